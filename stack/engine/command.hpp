@@ -1,0 +1,48 @@
+// Commands from the conductor to an engine. The conductor builds objects; an engine is told to take them in, change them or let
+// go of them. An engine executes commands in order, at the start of a poll; `done` tells the conductor (release order).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "qp/spec.hpp"
+
+namespace roci::engine {
+
+struct Command {
+    enum class Kind : uint8_t {
+        attach_session,   ///< watch this session's doorbells
+        detach_session,   ///< stop; its QPs must be gone
+        add_qp,           ///< take in a QP made by qp::create
+        modify_qp,
+        query_qp,
+        remove_qp,        ///< forget it: no more completions, frames or reads of its memory afterwards. CQEs already written stay.
+        add_srq, modify_srq, query_srq, remove_srq,
+        resize_cq,        ///< move this engine's lane to new memory
+        fence,            ///< nothing read before this command is used after it (keys, address handles, multicast groups)
+    };
+    Kind kind = Kind::fence;
+    uint32_t session = 0;
+    abi::DoorbellPage* doorbells = nullptr;  // attach_session
+    qp::Qp* qp = nullptr;
+    qp::Srq* srq = nullptr;
+    const qp::Change* change = nullptr;      // modify_qp
+    qp::Snapshot* snapshot = nullptr;        // query_qp
+    uint32_t srq_limit = 0;                  // modify_srq in, query_srq out
+    rings::Cq* cq = nullptr;                 // resize_cq
+    rings::CqLane new_lane{};
+    uint32_t consumer = 0;
+    int error = 0;                           ///< out: errno
+    std::atomic<bool> done{false};           ///< out
+};
+
+/// How the conductor reaches engines: rocid pushes to a ring and wakes the lcore; the simulator executes at once. Returns when the
+/// command is done.
+class CommandPort {
+public:
+    virtual ~CommandPort() = default;
+    virtual uint32_t engines() const = 0;
+    virtual void execute(uint32_t engine, Command& command) = 0;
+};
+
+}  // namespace roci::engine

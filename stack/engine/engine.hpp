@@ -1,0 +1,54 @@
+// The engine: everything that one lcore does, sans-IO. Frames, commands, doorbells and `now` go in; frames, CQEs and events come
+// out. One thread calls poll(); nothing here blocks, allocates (after construction and commands) or makes a system call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "engine/command.hpp"
+#include "engine/event.hpp"
+#include "engine/port.hpp"
+#include "mem/memory_region.hpp"
+
+namespace roci::engine {
+
+/// Tables that all engines and the conductor share. Written by the conductor only.
+struct Shared;  // shared.hpp: key table, QP number table, address handles, GID tables, multicast groups
+
+struct Config {
+    uint32_t index = 0;             ///< which engine this is
+    uint32_t rx_burst = 32;         ///< frames taken from a port at once, 1..256
+    uint32_t tx_burst = 32;         ///< frames handed to a port at once, 1..256
+    uint32_t qp_quantum = 16;       ///< frames a QP may send before the next one has its turn
+    uint32_t max_inflight = 256;    ///< unacknowledged packets a QP may have, 8..8192
+    uint32_t ack_every = 32;        ///< a requester asks for an ACK at least every so many packets
+    uint32_t event_ring = 4096;
+};
+
+class Engine {
+public:
+    Engine(const Config& config, Shared& shared, std::span<Port* const> ports);  ///< ports[i] is device i; kept, not owned
+    ~Engine();
+    Engine(const Engine&) = delete;
+
+    /// One round: doorbells, frames of every port, timers, transmission. True if there was anything to do.
+    bool poll(Nanos now);
+    /// Runs one command now. Called by the thread that polls.
+    void execute(Command& command, Nanos now);
+    /// The next time at which poll() has something to do by itself; kNever when only input can wake it; <= now: at once.
+    Nanos next_deadline(Nanos now) const;
+    /// True if a doorbell is set: checked after the sleeping flag was raised.
+    bool doorbell_pending() const;
+    EventRing& events();
+
+    struct Impl;
+private:
+    std::unique_ptr<Impl> impl_;
+};
+
+/// Counters of one engine; enumerated in counters.hpp, readable from any thread.
+struct Counters;
+const Counters& counters(const Engine&);
+
+}  // namespace roci::engine

@@ -1,0 +1,49 @@
+// What an engine tells the rest of rocid: events for completion channels and async pipes. Single producer (the engine), single consumer
+// (the event thread); fixed size, power of two. A full ring makes push() false: the engine keeps the event pending in the object and
+// tries again, so none is lost.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace roci::engine {
+
+struct Event {
+    enum class Kind : uint32_t { completion, async } kind = Kind::completion;
+    uint32_t session = 0;
+    uint32_t type = 0;     ///< async: enum ibv_event_type
+    uint32_t handle = 0;   ///< CQ, QP or SRQ handle of the session
+    uint32_t generation = 0;
+    uint32_t channel = 0;  ///< completion: channel handle
+};
+
+class EventRing {
+public:
+    explicit EventRing(uint32_t size_pow2) : mask_(size_pow2 - 1), slots_(std::make_unique<Event[]>(size_pow2)) {}
+    bool push(const Event& e) {
+        const uint32_t h = head_.load(std::memory_order_relaxed);
+        if (h - tail_.load(std::memory_order_acquire) > mask_) return false;
+        slots_[h & mask_] = e;
+        head_.store(h + 1, std::memory_order_release);
+        return true;
+    }
+    bool pop(Event& e) {
+        const uint32_t t = tail_.load(std::memory_order_relaxed);
+        if (t == head_.load(std::memory_order_acquire)) return false;
+        e = slots_[t & mask_];
+        tail_.store(t + 1, std::memory_order_release);
+        return true;
+    }
+    /// Events pushed so far; the lcore loop compares it to know when to wake the event thread.
+    uint32_t pushed() const { return head_.load(std::memory_order_acquire); }
+    bool empty() const { return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_acquire); }
+
+private:
+    alignas(64) std::atomic<uint32_t> head_{0};
+    alignas(64) std::atomic<uint32_t> tail_{0};
+    const uint32_t mask_;
+    std::unique_ptr<Event[]> slots_;
+};
+
+}  // namespace roci::engine

@@ -1,0 +1,57 @@
+// Tables that the conductor writes and every engine reads. Same rule as the key table: publish with release order; after clearing,
+// a fence command on every engine before the object is freed.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/types.hpp"
+#include "mem/memory_region.hpp"
+#include "wire/build.hpp"
+
+namespace roci::qp { struct Qp; struct Srq; }
+
+namespace roci::engine {
+
+/// A UD address, resolved by the conductor.
+struct AddressHandle {
+    uint32_t session = 0;
+    uint32_t pd = 0;
+    uint32_t port = 0;
+    bool hairpin = false;      ///< the destination is the port's own address
+    bool multicast = false;
+    wire::PathTemplate path{};
+};
+
+template <class T>
+class PointerTable {
+public:
+    explicit PointerTable(uint32_t size) : slots_(size) {}
+    T* find(uint32_t i) const { return i < slots_.size() ? slots_[i].load(std::memory_order_acquire) : nullptr; }
+    void publish(uint32_t i, T* p) { slots_[i].store(p, std::memory_order_release); }
+    void clear(uint32_t i) { slots_[i].store(nullptr, std::memory_order_release); }
+    uint32_t size() const { return uint32_t(slots_.size()); }
+
+private:
+    std::vector<std::atomic<T*>> slots_;
+};
+
+/// Addresses of a port, for the destination check of incoming frames. Replaced as a whole.
+struct PortAddresses {
+    MacAddress mac;
+    std::vector<Gid> gids;     ///< index = GID index; zero = empty
+    uint32_t mtu_bytes = 4096; ///< active path MTU
+};
+
+struct Shared {
+    explicit Shared(uint32_t max_qps, uint32_t max_keys, uint32_t max_ahs, uint32_t ports)
+        : keys(max_keys), qps(max_qps), ahs(max_ahs), addresses(ports) {}
+    mem::KeyTable keys;
+    PointerTable<qp::Qp> qps;            ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
+    PointerTable<AddressHandle> ahs;     ///< by the ABI's address handle
+    PointerTable<PortAddresses> addresses;
+};
+
+}  // namespace roci::engine

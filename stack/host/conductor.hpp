@@ -1,0 +1,112 @@
+// The conductor: sessions and their objects, sans-IO. Takes one control message at a time, validates everything in it, keeps the
+// object tables, drives the engines by commands and answers. All of one thread.
+//
+// What only an operating system can do (make and map memfds, pipes, eventfds) is asked of `Platform`; rocid implements it for real, the
+// simulator with plain memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "abi/control.hpp"
+#include "base/types.hpp"
+#include "engine/command.hpp"
+#include "engine/shared.hpp"
+#include "mem/memory_region.hpp"
+
+namespace roci::host {
+
+/// An owned piece of shared memory: rocid's mapping and, for rocid, the descriptor to hand over (-1 in the simulator).
+struct SharedMemory {
+    std::byte* base = nullptr;
+    uint64_t length = 0;
+    int fd = -1;
+};
+
+class Platform {
+public:
+    virtual ~Platform() = default;
+    /// Zeroed shared memory. base == nullptr: out of memory (reason in `why`).
+    virtual SharedMemory make_memory(uint64_t length, std::string& why) = 0;
+    virtual void free_memory(const SharedMemory&) = 0;
+    /// Maps a client's descriptor whole. nullptr: refused (reason in `why`). Takes the descriptor in any case.
+    virtual std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) = 0;
+    virtual void unmap_region(mem::MappedRegion&) = 0;
+    /// The slow way into the session's process, or nullptr if not permitted.
+    virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;
+    /// A pipe for completion events (channel != kNoHandle) or async events: registers the write end with the event thread under
+    /// (session, channel) and returns the read end for the client, or -1.
+    virtual int make_event_pipe(uint32_t session, uint32_t channel) = 0;
+    virtual void close_event_pipe(uint32_t session, uint32_t channel) = 0;
+    /// Writes an async event to the session's pipe from the conductor itself (port and device events).
+    virtual void send_async(uint32_t session, const abi::AsyncEventRecord& record) = 0;
+    /// A non-blocking eventfd that wakes engine `engine`, for the client of `session`; -1 in the simulator.
+    virtual int make_wake_fd(uint32_t session, uint32_t engine) = 0;
+    virtual void close_wake_fds(uint32_t session) = 0;
+    /// Descriptor of the engine page (read-only for clients), to hand over; -1 in the simulator.
+    virtual int engine_page_fd() = 0;
+    /// JSON text for `roci status` that only rocid knows (ports, lcores); merged by the conductor under "host".
+    virtual std::string host_status_json() = 0;
+    /// A descriptor from which the client reads `text` (status reply).
+    virtual int make_text_fd(const std::string& text) = 0;
+};
+
+/// One device = one port.
+struct DeviceConfig {
+    std::string name;                 ///< "roci0"
+    std::string netdev;               ///< kernel interface behind it, or ""
+    MacAddress mac;
+    std::vector<Gid> gids;
+    uint32_t mtu_bytes = 4096;        ///< largest path MTU
+};
+
+struct Limits {
+    uint32_t max_sessions = 1024;
+    uint32_t max_qps = 65536;         ///< all devices together
+    uint32_t max_keys = 1 << 20;
+    uint32_t max_ahs = 65536;
+    uint32_t max_qp_wr = 32768;
+    uint32_t max_sge = 30;
+    uint32_t max_inline = 956;
+    uint32_t max_cqe = 1 << 22;
+    uint64_t max_arena_bytes = uint64_t{4} << 30;  ///< of one session
+};
+
+/// Descriptors are owned by whoever holds the struct; the transport closes what it has sent.
+struct Reply {
+    std::vector<std::byte> bytes;     ///< ReplyHeader, body, reason
+    std::vector<int> fds;             ///< to send, then to close; those of `shared_fds` are not closed
+    std::vector<int> shared_fds_mask; ///< 1 = the fd at this index stays open after sending (arena chunks, engine page)
+};
+
+struct Client {
+    int pid = 0;
+    uint32_t uid = 0, gid = 0;
+};
+
+class Conductor {
+public:
+    Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines, Platform& platform);
+    ~Conductor();
+
+    /// A connection was accepted. Returns a session id (never reused while rocid lives), or kNoHandle when there are too many.
+    uint32_t open_session(const Client& who);
+    /// One request packet and its descriptors (taken over in any case). Always gives a reply; `close` = the connection must be closed after it.
+    Reply handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
+    /// The connection is gone: reclaims everything. Engines hold nothing of it afterwards.
+    void close_session(uint32_t session);
+
+    /// Totals, to prove that nothing leaks.
+    struct Totals { uint64_t sessions, pds, regions, mrs, channels, cqs, srqs, qps, ahs, mws, arena_bytes, mapped_bytes; };
+    Totals totals() const;
+    std::string status_json() const;
+
+    struct Impl;
+private:
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace roci::host

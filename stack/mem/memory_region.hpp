@@ -1,0 +1,100 @@
+// Memory regions: what an lkey or rkey names, and the table that resolves keys. The conductor writes the table, engines read
+// it without a lock: a slot is published with release order, and after a slot was cleared the conductor waits until every engine has passed a
+// fence command before it frees the region.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace roci::mem {
+
+/// enum ibv_access_flags, the mandatory ones.
+enum Access : uint32_t {
+    kLocalWrite = 1 << 0,
+    kRemoteWrite = 1 << 1,
+    kRemoteRead = 1 << 2,
+    kRemoteAtomic = 1 << 3,
+    kMwBind = 1 << 4,
+    kZeroBased = 1 << 5,
+    kOnDemand = 1 << 6,
+};
+
+/// Memory that rocid has mapped from a client (a memfd it was handed). Poisoned when the client truncated the file under us: the
+/// SIGBUS guard of rocid sets it, accesses then fail as a protection fault.
+struct MappedRegion {
+    std::byte* base = nullptr;
+    uint64_t length = 0;
+    bool writable = true;
+    std::atomic<bool> poisoned{false};
+};
+
+/// The slow way to memory that could not be mapped: process_vm_readv/writev, supplied by rocid. All return false on failure.
+class RemoteProcess {
+public:
+    virtual ~RemoteProcess() = default;
+    virtual bool read(uint64_t client_address, std::byte* out, uint64_t length) = 0;
+    virtual bool write(uint64_t client_address, const std::byte* in, uint64_t length) = 0;
+};
+
+/// One stretch of a region, ascending.
+struct Segment {
+    uint64_t offset = 0;            ///< of this stretch within the region
+    uint64_t length = 0;
+    std::byte* base = nullptr;      ///< mapped; nullptr: through `process`
+    uint64_t client_address = 0;    ///< with base == nullptr
+    MappedRegion* mapped = nullptr; ///< owner of base (kept alive by the conductor)
+    bool writable = true;
+};
+
+struct MemoryRegion {
+    Key key;
+    uint32_t pd = 0;                ///< global PD number, never 0 for a client's region
+    uint32_t access = 0;            ///< Access
+    uint64_t iova = 0;
+    uint64_t length = 0;
+    std::vector<Segment> segments;  ///< one: the fast way
+    RemoteProcess* process = nullptr;
+    std::atomic<uint64_t> slow_ops{0};   ///< accesses that went through `process`
+    std::atomic<bool> invalidated{false};///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
+    uint32_t bound_qpn = 0;         ///< type 2 memory window: the only QP that may use it; else 0
+    bool is_window = false;
+};
+
+/// Key table. 2^n slots; a key's index selects the slot.
+class KeyTable {
+public:
+    explicit KeyTable(uint32_t slots) : slots_(slots) {}
+    /// The region of a key, or nullptr. Engines' side.
+    const MemoryRegion* find(Key k) const {
+        if (k.index() >= slots_.size()) return nullptr;
+        MemoryRegion* r = slots_[k.index()].load(std::memory_order_acquire);
+        return r != nullptr && r->key == k ? r : nullptr;
+    }
+    MemoryRegion* find(Key k) { return const_cast<MemoryRegion*>(static_cast<const KeyTable*>(this)->find(k)); }
+    /// Conductor's side. index in [1, size): 0 is never used so that key 0 is invalid.
+    void publish(uint32_t index, MemoryRegion* r) { slots_[index].store(r, std::memory_order_release); }
+    void clear(uint32_t index) { slots_[index].store(nullptr, std::memory_order_release); }
+    uint32_t size() const { return uint32_t(slots_.size()); }
+
+private:
+    std::vector<std::atomic<MemoryRegion*>> slots_;
+};
+
+/// Why an access was refused. `ok` is 0.
+enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };
+
+/// Checks that [va, va+length) may be accessed with all of `needed` through `key` by a QP of protection domain `pd` (IBA 10.6.3.3 …):
+/// key, PD, rights, range, in this order. Zero length passes any key check by the caller (IBA 9.7.4.1.3: no key check for 0 bytes).
+Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed, const MemoryRegion*& out);
+
+/// Copies between a frame and a region that check() approved. False: the memory went away (poisoned, process gone).
+bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
+bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
+/// Address of 8 aligned bytes for an atomic, or nullptr (not mapped: do it by copy).
+std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length);
+
+}  // namespace roci::mem

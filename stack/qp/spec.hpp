@@ -1,0 +1,80 @@
+// What the conductor hands an engine to make, change and show a QP. All of it validated: handles resolved, ranges checked.
+#pragma once
+
+#include <cstdint>
+
+#include "abi/control.hpp"
+#include "base/types.hpp"
+#include "rings/queues.hpp"
+#include "wire/build.hpp"
+
+namespace roci::qp {
+
+struct Qp;   // state.hpp
+struct Srq;  // srq.hpp
+
+/// enum ibv_qp_type and ibv_qp_state, as numbers of the ABI.
+enum class Type : uint8_t { rc = 2, uc = 3, ud = 4, raw_packet = 8, xrc_send = 9, xrc_recv = 10 };
+enum class State : uint8_t { reset, init, rtr, rts, sqd, sqe, err };
+
+/// A shared receive queue, owned by one engine: all its QPs are there too.
+struct SrqSpec {
+    uint32_t session = 0, handle = 0, generation = 0, srqn = 0;
+    uint32_t pd = 0;
+    rings::RqView rq;
+    uint32_t limit = 0;
+};
+
+struct Spec {
+    Type type = Type::rc;
+    Qpn qpn;
+    uint32_t engine = 0;
+    uint32_t port = 0;            ///< device index
+    uint32_t pd = 0;              ///< global PD number
+    uint32_t session = 0, handle = 0, generation = 0;
+    uint32_t slot = 0;            ///< doorbell bit
+    bool sq_sig_all = false;
+    abi::QpCap cap{};             ///< granted
+    rings::SqView sq;             ///< .depth 0: none
+    rings::RqView rq;             ///< .depth 0: none (SRQ)
+    rings::Cq* send_cq = nullptr;
+    rings::Cq* recv_cq = nullptr;
+    Srq* srq = nullptr;
+};
+
+/// Attributes of modify_qp after the conductor applied the mask rules (qp/attributes.hpp). `mask`: enum ibv_qp_attr_mask, only what is
+/// to be changed.
+struct Change {
+    uint32_t mask = 0;
+    State next = State::reset;    ///< with IBV_QP_STATE; else the current one
+    abi::QpAttr attr{};
+    wire::PathTemplate path{};    ///< with IBV_QP_AV
+    wire::PathSpec path_spec{};   ///< with IBV_QP_AV: addresses that incoming packets must carry, reversed
+    bool hairpin = false;         ///< with IBV_QP_AV: the peer is this very device
+};
+
+/// Counters of one QP, written by its engine with plain stores, read by anyone (relaxed).
+struct Counters {
+    uint64_t tx_packets = 0, tx_bytes = 0, rx_packets = 0, rx_bytes = 0;
+    uint64_t tx_messages = 0, rx_messages = 0;
+    uint64_t retransmits = 0, timeouts = 0, rnr_nak_sent = 0, rnr_nak_received = 0;
+    uint64_t seq_nak_sent = 0, seq_nak_received = 0, duplicates = 0, out_of_order = 0, implied_naks = 0;
+    uint64_t access_errors = 0, dropped = 0;
+};
+
+/// What query_qp and status show.
+struct Snapshot {
+    State state = State::reset;
+    abi::QpAttr attr{};
+    Counters counters{};
+    Psn send_psn, unacked_psn, expected_psn;
+    uint32_t send_queued = 0, recv_posted = 0;
+};
+
+/// Makes a QP in RESET (all memory that it will ever need). free() only after the engine has executed DestroyQp.
+Qp* create(const Spec& spec);
+void free(Qp* qp);
+Srq* create_srq(const SrqSpec& spec);
+void free(Srq* srq);
+
+}  // namespace roci::qp

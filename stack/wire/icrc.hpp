@@ -1,0 +1,13 @@
+// The invariant CRC of RoCEv2: CRC-32 over 8 bytes of ones, the IP, UDP and BTH headers with their variant fields masked by ones, and
+// the rest (IBA 7.8.1; RoCEv2 annex A17.3.3). Sent little endian.
+#pragma once
+
+#include <cstdint>
+
+namespace roci::wire {
+
+/// ICRC of the packet whose IP header is at `l3`, over `length` bytes from there (up to, not including, the ICRC itself).
+/// `ip_header_length` 20..60 for IPv4, 40 for IPv6. Computed on ISA-L.
+uint32_t icrc(const uint8_t* l3, uint32_t length, bool ipv6, uint32_t ip_header_length);
+
+}  // namespace roci::wire

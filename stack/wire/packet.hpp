@@ -1,0 +1,82 @@
+// A received frame, parsed once. After parse() returned ok, every accessor is safe: lengths have been checked against the
+// opcode, padding removed, the ICRC verified.
+#pragma once
+
+#include <cstdint>
+
+#include "base/types.hpp"
+#include "wire/opcode.hpp"
+
+namespace roci::wire {
+
+inline constexpr uint16_t kRoceUdpPort = 4791;
+inline constexpr uint32_t kEthLength = 14, kVlanLength = 4, kIpv4Length = 20, kIpv6Length = 40, kUdpLength = 8, kBthLength = 12;
+inline constexpr uint32_t kIcrcLength = 4;
+/// Longest headers + trailer around a payload: Ethernet+VLAN, IPv6, UDP, BTH, XRCETH, RETH, ImmDt / AtomicETH, pad, ICRC.
+inline constexpr uint32_t kMaxOverhead = kEthLength + kVlanLength + kIpv6Length + kUdpLength + kBthLength + 4 + 28 + 4 + 3 + kIcrcLength;
+inline constexpr uint32_t kMaxFrame = 4096 + kMaxOverhead;
+
+/// Why a frame was not taken. One counter each; names in verdict_name().
+enum class Verdict : uint8_t {
+    ok,
+    not_roce,            ///< not IP/UDP/4791: not ours to judge
+    truncated,           ///< shorter than its headers or its IP/UDP length say
+    bad_ip_header,       ///< version, header length, total length
+    bad_ip_checksum,
+    ip_fragment,         ///< RoCEv2 forbids fragments (A17.4.5.1)
+    bad_udp_length,
+    bad_bth_version,     ///< TVer != 0 (IBA 9.2.2: silently dropped)
+    unknown_opcode,
+    short_for_opcode,    ///< no room for the opcode's extended headers
+    bad_pad,             ///< pad count larger than the payload, or length not a multiple of 4
+    unexpected_payload,  ///< payload with an opcode that has none
+    bad_icrc,
+    count_,
+};
+const char* verdict_name(Verdict v);
+
+/// Host-order view of the headers. Fields of an extended header are meaningful only if the opcode has it (info->flags).
+struct Packet {
+    const OpcodeInfo* info = nullptr;
+    const uint8_t* frame = nullptr;    ///< Ethernet header
+    const uint8_t* l3 = nullptr;       ///< IPv4 or IPv6 header
+    const uint8_t* payload = nullptr;
+    uint32_t payload_length = 0;       ///< without padding
+    bool ipv6 = false;
+    uint8_t opcode = 0;
+    bool solicited = false, mig_req = false, ack_request = false;
+    bool fecn = false, becn = false;
+    uint8_t ecn = 0;                   ///< IP ECN bits
+    uint16_t pkey = 0;
+    uint16_t udp_source = 0;
+    Qpn dest_qp;
+    Psn psn;
+    // RETH, AtomicETH
+    uint64_t va = 0;
+    Key rkey;
+    uint32_t dma_length = 0;
+    uint64_t swap_add = 0, compare = 0;
+    // AETH, AtomicAckETH
+    uint8_t syndrome = 0;
+    Msn msn;
+    uint64_t atomic_original = 0;
+    // ImmDt / IETH: as they stand on the wire (imm_be big endian) / the rkey to invalidate
+    uint32_t imm_be = 0;
+    Key invalidate;
+    // DETH, XRCETH
+    uint32_t qkey = 0;
+    Qpn src_qp;
+    uint32_t xrc_srqn = 0;
+
+    /// Addresses as GIDs (IPv4 mapped).
+    Gid source_gid() const;
+    Gid dest_gid() const;
+    /// The 40 bytes that a UD receiver finds before the payload (IPv4: 20 zero bytes, then the IPv4 header; A17.4.5.2).
+    void copy_grh(uint8_t out[40]) const;
+};
+
+/// Parses one Ethernet frame of `length` bytes (Ethernet padding allowed). On ok, `out` points into the frame.
+/// `check_icrc` false only for tools that look at frames without trusting them.
+Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc = true);
+
+}  // namespace roci::wire

@@ -1,0 +1,108 @@
+// The client's end of the rings: posting and polling. Header-only, no library, no syscall; used by libibverbs, the simulator
+// and the benchmarks, so that all of them drive the same code. Not thread-safe: the caller holds the queue's lock.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+
+#include "rings.hpp"
+#include "wqe.hpp"
+
+namespace roci::abi {
+
+/// Where to ring for one engine: its doorbell page, its sleeping flag. `wake_needed` below tells the caller to write the eventfd.
+struct DoorbellTarget {
+    DoorbellPage* page = nullptr;
+    const EnginePage::Line* engine = nullptr;
+};
+
+/// Rings the doorbell of a QP slot. True: the engine sleeps, write 1 to its wake eventfd.
+[[nodiscard]] inline bool ring_doorbell(const DoorbellTarget& t, uint32_t slot) {
+    const uint32_t word = slot / 64;
+    std::atomic_ref(t.page->words[word]).fetch_or(uint64_t{1} << (slot % 64), std::memory_order_seq_cst);
+    std::atomic_ref(t.page->summary[word / 64]).fetch_or(uint64_t{1} << (word % 64), std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return std::atomic_ref(const_cast<uint32_t&>(t.engine->sleeping)).load(std::memory_order_relaxed) != 0;
+}
+
+/// Producer of a send queue. reserve() slots, fill them, then publish() once.
+struct SqProducer {
+    SqShared* shared = nullptr;
+    std::byte* slots = nullptr;
+    uint32_t depth = 0;   ///< power of two
+    uint32_t stride = 0;
+    uint32_t head = 0;    ///< next index to fill; published up to shared->producer
+    uint32_t tail = 0;    ///< oldest index still in use; freed by polling (see free_send); atomic: pollers write it
+
+    uint32_t free_slots() const { return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire)); }
+    SendWqe* slot(uint32_t index) { return reinterpret_cast<SendWqe*>(slots + size_t(index & (depth - 1)) * stride); }
+    /// A poller calls this with Cqe::wqe_index. Monotonic within a QP, because its CQEs are in order.
+    void free_send(uint32_t wqe_index) { std::atomic_ref(tail).store(wqe_index + 1, std::memory_order_release); }
+    /// Publishes [.., head). True: the QP was idle, ring its doorbell.
+    [[nodiscard]] bool publish() {
+        std::atomic_ref(shared->producer).store(head, std::memory_order_release);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        std::atomic_ref idle(shared->idle);
+        if (idle.load(std::memory_order_relaxed) == 0) return false;
+        return idle.exchange(0, std::memory_order_acq_rel) != 0;
+    }
+    void reset() { head = tail = 0; }
+};
+
+/// Producer of a receive queue or SRQ. rocid looks at `producer` when a message arrives: no doorbell.
+struct RqProducer {
+    RqShared* shared = nullptr;
+    std::byte* slots = nullptr;
+    uint32_t depth = 0;
+    uint32_t stride = 0;
+    uint32_t head = 0;
+    uint32_t tail = 0;  ///< atomic: pollers add to it
+
+    uint32_t free_slots() const { return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire)); }
+    RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
+    void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
+    void publish() { std::atomic_ref(shared->producer).store(head, std::memory_order_release); }
+    void reset() { head = tail = 0; }
+};
+
+inline Sge* sges(SendWqe* w) { return reinterpret_cast<Sge*>(reinterpret_cast<std::byte*>(w) + kSendWqeHead); }
+inline Sge* sges(RecvWqe* w) { return reinterpret_cast<Sge*>(reinterpret_cast<std::byte*>(w) + kRecvWqeHead); }
+inline std::byte* inline_data(SendWqe* w) { return reinterpret_cast<std::byte*>(w) + kSendWqeHead; }
+
+/// Consumer of a completion queue.
+struct CqConsumer {
+    CqShared* shared = nullptr;
+    std::byte* lane_base = nullptr;  ///< first CqLane
+    uint32_t lanes = 0;
+    uint32_t depth = 0;  ///< entries a lane, power of two
+    uint32_t next_lane = 0;
+    uint32_t index[kMaxEngines] = {};
+
+    static size_t lane_bytes(uint32_t depth) { return sizeof(CqLane) + size_t(depth) * sizeof(Cqe); }
+    CqLane* lane(uint32_t l) { return reinterpret_cast<CqLane*>(lane_base + l * lane_bytes(depth)); }
+    Cqe* entry(uint32_t l, uint32_t i) { return reinterpret_cast<Cqe*>(lane(l) + 1) + (i & (depth - 1)); }
+
+    /// The next valid entry, or nullptr. Valid until pop().
+    const Cqe* peek() {
+        for (uint32_t n = 0; n < lanes; ++n) {
+            Cqe* e = entry(next_lane, index[next_lane]);
+            if (std::atomic_ref(e->seq).load(std::memory_order_acquire) == index[next_lane] + 1) return e;
+            next_lane = next_lane + 1 == lanes ? 0 : next_lane + 1;
+        }
+        return nullptr;
+    }
+    /// Gives the slot of the entry that peek() returned back to rocid.
+    void pop() {
+        const uint32_t i = ++index[next_lane];
+        std::atomic_ref(lane(next_lane)->consumer).store(i, std::memory_order_release);
+    }
+    /// Asks for an event at the next (solicited) entry. The caller polls once more afterwards.
+    void arm(bool solicited_only) {
+        std::atomic_ref a(shared->arm);
+        const uint32_t next = (a.load(std::memory_order_relaxed) & ~1u) + 2;
+        a.store(next | (solicited_only ? 1 : 0), std::memory_order_release);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+};
+
+}  // namespace roci::abi

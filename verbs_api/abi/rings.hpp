@@ -1,0 +1,83 @@
+// Layout of the rings, doorbells and flags that a client process and rocid share.
+//
+// Rings lie in a session's arena: memfd chunks that rocid creates (grown by chunks, one mapping a chunk) and hands over with
+// SCM_RIGHTS. `Location` names a place in it. Every index is free-running and wraps at 2^32; ring sizes are powers of two.
+// One side writes a line, the other reads it; fields are accessed with std::atomic_ref (client_rings.hpp, stack/rings).
+#pragma once
+
+#include <cstdint>
+
+#include "version.hpp"
+
+namespace roci::abi {
+
+/// A place in the session's arena.
+struct Location {
+    uint32_t chunk;
+    uint32_t reserved;
+    uint64_t offset;
+    uint64_t length;
+};
+
+/// Head of a send queue; `depth` slots of `stride` bytes follow.
+///
+/// The doorbell rule: rocid watches `producer` of an active QP by itself. When it stops watching it stores idle = 1, then
+/// looks at `producer` once more. A client stores `producer`, then (full fence) exchanges idle with 0; only if it was 1 does it
+/// ring the doorbell. So an idle QP costs rocid nothing and a busy one costs the client no doorbell.
+struct SqShared {
+    alignas(kCacheLine) uint32_t producer;  ///< client: WQEs posted so far
+    alignas(kCacheLine) uint32_t idle;      ///< both: 1 = ring the doorbell
+};
+static_assert(sizeof(SqShared) == 128);
+
+/// Head of a receive queue or SRQ; `depth` slots of `stride` bytes follow.
+struct RqShared {
+    alignas(kCacheLine) uint32_t producer;  ///< client: WQEs posted so far
+};
+static_assert(sizeof(RqShared) == 64);
+
+/// Head of a completion queue. `lanes` lanes follow, one for each engine; a lane is a CqLane and `depth` Cqe. The entries of
+/// one QP are all in one lane, in order.
+///
+/// Arming: the client adds 1 << 1 to `arm`, with bit 0 = only solicited. rocid fires at most once a value of `arm`.
+/// The client arms, then (full fence) polls once more; rocid writes an entry, then (full fence) reads `arm`.
+struct CqShared {
+    alignas(kCacheLine) uint32_t arm;  ///< client
+};
+struct CqLane {
+    alignas(kCacheLine) uint32_t consumer;  ///< client: entries polled so far (may lag)
+};
+static_assert(sizeof(CqShared) == 64 && sizeof(CqLane) == 64);
+
+/// Doorbells of one session towards one engine: a two-level bitmap of the session's QP slots. A client sets the QP's bit, then
+/// the bit of that word in `summary` (both with seq_cst order); rocid clears them in the opposite order. A bitmap cannot overflow,
+/// and whatever a hostile client writes into it costs rocid a bounded look-up.
+inline constexpr uint32_t kDoorbellSlots = 65536;
+struct DoorbellPage {
+    alignas(kCacheLine) uint64_t summary[kDoorbellSlots / 64 / 64];
+    alignas(kCacheLine) uint64_t words[kDoorbellSlots / 64];
+};
+
+/// Read-only for clients, one line an engine: after ringing, a client (full fence) reads `sleeping`, and only if it is 1
+/// writes to the session's wake eventfd of that engine.
+struct EnginePage {
+    struct alignas(kCacheLine) Line {
+        uint32_t sleeping;
+    } engine[kMaxEngines];
+};
+
+/// What rocid writes into the pipe of a completion channel: one record an event.
+struct CompEventRecord {
+    uint32_t cq_handle;
+    uint32_t generation;  ///< of the handle: a record for a destroyed CQ is skipped by the reader
+};
+
+/// What rocid writes into the pipe of an open device.
+struct AsyncEventRecord {
+    uint32_t event_type;  ///< enum ibv_event_type
+    uint32_t handle;      ///< CQ, QP or SRQ handle, or port number
+    uint32_t generation;
+    uint32_t reserved;
+};
+
+}  // namespace roci::abi

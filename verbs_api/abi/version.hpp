@@ -1,0 +1,21 @@
+// Version of everything in verbs_api/abi: ring layouts and control messages.
+//
+// A client library says its version in the first message of a connection (control.hpp, Hello); rocid answers with the
+// range that it speaks. Any change to a struct in this folder raises kAbiVersion.
+#pragma once
+
+#include <cstdint>
+
+namespace roci::abi {
+
+inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kHelloMagic = 0x49434f52;  // "ROCI", little endian
+
+/// The environment variable that names rocid's control socket, and its default path.
+inline constexpr char kSocketEnv[] = "ROCI_SOCKET";
+inline constexpr char kDefaultSocket[] = "/run/rocinante/rocid.sock";
+
+inline constexpr uint32_t kCacheLine = 64;
+inline constexpr uint32_t kMaxEngines = 16;
+
+}  // namespace roci::abi
