@@ -34,6 +34,7 @@ void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     ctx.dirty.push_back(cq);
 }
 
+/// Flushes what is posted, and forgets what was awaited.
 void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     // One queue length a call: a client that goes on posting gets its turn again later.
@@ -45,6 +46,7 @@ void flush_send(Context& ctx, Qp& qp) {
     rq.cursor_packet = 0;
     rq.reads_outstanding = 0;
     rq.una = rq.next = rq.sent_end = rq.fetch_psn;
+    rq.blocked = false;
 }
 
 void flush_recv(Context& ctx, Qp& qp) {
@@ -119,7 +121,9 @@ void report_drained(Context& ctx, Qp& qp) {
 void fail_send(Context& ctx, Qp& qp, WcStatus status) {
     Requester& rq = qp.requester;
     if (rq.tail != rq.fetched) complete_send(ctx, qp, rq.tail++, status);
-    enter_error(ctx, qp);
+    if (!unacknowledged(qp.spec.type)) return enter_error(ctx, qp);
+    qp.state = State::sqe;  // UC and UD: only the send queue stops (IBA 10.3.1.6)
+    activate(ctx, qp);
 }
 
 void enter_error(Context& ctx, Qp& qp) {
@@ -138,7 +142,7 @@ void enter_error(Context& ctx, Qp& qp) {
 
 void flush_queues(Context& ctx, Qp& qp) {
     flush_send(ctx, qp);
-    flush_recv(ctx, qp);
+    if (qp.state == State::err) flush_recv(ctx, qp);
 }
 
 void notify_all(Context& ctx) {
