@@ -34,7 +34,7 @@ bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t of
         std::memcpy(out, tail + offset, length);
         return true;
     }
-    return SgeList(ctx, qp, {reinterpret_cast<const abi::Sge*>(tail), w.num_sge}).gather(offset, out, length);
+    return SgeList(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(tail), w.num_sge}).gather(offset, out, length);
 }
 
 /// A READ asks for everything from its first missing byte on; the response packets keep the PSNs of the first request (C9-148).
@@ -52,6 +52,7 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
     h.psn = r.first_psn + packet;
     const bool last = packet + 1 >= r.packets || r.kind == WorkKind::read;
     h.solicited = last && (w.send_flags & abi::kSendSolicited) != 0;
+    h.xrc_srqn = r.takes_recv ? uint32_t(w.remote_srqn) : 0;
     h.imm_be = w.imm_or_inv;
     h.invalidate = Key{w.imm_or_inv};
     if (r.kind == WorkKind::read) return fill_read(qp, w, r, packet, h);

@@ -94,6 +94,9 @@ constexpr bool sends(Type t, WorkKind k) {
     return t == Type::rc || t == Type::xrc_send;
 }
 
+/// Most SGEs that any receive WQE may have.
+inline constexpr uint32_t kMaxRecvSge = 64;
+
 /// Longest message (IBA 9.7.8: 2^31 bytes).
 inline constexpr uint64_t kMaxMessage = uint64_t{1} << 31;
 
