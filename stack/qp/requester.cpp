@@ -202,7 +202,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
         if (unacknowledged(qp.spec.type)) complete_unacknowledged(ctx, qp);
         if (rq.tail == rq.cursor) fail_send(ctx, qp, r.fault);
     }
-    if (sent == 0 || rq.blocked) return sent;
+    if (sent == 0 || qp.state == State::err || qp.state == State::sqe) return sent;
     if (unacknowledged(qp.spec.type)) {
         complete_unacknowledged(ctx, qp);
     } else if (rq.ack_deadline == kNever) {
