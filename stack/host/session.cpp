@@ -21,6 +21,7 @@ void reclaim(Host& host, Session& s) {
     s.qps.clear();
     s.srqs.each([&](uint32_t, Srq& srq) { bury(host, srq); });
     s.srqs.clear();
+    host.fence_all();  // an engine keeps a CQ that waits for room in its event ring until a fence finds it without QPs
     s.cqs.clear();
     s.mrs.each([&](uint32_t, Mr& mr) { host.keys.release(mr.region->key.index()); });
     s.mrs.clear();
