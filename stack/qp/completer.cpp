@@ -178,7 +178,7 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (final != p.info->has(wire::kLast | wire::kOnly)) return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
     const abi::SendWqe& w = wqe(qp, rq.tail);
-    const SgeList sges(ctx, qp, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
+    const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
     if (!sges.scatter(offset, p.payload, p.payload_length)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     ++rq.una;
     if (final) retire(ctx, qp);
@@ -195,7 +195,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         return;
     }
     const abi::SendWqe& w = wqe(qp, rq.tail);
-    const SgeList sges(ctx, qp, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
+    const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
     uint8_t original[8];
     std::memcpy(original, &p.atomic_original, sizeof original);
     if (!sges.scatter(0, original, sizeof original)) return fail_send(ctx, qp, WcStatus::loc_prot_err);

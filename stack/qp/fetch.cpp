@@ -27,9 +27,12 @@ WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
 /// Rules that depend on the operation (IBA 10.8.2.1, 11.4.1.1).
 WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& info, uint64_t length) {
     if (info.kind == WorkKind::none || info.kind == WorkKind::local) return WcStatus::loc_qp_op_err;
+    if (!sends(qp.spec.type, info.kind)) return WcStatus::loc_qp_op_err;
+    if (qp.spec.type == Type::ud && (length > qp.mtu || w.opcode == abi::WrOpcode::send_inv))
+        return length > qp.mtu ? WcStatus::loc_len_err : WcStatus::loc_qp_op_err;
     const bool asks = info.kind == WorkKind::read || info.kind == WorkKind::atomic;
     if (!asks) return WcStatus::success;
-    if (qp.spec.type != Type::rc || qp.max_rd_atomic == 0) return WcStatus::loc_qp_op_err;
+    if (qp.max_rd_atomic == 0) return WcStatus::loc_qp_op_err;
     if ((w.send_flags & abi::kSendInline) != 0) return WcStatus::loc_qp_op_err;
     if (info.kind == WorkKind::atomic && length != 8) return WcStatus::loc_len_err;
     return WcStatus::success;

@@ -9,7 +9,6 @@ namespace {
 
 using abi::WcStatus;
 
-wire::Service service(const Qp& qp) { return qp.spec.type == Type::uc ? wire::Service::uc : wire::Service::rc; }
 
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     const Requester& rq = qp.requester;
@@ -35,7 +34,7 @@ bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t of
         std::memcpy(out, tail + offset, length);
         return true;
     }
-    return SgeList(ctx, qp, {reinterpret_cast<const abi::Sge*>(tail), w.num_sge}).gather(offset, out, length);
+    return SgeList(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(tail), w.num_sge}).gather(offset, out, length);
 }
 
 /// A READ asks for everything from its first missing byte on; the response packets keep the PSNs of the first request (C9-148).
@@ -48,11 +47,12 @@ void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint32_
 
 void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint32_t packet, wire::TransportHeaders& h) {
     const WorkInfo& info = work_info(w.opcode);
-    h.opcode = wire::make_opcode(service(qp), operation_at(info, r, packet));
+    h.opcode = wire::make_opcode(service_of(qp.spec.type), operation_at(info, r, packet));
     h.dest_qp = qp.dest;
     h.psn = r.first_psn + packet;
     const bool last = packet + 1 >= r.packets || r.kind == WorkKind::read;
     h.solicited = last && (w.send_flags & abi::kSendSolicited) != 0;
+    h.xrc_srqn = r.takes_recv ? uint32_t(w.remote_srqn) : 0;
     h.imm_be = w.imm_or_inv;
     h.invalidate = Key{w.imm_or_inv};
     if (r.kind == WorkKind::read) return fill_read(qp, w, r, packet, h);
@@ -107,13 +107,18 @@ Sent send_one(Context& ctx, Qp& qp, SendRecord& r) {
 
     wire::TransportHeaders h;
     fill_headers(qp, w, r, packet, h);
-    h.ack_request = qp.spec.type == Type::rc && ask_for_ack(ctx, rq, last);
-    uint8_t* payload = wire::begin_frame(frame->data, qp.path, h, length);
+    const wire::PathTemplate* path = qp.spec.type == Type::ud ? address_datagram(ctx, qp, w, h) : &qp.path;
+    if (path == nullptr) {
+        r.fault = WcStatus::loc_qp_op_err;
+        return Sent::fault;
+    }
+    h.ack_request = !unacknowledged(qp.spec.type) && ask_for_ack(ctx, rq, last);
+    uint8_t* payload = wire::begin_frame(frame->data, *path, h, length);
     if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) {
         r.fault = WcStatus::loc_prot_err;
         return Sent::fault;
     }
-    const uint32_t bytes = wire::finish_frame(frame->data, qp.path, payload, length);
+    const uint32_t bytes = wire::finish_frame(frame->data, *path, payload, length);
     ctx.out(qp).commit(bytes);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
@@ -124,7 +129,7 @@ Sent send_one(Context& ctx, Qp& qp, SendRecord& r) {
     return Sent::yes;
 }
 
-/// A UC request is complete once it is sent (IBA 9.8.3): there is nobody who acknowledges it.
+/// UC and UD: what was sent is complete.
 void complete_unacknowledged(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     while (rq.tail != rq.cursor) complete_send(ctx, qp, rq.tail++, WcStatus::success);
@@ -163,10 +168,11 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
             }
         }
         rq.blocked = true;  // the fault is reported when everything before it has completed
+        if (unacknowledged(qp.spec.type)) complete_unacknowledged(ctx, qp);
         if (rq.tail == rq.cursor) fail_send(ctx, qp, r.fault);
     }
-    if (sent == 0) return 0;
-    if (qp.spec.type == Type::uc) {
+    if (sent == 0 || rq.blocked) return sent;
+    if (unacknowledged(qp.spec.type)) {
         complete_unacknowledged(ctx, qp);
     } else if (rq.ack_deadline == kNever) {
         restart_ack_timer(ctx, qp);
