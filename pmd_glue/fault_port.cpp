@@ -1,6 +1,7 @@
 #include "fault_port.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/bytes.hpp"
@@ -28,6 +29,12 @@ uint16_t patched_checksum(uint16_t checksum, uint16_t before, uint16_t after) {
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     return uint16_t(~sum);
+}
+
+/// One writer, any reader.
+void bump(uint64_t& v, uint64_t n = 1) {
+    std::atomic_ref a(v);
+    a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
 /// Sets the ECN field to 11. False: not IP, or the sender is not ECN-capable (00).
@@ -96,9 +103,9 @@ unsigned FaultPort::tx_burst(engine::TxFrame* frames, unsigned count) {
 }
 
 void FaultPort::offer(engine::TxFrame f, Nanos now) {
-    ++counts_.offered;
+    bump(counts_.offered);
     if (chance(spec_.drop)) {
-        ++counts_.dropped;
+        bump(counts_.dropped);
         inner_.tx_free(&f, 1);
         return;
     }
@@ -107,17 +114,17 @@ void FaultPort::offer(engine::TxFrame f, Nanos now) {
     if (chance(spec_.corrupt)) corrupt(f);
     if (spec_.delay == 0 && !chance(spec_.reorder)) return pass(f, now);
     if (spec_.delay > 0) {
-        ++counts_.delayed;
-        held_.push_back({f, now + spec_.delay + (chance(spec_.reorder) ? (++counts_.reordered, kReorderTimeout) : 0), kNever});
+        bump(counts_.delayed);
+        held_.push_back({f, now + spec_.delay + (chance(spec_.reorder) ? (bump(counts_.reordered), kReorderTimeout) : 0), kNever});
         return;
     }
-    ++counts_.reordered;
+    bump(counts_.reordered);
     held_.push_back({f, now + kReorderTimeout, passed_ + 1 + random() % kReorderDepth});
 }
 
 void FaultPort::corrupt(engine::TxFrame& f) {
     if (f.length <= wire::kEthLength) return;
-    ++counts_.corrupted;
+    bump(counts_.corrupted);
     const uint64_t bit = random() % ((f.length - wire::kEthLength) * 8);
     f.data[wire::kEthLength + bit / 8] ^= uint8_t(1u << (bit % 8));
 }
@@ -125,22 +132,22 @@ void FaultPort::corrupt(engine::TxFrame& f) {
 void FaultPort::duplicate(const engine::TxFrame& f, Nanos now) {
     engine::TxFrame copy;
     if (inner_.tx_alloc(&copy, 1) != 1) {
-        ++counts_.duplicate_failed;
+        bump(counts_.duplicate_failed);
         return;
     }
     if (copy.capacity < f.length) {
-        ++counts_.duplicate_failed;
+        bump(counts_.duplicate_failed);
         return inner_.tx_free(&copy, 1);
     }
     std::memcpy(copy.data, f.data, f.length);
     copy.length = f.length;
-    ++counts_.duplicated;
+    bump(counts_.duplicated);
     if (spec_.delay == 0) return pass(copy, now);
     held_.push_back({copy, now + spec_.delay, kNever});
 }
 
 void FaultPort::mark(engine::TxFrame& f) {
-    if (set_congestion_experienced(f.data, f.length)) ++counts_.marked;
+    if (set_congestion_experienced(f.data, f.length)) bump(counts_.marked);
 }
 
 void FaultPort::pass(engine::TxFrame f, Nanos now) {
@@ -166,8 +173,15 @@ void FaultPort::flush() {
         sent += n;
         if (n < burst) break;
     }
-    counts_.sent += sent;
+    bump(counts_.sent, sent);
     out_.erase(out_.begin(), out_.begin() + sent);
+}
+
+FaultCounts FaultPort::counts() const {
+    FaultCounts copy;
+    for (uint64_t FaultCounts::* const field : kFaultFields)
+        copy.*field = std::atomic_ref(const_cast<uint64_t&>(counts_.*field)).load(std::memory_order_relaxed);
+    return copy;
 }
 
 uint64_t FaultPort::next_event() const {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "engine/port.hpp"
@@ -30,6 +31,14 @@ struct FaultCounts {
     uint64_t duplicate_failed = 0;  ///< no free frame for the copy
 };
 
+/// Every field, for whoever lists them.
+inline constexpr uint64_t FaultCounts::* kFaultFields[] = {
+    &FaultCounts::offered,    &FaultCounts::sent,    &FaultCounts::dropped, &FaultCounts::corrupted,       &FaultCounts::reordered,
+    &FaultCounts::duplicated, &FaultCounts::delayed, &FaultCounts::marked,  &FaultCounts::duplicate_failed};
+inline constexpr const char* kFaultNames[] = {"offered",    "sent",    "dropped", "corrupted",       "reordered",
+                                              "duplicated", "delayed", "marked",  "duplicate_failed"};
+static_assert(sizeof(FaultCounts) == sizeof(uint64_t) * std::size(kFaultFields) && std::size(kFaultFields) == std::size(kFaultNames));
+
 class FaultPort final : public engine::Port {
 public:
     static constexpr uint32_t kReorderDepth = 3;
@@ -46,7 +55,8 @@ public:
     void tx_free(engine::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override;
 
-    const FaultCounts& counts() const { return counts_; }
+    /// Readable from any thread.
+    FaultCounts counts() const;
 
 private:
     struct Held {

@@ -5,7 +5,9 @@
 #include <sched.h>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
+#include <vector>
 
 #include "engine/command.hpp"
 #include "sleeper.hpp"
@@ -84,6 +86,9 @@ public:
         stop_.store(true, std::memory_order_seq_cst);
         wake_.sleeper.wake();
     }
+    /// Before run(): how to wake engine i, to which frames may be handed over.
+    void set_peers(std::vector<WakeFlag*> peers) { peers_ = std::move(peers); }
+    WakeFlag& wake_flag() { return wake_; }
     /// Conductor.
     void execute(engine::Command& c) { mailbox_.execute(c, wake_); }
     Sleeper& sleeper() { return wake_.sleeper; }
@@ -96,6 +101,7 @@ private:
         bool worked = run_command(now);
         worked |= engine_.poll(now);
         tell_event_thread();
+        wake_peers();
         LoopCounters::add(counters_.polls, 1);
         if (worked) LoopCounters::add(counters_.busy_polls, 1);
         return worked;
@@ -113,6 +119,9 @@ private:
         if (pushed == seen_) return;
         seen_ = pushed;
         events_.notify();
+    }
+    void wake_peers() {
+        for (uint32_t mask = engine_.take_wake_mask(); mask != 0; mask &= mask - 1) peers_[uint32_t(std::countr_zero(mask))]->notify();
     }
     void say_sleeping(uint32_t v) {
         std::atomic_ref(sleeping_for_clients_).store(v, std::memory_order_relaxed);
@@ -142,6 +151,7 @@ private:
     uint32_t& sleeping_for_clients_;
     WakeFlag& events_;
     WakeFlag wake_;  ///< how the conductor wakes this lcore
+    std::vector<WakeFlag*> peers_;
     CommandMailbox mailbox_;
     LoopCounters counters_;
     uint32_t seen_ = 0;

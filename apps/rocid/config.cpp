@@ -274,9 +274,20 @@ void check(const std::string& file, Config& c) {
     check_cpus(file, c);
 }
 
+toml::table parse_override(const std::string& text) {
+    const std::string name = "--set " + text;
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || text.find('\n') != std::string::npos) throw ConfigError(name + ": write section.key=value");
+    try {
+        return toml::parse(text, name);
+    } catch (const toml::parse_error&) {  // a text without quotes
+        return toml::parse(text.substr(0, equals) + "=\"" + text.substr(equals + 1) + "\"", name);
+    }
+}
+
 }  // namespace
 
-Config parse_config(const std::string& text, const std::string& name) {
+Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
     try {
         Config c;
         set_defaults(c, nullptr);
@@ -284,22 +295,23 @@ Config parse_config(const std::string& text, const std::string& name) {
         read_all("default", devices, c);
         const toml::table root = toml::parse(text, name);
         read_all(name, root, c);
+        for (const std::string& o : overrides) read_all("--set " + o, parse_override(o), c);
         check(name, c);
         return c;
     } catch (const toml::parse_error& e) {
-        fail(place(name, e.source()), "{}", e.description());
+        fail(place(e.source().path ? *e.source().path : name, e.source()), "{}", e.description());
     }
 }
 
-Config load_config(const std::string& path) {
+Config load_config(const std::string& path, const std::vector<std::string>& overrides) {
     std::ifstream in(path);
     if (!in) throw ConfigError(fmt::format("cannot read '{}': {}; 'rocid --print-config' prints a sample", path, std::strerror(errno)));
     std::ostringstream text;
     text << in.rdbuf();
-    return parse_config(text.str(), path);
+    return parse_config(text.str(), path, overrides);
 }
 
-Config default_config() { return parse_config("", "default"); }
+Config default_config(const std::vector<std::string>& overrides) { return parse_config("", "default", overrides); }
 
 std::string sample_config() {
     std::string out =

@@ -54,12 +54,12 @@ public:
 };
 
 /// Parses TOML text; `name` stands for the file in errors. Absent keys have their defaults; a text without [[device]] has the default
-/// loopback pair. Throws ConfigError.
-Config parse_config(const std::string& text, const std::string& name);
+/// loopback pair. `overrides`: "section.key=value" each, after the text; a text value needs no quotes. Throws ConfigError.
+Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
 /// Reads and parses a file. Throws ConfigError.
-Config load_config(const std::string& path);
+Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
 /// The built-in configuration: two devices, roci0 and roci1, back to back.
-Config default_config();
+Config default_config(const std::vector<std::string>& overrides = {});
 /// A configuration file with every key, its default, range and reason: what `rocid --print-config` prints.
 std::string sample_config();
 
