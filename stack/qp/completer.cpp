@@ -31,6 +31,15 @@ void retire(Context& ctx, Qp& qp) {
     complete_send(ctx, qp, rq.tail++, WcStatus::success);
 }
 
+}  // namespace
+
+void retire_local(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    while (rq.tail != rq.cursor && record(qp, rq.tail).kind == WorkKind::local && record(qp, rq.tail).executed) retire(ctx, qp);
+}
+
+namespace {
+
 /// An acknowledgement of a first transmission may arrive after a roll-back: what it covers need not be sent again.
 void skip_acknowledged(Qp& qp) {
     Requester& rq = qp.requester;
@@ -65,6 +74,7 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
         retire(ctx, qp);
     }
     skip_acknowledged(qp);
+    retire_local(ctx, qp);
     if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) {
         fail_send(ctx, qp, record(qp, rq.tail).fault);
         return Acked::failed;
@@ -183,6 +193,7 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++rq.una;
     if (final) retire(ctx, qp);
     skip_acknowledged(qp);
+    retire_local(ctx, qp);
     progressed(ctx, qp);
     if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
 }
@@ -202,6 +213,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++rq.una;
     retire(ctx, qp);
     skip_acknowledged(qp);
+    retire_local(ctx, qp);
     progressed(ctx, qp);
     if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
 }

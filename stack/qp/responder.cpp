@@ -176,10 +176,9 @@ TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
 /// SEND with invalidate: the R_Key stops working before the completion is seen (IBA 9.4.1.1.3).
 RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kIeth)) return RequestFault::none;
-    mem::MemoryRegion* region = ctx.shared->keys.find(p.invalidate);
     // only windows can be invalidated from afar; a region that ibv_reg_mr made cannot (IBA 10.6.5)
-    if (region == nullptr || !region->is_window || region->pd != qp.spec.pd) return RequestFault::access;
-    region->invalidated.store(true, std::memory_order_release);
+    const bool done = mem::invalidate_window(ctx.shared->keys, p.invalidate, qp.spec.pd, qp.spec.qpn.value);
+    if (!done) return RequestFault::access;
     return RequestFault::none;
 }
 

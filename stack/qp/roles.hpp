@@ -19,6 +19,8 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_requests(const Context& ctx, const Qp& qp);
 
 // ---- completer.cpp: ACKs and responses to what we asked
+/// Completes local operations (memory windows) that were done and are the oldest now.
+void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
 
 // ---- retry.cpp: timers and going back

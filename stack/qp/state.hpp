@@ -25,6 +25,7 @@ struct SendRecord {
     abi::WcStatus fault = abi::WcStatus::success;  ///< found on our side: reported once it is the oldest
     bool signaled = false, fence = false;
     bool outstanding = false;        ///< READ or atomic whose request is on the way
+    bool executed = false;           ///< local operation that was done; a roll-back does not repeat it
     bool takes_recv = false;
     abi::WcOpcode wc = abi::WcOpcode::send;
 };
