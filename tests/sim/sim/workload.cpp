@@ -464,7 +464,9 @@ public:
             settle();
         } catch (const std::exception& e) {
             result_.failure = e.what();
-            for (auto& a : actors_) result_.failure += "\n" + a->state();
+            result_.failure += "\n";
+            for (auto& a : actors_)
+                if (!a->finished()) result_.failure += a->state();
         }
         finish();
         return result_;
