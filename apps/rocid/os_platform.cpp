@@ -112,6 +112,13 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     return {static_cast<std::byte*>(p), length, fd};
 }
 
+bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
+    struct stat s {};
+    if (fstat(fd, &s) != 0) return false;
+    out = {uint64_t(s.st_dev), uint64_t(s.st_ino)};
+    return true;
+}
+
 void OsPlatform::free_memory(const host::SharedMemory& m) {
     munmap(m.base, m.length);
     if (m.fd >= 0) close(m.fd);

@@ -21,6 +21,9 @@ namespace roci::engine {
     X(timers, "timers that expired")                                                    \
     X(handed_over, "frames passed on to the engine that owns their QP")                 \
     X(handover_full, "frames dropped because that engine's inbox was full")             \
+    X(multicast, "frames for a multicast group")                                        \
+    X(multicast_copies, "copies of them that were handed to other engines")             \
+    X(unknown_group, "frames for a multicast group that no QP is attached to")          \
     X(unknown_qp, "frames for a QP number that is not in use")                          \
     X(wrong_service, "frames whose opcode is not of the QP's service")                  \
     X(wrong_pkey, "frames whose P_Key is not the default partition's")                  \

@@ -46,6 +46,23 @@ struct PortAddresses {
     uint32_t mtu_bytes = 4096; ///< active path MTU
 };
 
+/// QPs that are attached to multicast groups, by port. Replaced as a whole; fence before the old one is freed.
+struct MulticastTable {
+    struct Group {
+        uint32_t port = 0;
+        Gid gid;
+        std::vector<uint32_t> qpns;
+    };
+    std::vector<Group> groups;
+    const Group* find(uint32_t port, const Gid& gid) const {
+        for (const Group& g : groups)
+            if (g.port == port && g.gid == gid) return &g;
+        return nullptr;
+    }
+};
+/// Destination QP number of a multicast packet (IBA 10.5.2).
+inline constexpr uint32_t kMulticastQpn = 0xffffff;
+
 struct Shared {
     explicit Shared(uint32_t max_qps, uint32_t max_keys, uint32_t max_ahs, uint32_t ports)
         : keys(max_keys), qps(max_qps), ahs(max_ahs), srqs(max_qps), addresses(ports) {}
@@ -54,6 +71,7 @@ struct Shared {
     PointerTable<AddressHandle> ahs;     ///< by the ABI's address handle
     PointerTable<qp::Srq> srqs;          ///< XRC SRQs by SRQ number
     PointerTable<PortAddresses> addresses;
+    std::atomic<const MulticastTable*> multicast{nullptr};
     std::unique_ptr<HandoverMatrix> handover;  ///< with more than one engine; made before the engines
 };
 

@@ -5,6 +5,7 @@
 // simulator with plain memory.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,6 +27,12 @@ struct SharedMemory {
     int fd = -1;
 };
 
+/// Names a file as long as it exists: what stat(2) says.
+struct FileIdentity {
+    uint64_t device = 0, inode = 0;
+    auto operator<=>(const FileIdentity&) const = default;
+};
+
 class Platform {
 public:
     virtual ~Platform() = default;
@@ -39,6 +46,11 @@ public:
     virtual void close_fd(int fd) {
         std::string why;
         if (auto region = map_region(fd, 0, false, why)) unmap_region(*region);
+    }
+    /// Which file a client's descriptor is open on; the descriptor stays open. False: it cannot be told.
+    virtual bool identify_file(int fd, FileIdentity& out) {
+        out = {0, uint64_t(uint32_t(fd))};
+        return fd >= 0;
     }
     /// The slow way into the session's process, or nullptr if not permitted.
     virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;

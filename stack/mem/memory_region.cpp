@@ -115,6 +115,10 @@ Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t 
 
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length) {
     if (const Segment* s = single(r, va, length)) return read_segment(r, *s, va - r.iova, out, length);
+    if (r.is_null) {
+        std::memset(out, 0, length);
+        return true;
+    }
     return walk(r, va, length, [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) {
         return read_segment(r, s, at, out + done, n);
     });
@@ -122,6 +126,7 @@ bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t lengt
 
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length) {
     if (const Segment* s = single(r, va, length)) return write_segment(r, *s, va - r.iova, in, length);
+    if (r.is_null) return true;
     return walk(r, va, length, [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) {
         return write_segment(r, s, at, in + done, n);
     });

@@ -63,6 +63,7 @@ struct MemoryRegion {
     // A memory window has no memory of its own: it opens a part of the region `parent` names, found anew at every access, so that a
     // deregistered parent closes its windows. While it is not bound, `invalidated` is set.
     bool is_window = false;
+    bool is_null = false;           ///< no memory at all: writing is lost, reading gives zeros; no segments (ibv_alloc_null_mr)
     bool type2 = false;             ///< bound by a work request of a QP, usable by that QP only
     uint32_t bound_qpn = 0;         ///< type 2: that QP; else 0
     Key parent;

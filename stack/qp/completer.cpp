@@ -8,7 +8,7 @@ namespace {
 
 using abi::WcStatus;
 
-bool has_own_response(const SendRecord& r) { return r.kind == WorkKind::read || r.kind == WorkKind::atomic; }
+bool has_own_response(const SendRecord& r) { return asks(r.kind); }
 
 /// Progress was made: full retries again, the timer starts anew, and sending may go on.
 void progressed(Context& ctx, Qp& qp) {
@@ -177,14 +177,15 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     // A response of a request that was rolled back and is about to be repeated is as good as the repeated one.
     SendRecord* r = awaited_record(ctx, qp, p);
-    if (r == nullptr || r->kind != WorkKind::read) {
+    if (r == nullptr || r->kind == WorkKind::atomic) {
         ++qp.counters.duplicates;
         return;
     }
     const uint32_t position = psn_span(r->first_psn, p.psn);
     const uint64_t offset = uint64_t(position) << qp.mtu_shift;
     const bool final = position + 1 == r->packets;
-    const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, r->length - offset));
+    const uint64_t asked_for = r->kind == WorkKind::read ? r->length : 0;  // an ATOMIC WRITE is answered by an empty response
+    const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, asked_for - offset));
     if (final != p.info->has(wire::kLast | wire::kOnly)) return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
     const abi::SendWqe& w = wqe(qp, rq.tail);

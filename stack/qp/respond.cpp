@@ -41,7 +41,7 @@ wire::Operation response_operation(const ResponderJob& job) {
 /// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered meanwhile.
 const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t va, uint32_t length) {
     const mem::MemoryRegion* region = nullptr;
-    const mem::Fault f = mem::check(ctx.shared->keys, job.rkey, qp.spec.pd, qp.spec.qpn.value, va, length, mem::kRemoteRead, region);
+    const mem::Fault f = mem::check(ctx.shared->keys, job.rkey, job.pd, qp.spec.qpn.value, va, length, mem::kRemoteRead, region);
     return f == mem::Fault::ok ? region : nullptr;
 }
 

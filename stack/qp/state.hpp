@@ -75,7 +75,7 @@ struct RecvWork {
     std::unique_ptr<abi::Sge[]> sges;
 };
 
-/// A READ or atomic being answered, or kept so that a duplicate can be answered again (IBA 9.7.5.1.5 / C9-150).
+/// A READ, atomic or ATOMIC WRITE being answered, or kept so that a duplicate can be answered again (IBA 9.7.5.1.5 / C9-150).
 struct ResponderJob {
     Psn first;                       ///< PSN of the first response packet (still to be sent)
     uint32_t packets = 0;            ///< response packets
@@ -83,6 +83,7 @@ struct ResponderJob {
     uint64_t va = 0;
     uint32_t length = 0;
     Key rkey;
+    uint32_t pd = 0;
     Msn msn;
     bool atomic = false;
     uint64_t original = 0;

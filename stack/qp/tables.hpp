@@ -42,7 +42,11 @@ constexpr uint8_t credit_code(uint32_t posted) {
 }
 
 /// What a send work request is, for the requester.
-enum class WorkKind : uint8_t { none, send, write, read, atomic, local };
+enum class WorkKind : uint8_t { none, send, write, read, atomic, atomic_write, local };
+/// Work that the peer answers with data or a response of its own: it takes one of the responder resources (IBA 9.7.7, max_rd_atomic).
+constexpr bool asks(WorkKind k) { return k == WorkKind::read || k == WorkKind::atomic || k == WorkKind::atomic_write; }
+/// An ATOMIC WRITE carries so many bytes, no more and no less (IBA 1.6, annex on memory placement extensions).
+inline constexpr uint32_t kAtomicWriteBytes = 8;
 
 struct WorkInfo {
     WorkKind kind = WorkKind::none;
@@ -65,6 +69,7 @@ constexpr std::array<WorkInfo, 16> make_work_table() {
     t[size_t(W::rdma_read)] = {WorkKind::read, C::rdma_read, false, O::read_request, O::read_request, O::read_request, O::read_request};
     t[size_t(W::atomic_cmp_swp)] = {WorkKind::atomic, C::comp_swap, false, O::cmp_swap, O::cmp_swap, O::cmp_swap, O::cmp_swap};
     t[size_t(W::atomic_fetch_add)] = {WorkKind::atomic, C::fetch_add, false, O::fetch_add, O::fetch_add, O::fetch_add, O::fetch_add};
+    t[size_t(W::atomic_write)] = {WorkKind::atomic_write, C::atomic_write, false, O::atomic_write, O::atomic_write, O::atomic_write, O::atomic_write};
     t[size_t(W::bind_mw)] = {WorkKind::local, C::bind_mw, false};
     t[size_t(W::local_inv)] = {WorkKind::local, C::local_inv, false};
     return t;

@@ -56,6 +56,10 @@ enum class Op : uint16_t {
     open_xrcd,
     close_xrcd,
     status,          ///< reply fd: memfd with a JSON text (roci status)
+    alloc_dm,
+    free_dm,
+    reg_dm_mr,       ///< replied to, and undone, as reg_mr is
+    alloc_null_mr,   ///< HandleRequest of a PD; replied to, and undone, as reg_mr is
     last_op,
 };
 
@@ -121,6 +125,10 @@ struct DeviceAttr {
     uint32_t phys_ports;
     uint32_t comp_vectors;
     char fw_ver[64];
+    uint64_t max_dm_size;                 ///< device memory, bytes a session
+    uint64_t odp_general;                 ///< enum ibv_odp_general_caps
+    uint32_t odp_rc, odp_uc, odp_ud, odp_xrc;  ///< enum ibv_odp_transport_cap_bits
+    uint32_t max_cq_count, max_cq_period; ///< moderation: entries, microseconds
 };
 
 struct PortAttr {
@@ -256,5 +264,10 @@ struct AllocMwRequest { uint32_t pd; uint32_t type; };
 struct AllocMwReply { uint32_t handle; uint32_t rkey; };
 /// open_xrcd. With has_fd the request carries a descriptor: sessions that name the same file share the domain. oflags: O_CREAT, O_EXCL.
 struct OpenXrcdRequest { uint32_t oflags; uint32_t has_fd; };
+
+/// Device memory lies in the arena, so that the client copies to and from it by itself.
+struct AllocDmRequest { uint64_t length; uint32_t log_align; uint32_t reserved; };
+struct AllocDmReply { uint32_t handle, generation; Location where; };
+struct RegDmMrRequest { uint32_t pd; uint32_t dm; uint32_t access; uint32_t reserved; uint64_t offset, length; };
 
 }  // namespace roci::abi

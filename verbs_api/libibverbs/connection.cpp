@@ -22,7 +22,7 @@ constexpr const char* kOpNames[] = {
     "dealloc_pd", "add_region", "remove_region",  "reg_mr",          "rereg_mr",     "dereg_mr",   "create_channel",  "destroy_channel",
     "create_cq",  "resize_cq",  "modify_cq",      "destroy_cq",      "create_srq",   "modify_srq", "query_srq",       "destroy_srq",
     "create_qp",  "modify_qp",  "query_qp",       "destroy_qp",      "create_ah",    "destroy_ah", "attach_mcast",    "detach_mcast",
-    "alloc_mw",   "dealloc_mw", "open_xrcd",      "close_xrcd",      "status",
+    "alloc_mw",   "dealloc_mw", "open_xrcd",      "close_xrcd",      "status", "alloc_dm", "free_dm", "reg_dm_mr", "alloc_null_mr",
 };
 static_assert(std::size(kOpNames) == size_t(abi::Op::last_op));
 

@@ -1,5 +1,6 @@
 // fork(): the child gets copies of every pointer and descriptor of its parent's session. It must neither disturb it nor keep it alive.
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,9 +56,32 @@ void remember_context(Context* c) {
     open_contexts().list.push_back(c);
 }
 
-void forget_context(Context* c) {
+bool forget_context(Context* c) {
     std::lock_guard guard(open_contexts().mutex);
+    if (--c->opens != 0) return false;
     std::erase(open_contexts().list, c);
+    return true;
+}
+
+Context* find_by_cmd_fd(int fd) {
+    struct stat wanted {}, have {};
+    if (fstat(fd, &wanted) != 0 || !S_ISSOCK(wanted.st_mode)) return nullptr;
+    std::lock_guard guard(open_contexts().mutex);
+    for (Context* c : open_contexts().list) {
+        const int cmd_fd = c->verbs.context.cmd_fd;
+        if (cmd_fd < 0 || fstat(cmd_fd, &have) != 0 || have.st_ino != wanted.st_ino || have.st_dev != wanted.st_dev) continue;
+        ++c->opens;
+        if (cmd_fd != fd) c->imported.push_back(fd);
+        return c;
+    }
+    return nullptr;
+}
+
+Context* serving(Context& c) {
+    if (!c.inherited) return &c;
+    std::lock_guard guard(c.heir_mutex);
+    if (c.heir == nullptr) c.heir = ibv_open_device(c.verbs.context.device);
+    return c.heir != nullptr ? serving(*Context::from(c.heir)) : nullptr;
 }
 
 }  // namespace roci::client

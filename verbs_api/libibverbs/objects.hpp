@@ -41,6 +41,15 @@ struct Mr {
     static Mr* from(ibv_mr* p) { return reinterpret_cast<Mr*>(p); }
 };
 
+/// Device memory: ours is a part of the arena.
+struct Dm {
+    ibv_dm dm;
+    Context* owner = nullptr;  ///< whose session it belongs to: in a fork's child not the one that the program named
+    std::byte* base = nullptr;
+    uint64_t length = 0;
+    static Dm* from(ibv_dm* p) { return reinterpret_cast<Dm*>(p); }
+};
+
 struct Mw {
     ibv_mw mw;
     static Mw* from(ibv_mw* p) { return reinterpret_cast<Mw*>(p); }
@@ -136,9 +145,16 @@ struct Context {
     HandleMap<Qp> qp_events;
     HandleMap<Srq> srq_events;
     RegionTable regions;
+    Registry<Mr> mrs;          ///< by lkey
+    Registry<Mr> mr_handles;   ///< by handle
+    Registry<Dm> dms;          ///< by handle
     std::mutex lifecycle;      ///< held from a destroy (or reset) at rocid until our tables agree, and while creating
     std::atomic<bool> fatal_reported{false};
     bool inherited = false;    ///< in a fork's child: everything here belongs to the parent
+    uint32_t opens = 1;        ///< ibv_open_device and ibv_import_device, under the lock of all contexts
+    std::vector<int> imported; ///< descriptors that came with imports: closed with the device
+    std::mutex heir_mutex;     ///< locked in a fork's child only
+    ibv_context* heir = nullptr;  ///< in a fork's child: a session of its own, for what needs no object of the parent
 
     static Context* from(ibv_context* c) {
         return reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(c) - offsetof(verbs_context, context));

@@ -46,7 +46,7 @@ constexpr uint32_t kReliable = kUnreliable | bit(IBV_WR_RDMA_READ) | bit(IBV_WR_
 /// Where the request goes.
 void fill_address(const Qp& qp, const ibv_send_wr& wr, uint8_t carries, abi::SendWqe* w) {
     if ((carries & kImmOrInv) != 0) w->imm_or_inv = wr.imm_data;
-    if (qp.qp.qp_base.qp_type == IBV_QPT_XRC_SEND) w->remote_srqn = wr.qp_type.xrc.remote_srqn;
+    if (qp.qp.qp_base.qp_type == IBV_QPT_XRC_SEND) set_xrc_srqn(w, wr.qp_type.xrc.remote_srqn);
     if ((carries & kRemote) != 0) {
         w->remote_addr = wr.wr.rdma.remote_addr;
         w->rkey = wr.wr.rdma.rkey;

@@ -67,7 +67,7 @@ void wr_set_ud_addr(ibv_qp_ex* p, ibv_ah* ah, uint32_t remote_qpn, uint32_t remo
     qp.building->remote_qkey = remote_qkey;
 }
 void wr_set_xrc_srqn(ibv_qp_ex* p, uint32_t remote_srqn) {
-    if (abi::SendWqe* w = Qp::from(p)->building) w->remote_srqn = remote_srqn;
+    if (abi::SendWqe* w = Qp::from(p)->building) set_xrc_srqn(w, remote_srqn);
 }
 
 void wr_set_inline_data_list(ibv_qp_ex* p, size_t count, const ibv_data_buf* buffers) {

@@ -85,6 +85,12 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     ibv_device_attr_ex full{};
     full.orig_attr = to_verbs(now);
     full.completion_timestamp_mask = now.completion_timestamp_mask;
+    full.odp_caps.general_caps = now.odp_general;
+    full.odp_caps.per_transport_caps = {now.odp_rc, now.odp_uc, now.odp_ud};
+    full.xrc_odp_caps = now.odp_xrc;
+    full.max_dm_size = now.max_dm_size;
+    full.cq_mod_caps.max_cq_count = uint16_t(now.max_cq_count);
+    full.cq_mod_caps.max_cq_period = uint16_t(now.max_cq_period);
     full.hca_core_clock = now.hca_core_clock_khz;
     full.device_cap_flags_ex = now.device_cap_flags;
     full.phys_port_cnt_ex = now.phys_ports;

@@ -28,11 +28,20 @@ inline bool append_inline(const Qp& qp, abi::SendWqe* w, uint32_t& used, const v
     return true;
 }
 
-/// No payload needs no inline flag, and its length field may be in use for something else (XRC).
+/// No payload needs no inline flag.
 inline void finish_inline(abi::SendWqe* w, uint32_t used) {
     if (used == 0) return;
     w->send_flags |= abi::kSendInline;
     w->inline_length = used;
+}
+
+/// Atomics have no room for it where the others have.
+inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
+    const bool atomic = w->opcode == abi::WrOpcode::atomic_cmp_swp || w->opcode == abi::WrOpcode::atomic_fetch_add;
+    if (atomic)
+        w->atomic_srqn = srqn;
+    else
+        w->remote_srqn = srqn;
 }
 
 inline void fill_bind(abi::SendWqe* w, uint32_t rkey, const ibv_mw_bind_info& info) {
