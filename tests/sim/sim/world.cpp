@@ -99,6 +99,7 @@ std::string Host::shut_down() {
         {"arena bytes", t.arena_bytes}, {"mapped bytes", t.mapped_bytes}};
     for (const auto& [name, n] : totals)
         if (n != 0) left += std::to_string(n) + " " + name + " left; ";
+    for (int i = 0; i < 3; ++i) poll();  // frames that other engines handled come back to their port
     conductor_.reset();
     engines_.clear();
     if (platform_.blocks() != 0) left += std::to_string(platform_.blocks()) + " blocks of shared memory left; ";
