@@ -49,7 +49,7 @@ struct SqProducer {
     void reset() { head = tail = 0; }
 };
 
-/// Producer of a receive queue or SRQ. rocid looks at `producer` when a message arrives: no doorbell.
+/// Producer of a receive queue or SRQ.
 struct RqProducer {
     RqShared* shared = nullptr;
     std::byte* slots = nullptr;
@@ -61,7 +61,12 @@ struct RqProducer {
     uint32_t free_slots() const { return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire)); }
     RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
-    void publish() { std::atomic_ref(shared->producer).store(head, std::memory_order_release); }
+    /// Publishes [.., head). True (only a QP in error): ring its doorbell.
+    [[nodiscard]] bool publish() {
+        std::atomic_ref(shared->producer).store(head, std::memory_order_release);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        return std::atomic_ref(shared->ring).load(std::memory_order_relaxed) != 0;
+    }
     void reset() { head = tail = 0; }
 };
 

@@ -30,11 +30,13 @@ struct SqShared {
 };
 static_assert(sizeof(SqShared) == 128);
 
-/// Head of a receive queue or SRQ; `depth` slots of `stride` bytes follow.
+/// Head of a receive queue or SRQ; `depth` slots of `stride` bytes follow. rocid looks at `producer` when a message arrives, so
+/// posting needs no doorbell, except that a QP in error raises `ring` to be told of what is to be flushed.
 struct RqShared {
     alignas(kCacheLine) uint32_t producer;  ///< client: WQEs posted so far
+    alignas(kCacheLine) uint32_t ring;      ///< rocid: 1 = ring the doorbell after posting
 };
-static_assert(sizeof(RqShared) == 64);
+static_assert(sizeof(RqShared) == 128);
 
 /// Head of a completion queue. `lanes` lanes follow, one for each engine; a lane is a CqLane and `depth` Cqe. The entries of
 /// one QP are all in one lane, in order.
