@@ -128,6 +128,22 @@ TEST_F(Rings, DatagramsCarryTheirAddressHandle) {
     EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
+TEST_F(Rings, XrcSendsNameTheirSrqAndMayBeInline) {
+    replace_qp(IBV_QPT_XRC_SEND);
+    ibv_send_wr wr = send_wr(1, sge, 1);
+    wr.send_flags |= IBV_SEND_INLINE;
+    wr.qp_type.xrc.remote_srqn = 0x4321;
+    ASSERT_EQ(post(wr), 0);
+    EXPECT_EQ(wqe(0).remote_srqn, 0x4321u);
+    EXPECT_EQ(wqe(0).inline_length, 10u);
+    wr = send_wr(2, sge, 1);
+    wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+    wr.qp_type.xrc.remote_srqn = 0x4321;
+    wr.wr.atomic = {0x8000, 1, 2, 3};
+    ASSERT_EQ(post(wr), 0);
+    EXPECT_EQ(wqe(1).swap, 2u);
+}
+
 TEST_F(Rings, BindTakesTheNextKeyOfTheWindow) {
     ibv_mw* mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
     ASSERT_NE(mw, nullptr);
@@ -227,6 +243,9 @@ TEST_F(Rings, StatesThatTakeSendsAndReceives) {
 TEST_F(Rings, AReceivePostedInErrorRingsTheBell) {
     set_state(qp, IBV_QPS_ERR);
     ibv_recv_wr recv{};
+    ASSERT_EQ(ibv_post_recv(qp, &recv, &bad_recv), 0);
+    EXPECT_FALSE(rocid.doorbell_set(seen().reply.engine, seen().reply.slot)) << "rocid did not ask for it";
+    seen().rq->ring = 1;
     ASSERT_EQ(ibv_post_recv(qp, &recv, &bad_recv), 0);
     EXPECT_TRUE(rocid.doorbell_set(seen().reply.engine, seen().reply.slot));
 }
