@@ -149,6 +149,8 @@ void OsPlatform::unmap_region(mem::MappedRegion& r) {
     r.base = nullptr;
 }
 
+void OsPlatform::close_fd(int fd) { close(fd); }
+
 std::unique_ptr<mem::RemoteProcess> OsPlatform::remote_process(int pid) {
     if (pid <= 0 || pid != current_.pid) return nullptr;
     return ProcMemory::open(pid, current_.uid);

@@ -44,6 +44,7 @@ public:
     void free_memory(const host::SharedMemory&) override;
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
     void unmap_region(mem::MappedRegion&) override;
+    void close_fd(int fd) override;
     std::unique_ptr<mem::RemoteProcess> remote_process(int pid) override;
     int make_event_pipe(uint32_t session, uint32_t channel) override { return pipes_.make(session, channel); }
     void close_event_pipe(uint32_t session, uint32_t channel) override { pipes_.close(session, channel); }
