@@ -29,6 +29,9 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
+/// True if `length` bytes may be taken of `available` ones (0: unknown): rocid leaves half to everybody else.
+bool leaves_enough(uint64_t length, uint64_t available);
+
 class OsPlatform final : public host::Platform {
 public:
     OsPlatform(EventPipes& pipes, EnginePageMemory& engine_page, pmd::Hugepages hugepages) : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages) {}
