@@ -38,7 +38,7 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world)
     }
     for (uint32_t e = 0; e < o.engines; ++e) {
         std::vector<engine::Port*> ports;
-        for (uint32_t d = 0; d < o.devices; ++d) ports.push_back(&world.net().port(endpoint(d), e));
+        for (uint32_t d = 0; d < o.devices; ++d) ports.push_back(o.port ? o.port(endpoint(d), e) : &world.net().port(endpoint(d), e));
         engine::Config c = o.engine;
         c.index = e;
         engines_.push_back(std::make_unique<engine::Engine>(c, *shared_, ports));
