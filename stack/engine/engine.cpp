@@ -10,6 +10,8 @@ namespace {
 constexpr uint8_t kLinger = 32;
 constexpr uint32_t kLingerMost = 32;
 
+bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
+
 }  // namespace
 
 Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
@@ -58,7 +60,7 @@ bool Engine::Impl::scan_doorbells() {
 
 /// True if anything was sent or flushed.
 bool Engine::Impl::serve(qp::Qp& qp) {
-    if (qp.state == qp::State::err) {
+    if (flushing(qp)) {
         const uint32_t before = qp.requester.tail + qp.rq.consumed;
         qp::flush_queues(ctx, qp);
         return before != qp.requester.tail + qp.rq.consumed;
@@ -91,7 +93,7 @@ bool Engine::Impl::run_active() {
         const bool worked = serve(qp);
         any = any || worked;
         if (worked) qp.linger = kLinger;
-        const bool more = qp.state == qp::State::err ? worked : qp::has_responses(qp) || qp::has_requests(ctx, qp);
+        const bool more = flushing(qp) ? worked : qp::has_responses(qp) || qp::has_requests(ctx, qp);
         const bool lingers = qp.linger != 0 && ctx.active_count < kLingerMost;
         if (more) {
             qp::activate(ctx, qp);

@@ -1,4 +1,5 @@
 // Frames in: a burst is parsed, then looked up, then executed; what belongs to another engine is handed over.
+#include <algorithm>
 #include <cstring>
 
 #include "engine/impl.hpp"
@@ -6,14 +7,10 @@
 namespace roci::engine {
 namespace {
 
-bool service_fits(qp::Type type, uint8_t opcode) {
-    switch (wire::service_of(opcode)) {
-        case wire::Service::rc: return type == qp::Type::rc;
-        case wire::Service::uc: return type == qp::Type::uc;
-        case wire::Service::ud: return type == qp::Type::ud;
-        case wire::Service::xrc: return type == qp::Type::xrc_send || type == qp::Type::xrc_recv;
-        default: return false;
-    }
+/// A datagram QP hears anybody who names one of its port's addresses.
+bool for_this_port(const Shared& shared, uint32_t port, const wire::Packet& p) {
+    const PortAddresses* own = shared.addresses.find(port);
+    return own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
 }
 
 /// A connected QP hears only its peer: source and destination of the frame are those of our path, reversed (A17.4.5).
@@ -27,18 +24,21 @@ bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
 
 /// The checks that come before any of a QP's own (IBA 9.6.1): service, partition, state, address. Counted and silent.
-bool acceptable(Counters& counters, const qp::Qp& qp, const wire::Packet& p) {
-    if (!service_fits(qp.spec.type, p.opcode)) return counters.add(Counter::wrong_service), false;
+bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
+    Counters& counters = e.counters;
+    const bool datagram = qp.spec.type == qp::Type::ud;
+    if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return counters.add(Counter::wrong_service), false;
     if ((p.pkey & 0x7fff) != 0x7fff) return counters.add(Counter::wrong_pkey), false;
     if (!receives(qp.state)) return counters.add(Counter::wrong_state), false;
-    if (!from_peer(qp, p)) return counters.add(Counter::wrong_address), false;
+    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p)) return counters.add(Counter::wrong_address), false;
     return true;
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
-    if (!acceptable(e.counters, qp, p)) return;
+    if (!acceptable(e, qp, p)) return;
     ++qp.counters.rx_packets;
     qp.counters.rx_bytes += p.payload_length;
+    if (qp.spec.type == qp::Type::ud) return qp::receive_datagram(e.ctx, qp, p);
     if (p.info->has(wire::kRequest)) return qp::receive_request(e.ctx, qp, p);
     qp::receive_response(e.ctx, qp, p);
 }

@@ -34,6 +34,7 @@ void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     ctx.dirty.push_back(cq);
 }
 
+/// Flushes what is posted, and forgets what was awaited.
 void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     // One queue length a call: a client that goes on posting gets its turn again later.
@@ -45,12 +46,13 @@ void flush_send(Context& ctx, Qp& qp) {
     rq.cursor_packet = 0;
     rq.reads_outstanding = 0;
     rq.una = rq.next = rq.sent_end = rq.fetch_psn;
+    rq.blocked = false;
 }
 
 void flush_recv(Context& ctx, Qp& qp) {
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     if (qp.spec.srq != nullptr || qp.rq.depth == 0) return;
-    for (uint32_t n = 0; n < qp.rq.depth && take_recv(ctx, qp) != TakeRecv::empty; ++n) {
+    for (uint32_t n = 0; n < qp.rq.depth && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
         if (!qp.responder.recv.held) return;  // the queue's indices lie: there is nothing to tell of
         complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     }
@@ -78,8 +80,8 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
     e.wr_id = work.wr_id;
     e.status = status;
     e.opcode = abi::WcOpcode::recv;
-    e.queue = qp.spec.srq != nullptr ? abi::kCqeSrq : abi::kCqeRecv;
-    e.srq_handle = qp.spec.srq != nullptr ? qp.spec.srq->spec.handle : abi::kNoHandle;
+    e.queue = work.srq != nullptr ? abi::kCqeSrq : abi::kCqeRecv;
+    e.srq_handle = work.srq != nullptr ? work.srq->spec.handle : abi::kNoHandle;
     e.byte_len = byte_len;
     e.vendor_err = uint32_t(status);
     e.src_qp = qp.dest.value;
@@ -99,7 +101,8 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
         }
     }
     work.held = false;
-    push(ctx, qp, qp.spec.recv_cq, e, packet != nullptr && packet->solicited);
+    rings::Cq* cq = work.srq != nullptr && work.srq->spec.cq != nullptr ? work.srq->spec.cq : qp.spec.recv_cq;
+    push(ctx, qp, cq, e, packet != nullptr && packet->solicited);
 }
 
 void raise(Context& ctx, Qp& qp, uint32_t type) {
@@ -119,7 +122,9 @@ void report_drained(Context& ctx, Qp& qp) {
 void fail_send(Context& ctx, Qp& qp, WcStatus status) {
     Requester& rq = qp.requester;
     if (rq.tail != rq.fetched) complete_send(ctx, qp, rq.tail++, status);
-    enter_error(ctx, qp);
+    if (!unacknowledged(qp.spec.type)) return enter_error(ctx, qp);
+    qp.state = State::sqe;  // UC and UD: only the send queue stops (IBA 10.3.1.6)
+    activate(ctx, qp);
 }
 
 void enter_error(Context& ctx, Qp& qp) {
@@ -138,7 +143,7 @@ void enter_error(Context& ctx, Qp& qp) {
 
 void flush_queues(Context& ctx, Qp& qp) {
     flush_send(ctx, qp);
-    flush_recv(ctx, qp);
+    if (qp.state == State::err) flush_recv(ctx, qp);
 }
 
 void notify_all(Context& ctx) {

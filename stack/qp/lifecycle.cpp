@@ -10,9 +10,12 @@
 namespace roci::qp {
 namespace {
 
+void set_mtu_bytes(Qp& qp, uint32_t bytes) {
+    qp.mtu = bytes;
+    qp.mtu_shift = uint32_t(std::countr_zero(bytes));
+}
 void set_mtu(Qp& qp, const Change& c) {
-    qp.mtu = mtu_bytes(c.attr.path_mtu);
-    qp.mtu_shift = uint32_t(std::countr_zero(qp.mtu));
+    set_mtu_bytes(qp, mtu_bytes(c.attr.path_mtu));
     qp.attr.path_mtu = c.attr.path_mtu;
 }
 void set_path(Qp& qp, const Change& c) {
@@ -100,6 +103,10 @@ void enter(Context& ctx, Qp& qp, State next) {
     }
     if (next == State::err) return enter_error(ctx, qp);
     if (next == State::rtr && qp.responder.jobs.empty()) set_dest_reads(qp, Change{});
+    if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram is as long as the port allows
+        const engine::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
+        set_mtu_bytes(qp, port != nullptr ? port->mtu_bytes : mtu_bytes(IBV_MTU_1024));
+    }
     qp.sqd_pending = next == State::sqd && qp.state == State::rts;
     qp.state = next;
     activate(ctx, qp);
@@ -118,7 +125,8 @@ Qp* create(const Spec& spec) {
         qp->requester.wqes = std::make_unique<std::byte[]>(size_t(spec.sq.depth) * spec.sq.stride);
         std::atomic_ref(spec.sq.shared->idle).store(1, std::memory_order_release);
     }
-    const uint32_t recv_sges = spec.srq != nullptr ? spec.srq->rq.max_sge : spec.rq.max_sge;
+    // an XRC target may meet any SRQ of its domain
+    const uint32_t recv_sges = spec.type == Type::xrc_recv ? kMaxRecvSge : spec.srq != nullptr ? spec.srq->rq.max_sge : spec.rq.max_sge;
     qp->responder.recv.sges = std::make_unique<abi::Sge[]>(std::max(recv_sges, 1u));
     return qp.release();
 }

@@ -7,6 +7,7 @@
 
 #include "abi/wqe.hpp"
 #include "base/types.hpp"
+#include "qp/spec.hpp"
 #include "wire/opcode.hpp"
 
 namespace roci::qp {
@@ -64,6 +65,8 @@ constexpr std::array<WorkInfo, 16> make_work_table() {
     t[size_t(W::rdma_read)] = {WorkKind::read, C::rdma_read, false, O::read_request, O::read_request, O::read_request, O::read_request};
     t[size_t(W::atomic_cmp_swp)] = {WorkKind::atomic, C::comp_swap, false, O::cmp_swap, O::cmp_swap, O::cmp_swap, O::cmp_swap};
     t[size_t(W::atomic_fetch_add)] = {WorkKind::atomic, C::fetch_add, false, O::fetch_add, O::fetch_add, O::fetch_add, O::fetch_add};
+    t[size_t(W::bind_mw)] = {WorkKind::local, C::bind_mw, false};
+    t[size_t(W::local_inv)] = {WorkKind::local, C::local_inv, false};
     return t;
 }
 }  // namespace detail
@@ -71,6 +74,30 @@ inline constexpr std::array<WorkInfo, 16> kWork = detail::make_work_table();
 /// Any byte is a question; an unknown opcode has kind none.
 constexpr const WorkInfo& work_info(abi::WrOpcode o) { return kWork[size_t(o) < kWork.size() ? size_t(o) : 9u + 3u]; }
 static_assert(kWork[12].kind == WorkKind::none);
+
+/// BTH service of each QP type.
+constexpr wire::Service service_of(Type t) {
+    switch (t) {
+        case Type::uc: return wire::Service::uc;
+        case Type::ud: return wire::Service::ud;
+        case Type::xrc_send:
+        case Type::xrc_recv: return wire::Service::xrc;
+        default: return wire::Service::rc;
+    }
+}
+
+/// Requests of these types are complete once they are sent (IBA 9.8.3): there is nobody who acknowledges them.
+constexpr bool unacknowledged(Type t) { return t == Type::uc || t == Type::ud; }
+
+/// Which kinds of work a QP type can send (IBA table 92).
+constexpr bool sends(Type t, WorkKind k) {
+    if (t == Type::ud) return k == WorkKind::send;
+    if (t == Type::uc) return k == WorkKind::send || k == WorkKind::write || k == WorkKind::local;
+    return t == Type::rc || t == Type::xrc_send;
+}
+
+/// Most SGEs that any receive WQE may have.
+inline constexpr uint32_t kMaxRecvSge = 64;
 
 /// Longest message (IBA 9.7.8: 2^31 bytes).
 inline constexpr uint64_t kMaxMessage = uint64_t{1} << 31;
