@@ -155,6 +155,23 @@ TEST_F(QueuesTest, ALaneThatRefusesToMove) {
     EXPECT_EQ(on(Op::destroy_cq, q).error, 0);
 }
 
+TEST_F(QueuesTest, ALaneThatFilledUpMeanwhileGetsItsOldRoom) {
+    const uint32_t q = cq(64);
+    abi::ResizeCqRequest in{};
+    in.handle = q;
+    in.cqe = 4;
+    in.consumer[0] = 10;
+    in.consumer[1] = 20;
+    port.refuse = Kind::resize_cq;
+    port.refuse_engine = 1;
+    port.refuse_times = 1;
+    const Result r = call(Op::resize_cq, in);
+    ASSERT_EQ(r.error, 0) << r.reason;
+    EXPECT_EQ(r.as<abi::CreateCqReply>().depth, 64u) << "more than asked for";
+    EXPECT_EQ(port.consumers, (std::vector<uint32_t>{10, 0, 20})) << "lane 0 moved twice, the second time from index 0";
+    EXPECT_EQ(on(Op::destroy_cq, q).error, 0);
+}
+
 // ---- SRQs -----------------------------------------------------------------------------------------------------------
 
 TEST_F(QueuesTest, SrqLife) {
