@@ -188,7 +188,11 @@ public:
     bool chance(uint32_t one_in) { return below(one_in) == 0; }
 
     std::vector<std::byte> message() {
-        const Op op = chance(50) ? Op(random_()) : Op(1 + below(uint32_t(Op::last_op)));
+        // What changes the most gets the most; everything gets some.
+        static constexpr Op often[] = {Op::alloc_pd, Op::create_cq, Op::create_cq, Op::create_qp, Op::create_qp, Op::modify_qp, Op::modify_qp,
+                                       Op::modify_qp, Op::modify_qp, Op::add_region, Op::reg_mr, Op::reg_mr, Op::rereg_mr, Op::create_srq,
+                                       Op::create_ah, Op::resize_cq};
+        const Op op = chance(50) ? Op(random_()) : chance(3) ? Op(1 + below(uint32_t(Op::last_op))) : often[below(std::size(often))];
         auto p = packet(op, body(op), uint32_t(random_()));
         if (chance(6)) spoil(p);
         return p;
@@ -202,8 +206,36 @@ public:
         return out;
     }
 
+    /// Handles that were given out are the ones worth naming.
+    void learn(const std::vector<std::byte>& message, const Result& r) {
+        Op op;
+        if (r.error != 0 || r.body.size() < 4 || message.size() < sizeof op) return;
+        std::memcpy(&op, message.data(), sizeof op);
+        auto& list = made_[op];
+        list.push_back(r.as<uint32_t>());
+        if (list.size() > 8) list.erase(list.begin());
+    }
+
 private:
-    uint32_t handle() { return chance(30) ? abi::kNoHandle : chance(30) ? uint32_t(random_()) : below(12); }
+    uint32_t handle(Op maker) {
+        const auto& list = made_[maker];
+        if (list.empty() || chance(15)) return chance(3) ? abi::kNoHandle : chance(3) ? uint32_t(random_()) : below(12);
+        return list[below(uint32_t(list.size()))];
+    }
+    /// A handle-only request: of what its operation destroys or asks about.
+    static Op maker_of(Op op) {
+        switch (op) {
+            case Op::dealloc_pd: return Op::alloc_pd;
+            case Op::remove_region: return Op::add_region;
+            case Op::dereg_mr: return Op::reg_mr;
+            case Op::destroy_channel: return Op::create_channel;
+            case Op::destroy_cq: return Op::create_cq;
+            case Op::query_srq:
+            case Op::destroy_srq: return Op::create_srq;
+            case Op::destroy_ah: return Op::create_ah;
+            default: return Op::create_qp;
+        }
+    }
     uint32_t size() { return chance(20) ? uint32_t(random_()) : below(40); }
 
     std::vector<std::byte> body(Op op) {
@@ -217,30 +249,36 @@ private:
             case Op::add_region: return bytes_of(abi::AddRegionRequest{chance(20) ? random_() : uint64_t{below(8)} << 12, below(2), 0});
             case Op::reg_mr: return mr(abi::RegMrRequest{});
             case Op::rereg_mr: return rereg();
-            case Op::create_cq: return bytes_of(abi::CreateCqRequest{size(), chance(2) ? abi::kNoHandle : handle(), below(2), below(2)});
+            case Op::create_cq: return bytes_of(abi::CreateCqRequest{size(), chance(2) ? abi::kNoHandle : handle(Op::create_channel), below(2), below(2)});
             case Op::resize_cq: {
-                abi::ResizeCqRequest r{handle(), size(), {}};
+                abi::ResizeCqRequest r{handle(Op::create_cq), size(), {}};
                 for (uint32_t& c : r.consumer) c = chance(2) ? 0 : below(6);
                 return bytes_of(r);
             }
-            case Op::modify_cq: return bytes_of(abi::ModifyCqRequest{handle(), size(), size(), 0});
-            case Op::create_srq: return bytes_of(abi::CreateSrqRequest{handle(), below(8) / 7, size(), below(6), size(), abi::kNoHandle, handle(), 0, 0});
-            case Op::modify_srq: return bytes_of(abi::ModifySrqRequest{handle(), below(5), size(), size()});
+            case Op::modify_cq: return bytes_of(abi::ModifyCqRequest{handle(Op::create_cq), size(), size(), 0});
+            case Op::create_srq: return bytes_of(abi::CreateSrqRequest{handle(Op::alloc_pd), below(8) / 7, size(), below(6), size(), abi::kNoHandle, abi::kNoHandle, 0, 0});
+            case Op::modify_srq: return bytes_of(abi::ModifySrqRequest{handle(Op::create_srq), below(5), size(), size()});
             case Op::create_qp: return bytes_of(qp());
             case Op::modify_qp: return bytes_of(change());
-            case Op::create_ah: return bytes_of(abi::CreateAhRequest{handle(), 0, av()});
+            case Op::create_ah: return bytes_of(abi::CreateAhRequest{handle(Op::alloc_pd), 0, av()});
             case Op::list_devices:
             case Op::query_device:
             case Op::query_gid_table:
             case Op::alloc_pd:
             case Op::create_channel:
             case Op::status: return {};
-            default: return bytes_of(abi::HandleRequest{handle(), 0});
+            default: return bytes_of(abi::HandleRequest{handle(maker_of(op)), 0});
         }
     }
     abi::CreateQpRequest qp() {
         static constexpr uint32_t types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RAW_PACKET};
-        abi::CreateQpRequest q{handle(), types[below(6)], handle(), handle(), chance(2) ? abi::kNoHandle : handle(), abi::kNoHandle, below(2), 0, {}};
+        abi::CreateQpRequest q{};
+        q.pd = handle(Op::alloc_pd);
+        q.type = types[chance(4) ? below(6) : 0];
+        q.send_cq = handle(Op::create_cq);
+        q.recv_cq = handle(Op::create_cq);
+        q.srq = chance(4) ? handle(Op::create_srq) : abi::kNoHandle;
+        q.sq_sig_all = below(2);
         q.cap = {size(), size(), below(8), below(8), size() * 8, 0};
         return q;
     }
@@ -253,21 +291,21 @@ private:
     abi::ModifyQpRequest change() {
         const Step steps[] = {to_init(), to_rtr(), to_rts()};
         Step s = steps[below(3)];
-        if (chance(3)) s = {IBV_QP_STATE, {.qp_state = below(8)}};
-        if (chance(4)) s = {uint32_t(IBV_QP_STATE | IBV_QP_SQ_PSN), {.qp_state = IBV_QPS_RTS}};
+        if (chance(8)) s = {IBV_QP_STATE, {.qp_state = below(8)}};
+        if (chance(8)) s = {uint32_t(IBV_QP_STATE | IBV_QP_SQ_PSN), {.qp_state = IBV_QPS_RTS}};
         if (chance(6)) s.mask |= 1u << below(32);
         if (chance(6)) s.mask &= ~(1u << below(21));
         if ((s.mask & IBV_QP_AV) != 0) s.attr.ah = av();
-        return {handle(), s.mask, s.attr};
+        return {handle(Op::create_qp), s.mask, s.attr};
     }
     std::vector<std::byte> mr(abi::RegMrRequest in) {
         std::vector<abi::MrSegment> segments(below(4));
         for (auto& s : segments) {
-            s = {chance(10) ? abi::kNoHandle : handle(), 0, uint64_t{below(4)} << 10, uint64_t{below(8)} << 9};
+            s = {chance(10) ? abi::kNoHandle : handle(Op::add_region), 0, uint64_t{below(4)} << 10, uint64_t{below(8)} << 9};
             in.length += s.length;
         }
-        in.pd = handle();
-        in.access = below(16);
+        in.pd = handle(Op::alloc_pd);
+        in.access = chance(2) ? 15u : below(16);
         in.iova = chance(20) ? ~uint64_t{0} - below(8000) : uint64_t{below(100)} << 12;
         in.segments = uint32_t(segments.size());
         if (chance(10)) in.length = random_();
@@ -280,7 +318,7 @@ private:
         return b;
     }
     std::vector<std::byte> rereg() {
-        auto b = bytes_of(std::pair{handle(), below(9)});
+        auto b = bytes_of(std::pair{handle(Op::reg_mr), below(9)});
         const auto rest = mr({});
         b.insert(b.end(), rest.begin(), rest.end());
         return b;
@@ -292,6 +330,7 @@ private:
         if (chance(500)) p.resize(abi::kMaxMessage + below(2));
     }
     std::mt19937_64 random_;
+    std::map<Op, std::vector<uint32_t>> made_;  ///< by the operation that made them
 };
 
 /// One life of rocid with several clients that send whatever the dice say, write what they like into their rings, and vanish.
@@ -326,11 +365,12 @@ TEST_P(HostileTest, NothingBreaksNothingStays) {
         sent.insert(fds.begin(), fds.end());
         const Result r = send(conductor, live[who], message, fds);
         ++answers[r.error];
+        dice.learn(message, r);
         if (r.error != 0) {
             EXPECT_TRUE(r.body.empty() || r.error == EPROTO) << r.reason;
             EXPECT_TRUE(r.fds.empty());
         }
-        if (r.closed || dice.chance(300)) {
+        if (r.closed || dice.chance(2000)) {
             conductor.close_session(live[who]);
             live.erase(live.begin() + ptrdiff_t(who));
         }
