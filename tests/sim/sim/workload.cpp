@@ -433,13 +433,15 @@ std::string Actor::state() const {
 
 // ---- one world ------------------------------------------------------------------------------------------------------
 
-PathOptions make_path(Rng& rng) {
+PathOptions make_path(Rng& rng, const Plan& plan) {
     PathOptions o;
     o.mtu = uint32_t(rng.between(1, 5));
     o.gid_index = uint32_t(rng.below(2));
     o.psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
     o.peer_psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
-    o.timeout = uint8_t(rng.between(7, 10));
+    // An engine that takes frames slowly has long queues; a timeout shorter than they are would retransmit for ever.
+    const bool slow = plan.world.round_cost / plan.world.engine.rx_burst > 100;
+    o.timeout = uint8_t(rng.between(7, 10) + (slow ? 4 : 0));
     o.retry_cnt = 7;
     o.rnr_retry = 7;
     o.min_rnr_timer = uint8_t(rng.between(1, 8));
@@ -484,7 +486,7 @@ private:
         for (uint32_t l = 0; l < plan_.links; ++l) {
             Actor& a = *actors_[2 * l];
             Actor& b = *actors_[2 * l + 1];
-            PathOptions o = make_path(rng_);
+            PathOptions o = make_path(rng_, plan_);
             a.join(b, o);
             b.join(a, o);
             connect(a.client(), const_cast<Qp&>(a.qp()), b.client(), const_cast<Qp&>(b.qp()), o);
