@@ -58,7 +58,7 @@ struct MemoryRegion {
     uint64_t length = 0;
     std::vector<Segment> segments;  ///< one: the fast way
     RemoteProcess* process = nullptr;
-    std::atomic<uint64_t> slow_ops{0};   ///< accesses that went through `process`
+    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
     std::atomic<bool> invalidated{false};///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
     uint32_t bound_qpn = 0;         ///< type 2 memory window: the only QP that may use it; else 0
     bool is_window = false;
@@ -88,13 +88,17 @@ private:
 enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };
 
 /// Checks that [va, va+length) may be accessed with all of `needed` through `key` by a QP of protection domain `pd` (IBA 10.6.3.3 …):
-/// key, PD, rights, range, in this order. Zero length passes any key check by the caller (IBA 9.7.4.1.3: no key check for 0 bytes).
+/// key, PD, rights, range, in this order. Zero length needs no key (IBA 9.7.4.1.3: none is checked for 0 bytes): always ok, `out` is then an
+/// empty region that any zero-length copy accepts. A window is reached by remote rights only, never as an lkey (IBA 10.6.7.2.2).
 Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed, const MemoryRegion*& out);
 
-/// Copies between a frame and a region that check() approved. False: the memory went away (poisoned, process gone).
+/// Copies between a frame and a region that check() approved. False: the memory went away (poisoned, process gone), is read-only, or the
+/// range is not inside the region. Zero length is fine. Frame and region never overlap: frames are rocid's own memory, also on loopback.
+/// Order: copy_in stores the last 8 bytes of a range after the rest, since programs poll the end of a buffer for an RDMA WRITE (x86-64 keeps
+/// the order of stores). 8-byte atomicity is promised by direct() only.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
-/// Address of 8 aligned bytes for an atomic, or nullptr (not mapped: do it by copy).
+/// Address of `length` naturally aligned bytes for an atomic, in one mapped and writable stretch; or nullptr (do it by copy).
 std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length);
 
 }  // namespace roci::mem

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "abi/control.hpp"
 #include "abi/rings.hpp"
 #include "abi/wqe.hpp"
 #include "engine/event.hpp"
@@ -58,9 +59,15 @@ struct Cq {
 
 enum class PushResult : uint8_t { ok, overrun };
 
-/// Writes one entry to engine `lane`'s lane. `e.seq` is set here.
+/// Writes one entry to engine `lane`'s lane. `e.seq` is set here. An entry that the client has not polled is never overwritten:
+/// on a full lane the CQ is dead from then on and the result is overrun (the caller raises IBV_EVENT_CQ_ERR, once: see `dead` before the
+/// call); with ignore_overrun the new entry is dropped and the result is ok, so that the entries already there stay readable.
 PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e);
-/// After a batch of push(): sends a completion event if the CQ is armed for it. False: event ring full, call again later.
+/// After a batch of push(): sends a completion event if the CQ is armed for it. False: event ring full or another engine was about to, call
+/// again later (with the same `solicited`).
 bool notify(Cq& cq, bool solicited, engine::EventRing& events);
+/// resize_cq for one lane: the entries from free-running index `consumer` on (what the client has not polled) move to `to`, there from index 0
+/// on, and the lane lives in `to` afterwards. False, nothing changed: `consumer` is a lie or `to` is too small.
+[[nodiscard]] bool move_lane(CqLane& lane, const CqLane& to, uint32_t consumer);
 
 }  // namespace roci::rings

@@ -28,6 +28,7 @@ struct PathTemplate {
     bool ipv6 = false;
     uint32_t ipv4_partial_sum = 0; ///< checksum of the IPv4 header but for total length
 };
+/// Length 0 if one GID is IPv4-mapped and the other is not: there is no such path.
 PathTemplate make_path(const PathSpec& spec);
 
 /// Everything after UDP but the payload. Extended-header fields are used as the opcode says (opcode_info).
@@ -49,6 +50,7 @@ struct TransportHeaders {
     uint32_t qkey = 0;             // DETH
     Qpn src_qp;
     uint32_t xrc_srqn = 0;         // XRCETH
+    uint32_t flush = 0;            // FETH
 };
 
 /// Writes all headers for a frame with `payload_length` bytes of payload and returns where the payload starts. `frame` has room

@@ -1,6 +1,7 @@
 // BTH opcodes and what each of them is: one table, asked by everything else (IBA 9.2.1, table 38; XRC annex A14).
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace roci::wire {
@@ -46,7 +47,7 @@ enum OpcodeFlags : uint32_t {
     kDeth = 1 << 17,
     kXrcEth = 1 << 18,
     kPayload = 1 << 19,       ///< may carry payload
-    kConsumesRecv = 1 << 20,  ///< takes a receive WQE when the message completes or starts
+    kConsumesRecv = 1 << 20,  ///< this very packet takes a receive WQE: SEND First/Only, WRITE Last/Only with immediate
     kFlushEth = 1 << 21,
     kAtomicWrite = 1 << 22,
 };
@@ -54,13 +55,13 @@ enum OpcodeFlags : uint32_t {
 struct OpcodeInfo {
     const char* name = nullptr;     ///< "RC SEND Only with Immediate"; nullptr: no such opcode
     uint32_t flags = 0;             ///< OpcodeFlags
-    uint8_t header_length = 0;      ///< BTH and extended headers, bytes
+    uint8_t header_length = 0;      ///< BTH and extended headers, bytes (CNP: and its 16 reserved bytes)
     constexpr bool has(uint32_t f) const { return (flags & f) != 0; }
     constexpr bool valid() const { return name != nullptr; }
 };
 
 /// Property of any of the 256 opcodes; never out of range.
-extern const OpcodeInfo kOpcodes[256];
+extern const std::array<OpcodeInfo, 256> kOpcodes;
 inline const OpcodeInfo& opcode_info(uint8_t opcode) { return kOpcodes[opcode]; }
 
 }  // namespace roci::wire

@@ -67,6 +67,7 @@ struct Packet {
     uint32_t qkey = 0;
     Qpn src_qp;
     uint32_t xrc_srqn = 0;
+    uint32_t flush = 0;                ///< FETH: placement type in bits 3..0, selectivity in 5..4
 
     /// Addresses as GIDs (IPv4 mapped).
     Gid source_gid() const;

@@ -1,0 +1,136 @@
+#include "mem/memory_region.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace roci::mem {
+namespace {
+
+constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+
+/// What zero-length accesses get: they name no memory at all.
+const MemoryRegion kEmptyRegion{};
+
+bool inside(const MemoryRegion& r, uint64_t va, uint64_t length) {
+    const uint64_t offset = va - r.iova;  // wraps to something huge when va is below
+    return offset <= r.length && length <= r.length - offset;
+}
+
+/// The stretch that holds byte `offset`. The conductor made the segments ascending and without gaps.
+const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
+    auto after = std::upper_bound(r.segments.begin(), r.segments.end(), offset,
+                                  [](uint64_t o, const Segment& s) { return o < s.offset; });
+    if (after == r.segments.begin()) return nullptr;
+    const Segment& s = *(after - 1);
+    return offset - s.offset < s.length ? &s : nullptr;
+}
+
+/// After the access: the SIGBUS guard replaces lost pages and poisons the region while we copy, so this is the moment to ask.
+bool intact(const Segment& s) {
+    std::atomic_signal_fence(std::memory_order_acq_rel);
+    return s.mapped == nullptr || !s.mapped->poisoned.load(std::memory_order_relaxed);
+}
+
+/// A library memcpy may store the head of a long range last; pollers look at its end.
+void store_tail_last(std::byte* to, const std::byte* from, uint64_t length) {
+    constexpr uint64_t kTail = 8;
+    if (length <= kTail) {
+        std::memcpy(to, from, length);
+        return;
+    }
+    std::memcpy(to, from, length - kTail);
+    std::atomic_thread_fence(std::memory_order_release);
+    std::memcpy(to + length - kTail, from + length - kTail, kTail);
+}
+
+bool read_segment(const MemoryRegion& r, const Segment& s, uint64_t at, std::byte* out, uint64_t length) {
+    if (s.base != nullptr) {
+        std::memcpy(out, s.base + at, length);
+        return intact(s);
+    }
+    r.slow_ops.fetch_add(1, std::memory_order_relaxed);
+    return r.process != nullptr && r.process->read(s.client_address + at, out, length);
+}
+
+bool write_segment(const MemoryRegion& r, const Segment& s, uint64_t at, const std::byte* in, uint64_t length) {
+    if (!s.writable) return false;
+    if (s.base != nullptr) {
+        store_tail_last(s.base + at, in, length);
+        return intact(s);
+    }
+    r.slow_ops.fetch_add(1, std::memory_order_relaxed);
+    return r.process != nullptr && r.process->write(s.client_address + at, in, length);
+}
+
+/// Calls op(segment, offset within it, bytes done, length) for each stretch of the range; stops when it says false.
+template <class Op>
+bool walk(const MemoryRegion& r, uint64_t va, uint64_t length, Op op) {
+    if (length == 0) return true;
+    if (!inside(r, va, length)) return false;
+    uint64_t offset = va - r.iova;
+    const Segment* s = segment_at(r, offset);
+    const Segment* end = r.segments.data() + r.segments.size();
+    for (uint64_t done = 0; done < length; ++s) {
+        if (s == nullptr || s == end) return false;
+        const uint64_t at = offset - s->offset;
+        const uint64_t n = std::min(length - done, s->length - at);
+        if (!op(*s, at, done, n)) return false;
+        offset += n;
+        done += n;
+    }
+    return true;
+}
+
+/// The one segment of an ordinary region, if the range lies in it.
+const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
+    if (r.segments.size() != 1 || length == 0 || !inside(r, va, length)) return nullptr;
+    const Segment& s = r.segments.front();
+    return s.offset == 0 && va - r.iova + length <= s.length ? &s : nullptr;
+}
+
+}  // namespace
+
+Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
+            const MemoryRegion*& out) {
+    if (length == 0) {
+        out = &kEmptyRegion;
+        return Fault::ok;
+    }
+    out = nullptr;
+    const MemoryRegion* r = table.find(key);
+    if (r == nullptr || r->invalidated.load(std::memory_order_acquire)) return Fault::bad_key;
+    if (r->is_window && (needed & kRemoteRights) == 0) return Fault::bad_key;
+    if (r->pd != pd) return Fault::wrong_pd;
+    if (r->bound_qpn != 0 && r->bound_qpn != qpn) return Fault::wrong_pd;
+    if ((r->access & needed) != needed) return Fault::no_permission;
+    if (!inside(*r, va, length)) return Fault::out_of_range;
+    out = r;
+    return Fault::ok;
+}
+
+bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length) {
+    if (const Segment* s = single(r, va, length)) return read_segment(r, *s, va - r.iova, out, length);
+    return walk(r, va, length, [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) {
+        return read_segment(r, s, at, out + done, n);
+    });
+}
+
+bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length) {
+    if (const Segment* s = single(r, va, length)) return write_segment(r, *s, va - r.iova, in, length);
+    return walk(r, va, length, [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) {
+        return write_segment(r, s, at, in + done, n);
+    });
+}
+
+std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length) {
+    if (length == 0 || !inside(r, va, length)) return nullptr;
+    const uint64_t offset = va - r.iova;
+    const Segment* s = segment_at(r, offset);
+    if (s == nullptr || s->base == nullptr || !s->writable || !intact(*s)) return nullptr;
+    const uint64_t at = offset - s->offset;
+    if (length > s->length - at) return nullptr;
+    std::byte* p = s->base + at;
+    return reinterpret_cast<uintptr_t>(p) % length == 0 ? p : nullptr;
+}
+
+}  // namespace roci::mem

@@ -1,0 +1,74 @@
+#include "rings/queues.hpp"
+
+#include <cstddef>
+#include <cstring>
+
+namespace roci::rings {
+namespace {
+
+/// Takes the client's `consumer` over if it is possible: it only ever moves forward, and not beyond what was produced. Anything else is a lie
+/// and changes nothing, so that the lane is at worst full.
+void refresh_consumer(CqLane& lane) {
+    const uint32_t said = std::atomic_ref(lane.shared->consumer).load(std::memory_order_acquire);
+    if (lane.produced - said <= lane.produced - lane.consumer_seen) lane.consumer_seen = said;
+}
+
+bool full(const CqLane& lane) { return lane.produced - lane.consumer_seen >= lane.depth; }
+
+/// Everything but `seq`, then `seq` with release order: a reader that sees seq sees the rest.
+void write_entry(abi::Cqe& slot, const abi::Cqe& e, uint32_t seq) {
+    std::memcpy(static_cast<void*>(&slot), &e, offsetof(abi::Cqe, seq));
+    std::atomic_ref(slot.seq).store(seq, std::memory_order_release);
+}
+
+}  // namespace
+
+PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e) {
+    if (cq.dead.load(std::memory_order_relaxed)) return PushResult::overrun;
+    CqLane& lane = cq.lanes[lane_index];
+    if (full(lane)) refresh_consumer(lane);
+    if (full(lane)) {
+        if (cq.ignore_overrun) return PushResult::ok;
+        cq.dead.store(true, std::memory_order_release);
+        return PushResult::overrun;
+    }
+    const uint32_t i = lane.produced++;
+    e.seq = lane.produced;
+    write_entry(lane.entries[i & (lane.depth - 1)], e, e.seq);
+    return PushResult::ok;
+}
+
+bool notify(Cq& cq, bool solicited, engine::EventRing& events) {
+    if (cq.channel == abi::kNoHandle) return true;
+    // Entry first, then `arm`; the client does arm first, then entries. With a full fence on both sides one of them sees the other.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const uint32_t arm = std::atomic_ref(cq.shared->arm).load(std::memory_order_acquire);
+    uint32_t fired = cq.fired.load(std::memory_order_relaxed);
+    if (arm == fired || ((arm & 1) != 0 && !solicited)) return true;
+    // Engines compete: whoever moves `fired` sends the event. A loser finds that an event for this arm is on its way, or asks again.
+    if (!cq.fired.compare_exchange_strong(fired, arm, std::memory_order_acq_rel)) return fired == arm;
+    const engine::Event event{.kind = engine::Event::Kind::completion,
+                              .session = cq.session,
+                              .type = 0,
+                              .handle = cq.handle,
+                              .generation = cq.generation,
+                              .channel = cq.channel};
+    if (events.push(event)) return true;
+    // Undo, unless another engine has fired for a newer arm meanwhile: that event serves as well.
+    uint32_t mine = arm;
+    return !cq.fired.compare_exchange_strong(mine, fired, std::memory_order_acq_rel);
+}
+
+bool move_lane(CqLane& lane, const CqLane& to, uint32_t consumer) {
+    const uint32_t left = lane.produced - consumer;
+    if (left > lane.produced - lane.consumer_seen || left > lane.depth || left > to.depth) return false;
+    CqLane moved = to;
+    for (uint32_t i = 0; i < left; ++i)
+        write_entry(to.entries[i & (to.depth - 1)], lane.entries[(consumer + i) & (lane.depth - 1)], i + 1);
+    moved.produced = left;
+    moved.consumer_seen = 0;
+    lane = moved;
+    return true;
+}
+
+}  // namespace roci::rings

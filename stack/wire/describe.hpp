@@ -1,0 +1,17 @@
+// A packet as one line of text, for traces. Not for the hot path: it allocates.
+#pragma once
+
+#include <string>
+
+#include "wire/packet.hpp"
+
+namespace roci::wire {
+
+/// "10.0.0.1 > 10.0.0.2 RC WRITE Only qp 0x000011 psn 5 va 0x1000 rkey 0x200 length 64 payload 64 AckReq MigReq". Extended
+/// headers as the opcode has them. `packet` is one that parse() said ok to and whose frame is still there.
+std::string describe(const Packet& packet);
+
+/// "10.0.0.1" or "fe80::1".
+std::string to_text(const Gid& gid);
+
+}  // namespace roci::wire

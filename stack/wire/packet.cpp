@@ -1,0 +1,216 @@
+#include "wire/packet.hpp"
+
+#include <cstring>
+
+#include "base/bytes.hpp"
+#include "wire/icrc.hpp"
+
+namespace roci::wire {
+namespace {
+
+constexpr uint16_t kEtherVlan = 0x8100, kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd;
+constexpr uint8_t kProtocolUdp = 17;
+constexpr uint16_t kFragmentBits = 0x3fff;  // more fragments, fragment offset
+
+/// The IP packet inside a frame, its lengths proven against the frame.
+struct IpPacket {
+    const uint8_t* header = nullptr;
+    uint32_t header_length = 0;
+    uint32_t payload_length = 0;  ///< UDP header and what follows
+    bool ipv6 = false;
+    uint8_t ecn = 0;
+};
+
+/// True if the IPv4 header sums to ones (RFC 1071). Any byte order of the addends gives the same answer.
+inline bool ipv4_checksum_good(const uint8_t* h, uint32_t header_length) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < header_length; i += 4) {
+        uint32_t word;
+        std::memcpy(&word, h + i, sizeof word);
+        sum += word;
+    }
+    sum = (sum & 0xffffffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return sum == 0xffff;
+}
+
+inline bool to_roce_port(const uint8_t* udp) { return load_be<uint16_t>(udp + 2) == kRoceUdpPort; }
+
+inline Verdict check_ipv4(const uint8_t* h, uint32_t available, IpPacket& ip) {
+    if (available < kIpv4Length) return Verdict::truncated;
+    const uint32_t header_length = uint32_t(h[0] & 0x0f) * 4;
+    if (h[0] >> 4 != 4 || header_length < kIpv4Length) return Verdict::bad_ip_header;
+    if (h[9] != kProtocolUdp) return Verdict::not_roce;
+    // A later fragment has no UDP header to look at, so this comes before the port.
+    if ((load_be<uint16_t>(h + 6) & kFragmentBits) != 0) return Verdict::ip_fragment;
+    if (available < header_length + kUdpLength) return Verdict::truncated;
+    if (!to_roce_port(h + header_length)) return Verdict::not_roce;
+    const uint32_t total = load_be<uint16_t>(h + 2);
+    if (total < header_length + kUdpLength) return Verdict::bad_ip_header;
+    if (total > available) return Verdict::truncated;
+    if (!ipv4_checksum_good(h, header_length)) return Verdict::bad_ip_checksum;
+    ip = {h, header_length, total - header_length, false, uint8_t(h[1] & 3)};
+    return Verdict::ok;
+}
+
+inline Verdict check_ipv6(const uint8_t* h, uint32_t available, IpPacket& ip) {
+    if (available < kIpv6Length) return Verdict::truncated;
+    if (h[0] >> 4 != 6) return Verdict::bad_ip_header;
+    // Extension headers, the fragment header among them, are not part of RoCEv2 (A17.3.1): UDP follows or it is not ours.
+    if (h[6] != kProtocolUdp) return Verdict::not_roce;
+    if (available < kIpv6Length + kUdpLength) return Verdict::truncated;
+    if (!to_roce_port(h + kIpv6Length)) return Verdict::not_roce;
+    const uint32_t payload = load_be<uint16_t>(h + 4);
+    if (payload < kUdpLength) return Verdict::bad_ip_header;
+    if (payload > available - kIpv6Length) return Verdict::truncated;
+    ip = {h, kIpv6Length, payload, true, uint8_t(h[1] >> 4 & 3)};
+    return Verdict::ok;
+}
+
+inline Verdict check_l3(const uint8_t* frame, uint32_t length, IpPacket& ip) {
+    if (length < kEthLength) return Verdict::truncated;
+    uint32_t offset = kEthLength;
+    uint16_t type = load_be<uint16_t>(frame + 12);
+    if (type == kEtherVlan) {
+        offset += kVlanLength;
+        if (length < offset) return Verdict::truncated;
+        type = load_be<uint16_t>(frame + 16);
+    }
+    if (type == kEtherIpv4) return check_ipv4(frame + offset, length - offset, ip);
+    if (type == kEtherIpv6) return check_ipv6(frame + offset, length - offset, ip);
+    return Verdict::not_roce;
+}
+
+inline void read_bth(const uint8_t* bth, Packet& out) {
+    const uint32_t partition = load_be<uint32_t>(bth);
+    const uint32_t destination = load_be<uint32_t>(bth + 4);
+    const uint32_t sequence = load_be<uint32_t>(bth + 8);
+    out.solicited = (partition >> 23 & 1) != 0;
+    out.mig_req = (partition >> 22 & 1) != 0;
+    out.pkey = uint16_t(partition);
+    out.fecn = (destination >> 31) != 0;
+    out.becn = (destination >> 30 & 1) != 0;
+    out.dest_qp = Qpn{destination & kMask24};
+    out.ack_request = (sequence >> 31) != 0;
+    out.psn = Psn(sequence);
+}
+
+/// The extended headers in the order in which they stand (IBA 9.2, table 38; annex A14). The caller has checked that they are
+/// there.
+inline void read_extended(const uint8_t* p, uint32_t flags, Packet& out) {
+    constexpr uint32_t any = kXrcEth | kDeth | kFlushEth | kReth | kAtomicEth | kAeth | kAtomicAckEth | kImmDt | kIeth;
+    if ((flags & any) == 0) return;
+    if ((flags & kXrcEth) != 0) {
+        out.xrc_srqn = load_be24(p + 1);
+        p += 4;
+    }
+    if ((flags & kDeth) != 0) {
+        out.qkey = load_be<uint32_t>(p);
+        out.src_qp = Qpn{load_be24(p + 5)};
+        p += 8;
+    }
+    if ((flags & kFlushEth) != 0) {
+        out.flush = load_be<uint32_t>(p);
+        p += 4;
+    }
+    if ((flags & (kReth | kAtomicEth)) != 0) {
+        out.va = load_be<uint64_t>(p);
+        out.rkey = Key{load_be<uint32_t>(p + 8)};
+        p += 12;
+        if ((flags & kReth) != 0) {
+            out.dma_length = load_be<uint32_t>(p);
+            p += 4;
+        } else {
+            out.swap_add = load_be<uint64_t>(p);
+            out.compare = load_be<uint64_t>(p + 8);
+            p += 16;
+        }
+    }
+    if ((flags & kAeth) != 0) {
+        const uint32_t aeth = load_be<uint32_t>(p);
+        out.syndrome = uint8_t(aeth >> 24);
+        out.msn = Msn{aeth & kMask24};
+        p += 4;
+    }
+    if ((flags & kAtomicAckEth) != 0) {
+        out.atomic_original = load_be<uint64_t>(p);
+        p += 8;
+    }
+    if ((flags & kImmDt) != 0) std::memcpy(&out.imm_be, p, sizeof out.imm_be);
+    if ((flags & kIeth) != 0) out.invalidate = Key{load_be<uint32_t>(p)};
+}
+
+constexpr const char* kVerdictNames[] = {
+    "ok",          "not_roce",           "truncated",       "bad_ip_header",  "bad_ip_checksum",
+    "ip_fragment", "bad_udp_length",     "bad_bth_version", "unknown_opcode", "short_for_opcode",
+    "bad_pad",     "unexpected_payload", "bad_icrc"};
+static_assert(sizeof kVerdictNames / sizeof kVerdictNames[0] == size_t(Verdict::count_));
+
+Gid gid_at(const uint8_t* address, bool ipv6) {
+    if (!ipv6) return Gid::from_ipv4(address);
+    Gid g;
+    std::memcpy(g.bytes.data(), address, g.bytes.size());
+    return g;
+}
+
+}  // namespace
+
+const char* verdict_name(Verdict v) { return v < Verdict::count_ ? kVerdictNames[size_t(v)] : "invalid"; }
+
+Gid Packet::source_gid() const { return gid_at(ipv6 ? l3 + 8 : l3 + 12, ipv6); }
+Gid Packet::dest_gid() const { return gid_at(ipv6 ? l3 + 24 : l3 + 16, ipv6); }
+
+void Packet::copy_grh(uint8_t out[40]) const {
+    if (ipv6) {
+        std::memcpy(out, l3, kIpv6Length);
+        return;
+    }
+    std::memset(out, 0, 20);
+    std::memcpy(out + 20, l3, kIpv4Length);
+}
+
+Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc) {
+    IpPacket ip;
+    if (const Verdict v = check_l3(frame, length, ip); v != Verdict::ok) return v;
+    const uint8_t* udp = ip.header + ip.header_length;
+    if (load_be<uint16_t>(udp + 4) != ip.payload_length) return Verdict::bad_udp_length;
+    if (ip.payload_length < kUdpLength + kBthLength + kIcrcLength) return Verdict::truncated;
+
+    // All lengths are full-width and compared before they are subtracted, so none can wrap.
+    const uint8_t* bth = udp + kUdpLength;
+    const uint32_t room = ip.payload_length - kUdpLength - kIcrcLength;  // BTH to the end of the padding
+    const uint8_t opcode = bth[0];
+    const uint8_t second = bth[1];
+    if ((second & 0x0f) != 0) return Verdict::bad_bth_version;
+    const OpcodeInfo& info = opcode_info(opcode);
+    if (!info.valid()) return Verdict::unknown_opcode;
+    if (room < info.header_length) return Verdict::short_for_opcode;
+    const uint32_t padded = room - info.header_length;
+    const uint32_t pad = second >> 4 & 3;
+    if (pad > padded || padded % 4 != 0) return Verdict::bad_pad;  // headers are multiples of 4 (IBA 9.2.4)
+    if (padded != pad && !info.has(kPayload)) return Verdict::unexpected_payload;
+    if (check_icrc) {
+        uint32_t wire;
+        std::memcpy(&wire, bth + room, sizeof wire);
+        if (wire != icrc(ip.header, ip.header_length + ip.payload_length - kIcrcLength, ip.ipv6, ip.header_length)) {
+            return Verdict::bad_icrc;
+        }
+    }
+
+    out.info = &info;
+    out.frame = frame;
+    out.l3 = ip.header;
+    out.payload = bth + info.header_length;
+    out.payload_length = padded - pad;
+    out.ipv6 = ip.ipv6;
+    out.opcode = opcode;
+    out.ecn = ip.ecn;
+    out.udp_source = load_be<uint16_t>(udp);
+    read_bth(bth, out);
+    read_extended(bth + kBthLength, info.flags, out);
+    return Verdict::ok;
+}
+
+}  // namespace roci::wire

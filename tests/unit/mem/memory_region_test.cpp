@@ -1,0 +1,245 @@
+#include "mem/memory_region.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <thread>
+
+namespace roci::mem {
+namespace {
+
+constexpr uint32_t kPd = 7;
+constexpr uint64_t kIova = 0x7f0000001000;
+
+/// A client's process that is reached by copies; may be gone.
+class FakeProcess : public RemoteProcess {
+public:
+    explicit FakeProcess(uint64_t base, size_t n) : base_(base), bytes(n) {}
+    bool read(uint64_t at, std::byte* out, uint64_t n) override {
+        if (!reach(at, n)) return false;
+        std::memcpy(out, &bytes[at - base_], n);
+        return true;
+    }
+    bool write(uint64_t at, const std::byte* in, uint64_t n) override {
+        if (!reach(at, n)) return false;
+        std::memcpy(&bytes[at - base_], in, n);
+        return true;
+    }
+    bool gone = false;
+
+private:
+    bool reach(uint64_t at, uint64_t n) const { return !gone && at >= base_ && at + n <= base_ + bytes.size(); }
+    uint64_t base_;
+
+public:
+    std::vector<std::byte> bytes;
+};
+
+std::vector<std::byte> pattern(size_t n, unsigned seed = 1) {
+    std::vector<std::byte> v(n);
+    for (size_t i = 0; i < n; ++i) v[i] = std::byte(uint8_t(i * 131 + seed * 17 + i / 251));
+    return v;
+}
+
+struct MemoryTest : ::testing::Test {
+    KeyTable table{64};
+    alignas(64) std::byte memory[4096] = {};
+    MemoryRegion region;
+    const MemoryRegion* found = nullptr;
+
+    MemoryTest() {
+        region.key = Key{5 << 8 | 0x2a};
+        region.pd = kPd;
+        region.access = kLocalWrite | kRemoteRead;
+        region.iova = kIova;
+        region.length = sizeof memory;
+        region.segments = {{.offset = 0, .length = sizeof memory, .base = memory}};
+        table.publish(5, &region);
+    }
+    Fault ask(uint64_t va, uint64_t n, uint32_t needed = 0, Key key = Key{5 << 8 | 0x2a}, uint32_t pd = kPd, uint32_t qpn = 99) {
+        return check(table, key, pd, qpn, va, n, needed, found);
+    }
+};
+
+TEST_F(MemoryTest, WholeRangeAndItsEdgesAreAllowed) {
+    EXPECT_EQ(ask(kIova, 4096, kRemoteRead), Fault::ok);
+    EXPECT_EQ(found, &region);
+    EXPECT_EQ(ask(kIova + 4095, 1), Fault::ok);
+    EXPECT_EQ(ask(kIova + 4095, 2), Fault::out_of_range);
+    EXPECT_EQ(found, nullptr);
+    EXPECT_EQ(ask(kIova - 1, 1), Fault::out_of_range);
+    EXPECT_EQ(ask(kIova + 4096, 1), Fault::out_of_range);
+}
+
+TEST_F(MemoryTest, RangesThatWrapAroundAreRefused) {
+    EXPECT_EQ(ask(kIova, ~uint64_t{0}), Fault::out_of_range);
+    EXPECT_EQ(ask(kIova + 1, ~uint64_t{0} - kIova), Fault::out_of_range);
+    EXPECT_EQ(ask(~uint64_t{0}, 2), Fault::out_of_range);
+    EXPECT_EQ(ask(0, ~uint64_t{0}), Fault::out_of_range);
+}
+
+TEST_F(MemoryTest, RegionAtTheEndOfTheAddressSpaceWorks) {
+    region.iova = ~uint64_t{0} - 4095;
+    EXPECT_EQ(ask(region.iova, 4096), Fault::ok);
+    EXPECT_EQ(ask(~uint64_t{0}, 1), Fault::ok);
+    EXPECT_EQ(ask(~uint64_t{0}, 2), Fault::out_of_range);
+}
+
+TEST_F(MemoryTest, StaleOrForeignKeysAreRefusedInOrder) {
+    EXPECT_EQ(ask(kIova, 1, 0, Key{5 << 8 | 0x2b}), Fault::bad_key) << "variant of an earlier registration";
+    EXPECT_EQ(ask(kIova, 1, 0, Key{6 << 8 | 0x2a}), Fault::bad_key);
+    EXPECT_EQ(ask(kIova, 1, 0, Key{0}), Fault::bad_key);
+    EXPECT_EQ(ask(kIova, 1, 0, Key{0xffffffff}), Fault::bad_key) << "index beyond the table";
+    EXPECT_EQ(ask(kIova, 1, kRemoteWrite, region.key, kPd + 1), Fault::wrong_pd) << "PD before rights";
+    EXPECT_EQ(ask(kIova, 9999, kRemoteWrite), Fault::no_permission) << "rights before range";
+    EXPECT_EQ(ask(kIova, 1, kRemoteRead | kRemoteWrite), Fault::no_permission) << "all rights, not any";
+    region.invalidated = true;
+    EXPECT_EQ(ask(kIova, 1), Fault::bad_key);
+    region.invalidated = false;
+    table.clear(5);
+    EXPECT_EQ(ask(kIova, 1), Fault::bad_key);
+}
+
+TEST_F(MemoryTest, ZeroLengthNeedsNoKeyAndYieldsARegionThatCopiesNothing) {
+    EXPECT_EQ(ask(12345, 0, kRemoteWrite, Key{0}), Fault::ok);
+    ASSERT_NE(found, nullptr);
+    EXPECT_TRUE(copy_in(*found, 12345, nullptr, 0));
+    EXPECT_TRUE(copy_out(*found, 12345, nullptr, 0));
+    std::byte b{};
+    EXPECT_FALSE(copy_in(*found, 0, &b, 1));
+    EXPECT_EQ(direct(*found, 0, 0), nullptr);
+}
+
+TEST_F(MemoryTest, WindowsServeRemoteAccessOfTheirQpOnly) {
+    region.is_window = true;
+    region.access = kRemoteWrite;
+    EXPECT_EQ(ask(kIova, 8, kRemoteWrite), Fault::ok);
+    EXPECT_EQ(ask(kIova, 8, 0), Fault::bad_key) << "an rkey is no lkey";
+    region.bound_qpn = 99;
+    EXPECT_EQ(ask(kIova, 8, kRemoteWrite, region.key, kPd, 99), Fault::ok);
+    EXPECT_EQ(ask(kIova, 8, kRemoteWrite, region.key, kPd, 100), Fault::wrong_pd);
+}
+
+TEST_F(MemoryTest, CopiesExactlyTheRange) {
+    for (size_t n : {0u, 1u, 7u, 8u, 9u, 63u, 256u, 1024u, 4000u}) {
+        std::fill(std::begin(memory), std::end(memory), std::byte{0xee});
+        const auto in = pattern(n);
+        ASSERT_TRUE(copy_in(region, kIova + 48, in.data(), n));
+        EXPECT_EQ(memory[47], std::byte{0xee});
+        EXPECT_EQ(memory[48 + n], std::byte{0xee});
+        std::vector<std::byte> out(n);
+        ASSERT_TRUE(copy_out(region, kIova + 48, out.data(), n));
+        EXPECT_EQ(out, in) << n;
+    }
+}
+
+TEST_F(MemoryTest, CopyOutsideTheRegionIsRefusedEvenUnchecked) {
+    const auto in = pattern(16);
+    EXPECT_FALSE(copy_in(region, kIova + 4090, in.data(), 16));
+    EXPECT_FALSE(copy_in(region, kIova - 8, in.data(), 16));
+    for (std::byte b : memory) ASSERT_EQ(b, std::byte{0});
+}
+
+TEST_F(MemoryTest, ReadOnlyMappingIsNeverWritten) {
+    region.segments[0].writable = false;
+    const auto in = pattern(16);
+    EXPECT_FALSE(copy_in(region, kIova, in.data(), 16));
+    EXPECT_EQ(direct(region, kIova, 8), nullptr);
+    EXPECT_EQ(memory[0], std::byte{0});
+    std::byte out[16];
+    EXPECT_TRUE(copy_out(region, kIova, out, 16));
+}
+
+TEST_F(MemoryTest, PoisonedMappingFails) {
+    MappedRegion mapped;
+    region.segments[0].mapped = &mapped;
+    std::byte b[16] = {};
+    EXPECT_TRUE(copy_out(region, kIova, b, 16));
+    mapped.poisoned = true;
+    EXPECT_FALSE(copy_out(region, kIova, b, 16));
+    EXPECT_FALSE(copy_in(region, kIova, b, 16));
+    EXPECT_EQ(direct(region, kIova, 8), nullptr);
+}
+
+struct ScatteredTest : MemoryTest {
+    // 100 mapped, 300 through the process, 1 mapped, 600 mapped: every boundary is crossed by some range.
+    FakeProcess process{0x5000, 300};
+    ScatteredTest() {
+        region.segments = {{.offset = 0, .length = 100, .base = memory},
+                           {.offset = 100, .length = 300, .base = nullptr, .client_address = 0x5000},
+                           {.offset = 400, .length = 1, .base = memory + 2000},
+                           {.offset = 401, .length = 600, .base = memory + 3000}};
+        region.length = 1001;
+        region.process = &process;
+    }
+};
+
+TEST_F(ScatteredTest, EveryRangeRoundTrips) {
+    const auto all = pattern(1001);
+    ASSERT_TRUE(copy_in(region, kIova, all.data(), 1001));
+    EXPECT_EQ(memory[99], all[99]);
+    EXPECT_EQ(process.bytes[0], all[100]);
+    EXPECT_EQ(process.bytes[299], all[399]);
+    EXPECT_EQ(memory[2000], all[400]);
+    EXPECT_EQ(memory[3599], all[1000]);
+    for (size_t from : {0u, 50u, 99u, 100u, 101u, 399u, 400u, 401u, 700u}) {
+        for (size_t n : {1u, 2u, 8u, 100u, 301u}) {
+            std::vector<std::byte> out(n);
+            ASSERT_TRUE(copy_out(region, kIova + from, out.data(), n));
+            EXPECT_TRUE(std::equal(out.begin(), out.end(), all.begin() + long(from))) << from << "+" << n;
+        }
+    }
+    EXPECT_FALSE(copy_out(region, kIova + 1, std::vector<std::byte>(1001).data(), 1001));
+}
+
+TEST_F(ScatteredTest, SlowAccessesAreCountedAndADeadProcessIsAFault) {
+    std::byte b[200] = {};
+    EXPECT_TRUE(copy_out(region, kIova, b, 100));
+    EXPECT_EQ(region.slow_ops, 0u);
+    EXPECT_TRUE(copy_out(region, kIova, b, 101));
+    EXPECT_TRUE(copy_in(region, kIova + 200, b, 50));
+    EXPECT_EQ(region.slow_ops, 2u);
+    process.gone = true;
+    EXPECT_FALSE(copy_out(region, kIova, b, 101));
+    EXPECT_FALSE(copy_in(region, kIova + 200, b, 50));
+    region.process = nullptr;
+    EXPECT_FALSE(copy_in(region, kIova + 200, b, 50));
+}
+
+TEST_F(ScatteredTest, DirectNeedsOneMappedAlignedStretch) {
+    EXPECT_EQ(direct(region, kIova + 8, 8), memory + 8);
+    EXPECT_EQ(direct(region, kIova + 9, 8), nullptr) << "not aligned";
+    EXPECT_EQ(direct(region, kIova + 96, 8), nullptr) << "crosses into the next stretch";
+    EXPECT_EQ(direct(region, kIova + 104, 8), nullptr) << "not mapped";
+    EXPECT_EQ(direct(region, kIova + 401, 8), memory + 3000) << "alignment of the real address counts";
+    EXPECT_EQ(direct(region, kIova + 2000, 8), nullptr);
+}
+
+// Programs spin on the last byte of the buffer of an RDMA WRITE and then read the rest.
+TEST_F(MemoryTest, TheEndOfARangeIsStoredLast) {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "plain memory shared on purpose";
+#endif
+    constexpr size_t kBytes = 4096;
+    std::atomic<bool> stop{false};
+    std::vector<std::byte> in(kBytes);
+    std::thread writer([&] {
+        for (unsigned round = 1; !stop; round = round % 250 + 1) {
+            std::fill(in.begin(), in.end(), std::byte(uint8_t(round)));
+            (void)copy_in(region, kIova, in.data(), kBytes);
+            while (!stop && std::atomic_ref(memory[0]).load() == std::byte(uint8_t(round))) std::this_thread::yield();
+        }
+    });
+    unsigned wrong = 0;
+    for (unsigned round = 1; round <= 200; ++round) {
+        while (std::atomic_ref(memory[kBytes - 1]).load(std::memory_order_acquire) != std::byte(uint8_t(round))) std::this_thread::yield();
+        for (size_t i = 0; i < kBytes; ++i) wrong += memory[i] != std::byte(uint8_t(round));
+        std::atomic_ref(memory[0]).store(std::byte{0});  // next round
+    }
+    stop = true;
+    writer.join();
+    EXPECT_EQ(wrong, 0u);
+}
+
+}  // namespace
+}  // namespace roci::mem

@@ -1,0 +1,82 @@
+// Plain memory laid out as rings, seen from both ends.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "abi/client_rings.hpp"
+#include "rings/queues.hpp"
+
+namespace roci::rings {
+
+struct AlignedFree {
+    void operator()(std::byte* p) const { std::free(p); }
+};
+using Block = std::unique_ptr<std::byte[], AlignedFree>;
+
+inline Block make_block(size_t n) {
+    const size_t rounded = (n + 63) / 64 * 64;
+    auto* p = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
+    std::memset(p, 0, rounded);
+    return Block(p);
+}
+
+inline CqLane lane_in(std::byte* memory, uint32_t depth) {
+    CqLane l;
+    l.shared = reinterpret_cast<abi::CqLane*>(memory);
+    l.entries = reinterpret_cast<abi::Cqe*>(memory + sizeof(abi::CqLane));
+    l.depth = depth;
+    return l;
+}
+
+/// A CQ with its memory and both ends.
+struct CqPair {
+    Block memory;
+    Cq cq;
+    abi::CqConsumer client;
+
+    CqPair(uint32_t lanes, uint32_t depth) : memory(make_block(sizeof(abi::CqShared) + lanes * abi::CqConsumer::lane_bytes(depth))) {
+        cq.shared = client.shared = reinterpret_cast<abi::CqShared*>(memory.get());
+        client.lane_base = memory.get() + sizeof(abi::CqShared);
+        client.lanes = cq.lane_count = lanes;
+        client.depth = depth;
+        for (uint32_t l = 0; l < lanes; ++l) cq.lanes[l] = lane_in(client.lane_base + l * abi::CqConsumer::lane_bytes(depth), depth);
+        cq.session = 3;
+        cq.handle = 11;
+        cq.generation = 5;
+        cq.channel = 2;
+    }
+    PushResult push(uint64_t wr_id, uint32_t lane = 0) {
+        abi::Cqe e{};
+        e.wr_id = wr_id;
+        e.byte_len = uint32_t(wr_id * 3);
+        return rings::push(cq, lane, e);
+    }
+    /// wr_id of the next entry, or -1.
+    int64_t poll() {
+        const abi::Cqe* e = client.peek();
+        if (e == nullptr) return -1;
+        const int64_t id = e->byte_len == uint32_t(e->wr_id * 3) ? int64_t(e->wr_id) : -2;
+        client.pop();
+        return id;
+    }
+};
+
+/// A send queue with both ends.
+struct SqPair {
+    Block memory;
+    abi::SqProducer client;
+    SqView view;
+
+    SqPair(uint32_t depth, uint32_t stride) : memory(make_block(sizeof(abi::SqShared) + size_t(depth) * stride)) {
+        client.shared = view.shared = reinterpret_cast<abi::SqShared*>(memory.get());
+        client.slots = memory.get() + sizeof(abi::SqShared);
+        view.slots = client.slots;
+        client.depth = view.depth = depth;
+        client.stride = view.stride = stride;
+        view.shared->idle = 1;
+    }
+};
+
+}  // namespace roci::rings

@@ -1,0 +1,217 @@
+#include <gtest/gtest.h>
+
+#include "fixture.hpp"
+
+namespace roci::rings {
+namespace {
+
+TEST(CqLaneTest, EntriesComeOutInOrderOverManyWraps) {
+    CqPair p(1, 8);
+    for (uint64_t i = 0; i < 1000; ++i) {
+        ASSERT_EQ(p.push(i), PushResult::ok);
+        if (i % 3 == 0) { ASSERT_EQ(p.push(1000000 + i), PushResult::ok); }
+        ASSERT_EQ(p.poll(), int64_t(i));
+        if (i % 3 == 0) { ASSERT_EQ(p.poll(), int64_t(1000000 + i)); }
+        ASSERT_EQ(p.poll(), -1);
+    }
+}
+
+TEST(CqLaneTest, IndexWrapsAt32Bits) {
+    CqPair p(1, 4);
+    p.cq.lanes[0].produced = p.cq.lanes[0].consumer_seen = 0xfffffffe;
+    p.cq.lanes[0].shared->consumer = 0xfffffffe;
+    p.client.index[0] = 0xfffffffe;
+    p.cq.lanes[0].entries[3].seq = 0xfffffffc;  // what an earlier lap left; the entry at 0xffffffff will carry seq 0
+    for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
+    for (int64_t i = 0; i < 4; ++i) ASSERT_EQ(p.poll(), i);
+    for (uint64_t i = 4; i < 20; ++i) {
+        ASSERT_EQ(p.push(i), PushResult::ok);
+        ASSERT_EQ(p.poll(), int64_t(i));
+    }
+}
+
+// IBA 11.6.3.2 CQ error: an overrun is detected exactly, and what was complete before stays readable.
+TEST(CqLaneTest, OverrunIsExactAndLosesNothingAlreadyThere) {
+    CqPair p(1, 8);
+    for (uint64_t i = 0; i < 8; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
+    EXPECT_FALSE(p.cq.dead);
+    EXPECT_EQ(p.push(8), PushResult::overrun);
+    EXPECT_TRUE(p.cq.dead);
+    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(p.poll(), i);
+    EXPECT_EQ(p.poll(), -1);
+    EXPECT_EQ(p.push(9), PushResult::overrun) << "a CQ in error takes no more entries";
+    EXPECT_EQ(p.poll(), -1);
+}
+
+TEST(CqLaneTest, OnePolledEntryMakesRoomForOne) {
+    CqPair p(1, 8);
+    for (uint64_t i = 0; i < 8; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
+    EXPECT_EQ(p.poll(), 0);
+    EXPECT_EQ(p.push(8), PushResult::ok);
+    EXPECT_EQ(p.push(9), PushResult::overrun);
+}
+
+TEST(CqLaneTest, IgnoredOverrunDropsTheNewEntry) {
+    CqPair p(1, 2);
+    p.cq.ignore_overrun = true;
+    for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(p.push(i), PushResult::ok);
+    EXPECT_FALSE(p.cq.dead);
+    EXPECT_EQ(p.poll(), 0);
+    EXPECT_EQ(p.push(7), PushResult::ok);
+    EXPECT_EQ(p.poll(), 1);
+    EXPECT_EQ(p.poll(), 7);
+    EXPECT_EQ(p.poll(), -1);
+}
+
+// `consumer` is in memory that the client writes. Impossible values count as "nothing polled".
+TEST(CqLaneTest, HostileConsumerCannotMakeRoomThatIsNotThere) {
+    for (uint32_t lie : {9u, 100u, 0x80000000u, 0xffffffffu, 0xfffffff8u}) {
+        CqPair p(1, 8);
+        for (uint64_t i = 0; i < 8; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
+        p.cq.lanes[0].shared->consumer = lie;
+        EXPECT_EQ(p.push(8), PushResult::overrun) << lie;
+        for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(p.client.entry(0, uint32_t(i))->wr_id, uint64_t(i));
+    }
+}
+
+TEST(CqLaneTest, ConsumerGoingBackwardsIsNotBelieved) {
+    CqPair p(1, 4);
+    for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
+    for (int i = 0; i < 3; ++i) p.poll();
+    for (uint64_t i = 4; i < 7; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
+    EXPECT_EQ(p.cq.lanes[0].consumer_seen, 3u);
+    p.cq.lanes[0].shared->consumer = 1;
+    EXPECT_EQ(p.push(7), PushResult::overrun);
+    EXPECT_EQ(p.cq.lanes[0].consumer_seen, 3u);
+}
+
+TEST(CqLaneTest, SharedConsumerIsReadOnlyWhenTheCachedOneSaysFull) {
+    CqPair p(1, 8);
+    for (uint64_t i = 0; i < 6; ++i) {
+        ASSERT_EQ(p.push(i), PushResult::ok);
+        p.poll();
+        EXPECT_EQ(p.cq.lanes[0].consumer_seen, 0u);
+    }
+}
+
+TEST(CqLaneTest, LanesAreIndependent) {
+    CqPair p(3, 2);
+    EXPECT_EQ(p.push(1, 0), PushResult::ok);
+    EXPECT_EQ(p.push(2, 2), PushResult::ok);
+    EXPECT_EQ(p.push(3, 2), PushResult::ok);
+    EXPECT_EQ(p.poll(), 1);
+    EXPECT_EQ(p.poll(), 2);
+    EXPECT_EQ(p.poll(), 3);
+    EXPECT_EQ(p.poll(), -1);
+}
+
+struct NotifyTest : ::testing::Test {
+    CqPair p{2, 8};
+    engine::EventRing events{4};
+    engine::Event e;
+    unsigned fired() {
+        unsigned n = 0;
+        while (events.pop(e)) ++n;
+        return n;
+    }
+};
+
+TEST_F(NotifyTest, UnarmedIsSilent) {
+    p.push(1);
+    EXPECT_TRUE(notify(p.cq, true, events));
+    EXPECT_EQ(fired(), 0u);
+}
+
+TEST_F(NotifyTest, OneArmIsOneEventThatNamesTheCq) {
+    p.client.arm(false);
+    EXPECT_TRUE(notify(p.cq, false, events));
+    EXPECT_TRUE(notify(p.cq, true, events));
+    ASSERT_EQ(fired(), 1u);
+    EXPECT_EQ(e.kind, engine::Event::Kind::completion);
+    EXPECT_EQ(e.session, 3u);
+    EXPECT_EQ(e.handle, 11u);
+    EXPECT_EQ(e.generation, 5u);
+    EXPECT_EQ(e.channel, 2u);
+    p.client.arm(false);
+    EXPECT_TRUE(notify(p.cq, false, events));
+    EXPECT_EQ(fired(), 1u);
+}
+
+TEST_F(NotifyTest, ArmingTwiceIsOneEvent) {
+    p.client.arm(false);
+    p.client.arm(false);
+    notify(p.cq, false, events);
+    notify(p.cq, false, events);
+    EXPECT_EQ(fired(), 1u);
+}
+
+TEST_F(NotifyTest, SolicitedOnlyWaitsForASolicitedEntry) {
+    p.client.arm(true);
+    EXPECT_TRUE(notify(p.cq, false, events));
+    EXPECT_EQ(fired(), 0u);
+    EXPECT_TRUE(notify(p.cq, true, events));
+    EXPECT_EQ(fired(), 1u);
+    p.client.arm(false);  // bit 0 goes away again
+    notify(p.cq, false, events);
+    EXPECT_EQ(fired(), 1u);
+}
+
+TEST_F(NotifyTest, WithoutAChannelThereIsNoEvent) {
+    p.cq.channel = abi::kNoHandle;
+    p.client.arm(false);
+    EXPECT_TRUE(notify(p.cq, true, events));
+    EXPECT_EQ(fired(), 0u);
+}
+
+TEST_F(NotifyTest, FullEventRingKeepsTheEventDue) {
+    engine::Event filler;
+    while (events.push(filler)) {}
+    p.client.arm(false);
+    EXPECT_FALSE(notify(p.cq, false, events));
+    EXPECT_FALSE(notify(p.cq, false, events));
+    EXPECT_EQ(fired(), 4u);
+    EXPECT_TRUE(notify(p.cq, false, events));
+    ASSERT_EQ(fired(), 1u);
+    EXPECT_EQ(e.handle, 11u);
+    EXPECT_TRUE(notify(p.cq, false, events));
+    EXPECT_EQ(fired(), 0u);
+}
+
+TEST_F(NotifyTest, ArmCounterWraps) {
+    p.cq.fired = 0xfffffffe;
+    p.cq.shared->arm = 0xfffffffe;
+    p.client.arm(false);
+    EXPECT_EQ(p.cq.shared->arm, 0u);
+    notify(p.cq, false, events);
+    EXPECT_EQ(fired(), 1u);
+}
+
+TEST(MoveLane, UnpolledEntriesMoveToTheFront) {
+    CqPair p(1, 4);
+    for (uint64_t i = 0; i < 4; ++i) p.push(i);
+    p.poll();
+    p.poll();
+    p.push(4);
+    Block memory = make_block(abi::CqConsumer::lane_bytes(8));
+    ASSERT_TRUE(move_lane(p.cq.lanes[0], lane_in(memory.get(), 8), 2));
+    p.client.lane_base = memory.get();
+    p.client.depth = 8;
+    p.client.index[0] = 0;
+    for (uint64_t i = 5; i < 10; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
+    EXPECT_EQ(p.push(10), PushResult::overrun);
+    for (int64_t i = 2; i < 10; ++i) EXPECT_EQ(p.poll(), i);
+    EXPECT_EQ(p.poll(), -1);
+}
+
+TEST(MoveLane, RefusesLiesAndTooSmallRings) {
+    CqPair p(1, 4);
+    for (uint64_t i = 0; i < 4; ++i) p.push(i);
+    Block memory = make_block(abi::CqConsumer::lane_bytes(4));
+    EXPECT_FALSE(move_lane(p.cq.lanes[0], lane_in(memory.get(), 2), 1)) << "3 entries into 2 slots";
+    EXPECT_FALSE(move_lane(p.cq.lanes[0], lane_in(memory.get(), 4), 5)) << "polled more than there was";
+    EXPECT_FALSE(move_lane(p.cq.lanes[0], lane_in(memory.get(), 4), 0xffffffff));
+    for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(p.poll(), i);
+}
+
+}  // namespace
+}  // namespace roci::rings

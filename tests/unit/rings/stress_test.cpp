@@ -1,0 +1,133 @@
+// Two threads on the rings as client and rocid are: nothing lost, nothing twice, no data race (run under -Db_sanitize=thread).
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "fixture.hpp"
+#include "rings/doorbell.hpp"
+
+namespace roci::rings {
+namespace {
+
+// The producer never asks whether there is room: credits (one entry each WQE, returned after polling) bound it, as work queues do. They are
+// read relaxed, so that only the ring's own ordering protects the entries.
+TEST(Stress, CqLaneDeliversEachEntryOnceInOrder) {
+    constexpr uint64_t kEntries = 200000;
+    constexpr uint32_t kDepth = 16;
+    CqPair p(1, kDepth);
+    std::atomic<uint64_t> polled{0};
+    std::thread engine([&] {
+        for (uint64_t i = 0; i < kEntries; ++i) {
+            while (i - polled.load(std::memory_order_relaxed) >= kDepth) std::this_thread::yield();
+            ASSERT_EQ(p.push(i), PushResult::ok) << i;
+        }
+    });
+    for (uint64_t i = 0; i < kEntries;) {
+        const int64_t got = p.poll();
+        if (got == -1) {
+            std::this_thread::yield();
+            continue;
+        }
+        ASSERT_EQ(got, int64_t(i));
+        polled.store(++i, std::memory_order_release);
+    }
+    engine.join();
+    EXPECT_FALSE(p.cq.dead);
+}
+
+// The client sleeps until an event when it finds nothing after arming: a lost event would hang here (the test's timeout).
+TEST(Stress, ArmAndNotifyLoseNoEvent) {
+    constexpr uint64_t kEntries = 50000;
+    CqPair p(2, 16);
+    engine::EventRing events(8);
+    std::atomic<uint64_t> polled{0};
+    std::atomic<bool> client_waits{false};
+    std::thread engine([&] {
+        for (uint64_t i = 0; i < kEntries; ++i) {
+            while (i - polled.load(std::memory_order_relaxed) >= 16) std::this_thread::yield();
+            ASSERT_EQ(p.push(i, uint32_t(i & 1)), PushResult::ok);
+            while (!notify(p.cq, false, events)) std::this_thread::yield();
+            // now and then let the client drain and go to sleep
+            if (i % 64 == 0)
+                while (!client_waits.load() && polled.load() != i + 1) std::this_thread::yield();
+        }
+    });
+    uint64_t seen = 0, sum = 0, slept = 0;
+    auto drain = [&] {
+        uint64_t n = 0;
+        for (int64_t got = p.poll(); got != -1; got = p.poll(), ++n) sum += uint64_t(got);
+        seen += n;
+        polled.store(seen, std::memory_order_release);
+        return n;
+    };
+    while (seen < kEntries) {
+        if (drain() != 0) continue;
+        p.client.arm(false);
+        if (drain() != 0) continue;
+        client_waits = true;
+        for (engine::Event e; !events.pop(e);) std::this_thread::yield();
+        client_waits = false;
+        ++slept;
+    }
+    engine.join();
+    EXPECT_EQ(sum, kEntries * (kEntries - 1) / 2);
+    EXPECT_GT(slept, 0u);
+}
+
+// rocid stops watching whenever it finds nothing and then relies on the doorbell alone: a lost doorbell would hang here.
+TEST(Stress, SendQueueAndDoorbellLoseNoWork) {
+    constexpr uint64_t kWqes = 100000;
+    constexpr uint32_t kSlot = 777;
+    SqPair sq(32, 64);
+    auto page = std::make_unique<abi::DoorbellPage>();
+    abi::EnginePage::Line line{};
+    std::atomic<uint64_t> doorbells{0};
+    std::thread client([&] {
+        const abi::DoorbellTarget target{page.get(), &line};
+        for (uint64_t i = 0; i < kWqes;) {
+            uint32_t batch = 1 + uint32_t(i % 5);
+            while (batch-- > 0 && i < kWqes && sq.client.free_slots() > 0) {
+                abi::SendWqe* w = sq.client.slot(sq.client.head++);
+                w->wr_id = i++;
+                w->opcode = abi::WrOpcode::send;
+            }
+            if (sq.client.publish()) {
+                doorbells.fetch_add(1, std::memory_order_relaxed);
+                (void)abi::ring_doorbell(target, kSlot);
+            }
+            if (i % 97 == 0) std::this_thread::yield();
+        }
+    });
+    uint32_t taken = 0;
+    uint64_t expected = 0, idled = 0;
+    bool watching = false;
+    while (expected < kWqes) {
+        if (!watching) {
+            collect_doorbells(*page, [&](uint32_t slot) {
+                ASSERT_EQ(slot, kSlot);
+                watching = true;
+            });
+            if (!watching) {
+                std::this_thread::yield();
+                continue;
+            }
+        }
+        const uint32_t producer = sq.view.producer();
+        for (; taken != producer; ++taken, ++expected) {
+            abi::SendWqe w;
+            std::memcpy(&w, sq.view.slot(taken), sizeof w);
+            ASSERT_EQ(w.wr_id, expected);
+            sq.client.free_send(taken);
+        }
+        if (go_idle(sq.view, taken)) {
+            watching = false;
+            ++idled;
+        }
+    }
+    client.join();
+    EXPECT_GT(idled, 0u);
+    EXPECT_GT(doorbells.load(), 0u);
+}
+
+}  // namespace
+}  // namespace roci::rings
