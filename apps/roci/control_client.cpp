@@ -18,7 +18,8 @@ UniqueFd connect_socket(const std::string& path, std::string& why) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) {
-        why = fmt::format("{}: longer than the {} characters that a unix socket's path may have", path, sizeof address.sun_path - 1);
+        why = fmt::format("{}: longer than the {} characters that a unix socket's path may have", path,
+                          sizeof address.sun_path - 1);
         return {};
     }
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
@@ -66,7 +67,8 @@ std::vector<std::byte> receive(int fd, std::vector<UniqueFd>& fds) {
 Answer broken(int error) {
     Answer answer;
     answer.error = error == EAGAIN ? ETIMEDOUT : error;
-    answer.reason = error == EAGAIN ? "rocid did not answer within 10 seconds" : fmt::format("connection to rocid: {}", std::strerror(error));
+    answer.reason =
+        error == EAGAIN ? "rocid did not answer within 10 seconds" : fmt::format("connection to rocid: {}", std::strerror(error));
     return answer;
 }
 

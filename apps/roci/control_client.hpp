@@ -51,8 +51,8 @@ struct Answer {
 
 class ControlClient {
 public:
-    /// Connects and says hello. nullopt: nobody answers there, or a rocid that speaks another ABI version; `why` says which and what
-    /// to do.
+    /// Connects and says hello. nullopt: nobody answers there, or a rocid that speaks another ABI version; `why` says which and
+    /// what to do.
     static std::optional<ControlClient> connect(const std::string& socket_path, std::string& why);
 
     Answer request(abi::Op op, std::span<const std::byte> body = {});

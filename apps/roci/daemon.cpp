@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kStartTimeoutMs = 60'000;   // EAL may have to clear many hugepages
+constexpr int kStartTimeoutMs = 60'000;    // EAL may have to clear many hugepages
 constexpr const char* kIdleSeconds = "5";  // time to start the next program of a script in the same rocid
 constexpr const char* kHowToStart =
     "no rocid answers here; start one with `rocid --loopback`, or run a program with `roci run -- PROGRAM`, which starts one";
@@ -141,8 +141,9 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
     const std::string named = named_socket(where);
     if (!named.empty()) {
         auto daemon = try_socket(named, false, why);
-        if (!daemon) why += fmt::format("\n  ({}): is rocid running there? start one with `rocid --loopback --socket {}`",
-                                        where.socket.empty() ? "named by ROCI_SOCKET" : "named by --socket", named);
+        if (!daemon)
+            why += fmt::format("\n  ({}): is rocid running there? start one with `rocid --loopback --socket {}`",
+                               where.socket.empty() ? "named by ROCI_SOCKET" : "named by --socket", named);
         return daemon;
     }
     if (where.config.empty())

@@ -26,8 +26,8 @@ struct Daemon {
 /// "" and `why`: no safe folder for it.
 std::string ephemeral_socket(const std::string& config, std::string& why);
 
-/// The first that answers: --socket or $ROCI_SOCKET, and nothing else if one of them is set; then the system's rocid; then the user's
-/// ephemeral one. nullopt: none, and `why` says what to do.
+/// The first that answers: --socket or $ROCI_SOCKET, and nothing else if one of them is set; then the system's rocid; then the
+/// user's ephemeral one. nullopt: none, and `why` says what to do.
 std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
 /// find_daemon(), or else starts an ephemeral one and waits until it serves.

@@ -25,9 +25,11 @@ bool query_device(const std::string& socket_path, const abi::DeviceEntry& entry,
     };
     abi::OpenDeviceReply opened{};
     abi::QueryGidTableReply table{};
-    const bool ok = take(client->request(abi::Op::open_device, abi::OpenDeviceRequest{.device = entry.index, .reserved = 0}), opened) &&
-                    take(client->request(abi::Op::query_device), out.attr) && take(client->request(abi::Op::query_port), out.port) &&
-                    take(client->request(abi::Op::query_gid_table), table);
+    const bool ok =
+        take(client->request(abi::Op::open_device, abi::OpenDeviceRequest{.device = entry.index, .reserved = 0}), opened) &&
+        take(client->request(abi::Op::query_device), out.attr) &&
+        take(client->request(abi::Op::query_port, abi::HandleRequest{.handle = 1, .reserved = 0}), out.port) &&
+        take(client->request(abi::Op::query_gid_table), table);
     out.gids.assign(table.entry, table.entry + std::min<size_t>(table.count, std::size(table.entry)));
     return ok;
 }

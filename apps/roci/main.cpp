@@ -7,8 +7,10 @@
 namespace {
 
 void add_where(CLI::App& command, roci::cli::Where& where) {
-    command.add_option("--socket", where.socket, "rocid's control socket (default: $ROCI_SOCKET, else /run/rocinante/rocid.sock)");
-    command.add_option("--config", where.config, "configuration of the ephemeral rocid; each configuration has its own")->check(CLI::ExistingFile);
+    command.add_option("--socket", where.socket,
+                       "rocid's control socket (default: $ROCI_SOCKET, else /run/rocinante/rocid.sock)");
+    command.add_option("--config", where.config, "configuration of the ephemeral rocid; each configuration has its own")
+        ->check(CLI::ExistingFile);
 }
 
 }  // namespace
@@ -19,7 +21,8 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
 
     roci::cli::RunOptions run;
-    CLI::App* run_command = app.add_subcommand("run", "Run a program with Rocinante's verbs; starts a loopback rocid when none is there");
+    CLI::App* run_command =
+        app.add_subcommand("run", "Run a program with Rocinante's verbs; starts a loopback rocid when none is there");
     add_where(*run_command, run.where);
     run_command->add_flag("--keep", run.where.keep, "an ephemeral rocid stays when its last program has ended");
     run_command->add_flag("--no-view", run.no_view, "do not give the program its own /sys/class/infiniband and /dev/infiniband");

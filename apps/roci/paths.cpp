@@ -20,7 +20,10 @@ bool runnable(const fs::path& file) { return access(file.c_str(), X_OK) == 0 && 
 
 /// Relative to the folder of the roci binary: installed under a prefix, then the build tree.
 constexpr const char* kLibraryFolders[] = {
-    "../lib/rocinante", "../" ROCI_LIBDIR "/rocinante", "../../verbs_api/libibverbs", "../../verbs_api/librdmacm",
+    "../lib/rocinante",
+    "../" ROCI_LIBDIR "/rocinante",
+    "../../verbs_api/libibverbs",
+    "../../verbs_api/librdmacm",
 };
 constexpr const char* kLibraries[] = {"libibverbs.so.1", "librdmacm.so.1"};
 

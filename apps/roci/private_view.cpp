@@ -73,8 +73,8 @@ void show_entries_again(const std::string& below, const fs::path& folder, Names 
     }
 }
 
-/// Covers `folder` with a tmpfs that shows its old entries but for `except`, so that new ones can be added. On failure the folder is
-/// as it was.
+/// Covers `folder` with a tmpfs that shows its old entries but for `except`, so that new ones can be added. On failure the folder
+/// is as it was.
 void cover(const fs::path& folder, Names except) {
     const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // reaches what is underneath, after the mount
     if (old < 0) refuse(folder);

@@ -45,20 +45,22 @@ void show_devices(const std::string& socket) {
     std::vector<std::string> names;
     for (const Device& device : devices) names.push_back(device.name);
     if (!devices.empty() && enter_private_view(sysfs_view(devices, host_facts()), names, why)) return;
-    fmt::print(stderr,
-               "roci: no private view of /sys/class/infiniband here ({}); programs that look for devices there (UCX, pyverbs) will not "
-               "find them, others run as usual\n",
-               why);
+    fmt::print(
+        stderr,
+        "roci: no private view of /sys/class/infiniband here ({}); programs that look for devices there (UCX, pyverbs) will not "
+        "find them, others run as usual\n",
+        why);
 }
 
-/// The program inherits the session: an ephemeral rocid then stays for as long as the program or a child of it lives. The number is
-/// high, out of the way of programs that count theirs.
+/// The program inherits the session: an ephemeral rocid then stays for as long as the program or a child of it lives. The number
+/// is high, out of the way of programs that count theirs.
 void keep_alive_with_program(ControlClient session) {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
     const UniqueFd fd(session.release());
     const int high = int(std::min<rlim_t>(limit.rlim_cur, 1024)) - 16;
-    if (fcntl(fd.get(), F_DUPFD, high) < 0) fmt::print(stderr, "roci: cannot keep rocid alive for the program: {}\n", std::strerror(errno));
+    if (fcntl(fd.get(), F_DUPFD, high) < 0)
+        fmt::print(stderr, "roci: cannot keep rocid alive for the program: {}\n", std::strerror(errno));
 }
 
 int become(const std::vector<std::string>& command) {

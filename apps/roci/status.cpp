@@ -13,7 +13,7 @@
 namespace roci::cli {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 std::string read_all(int fd) {
     std::string text;
@@ -35,7 +35,10 @@ std::string cell(const json& value) {
     std::string out;
     for (const auto& [key, inner] : value.items()) {
         if (value.is_object() && (inner == 0 || inner == "" || inner.is_null())) continue;
-        out += (out.empty() ? "" : value.is_object() ? " " : ", ") + (value.is_object() ? key + "=" : std::string{}) + cell(inner);
+        out += (out.empty()         ? ""
+                : value.is_object() ? " "
+                                    : ", ") +
+               (value.is_object() ? key + "=" : std::string{}) + cell(inner);
     }
     return out;
 }
@@ -56,7 +59,9 @@ std::string inner_tables(const std::string& title, const json& rows) {
     std::string out;
     for (size_t i = 0; i < rows.size(); ++i)
         for (const auto& [key, value] : rows[i].items())
-            if (is_table(value)) out += section(fmt::format("{} {}: {}", title, cell(rows[i].value("name", rows[i].value("id", json(i)))), key), value);
+            if (is_table(value))
+                out += section(fmt::format("{} {}: {}", title, cell(rows[i].value("name", rows[i].value("id", json(i)))), key),
+                               value);
     return out;
 }
 

@@ -15,6 +15,6 @@ int status(const Where& where, bool as_json);
 std::string fetch_status(ControlClient& client, std::string& why);
 
 /// The tables of `roci status`, from rocid's JSON.
-std::string status_tables(const nlohmann::json& status);
+std::string status_tables(const nlohmann::ordered_json& status);
 
 }  // namespace roci::cli

@@ -24,7 +24,8 @@ std::string numbered(uint32_t value, const std::array<const char*, N>& names) {
 }
 
 constexpr std::array kPortStates{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
-constexpr std::array kPhysStates{"<none>", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"};
+constexpr std::array kPhysStates{
+    "<none>", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"};
 
 /// Gb/s of one lane, in tenths, by enum ib_port_speed; and lanes by enum ib_port_width.
 struct Coded {
@@ -51,7 +52,8 @@ constexpr FileOf kDeviceFiles[] = {
     {"node_guid", [](const Device& d, const HostFacts&) { return guid_text(d.attr.node_guid); }},
     {"sys_image_guid", [](const Device& d, const HostFacts&) { return guid_text(d.attr.sys_image_guid); }},
     {"node_desc", [](const Device& d, const HostFacts& h) { return h.node_name + " " + d.name; }},
-    {"fw_ver", [](const Device& d, const HostFacts&) { return std::string(d.attr.fw_ver, strnlen(d.attr.fw_ver, sizeof d.attr.fw_ver)); }},
+    {"fw_ver",
+     [](const Device& d, const HostFacts&) { return std::string(d.attr.fw_ver, strnlen(d.attr.fw_ver, sizeof d.attr.fw_ver)); }},
     {"hw_rev", [](const Device& d, const HostFacts&) { return fmt::format("{:#x}", d.attr.hw_ver); }},
     {"hca_type", [](const Device&, const HostFacts&) -> std::string { return "rocinante"; }},
     {"board_id", [](const Device&, const HostFacts&) -> std::string { return "rocinante"; }},
@@ -76,10 +78,10 @@ constexpr FileOf kPortFiles[] = {
 };
 
 constexpr const char* kCounters[] = {
-    "counters/port_xmit_data",    "counters/port_rcv_data",    "counters/port_xmit_packets", "counters/port_rcv_packets",
-    "counters/port_rcv_errors",   "counters/port_xmit_wait",   "counters/symbol_error",      "counters/link_downed",
-    "hw_counters/sent_pkts",      "hw_counters/rcvd_pkts",     "hw_counters/duplicate_request", "hw_counters/out_of_seq_request",
-    "hw_counters/rcvd_rnr_err",   "hw_counters/send_rnr_err",  "hw_counters/rcvd_seq_err",   "hw_counters/retry_exceeded_err",
+    "counters/port_xmit_data",  "counters/port_rcv_data",   "counters/port_xmit_packets",    "counters/port_rcv_packets",
+    "counters/port_rcv_errors", "counters/port_xmit_wait",  "counters/symbol_error",         "counters/link_downed",
+    "hw_counters/sent_pkts",    "hw_counters/rcvd_pkts",    "hw_counters/duplicate_request", "hw_counters/out_of_seq_request",
+    "hw_counters/rcvd_rnr_err", "hw_counters/send_rnr_err", "hw_counters/rcvd_seq_err",      "hw_counters/retry_exceeded_err",
 };
 
 constexpr uint32_t kMaxGids = 1024;
@@ -97,7 +99,8 @@ void add_gids(const std::string& port, const Device& device, std::vector<ViewEnt
     for (size_t i = 0; i < table.size(); ++i) out.push_back({fmt::format("{}/gids/{}", port, i), gid_text(table[i]), {}});
 }
 
-void add_files(const std::string& folder, std::span<const FileOf> files, const Device& device, const HostFacts& host, std::vector<ViewEntry>& out) {
+void add_files(const std::string& folder, std::span<const FileOf> files, const Device& device, const HostFacts& host,
+               std::vector<ViewEntry>& out) {
     for (const FileOf& file : files) out.push_back({folder + "/" + file.path, file.text(device, host), {}});
 }
 

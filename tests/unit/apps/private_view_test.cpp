@@ -2,6 +2,7 @@
 #include "private_view.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,7 +33,8 @@ int exit_code_of(const std::function<int()>& body) {
     return WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
 }
 
-const std::vector<ViewEntry> kFiles = {{"roci9/node_type", "1: CA", {}}, {"roci9/device/net/", {}, {}}, {"roci9/link", {}, "/sys/class/net"}};
+const std::vector<ViewEntry> kFiles = {
+    {"roci9/node_type", "1: CA", {}}, {"roci9/device/net/", {}, {}}, {"roci9/link", {}, "/sys/class/net"}};
 const std::vector<std::string> kDevices = {"roci9"};
 
 int enter_and(const std::function<bool()>& check) {
@@ -52,8 +54,9 @@ std::string first_line(const char* path) {
 }
 
 bool our_files_are_there() {
-    return first_line("/sys/class/infiniband/roci9/node_type") == "1: CA" && fs::is_directory("/sys/class/infiniband/roci9/device/net") &&
-           fs::is_symlink("/sys/class/infiniband/roci9/link") && fs::is_character_file("/dev/infiniband/roci9");
+    return first_line("/sys/class/infiniband/roci9/node_type") == "1: CA" &&
+           fs::is_directory("/sys/class/infiniband/roci9/device/net") && fs::is_symlink("/sys/class/infiniband/roci9/link") &&
+           fs::is_character_file("/dev/infiniband/roci9");
 }
 
 }  // namespace
@@ -83,6 +86,7 @@ TEST(PrivateView, an_ordinary_user_gets_it_too_and_stays_himself) {
     if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
     const int code = exit_code_of([] {
         if (setgid(65534) != 0 || setuid(65534) != 0) return 2;
+        prctl(PR_SET_DUMPABLE, 1);  // else /proc/self stays root's, as it would not after an exec
         return enter_and([] { return our_files_are_there() && geteuid() == 65534; });
     });
     if (code == kNotPermitted) GTEST_SKIP() << "this system permits no user namespaces";
