@@ -14,6 +14,7 @@
 namespace roci::engine {
 
 /// Tables that all engines and the conductor share. Written by the conductor only.
+struct Counters;  // counters.hpp
 struct Shared;  // shared.hpp: key table, QP number table, address handles, GID tables, multicast groups
 
 struct Config {
@@ -38,17 +39,18 @@ public:
     void execute(Command& command, Nanos now);
     /// The next time at which poll() has something to do by itself; kNever when only input can wake it; <= now: at once.
     Nanos next_deadline(Nanos now) const;
-    /// True if a doorbell is set: checked after the sleeping flag was raised.
+    /// True if a doorbell is set or another engine has handed frames over: checked after the sleeping flag was raised.
     bool doorbell_pending() const;
+    /// Bit e: frames were handed to engine e since the last call; wake it if it sleeps.
+    uint32_t take_wake_mask();
     EventRing& events();
+    /// Readable from any thread.
+    const Counters& counters() const;
 
     struct Impl;
+
 private:
     std::unique_ptr<Impl> impl_;
 };
-
-/// Counters of one engine; enumerated in counters.hpp, readable from any thread.
-struct Counters;
-const Counters& counters(const Engine&);
 
 }  // namespace roci::engine

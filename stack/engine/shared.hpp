@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "engine/handover.hpp"
 #include "mem/memory_region.hpp"
 #include "wire/build.hpp"
 
@@ -52,6 +53,7 @@ struct Shared {
     PointerTable<qp::Qp> qps;            ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
     PointerTable<AddressHandle> ahs;     ///< by the ABI's address handle
     PointerTable<PortAddresses> addresses;
+    std::unique_ptr<HandoverMatrix> handover;  ///< with more than one engine; made before the engines
 };
 
 }  // namespace roci::engine

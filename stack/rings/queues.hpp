@@ -40,6 +40,8 @@ struct CqLane {
     uint32_t depth = 0;       ///< power of two
     uint32_t produced = 0;
     uint32_t consumer_seen = 0;
+    bool dirty = false;       ///< got entries that notify() has not been called for
+    bool solicited = false;   ///< one of them is solicited, or an error
 };
 
 /// A completion queue. Lane e is written by engine e only; `fired` is shared by the engines (an exchange decides who fires).

@@ -18,35 +18,78 @@ constexpr uint32_t crc_of_ones() {
 constexpr uint32_t kSeed = crc_of_ones();
 
 constexpr uint32_t kMaxIpHeader = 60;
-constexpr uint32_t kUdpChecksumOffset = 6;
-constexpr uint32_t kBthResv8a = 4;  // FECN, BECN and six reserved bits: switches may change them
+constexpr uint32_t kTail = kUdpLength + kBthLength;
 
-/// Type of service, TTL and checksum change on the way.
-void mask_ipv4(uint8_t* h) {
-    h[1] = 0xff;
-    h[8] = 0xff;
-    h[10] = h[11] = 0xff;
+/// Ones where a field may change on the way (A17.3.3). IPv4: type of service, TTL, checksum. IPv6: traffic class, flow label, hop
+/// limit. UDP: checksum. BTH: FECN, BECN and the six reserved bits beside them.
+constexpr uint8_t kIpv4Mask[kIpv4Length] = {0, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0, 0xff, 0xff};
+constexpr uint8_t kIpv6Mask[kIpv6Length] = {0x0f, 0xff, 0xff, 0xff, 0, 0, 0, 0xff};
+constexpr uint8_t kTailMask[kTail] = {0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0xff};
+
+/// IP, UDP and BTH with the masks applied, of constant length so that it is a few vector operations.
+template <uint32_t kIpLength>
+struct Masked {
+    static constexpr uint32_t kLength = kIpLength + kTail;
+    struct Mask {
+        uint8_t bytes[kLength]{};
+    };
+    static constexpr Mask make() {
+        constexpr const uint8_t* ip = kIpLength == kIpv4Length ? kIpv4Mask : kIpv6Mask;
+        Mask m;
+        for (uint32_t i = 0; i < kIpLength; ++i) m.bytes[i] = ip[i];
+        for (uint32_t i = 0; i < kTail; ++i) m.bytes[kIpLength + i] = kTailMask[i];
+        return m;
+    }
+    static constexpr Mask kMask = make();
+    alignas(16) uint8_t bytes[kLength];
+    explicit Masked(const uint8_t* l3) {
+        for (uint32_t i = 0; i < kLength; ++i) bytes[i] = uint8_t(l3[i] | kMask.bytes[i]);
+    }
+};
+
+template <uint32_t kIpLength>
+uint32_t crc_of(const uint8_t* l3, uint32_t length) {
+    const Masked<kIpLength> head(l3);
+    // crc32_gzip_refl inverts seed and result itself, so partial results chain.
+    const uint32_t crc = crc32_gzip_refl(kSeed, head.bytes, sizeof head.bytes);
+    return crc32_gzip_refl(crc, l3 + sizeof head.bytes, length - sizeof head.bytes);
 }
-/// Traffic class, flow label and hop limit change on the way; the version does not.
-void mask_ipv6(uint8_t* h) {
-    h[0] |= 0x0f;
-    h[1] = h[2] = h[3] = 0xff;
-    h[7] = 0xff;
+
+/// IPv4 with options: rare, any length.
+uint32_t crc_with_options(const uint8_t* l3, uint32_t length, uint32_t ip_header_length) {
+    uint8_t head[kMaxIpHeader + kTail];
+    const uint32_t head_length = ip_header_length + kTail;
+    std::memcpy(head, l3, head_length);
+    for (uint32_t i = 0; i < kIpv4Length; ++i) head[i] |= kIpv4Mask[i];
+    for (uint32_t i = 0; i < kTail; ++i) head[ip_header_length + i] |= kTailMask[i];
+    const uint32_t crc = crc32_gzip_refl(kSeed, head, head_length);
+    return crc32_gzip_refl(crc, l3 + head_length, length - head_length);
 }
+
+/// ISA-L's wide kernels return with dirty upper halves of the vector registers. Everything compiled for plain SSE2 then runs
+/// several times slower until they are cleared: measured, 145 instead of 35 ns to build a frame.
+#ifdef __x86_64__
+[[gnu::target("avx"), gnu::noinline]] void clear_upper_halves() { __builtin_ia32_vzeroupper(); }
+const bool kHasAvx = __builtin_cpu_supports("avx") != 0;
+inline void clean_vector_registers() {
+    if (kHasAvx) clear_upper_halves();
+}
+#else
+inline void clean_vector_registers() {}
+#endif
 
 }  // namespace
 
 uint32_t icrc(const uint8_t* l3, uint32_t length, bool ipv6, uint32_t ip_header_length) {
-    uint8_t head[kMaxIpHeader + kUdpLength + kBthLength];
-    const uint32_t head_length = ip_header_length + kUdpLength + kBthLength;
-    std::memcpy(head, l3, head_length);
-    ipv6 ? mask_ipv6(head) : mask_ipv4(head);
-    uint8_t* udp = head + ip_header_length;
-    udp[kUdpChecksumOffset] = udp[kUdpChecksumOffset + 1] = 0xff;
-    udp[kUdpLength + kBthResv8a] = 0xff;
-    // crc32_gzip_refl inverts seed and result itself, so partial results chain.
-    const uint32_t crc = crc32_gzip_refl(kSeed, head, head_length);
-    return crc32_gzip_refl(crc, l3 + head_length, length - head_length);
+    uint32_t crc;
+    if (ipv6)
+        crc = crc_of<kIpv6Length>(l3, length);
+    else if (ip_header_length == kIpv4Length)
+        crc = crc_of<kIpv4Length>(l3, length);
+    else
+        crc = crc_with_options(l3, length, ip_header_length);
+    clean_vector_registers();
+    return crc;
 }
 
 }  // namespace roci::wire

@@ -1,0 +1,87 @@
+// The conductor's commands, executed between rounds by the engine's own thread: a row a kind.
+#include <cerrno>
+
+#include "engine/impl.hpp"
+
+namespace roci::engine {
+namespace {
+
+using Impl = Engine::Impl;
+
+void attach_session(Impl& e, Command& c) {
+    e.sessions.push_back({c.session, c.doorbells, {}});
+}
+void detach_session(Impl& e, Command& c) {
+    std::erase_if(e.sessions, [&](const Session& s) { return s.id == c.session; });
+}
+void add_qp(Impl& e, Command& c) {
+    Session* s = e.session(c.qp->spec.session);
+    if (s == nullptr) {
+        c.error = EINVAL;
+        return;
+    }
+    if (c.qp->spec.slot >= s->slots.size()) s->slots.resize(c.qp->spec.slot + 1);
+    s->slots[c.qp->spec.slot] = c.qp;
+}
+void modify_qp(Impl& e, Command& c) { c.error = qp::apply_change(e.ctx, *c.qp, *c.change); }
+void query_qp(Impl&, Command& c) { qp::snapshot(*c.qp, *c.snapshot); }
+void remove_qp(Impl& e, Command& c) {
+    qp::detach(e.ctx, *c.qp);
+    Session* s = e.session(c.qp->spec.session);
+    if (s != nullptr && c.qp->spec.slot < s->slots.size()) s->slots[c.qp->spec.slot] = nullptr;
+}
+void modify_srq(Impl& e, Command& c) {
+    c.srq->limit = c.srq_limit;
+    qp::check_srq_limit(e.ctx, *c.srq);
+}
+void query_srq(Impl&, Command& c) { c.srq_limit = c.srq->limit; }
+void resize_cq(Impl& e, Command& c) {
+    if (!rings::move_lane(c.cq->lanes[e.config.index], c.new_lane, c.consumer)) c.error = EINVAL;
+}
+/// Objects that the conductor has taken out of the tables may be freed after this: nothing here remembers them. CQs that no QP uses any
+/// more are about to go; they may still wait for room in the event ring.
+void fence(Impl& e, Command&) {
+    std::erase_if(e.ctx.dirty, [](const rings::Cq* cq) { return cq->use_count.load() == 0; });
+}
+void nothing(Impl&, Command&) {}
+
+struct Row {
+    Command::Kind kind;
+    void (*run)(Impl&, Command&);
+};
+constexpr Row kCommands[] = {
+    {Command::Kind::attach_session, attach_session}, {Command::Kind::detach_session, detach_session},
+    {Command::Kind::add_qp, add_qp},                 {Command::Kind::modify_qp, modify_qp},
+    {Command::Kind::query_qp, query_qp},             {Command::Kind::remove_qp, remove_qp},
+    {Command::Kind::add_srq, nothing},               {Command::Kind::modify_srq, modify_srq},
+    {Command::Kind::query_srq, query_srq},           {Command::Kind::remove_srq, nothing},
+    {Command::Kind::resize_cq, resize_cq},           {Command::Kind::fence, fence},
+};
+constexpr bool in_order() {
+    for (size_t i = 0; i < std::size(kCommands); ++i)
+        if (size_t(kCommands[i].kind) != i) return false;
+    return true;
+}
+static_assert(in_order() && std::size(kCommands) == size_t(Command::Kind::fence) + 1);
+
+}  // namespace
+
+Session* Engine::Impl::session(uint32_t id) {
+    for (Session& s : sessions)
+        if (s.id == id) return &s;
+    return nullptr;
+}
+
+void Engine::Impl::run(Command& command) {
+    counters.add(Counter::commands);
+    kCommands[size_t(command.kind)].run(*this, command);
+}
+
+void Engine::execute(Command& command, Nanos now) {
+    impl_->ctx.now = now;
+    impl_->run(command);
+    qp::notify_all(impl_->ctx);
+    command.done.store(true, std::memory_order_release);
+}
+
+}  // namespace roci::engine

@@ -1,0 +1,162 @@
+// The engine's round: doorbells, frames, timers, transmission, notifications.
+#include "engine/engine.hpp"
+
+#include "engine/impl.hpp"
+
+namespace roci::engine {
+namespace {
+
+/// A QP without work stays on the list for so many rounds, so that a busy client needs no doorbell; not when many are on it.
+constexpr uint8_t kLinger = 32;
+constexpr uint32_t kLingerMost = 32;
+
+bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
+
+}  // namespace
+
+Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
+    : config(c), shared(s), ports(p.begin(), p.end()), events(c.event_ring) {
+    config.rx_burst = std::clamp<uint32_t>(config.rx_burst, 1, kMaxBurst);
+    config.qp_quantum = std::max<uint32_t>(config.qp_quantum, 1);
+    ctx.engine = c.index;
+    ctx.max_inflight = c.max_inflight;
+    ctx.ack_every = c.ack_every;
+    ctx.shared = &shared;
+    ctx.events = &events;
+    ctx.dirty.reserve(4096);
+    for (Port* port : ports) ctx.outbox.emplace_back(port, config.tx_burst);
+}
+
+Engine::Impl::~Impl() {
+    for (qp::Outbox& out : ctx.outbox) out.drop_all();
+}
+
+// ---- doorbells ------------------------------------------------------------------------------------------------------
+
+void Engine::Impl::ring(Session& s, uint32_t slot) {
+    qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr;
+    counters.add(qp != nullptr ? Counter::doorbells : Counter::stray_doorbells);
+    if (qp != nullptr) qp::activate(ctx, *qp);
+}
+
+bool Engine::Impl::scan_doorbells() {
+    bool any = false;
+    for (Session& s : sessions) {
+        for (uint32_t i = 0; i < std::size(s.page->summary); ++i) {
+            std::atomic_ref summary(s.page->summary[i]);
+            if (summary.load(std::memory_order_relaxed) == 0) continue;
+            any = true;
+            for (uint64_t words = summary.exchange(0, std::memory_order_seq_cst); words != 0; words &= words - 1) {
+                const uint32_t word = i * 64 + uint32_t(std::countr_zero(words));
+                uint64_t bits = std::atomic_ref(s.page->words[word]).exchange(0, std::memory_order_seq_cst);
+                for (; bits != 0; bits &= bits - 1) ring(s, word * 64 + uint32_t(std::countr_zero(bits)));
+            }
+        }
+    }
+    return any;
+}
+
+// ---- transmitting ---------------------------------------------------------------------------------------------------
+
+/// True if anything was sent or flushed.
+bool Engine::Impl::serve(qp::Qp& qp) {
+    if (flushing(qp)) {
+        const uint32_t before = qp.requester.tail + qp.rq.consumed;
+        qp::flush_queues(ctx, qp);
+        return before != qp.requester.tail + qp.rq.consumed;
+    }
+    const uint32_t answered = qp::send_responses(ctx, qp, config.qp_quantum);
+    const uint32_t asked = answered < config.qp_quantum ? qp::send_requests(ctx, qp, config.qp_quantum - answered) : 0;
+    qp::report_drained(ctx, qp);
+    return answered + asked != 0;
+}
+
+/// The QP has nothing to do now: off the list. If everything posted was taken, the client is asked to ring (abi/rings.hpp, the doorbell rule);
+/// if not, something that will come (an ACK, a timer) puts the QP back on the list.
+void Engine::Impl::rest(qp::Qp& qp) {
+    qp::deactivate(ctx, qp);
+    if (qp.spec.sq.depth == 0 || qp::posted(qp)) return;
+    std::atomic_ref idle(qp.spec.sq.shared->idle);
+    if (idle.load(std::memory_order_relaxed) != 0) return;
+    idle.store(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!qp::posted(qp)) return;
+    idle.store(0, std::memory_order_relaxed);
+    qp::activate(ctx, qp);
+}
+
+bool Engine::Impl::run_active() {
+    bool any = false;
+    for (uint32_t n = ctx.active_count; n != 0 && ctx.first_active != nullptr; --n) {
+        qp::Qp& qp = *ctx.first_active;
+        qp::deactivate(ctx, qp);
+        const bool worked = serve(qp);
+        any = any || worked;
+        if (worked) qp.linger = kLinger;
+        const bool more = flushing(qp) ? worked : qp::has_responses(qp) || qp::has_requests(ctx, qp);
+        const bool lingers = qp.linger != 0 && ctx.active_count < kLingerMost;
+        if (more) {
+            qp::activate(ctx, qp);
+        } else if (lingers) {
+            --qp.linger;
+            qp::activate(ctx, qp);
+        } else {
+            rest(qp);
+        }
+    }
+    return any;
+}
+
+// ---- the public face ------------------------------------------------------------------------------------------------
+
+Engine::Engine(const Config& config, Shared& shared, std::span<Port* const> ports)
+    : impl_(std::make_unique<Impl>(config, shared, ports)) {}
+Engine::~Engine() = default;
+
+bool Engine::poll(Nanos now) {
+    Impl& e = *impl_;
+    e.ctx.now = now;
+    if (!e.started) {
+        e.ctx.wheel.start(now);
+        e.started = true;
+    }
+    bool any = e.scan_doorbells();
+    for (uint32_t port = 0; port < e.ports.size(); ++port) any |= e.receive(port);
+    any |= e.receive_handed_over();
+    const unsigned fired = e.ctx.wheel.advance(now, [&](Timer& t) { qp::on_timer(e.ctx, *static_cast<qp::Qp*>(t.owner)); });
+    if (fired != 0) e.counters.add(Counter::timers, fired);
+    any |= fired != 0;
+    any |= e.run_active();
+    for (qp::Outbox& out : e.ctx.outbox) {
+        out.flush();
+        if (const uint64_t sent = out.take_sent(); sent != 0) e.counters.add(Counter::tx_frames, sent);
+    }
+    qp::notify_all(e.ctx);
+    e.counters.add(Counter::polls);
+    if (any) e.counters.add(Counter::busy_polls);
+    return any;
+}
+
+Nanos Engine::next_deadline(Nanos now) const {
+    const Impl& e = *impl_;
+    if (e.ctx.first_active != nullptr || !e.ctx.dirty.empty() || !e.ctx.late_events.empty()) return now;
+    for (const qp::Outbox& out : e.ctx.outbox)
+        if (out.waiting() != 0) return now;
+    Nanos next = e.ctx.wheel.next_deadline();
+    for (const Port* port : e.ports) next = std::min<Nanos>(next, port->next_event());
+    return next;
+}
+
+bool Engine::doorbell_pending() const {
+    for (const Session& s : impl_->sessions)
+        for (uint64_t& word : s.page->summary)
+            if (std::atomic_ref(word).load(std::memory_order_seq_cst) != 0) return true;
+    return impl_->inbox_waits();
+}
+
+uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }
+
+EventRing& Engine::events() { return impl_->events; }
+const Counters& Engine::counters() const { return impl_->counters; }
+
+}  // namespace roci::engine

@@ -1,0 +1,69 @@
+// Frames that arrived at one engine for a QP of another: passed on by pointer, and handed back when done with, so that a port's
+// methods are called by their own engine only. One pair of single-producer single-consumer rings a (from, to).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/port.hpp"
+#include "wire/packet.hpp"
+
+namespace roci::engine {
+
+template <class T>
+class SpscRing {
+public:
+    explicit SpscRing(uint32_t size_pow2) : mask_(size_pow2 - 1), slots_(std::make_unique<T[]>(size_pow2)) {}
+    bool push(const T& item) {
+        const uint32_t h = head_.load(std::memory_order_relaxed);
+        if (h - tail_.load(std::memory_order_acquire) > mask_) return false;
+        slots_[h & mask_] = item;
+        head_.store(h + 1, std::memory_order_release);
+        return true;
+    }
+    bool pop(T& item) {
+        const uint32_t t = tail_.load(std::memory_order_relaxed);
+        if (t == head_.load(std::memory_order_acquire)) return false;
+        item = slots_[t & mask_];
+        tail_.store(t + 1, std::memory_order_release);
+        return true;
+    }
+    bool empty() const { return head_.load(std::memory_order_seq_cst) == tail_.load(std::memory_order_seq_cst); }
+
+private:
+    alignas(64) std::atomic<uint32_t> head_{0};
+    alignas(64) std::atomic<uint32_t> tail_{0};
+    const uint32_t mask_;
+    std::unique_ptr<T[]> slots_;
+};
+
+struct HandedFrame {
+    RxFrame frame;
+    uint32_t port = 0;
+    wire::Packet packet;  ///< parsed already; points into the frame
+};
+
+struct HandoverLane {
+    static constexpr uint32_t kSize = 1024;
+    SpscRing<HandedFrame> there{kSize};
+    SpscRing<HandedFrame> back{kSize};
+    uint32_t away = 0;  ///< frames that have not come back; the sender's. Never more than kSize, so `back` always has room
+};
+
+class HandoverMatrix {
+public:
+    explicit HandoverMatrix(uint32_t engines) : engines_(engines), lanes_(engines * engines) {
+        for (uint32_t i = 0; i < engines * engines; ++i)
+            if (i / engines != i % engines) lanes_[i] = std::make_unique<HandoverLane>();
+    }
+    uint32_t engines() const { return engines_; }
+    HandoverLane& lane(uint32_t from, uint32_t to) { return *lanes_[from * engines_ + to]; }
+
+private:
+    uint32_t engines_;
+    std::vector<std::unique_ptr<HandoverLane>> lanes_;
+};
+
+}  // namespace roci::engine

@@ -1,0 +1,56 @@
+// The engine's insides, shared by engine.cpp (the round), receive.cpp (frames in) and commands.cpp.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "engine/counters.hpp"
+#include "engine/engine.hpp"
+#include "engine/handover.hpp"
+#include "engine/shared.hpp"
+#include "qp/roles.hpp"
+#include "wire/packet.hpp"
+
+namespace roci::engine {
+
+struct Session {
+    uint32_t id = 0;
+    abi::DoorbellPage* page = nullptr;
+    std::vector<qp::Qp*> slots;  ///< by doorbell bit
+};
+
+struct Engine::Impl {
+    static constexpr uint32_t kMaxBurst = 256;
+
+    Config config;
+    Shared& shared;
+    std::vector<Port*> ports;
+    qp::Context ctx;
+    EventRing events;
+    Counters counters;
+    std::vector<Session> sessions;
+    std::array<RxFrame, kMaxBurst> frames;
+    std::array<wire::Packet, kMaxBurst> packets;
+    std::array<qp::Qp*, kMaxBurst> owners;
+    uint32_t wake_mask = 0;  ///< engines that frames were handed to
+    bool started = false;
+
+    Impl(const Config& c, Shared& s, std::span<Port* const> p);
+    ~Impl();
+
+    // engine.cpp
+    bool scan_doorbells();
+    void ring(Session& s, uint32_t slot);
+    bool run_active();
+    bool serve(qp::Qp& qp);
+    void rest(qp::Qp& qp);
+    // receive.cpp
+    bool receive(uint32_t port);
+    bool receive_handed_over();
+    bool inbox_waits() const;
+    // commands.cpp
+    Session* session(uint32_t id);
+    void run(Command& command);
+};
+
+}  // namespace roci::engine

@@ -1,0 +1,137 @@
+// Hierarchical timing wheel: O(1) arm and cancel, no allocation. A timer fires at the first tick not before its deadline.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "base/types.hpp"
+
+namespace roci::engine {
+
+/// Intrusive; embed one in what it belongs to. `owner` is handed to the callback.
+struct Timer {
+    Timer* next = nullptr;
+    Timer** link = nullptr;  ///< the pointer that points to this timer; nullptr: not armed
+    Nanos deadline = kNever;
+    void* owner = nullptr;
+    uint8_t level = 0, slot = 0;
+    bool armed() const { return link != nullptr; }
+};
+
+class TimerWheel {
+public:
+    static constexpr Nanos kTick = 4096;  ///< ns: the granularity of IBA's local ACK timeout
+    static constexpr uint32_t kLevels = 6, kSlots = 64;
+
+    void start(Nanos now) { tick_ = now / kTick; }
+
+    /// Arms or moves. kNever cancels.
+    void arm(Timer& t, Nanos deadline) {
+        cancel(t);
+        if (deadline == kNever) return;
+        t.deadline = deadline;
+        insert(t, tick_ + 1);
+    }
+    void cancel(Timer& t) {
+        if (!t.armed()) return;
+        *t.link = t.next;
+        if (t.next != nullptr) t.next->link = t.link;
+        if (heads_[t.level][t.slot] == nullptr) occupied_[t.level] &= ~(uint64_t{1} << t.slot);
+        t.link = nullptr;
+        t.next = nullptr;
+    }
+    /// Calls fire(Timer&) for every timer that is due. Fired timers are not armed any more; fire() may arm them again.
+    template <class Fire>
+    unsigned advance(Nanos now, Fire&& fire) {
+        const uint64_t target = now / kTick;
+        unsigned fired = 0;
+        while (tick_ < target) {
+            const uint64_t next = next_busy_tick();
+            if (next > target) { tick_ = target; break; }
+            tick_ = next;
+            cascade();
+            fired += fire_slot(fire);
+        }
+        return fired;
+    }
+    /// A time not later than the earliest deadline (rounded up to a tick) of any timer; kNever when there is none.
+    Nanos next_deadline() const {
+        const uint64_t t = next_busy_tick();
+        return t == ~uint64_t{0} ? kNever : t * kTick;
+    }
+
+private:
+    static constexpr uint32_t kShift = 6;
+
+    /// `earliest`: the first tick that may still fire.
+    void insert(Timer& t, uint64_t earliest) {
+        const uint64_t due = t.deadline / kTick + (t.deadline % kTick != 0);
+        const uint64_t when = due > earliest ? due : earliest;
+        uint32_t level = 0;
+        const uint64_t differ = when ^ tick_;
+        if (differ >= kSlots) level = (63u - uint32_t(std::countl_zero(differ))) / kShift;
+        if (level >= kLevels) level = kLevels - 1;
+        t.level = uint8_t(level);
+        t.slot = uint8_t(when >> (level * kShift) & (kSlots - 1));
+        Timer*& head = heads_[level][t.slot];
+        t.next = head;
+        t.link = &head;
+        if (head != nullptr) head->link = &t.next;
+        head = &t;
+        occupied_[level] |= uint64_t{1} << t.slot;
+    }
+    /// First tick after tick_ at which a slot must be looked at: the next busy slot of the lowest level that has one ahead.
+    uint64_t next_busy_tick() const {
+        for (uint32_t level = 0; level < kLevels; ++level) {
+            if (occupied_[level] == 0) continue;
+            const uint32_t shift = level * kShift;
+            const uint32_t here = uint32_t(tick_ >> shift & (kSlots - 1));
+            const uint64_t base = (tick_ >> shift) - here;
+            const uint64_t ahead = here == kSlots - 1 ? 0 : occupied_[level] & (~uint64_t{0} << (here + 1));
+            if (ahead != 0) return (base + uint32_t(std::countr_zero(ahead))) << shift;
+            // only the top level wraps round
+            if (level == kLevels - 1) return (base + kSlots + uint32_t(std::countr_zero(occupied_[level]))) << shift;
+        }
+        return ~uint64_t{0};
+    }
+    /// At the start of a slot of a higher level, its timers move down.
+    void cascade() {
+        for (uint32_t level = kLevels - 1; level > 0; --level) {
+            const uint32_t shift = level * kShift;
+            if ((tick_ & ((uint64_t{1} << shift) - 1)) != 0) continue;
+            const uint32_t slot = uint32_t(tick_ >> shift & (kSlots - 1));
+            Timer* list = take(level, slot);
+            while (list != nullptr) {
+                Timer* t = list;
+                list = t->next;
+                t->link = nullptr;
+                t->next = nullptr;
+                insert(*t, tick_);
+            }
+        }
+    }
+    Timer* take(uint32_t level, uint32_t slot) {
+        Timer* list = heads_[level][slot];
+        heads_[level][slot] = nullptr;
+        occupied_[level] &= ~(uint64_t{1} << slot);
+        if (list != nullptr) list->link = nullptr;
+        return list;
+    }
+    template <class Fire>
+    unsigned fire_slot(Fire& fire) {
+        unsigned fired = 0;
+        const uint32_t slot = uint32_t(tick_ & (kSlots - 1));
+        while (Timer* t = heads_[0][slot]) {
+            cancel(*t);
+            fire(*t);
+            ++fired;
+        }
+        return fired;
+    }
+
+    uint64_t tick_ = 0;  ///< ticks <= tick_ have been fired
+    uint64_t occupied_[kLevels] = {};
+    Timer* heads_[kLevels][kSlots] = {};
+};
+
+}  // namespace roci::engine

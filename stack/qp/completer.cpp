@@ -1,0 +1,237 @@
+// The completer: ACKs, NAKs, READ and atomic responses (IBA 9.7.5, 9.7.6). What was not asked for is a ghost: counted and dropped.
+#include <cstring>
+
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+using abi::WcStatus;
+
+bool has_own_response(const SendRecord& r) { return r.kind == WorkKind::read || r.kind == WorkKind::atomic; }
+
+/// Progress was made: full retries again, the timer starts anew, and sending may go on.
+void progressed(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    rq.retries_left = qp.retry_cnt;
+    rq.rnr_retries_left = qp.rnr_retry;
+    rq.implied_nak_pending = false;
+    restart_ack_timer(ctx, qp);
+    activate(ctx, qp);
+}
+
+void retire(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    SendRecord& r = record(qp, rq.tail);
+    if (r.outstanding) {
+        r.outstanding = false;
+        --rq.reads_outstanding;
+    }
+    if (r.takes_recv) rq.credit_probe = false;
+    complete_send(ctx, qp, rq.tail++, WcStatus::success);
+}
+
+/// An acknowledgement of a first transmission may arrive after a roll-back: what it covers need not be sent again.
+void skip_acknowledged(Qp& qp) {
+    Requester& rq = qp.requester;
+    const bool behind = int32_t(rq.cursor - rq.tail) < 0 || rq.una.distance_from(rq.next) > 0;
+    if (!behind) return;
+    rq.cursor = rq.tail;
+    rq.cursor_packet = rq.tail == rq.fetched ? 0 : psn_span(record(qp, rq.tail).first_psn, rq.una);
+    rq.next = rq.una;
+}
+
+enum class Acked : uint8_t { all, response_missing, failed };
+
+/// Everything before `end` is acknowledged. Stops at a READ or atomic that was not answered: later packets were, so its response is
+/// lost (IBA 9.7.5.1.4, implied NAK).
+Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
+    Requester& rq = qp.requester;
+    uint32_t span = psn_span(rq.una, end);
+    Acked result = Acked::all;
+    while (rq.tail != rq.fetched && span != 0) {
+        SendRecord& r = record(qp, rq.tail);
+        if (has_own_response(r)) {
+            result = Acked::response_missing;
+            break;
+        }
+        const uint32_t rest = psn_span(rq.una, r.first_psn + r.packets);
+        if (rest > span) {
+            rq.una = rq.una + span;
+            break;
+        }
+        rq.una = rq.una + rest;
+        span -= rest;
+        retire(ctx, qp);
+    }
+    skip_acknowledged(qp);
+    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) {
+        fail_send(ctx, qp, record(qp, rq.tail).fault);
+        return Acked::failed;
+    }
+    return result;
+}
+
+void implied_nak(Context& ctx, Qp& qp) {
+    ++qp.counters.implied_naks;
+    Requester& rq = qp.requester;
+    // Every later response tells of the same loss: go back once, then wait for the awaited PSN (or for the timer).
+    if (rq.implied_nak_pending) return;
+    rq.implied_nak_pending = true;
+    if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
+    roll_back(ctx, qp);
+    restart_ack_timer(ctx, qp);
+}
+
+void learn_credits(Qp& qp, const wire::Packet& p) {
+    Requester& rq = qp.requester;
+    const uint8_t code = aeth_value(p.syndrome);
+    rq.credits_valid = code != kNoCredits;
+    if (!rq.credits_valid) return;
+    // LSN = MSN + credits (IBA 9.7.7.2.3). SSN counts from 1 with the QP, MSN from 0 at the peer: the low 24 bits agree.
+    const uint32_t limit = p.msn.value + kCredits[code];
+    const int32_t ahead = int32_t((limit - rq.credit_limit) << 8) >> 8;
+    if (ahead > 0) rq.credit_limit += uint32_t(ahead);
+}
+
+void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
+    learn_credits(qp, p);
+    const Psn before = qp.requester.una;
+    const Acked result = acknowledge(ctx, qp, p.psn + 1);
+    if (result == Acked::failed) return;
+    if (qp.requester.una != before) progressed(ctx, qp);
+    if (result == Acked::response_missing) implied_nak(ctx, qp);
+    activate(ctx, qp);  // credits may have come
+}
+
+/// NAK code to completion status (IBA 9.9.2.2 … 9.9.2.4.2).
+constexpr WcStatus kNakStatus[] = {WcStatus::success, WcStatus::rem_inv_req_err, WcStatus::rem_access_err, WcStatus::rem_op_err,
+                                   WcStatus::rem_inv_rd_req_err};
+
+void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Requester& rq = qp.requester;
+    const uint8_t code = aeth_value(p.syndrome);
+    if (code >= std::size(kNakStatus)) {
+        ++qp.counters.dropped;
+        return;
+    }
+    const Psn before = rq.una;
+    const Acked result = acknowledge(ctx, qp, p.psn);  // all before the NAKed PSN arrived
+    if (result == Acked::failed) return;
+    if (rq.una != before) progressed(ctx, qp);
+    if (code == uint8_t(NakCode::psn_sequence)) {
+        ++qp.counters.seq_nak_received;
+        if (rq.next == rq.una) return;  // a duplicate: we are back there already
+        if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
+        roll_back(ctx, qp);
+        restart_ack_timer(ctx, qp);
+        return;
+    }
+    if (result == Acked::response_missing) return implied_nak(ctx, qp);
+    fail_send(ctx, qp, kNakStatus[code]);
+}
+
+void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Requester& rq = qp.requester;
+    const Psn before = rq.una;
+    const Acked result = acknowledge(ctx, qp, p.psn);
+    if (result == Acked::failed) return;
+    if (rq.una != before) progressed(ctx, qp);
+    ++qp.counters.rnr_nak_received;
+    // 7 retries for ever (IBA 9.7.5.2.8 and modify_qp's rnr_retry)
+    if (qp.rnr_retry != 7 && !take_retry(ctx, qp, rq.rnr_retries_left, WcStatus::rnr_retry_exc_err)) return;
+    roll_back(ctx, qp);
+    rq.ack_deadline = kNever;
+    rq.rnr_deadline = ctx.now + Nanos{1000} * kRnrTimerUs[aeth_value(p.syndrome)];
+    update_timer(ctx, qp);
+}
+
+/// The oldest record, once everything before the response's PSN is acknowledged; nullptr: the packet has been dealt with.
+SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Requester& rq = qp.requester;
+    const Psn before = rq.una;
+    const Acked result = acknowledge(ctx, qp, p.psn);
+    if (result == Acked::failed) return nullptr;
+    if (rq.una != before) progressed(ctx, qp);
+    // una == psn: exactly what is awaited. Otherwise an earlier response is missing (implied NAK) or this one is not for a READ.
+    if (rq.una != p.psn) {
+        if (result == Acked::response_missing) implied_nak(ctx, qp);
+        return nullptr;
+    }
+    SendRecord& r = record(qp, rq.tail);
+    if (rq.tail == rq.fetched || !r.outstanding) return nullptr;  // ghost, or rolled back and not asked for again yet
+    return &r;
+}
+
+void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Requester& rq = qp.requester;
+    // A response of a request that was rolled back and is about to be repeated is as good as the repeated one.
+    SendRecord* r = awaited_record(ctx, qp, p);
+    if (r == nullptr || r->kind != WorkKind::read) {
+        ++qp.counters.duplicates;
+        return;
+    }
+    const uint32_t position = psn_span(r->first_psn, p.psn);
+    const uint64_t offset = uint64_t(position) << qp.mtu_shift;
+    const bool final = position + 1 == r->packets;
+    const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, r->length - offset));
+    if (final != p.info->has(wire::kLast | wire::kOnly)) return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
+    if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
+    const abi::SendWqe& w = wqe(qp, rq.tail);
+    const SgeList sges(ctx, qp, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
+    if (!sges.scatter(offset, p.payload, p.payload_length)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
+    ++rq.una;
+    if (final) retire(ctx, qp);
+    skip_acknowledged(qp);
+    progressed(ctx, qp);
+    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
+}
+
+void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Requester& rq = qp.requester;
+    SendRecord* r = awaited_record(ctx, qp, p);
+    if (r == nullptr || r->kind != WorkKind::atomic) {
+        ++qp.counters.duplicates;
+        return;
+    }
+    const abi::SendWqe& w = wqe(qp, rq.tail);
+    const SgeList sges(ctx, qp, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
+    uint8_t original[8];
+    std::memcpy(original, &p.atomic_original, sizeof original);
+    if (!sges.scatter(0, original, sizeof original)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
+    ++rq.una;
+    retire(ctx, qp);
+    skip_acknowledged(qp);
+    progressed(ctx, qp);
+    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
+}
+
+}  // namespace
+
+void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Requester& rq = qp.requester;
+    if (qp.state != State::rts && qp.state != State::sqd) {
+        ++qp.counters.dropped;
+        return;
+    }
+    // Only PSNs between the oldest unacknowledged and the newest ever sent can be answered; the rest are ghosts (C9-157).
+    // A NAK or RNR NAK may also name the PSN after the newest one only if something is awaited, which cannot be.
+    if (psn_span(rq.una, p.psn) >= psn_span(rq.una, rq.sent_end)) {
+        ++qp.counters.duplicates;
+        if (p.psn + 1 == rq.una && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
+            learn_credits(qp, p);  // repeated to tell of new credits
+            activate(ctx, qp);
+        }
+        return;
+    }
+    if (p.info->has(wire::kRead)) return receive_read_response(ctx, qp, p);
+    if (p.info->has(wire::kAtomic)) return receive_atomic_response(ctx, qp, p);
+    switch (aeth_kind(p.syndrome)) {
+        case AethKind::ack: return receive_ack(ctx, qp, p);
+        case AethKind::nak: return receive_nak(ctx, qp, p);
+        case AethKind::rnr_nak: return receive_rnr_nak(ctx, qp, p);
+        case AethKind::reserved: ++qp.counters.dropped; return;
+    }
+}
+
+}  // namespace roci::qp

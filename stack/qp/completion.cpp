@@ -1,0 +1,162 @@
+// Completions, events and errors. Every work request completes exactly once, in order; in ERR whatever is queued is flushed
+// (IBA 10.3.1.7, 11.6.2).
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+using abi::WcStatus;
+
+constexpr uint32_t kEventCqErr = 0, kEventQpFatal = 1, kEventSqDrained = 5, kEventLastWqe = 16;
+
+void send_event(Context& ctx, const engine::Event& e) {
+    if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
+}
+
+/// A CQ that overran is in error for good, and so is every QP that completes into it (IBA 11.6.3.2).
+void overrun(Context& ctx, Qp& qp, rings::Cq& cq, bool first) {
+    if (!first) return;
+    send_event(ctx, {engine::Event::Kind::async, cq.session, kEventCqErr, cq.handle, cq.generation, 0});
+    raise(ctx, qp, kEventQpFatal);
+    enter_error(ctx, qp);
+}
+
+void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
+    if (cq == nullptr) return;
+    e.qpn = qp.spec.qpn.value;
+    e.timestamp = ctx.now;
+    const bool was_dead = cq->dead.load(std::memory_order_relaxed);
+    if (rings::push(*cq, ctx.engine, e) == rings::PushResult::overrun) return overrun(ctx, qp, *cq, !was_dead);
+    rings::CqLane& lane = cq->lanes[ctx.engine];
+    lane.solicited = lane.solicited || solicited || e.status != WcStatus::success;
+    if (lane.dirty) return;
+    lane.dirty = true;
+    ctx.dirty.push_back(cq);
+}
+
+/// Flushes what is posted, and forgets what was awaited.
+void flush_send(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    // One queue length a call: a client that goes on posting gets its turn again later.
+    for (uint32_t n = 0; n < qp.spec.sq.depth; ++n) {
+        if (rq.tail == rq.fetched && !fetch(ctx, qp)) break;
+        complete_send(ctx, qp, rq.tail++, WcStatus::wr_flush_err);
+    }
+    rq.cursor = rq.tail;
+    rq.cursor_packet = 0;
+    rq.reads_outstanding = 0;
+    rq.una = rq.next = rq.sent_end = rq.fetch_psn;
+    rq.blocked = false;
+}
+
+void flush_recv(Context& ctx, Qp& qp) {
+    if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
+    if (qp.spec.srq != nullptr || qp.rq.depth == 0) return;
+    for (uint32_t n = 0; n < qp.rq.depth && take_recv(ctx, qp) != TakeRecv::empty; ++n) {
+        if (!qp.responder.recv.held) return;  // the queue's indices lie: there is nothing to tell of
+        complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
+    }
+}
+
+}  // namespace
+
+void complete_send(Context& ctx, Qp& qp, uint32_t index, WcStatus status) {
+    const SendRecord& r = record(qp, index);
+    if (status == WcStatus::success && !r.signaled) return;
+    abi::Cqe e{};
+    e.wr_id = wqe(qp, index).wr_id;
+    e.wqe_index = index;
+    e.status = status;
+    e.opcode = r.wc;
+    e.queue = abi::kCqeSend;
+    e.byte_len = r.length;
+    e.vendor_err = uint32_t(status);
+    push(ctx, qp, qp.spec.send_cq, e, false);
+}
+
+void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus status, uint32_t byte_len) {
+    RecvWork& work = qp.responder.recv;
+    abi::Cqe e{};
+    e.wr_id = work.wr_id;
+    e.status = status;
+    e.opcode = abi::WcOpcode::recv;
+    e.queue = qp.spec.srq != nullptr ? abi::kCqeSrq : abi::kCqeRecv;
+    e.srq_handle = qp.spec.srq != nullptr ? qp.spec.srq->spec.handle : abi::kNoHandle;
+    e.byte_len = byte_len;
+    e.vendor_err = uint32_t(status);
+    e.src_qp = qp.dest.value;
+    if (packet != nullptr) {
+        if (packet->info->has(wire::kWrite)) e.opcode = abi::WcOpcode::recv_rdma_with_imm;
+        if (packet->info->has(wire::kDeth)) {
+            e.src_qp = packet->src_qp.value;
+            e.wc_flags |= abi::kWcGrh;
+        }
+        if (packet->info->has(wire::kImmDt)) {
+            e.wc_flags |= abi::kWcWithImm;
+            e.imm_or_inv = packet->imm_be;
+        }
+        if (packet->info->has(wire::kIeth)) {
+            e.wc_flags |= abi::kWcWithInv;
+            e.imm_or_inv = packet->invalidate.value;
+        }
+    }
+    work.held = false;
+    push(ctx, qp, qp.spec.recv_cq, e, packet != nullptr && packet->solicited);
+}
+
+void raise(Context& ctx, Qp& qp, uint32_t type) {
+    send_event(ctx, {engine::Event::Kind::async, qp.spec.session, type, qp.spec.handle, qp.spec.generation, 0});
+}
+
+void raise_srq(Context& ctx, const Srq& srq, uint32_t type) {
+    send_event(ctx, {engine::Event::Kind::async, srq.spec.session, type, srq.spec.handle, srq.spec.generation, 0});
+}
+
+void report_drained(Context& ctx, Qp& qp) {
+    if (!qp.sqd_pending || qp.requester.tail != qp.requester.cursor) return;
+    qp.sqd_pending = false;
+    if (qp.attr.en_sqd_async_notify != 0) raise(ctx, qp, kEventSqDrained);
+}
+
+void fail_send(Context& ctx, Qp& qp, WcStatus status) {
+    Requester& rq = qp.requester;
+    if (rq.tail != rq.fetched) complete_send(ctx, qp, rq.tail++, status);
+    if (!unacknowledged(qp.spec.type)) return enter_error(ctx, qp);
+    qp.state = State::sqe;  // UC and UD: only the send queue stops (IBA 10.3.1.6)
+    activate(ctx, qp);
+}
+
+void enter_error(Context& ctx, Qp& qp) {
+    if (qp.state == State::err) return;
+    qp.state = State::err;
+    ctx.wheel.cancel(qp.timer);
+    qp.requester.ack_deadline = qp.requester.rnr_deadline = kNever;
+    Responder& rs = qp.responder;
+    rs.job_count = 0;
+    rs.in_message = rs.ack_due = rs.nak_due = rs.fatal_nak = false;
+    if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
+    // From now on the client tells of every receive it posts, so that it can be flushed.
+    if (qp.rq.depth != 0) std::atomic_ref(qp.rq.shared->ring).store(1, std::memory_order_seq_cst);
+    activate(ctx, qp);
+}
+
+void flush_queues(Context& ctx, Qp& qp) {
+    flush_send(ctx, qp);
+    if (qp.state == State::err) flush_recv(ctx, qp);
+}
+
+void notify_all(Context& ctx) {
+    while (!ctx.late_events.empty() && ctx.events->push(ctx.late_events.front())) ctx.late_events.pop_front();
+    size_t kept = 0;
+    for (rings::Cq* cq : ctx.dirty) {
+        rings::CqLane& lane = cq->lanes[ctx.engine];
+        if (rings::notify(*cq, lane.solicited, *ctx.events)) {
+            lane.dirty = lane.solicited = false;
+        } else {
+            ctx.dirty[kept++] = cq;
+        }
+    }
+    ctx.dirty.resize(kept);
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,76 @@
+// What an engine lends to the roles of a QP while they work: the time, the tables, the way out, the list of work.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "engine/event.hpp"
+#include "engine/shared.hpp"
+#include "engine/timer_wheel.hpp"
+#include "qp/outbox.hpp"
+#include "qp/state.hpp"
+
+namespace roci::qp {
+
+struct Context {
+    Nanos now = 0;
+    uint32_t engine = 0;
+    uint32_t max_inflight = 256;
+    uint32_t ack_every = 32;
+    engine::Shared* shared = nullptr;
+    engine::EventRing* events = nullptr;
+    std::vector<Outbox> outbox;               ///< by port
+    engine::TimerWheel wheel;
+    std::vector<rings::Cq*> dirty;            ///< CQs that got entries in this poll
+    std::deque<engine::Event> late_events;    ///< that the event ring had no room for
+    Qp* first_active = nullptr;               ///< list of QPs with work, FIFO
+    Qp* last_active = nullptr;
+    uint32_t active_count = 0;
+
+    Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
+};
+
+/// Puts the QP at the end of the list of QPs with work, unless it is there.
+inline void activate(Context& ctx, Qp& qp) {
+    if (qp.active) return;
+    qp.active = true;
+    qp.next_active = nullptr;
+    qp.prev_active = ctx.last_active;
+    (ctx.last_active != nullptr ? ctx.last_active->next_active : ctx.first_active) = &qp;
+    ctx.last_active = &qp;
+    ++ctx.active_count;
+}
+inline void deactivate(Context& ctx, Qp& qp) {
+    if (!qp.active) return;
+    (qp.prev_active != nullptr ? qp.prev_active->next_active : ctx.first_active) = qp.next_active;
+    (qp.next_active != nullptr ? qp.next_active->prev_active : ctx.last_active) = qp.prev_active;
+    qp.next_active = qp.prev_active = nullptr;
+    qp.active = false;
+    --ctx.active_count;
+}
+
+/// The QP's one timer follows the earliest of its deadlines. Moving a deadline later costs nothing: the timer fires early and is re-armed.
+inline void update_timer(Context& ctx, Qp& qp) {
+    const Nanos due = std::min(qp.requester.ack_deadline, qp.requester.rnr_deadline);
+    if (due == kNever || (qp.timer.armed() && qp.timer.deadline <= due)) return;
+    ctx.wheel.arm(qp.timer, due);
+}
+
+/// Reading or writing the memory that a list of SGEs names, as if it were one stretch.
+class SgeList {
+public:
+    SgeList(const Context& ctx, const Qp& qp, std::span<const abi::Sge> sges) : ctx_(ctx), qp_(qp), sges_(sges) {}
+    /// Copies `length` bytes from position `offset` of the list. False: a key, right or range is wrong (local protection error).
+    bool gather(uint64_t offset, uint8_t* out, uint32_t length) const;
+    bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
+
+private:
+    template <class Copy>
+    bool walk(uint64_t offset, uint32_t length, uint32_t needed, Copy&& copy) const;
+    const Context& ctx_;
+    const Qp& qp_;
+    std::span<const abi::Sge> sges_;
+};
+
+}  // namespace roci::qp

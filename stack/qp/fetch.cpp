@@ -1,0 +1,98 @@
+// From the client's ring to the engine's: a WQE is copied once, then the copy is validated. What is wrong with it becomes a completion
+// in its turn, never a surprise later.
+#include <cstring>
+
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+using abi::WcStatus;
+
+constexpr uint32_t kEventQpFatal = 1;
+
+/// Length of the message and shape of the WQE; success or the status that it will complete with.
+WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
+    if ((w.send_flags & abi::kSendInline) != 0) {
+        length = w.inline_length;
+        return w.num_sge == 0 && w.inline_length <= qp.spec.cap.max_inline_data ? WcStatus::success : WcStatus::loc_qp_op_err;
+    }
+    if (w.num_sge > qp.spec.cap.max_send_sge) return WcStatus::loc_qp_op_err;
+    const auto* sge = reinterpret_cast<const abi::Sge*>(&w + 1);
+    length = 0;
+    for (uint32_t i = 0; i < w.num_sge; ++i) length += sge[i].length;
+    return length <= kMaxMessage ? WcStatus::success : WcStatus::loc_len_err;
+}
+
+/// Rules that depend on the operation (IBA 10.8.2.1, 11.4.1.1).
+WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& info, uint64_t length) {
+    if (info.kind == WorkKind::none || info.kind == WorkKind::local) return WcStatus::loc_qp_op_err;
+    if (!sends(qp.spec.type, info.kind)) return WcStatus::loc_qp_op_err;
+    if (qp.spec.type == Type::ud && (length > qp.mtu || w.opcode == abi::WrOpcode::send_inv))
+        return length > qp.mtu ? WcStatus::loc_len_err : WcStatus::loc_qp_op_err;
+    const bool asks = info.kind == WorkKind::read || info.kind == WorkKind::atomic;
+    if (!asks) return WcStatus::success;
+    if (qp.max_rd_atomic == 0) return WcStatus::loc_qp_op_err;
+    if ((w.send_flags & abi::kSendInline) != 0) return WcStatus::loc_qp_op_err;
+    if (info.kind == WorkKind::atomic && length != 8) return WcStatus::loc_len_err;
+    return WcStatus::success;
+}
+
+uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
+    if (kind == WorkKind::atomic || length == 0) return 1;
+    return uint32_t((length + qp.mtu - 1) >> qp.mtu_shift);
+}
+
+void take(Qp& qp, uint32_t index) {
+    Requester& rq = qp.requester;
+    std::byte* copy = rq.wqes.get() + size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride;
+    std::memcpy(copy, qp.spec.sq.slot(index), qp.spec.sq.stride);
+    const abi::SendWqe& w = wqe(qp, index);
+    const WorkInfo& info = work_info(w.opcode);
+    SendRecord& r = record(qp, index);
+    r = SendRecord{};
+    uint64_t length = 0;
+    r.fault = measure(qp, w, length);
+    if (r.fault == WcStatus::success) r.fault = check_operation(qp, w, info, length);
+    if (r.fault != WcStatus::success) length = 0;
+    r.kind = info.kind;
+    r.wc = info.wc;
+    r.takes_recv = info.takes_recv;
+    r.length = uint32_t(length);
+    r.packets = packets_for(qp, info.kind, length);
+    r.first_psn = rq.fetch_psn;
+    r.ssn = ++rq.fetch_ssn;
+    r.signaled = qp.spec.sq_sig_all || (w.send_flags & abi::kSendSignaled) != 0;
+    r.fence = (w.send_flags & abi::kSendFence) != 0;
+    rq.fetch_psn = rq.fetch_psn + r.packets;
+}
+
+}  // namespace
+
+bool posted(const Qp& qp) {
+    return qp.spec.sq.depth != 0 && !qp.requester.broken && qp.spec.sq.producer() != qp.requester.fetched;
+}
+
+bool fetch(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    const uint32_t depth = qp.spec.sq.depth;
+    if (depth == 0 || rq.broken) return false;
+    const uint32_t claimed = qp.spec.sq.producer() - rq.fetched;
+    const uint32_t room = depth - (rq.fetched - rq.tail);
+    if (claimed > depth) {  // a client that claims more than its queue holds lies: nothing in the queue can be trusted
+        rq.broken = true;
+        raise(ctx, qp, kEventQpFatal);
+        enter_error(ctx, qp);
+        return false;
+    }
+    uint32_t count = std::min(claimed, room);
+    if (count == 0) return false;
+    while (count-- != 0) {
+        // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2: 2^23 outstanding).
+        if (psn_span(rq.una, rq.fetch_psn) > (1u << 22) && rq.fetched != rq.tail) break;
+        take(qp, rq.fetched++);
+    }
+    return true;
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,57 @@
+// Frames on their way out of one port: allocated in bulk, built in place, handed over a burst at a time. What the port does
+// not take stays here, and acquire() then says no: that is the transport's back-pressure.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "engine/port.hpp"
+
+namespace roci::qp {
+
+class Outbox {
+public:
+    static constexpr uint32_t kMax = 256;
+
+    Outbox() = default;
+    Outbox(engine::Port* port, uint32_t burst) : port_(port), burst_(std::clamp<uint32_t>(burst, 1, kMax)) {}
+
+    /// The next empty frame, or nullptr: the port is full or its pool is empty. Fill it, then commit().
+    engine::TxFrame* acquire() {
+        if (ready_ == burst_ && (flush(), ready_ == burst_)) return nullptr;
+        if (ready_ == have_) have_ += port_->tx_alloc(&frames_[have_], burst_ - have_);
+        return ready_ < have_ ? &frames_[ready_] : nullptr;
+    }
+    void commit(uint32_t length) { frames_[ready_++].length = length; }
+
+    /// Hands what is built to the port. Returns how many frames it took.
+    unsigned flush() {
+        if (ready_ == 0) return 0;
+        const unsigned sent = port_->tx_burst(frames_.data(), ready_);
+        std::move(frames_.begin() + sent, frames_.begin() + have_, frames_.begin());
+        ready_ -= sent;
+        sent_ += sent;
+        have_ -= sent;
+        return sent;
+    }
+    /// Frames that the port took since the last call.
+    uint64_t take_sent() { return std::exchange(sent_, 0); }
+    uint32_t waiting() const { return ready_; }
+    /// Gives every frame back (shutdown).
+    void drop_all() {
+        if (have_ != 0) port_->tx_free(frames_.data(), have_);
+        ready_ = have_ = 0;
+    }
+
+private:
+    engine::Port* port_ = nullptr;
+    uint32_t burst_ = 0;
+    uint64_t sent_ = 0;
+    uint32_t ready_ = 0;  ///< frames_[0, ready_) are built
+    uint32_t have_ = 0;   ///< frames_[ready_, have_) are empty
+    std::array<engine::TxFrame, kMax> frames_;
+};
+
+}  // namespace roci::qp

@@ -1,0 +1,52 @@
+// Receive WQEs: taken from the QP's own RQ or from its SRQ, copied once, bounded.
+#include <cstring>
+
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+constexpr uint32_t kIbvEventSrqLimit = 15;
+
+rings::RqView& queue_of(Qp& qp) { return qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.rq; }
+
+}  // namespace
+
+void check_srq_limit(Context& ctx, Srq& srq) {
+    const uint32_t left = srq.rq.producer() - srq.rq.consumed;
+    if (srq.limit == 0 || left >= srq.limit) return;
+    srq.limit = 0;  // the event disarms it (IBA 10.2.9.3)
+    raise_srq(ctx, srq, kIbvEventSrqLimit);
+}
+
+uint32_t recv_available(const Qp& qp) {
+    const rings::RqView& q = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.rq;
+    if (q.depth == 0) return 0;
+    return std::min(q.producer() - q.consumed, q.depth);
+}
+
+TakeRecv take_recv(Context& ctx, Qp& qp) {
+    rings::RqView& q = queue_of(qp);
+    if (q.depth == 0) return TakeRecv::empty;
+    const uint32_t available = q.producer() - q.consumed;
+    if (available == 0) return TakeRecv::empty;
+    if (available > q.depth) return TakeRecv::malformed;  // the client claims more than its queue holds
+    const std::byte* slot = q.slot(q.consumed++);
+    abi::RecvWqe head;
+    std::memcpy(&head, slot, sizeof head);
+    RecvWork& work = qp.responder.recv;
+    work.held = true;
+    work.wr_id = head.wr_id;
+    work.num_sge = head.num_sge;
+    work.capacity = 0;
+    if (head.num_sge > q.max_sge) {
+        work.num_sge = 0;
+        return TakeRecv::malformed;
+    }
+    std::memcpy(work.sges.get(), slot + abi::kRecvWqeHead, head.num_sge * sizeof(abi::Sge));
+    for (uint32_t i = 0; i < head.num_sge; ++i) work.capacity += work.sges[i].length;
+    if (qp.spec.srq != nullptr) check_srq_limit(ctx, *qp.spec.srq);
+    return TakeRecv::ok;
+}
+
+}  // namespace roci::qp

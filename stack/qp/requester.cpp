@@ -1,0 +1,182 @@
+// The requester: turns send WQEs into request packets, in PSN order, as far as the window, the peer's credits, fences and the limit of
+// outstanding READs and atomics allow.
+#include <cstring>
+
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+using abi::WcStatus;
+
+
+bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
+    const Requester& rq = qp.requester;
+    if (psn_span(rq.una, rq.next) >= ctx.max_inflight) return false;
+    if (qp.requester.cursor_packet != 0 && r.kind != WorkKind::read) return true;  // within a message
+    if (r.fence && rq.reads_outstanding != 0) return false;                        // IBA 10.8.3.3
+    if ((r.kind == WorkKind::read || r.kind == WorkKind::atomic) && rq.reads_outstanding >= qp.max_rd_atomic) return false;
+    // Out of credits a single message may go ahead, to learn of new ones (IBA 9.7.7.2.5).
+    const bool beyond = r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0;
+    return !beyond || !rq.credit_probe;
+}
+
+wire::Operation operation_at(const WorkInfo& info, const SendRecord& r, uint32_t packet) {
+    if (r.packets == 1) return info.only;
+    if (packet == 0) return info.first;
+    return packet + 1 == r.packets ? info.last : info.middle;
+}
+
+/// Bytes of the message from position `offset` into the frame.
+bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* out, uint32_t length) {
+    const auto* tail = reinterpret_cast<const std::byte*>(&w + 1);
+    if ((w.send_flags & abi::kSendInline) != 0) {
+        std::memcpy(out, tail + offset, length);
+        return true;
+    }
+    return SgeList(ctx, qp, {reinterpret_cast<const abi::Sge*>(tail), w.num_sge}).gather(offset, out, length);
+}
+
+/// A READ asks for everything from its first missing byte on; the response packets keep the PSNs of the first request (C9-148).
+void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint32_t packet, wire::TransportHeaders& h) {
+    const uint64_t offset = uint64_t(packet) << qp.mtu_shift;
+    h.va = w.remote_addr + offset;
+    h.rkey = Key{w.rkey};
+    h.dma_length = uint32_t(r.length - offset);
+}
+
+void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint32_t packet, wire::TransportHeaders& h) {
+    const WorkInfo& info = work_info(w.opcode);
+    h.opcode = wire::make_opcode(service_of(qp.spec.type), operation_at(info, r, packet));
+    h.dest_qp = qp.dest;
+    h.psn = r.first_psn + packet;
+    const bool last = packet + 1 >= r.packets || r.kind == WorkKind::read;
+    h.solicited = last && (w.send_flags & abi::kSendSolicited) != 0;
+    h.imm_be = w.imm_or_inv;
+    h.invalidate = Key{w.imm_or_inv};
+    if (r.kind == WorkKind::read) return fill_read(qp, w, r, packet, h);
+    h.va = w.remote_addr;
+    h.rkey = Key{w.rkey};
+    h.dma_length = r.length;
+    if (w.opcode == abi::WrOpcode::atomic_cmp_swp) {
+        h.swap_add = w.swap;
+        h.compare = w.compare_add;
+    } else {
+        h.swap_add = w.compare_add;
+    }
+}
+
+/// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now and then.
+bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
+    if (!last && ++rq.since_ack_request < ctx.ack_every) return false;
+    rq.since_ack_request = 0;
+    return true;
+}
+
+/// After a packet was sent: where the next one is.
+void move_cursor(Qp& qp, SendRecord& r) {
+    Requester& rq = qp.requester;
+    if (r.kind == WorkKind::read || r.kind == WorkKind::atomic) {
+        r.outstanding = true;
+        ++rq.reads_outstanding;
+        rq.next = r.first_psn + r.packets;
+        rq.cursor_packet = r.packets;
+    } else {
+        ++rq.next;
+        ++rq.cursor_packet;
+    }
+    if (psn_span(rq.una, rq.next) > psn_span(rq.una, rq.sent_end)) rq.sent_end = rq.next;
+    if (rq.cursor_packet < r.packets) return;
+    ++rq.cursor;
+    rq.cursor_packet = 0;
+}
+
+enum class Sent : uint8_t { yes, no_room, fault };
+
+Sent send_one(Context& ctx, Qp& qp, SendRecord& r) {
+    Requester& rq = qp.requester;
+    engine::TxFrame* frame = ctx.out(qp).acquire();
+    if (frame == nullptr) return Sent::no_room;
+    const abi::SendWqe& w = wqe(qp, rq.cursor);
+    const uint32_t packet = rq.cursor_packet;
+    const bool carries_data = r.kind == WorkKind::send || r.kind == WorkKind::write;
+    const uint64_t offset = uint64_t(packet) << qp.mtu_shift;
+    const uint32_t length = carries_data ? uint32_t(std::min<uint64_t>(qp.mtu, r.length - offset)) : 0;
+    const bool last = packet + 1 >= r.packets || !carries_data;
+
+    wire::TransportHeaders h;
+    fill_headers(qp, w, r, packet, h);
+    const wire::PathTemplate* path = qp.spec.type == Type::ud ? address_datagram(ctx, qp, w, h) : &qp.path;
+    if (path == nullptr) {
+        r.fault = WcStatus::loc_qp_op_err;
+        return Sent::fault;
+    }
+    h.ack_request = !unacknowledged(qp.spec.type) && ask_for_ack(ctx, rq, last);
+    uint8_t* payload = wire::begin_frame(frame->data, *path, h, length);
+    if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) {
+        r.fault = WcStatus::loc_prot_err;
+        return Sent::fault;
+    }
+    const uint32_t bytes = wire::finish_frame(frame->data, *path, payload, length);
+    ctx.out(qp).commit(bytes);
+    ++qp.counters.tx_packets;
+    qp.counters.tx_bytes += bytes;
+    if (psn_span(rq.una, rq.next) < psn_span(rq.una, rq.sent_end)) ++qp.counters.retransmits;
+    if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
+    if (last) ++qp.counters.tx_messages;
+    move_cursor(qp, r);
+    return Sent::yes;
+}
+
+/// UC and UD: what was sent is complete.
+void complete_unacknowledged(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    while (rq.tail != rq.cursor) complete_send(ctx, qp, rq.tail++, WcStatus::success);
+    rq.una = rq.next;
+}
+
+bool may_send(const Qp& qp) {
+    const Requester& rq = qp.requester;
+    if (rq.rnr_deadline != kNever || rq.blocked) return false;
+    // SQD: what was begun is finished, nothing new is begun (IBA 10.3.1.5)
+    return qp.state == State::rts || (qp.state == State::sqd && (rq.cursor_packet != 0 || psn_span(rq.next, rq.sent_end) != 0));
+}
+
+}  // namespace
+
+bool has_requests(const Context& ctx, const Qp& qp) {
+    const Requester& rq = qp.requester;
+    if (!may_send(qp)) return false;
+    if (rq.cursor == rq.fetched) return posted(qp) && qp.state == State::rts && rq.fetched - rq.tail < qp.spec.sq.depth;
+    return may_start(ctx, qp, qp.requester.records[rq.cursor & (qp.spec.sq.depth - 1)]);
+}
+
+uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
+    Requester& rq = qp.requester;
+    uint32_t sent = 0;
+    while (sent < quantum && may_send(qp)) {
+        if (rq.cursor == rq.fetched && (qp.state != State::rts || !fetch(ctx, qp))) break;
+        SendRecord& r = record(qp, rq.cursor);
+        if (r.fault == WcStatus::success) {
+            if (!may_start(ctx, qp, r)) break;
+            const Sent result = send_one(ctx, qp, r);
+            if (result == Sent::no_room) break;
+            if (result == Sent::yes) {
+                ++sent;
+                continue;
+            }
+        }
+        rq.blocked = true;  // the fault is reported when everything before it has completed
+        if (unacknowledged(qp.spec.type)) complete_unacknowledged(ctx, qp);
+        if (rq.tail == rq.cursor) fail_send(ctx, qp, r.fault);
+    }
+    if (sent == 0 || rq.blocked) return sent;
+    if (unacknowledged(qp.spec.type)) {
+        complete_unacknowledged(ctx, qp);
+    } else if (rq.ack_deadline == kNever) {
+        restart_ack_timer(ctx, qp);
+    }
+    return sent;
+}
+
+}  // namespace roci::qp

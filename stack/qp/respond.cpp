@@ -1,0 +1,135 @@
+// What the responder sends: READ responses, atomic responses, then the ACK or NAK: always in PSN order, so that no ACK
+// overtakes a response (IBA 9.7.5.1.2). However many requests a burst brought, one ACK covers them.
+#include "mem/memory_region.hpp"
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+constexpr uint32_t kEventQpAccessErr = 3;
+
+/// Credits are told where the QP has a receive queue of its own (IBA 9.7.7.2: not with an SRQ).
+uint8_t ack_syndrome(const Qp& qp) {
+    const uint8_t credits = qp.spec.srq != nullptr ? kNoCredits : credit_code(recv_available(qp));
+    return make_syndrome(AethKind::ack, credits);
+}
+
+bool send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, const mem::MemoryRegion* region, uint64_t va, bool& lost) {
+    engine::TxFrame* frame = ctx.out(qp).acquire();
+    if (frame == nullptr) return false;
+    h.dest_qp = qp.dest;
+    uint8_t* payload = wire::begin_frame(frame->data, qp.path, h, length);
+    if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) {
+        lost = true;
+        return false;
+    }
+    const uint32_t bytes = wire::finish_frame(frame->data, qp.path, payload, length);
+    ctx.out(qp).commit(bytes);
+    ++qp.counters.tx_packets;
+    qp.counters.tx_bytes += bytes;
+    return true;
+}
+
+wire::Operation response_operation(const ResponderJob& job) {
+    using O = wire::Operation;
+    if (job.packets == 1) return O::read_response_only;
+    if (job.sent == 0) return O::read_response_first;
+    return job.sent + 1 == job.packets ? O::read_response_last : O::read_response_middle;
+}
+
+/// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered meanwhile.
+const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t va, uint32_t length) {
+    const mem::MemoryRegion* region = nullptr;
+    const mem::Fault f = mem::check(ctx.shared->keys, job.rkey, qp.spec.pd, qp.spec.qpn.value, va, length, mem::kRemoteRead, region);
+    return f == mem::Fault::ok ? region : nullptr;
+}
+
+/// The response cannot be made: NAK remote access at its PSN, as if it were the one that is expected.
+void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
+    Responder& rs = qp.responder;
+    rs.expected = job.first + job.sent;
+    rs.job_count = 0;
+    rs.nak_due = rs.fatal_nak = rs.nak_outstanding = true;
+    rs.nak = nak_syndrome(NakCode::remote_access);
+    ++qp.counters.access_errors;
+    raise(ctx, qp, kEventQpAccessErr);
+}
+
+bool send_read_packet(Context& ctx, Qp& qp, ResponderJob& job) {
+    const uint64_t offset = uint64_t(job.sent) << qp.mtu_shift;
+    const uint32_t length = uint32_t(std::min<uint64_t>(qp.mtu, job.length - offset));
+    const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, job.va + offset, length);
+    bool lost = length != 0 && region == nullptr;
+    wire::TransportHeaders h;
+    h.opcode = wire::make_opcode(wire::Service::rc, response_operation(job));
+    h.psn = job.first + job.sent;
+    h.syndrome = ack_syndrome(qp);
+    h.msn = job.msn;
+    const bool sent = !lost && send(ctx, qp, h, length, region, job.va + offset, lost);
+    if (lost) abandon(ctx, qp, job);
+    if (sent) ++job.sent;
+    return sent;
+}
+
+bool send_atomic_response(Context& ctx, Qp& qp, ResponderJob& job) {
+    wire::TransportHeaders h;
+    h.opcode = wire::make_opcode(wire::Service::rc, wire::Operation::atomic_ack);
+    h.psn = job.first;
+    h.syndrome = ack_syndrome(qp);
+    h.msn = job.msn;
+    h.atomic_original = job.original;
+    bool lost = false;
+    if (!send(ctx, qp, h, 0, nullptr, 0, lost)) return false;
+    ++job.sent;
+    return true;
+}
+
+bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
+    wire::TransportHeaders h;
+    h.opcode = wire::make_opcode(wire::Service::rc, wire::Operation::ack);
+    h.psn = psn;
+    h.syndrome = syndrome;
+    h.msn = qp.responder.msn;
+    bool lost = false;
+    return send(ctx, qp, h, 0, nullptr, 0, lost);
+}
+
+/// ACK of everything executed, or the NAK that is due; a NAK acknowledges everything before its PSN, so the ACK is not needed then.
+bool send_ack_or_nak(Context& ctx, Qp& qp) {
+    Responder& rs = qp.responder;
+    if (rs.nak_due) {
+        if (!send_acknowledge(ctx, qp, rs.nak, rs.expected)) return false;
+        rs.nak_due = rs.ack_due = false;
+        if (rs.fatal_nak) enter_error(ctx, qp);
+        return true;
+    }
+    if (!send_acknowledge(ctx, qp, ack_syndrome(qp), rs.expected - 1)) return false;
+    rs.ack_due = false;
+    return true;
+}
+
+}  // namespace
+
+bool has_responses(const Qp& qp) {
+    const Responder& rs = qp.responder;
+    return rs.job_count != 0 || rs.ack_due || rs.nak_due;
+}
+
+uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
+    Responder& rs = qp.responder;
+    uint32_t sent = 0;
+    while (sent < quantum && rs.job_count != 0) {
+        ResponderJob& job = rs.jobs[rs.job_head];
+        const bool ok = job.atomic ? send_atomic_response(ctx, qp, job) : send_read_packet(ctx, qp, job);
+        if (!ok && rs.job_count != 0) return sent;  // no room
+        if (!ok) break;                             // abandoned: the NAK follows
+        ++sent;
+        if (job.sent < job.packets) continue;
+        rs.job_head = (rs.job_head + 1) % uint32_t(rs.jobs.size());
+        --rs.job_count;
+    }
+    if (sent < quantum && rs.job_count == 0 && (rs.ack_due || rs.nak_due) && send_ack_or_nak(ctx, qp)) ++sent;
+    return sent;
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,394 @@
+// The responder: one request packet at a time, through the check chain of IBA 9.7.4.1 in its order: PSN, opcode succession, opcode
+// allowed, resources, length, R_Key; then execution. Each fault has its row in kFaults.
+#include <cstring>
+
+#include "mem/memory_region.hpp"
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+using abi::WcStatus;
+
+enum class RequestFault : uint8_t {
+    none, invalid_succession, not_allowed, too_many_reads, bad_length, message_too_long, access, recv_protection, malformed_recv, unreachable,
+};
+
+constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
+
+/// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table 57; 9.9.3.1).
+struct FaultRow {
+    NakCode nak;
+    WcStatus recv_status;
+    uint32_t event;
+};
+constexpr FaultRow kFaults[] = {
+    {NakCode::psn_sequence, WcStatus::success, 0},                              // none
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // invalid_succession
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // not_allowed
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // too_many_reads
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // bad_length
+    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},          // message_too_long: longer than the receive buffer
+    {NakCode::remote_access, WcStatus::rem_access_err, kEventQpAccessErr},      // access
+    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal},       // recv_protection
+    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal},      // malformed_recv
+    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},     // unreachable: the memory went away
+};
+
+void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
+    Responder& rs = qp.responder;
+    rs.nak_due = true;
+    rs.nak = syndrome;
+    rs.fatal_nak = fatal;
+    rs.nak_outstanding = true;
+    activate(ctx, qp);
+}
+
+void fault(Context& ctx, Qp& qp, RequestFault f) {
+    const FaultRow& row = kFaults[size_t(f)];
+    ++qp.counters.access_errors;
+    if (qp.spec.type == Type::uc) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
+        qp.responder.in_message = false;
+        return;
+    }
+    if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0);
+    if (row.event != 0) raise(ctx, qp, row.event);
+    nak(ctx, qp, nak_syndrome(row.nak), true);
+}
+
+/// The RNR NAK keeps ePSN; what follows it is out of sequence and met with silence (IBA 9.7.5.2.8).
+void receiver_not_ready(Context& ctx, Qp& qp) {
+    ++qp.counters.rnr_nak_sent;
+    nak(ctx, qp, make_syndrome(AethKind::rnr_nak, qp.min_rnr_timer), false);
+}
+
+// ---- PSN ------------------------------------------------------------------------------------------------------------
+
+/// A READ that was asked for before is executed again; an atomic is answered from what was kept; anything else was executed, so the
+/// ACK is repeated (IBA 9.7.5.1.5, C9-105 …).
+void duplicate(Context& ctx, Qp& qp, const wire::Packet& p);
+
+/// True if the packet is the expected one.
+bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    const int32_t distance = p.psn.distance_from(rs.expected);
+    if (distance == 0) return true;
+    if (distance < 0) {
+        duplicate(ctx, qp, p);
+        return false;
+    }
+    ++qp.counters.out_of_order;
+    if (rs.nak_outstanding) return false;  // one sequence NAK until the expected PSN arrives (C9-113)
+    ++qp.counters.seq_nak_sent;
+    nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
+    return false;
+}
+
+// ---- opcode ---------------------------------------------------------------------------------------------------------
+
+/// First and Only start a message and may come only when none is under way; Middle and Last continue one of the same kind (IBA 9.7.4.1.3).
+bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
+    const bool starts = info.has(wire::kFirst | wire::kOnly) || info.has(wire::kRead | wire::kAtomic);
+    if (starts) return !rs.in_message;
+    return rs.in_message && rs.message_is_write == info.has(wire::kWrite);
+}
+
+uint32_t right_needed(const wire::OpcodeInfo& info) {
+    if (info.has(wire::kWrite)) return mem::kRemoteWrite;
+    if (info.has(wire::kRead)) return mem::kRemoteRead;
+    if (info.has(wire::kAtomic)) return mem::kRemoteAtomic;
+    return 0;
+}
+
+bool supported(const wire::OpcodeInfo& info) {
+    return info.has(wire::kSend | wire::kWrite | wire::kRead | wire::kAtomic) && !info.has(wire::kAtomicWrite | wire::kFlushEth);
+}
+
+/// First and Middle are full packets; a Last carries something; an Only at most a packet (IBA 9.7.4.1.6).
+bool legal_length(const Qp& qp, const wire::Packet& p) {
+    if (p.info->has(wire::kRead | wire::kAtomic)) return true;
+    if (p.info->has(wire::kFirst | wire::kMiddle)) return p.payload_length == qp.mtu;
+    if (p.info->has(wire::kLast)) return p.payload_length >= 1 && p.payload_length <= qp.mtu;
+    return p.payload_length <= qp.mtu;
+}
+
+// ---- R_Key ----------------------------------------------------------------------------------------------------------
+
+/// Zero-length requests need no valid R_Key (C9-88).
+bool remote_memory(Context& ctx, const Qp& qp, Key key, uint64_t va, uint64_t length, uint32_t right, const mem::MemoryRegion*& region) {
+    if (length == 0) return true;
+    return mem::check(ctx.shared->keys, key, qp.spec.pd, qp.spec.qpn.value, va, length, right, region) == mem::Fault::ok;
+}
+
+// ---- SEND and WRITE -------------------------------------------------------------------------------------------------
+
+void begin_message(Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    rs.in_message = true;
+    rs.message_is_write = p.info->has(wire::kWrite);
+    rs.received = 0;
+    if (!rs.message_is_write) return;
+    rs.va = p.va;
+    rs.remaining = p.dma_length;
+    rs.rkey = p.rkey;
+}
+
+void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    rs.in_message = false;
+    ++rs.msn;
+    ++qp.counters.rx_messages;
+    if (rs.recv.held) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
+}
+
+RequestFault place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    if (rs.received + p.payload_length > rs.recv.capacity) return RequestFault::message_too_long;
+    const SgeList sges(ctx, qp, {rs.recv.sges.get(), rs.recv.num_sge});
+    if (!sges.scatter(rs.received, p.payload, p.payload_length)) return RequestFault::recv_protection;
+    return RequestFault::none;
+}
+
+RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    const bool last = p.info->has(wire::kLast | wire::kOnly);
+    // The payload must add up to the RETH's length exactly (IBA 9.7.4.1.6)
+    if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return RequestFault::bad_length;
+    if (!last && p.payload_length == rs.remaining) return RequestFault::bad_length;
+    const mem::MemoryRegion* region = nullptr;
+    if (!remote_memory(ctx, qp, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, region)) return RequestFault::access;
+    if (region != nullptr && !mem::copy_in(*region, rs.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
+        return RequestFault::unreachable;
+    rs.va += p.payload_length;
+    rs.remaining -= p.payload_length;
+    return RequestFault::none;
+}
+
+/// A SEND takes its receive WQE with the first packet, a WRITE with immediate with the last.
+TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::OpcodeInfo& info) {
+    if (qp.responder.recv.held) return TakeRecv::ok;
+    const bool send_starts = info.has(wire::kSend) && info.has(wire::kFirst | wire::kOnly);
+    const bool write_imm = info.has(wire::kWrite) && info.has(wire::kImmDt);
+    return send_starts || write_imm ? take_recv(ctx, qp) : TakeRecv::ok;
+}
+
+/// SEND with invalidate: the R_Key stops working before the completion is seen (IBA 9.4.1.1.3).
+RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (!p.info->has(wire::kIeth)) return RequestFault::none;
+    mem::MemoryRegion* region = ctx.shared->keys.find(p.invalidate);
+    // only windows can be invalidated from afar; a region that ibv_reg_mr made cannot (IBA 10.6.5)
+    if (region == nullptr || !region->is_window || region->pd != qp.spec.pd) return RequestFault::access;
+    region->invalidated.store(true, std::memory_order_release);
+    return RequestFault::none;
+}
+
+RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (!p.info->has(wire::kReth)) return RequestFault::none;
+    if (p.dma_length > kMaxMessage) return RequestFault::bad_length;
+    const mem::MemoryRegion* region = nullptr;
+    return remote_memory(ctx, qp, p.rkey, p.va, p.dma_length, mem::kRemoteWrite, region) ? RequestFault::none : RequestFault::access;
+}
+
+void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    const TakeRecv taken = take_if_needed(ctx, qp, *p.info);
+    if (taken == TakeRecv::empty) {
+        if (qp.spec.type == Type::rc) return receiver_not_ready(ctx, qp);
+        rs.in_message = false;  // UC: the message is lost
+        ++qp.counters.dropped;
+        return;
+    }
+    if (taken == TakeRecv::malformed) return fault(ctx, qp, RequestFault::malformed_recv);
+    if (!legal_length(qp, p)) return fault(ctx, qp, RequestFault::bad_length);
+    const bool starts = p.info->has(wire::kFirst | wire::kOnly);
+    if (starts) {
+        if (const RequestFault f = whole_write_allowed(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
+        begin_message(qp, p);
+    }
+    const RequestFault placed = rs.message_is_write ? place_write(ctx, qp, p) : place_send(ctx, qp, p);
+    if (placed != RequestFault::none) return fault(ctx, qp, placed);
+    if (const RequestFault f = invalidate(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
+    rs.received += p.payload_length;
+    ++rs.expected;
+    if (p.info->has(wire::kLast | wire::kOnly)) end_message(ctx, qp, p);
+}
+
+// ---- READ and atomics -----------------------------------------------------------------------------------------------
+
+ResponderJob& job_at(Responder& rs, uint32_t i) { return rs.jobs[(rs.job_head + i) % rs.jobs.size()]; }
+
+uint32_t response_packets(const Qp& qp, uint32_t length) {
+    return length == 0 ? 1 : uint32_t((uint64_t{length} + qp.mtu - 1) >> qp.mtu_shift);
+}
+
+ResponderJob read_job(const Qp& qp, const wire::Packet& p) {
+    ResponderJob job;
+    job.first = p.psn;
+    job.packets = response_packets(qp, p.dma_length);
+    job.va = p.va;
+    job.length = p.dma_length;
+    job.rkey = p.rkey;
+    job.msn = qp.responder.msn;
+    return job;
+}
+
+void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
+    job_at(qp.responder, qp.responder.job_count++) = job;
+    activate(ctx, qp);
+}
+
+void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    if (rs.job_count >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (p.dma_length > kMaxMessage) return fault(ctx, qp, RequestFault::bad_length);
+    const mem::MemoryRegion* region = nullptr;
+    if (!remote_memory(ctx, qp, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region)) return fault(ctx, qp, RequestFault::access);
+    ++rs.msn;
+    ++qp.counters.rx_messages;
+    const ResponderJob job = read_job(qp, p);
+    rs.expected = rs.expected + job.packets;
+    queue_job(ctx, qp, job);
+}
+
+/// The 8 bytes are exchanged at once where they are mapped; else by copy (then only our own engine is atomic towards them).
+bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& original) {
+    const bool swap = wire::operation_of(p.opcode) == wire::Operation::cmp_swap;
+    std::byte* direct = mem::direct(region, p.va, 8);
+    if (direct != nullptr) {
+        std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(direct));
+        if (!swap) {
+            original = word.fetch_add(p.swap_add);
+            return true;
+        }
+        original = p.compare;
+        word.compare_exchange_strong(original, p.swap_add);
+        return true;
+    }
+    std::byte bytes[8];
+    if (!mem::copy_out(region, p.va, bytes, 8)) return false;
+    std::memcpy(&original, bytes, 8);
+    const uint64_t changed = swap ? (original == p.compare ? p.swap_add : original) : original + p.swap_add;
+    std::memcpy(bytes, &changed, 8);
+    return mem::copy_in(region, p.va, bytes, 8);
+}
+
+void answer_atomic(Context& ctx, Qp& qp, Psn psn, uint64_t original, Msn msn) {
+    ResponderJob job;
+    job.first = psn;
+    job.packets = 1;
+    job.atomic = true;
+    job.original = original;
+    job.msn = msn;
+    queue_job(ctx, qp, job);
+}
+
+void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    if (rs.job_count >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::not_allowed);  // misaligned: NAK invalid request (IBA 9.4.5)
+    const mem::MemoryRegion* region = nullptr;
+    if (!remote_memory(ctx, qp, p.rkey, p.va, 8, mem::kRemoteAtomic, region)) return fault(ctx, qp, RequestFault::access);
+    uint64_t original = 0;
+    if (!exchange(*region, p, original)) return fault(ctx, qp, RequestFault::unreachable);
+    ++rs.msn;
+    ++rs.expected;
+    ++qp.counters.rx_messages;
+    rs.atomics[rs.atomic_next] = {true, p.psn, original, rs.msn};
+    rs.atomic_next = (rs.atomic_next + 1) % uint32_t(rs.atomics.size());
+    answer_atomic(ctx, qp, p.psn, original, rs.msn);
+}
+
+// ---- duplicates -----------------------------------------------------------------------------------------------------
+
+/// The requester went back to `psn`: what is queued from there on will be asked for again.
+void forget_jobs_from(Responder& rs, Psn psn) {
+    while (rs.job_count != 0) {
+        const ResponderJob& newest = job_at(rs, rs.job_count - 1);
+        if ((newest.first + newest.sent).distance_from(psn) < 0) return;
+        --rs.job_count;
+    }
+}
+
+void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    const mem::MemoryRegion* region = nullptr;
+    const ResponderJob job = read_job(qp, p);
+    // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
+    if (p.dma_length > kMaxMessage || (job.first + job.packets).distance_from(rs.expected) > 0) return;
+    if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region)) return;
+    forget_jobs_from(rs, p.psn);
+    if (rs.job_count >= qp.max_dest_rd_atomic) return;
+    queue_job(ctx, qp, job);
+}
+
+void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    for (const AtomicResult& kept : rs.atomics) {
+        if (!kept.valid || kept.psn != p.psn) continue;
+        forget_jobs_from(rs, p.psn);
+        if (rs.job_count < qp.max_dest_rd_atomic) answer_atomic(ctx, qp, p.psn, kept.original, kept.msn);
+        return;
+    }
+}
+
+void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
+    ++qp.counters.duplicates;
+    if (qp.spec.type != Type::rc) return;
+    if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
+    if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
+    qp.responder.ack_due = true;
+    activate(ctx, qp);
+}
+
+/// UC has no NAK: a gap in the PSNs breaks the message under way; the next First or Only starts anew (IBA 9.8.2.2.2).
+bool uc_resynchronise(Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    const bool starts = p.info->has(wire::kFirst | wire::kOnly);
+    if (p.psn != rs.expected || (starts && rs.in_message)) {
+        rs.in_message = false;
+        ++qp.counters.out_of_order;
+    }
+    rs.expected = p.psn;
+    if (starts || rs.in_message) return true;
+    ++rs.expected;
+    ++qp.counters.dropped;
+    return false;
+}
+
+bool in_sequence(Context& ctx, Qp& qp, const wire::Packet& p) {
+    return qp.spec.type == Type::uc ? uc_resynchronise(qp, p) : check_psn(ctx, qp, p);
+}
+
+void establish(Context& ctx, Qp& qp) {
+    if (qp.established) return;
+    qp.established = true;
+    if (qp.state == State::rtr) raise(ctx, qp, kEventCommEst);
+}
+
+}  // namespace
+
+void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    const bool receiving = qp.state == State::rtr || qp.state == State::rts || qp.state == State::sqd || qp.state == State::sqe;
+    if (!receiving || rs.fatal_nak) {
+        ++qp.counters.dropped;
+        return;
+    }
+    establish(ctx, qp);
+    if (!in_sequence(ctx, qp, p)) return;
+    if (rs.nak_due && !rs.fatal_nak) rs.nak_due = false;  // the gap closed before the NAK left
+    rs.nak_outstanding = false;
+    if (!legal_succession(rs, *p.info)) return fault(ctx, qp, RequestFault::invalid_succession);
+    const uint32_t right = right_needed(*p.info);
+    if (!supported(*p.info) || (qp.access & right) != right) return fault(ctx, qp, RequestFault::not_allowed);
+    if (p.ack_request) {
+        rs.ack_due = true;
+        activate(ctx, qp);
+    }
+    if (p.info->has(wire::kRead)) return execute_read(ctx, qp, p);
+    if (p.info->has(wire::kAtomic)) return execute_atomic(ctx, qp, p);
+    execute_message(ctx, qp, p);
+    if (qp.spec.type == Type::uc && rs.expected == p.psn) ++rs.expected;
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,56 @@
+// Unreliable datagram: addressing of what is sent, acceptance of what arrives (IBA 9.8.3, 10.2.5, 11.4.2.1).
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+using abi::WcStatus;
+
+constexpr uint32_t kGrhLength = 40;
+/// A Q_Key with its top bit set in the WQE means: the QP's own (IBA 10.2.5, controlled Q_Keys).
+constexpr uint32_t kControlledQkey = 0x80000000;
+
+/// The receive buffer starts with room for a GRH, whether a packet had one or not.
+bool place(Context& ctx, Qp& qp, const wire::Packet& p) {
+    RecvWork& work = qp.responder.recv;
+    const SgeList sges(ctx, qp, {work.sges.get(), work.num_sge});
+    uint8_t grh[kGrhLength];
+    p.copy_grh(grh);
+    return sges.scatter(0, grh, kGrhLength) && sges.scatter(kGrhLength, p.payload, p.payload_length);
+}
+
+}  // namespace
+
+const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h) {
+    const engine::AddressHandle* ah = ctx.shared->ahs.find(w.ud.ah);
+    if (ah == nullptr || ah->pd != qp.spec.pd || ah->port != qp.spec.port) return nullptr;
+    h.dest_qp = Qpn{w.ud.remote_qpn & kMask24};
+    h.qkey = (w.remote_qkey & kControlledQkey) != 0 ? qp.attr.qkey : w.remote_qkey;
+    h.src_qp = qp.spec.qpn;
+    return &ah->path;
+}
+
+void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (p.qkey != qp.attr.qkey) {  // silently dropped and counted (IBA 9.6.1.5.1)
+        ++qp.counters.access_errors;
+        return;
+    }
+    if (take_recv(ctx, qp) != TakeRecv::ok) {  // nobody waits for a datagram: it is lost
+        qp.responder.recv.held = false;
+        ++qp.counters.dropped;
+        return;
+    }
+    const uint32_t bytes = kGrhLength + p.payload_length;
+    if (bytes > qp.responder.recv.capacity) {
+        complete_recv(ctx, qp, nullptr, WcStatus::loc_len_err, 0);
+        return enter_error(ctx, qp);
+    }
+    if (!place(ctx, qp, p)) {
+        complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0);
+        return enter_error(ctx, qp);
+    }
+    ++qp.counters.rx_messages;
+    complete_recv(ctx, qp, &p, WcStatus::success, bytes);
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,204 @@
+// begin_frame / finish_frame: what they write is what parse() reads, for every opcode, path and length.
+#include "wire/build.hpp"
+
+#include <gtest/gtest.h>
+
+#include "samples.hpp"
+#include "wire/describe.hpp"
+
+namespace roci::wire {
+namespace {
+
+using test::Frame;
+using test::Offsets;
+
+/// Every field that the opcode carries comes back; those of other headers are not looked at.
+void expect_same(const TransportHeaders& h, const Packet& p) {
+    const OpcodeInfo& i = opcode_info(h.opcode);
+    EXPECT_EQ(p.info, &i);
+    EXPECT_EQ(p.opcode, h.opcode);
+    EXPECT_EQ(p.solicited, h.solicited);
+    EXPECT_EQ(p.ack_request, h.ack_request);
+    EXPECT_EQ(p.mig_req, h.mig_req);
+    EXPECT_EQ(p.pkey, h.pkey);
+    EXPECT_EQ(p.dest_qp, h.dest_qp);
+    EXPECT_EQ(p.psn, h.psn);
+    EXPECT_FALSE(p.fecn);
+    EXPECT_EQ(p.becn, h.opcode == kCnpOpcode);
+    const struct {
+        uint32_t headers;
+        const char* name;
+        bool same;
+    } fields[] = {
+        {kReth | kAtomicEth, "va", p.va == h.va},
+        {kReth | kAtomicEth, "rkey", p.rkey == h.rkey},
+        {kReth, "dma_length", p.dma_length == h.dma_length},
+        {kAtomicEth, "swap_add", p.swap_add == h.swap_add},
+        {kAtomicEth, "compare", p.compare == h.compare},
+        {kAeth, "syndrome", p.syndrome == h.syndrome},
+        {kAeth, "msn", p.msn == h.msn},
+        {kAtomicAckEth, "atomic_original", p.atomic_original == h.atomic_original},
+        {kImmDt, "imm_be", p.imm_be == h.imm_be},
+        {kIeth, "invalidate", p.invalidate == h.invalidate},
+        {kDeth, "qkey", p.qkey == h.qkey},
+        {kDeth, "src_qp", p.src_qp == h.src_qp},
+        {kXrcEth, "xrc_srqn", p.xrc_srqn == h.xrc_srqn},
+        {kFlushEth, "flush", p.flush == h.flush},
+    };
+    for (const auto& field : fields) EXPECT_TRUE(!i.has(field.headers) || field.same) << i.name << ": " << field.name;
+}
+
+std::vector<uint32_t> payload_lengths(const OpcodeInfo& info) {
+    if (!info.has(kPayload)) return {0};
+    std::vector<uint32_t> lengths;
+    for (uint32_t n = 0; n <= 40; ++n) lengths.push_back(n);
+    for (const uint32_t mtu : {256u, 512u, 1024u, 2048u, 4096u})
+        for (uint32_t n = mtu - 4; n <= mtu; ++n) lengths.push_back(n);
+    return lengths;
+}
+
+void round_trip(uint8_t opcode, bool ipv6, bool tagged, uint32_t length) {
+    const PathSpec spec = test::sample_path(ipv6, tagged);
+    const TransportHeaders headers = test::sample_headers(opcode);
+    const std::vector<uint8_t> payload = test::sample_payload(length);
+    const Frame f = test::build_frame(spec, headers, payload.data(), length);
+    const Offsets at(ipv6, tagged);
+    const uint32_t padded = (length + 3) / 4 * 4;
+    ASSERT_EQ(f.size(), at.bth + opcode_info(opcode).header_length + padded + kIcrcLength);
+
+    Packet p;
+    ASSERT_EQ(parse(f.data(), uint32_t(f.size()), p), Verdict::ok);
+    expect_same(headers, p);
+    ASSERT_EQ(p.payload_length, length);
+    ASSERT_TRUE(length == 0 || std::memcmp(p.payload, payload.data(), length) == 0);
+    for (uint32_t i = length; i < padded; ++i) EXPECT_EQ(p.payload[i], 0);
+    EXPECT_EQ(p.ipv6, ipv6);
+    EXPECT_EQ(p.udp_source, spec.udp_source);
+    EXPECT_EQ(p.ecn, spec.traffic_class & 3);
+    EXPECT_EQ(p.source_gid(), spec.source_gid);
+    EXPECT_EQ(p.dest_gid(), spec.dest_gid);
+}
+
+TEST(Build, EveryOpcodePathAndLengthComesBack) {
+    for (unsigned op = 0; op < 256; ++op) {
+        const OpcodeInfo& info = opcode_info(uint8_t(op));
+        if (!info.valid()) continue;
+        for (unsigned kind = 0; kind < 4; ++kind) {
+            for (const uint32_t length : payload_lengths(info)) {
+                round_trip(uint8_t(op), (kind & 1) != 0, (kind & 2) != 0, length);
+                if (HasFatalFailure()) FAIL() << info.name << " kind " << kind << " length " << length;
+            }
+        }
+    }
+}
+
+TEST(Build, EveryLengthUpToTheLargestMtu) {
+    for (uint32_t length = 0; length <= 4096; ++length) {
+        round_trip(0x0b, (length & 1) != 0, (length & 2) != 0, length);
+        if (HasFatalFailure()) FAIL() << length;
+    }
+}
+
+TEST(Build, HeadersBelowTheBthAreWhatThePathSays) {
+    const PathSpec spec = test::sample_path(false, true);
+    const Frame f = test::sample_frame(0x04, false, true, 10);
+    EXPECT_EQ(std::memcmp(&f[0], spec.dest_mac.bytes.data(), 6), 0);
+    EXPECT_EQ(std::memcmp(&f[6], spec.source_mac.bytes.data(), 6), 0);
+    EXPECT_EQ(load_be<uint32_t>(&f[12]), 0x8100a123u);
+    EXPECT_EQ(load_be<uint16_t>(&f[16]), 0x0800);
+    const uint8_t* ip = &f[18];
+    EXPECT_EQ(load_be<uint16_t>(ip), 0x456a);
+    EXPECT_EQ(load_be<uint16_t>(ip + 2), 20 + 8 + 12 + 12 + 4);
+    EXPECT_EQ(load_be<uint32_t>(ip + 4), 0x00004000u);  // identification 0, DF
+    EXPECT_EQ(load_be<uint16_t>(ip + 8), 61 << 8 | 17);
+    EXPECT_EQ(load_be<uint32_t>(ip + 12), 0x0a010203u);
+    EXPECT_EQ(load_be<uint32_t>(ip + 16), 0xc0a8fafbu);
+    const uint8_t* udp = ip + 20;
+    EXPECT_EQ(load_be<uint32_t>(udp), 0xd1e212b7u);
+    EXPECT_EQ(load_be<uint16_t>(udp + 4), 8 + 12 + 12 + 4);
+    EXPECT_EQ(load_be<uint16_t>(udp + 6), 0);
+    EXPECT_EQ(udp[8 + 1] >> 4 & 3, 2);  // 10 bytes, 2 of padding
+}
+
+TEST(Build, Ipv6HeaderIsWhatThePathSays) {
+    const PathSpec spec = test::sample_path(true, false);
+    const Frame f = test::sample_frame(0x04, true, false, 8);
+    const uint8_t* ip = &f[14];
+    EXPECT_EQ(load_be<uint16_t>(&f[12]), 0x86dd);
+    EXPECT_EQ(load_be<uint32_t>(ip), 0x66aabcdeu);
+    EXPECT_EQ(load_be<uint16_t>(ip + 4), 8 + 12 + 8 + 4);
+    EXPECT_EQ(load_be<uint16_t>(ip + 6), 17 << 8 | 61);
+    EXPECT_EQ(std::memcmp(ip + 8, spec.source_gid.bytes.data(), 16), 0);
+    EXPECT_EQ(std::memcmp(ip + 24, spec.dest_gid.bytes.data(), 16), 0);
+}
+
+TEST(Build, Ipv4ChecksumIsRightForEveryLengthAndHeader) {
+    PathSpec spec = test::sample_path(false, false);
+    for (unsigned tos = 0; tos < 256; tos += 5) {
+        spec.traffic_class = uint8_t(tos);
+        spec.source_gid.bytes[15] = uint8_t(tos * 3);
+        spec.dest_gid.bytes[12] = uint8_t(255 - tos);
+        for (uint32_t length = 0; length <= 4096; length += 61) {
+            Frame f = test::build_frame(spec, test::sample_headers(0x04), test::sample_payload(length).data(), length);
+            const uint16_t written = load_be<uint16_t>(&f[kEthLength + 10]);
+            test::repair_ipv4_checksum(&f[kEthLength]);
+            ASSERT_EQ(written, load_be<uint16_t>(&f[kEthLength + 10]));
+        }
+    }
+}
+
+TEST(Build, OverlongFieldsAreCutToTheirWidth) {
+    TransportHeaders h = test::sample_headers(0xab);
+    h.dest_qp = Qpn{0xff000001};
+    h.xrc_srqn = 0xff000002;
+    const Frame f = test::build_frame(test::sample_path(false, false), h, nullptr, 0);
+    Packet p;
+    ASSERT_EQ(parse(f.data(), uint32_t(f.size()), p), Verdict::ok);
+    EXPECT_EQ(p.dest_qp.value, 1u);
+    EXPECT_EQ(p.xrc_srqn, 2u);
+    EXPECT_FALSE(p.fecn || p.becn);
+}
+
+TEST(Build, NothingIsWrittenBeyondTheFrame) {
+    for (const uint32_t length : {0u, 1u, 4096u}) {
+        Frame room(kMaxOverhead + length + 64, 0xee);
+        const PathTemplate path = make_path(test::sample_path(true, true));
+        uint8_t* at = begin_frame(room.data(), path, test::sample_headers(0xb3), length);
+        std::memset(at, 1, length);
+        finish_frame(room.data(), path, at, length);
+        for (size_t i = kMaxOverhead + length; i < room.size(); ++i) ASSERT_EQ(room[i], 0xee);
+    }
+}
+
+TEST(Build, MixedAddressFamiliesAreNoPath) {
+    PathSpec spec = test::sample_path(true, false);
+    spec.dest_gid = test::sample_path(false, false).dest_gid;
+    EXPECT_EQ(make_path(spec).length, 0);
+}
+
+TEST(Build, CongestionNotificationHasBecnAndSixteenZeroBytes) {
+    const Frame f = test::sample_frame(kCnpOpcode);
+    const Offsets at(false, false);
+    EXPECT_EQ(f.size(), at.bth + 12 + 16 + 4);
+    EXPECT_EQ(f[at.bth + 4], 0x40);
+    for (uint32_t i = 0; i < 16; ++i) EXPECT_EQ(f[at.bth + 12 + i], 0);
+}
+
+TEST(Describe, SaysWhatThePacketIs) {
+    Packet p;
+    const Frame write = test::sample_frame(0xab, false, false, 5);
+    ASSERT_EQ(parse(write.data(), uint32_t(write.size()), p), Verdict::ok);
+    EXPECT_EQ(describe(p),
+              "10.1.2.3 > 192.168.250.251 XRC WRITE Only with Immediate qp 0xc0ffee psn 16702650 srq 0x654321 va "
+              "0x123456789abcdef rkey "
+              "0xdeadbeef length 2053856333 imm 0x01020304 payload 5 SE AckReq MigReq");
+    const Frame ack = test::sample_frame(0x12, true, false, 0);
+    ASSERT_EQ(parse(ack.data(), uint32_t(ack.size()), p), Verdict::ok);
+    EXPECT_EQ(
+        describe(p),
+        "2021:2223:2425:2627:2829:2a2b:2c2d:2e2f > f0ef:eeed:eceb:eae9:e8e7:e6e5:e4e3:e2e1 RC Atomic Acknowledge qp 0xc0ffee psn "
+        "16702650 syndrome 0x62 msn 1267611 original 0xfeedfacecafebabe AckReq MigReq");
+}
+
+}  // namespace
+}  // namespace roci::wire
