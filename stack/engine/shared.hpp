@@ -48,10 +48,11 @@ struct PortAddresses {
 
 struct Shared {
     explicit Shared(uint32_t max_qps, uint32_t max_keys, uint32_t max_ahs, uint32_t ports)
-        : keys(max_keys), qps(max_qps), ahs(max_ahs), addresses(ports) {}
+        : keys(max_keys), qps(max_qps), ahs(max_ahs), srqs(max_qps), addresses(ports) {}
     mem::KeyTable keys;
     PointerTable<qp::Qp> qps;            ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
     PointerTable<AddressHandle> ahs;     ///< by the ABI's address handle
+    PointerTable<qp::Srq> srqs;          ///< XRC SRQs by SRQ number
     PointerTable<PortAddresses> addresses;
     std::unique_ptr<HandoverMatrix> handover;  ///< with more than one engine; made before the engines
 };

@@ -35,10 +35,15 @@ public:
     /// Maps a client's descriptor whole. nullptr: refused (reason in `why`). Takes the descriptor in any case.
     virtual std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) = 0;
     virtual void unmap_region(mem::MappedRegion&) = 0;
+    /// Closes a client's descriptor that is not wanted. By default through map_region(), which takes any descriptor and refuses length 0.
+    virtual void close_fd(int fd) {
+        std::string why;
+        if (auto region = map_region(fd, 0, false, why)) unmap_region(*region);
+    }
     /// The slow way into the session's process, or nullptr if not permitted.
     virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;
     /// A pipe for completion events (channel != kNoHandle) or async events: registers the write end with the event thread under
-    /// (session, channel) and returns the read end for the client, or -1.
+    /// (session, channel) and returns the read end for the client, or -1 (simulator, or out of descriptors).
     virtual int make_event_pipe(uint32_t session, uint32_t channel) = 0;
     virtual void close_event_pipe(uint32_t session, uint32_t channel) = 0;
     /// Writes an async event to the session's pipe from the conductor itself (port and device events).
@@ -90,6 +95,7 @@ struct Client {
 class Conductor {
 public:
     Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines, Platform& platform);
+    /// Closes what sessions are left, by commands and fences: engines must still run.
     ~Conductor();
 
     /// A connection was accepted. Returns a session id (never reused while rocid lives), or kNoHandle when there are too many.

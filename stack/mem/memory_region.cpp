@@ -104,6 +104,11 @@ Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t 
     if (r->bound_qpn != 0 && r->bound_qpn != qpn) return Fault::wrong_pd;
     if ((r->access & needed) != needed) return Fault::no_permission;
     if (!inside(*r, va, length)) return Fault::out_of_range;
+    if (r->is_window) {
+        r = table.find(r->parent);
+        if (r == nullptr || r->is_window) return Fault::bad_key;
+        if (!inside(*r, va, length)) return Fault::out_of_range;
+    }
     out = r;
     return Fault::ok;
 }

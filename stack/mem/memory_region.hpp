@@ -60,8 +60,20 @@ struct MemoryRegion {
     RemoteProcess* process = nullptr;
     mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
     std::atomic<bool> invalidated{false};///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
-    uint32_t bound_qpn = 0;         ///< type 2 memory window: the only QP that may use it; else 0
+    // A memory window has no memory of its own: it opens a part of the region `parent` names, found anew at every access, so that a
+    // deregistered parent closes its windows. While it is not bound, `invalidated` is set.
     bool is_window = false;
+    bool type2 = false;             ///< bound by a work request of a QP, usable by that QP only
+    uint32_t bound_qpn = 0;         ///< type 2: that QP; else 0
+    Key parent;
+};
+
+/// Binds a window (IBA 10.6.7.2): `fresh` is its new R_Key (same index), [iova, iova+length) the part of region `parent` that it opens with
+/// the remote rights of `access`. Length 0 unbinds. False: window, region, PD, rights or range do not fit (a memory window bind error).
+struct BindRequest {
+    Key fresh, parent;
+    uint32_t pd = 0, qpn = 0, access = 0;
+    uint64_t iova = 0, length = 0;
 };
 
 /// Key table. 2^n slots; a key's index selects the slot.
@@ -74,6 +86,8 @@ public:
         MemoryRegion* r = slots_[k.index()].load(std::memory_order_acquire);
         return r != nullptr && r->key == k ? r : nullptr;
     }
+    /// Whatever occupies the slot of a key, whichever variant it is.
+    MemoryRegion* slot(Key k) { return k.index() < slots_.size() ? slots_[k.index()].load(std::memory_order_acquire) : nullptr; }
     MemoryRegion* find(Key k) { return const_cast<MemoryRegion*>(static_cast<const KeyTable*>(this)->find(k)); }
     /// Conductor's side. index in [1, size): 0 is never used so that key 0 is invalid.
     void publish(uint32_t index, MemoryRegion* r) { slots_[index].store(r, std::memory_order_release); }
@@ -83,6 +97,10 @@ public:
 private:
     std::vector<std::atomic<MemoryRegion*>> slots_;
 };
+
+bool bind_window(KeyTable& table, const BindRequest& request);
+/// Closes a window until it is bound anew (local invalidate, SEND with invalidate). False: no such window, or not this QP's.
+bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn);
 
 /// Why an access was refused. `ok` is 0.
 enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };

@@ -31,6 +31,15 @@ void retire(Context& ctx, Qp& qp) {
     complete_send(ctx, qp, rq.tail++, WcStatus::success);
 }
 
+}  // namespace
+
+void retire_local(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    while (rq.tail != rq.cursor && record(qp, rq.tail).kind == WorkKind::local && record(qp, rq.tail).executed) retire(ctx, qp);
+}
+
+namespace {
+
 /// An acknowledgement of a first transmission may arrive after a roll-back: what it covers need not be sent again.
 void skip_acknowledged(Qp& qp) {
     Requester& rq = qp.requester;
@@ -65,6 +74,7 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
         retire(ctx, qp);
     }
     skip_acknowledged(qp);
+    retire_local(ctx, qp);
     if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) {
         fail_send(ctx, qp, record(qp, rq.tail).fault);
         return Acked::failed;
@@ -178,11 +188,12 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (final != p.info->has(wire::kLast | wire::kOnly)) return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
     const abi::SendWqe& w = wqe(qp, rq.tail);
-    const SgeList sges(ctx, qp, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
+    const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
     if (!sges.scatter(offset, p.payload, p.payload_length)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     ++rq.una;
     if (final) retire(ctx, qp);
     skip_acknowledged(qp);
+    retire_local(ctx, qp);
     progressed(ctx, qp);
     if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
 }
@@ -195,13 +206,14 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         return;
     }
     const abi::SendWqe& w = wqe(qp, rq.tail);
-    const SgeList sges(ctx, qp, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
+    const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
     uint8_t original[8];
     std::memcpy(original, &p.atomic_original, sizeof original);
     if (!sges.scatter(0, original, sizeof original)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     ++rq.una;
     retire(ctx, qp);
     skip_acknowledged(qp);
+    retire_local(ctx, qp);
     progressed(ctx, qp);
     if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
 }

@@ -52,7 +52,7 @@ void flush_send(Context& ctx, Qp& qp) {
 void flush_recv(Context& ctx, Qp& qp) {
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     if (qp.spec.srq != nullptr || qp.rq.depth == 0) return;
-    for (uint32_t n = 0; n < qp.rq.depth && take_recv(ctx, qp) != TakeRecv::empty; ++n) {
+    for (uint32_t n = 0; n < qp.rq.depth && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
         if (!qp.responder.recv.held) return;  // the queue's indices lie: there is nothing to tell of
         complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     }
@@ -80,8 +80,8 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
     e.wr_id = work.wr_id;
     e.status = status;
     e.opcode = abi::WcOpcode::recv;
-    e.queue = qp.spec.srq != nullptr ? abi::kCqeSrq : abi::kCqeRecv;
-    e.srq_handle = qp.spec.srq != nullptr ? qp.spec.srq->spec.handle : abi::kNoHandle;
+    e.queue = work.srq != nullptr ? abi::kCqeSrq : abi::kCqeRecv;
+    e.srq_handle = work.srq != nullptr ? work.srq->spec.handle : abi::kNoHandle;
     e.byte_len = byte_len;
     e.vendor_err = uint32_t(status);
     e.src_qp = qp.dest.value;
@@ -101,7 +101,8 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
         }
     }
     work.held = false;
-    push(ctx, qp, qp.spec.recv_cq, e, packet != nullptr && packet->solicited);
+    rings::Cq* cq = work.srq != nullptr && work.srq->spec.cq != nullptr ? work.srq->spec.cq : qp.spec.recv_cq;
+    push(ctx, qp, cq, e, packet != nullptr && packet->solicited);
 }
 
 void raise(Context& ctx, Qp& qp, uint32_t type) {

@@ -60,7 +60,7 @@ inline void update_timer(Context& ctx, Qp& qp) {
 /// Reading or writing the memory that a list of SGEs names, as if it were one stretch.
 class SgeList {
 public:
-    SgeList(const Context& ctx, const Qp& qp, std::span<const abi::Sge> sges) : ctx_(ctx), qp_(qp), sges_(sges) {}
+    SgeList(const Context& ctx, uint32_t pd, std::span<const abi::Sge> sges) : keys_(ctx.shared->keys), pd_(pd), sges_(sges) {}
     /// Copies `length` bytes from position `offset` of the list. False: a key, right or range is wrong (local protection error).
     bool gather(uint64_t offset, uint8_t* out, uint32_t length) const;
     bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
@@ -68,8 +68,8 @@ public:
 private:
     template <class Copy>
     bool walk(uint64_t offset, uint32_t length, uint32_t needed, Copy&& copy) const;
-    const Context& ctx_;
-    const Qp& qp_;
+    const mem::KeyTable& keys_;
+    uint32_t pd_;
     std::span<const abi::Sge> sges_;
 };
 

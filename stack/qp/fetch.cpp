@@ -26,7 +26,7 @@ WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
 
 /// Rules that depend on the operation (IBA 10.8.2.1, 11.4.1.1).
 WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& info, uint64_t length) {
-    if (info.kind == WorkKind::none || info.kind == WorkKind::local) return WcStatus::loc_qp_op_err;
+    if (info.kind == WorkKind::none) return WcStatus::loc_qp_op_err;
     if (!sends(qp.spec.type, info.kind)) return WcStatus::loc_qp_op_err;
     if (qp.spec.type == Type::ud && (length > qp.mtu || w.opcode == abi::WrOpcode::send_inv))
         return length > qp.mtu ? WcStatus::loc_len_err : WcStatus::loc_qp_op_err;
@@ -39,6 +39,7 @@ WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& in
 }
 
 uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
+    if (kind == WorkKind::local) return 0;
     if (kind == WorkKind::atomic || length == 0) return 1;
     return uint32_t((length + qp.mtu - 1) >> qp.mtu_shift);
 }
@@ -61,7 +62,7 @@ void take(Qp& qp, uint32_t index) {
     r.length = uint32_t(length);
     r.packets = packets_for(qp, info.kind, length);
     r.first_psn = rq.fetch_psn;
-    r.ssn = ++rq.fetch_ssn;
+    r.ssn = info.kind == WorkKind::local ? rq.fetch_ssn : ++rq.fetch_ssn;
     r.signaled = qp.spec.sq_sig_all || (w.send_flags & abi::kSendSignaled) != 0;
     r.fence = (w.send_flags & abi::kSendFence) != 0;
     rq.fetch_psn = rq.fetch_psn + r.packets;

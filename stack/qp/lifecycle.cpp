@@ -125,7 +125,8 @@ Qp* create(const Spec& spec) {
         qp->requester.wqes = std::make_unique<std::byte[]>(size_t(spec.sq.depth) * spec.sq.stride);
         std::atomic_ref(spec.sq.shared->idle).store(1, std::memory_order_release);
     }
-    const uint32_t recv_sges = spec.srq != nullptr ? spec.srq->rq.max_sge : spec.rq.max_sge;
+    // an XRC target may meet any SRQ of its domain
+    const uint32_t recv_sges = spec.type == Type::xrc_recv ? kMaxRecvSge : spec.srq != nullptr ? spec.srq->rq.max_sge : spec.rq.max_sge;
     qp->responder.recv.sges = std::make_unique<abi::Sge[]>(std::max(recv_sges, 1u));
     return qp.release();
 }

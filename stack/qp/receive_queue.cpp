@@ -8,7 +8,13 @@ namespace {
 
 constexpr uint32_t kIbvEventSrqLimit = 15;
 
-rings::RqView& queue_of(Qp& qp) { return qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.rq; }
+/// Where the packet's receive WQE comes from: an XRC packet names its SRQ, which must be of the QP's domain (IBA A14.2.4).
+Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
+    if (qp.spec.type != Type::xrc_recv) return qp.spec.srq;
+    Srq* srq = p != nullptr ? ctx.shared->srqs.find(p->xrc_srqn) : nullptr;
+    const bool usable = srq != nullptr && srq->spec.xrcd == qp.spec.xrcd && srq->spec.engine == qp.spec.engine;
+    return usable ? srq : nullptr;
+}
 
 }  // namespace
 
@@ -25,8 +31,10 @@ uint32_t recv_available(const Qp& qp) {
     return std::min(q.producer() - q.consumed, q.depth);
 }
 
-TakeRecv take_recv(Context& ctx, Qp& qp) {
-    rings::RqView& q = queue_of(qp);
+TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet) {
+    Srq* srq = srq_of(ctx, qp, packet);
+    if (srq == nullptr && qp.spec.type == Type::xrc_recv) return TakeRecv::no_queue;
+    rings::RqView& q = srq != nullptr ? srq->rq : qp.rq;
     if (q.depth == 0) return TakeRecv::empty;
     const uint32_t available = q.producer() - q.consumed;
     if (available == 0) return TakeRecv::empty;
@@ -36,6 +44,8 @@ TakeRecv take_recv(Context& ctx, Qp& qp) {
     std::memcpy(&head, slot, sizeof head);
     RecvWork& work = qp.responder.recv;
     work.held = true;
+    work.srq = srq;
+    work.pd = srq != nullptr ? srq->spec.pd : qp.spec.pd;
     work.wr_id = head.wr_id;
     work.num_sge = head.num_sge;
     work.capacity = 0;
@@ -45,7 +55,7 @@ TakeRecv take_recv(Context& ctx, Qp& qp) {
     }
     std::memcpy(work.sges.get(), slot + abi::kRecvWqeHead, head.num_sge * sizeof(abi::Sge));
     for (uint32_t i = 0; i < head.num_sge; ++i) work.capacity += work.sges[i].length;
-    if (qp.spec.srq != nullptr) check_srq_limit(ctx, *qp.spec.srq);
+    if (srq != nullptr) check_srq_limit(ctx, *srq);
     return TakeRecv::ok;
 }
 

@@ -34,7 +34,7 @@ bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t of
         std::memcpy(out, tail + offset, length);
         return true;
     }
-    return SgeList(ctx, qp, {reinterpret_cast<const abi::Sge*>(tail), w.num_sge}).gather(offset, out, length);
+    return SgeList(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(tail), w.num_sge}).gather(offset, out, length);
 }
 
 /// A READ asks for everything from its first missing byte on; the response packets keep the PSNs of the first request (C9-148).
@@ -52,6 +52,7 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
     h.psn = r.first_psn + packet;
     const bool last = packet + 1 >= r.packets || r.kind == WorkKind::read;
     h.solicited = last && (w.send_flags & abi::kSendSolicited) != 0;
+    h.xrc_srqn = r.takes_recv ? uint32_t(w.remote_srqn) : 0;
     h.imm_be = w.imm_or_inv;
     h.invalidate = Key{w.imm_or_inv};
     if (r.kind == WorkKind::read) return fill_read(qp, w, r, packet, h);
@@ -91,12 +92,12 @@ void move_cursor(Qp& qp, SendRecord& r) {
     rq.cursor_packet = 0;
 }
 
-enum class Sent : uint8_t { yes, no_room, fault };
+enum class Step : uint8_t { done, wait, fault };
 
-Sent send_one(Context& ctx, Qp& qp, SendRecord& r) {
+Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     Requester& rq = qp.requester;
     engine::TxFrame* frame = ctx.out(qp).acquire();
-    if (frame == nullptr) return Sent::no_room;
+    if (frame == nullptr) return Step::wait;
     const abi::SendWqe& w = wqe(qp, rq.cursor);
     const uint32_t packet = rq.cursor_packet;
     const bool carries_data = r.kind == WorkKind::send || r.kind == WorkKind::write;
@@ -109,13 +110,13 @@ Sent send_one(Context& ctx, Qp& qp, SendRecord& r) {
     const wire::PathTemplate* path = qp.spec.type == Type::ud ? address_datagram(ctx, qp, w, h) : &qp.path;
     if (path == nullptr) {
         r.fault = WcStatus::loc_qp_op_err;
-        return Sent::fault;
+        return Step::fault;
     }
     h.ack_request = !unacknowledged(qp.spec.type) && ask_for_ack(ctx, rq, last);
     uint8_t* payload = wire::begin_frame(frame->data, *path, h, length);
     if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) {
         r.fault = WcStatus::loc_prot_err;
-        return Sent::fault;
+        return Step::fault;
     }
     const uint32_t bytes = wire::finish_frame(frame->data, *path, payload, length);
     ctx.out(qp).commit(bytes);
@@ -125,7 +126,7 @@ Sent send_one(Context& ctx, Qp& qp, SendRecord& r) {
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
     if (last) ++qp.counters.tx_messages;
     move_cursor(qp, r);
-    return Sent::yes;
+    return Step::done;
 }
 
 /// UC and UD: what was sent is complete.
@@ -133,6 +134,40 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     while (rq.tail != rq.cursor) complete_send(ctx, qp, rq.tail++, WcStatus::success);
     rq.una = rq.next;
+}
+
+/// Memory windows: bind and local invalidate happen when their turn comes, before anything posted later is sent (IBA 10.8.3.3).
+bool execute_local(Context& ctx, Qp& qp, SendRecord& r) {
+    if (r.executed) return true;
+    const abi::SendWqe& w = wqe(qp, qp.requester.cursor);
+    mem::KeyTable& keys = ctx.shared->keys;
+    if (w.opcode == abi::WrOpcode::local_inv) {
+        r.executed = mem::invalidate_window(keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value);
+        if (!r.executed) r.fault = WcStatus::loc_qp_op_err;
+        return r.executed;
+    }
+    mem::BindRequest bind;
+    bind.fresh = Key{w.rkey};
+    bind.parent = Key{w.bind_mr_lkey};
+    bind.pd = qp.spec.pd;
+    bind.qpn = qp.spec.qpn.value;
+    bind.access = uint32_t(w.bind_access);
+    bind.iova = w.remote_addr;
+    bind.length = w.bind_length;
+    r.executed = mem::bind_window(keys, bind);
+    if (!r.executed) r.fault = WcStatus::mw_bind_err;
+    return r.executed;
+}
+
+/// Sends the packet at the cursor, or executes the local operation there.
+Step take_step(Context& ctx, Qp& qp, SendRecord& r) {
+    if (r.fault != WcStatus::success) return Step::fault;
+    if (!may_start(ctx, qp, r)) return Step::wait;
+    if (r.kind != WorkKind::local) return send_one(ctx, qp, r);
+    if (!execute_local(ctx, qp, r)) return Step::fault;
+    ++qp.requester.cursor;
+    retire_local(ctx, qp);
+    return Step::done;
 }
 
 bool may_send(const Qp& qp) {
@@ -157,20 +192,17 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     while (sent < quantum && may_send(qp)) {
         if (rq.cursor == rq.fetched && (qp.state != State::rts || !fetch(ctx, qp))) break;
         SendRecord& r = record(qp, rq.cursor);
-        if (r.fault == WcStatus::success) {
-            if (!may_start(ctx, qp, r)) break;
-            const Sent result = send_one(ctx, qp, r);
-            if (result == Sent::no_room) break;
-            if (result == Sent::yes) {
-                ++sent;
-                continue;
-            }
+        const Step step = take_step(ctx, qp, r);
+        if (step == Step::wait) break;
+        if (step == Step::done) {
+            ++sent;
+            continue;
         }
         rq.blocked = true;  // the fault is reported when everything before it has completed
         if (unacknowledged(qp.spec.type)) complete_unacknowledged(ctx, qp);
         if (rq.tail == rq.cursor) fail_send(ctx, qp, r.fault);
     }
-    if (sent == 0 || rq.blocked) return sent;
+    if (sent == 0 || qp.state == State::err || qp.state == State::sqe) return sent;
     if (unacknowledged(qp.spec.type)) {
         complete_unacknowledged(ctx, qp);
     } else if (rq.ack_deadline == kNever) {

@@ -10,7 +10,8 @@ constexpr uint32_t kEventQpAccessErr = 3;
 
 /// Credits are told where the QP has a receive queue of its own (IBA 9.7.7.2: not with an SRQ).
 uint8_t ack_syndrome(const Qp& qp) {
-    const uint8_t credits = qp.spec.srq != nullptr ? kNoCredits : credit_code(recv_available(qp));
+    const bool shared = qp.spec.srq != nullptr || qp.spec.type == Type::xrc_recv;
+    const uint8_t credits = shared ? kNoCredits : credit_code(recv_available(qp));
     return make_syndrome(AethKind::ack, credits);
 }
 
@@ -61,7 +62,7 @@ bool send_read_packet(Context& ctx, Qp& qp, ResponderJob& job) {
     const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, job.va + offset, length);
     bool lost = length != 0 && region == nullptr;
     wire::TransportHeaders h;
-    h.opcode = wire::make_opcode(wire::Service::rc, response_operation(job));
+    h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(job));
     h.psn = job.first + job.sent;
     h.syndrome = ack_syndrome(qp);
     h.msn = job.msn;
@@ -73,7 +74,7 @@ bool send_read_packet(Context& ctx, Qp& qp, ResponderJob& job) {
 
 bool send_atomic_response(Context& ctx, Qp& qp, ResponderJob& job) {
     wire::TransportHeaders h;
-    h.opcode = wire::make_opcode(wire::Service::rc, wire::Operation::atomic_ack);
+    h.opcode = wire::make_opcode(service_of(qp.spec.type), wire::Operation::atomic_ack);
     h.psn = job.first;
     h.syndrome = ack_syndrome(qp);
     h.msn = job.msn;
@@ -86,7 +87,7 @@ bool send_atomic_response(Context& ctx, Qp& qp, ResponderJob& job) {
 
 bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     wire::TransportHeaders h;
-    h.opcode = wire::make_opcode(wire::Service::rc, wire::Operation::ack);
+    h.opcode = wire::make_opcode(service_of(qp.spec.type), wire::Operation::ack);
     h.psn = psn;
     h.syndrome = syndrome;
     h.msn = qp.responder.msn;

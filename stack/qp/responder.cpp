@@ -144,7 +144,7 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
 RequestFault place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     if (rs.received + p.payload_length > rs.recv.capacity) return RequestFault::message_too_long;
-    const SgeList sges(ctx, qp, {rs.recv.sges.get(), rs.recv.num_sge});
+    const SgeList sges(ctx, rs.recv.pd, {rs.recv.sges.get(), rs.recv.num_sge});
     if (!sges.scatter(rs.received, p.payload, p.payload_length)) return RequestFault::recv_protection;
     return RequestFault::none;
 }
@@ -165,20 +165,20 @@ RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 /// A SEND takes its receive WQE with the first packet, a WRITE with immediate with the last.
-TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::OpcodeInfo& info) {
+TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
+    const wire::OpcodeInfo& info = *p.info;
     if (qp.responder.recv.held) return TakeRecv::ok;
     const bool send_starts = info.has(wire::kSend) && info.has(wire::kFirst | wire::kOnly);
     const bool write_imm = info.has(wire::kWrite) && info.has(wire::kImmDt);
-    return send_starts || write_imm ? take_recv(ctx, qp) : TakeRecv::ok;
+    return send_starts || write_imm ? take_recv(ctx, qp, &p) : TakeRecv::ok;
 }
 
 /// SEND with invalidate: the R_Key stops working before the completion is seen (IBA 9.4.1.1.3).
 RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kIeth)) return RequestFault::none;
-    mem::MemoryRegion* region = ctx.shared->keys.find(p.invalidate);
     // only windows can be invalidated from afar; a region that ibv_reg_mr made cannot (IBA 10.6.5)
-    if (region == nullptr || !region->is_window || region->pd != qp.spec.pd) return RequestFault::access;
-    region->invalidated.store(true, std::memory_order_release);
+    const bool done = mem::invalidate_window(ctx.shared->keys, p.invalidate, qp.spec.pd, qp.spec.qpn.value);
+    if (!done) return RequestFault::access;
     return RequestFault::none;
 }
 
@@ -191,14 +191,15 @@ RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    const TakeRecv taken = take_if_needed(ctx, qp, *p.info);
+    const TakeRecv taken = take_if_needed(ctx, qp, p);
     if (taken == TakeRecv::empty) {
-        if (qp.spec.type == Type::rc) return receiver_not_ready(ctx, qp);
+        if (qp.spec.type != Type::uc) return receiver_not_ready(ctx, qp);
         rs.in_message = false;  // UC: the message is lost
         ++qp.counters.dropped;
         return;
     }
     if (taken == TakeRecv::malformed) return fault(ctx, qp, RequestFault::malformed_recv);
+    if (taken == TakeRecv::no_queue) return fault(ctx, qp, RequestFault::not_allowed);
     if (!legal_length(qp, p)) return fault(ctx, qp, RequestFault::bad_length);
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
     if (starts) {
@@ -333,7 +334,6 @@ void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++qp.counters.duplicates;
-    if (qp.spec.type != Type::rc) return;
     if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
     qp.responder.ack_due = true;

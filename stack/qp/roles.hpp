@@ -19,6 +19,8 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_requests(const Context& ctx, const Qp& qp);
 
 // ---- completer.cpp: ACKs and responses to what we asked
+/// Completes local operations (memory windows) that were done and are the oldest now.
+void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
 
 // ---- retry.cpp: timers and going back
@@ -44,9 +46,9 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 
 // ---- receive_queue.cpp: receive WQEs
-enum class TakeRecv : uint8_t { ok, empty, malformed };
-/// Takes the next receive WQE of the QP's RQ or SRQ into responder.recv.
-TakeRecv take_recv(Context& ctx, Qp& qp);
+enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue };
+/// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv.
+TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet);
 /// Raises SRQ_LIMIT_REACHED if fewer WQEs are left than the armed limit.
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Receive WQEs posted and not taken.

@@ -14,7 +14,7 @@ bool SgeList::walk(uint64_t offset, uint32_t length, uint32_t needed, Copy&& cop
         const uint32_t part = uint32_t(std::min<uint64_t>(length, sge.length - offset));
         const mem::MemoryRegion* region = nullptr;
         const uint64_t va = sge.addr + offset;
-        if (mem::check(ctx_.shared->keys, Key{sge.lkey}, qp_.spec.pd, qp_.spec.qpn.value, va, part, needed, region) != mem::Fault::ok) return false;
+        if (mem::check(keys_, Key{sge.lkey}, pd_, 0, va, part, needed, region) != mem::Fault::ok) return false;
         if (!copy(*region, va, part)) return false;
         length -= part;
         offset = 0;

@@ -23,6 +23,9 @@ struct SrqSpec {
     uint32_t pd = 0;
     rings::RqView rq;
     uint32_t limit = 0;
+    uint32_t engine = 0;
+    uint32_t xrcd = 0;            ///< XRC: global number of the domain, else 0
+    rings::Cq* cq = nullptr;      ///< XRC: where its receives complete
 };
 
 struct Spec {
@@ -40,6 +43,7 @@ struct Spec {
     rings::Cq* send_cq = nullptr;
     rings::Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
+    uint32_t xrcd = 0;            ///< XRC_RECV: global number of the domain
 };
 
 /// Attributes of modify_qp after the conductor applied the mask rules (qp/attributes.hpp). `mask`: enum ibv_qp_attr_mask, only what is

@@ -25,6 +25,7 @@ struct SendRecord {
     abi::WcStatus fault = abi::WcStatus::success;  ///< found on our side: reported once it is the oldest
     bool signaled = false, fence = false;
     bool outstanding = false;        ///< READ or atomic whose request is on the way
+    bool executed = false;           ///< local operation that was done; a roll-back does not repeat it
     bool takes_recv = false;
     abi::WcOpcode wc = abi::WcOpcode::send;
 };
@@ -56,11 +57,20 @@ struct Requester {
     std::unique_ptr<std::byte[]> wqes;  ///< depth * stride
 };
 
+/// A shared receive queue.
+struct Srq {
+    SrqSpec spec;
+    rings::RqView rq;
+    uint32_t limit = 0;  ///< 0: not armed
+};
+
 /// A receive WQE taken from the RQ or SRQ, copied.
 struct RecvWork {
     bool held = false;
     uint64_t wr_id = 0;
     uint32_t num_sge = 0;
+    uint32_t pd = 0;                 ///< of the queue it came from: an SRQ's may be another than the QP's
+    Srq* srq = nullptr;              ///< where it came from, if not from the QP's own queue
     uint64_t capacity = 0;
     std::unique_ptr<abi::Sge[]> sges;
 };
@@ -136,13 +146,6 @@ struct Qp {
     engine::Timer timer;             ///< one timer a QP: the earliest of its deadlines
     Counters counters;
     abi::QpAttr attr{};              ///< what query_qp answers for attributes that the transport does not need
-};
-
-/// A shared receive queue.
-struct Srq {
-    SrqSpec spec;
-    rings::RqView rq;
-    uint32_t limit = 0;  ///< 0: not armed
 };
 
 inline SendRecord& record(Qp& qp, uint32_t index) { return qp.requester.records[index & (qp.spec.sq.depth - 1)]; }

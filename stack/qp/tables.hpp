@@ -65,6 +65,8 @@ constexpr std::array<WorkInfo, 16> make_work_table() {
     t[size_t(W::rdma_read)] = {WorkKind::read, C::rdma_read, false, O::read_request, O::read_request, O::read_request, O::read_request};
     t[size_t(W::atomic_cmp_swp)] = {WorkKind::atomic, C::comp_swap, false, O::cmp_swap, O::cmp_swap, O::cmp_swap, O::cmp_swap};
     t[size_t(W::atomic_fetch_add)] = {WorkKind::atomic, C::fetch_add, false, O::fetch_add, O::fetch_add, O::fetch_add, O::fetch_add};
+    t[size_t(W::bind_mw)] = {WorkKind::local, C::bind_mw, false};
+    t[size_t(W::local_inv)] = {WorkKind::local, C::local_inv, false};
     return t;
 }
 }  // namespace detail
@@ -90,9 +92,12 @@ constexpr bool unacknowledged(Type t) { return t == Type::uc || t == Type::ud; }
 /// Which kinds of work a QP type can send (IBA table 92).
 constexpr bool sends(Type t, WorkKind k) {
     if (t == Type::ud) return k == WorkKind::send;
-    if (t == Type::uc) return k == WorkKind::send || k == WorkKind::write;
+    if (t == Type::uc) return k == WorkKind::send || k == WorkKind::write || k == WorkKind::local;
     return t == Type::rc || t == Type::xrc_send;
 }
+
+/// Most SGEs that any receive WQE may have.
+inline constexpr uint32_t kMaxRecvSge = 64;
 
 /// Longest message (IBA 9.7.8: 2^31 bytes).
 inline constexpr uint64_t kMaxMessage = uint64_t{1} << 31;

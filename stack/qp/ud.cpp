@@ -13,7 +13,7 @@ constexpr uint32_t kControlledQkey = 0x80000000;
 /// The receive buffer starts with room for a GRH, whether a packet had one or not.
 bool place(Context& ctx, Qp& qp, const wire::Packet& p) {
     RecvWork& work = qp.responder.recv;
-    const SgeList sges(ctx, qp, {work.sges.get(), work.num_sge});
+    const SgeList sges(ctx, work.pd, {work.sges.get(), work.num_sge});
     uint8_t grh[kGrhLength];
     p.copy_grh(grh);
     return sges.scatter(0, grh, kGrhLength) && sges.scatter(kGrhLength, p.payload, p.payload_length);
@@ -35,7 +35,7 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
         ++qp.counters.access_errors;
         return;
     }
-    if (take_recv(ctx, qp) != TakeRecv::ok) {  // nobody waits for a datagram: it is lost
+    if (take_recv(ctx, qp, &p) != TakeRecv::ok) {  // nobody waits for a datagram: it is lost
         qp.responder.recv.held = false;
         ++qp.counters.dropped;
         return;

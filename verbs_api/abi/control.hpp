@@ -254,5 +254,7 @@ struct CreateAhRequest { uint32_t pd; uint32_t reserved; AhAttr attr; };
 struct McastRequest { uint32_t qp; uint32_t lid; GidValue gid; };
 struct AllocMwRequest { uint32_t pd; uint32_t type; };
 struct AllocMwReply { uint32_t handle; uint32_t rkey; };
+/// open_xrcd. With has_fd the request carries a descriptor: sessions that name the same file share the domain. oflags: O_CREAT, O_EXCL.
+struct OpenXrcdRequest { uint32_t oflags; uint32_t has_fd; };
 
 }  // namespace roci::abi

@@ -68,7 +68,6 @@ struct SendWqe {
     union {
         uint32_t inline_length;  ///< bytes of payload, only with kSendInline
         uint32_t bind_mr_lkey;   ///< bind_mw
-        uint32_t remote_srqn;    ///< XRC
     };
     union {
         uint64_t compare_add;  ///< atomics; atomic_write: the 8 bytes
@@ -76,6 +75,7 @@ struct SendWqe {
     };
     union {
         uint64_t swap;         ///< atomics
+        uint64_t remote_srqn;  ///< XRC sends and writes with immediate
         uint64_t bind_access;  ///< bind_mw: enum ibv_access_flags
     };
 };

@@ -1,0 +1,96 @@
+#include "host/address.hpp"
+
+#include <algorithm>
+
+namespace roci::host {
+namespace {
+
+constexpr uint32_t kFlowLabelMask = 0xfffff;
+constexpr uint8_t kDefaultHopLimit = 64;
+constexpr uint32_t kPortNumber = 1;
+
+bool is_multicast(const Gid& g) { return g.is_ipv4() ? (g.bytes[12] & 0xf0) == 0xe0 : g.bytes[0] == 0xff; }
+
+/// RFC 1112 6.4 (IPv4), RFC 2464 7 (IPv6).
+MacAddress multicast_mac(const Gid& g) {
+    const auto& b = g.bytes;
+    if (g.is_ipv4()) return {{0x01, 0x00, 0x5e, uint8_t(b[13] & 0x7f), b[14], b[15]}};
+    return {{0x33, 0x33, b[12], b[13], b[14], b[15]}};
+}
+
+bool has_gid(const DeviceConfig& device, const Gid& gid) { return std::find(device.gids.begin(), device.gids.end(), gid) != device.gids.end(); }
+
+/// Who answers to a GID: so far only rocid's own devices are known; everybody else's MAC comes with the request.
+Outcome find_neighbour(const Host& host, const Gid& gid, MacAddress& mac) {
+    for (const DeviceConfig& d : host.devices) {
+        if (!has_gid(d, gid)) continue;
+        mac = d.mac;
+        return done();
+    }
+    return fail(EHOSTUNREACH, "no MAC address known for {}: not an address of this rocid, and the client gave none", to_text(gid));
+}
+
+Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
+    if (av.is_global == 0) return fail(EINVAL, "address without GRH: RoCE addresses are GIDs, set is_global = 1 and grh.dgid");
+    if (av.port_num != kPortNumber) return fail(EINVAL, "address with port_num {}: the device has port 1 only", av.port_num);
+    if (av.sgid_index >= device.gids.size() || device.gids[av.sgid_index].is_zero()) {
+        return fail(EINVAL, "sgid_index {} is empty; {} has GIDs 0 to {}", av.sgid_index, device.name, int64_t(device.gids.size()) - 1);
+    }
+    return done();
+}
+
+Outcome find_mac(const Host& host, const abi::AhAttr& av, ResolvedPath& out) {
+    const Gid& to = out.spec.dest_gid;
+    if (out.multicast) {
+        out.spec.dest_mac = multicast_mac(to);
+        return done();
+    }
+    std::copy(std::begin(av.dmac), std::end(av.dmac), out.spec.dest_mac.bytes.begin());
+    if (!out.spec.dest_mac.is_zero() && !out.hairpin) return done();
+    return find_neighbour(host, to, out.spec.dest_mac);
+}
+
+}  // namespace
+
+std::string to_text(const Gid& g) {
+    const auto& b = g.bytes;
+    if (g.is_ipv4()) return fmt::format("::ffff:{}.{}.{}.{}", b[12], b[13], b[14], b[15]);
+    std::string text;
+    for (size_t i = 0; i < 16; i += 2) text += fmt::format("{}{:x}", i == 0 ? "" : ":", b[i] << 8 | b[i + 1]);
+    return text;
+}
+
+uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends) {
+    uint64_t label = flow_label & kFlowLabelMask;
+    if (label == 0) {
+        label = uint64_t{ends.local} * ends.remote;
+        label ^= label >> 20;
+        label ^= label >> 40;
+        label &= kFlowLabelMask;
+    }
+    // 20 bits into 14: the upper six are folded into the lowest.
+    return uint16_t(0xc000 | ((label ^ label >> 14) & 0x3fff));
+}
+
+Outcome resolve_path(const Host& host, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out) {
+    const DeviceConfig& own = host.devices[device];
+    if (Outcome o = check_vector(own, av); o.failed()) return o;
+    wire::PathSpec& s = out.spec;
+    s.source_mac = own.mac;
+    s.source_gid = own.gids[av.sgid_index];
+    std::copy(std::begin(av.dgid.raw), std::end(av.dgid.raw), s.dest_gid.bytes.begin());
+    if (s.dest_gid.is_zero()) return fail(EINVAL, "destination GID is all zero; exchange GIDs with the peer");
+    if (s.dest_gid.is_ipv4() != s.source_gid.is_ipv4()) {
+        return fail(EINVAL, "GID {} (sgid_index {}) cannot reach {}: one is IPv4, the other IPv6; choose another sgid_index",
+                    to_text(s.source_gid), av.sgid_index, to_text(s.dest_gid));
+    }
+    s.traffic_class = av.traffic_class;
+    s.hop_limit = av.hop_limit != 0 ? av.hop_limit : kDefaultHopLimit;
+    s.flow_label = av.flow_label & kFlowLabelMask;
+    s.udp_source = udp_source_port(s.flow_label, ends);
+    out.multicast = is_multicast(s.dest_gid);
+    out.hairpin = !out.multicast && has_gid(own, s.dest_gid);
+    return find_mac(host, av, out);
+}
+
+}  // namespace roci::host

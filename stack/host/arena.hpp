@@ -1,0 +1,75 @@
+// A session's arena: shared memory in which its rings lie. Grown by chunks, never shrunk while the session lives; blocks come back and
+// are merged with their neighbours, so that creating and destroying for ever does not grow it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "host/conductor.hpp"
+#include "host/outcome.hpp"
+
+namespace roci::host {
+
+class Arena;
+
+/// An owned stretch of the arena; returns itself.
+class ArenaBlock {
+public:
+    ArenaBlock() = default;
+    ArenaBlock(ArenaBlock&& other) noexcept { *this = std::move(other); }
+    ArenaBlock& operator=(ArenaBlock&& other) noexcept;
+    ~ArenaBlock() { reset(); }
+    void reset();
+    std::byte* base() const { return base_; }
+    const abi::Location& where() const { return where_; }
+    explicit operator bool() const { return base_ != nullptr; }
+
+private:
+    friend class Arena;
+    Arena* arena_ = nullptr;
+    std::byte* base_ = nullptr;
+    abi::Location where_{};
+};
+
+class Arena {
+public:
+    static constexpr uint64_t kFirstChunk = 256 * 1024;
+    static constexpr uint64_t kLargestStep = uint64_t{64} << 20;  ///< chunks double up to this; larger ones only when one block needs it
+
+    Arena(Platform& platform, uint64_t max_bytes) : platform_(platform), max_bytes_(max_bytes) {}
+    ~Arena();
+    Arena(const Arena&) = delete;
+
+    /// A zeroed block of at least `length` bytes, aligned to a cache line. ENOMEM: the session's limit or the machine's.
+    Outcome allocate(uint64_t length, ArenaBlock& out);
+
+    uint64_t bytes() const { return bytes_; }
+    size_t chunks() const { return chunks_.size(); }
+
+    /// Chunks that the client has not been given yet, and where they start; marks them as given.
+    std::span<const SharedMemory> announce(uint32_t& first);
+    /// Gives back chunks made for a request that then failed: the client never hears of them.
+    void drop_unannounced();
+
+private:
+    friend class ArenaBlock;
+    using Stretch = std::pair<uint32_t, uint64_t>;  // chunk, offset
+
+    Outcome add_chunk(uint64_t least);
+    void insert_free(uint32_t chunk, uint64_t offset, uint64_t length);
+    void erase_free(uint32_t chunk, uint64_t offset, uint64_t length);
+    void release(uint32_t chunk, uint64_t offset, uint64_t length);
+
+    Platform& platform_;
+    uint64_t max_bytes_;
+    uint64_t bytes_ = 0;
+    uint32_t announced_ = 0;
+    std::vector<SharedMemory> chunks_;
+    std::map<Stretch, uint64_t> free_by_place_;           // -> length
+    std::set<std::pair<uint64_t, Stretch>> free_by_size_; // best fit
+};
+
+}  // namespace roci::host

@@ -1,0 +1,247 @@
+// Protection domains, mapped regions of a client's memory, and the MRs that name them.
+#include <algorithm>
+
+#include "host/handlers.hpp"
+
+namespace roci::host {
+namespace {
+
+// enum ibv_access_flags beyond mem::Access.
+constexpr uint32_t kHugeTlb = 1 << 7;            // a hint
+constexpr uint32_t kOptionalAccess = 0x3ff00000; // IBV_ACCESS_OPTIONAL_RANGE: may be ignored
+constexpr uint32_t kServedAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased;
+constexpr uint32_t kWriteAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteAtomic;
+
+// enum ibv_rereg_mr_flags.
+enum Rereg : uint32_t { kTranslation = 1, kPd = 2, kAccess = 4 };
+
+Outcome check_access(uint32_t asked, uint32_t& served) {
+    served = asked & kServedAccess;
+    if ((asked & mem::kOnDemand) != 0) return fail(EOPNOTSUPP, "on-demand paging is not supported; register without IBV_ACCESS_ON_DEMAND");
+    if (const uint32_t unknown = asked & ~(kServedAccess | kHugeTlb | kOptionalAccess); unknown != 0) {
+        return fail(EINVAL, "unknown access flags {:#x}", unknown);
+    }
+    // A region that peers may write must be writable by its owner too (ibv_reg_mr(3)).
+    if ((asked & (mem::kRemoteWrite | mem::kRemoteAtomic)) != 0 && (asked & mem::kLocalWrite) == 0) {
+        return fail(EINVAL, "IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE");
+    }
+    return done();
+}
+
+Outcome check_range(uint64_t start, uint64_t length, const char* what) {
+    if (length != 0 && start + (length - 1) < start) return fail(EINVAL, "{} {:#x} plus length {:#x} wraps", what, start, length);
+    return done();
+}
+
+/// The memory behind an MR while it is put together.
+struct Layout {
+    std::vector<mem::Segment> segments;
+    std::vector<std::shared_ptr<Region>> regions;
+    uint64_t length = 0;
+    bool slow = false;
+};
+
+/// Neighbours in the same mapping become one: one segment is the engines' fast way.
+void add_segment(Layout& l, const mem::Segment& s) {
+    if (!l.segments.empty()) {
+        mem::Segment& last = l.segments.back();
+        const bool mapped = s.base != nullptr && last.mapped == s.mapped && last.base + last.length == s.base;
+        const bool remote = s.base == nullptr && last.base == nullptr && last.client_address + last.length == s.client_address;
+        if (mapped || remote) {
+            last.length += s.length;
+            return;
+        }
+    }
+    l.segments.push_back(s);
+}
+
+Outcome add_slow(Call& c, Layout& l, const abi::MrSegment& in) {
+    if (Outcome o = check_range(in.offset, in.length, "segment address"); o.failed()) return o;
+    Session& s = c.session;
+    if (!s.process) s.process = c.host.platform.remote_process(s.who.pid);
+    if (!s.process) {
+        return fail(EPERM, "rocid may not reach the memory of process {}; give rocid CAP_SYS_PTRACE or register shareable memory", s.who.pid);
+    }
+    add_segment(l, {.offset = l.length, .length = in.length, .client_address = in.offset});
+    l.slow = true;
+    return done();
+}
+
+Outcome add_mapped(Call& c, Layout& l, const abi::MrSegment& in, uint32_t access) {
+    RegionHandle* handle;
+    if (Outcome o = look_up(c.session.regions, in.region, "region", handle); o.failed()) return o;
+    mem::MappedRegion& memory = handle->region->memory();
+    if (in.offset > memory.length || in.length > memory.length - in.offset) {
+        return fail(EINVAL, "segment {:#x}+{:#x} lies outside of region {} of {:#x} bytes", in.offset, in.length, in.region, memory.length);
+    }
+    if ((access & kWriteAccess) != 0 && !memory.writable) return fail(EACCES, "region {} is read-only; writing access was asked for", in.region);
+    add_segment(l, {.offset = l.length, .length = in.length, .base = memory.base + in.offset, .mapped = &memory, .writable = memory.writable});
+    if (std::find(l.regions.begin(), l.regions.end(), handle->region) == l.regions.end()) l.regions.push_back(handle->region);
+    return done();
+}
+
+Outcome read_layout(Call& c, const abi::RegMrRequest& in, std::span<const std::byte> list, uint32_t access, Layout& l) {
+    if (in.segments > abi::kMaxMrSegments || list.size() != size_t(in.segments) * sizeof(abi::MrSegment)) {
+        return fail(EINVAL, "{} segments announced, {} bytes of them came; at most {} fit", in.segments, list.size(), abi::kMaxMrSegments);
+    }
+    if (Outcome o = check_range(in.iova, in.length, "iova"); o.failed()) return o;
+    for (uint32_t i = 0; i < in.segments; ++i) {
+        abi::MrSegment s;
+        std::memcpy(&s, list.data() + i * sizeof s, sizeof s);
+        if (s.length == 0) return fail(EINVAL, "segment {} is empty", i);
+        if (s.length > in.length - l.length) return fail(EINVAL, "segments are longer than the MR's {:#x} bytes", in.length);
+        Outcome o = s.region == abi::kNoHandle ? add_slow(c, l, s) : add_mapped(c, l, s, access);
+        if (o.failed()) return o;
+        l.length += s.length;
+    }
+    if (l.length != in.length) return fail(EINVAL, "segments have {:#x} bytes, the MR {:#x}", l.length, in.length);
+    return done();
+}
+
+void set_layout(mem::MemoryRegion& r, Layout& l, const abi::RegMrRequest& in, Session& s) {
+    r.iova = in.iova;
+    r.length = in.length;
+    r.segments = std::move(l.segments);
+    r.process = l.slow ? s.process.get() : nullptr;
+}
+
+void answer_keys(Call& c, uint32_t handle, Key key) { c.answer(abi::RegMrReply{handle, key.value, key.value, 0}); }
+
+}  // namespace
+
+Outcome alloc_pd(Call& c) {
+    auto& pds = c.session.pds;
+    if (Outcome o = has_room(pds, c.host.caps.max_pds, "PD"); o.failed()) return o;
+    const auto place = pds.next();
+    pds.put(std::make_unique<Pd>()).number = c.host.new_pd_number();
+    c.answer(abi::HandleReply{place.handle, place.generation});
+    return done();
+}
+
+Outcome dealloc_pd(Call& c) {
+    const uint32_t handle = c.in<abi::HandleRequest>().handle;
+    Pd* pd;
+    if (Outcome o = look_up(c.session.pds, handle, "PD", pd); o.failed()) return o;
+    if (Outcome o = must_be_idle(pd->uses, "PD", "MRs, QPs, SRQs or AHs"); o.failed()) return o;
+    c.host.pd_numbers.erase(pd->number);
+    c.session.pds.erase(handle);
+    return done();
+}
+
+Outcome add_region(Call& c) {
+    const auto in = c.in<abi::AddRegionRequest>();
+    Session& s = c.session;
+    if (in.length == 0) return fail(EINVAL, "a region needs a length");
+    if (s.mapped.regions >= c.host.caps.max_regions) return fail(ENOMEM, "session has {} regions, the limit", s.mapped.regions);
+    if (in.length > c.host.caps.max_mapped_bytes - s.mapped.bytes) {
+        return fail(ENOMEM, "{:#x} bytes more than {:#x} are beyond the session's limit of mapped memory", in.length, s.mapped.bytes);
+    }
+    std::string why;
+    auto memory = c.host.platform.map_region(c.received.take(), in.length, in.writable != 0, why);
+    if (!memory) return fail(EINVAL, "region was not mapped: {}", why);
+    const auto place = s.regions.next();
+    auto handle = std::make_unique<RegionHandle>();
+    handle->region = std::make_shared<Region>(c.host.platform, s.mapped, std::move(memory));
+    s.regions.put(std::move(handle));
+    c.answer(abi::HandleReply{place.handle, place.generation});
+    return done();
+}
+
+Outcome remove_region(Call& c) {
+    const uint32_t handle = c.in<abi::HandleRequest>().handle;
+    RegionHandle* region;
+    if (Outcome o = look_up(c.session.regions, handle, "region", region); o.failed()) return o;
+    c.session.regions.erase(handle);  // MRs that lie in it keep the mapping
+    return done();
+}
+
+Outcome reg_mr(Call& c) {
+    const auto in = c.in<abi::RegMrRequest>();
+    Session& s = c.session;
+    Pd* pd;
+    if (Outcome o = look_up(s.pds, in.pd, "PD", pd); o.failed()) return o;
+    uint32_t access;
+    if (Outcome o = check_access(in.access, access); o.failed()) return o;
+    Layout layout;
+    if (Outcome o = read_layout(c, in, c.after(sizeof in), access, layout); o.failed()) return o;
+    if (c.host.keys.in_use() >= c.host.limits.max_keys) return fail(ENOMEM, "all {} memory keys are in use", c.host.limits.max_keys);
+    const auto index = c.host.keys.allocate();
+    if (!index) return fail(ENOMEM, "all {} memory keys are in use", c.host.keys.capacity());
+
+    auto mr = std::make_unique<Mr>();
+    mr->region = std::make_unique<mem::MemoryRegion>();
+    mr->region->key = c.host.new_key(*index);
+    mr->region->pd = pd->number;
+    mr->region->access = access;
+    mr->memory = std::move(layout.regions);
+    set_layout(*mr->region, layout, in, s);
+    mr->pd = Use(pd->uses);
+    const auto place = s.mrs.next();
+    const Mr& kept = s.mrs.put(std::move(mr));
+    c.host.shared.keys.publish(*index, kept.region.get());
+    answer_keys(c, place.handle, kept.region->key);
+    return done();
+}
+
+/// A new region takes the old one's place in the key table. The key stays as long as it names the same memory; with a new translation
+/// the old key must not reach the new memory.
+Outcome rereg_mr(Call& c) {
+    const auto in = c.in<abi::ReregMrRequest>();
+    Session& s = c.session;
+    Mr* mr;
+    if (Outcome o = look_up(s.mrs, in.handle, "MR", mr); o.failed()) return o;
+    if (in.flags == 0 || (in.flags & ~(kTranslation | kPd | kAccess)) != 0) return fail(EINVAL, "rereg flags {:#x} are none or unknown", in.flags);
+    const mem::MemoryRegion& old = *mr->region;
+    auto fresh = std::make_unique<mem::MemoryRegion>();
+    fresh->access = old.access;
+    fresh->pd = old.pd;
+    Pd* pd = nullptr;
+    if ((in.flags & kPd) != 0) {
+        if (Outcome o = look_up(s.pds, in.mr.pd, "PD", pd); o.failed()) return o;
+        fresh->pd = pd->number;
+    }
+    if ((in.flags & kAccess) != 0) {
+        if (Outcome o = check_access(in.mr.access, fresh->access); o.failed()) return o;
+    }
+    const bool writable = std::all_of(old.segments.begin(), old.segments.end(), [](const mem::Segment& g) { return g.writable; });
+    Layout layout;
+    if ((in.flags & kTranslation) != 0) {
+        if (Outcome o = read_layout(c, in.mr, c.after(sizeof in), fresh->access, layout); o.failed()) return o;
+    } else if ((fresh->access & kWriteAccess) != 0 && !writable) {
+        return fail(EACCES, "the MR lies in read-only memory; writing access was asked for");
+    }
+
+    const uint32_t index = old.key.index();
+    if ((in.flags & kTranslation) != 0) {
+        set_layout(*fresh, layout, in.mr, s);
+        fresh->key = c.host.new_key(index);
+    } else {
+        fresh->iova = old.iova;
+        fresh->length = old.length;
+        fresh->segments = old.segments;
+        fresh->process = old.process;
+        fresh->key = old.key;
+        layout.regions = mr->memory;
+    }
+    c.host.shared.keys.publish(index, fresh.get());
+    c.host.fence_all();
+    mr->region = std::move(fresh);
+    mr->memory = std::move(layout.regions);
+    if (pd != nullptr) mr->pd = Use(pd->uses);
+    answer_keys(c, in.handle, mr->region->key);
+    return done();
+}
+
+Outcome dereg_mr(Call& c) {
+    const uint32_t handle = c.in<abi::HandleRequest>().handle;
+    Mr* mr;
+    if (Outcome o = look_up(c.session.mrs, handle, "MR", mr); o.failed()) return o;
+    const uint32_t index = mr->region->key.index();
+    c.host.shared.keys.clear(index);
+    c.host.fence_all();
+    c.session.mrs.erase(handle);
+    c.host.keys.release(index);
+    return done();
+}
+
+}  // namespace roci::host

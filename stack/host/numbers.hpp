@@ -1,0 +1,51 @@
+// Numbers that are handed out and come back. A freed number rests as long as possible, so that a late packet or a stale handle does
+// not meet a new object.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace roci::host {
+
+/// Numbers in [first, end), next-fit over a bitmap: the search goes on where the last one was found.
+class NumberPool {
+public:
+    NumberPool(uint32_t first, uint32_t end) : first_(first), end_(end), cursor_(first), words_((size_t(end) + 63) / 64, 0) {}
+
+    /// The next free number, or nothing when all are taken.
+    std::optional<uint32_t> allocate() {
+        if (first_ >= end_ || in_use_ == end_ - first_) return std::nullopt;
+        std::optional<uint32_t> n = search(cursor_, end_);
+        if (!n) n = search(first_, cursor_);
+        if (!n) return std::nullopt;
+        words_[*n / 64] |= uint64_t{1} << (*n % 64);
+        ++in_use_;
+        cursor_ = *n + 1 == end_ ? first_ : *n + 1;
+        return n;
+    }
+    void release(uint32_t n) {
+        words_[n / 64] &= ~(uint64_t{1} << (n % 64));
+        --in_use_;
+    }
+    uint32_t in_use() const { return in_use_; }
+    uint32_t capacity() const { return first_ < end_ ? end_ - first_ : 0; }
+
+private:
+    std::optional<uint32_t> search(uint32_t from, uint32_t to) const {
+        for (uint32_t n = from; n < to; n = (n / 64 + 1) * 64) {
+            const uint64_t free = ~words_[n / 64] & (~uint64_t{0} << (n % 64));
+            if (free == 0) continue;
+            const uint32_t found = n / 64 * 64 + uint32_t(std::countr_zero(free));
+            return found < to ? std::optional(found) : std::nullopt;
+        }
+        return std::nullopt;
+    }
+
+    uint32_t first_, end_, cursor_;
+    uint32_t in_use_ = 0;
+    std::vector<uint64_t> words_;
+};
+
+}  // namespace roci::host

@@ -1,0 +1,142 @@
+// What a session owns. An object that uses another one holds a Use of it, so that a busy object is known as such.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/shared.hpp"
+#include "host/arena.hpp"
+#include "host/conductor.hpp"
+#include "host/handle_table.hpp"
+#include "mem/memory_region.hpp"
+#include "qp/spec.hpp"
+#include "rings/queues.hpp"
+
+namespace roci::host {
+
+/// Counts itself in the object used, as long as it lives.
+class Use {
+public:
+    Use() = default;
+    explicit Use(std::atomic<uint32_t>& count) : count_(&count) { count.fetch_add(1, std::memory_order_relaxed); }
+    Use(Use&& other) noexcept : count_(std::exchange(other.count_, nullptr)) {}
+    Use& operator=(Use&& other) noexcept {
+        std::swap(count_, other.count_);
+        return *this;
+    }
+    ~Use() {
+        if (count_ != nullptr) count_->fetch_sub(1, std::memory_order_relaxed);
+    }
+
+private:
+    std::atomic<uint32_t>* count_ = nullptr;
+};
+
+struct Pd {
+    uint32_t number = 0;  ///< unique in rocid, never 0
+    std::atomic<uint32_t> uses{0};
+};
+
+/// What a session has mapped, also by regions that were removed but are still used by an MR.
+struct Mapped {
+    uint64_t regions = 0;
+    uint64_t bytes = 0;
+};
+
+/// Memory of the client that rocid has mapped. Shared by the handle and the MRs that lie in it.
+class Region {
+public:
+    Region(Platform& platform, Mapped& total, std::unique_ptr<mem::MappedRegion> memory)
+        : platform_(platform), total_(total), memory_(std::move(memory)) {
+        ++total_.regions;
+        total_.bytes += memory_->length;
+    }
+    ~Region() {
+        --total_.regions;
+        total_.bytes -= memory_->length;
+        platform_.unmap_region(*memory_);
+    }
+    Region(const Region&) = delete;
+    mem::MappedRegion& memory() { return *memory_; }
+
+private:
+    Platform& platform_;
+    Mapped& total_;
+    std::unique_ptr<mem::MappedRegion> memory_;
+};
+struct RegionHandle {
+    std::shared_ptr<Region> region;
+};
+
+struct Mr {
+    std::unique_ptr<mem::MemoryRegion> region;
+    std::vector<std::shared_ptr<Region>> memory;
+    Use pd;
+};
+
+struct Channel {
+    std::atomic<uint32_t> uses{0};
+};
+
+struct Cq {
+    rings::Cq ring;
+    ArenaBlock memory;
+    uint32_t depth = 0;                ///< entries a lane
+    std::vector<ArenaBlock> stranded;  ///< rings that some lanes may still live in, after a client lied to resize_cq
+    Use channel;
+};
+
+struct Srq {
+    qp::Srq* engine_side = nullptr;
+    qp::SrqSpec spec;
+    uint32_t engine = 0;
+    ArenaBlock memory;
+    Use pd;
+    std::atomic<uint32_t> uses{0};
+};
+
+struct Qp {
+    qp::Qp* engine_side = nullptr;
+    qp::Spec spec;
+    abi::QpAttr attr{};  ///< what modify_qp has set so far
+    ArenaBlock sq, rq;
+    Use pd, send_cq, recv_cq, srq;
+};
+
+struct Ah {
+    engine::AddressHandle address;
+    Use pd;
+};
+
+struct Session {
+    Session(uint32_t number, const Client& client, Platform& platform, uint64_t max_arena)
+        : id(number), who(client), arena(platform, max_arena) {}
+
+    const uint32_t id;
+    const Client who;
+    std::string program;
+    bool greeted = false;
+    std::optional<uint32_t> device;
+    SharedMemory doorbells;
+
+    // Destroyed from the bottom up: users before what they use.
+    Arena arena;
+    Mapped mapped;
+    std::unique_ptr<mem::RemoteProcess> process;
+    HandleTable<Pd> pds;
+    HandleTable<RegionHandle> regions;
+    HandleTable<Mr> mrs;
+    HandleTable<Channel> channels;
+    HandleTable<Cq> cqs;
+    HandleTable<Srq> srqs;
+    HandleTable<Qp> qps;
+    std::unordered_map<uint32_t, std::unique_ptr<Ah>> ahs;
+};
+
+}  // namespace roci::host

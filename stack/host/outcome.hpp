@@ -1,0 +1,25 @@
+// How a handler says that it did, or did not, do what was asked: an errno and one line for the program's author.
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace roci::host {
+
+struct [[nodiscard]] Outcome {
+    int error = 0;       ///< 0 or a positive errno
+    std::string reason;  ///< why, and what to do
+    bool failed() const { return error != 0; }
+};
+
+inline Outcome done() { return {}; }
+
+template <class... Args>
+Outcome fail(int error, fmt::format_string<Args...> text, Args&&... args) {
+    return {error, fmt::format(text, std::forward<Args>(args)...)};
+}
+
+}  // namespace roci::host

@@ -1,0 +1,114 @@
+// Shared receive queues. An SRQ lives on one engine, and so do all its QPs.
+#include "host/queue_memory.hpp"
+
+#include "host/handlers.hpp"
+
+namespace roci::host {
+namespace {
+
+constexpr uint32_t kBasic = 0;                    // enum ibv_srq_type
+constexpr uint32_t kSrqMaxWr = 1, kSrqLimit = 2;  // enum ibv_srq_attr_mask
+
+Outcome check_size(const Call& c, const abi::CreateSrqRequest& in) {
+    const Capabilities& caps = c.host.caps;
+    if (in.type != kBasic) return fail(EOPNOTSUPP, "SRQ type {} is not supported; only IBV_SRQT_BASIC is", in.type);
+    if (in.max_wr == 0 || in.max_wr > caps.max_srq_wr) return fail(EINVAL, "SRQ of {} entries: 1 to {} are possible", in.max_wr, caps.max_srq_wr);
+    if (in.max_sge > caps.max_srq_sge) return fail(EINVAL, "SRQ with {} SGEs: at most {}", in.max_sge, caps.max_srq_sge);
+    return has_room(c.session.srqs, caps.max_srqs, "SRQ");
+}
+
+int execute(Host& host, Srq& srq, engine::Command::Kind kind, uint32_t& limit) {
+    engine::Command command;
+    command.kind = kind;
+    command.session = srq.spec.session;
+    command.srq = srq.engine_side;
+    command.srq_limit = limit;
+    const int error = host.execute(srq.engine, command);
+    limit = command.srq_limit;
+    return error;
+}
+
+}  // namespace
+
+Outcome create_srq(Call& c) {
+    const auto in = c.in<abi::CreateSrqRequest>();
+    Session& s = c.session;
+    Pd* pd;
+    if (Outcome o = look_up(s.pds, in.pd, "PD", pd); o.failed()) return o;
+    if (Outcome o = check_size(c, in); o.failed()) return o;
+
+    auto srq = std::make_unique<Srq>();
+    const RqShape shape = rq_shape(in.max_wr, in.max_sge, c.host.caps.max_srq_sge);
+    if (Outcome o = lay_out_rq(s, shape, srq->memory, srq->spec.rq); o.failed()) return o;
+    const auto number = c.host.srqns.allocate();
+    if (!number) return fail(ENOMEM, "all SRQ numbers are in use");
+    const auto place = s.srqs.next();
+    qp::SrqSpec& spec = srq->spec;
+    spec.session = s.id;
+    spec.handle = place.handle;
+    spec.generation = place.generation;
+    spec.srqn = *number;
+    spec.pd = pd->number;
+    srq->engine = c.host.pick_engine();
+    srq->engine_side = qp::create_srq(spec);
+    uint32_t no_limit = 0;  // ibv_create_srq(3): the limit counts only in ibv_modify_srq
+    const int error = srq->engine_side == nullptr ? ENOMEM : execute(c.host, *srq, engine::Command::Kind::add_srq, no_limit);
+    if (error != 0) {
+        if (srq->engine_side != nullptr) qp::free(srq->engine_side);
+        c.host.srqns.release(*number);
+        return fail(error, "the engine did not take the SRQ");
+    }
+    ++c.host.engine_load[srq->engine];
+    srq->pd = Use(pd->uses);
+    c.answer(abi::CreateSrqReply{place.handle, place.generation, *number, shape.depth, shape.stride, shape.depth, shape.max_sge, 0,
+                                 srq->memory.where()});
+    s.srqs.put(std::move(srq));
+    return done();
+}
+
+Outcome modify_srq(Call& c) {
+    const auto in = c.in<abi::ModifySrqRequest>();
+    Srq* srq;
+    if (Outcome o = look_up(c.session.srqs, in.handle, "SRQ", srq); o.failed()) return o;
+    if ((in.mask & ~(kSrqMaxWr | kSrqLimit)) != 0) return fail(EINVAL, "unknown SRQ attributes {:#x}", in.mask);
+    if ((in.mask & kSrqMaxWr) != 0) return fail(EOPNOTSUPP, "SRQs cannot be resized; create a larger one");
+    if ((in.mask & kSrqLimit) == 0) return done();
+    if (in.limit > srq->spec.rq.depth) return fail(EINVAL, "SRQ limit {} is more than its {} entries", in.limit, srq->spec.rq.depth);
+    uint32_t limit = in.limit;
+    if (const int error = execute(c.host, *srq, engine::Command::Kind::modify_srq, limit); error != 0) return fail(error, "the engine refused the limit");
+    return done();
+}
+
+Outcome query_srq(Call& c) {
+    Srq* srq;
+    if (Outcome o = look_up(c.session.srqs, c.in<abi::HandleRequest>().handle, "SRQ", srq); o.failed()) return o;
+    uint32_t limit = 0;
+    if (const int error = execute(c.host, *srq, engine::Command::Kind::query_srq, limit); error != 0) return fail(error, "the engine does not answer");
+    c.answer(abi::QuerySrqReply{srq->spec.rq.depth, srq->spec.rq.max_sge, limit, 0});
+    return done();
+}
+
+Outcome destroy_srq(Call& c) {
+    const uint32_t handle = c.in<abi::HandleRequest>().handle;
+    Srq* srq;
+    if (Outcome o = look_up(c.session.srqs, handle, "SRQ", srq); o.failed()) return o;
+    if (Outcome o = must_be_idle(srq->uses, "SRQ", "QPs"); o.failed()) return o;
+    retire(c.host, *srq);
+    c.host.fence_all();
+    bury(c.host, *srq);
+    c.session.srqs.erase(handle);
+    return done();
+}
+
+void retire(Host& host, Srq& srq) {
+    uint32_t unused = 0;
+    execute(host, srq, engine::Command::Kind::remove_srq, unused);
+}
+
+void bury(Host& host, Srq& srq) {
+    qp::free(srq.engine_side);
+    host.srqns.release(srq.spec.srqn);
+    --host.engine_load[srq.engine];
+}
+
+}  // namespace roci::host

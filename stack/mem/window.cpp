@@ -1,0 +1,45 @@
+#include "mem/memory_region.hpp"
+
+namespace roci::mem {
+namespace {
+
+constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+
+/// The parent must be of the same PD, allow binding, cover the range, and may be written locally if the window is to be written (IBA 10.6.7.2.3).
+bool parent_allows(const KeyTable& table, const BindRequest& b) {
+    const MemoryRegion* parent = table.find(b.parent);
+    if (parent == nullptr || parent->is_window || parent->pd != b.pd || (parent->access & kMwBind) == 0) return false;
+    const uint64_t offset = b.iova - parent->iova;
+    if (offset > parent->length || b.length > parent->length - offset) return false;
+    const bool writes = (b.access & (kRemoteWrite | kRemoteAtomic)) != 0;
+    return !writes || (parent->access & kLocalWrite) != 0;
+}
+
+}  // namespace
+
+bool bind_window(KeyTable& table, const BindRequest& b) {
+    MemoryRegion* window = table.slot(b.fresh);
+    if (window == nullptr || !window->is_window || window->pd != b.pd || (b.access & ~kRemoteRights) != 0) return false;
+    const bool bound = !window->invalidated.load(std::memory_order_acquire);
+    if (window->type2 && bound) return false;  // must be invalidated first (IBA 10.6.7.2.4)
+    if (b.length != 0 && !parent_allows(table, b)) return false;
+    window->invalidated.store(true, std::memory_order_release);
+    window->key = b.fresh;
+    window->parent = b.parent;
+    window->iova = b.iova;
+    window->length = b.length;
+    window->access = b.access;
+    window->bound_qpn = window->type2 ? b.qpn : 0;
+    if (b.length != 0) window->invalidated.store(false, std::memory_order_release);
+    return true;
+}
+
+bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn) {
+    MemoryRegion* window = table.find(key);
+    if (window == nullptr || !window->is_window || !window->type2 || window->pd != pd) return false;
+    if (window->bound_qpn != qpn || window->invalidated.load(std::memory_order_acquire)) return false;
+    window->invalidated.store(true, std::memory_order_release);
+    return true;
+}
+
+}  // namespace roci::mem

@@ -1,0 +1,321 @@
+// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that record what they
+// are told. Everything that the conductor gets is counted, so that a test can ask what leaked.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "host/conductor.hpp"
+#include "qp/attributes.hpp"
+
+namespace roci::host::test {
+
+class MemoryPlatform : public Platform {
+public:
+    ~MemoryPlatform() override {
+        for (const auto& [base, length] : memory) std::free(base);
+    }
+    SharedMemory make_memory(uint64_t length, std::string& why) override {
+        if (refuse_memory) {
+            why = "test says so";
+            return {};
+        }
+        auto* base = static_cast<std::byte*>(std::aligned_alloc(4096, (length + 4095) / 4096 * 4096));
+        std::memset(base, 0, length);
+        memory[base] = length;
+        return {base, length, next_fd++};
+    }
+    void free_memory(const SharedMemory& m) override { ASSERT_EQ(memory.erase(m.base), 1u); std::free(m.base); }
+    std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override {
+        taken.insert(fd);
+        if (refuse_map) {
+            why = "test says so";
+            return nullptr;
+        }
+        auto region = std::make_unique<mem::MappedRegion>();
+        // Never touched by the conductor: only a number that differs from region to region.
+        region->base = reinterpret_cast<std::byte*>(next_base);
+        next_base += (length + 0xfff) / 0x1000 * 0x1000 + 0x1000;
+        region->length = length;
+        region->writable = writable;
+        mapped.insert(region.get());
+        return region;
+    }
+    void unmap_region(mem::MappedRegion& r) override { EXPECT_EQ(mapped.erase(&r), 1u); }
+    void close_fd(int fd) override { EXPECT_TRUE(taken.insert(fd).second) << "closed twice"; }
+    std::unique_ptr<mem::RemoteProcess> remote_process(int) override {
+        struct Process : mem::RemoteProcess {
+            bool read(uint64_t, std::byte*, uint64_t) override { return false; }
+            bool write(uint64_t, const std::byte*, uint64_t) override { return false; }
+        };
+        return allow_process ? std::make_unique<Process>() : nullptr;
+    }
+    int make_event_pipe(uint32_t session, uint32_t channel) override {
+        if (refuse_fds) return -1;
+        EXPECT_TRUE(pipes.insert({session, channel}).second);
+        return next_fd++;
+    }
+    void close_event_pipe(uint32_t session, uint32_t channel) override { pipes.erase({session, channel}); }
+    void send_async(uint32_t, const abi::AsyncEventRecord&) override {}
+    int make_wake_fd(uint32_t session, uint32_t) override {
+        if (refuse_fds) return -1;
+        wake.insert(session);
+        return next_fd++;
+    }
+    void close_wake_fds(uint32_t session) override { wake.erase(session); }
+    int engine_page_fd() override { return 7; }
+    std::string host_status_json() override { return host_json; }
+    int make_text_fd(const std::string& text) override {
+        status = text;
+        return next_fd++;
+    }
+    bool clean() const { return memory.empty() && mapped.empty() && pipes.empty() && wake.empty(); }
+
+    std::map<std::byte*, uint64_t> memory;
+    std::set<mem::MappedRegion*> mapped;
+    std::set<int> taken;
+    std::set<std::pair<uint32_t, uint32_t>> pipes;
+    std::set<uint32_t> wake;
+    std::string status, host_json = R"({"lcores":2})";
+    int next_fd = 1000;
+    uintptr_t next_base = 0x100000000;
+    bool refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
+};
+
+/// Engines that do nothing but remember.
+class RecordingPort : public engine::CommandPort {
+public:
+    using Kind = engine::Command::Kind;
+    struct Record {
+        Kind kind;
+        uint32_t engine;
+        qp::Qp* qp;
+        uint32_t srq_limit;
+    };
+    explicit RecordingPort(uint32_t engines) : engines_(engines) {}
+    uint32_t engines() const override { return engines_; }
+    void execute(uint32_t engine, engine::Command& c) override {
+        ASSERT_LT(engine, engines_);
+        log.push_back({c.kind, engine, c.qp, c.srq_limit});
+        c.done = true;
+        if (c.kind == refuse && engine == refuse_engine) {
+            c.error = refuse_error;
+            return;
+        }
+        if (c.kind == Kind::modify_qp) {
+            last_change = *c.change;
+            if ((c.change->mask & IBV_QP_STATE) != 0) state[c.qp] = c.change->next;
+        }
+        if (c.kind == Kind::query_qp) *c.snapshot = {.state = state[c.qp], .send_psn = Psn(11), .expected_psn = Psn(22)};
+        if (c.kind == Kind::remove_qp) state.erase(c.qp);
+        if (c.kind == Kind::modify_srq) limit = c.srq_limit;
+        if (c.kind == Kind::query_srq) c.srq_limit = limit;
+        if (c.kind == Kind::resize_cq) {
+            c.cq->lanes[engine] = c.new_lane;
+            consumers.push_back(c.consumer);
+        }
+    }
+    size_t count(Kind k) const {
+        size_t n = 0;
+        for (const Record& r : log) n += r.kind == k;
+        return n;
+    }
+
+    std::vector<Record> log;
+    std::map<qp::Qp*, qp::State> state;
+    std::vector<uint32_t> consumers;
+    qp::Change last_change;
+    uint32_t limit = 0;
+    Kind refuse = Kind::fence;
+    uint32_t refuse_engine = ~0u;
+    int refuse_error = EINVAL;
+
+private:
+    uint32_t engines_;
+};
+
+inline constexpr Gid kGid4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1}};
+inline constexpr Gid kGid6{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+inline constexpr Gid kOtherGid4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2}};
+
+inline std::vector<DeviceConfig> two_devices() {
+    return {{"roci0", "eth0", {{2, 0, 0, 0, 0, 1}}, {kGid6, Gid{}, kGid4}, 4096}, {"roci1", "", {{2, 0, 0, 0, 0, 2}}, {kOtherGid4}, 1500}};
+}
+
+inline Limits small_limits() {
+    Limits l;
+    l.max_qps = 256;
+    l.max_keys = 512;
+    l.max_ahs = 64;
+    l.max_qp_wr = 1024;
+    l.max_cqe = 4096;
+    l.max_arena_bytes = uint64_t{16} << 20;
+    return l;
+}
+
+struct Result {
+    int error = -1;
+    std::string reason;
+    std::vector<std::byte> body;
+    std::vector<int> fds;
+    uint32_t new_chunks = 0, first_chunk = 0, cookie = 0;
+    bool closed = false;
+
+    template <class T>
+    T as() const {
+        T t{};
+        std::memcpy(&t, body.data(), std::min(body.size(), sizeof t));
+        return t;
+    }
+    bool says(const std::string& text) const { return reason.find(text) != std::string::npos; }
+};
+
+template <class T>
+std::vector<std::byte> bytes_of(const T& t) {
+    const auto* p = reinterpret_cast<const std::byte*>(&t);
+    return {p, p + sizeof t};
+}
+
+/// Sends a packet and takes the reply apart, checking its form.
+inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& packet, const std::vector<int>& fds = {}) {
+    Result r;
+    const Reply reply = conductor.handle(session, packet, fds, r.closed);
+    abi::ReplyHeader h{};
+    EXPECT_GE(reply.bytes.size(), sizeof h);
+    std::memcpy(&h, reply.bytes.data(), sizeof h);
+    EXPECT_EQ(reply.bytes.size(), sizeof h + h.body_length + h.reason_length);
+    EXPECT_LE(reply.bytes.size(), abi::kMaxMessage);
+    EXPECT_EQ(reply.fds.size(), reply.shared_fds_mask.size());
+    EXPECT_GE(h.error, 0);
+    EXPECT_EQ(h.error != 0, h.reason_length != 0) << "an error has a reason, success has none";
+    EXPECT_LE(h.new_chunks, reply.fds.size());
+    r.error = h.error;
+    r.cookie = h.cookie;
+    r.new_chunks = h.new_chunks;
+    r.first_chunk = h.first_chunk;
+    r.fds = reply.fds;
+    r.body.assign(reply.bytes.begin() + sizeof h, reply.bytes.begin() + sizeof h + h.body_length);
+    for (size_t i = sizeof h + h.body_length; i < reply.bytes.size(); ++i) r.reason += char(reply.bytes[i]);
+    return r;
+}
+
+inline std::vector<std::byte> packet(abi::Op op, const std::vector<std::byte>& body, uint32_t cookie = 5) {
+    auto p = bytes_of(abi::RequestHeader{op, 0, cookie});
+    p.insert(p.end(), body.begin(), body.end());
+    return p;
+}
+
+inline abi::HelloRequest good_hello() { return {abi::kHelloMagic, abi::kAbiVersion, "unit test"}; }
+
+/// A conductor with two engines and two devices, and one session that has device 0 open.
+class ConductorTest : public ::testing::Test {
+protected:
+    ConductorTest() : ConductorTest(small_limits()) {}
+    explicit ConductorTest(const Limits& limits)
+        : shared(256, 512, 64, 2), port(2), conductor(limits, two_devices(), shared, port, platform) {
+        session = open();
+    }
+    void TearDown() override {
+        for (uint32_t s : all_sessions) conductor.close_session(s);
+        expect_nothing_left();
+        EXPECT_TRUE(platform.clean());
+    }
+    void expect_nothing_left() {
+        const Conductor::Totals t = conductor.totals();
+        for (uint64_t n : {t.sessions, t.pds, t.regions, t.mrs, t.channels, t.cqs, t.srqs, t.qps, t.ahs, t.mws, t.arena_bytes, t.mapped_bytes})
+            EXPECT_EQ(n, 0u);
+    }
+    uint32_t connect() {
+        const uint32_t s = conductor.open_session({.pid = 42, .uid = 1000, .gid = 1000});
+        if (s != abi::kNoHandle) all_sessions.push_back(s);
+        return s;
+    }
+    uint32_t open(uint32_t device = 0) {
+        const uint32_t s = connect();
+        EXPECT_EQ(call_as(s, abi::Op::hello, good_hello()).error, 0);
+        EXPECT_EQ(call_as(s, abi::Op::open_device, abi::OpenDeviceRequest{device, 0}).error, 0);
+        return s;
+    }
+    template <class T>
+    Result call_as(uint32_t s, abi::Op op, const T& body, const std::vector<int>& fds = {}) {
+        return send(conductor, s, packet(op, bytes_of(body)), fds);
+    }
+    template <class T>
+    Result call(abi::Op op, const T& body, const std::vector<int>& fds = {}) {
+        return call_as(session, op, body, fds);
+    }
+    Result call(abi::Op op) { return send(conductor, session, packet(op, {})); }
+    Result on(abi::Op op, uint32_t handle) { return call(op, abi::HandleRequest{handle, 0}); }
+
+    uint32_t pd() { return handle_of(call(abi::Op::alloc_pd)); }
+    uint32_t cq(uint32_t cqe = 16, uint32_t channel = abi::kNoHandle) {
+        const Result r = call(abi::Op::create_cq, abi::CreateCqRequest{cqe, channel, 0, 0});
+        EXPECT_EQ(r.error, 0) << r.reason;
+        return r.as<abi::CreateCqReply>().handle;
+    }
+    uint32_t region(uint64_t length, bool writable = true) {
+        return handle_of(call(abi::Op::add_region, abi::AddRegionRequest{length, writable, 0}, {next_sent_fd++}));
+    }
+    uint32_t handle_of(const Result& r) {
+        EXPECT_EQ(r.error, 0) << r.reason;
+        return r.as<abi::HandleReply>().handle;
+    }
+    static abi::CreateQpRequest qp_request(uint32_t pd_handle, uint32_t cq_handle, uint32_t type = IBV_QPT_RC) {
+        abi::CreateQpRequest q{};
+        q.pd = pd_handle;
+        q.type = type;
+        q.send_cq = q.recv_cq = cq_handle;
+        q.srq = q.xrcd = abi::kNoHandle;
+        q.cap = {.max_send_wr = 10, .max_recv_wr = 20, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 100};
+        return q;
+    }
+    abi::CreateQpReply qp(uint32_t type = IBV_QPT_RC) {
+        const Result r = call(abi::Op::create_qp, qp_request(pd(), cq(), type));
+        EXPECT_EQ(r.error, 0) << r.reason;
+        return r.as<abi::CreateQpReply>();
+    }
+    Result modify(uint32_t handle, uint32_t mask, const abi::QpAttr& attr) { return call(abi::Op::modify_qp, abi::ModifyQpRequest{handle, mask, attr}); }
+
+    engine::Shared shared;
+    MemoryPlatform platform;
+    RecordingPort port;
+    Conductor conductor;
+    uint32_t session = 0;
+    std::vector<uint32_t> all_sessions;
+    int next_sent_fd = 1;
+};
+
+/// Attributes that take a QP through its life, with the masks of ibv_modify_qp(3).
+struct Step {
+    uint32_t mask;
+    abi::QpAttr attr;
+};
+inline abi::AhAttr good_av(const Gid& to = kOtherGid4) {
+    abi::AhAttr av{};
+    std::copy(to.bytes.begin(), to.bytes.end(), av.dgid.raw);
+    av.sgid_index = to.is_ipv4() ? 2 : 0;
+    av.port_num = 1;
+    av.is_global = 1;
+    return av;
+}
+inline Step to_init() {
+    return {IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+            {.qp_state = IBV_QPS_INIT, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE, .port_num = 1}};
+}
+inline Step to_rtr() {
+    return {IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+            {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .rq_psn = 0x01000007, .dest_qp_num = 0x55, .ah = good_av(),
+             .max_dest_rd_atomic = 4, .min_rnr_timer = 12}};
+}
+inline Step to_rts() {
+    return {IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT,
+            {.qp_state = IBV_QPS_RTS, .sq_psn = 9, .max_rd_atomic = 4, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7}};
+}
+
+}  // namespace roci::host::test

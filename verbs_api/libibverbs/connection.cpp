@@ -1,0 +1,212 @@
+#include "connection.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "arena.hpp"
+#include "log.hpp"
+
+namespace roci::client {
+namespace {
+
+/// Indexed by abi::Op, for messages.
+constexpr const char* kOpNames[] = {
+    "?",          "hello",      "list_devices",   "open_device",     "query_device", "query_port", "query_gid_table", "alloc_pd",
+    "dealloc_pd", "add_region", "remove_region",  "reg_mr",          "rereg_mr",     "dereg_mr",   "create_channel",  "destroy_channel",
+    "create_cq",  "resize_cq",  "modify_cq",      "destroy_cq",      "create_srq",   "modify_srq", "query_srq",       "destroy_srq",
+    "create_qp",  "modify_qp",  "query_qp",       "destroy_qp",      "create_ah",    "destroy_ah", "attach_mcast",    "detach_mcast",
+    "alloc_mw",   "dealloc_mw", "open_xrcd",      "close_xrcd",      "status",
+};
+static_assert(std::size(kOpNames) == size_t(abi::Op::last_op));
+
+const char* name_of(abi::Op op) { return kOpNames[std::min(size_t(op), std::size(kOpNames) - 1)]; }
+
+iovec vec(std::span<const std::byte> bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
+
+int connect_to(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    int rc;
+    do rc = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    while (rc < 0 && errno == EINTR);
+    if (rc == 0) return fd;
+    const int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+}  // namespace
+
+std::string socket_path() {
+    const char* path = secure_getenv(abi::kSocketEnv);
+    return path != nullptr && *path != '\0' ? path : abi::kDefaultSocket;
+}
+
+ReplyFds::~ReplyFds() {
+    for (int i = 0; i < count_; ++i)
+        if (fd_[i] >= 0) close(fd_[i]);
+}
+
+int ReplyFds::take(int i) {
+    const int fd = fd_[i];
+    fd_[i] = -1;
+    return fd;
+}
+
+Connection::~Connection() {
+    if (fd_ >= 0) close(fd_);
+}
+
+void Connection::leave_to_parent() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+    gone_ = true;
+}
+
+int Connection::open() {
+    const std::string path = socket_path();
+    fd_ = connect_to(path);
+    if (fd_ < 0) {
+        const int err = errno;
+        log("no rocid at %s: %s (start rocid, or say where its socket is with %s)", path.c_str(), std::strerror(err), abi::kSocketEnv);
+        return err;
+    }
+    buffer_.reset(new (std::nothrow) std::byte[abi::kMaxMessage]);
+    if (!buffer_) return ENOMEM;
+    gone_ = false;
+    return hello();
+}
+
+int Connection::hello() {
+    abi::HelloRequest request{abi::kHelloMagic, abi::kAbiVersion, {}};
+    std::strncpy(request.program, program_invocation_short_name, sizeof request.program - 1);
+    abi::HelloReply reply{};
+    const int err = call(abi::Op::hello, request, reply);
+    const bool speaks_ours = reply.abi_min <= abi::kAbiVersion && abi::kAbiVersion <= reply.abi_max;
+    if (err == EPROTO || (err == 0 && !speaks_ours)) {
+        warn("rocid at %s speaks ABI version %u to %u, this library speaks %u: install rocid and the libraries from the same release",
+             socket_path().c_str(), reply.abi_min, reply.abi_max, abi::kAbiVersion);
+        gone_ = true;
+        return EPROTO;
+    }
+    return err;
+}
+
+int Connection::lost(const char* what) {
+    log("connection to rocid lost (%s): the device is gone, close it and open it again", what);
+    gone_ = true;
+    return EIO;
+}
+
+int Connection::request(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds) {
+    if (gone()) return EIO;
+    std::lock_guard guard(mutex_);
+    if (gone()) return EIO;
+    return exchange(out, reply, fds);
+}
+
+int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds) {
+    const uint32_t cookie = next_cookie_++;
+    if (const int err = send(out, cookie); err != 0) return err;
+    ReplyFds discarded;
+    ReplyFds& received = fds != nullptr ? *fds : discarded;
+    abi::ReplyHeader header{};
+    if (const int err = receive(cookie, header, received); err != 0) return err;
+
+    const std::byte* body = buffer_.get() + sizeof header;
+    const size_t copied = std::min<size_t>(reply.size(), header.body_length);
+    std::memset(reply.data(), 0, reply.size());
+    std::memcpy(reply.data(), body, copied);
+    if (header.error != 0) {
+        const auto* reason = reinterpret_cast<const char*>(body + header.body_length);
+        log("%s: %s%s%.*s", name_of(out.op), std::strerror(header.error), header.reason_length != 0 ? ": " : "", int(header.reason_length), reason);
+    }
+    return header.error;
+}
+
+int Connection::send(const Outgoing& out, uint32_t cookie) {
+    const abi::RequestHeader header{out.op, 0, cookie};
+    iovec parts[] = {vec(std::as_bytes(std::span(&header, 1))), vec(out.body), vec(out.more)};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = std::size(parts);
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    if (out.fd >= 0) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        cmsghdr* c = CMSG_FIRSTHDR(&message);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int));
+        std::memcpy(CMSG_DATA(c), &out.fd, sizeof(int));
+    }
+    ssize_t n;
+    do n = sendmsg(fd_, &message, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n >= 0) return 0;
+    // A packet that is too large or a descriptor that cannot be passed is the request's fault; the connection is still good.
+    if (errno == EMSGSIZE || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS || errno == EBADF) return errno;
+    return lost(std::strerror(errno));
+}
+
+int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds) {
+    iovec part{buffer_.get(), abi::kMaxMessage};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * abi::kMaxFdsPerMessage)];
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    ssize_t n;
+    do n = recvmsg(fd_, &message, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0) return lost(n == 0 ? "closed by rocid" : std::strerror(errno));
+
+    uint32_t all = 0;
+    ReplyFds rest;  // also owns everything when the reply turns out to be unusable
+    int taken[abi::kMaxFdsPerMessage];
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count && all < abi::kMaxFdsPerMessage; ++i, ++all) {
+            std::memcpy(&taken[all], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            rest.add(taken[all]);
+        }
+    }
+    if (size_t(n) < sizeof header) return lost("malformed reply");
+    std::memcpy(&header, buffer_.get(), sizeof header);
+    if ((message.msg_flags & MSG_TRUNC) != 0 || header.cookie != cookie || size_t(n) - sizeof header < uint64_t(header.body_length) + header.reason_length)
+        return lost("malformed reply");
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
+        log("descriptors of a reply were lost: too many open files in this process");
+        return EMFILE;
+    }
+    if (header.new_chunks > all || (header.new_chunks != 0 && arena_ == nullptr)) return lost("reply with chunks that are not there");
+    for (uint32_t i = 0; i < all; ++i) {
+        const int fd = rest.take(int(i));
+        if (i >= header.new_chunks) {
+            fds.add(fd);
+        } else if (const int err = arena_->add_chunk(header.first_chunk + i, fd); err != 0) {
+            log("cannot map shared memory of rocid: %s", std::strerror(err));
+            return err;
+        }
+    }
+    return 0;
+}
+
+}  // namespace roci::client

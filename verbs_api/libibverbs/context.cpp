@@ -1,0 +1,126 @@
+#include "context.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "log.hpp"
+
+namespace roci::client {
+namespace {
+
+using abi::Op;
+
+/// The tables that inline functions of <infiniband/verbs.h> call through. What stays NULL is "not supported" to them.
+void set_ops(verbs_context& v) {
+    ibv_context_ops& o = v.context.ops;
+    o._compat_query_device = ibv_query_device;
+    o._compat_query_port = ibv_query_port;
+    o.alloc_mw = alloc_mw;
+    o.bind_mw = bind_mw;
+    o.dealloc_mw = dealloc_mw;
+    o.poll_cq = poll_cq;
+    o.req_notify_cq = req_notify_cq;
+    o.post_srq_recv = post_srq_recv;
+    o.post_send = post_send;
+    o.post_recv = post_recv;
+    v.query_port = query_port_ex;
+    v.query_device_ex = query_device_ex;
+    v.query_rt_values = query_rt_values;
+    v.alloc_parent_domain = alloc_parent_domain;
+    v.alloc_td = alloc_td;
+    v.dealloc_td = dealloc_td;
+    v.create_cq_ex = create_cq_ex;
+    v.modify_cq = modify_cq;
+    v.create_srq_ex = create_srq_ex;
+    v.get_srq_num = get_srq_num;
+    v.create_qp_ex = create_qp_ex;
+    v.open_xrcd = open_xrcd;
+    v.close_xrcd = close_xrcd;
+}
+
+void init(Context& c, ibv_device* device) {
+    c.verbs.sz = sizeof(verbs_context);
+    c.verbs.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+    c.verbs.context.device = device;
+    c.verbs.context.async_fd = -1;
+    c.verbs.context.cmd_fd = -1;
+    pthread_mutex_init(&c.verbs.context.mutex, nullptr);
+    std::fill(std::begin(c.wake_fd), std::end(c.wake_fd), -1);
+    set_ops(c.verbs);
+}
+
+/// open_device: fds are the async pipe, the engine page, the doorbell pages and one eventfd an engine.
+int attach(Context& c, uint32_t index) {
+    abi::OpenDeviceReply reply{};
+    ReplyFds fds;
+    if (const int err = c.link.call(Op::open_device, abi::OpenDeviceRequest{index, 0}, reply, &fds); err != 0) return err;
+    if (reply.engines == 0 || reply.engines > abi::kMaxEngines || uint32_t(fds.size()) != 3 + reply.engines) return EPROTO;
+    c.engines = reply.engines;
+    c.doorbell_stride = reply.doorbell_stride;
+    c.verbs.context.async_fd = fds.take(0);
+    c.engine_page = map_fd(fds.take(1), false);
+    c.doorbells = map_fd(fds.take(2), true);
+    if (c.engine_page.base == nullptr || c.doorbells.base == nullptr) return errno;
+    const uint64_t last = (reply.engines - 1) * reply.doorbell_stride;
+    if (c.engine_page.length < sizeof(abi::EnginePage) || c.doorbells.length < last + sizeof(abi::DoorbellPage)) return EPROTO;
+    for (uint32_t e = 0; e < reply.engines; ++e) c.wake_fd[e] = fds.take(int(3 + e));
+    const int flags = fcntl(c.verbs.context.async_fd, F_GETFL);
+    fcntl(c.verbs.context.async_fd, F_SETFL, flags & ~O_NONBLOCK);  // blocking reads are the default of verbs
+    return c.link.ask(Op::query_device, c.attr);
+}
+
+int connect(Context& c, const char* name) {
+    if (const int err = c.link.open(); err != 0) return err;
+    c.link.use(&c.arena);
+    abi::DeviceEntry entry{};
+    if (const int err = find_device(c.link, name, entry); err != 0) return err;
+    if (const int err = attach(c, entry.index); err != 0) return err;
+    c.verbs.context.cmd_fd = c.link.fd();
+    c.verbs.context.num_comp_vectors = int(std::max<uint32_t>(c.attr.comp_vectors, 1));
+    return 0;
+}
+
+void close_all(Context& c) {
+    if (c.verbs.context.async_fd >= 0) close(c.verbs.context.async_fd);
+    for (int fd : c.wake_fd)
+        if (fd >= 0) close(fd);
+    unmap(c.engine_page);
+    unmap(c.doorbells);
+    pthread_mutex_destroy(&c.verbs.context.mutex);
+    delete &c;
+}
+
+}  // namespace
+
+void await_acks(pthread_mutex_t& mutex, pthread_cond_t& cond, const uint32_t& completed, uint32_t delivered) {
+    pthread_mutex_lock(&mutex);
+    while (completed != delivered) pthread_cond_wait(&cond, &mutex);
+    pthread_mutex_unlock(&mutex);
+}
+
+}  // namespace roci::client
+
+using namespace roci::client;
+
+ibv_context* ibv_open_device(ibv_device* device) {
+    auto* c = new (std::nothrow) Context{};
+    if (c == nullptr) return fail<ibv_context>(ENOMEM);
+    init(*c, device);
+    if (const int err = connect(*c, device->name); err != 0) {
+        log("cannot open device %s: %s", device->name, std::strerror(err));
+        close_all(*c);
+        return fail<ibv_context>(err);
+    }
+    remember_context(c);
+    return c->base();
+}
+
+int ibv_close_device(ibv_context* context) {
+    Context* c = Context::from(context);
+    forget_context(c);
+    close_all(*c);
+    return 0;
+}

@@ -1,0 +1,61 @@
+// The functions that a context offers by pointer (ibv_context.ops and verbs_context), by the file that implements them.
+#pragma once
+
+#include "objects.hpp"
+
+namespace roci::client {
+
+// query.cpp
+int query_device_ex(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr_ex*, size_t);
+int query_port_ex(ibv_context*, uint8_t port, ibv_port_attr*, size_t);
+int query_rt_values(ibv_context*, ibv_values_ex*);
+// pd.cpp
+ibv_td* alloc_td(ibv_context*, ibv_td_init_attr*);
+int dealloc_td(ibv_td*);
+ibv_pd* alloc_parent_domain(ibv_context*, ibv_parent_domain_init_attr*);
+ibv_xrcd* open_xrcd(ibv_context*, ibv_xrcd_init_attr*);
+int close_xrcd(ibv_xrcd*);
+// mw.cpp
+ibv_mw* alloc_mw(ibv_pd*, ibv_mw_type);
+int dealloc_mw(ibv_mw*);
+int bind_mw(ibv_qp*, ibv_mw*, ibv_mw_bind*);
+// cq.cpp
+int poll_cq(ibv_cq*, int, ibv_wc*);
+int req_notify_cq(ibv_cq*, int solicited_only);
+ibv_cq_ex* create_cq_ex(ibv_context*, ibv_cq_init_attr_ex*);
+int modify_cq(ibv_cq*, ibv_modify_cq_attr*);
+/// Takes away what the ring still holds of a QP (or, with `srq_handle`, of an SRQ), giving back SRQ slots.
+void purge_qp(Cq& cq, Context& context, uint32_t qpn);
+void purge_srq(Cq& cq, uint32_t srq_handle);
+/// The next entry, copied and taken off the ring, its queue slots freed. The caller holds the lock.
+bool take_entry(Cq& cq, Context& context, abi::Cqe& out);
+// cq_ex.cpp
+void set_cq_ex_functions(Cq& cq, uint64_t wc_flags);
+// srq.cpp
+ibv_srq* create_srq_ex(ibv_context*, ibv_srq_init_attr_ex*);
+int get_srq_num(ibv_srq*, uint32_t*);
+// qp.cpp
+ibv_qp* create_qp_ex(ibv_context*, ibv_qp_init_attr_ex*);
+// qp_attr.cpp
+abi::AhAttr to_abi(const ibv_ah_attr&);
+abi::QpAttr to_abi(const ibv_qp_attr&);
+void from_abi(const abi::QpAttr&, ibv_qp_attr&);
+// post.cpp
+int post_send(ibv_qp*, ibv_send_wr*, ibv_send_wr** bad);
+int post_recv(ibv_qp*, ibv_recv_wr*, ibv_recv_wr** bad);
+int post_srq_recv(ibv_srq*, ibv_recv_wr*, ibv_recv_wr** bad);
+/// Opcodes that a QP type may post, bit n = enum ibv_wr_opcode n.
+uint32_t sendable_opcodes(ibv_qp_type type);
+/// Publishes what was filled and wakes the engine when it sleeps. The caller holds sq_lock.
+void ring(Qp& qp);
+/// True in the states that take send work requests (IBA 10.8.2: RTS, SQD, SQE and Error).
+bool takes_sends(ibv_qp_state state);
+// qp_ex.cpp
+void set_qp_ex_functions(Qp& qp);
+/// IBV_QP_EX_WITH_* that a QP type offers.
+uint64_t offered_send_ops(ibv_qp_type type);
+// fork.cpp
+void remember_context(Context*);
+void forget_context(Context*);
+
+}  // namespace roci::client

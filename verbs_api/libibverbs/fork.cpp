@@ -1,0 +1,78 @@
+// fork(): the child gets copies of every pointer and descriptor of its parent's session. It must neither disturb it nor keep it alive.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "context.hpp"
+
+namespace roci::client {
+namespace {
+
+struct OpenContexts {
+    std::mutex mutex;
+    std::vector<Context*> list;
+};
+OpenContexts& open_contexts() {
+    static OpenContexts* const o = new OpenContexts;
+    return *o;
+}
+
+void close_quietly(int& fd) {
+    if (fd >= 0) close(fd);
+    fd = -1;
+}
+
+/// In the child: closes its descriptors (so that rocid sees the end of the parent when the parent ends), puts private memory in place of
+/// the shared rings, and marks the context so that closing its objects says nothing to rocid.
+void leave_to_parent(Context& c) {
+    c.inherited = true;
+    c.link.leave_to_parent();
+    c.arena.leave_to_parent();
+    replace_by_private(c.doorbells);
+    replace_by_private(c.engine_page);
+    close_quietly(c.verbs.context.async_fd);
+    c.verbs.context.cmd_fd = -1;
+    for (int& fd : c.wake_fd) close_quietly(fd);
+    pthread_mutex_init(&c.verbs.context.mutex, nullptr);  // another thread of the parent may have held it
+}
+
+void before_fork() { open_contexts().mutex.lock(); }
+void after_fork_in_parent() { open_contexts().mutex.unlock(); }
+void after_fork_in_child() {
+    for (Context* c : open_contexts().list) leave_to_parent(*c);
+    open_contexts().mutex.unlock();
+}
+
+}  // namespace
+
+void remember_context(Context* c) {
+    static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    (void)registered;
+    std::lock_guard guard(open_contexts().mutex);
+    open_contexts().list.push_back(c);
+}
+
+void forget_context(Context* c) {
+    std::lock_guard guard(open_contexts().mutex);
+    std::erase(open_contexts().list, c);
+}
+
+}  // namespace roci::client
+
+namespace {
+std::atomic<bool> fork_asked_for{false};
+}
+
+// Nothing to prepare: rocid reaches registered memory through files, which a fork does not make copy-on-write.
+int ibv_fork_init(void) {
+    fork_asked_for = true;
+    return 0;
+}
+
+enum ibv_fork_status ibv_is_fork_initialized(void) { return fork_asked_for ? IBV_FORK_ENABLED : IBV_FORK_DISABLED; }
+
+extern "C" __attribute__((visibility("default"))) int ibv_dontfork_range(void*, size_t) { return 0; }
+extern "C" __attribute__((visibility("default"))) int ibv_dofork_range(void*, size_t) { return 0; }

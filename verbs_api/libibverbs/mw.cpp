@@ -1,0 +1,37 @@
+// Memory windows.
+#include "context.hpp"
+
+namespace roci::client {
+
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
+    auto mw = std::unique_ptr<Mw>(new (std::nothrow) Mw{});
+    if (!mw) return fail<ibv_mw>(ENOMEM);
+    abi::AllocMwReply reply{};
+    const int err = Context::from(pd->context)->call(abi::Op::alloc_mw, abi::AllocMwRequest{pd->handle, uint32_t(type)}, reply);
+    if (err != 0) return fail<ibv_mw>(err);
+    mw->mw = {pd->context, pd, reply.rkey, reply.handle, type};
+    return &mw.release()->mw;
+}
+
+int dealloc_mw(ibv_mw* p) {
+    if (const int err = Context::from(p->context)->destroy(abi::Op::dealloc_mw, p->handle); err != 0) return err;
+    delete Mw::from(p);
+    return 0;
+}
+
+/// A type 1 bind: a work request whose key the library chooses (IBA 10.6.7.2.1); the window has the new key once it is posted.
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
+    ibv_send_wr wr{};
+    wr.wr_id = bind->wr_id;
+    wr.opcode = IBV_WR_BIND_MW;
+    wr.send_flags = bind->send_flags;
+    wr.bind_mw.mw = mw;
+    wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+    wr.bind_mw.bind_info = bind->bind_info;
+    ibv_send_wr* bad = nullptr;
+    if (const int err = post_send(qp, &wr, &bad); err != 0) return err;
+    mw->rkey = wr.bind_mw.rkey;
+    return 0;
+}
+
+}  // namespace roci::client

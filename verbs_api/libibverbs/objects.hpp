@@ -1,0 +1,175 @@
+// The objects behind the pointers that programs hold. Each begins with the public struct of <infiniband/verbs.h>.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "abi/client_rings.hpp"
+#include "arena.hpp"
+#include "connection.hpp"
+#include "device.hpp"
+#include "regions.hpp"
+#include "spinlock.hpp"
+#include "tables.hpp"
+#include "verbs.hpp"
+
+namespace roci::client {
+
+struct Context;
+
+struct Td {
+    ibv_td td;
+    std::atomic<uint32_t> users{0};
+    static Td* from(ibv_td* p) { return reinterpret_cast<Td*>(p); }
+};
+
+/// A protection domain, or a parent domain (`contained` set), which for rocid is the domain it contains.
+struct Pd {
+    ibv_pd pd;
+    Pd* contained = nullptr;
+    Td* thread_domain = nullptr;
+    std::atomic<uint32_t> parents{0};  ///< parent domains around this one
+    static Pd* from(ibv_pd* p) { return reinterpret_cast<Pd*>(p); }
+};
+
+struct Mr {
+    ibv_mr mr;
+    RegisteredMemory memory;
+    unsigned int access = 0;
+    uint64_t iova = 0;
+    static Mr* from(ibv_mr* p) { return reinterpret_cast<Mr*>(p); }
+};
+
+struct Mw {
+    ibv_mw mw;
+    static Mw* from(ibv_mw* p) { return reinterpret_cast<Mw*>(p); }
+};
+
+struct Ah {
+    ibv_ah ah;
+    static Ah* from(ibv_ah* p) { return reinterpret_cast<Ah*>(p); }
+};
+
+struct Xrcd {
+    ibv_xrcd xrcd;
+    uint32_t handle = 0;
+    static Xrcd* from(ibv_xrcd* p) { return reinterpret_cast<Xrcd*>(p); }
+};
+
+struct Channel {
+    ibv_comp_channel channel;
+    uint32_t handle = 0;
+    static Channel* from(ibv_comp_channel* p) { return reinterpret_cast<Channel*>(p); }
+};
+
+/// Marks an entry of the completion ring whose QP was destroyed or reset: polling skips it.
+inline constexpr uint32_t kDeadQpn = 0xffffffff;
+
+struct Cq {
+    ibv_cq_ex cq;
+    uint32_t generation = 0;
+    uint32_t comp_delivered = 0, async_delivered = 0;  ///< under HandleMap's lock
+    bool locked = true;       ///< false: IBV_CREATE_CQ_ATTR_SINGLE_THREADED
+    Spinlock lock;            ///< ring, current
+    Spinlock arm_lock;        ///< the arm word only, so that arming between start_poll and end_poll is fine
+    abi::CqConsumer ring;
+    abi::Cqe current{};       ///< entry that the read_* functions show
+    static Cq* from(ibv_cq* p) { return reinterpret_cast<Cq*>(p); }
+    static Cq* from(ibv_cq_ex* p) { return reinterpret_cast<Cq*>(p); }
+    ibv_cq* base() { return reinterpret_cast<ibv_cq*>(&cq); }
+};
+
+struct Srq {
+    ibv_srq srq;
+    uint32_t generation = 0;
+    uint32_t delivered = 0;
+    uint32_t srqn = 0;
+    uint32_t max_sge = 0, limit = 0;  ///< `limit`: WQEs that may be posted and not completed
+    Cq* cq = nullptr;                 ///< XRC: where its completions go
+    Spinlock lock;
+    abi::RqProducer rq;
+    static Srq* from(ibv_srq* p) { return reinterpret_cast<Srq*>(p); }
+};
+
+struct Qp {
+    ibv_qp_ex qp;
+    uint32_t generation = 0;
+    uint32_t delivered = 0;
+    bool extended = false;        ///< created with send_ops_flags
+    uint32_t send_opcodes = 0;    ///< bit n: opcode n may be posted
+    abi::QpCap cap{};
+    int sq_sig_all = 0;
+    // send side
+    alignas(64) Spinlock sq_lock;
+    abi::SqProducer sq;
+    uint32_t send_limit = 0;      ///< WQEs in flight, at most
+    uint32_t slot = 0;
+    const int* wake_fd = nullptr;  ///< the context's, which a fork's child closes
+    abi::DoorbellTarget bell;
+    abi::SendWqe* building = nullptr;  ///< ibv_wr_*: the WQE that setters fill, between start and complete
+    uint32_t first = 0;                ///< ibv_wr_*: index to go back to on abort
+    int error = 0;                     ///< ibv_wr_*: first error since start
+    // receive side
+    alignas(64) Spinlock rq_lock;
+    abi::RqProducer rq;
+    uint32_t recv_limit = 0;
+    static Qp* from(ibv_qp* p) { return reinterpret_cast<Qp*>(p); }
+    static Qp* from(ibv_qp_ex* p) { return reinterpret_cast<Qp*>(p); }
+    ibv_qp* base() { return &qp.qp_base; }
+};
+
+/// An open device: one session with rocid.
+struct Context {
+    verbs_context verbs;  // first: programs hold &verbs.context
+    Connection link;
+    Arena arena;
+    abi::DeviceAttr attr{};
+    uint32_t engines = 0;
+    Mapping engine_page, doorbells;
+    uint64_t doorbell_stride = 0;
+    int wake_fd[abi::kMaxEngines];
+
+    IndexTable<Qp> qps;        ///< by QPN
+    IndexTable<Srq> srqs;      ///< by handle
+    HandleMap<Cq> cq_events;
+    HandleMap<Qp> qp_events;
+    HandleMap<Srq> srq_events;
+    RegionTable regions;
+    std::mutex lifecycle;      ///< held from a destroy (or reset) at rocid until our tables agree, and while creating
+    std::atomic<bool> fatal_reported{false};
+    bool inherited = false;    ///< in a fork's child: everything here belongs to the parent
+
+    static Context* from(ibv_context* c) {
+        return reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(c) - offsetof(verbs_context, context));
+    }
+    ibv_context* base() { return &verbs.context; }
+
+    template <class Request, class Answer>
+    int call(abi::Op op, const Request& request, Answer& answer, ReplyFds* fds = nullptr) {
+        return inherited ? EIO : link.call(op, request, answer, fds);
+    }
+    template <class Request>
+    int tell(abi::Op op, const Request& request) {
+        return inherited ? EIO : link.tell(op, request);
+    }
+    /// Destroys rocid's side of an object. 0 also when rocid is gone, or when the object is a parent process's: nothing is left to
+    /// destroy, or nothing that is ours.
+    int destroy(abi::Op op, uint32_t handle) {
+        if (inherited) return 0;
+        const int err = link.tell(op, abi::HandleRequest{handle, 0});
+        return link.gone() ? 0 : err;
+    }
+};
+
+/// Fails a call that returns a pointer.
+template <class T = void>
+T* fail(int err) {
+    errno = err;
+    return nullptr;
+}
+
+/// Waits until the program has acknowledged every event that it was given (public structs' mutex, cond and counter).
+void await_acks(pthread_mutex_t& mutex, pthread_cond_t& cond, const uint32_t& completed, uint32_t delivered);
+
+}  // namespace roci::client

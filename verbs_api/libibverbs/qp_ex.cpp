@@ -1,0 +1,166 @@
+// The ibv_wr_* way of posting: start, then for each request its opcode, its address and its payload, then complete (or abort).
+#include "wqe_writer.hpp"
+
+namespace roci::client {
+namespace {
+
+/// Begins the next request; nullptr (with the error kept for wr_complete) when it cannot be posted.
+abi::SendWqe* begin(ibv_qp_ex* p, ibv_wr_opcode opcode) {
+    Qp& qp = *Qp::from(p);
+    qp.building = nullptr;
+    if (qp.error != 0) return nullptr;
+    if ((qp.send_opcodes >> opcode & 1) == 0) {
+        qp.error = EINVAL;
+        return nullptr;
+    }
+    if (send_queue_full(qp)) {
+        qp.error = ENOMEM;
+        return nullptr;
+    }
+    qp.building = begin_wqe(qp, p->wr_id, opcode, p->wr_flags);
+    ++qp.sq.head;
+    return qp.building;
+}
+
+abi::SendWqe* begin_remote(ibv_qp_ex* p, ibv_wr_opcode opcode, uint32_t rkey, uint64_t address) {
+    abi::SendWqe* w = begin(p, opcode);
+    if (w == nullptr) return nullptr;
+    w->remote_addr = address;
+    w->rkey = rkey;
+    return w;
+}
+
+void begin_with(ibv_qp_ex* p, ibv_wr_opcode opcode, uint32_t imm_or_inv) {
+    if (abi::SendWqe* w = begin(p, opcode)) w->imm_or_inv = imm_or_inv;
+}
+
+void wr_atomic_cmp_swp(ibv_qp_ex* p, uint32_t rkey, uint64_t address, uint64_t compare, uint64_t swap) {
+    abi::SendWqe* w = begin_remote(p, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, address);
+    if (w == nullptr) return;
+    w->compare_add = compare;
+    w->swap = swap;
+}
+void wr_atomic_fetch_add(ibv_qp_ex* p, uint32_t rkey, uint64_t address, uint64_t add) {
+    if (abi::SendWqe* w = begin_remote(p, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, address)) w->compare_add = add;
+}
+void wr_atomic_write(ibv_qp_ex* p, uint32_t rkey, uint64_t address, const void* value) {
+    if (abi::SendWqe* w = begin_remote(p, IBV_WR_ATOMIC_WRITE, rkey, address)) std::memcpy(&w->compare_add, value, sizeof w->compare_add);
+}
+void wr_bind_mw(ibv_qp_ex* p, ibv_mw*, uint32_t rkey, const ibv_mw_bind_info* info) {
+    if (abi::SendWqe* w = begin(p, IBV_WR_BIND_MW)) fill_bind(w, rkey, *info);
+}
+void wr_local_inv(ibv_qp_ex* p, uint32_t rkey) { begin_with(p, IBV_WR_LOCAL_INV, rkey); }
+void wr_rdma_read(ibv_qp_ex* p, uint32_t rkey, uint64_t address) { begin_remote(p, IBV_WR_RDMA_READ, rkey, address); }
+void wr_rdma_write(ibv_qp_ex* p, uint32_t rkey, uint64_t address) { begin_remote(p, IBV_WR_RDMA_WRITE, rkey, address); }
+void wr_rdma_write_imm(ibv_qp_ex* p, uint32_t rkey, uint64_t address, __be32 imm) {
+    if (abi::SendWqe* w = begin_remote(p, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, address)) w->imm_or_inv = imm;
+}
+void wr_send(ibv_qp_ex* p) { begin(p, IBV_WR_SEND); }
+void wr_send_imm(ibv_qp_ex* p, __be32 imm) { begin_with(p, IBV_WR_SEND_WITH_IMM, imm); }
+void wr_send_inv(ibv_qp_ex* p, uint32_t rkey) { begin_with(p, IBV_WR_SEND_WITH_INV, rkey); }
+
+void wr_set_ud_addr(ibv_qp_ex* p, ibv_ah* ah, uint32_t remote_qpn, uint32_t remote_qkey) {
+    Qp& qp = *Qp::from(p);
+    if (qp.building == nullptr) return;
+    qp.building->ud.ah = ah->handle;
+    qp.building->ud.remote_qpn = remote_qpn;
+    qp.building->remote_qkey = remote_qkey;
+}
+void wr_set_xrc_srqn(ibv_qp_ex* p, uint32_t remote_srqn) {
+    if (abi::SendWqe* w = Qp::from(p)->building) w->remote_srqn = remote_srqn;
+}
+
+void wr_set_inline_data_list(ibv_qp_ex* p, size_t count, const ibv_data_buf* buffers) {
+    Qp& qp = *Qp::from(p);
+    if (qp.building == nullptr) return;
+    uint32_t used = 0;
+    for (size_t i = 0; i < count; ++i) {
+        if (append_inline(qp, qp.building, used, buffers[i].addr, buffers[i].length)) continue;
+        qp.error = EINVAL;
+        return;
+    }
+    finish_inline(qp.building, used);
+}
+void wr_set_inline_data(ibv_qp_ex* p, void* data, size_t length) {
+    const ibv_data_buf one{data, length};
+    wr_set_inline_data_list(p, 1, &one);
+}
+void wr_set_sge_list(ibv_qp_ex* p, size_t count, const ibv_sge* list) {
+    Qp& qp = *Qp::from(p);
+    if (qp.building == nullptr) return;
+    if (count > qp.cap.max_send_sge) {
+        qp.error = EINVAL;
+        return;
+    }
+    qp.building->num_sge = uint8_t(count);
+    if (count != 0) std::memcpy(abi::sges(qp.building), list, count * sizeof(abi::Sge));
+}
+void wr_set_sge(ibv_qp_ex* p, uint32_t lkey, uint64_t address, uint32_t length) {
+    const ibv_sge one{address, length, lkey};
+    wr_set_sge_list(p, 1, &one);
+}
+
+void wr_start(ibv_qp_ex* p) {
+    Qp& qp = *Qp::from(p);
+    qp.sq_lock.lock();
+    qp.first = qp.sq.head;
+    qp.building = nullptr;
+    qp.error = takes_sends(p->qp_base.state) ? 0 : EINVAL;
+}
+void go_back(Qp& qp) { qp.sq.head = qp.first; }
+
+/// All or nothing: after an error none of the requests since wr_start is posted.
+int wr_complete(ibv_qp_ex* p) {
+    Qp& qp = *Qp::from(p);
+    const int err = qp.error;
+    if (err != 0)
+        go_back(qp);
+    else if (qp.sq.head != qp.first)
+        ring(qp);
+    qp.sq_lock.unlock();
+    return err;
+}
+void wr_abort(ibv_qp_ex* p) {
+    Qp& qp = *Qp::from(p);
+    go_back(qp);
+    qp.sq_lock.unlock();
+}
+
+}  // namespace
+
+uint64_t offered_send_ops(ibv_qp_type type) {
+    // The flags are numbered like the opcodes, but for the atomic write.
+    constexpr uint64_t kSameNumber = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                                     IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+                                     IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+    static_assert(IBV_QP_EX_WITH_SEND_WITH_INV == 1 << IBV_WR_SEND_WITH_INV && IBV_QP_EX_WITH_RDMA_READ == 1 << IBV_WR_RDMA_READ);
+    const uint32_t opcodes = sendable_opcodes(type);
+    const uint64_t atomic_write = (opcodes >> IBV_WR_ATOMIC_WRITE & 1) != 0 ? uint64_t(IBV_QP_EX_WITH_ATOMIC_WRITE) : 0;
+    return (opcodes & kSameNumber) | atomic_write;
+}
+
+void set_qp_ex_functions(Qp& qp) {
+    ibv_qp_ex& f = qp.qp;
+    f.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+    f.wr_atomic_fetch_add = wr_atomic_fetch_add;
+    f.wr_atomic_write = wr_atomic_write;
+    f.wr_bind_mw = wr_bind_mw;
+    f.wr_local_inv = wr_local_inv;
+    f.wr_rdma_read = wr_rdma_read;
+    f.wr_rdma_write = wr_rdma_write;
+    f.wr_rdma_write_imm = wr_rdma_write_imm;
+    f.wr_send = wr_send;
+    f.wr_send_imm = wr_send_imm;
+    f.wr_send_inv = wr_send_inv;
+    f.wr_set_ud_addr = wr_set_ud_addr;
+    f.wr_set_xrc_srqn = wr_set_xrc_srqn;
+    f.wr_set_inline_data = wr_set_inline_data;
+    f.wr_set_inline_data_list = wr_set_inline_data_list;
+    f.wr_set_sge = wr_set_sge;
+    f.wr_set_sge_list = wr_set_sge_list;
+    f.wr_start = wr_start;
+    f.wr_complete = wr_complete;
+    f.wr_abort = wr_abort;
+}
+
+}  // namespace roci::client

@@ -1,0 +1,84 @@
+#include "regions.hpp"
+
+#include "log.hpp"
+#include "objects.hpp"
+
+namespace roci::client {
+namespace {
+
+/// Appends a stretch, or lengthens the last one when it continues it.
+void append(std::vector<abi::MrSegment>& segments, const abi::MrSegment& next) {
+    if (!segments.empty()) {
+        abi::MrSegment& last = segments.back();
+        if (last.region == next.region && last.offset + last.length == next.offset) {
+            last.length += next.length;
+            return;
+        }
+    }
+    segments.push_back(next);
+}
+
+}  // namespace
+
+int RegionTable::use(Context& context, const memory::Piece& piece, RegionKey& key, uint32_t& handle) {
+    key = {piece.id, piece.fd_length, piece.writable};
+    std::lock_guard guard(mutex_);
+    if (const auto it = regions_.find(key); it != regions_.end()) {
+        ++it->second.users;
+        handle = it->second.handle;
+        return 0;
+    }
+    if (context.inherited) return EIO;
+    const abi::AddRegionRequest request{piece.fd_length, piece.writable ? 1u : 0u, 0};
+    abi::HandleReply reply{};
+    const int err = context.link.request({abi::Op::add_region, std::as_bytes(std::span(&request, 1)), {}, piece.fd},
+                                         std::as_writable_bytes(std::span(&reply, 1)));
+    if (err != 0) return err;
+    regions_[key] = {reply.handle, 1};
+    handle = reply.handle;
+    return 0;
+}
+
+void RegionTable::drop(Context& context, const RegionKey& key) {
+    std::lock_guard guard(mutex_);
+    const auto it = regions_.find(key);
+    if (it == regions_.end() || --it->second.users != 0) return;
+    context.destroy(abi::Op::remove_region, it->second.handle);
+    regions_.erase(it);
+}
+
+int RegionTable::acquire(Context& context, void* addr, size_t length, bool need_write, RegisteredMemory& out) {
+    out = {};
+    if (length == 0) return 0;
+    std::vector<memory::Piece> pieces;
+    if (const int err = memory::acquire(addr, length, need_write, pieces, out.token); err != 0) return err;
+    out.acquired = true;
+    for (const memory::Piece& piece : pieces) {
+        abi::MrSegment segment{abi::kNoHandle, 0, piece.address, piece.length};
+        if (piece.fd >= 0) {
+            RegionKey key{};
+            if (const int err = use(context, piece, key, segment.region); err != 0) {
+                release(context, out);
+                return err;
+            }
+            out.regions.push_back(key);
+            segment.offset = piece.fd_offset;
+        }
+        append(out.segments, segment);
+    }
+    if (out.segments.size() > abi::kMaxMrSegments) {
+        log("a registration of %zu bytes lies in %zu pieces, more than a message can name: rocid will copy it through process_vm (slow)", length,
+            out.segments.size());
+        out.segments.assign(1, {abi::kNoHandle, 0, uint64_t(reinterpret_cast<uintptr_t>(addr)), length});
+    }
+    return 0;
+}
+
+void RegionTable::release(Context& context, RegisteredMemory& memory) {
+    if (!context.inherited)
+        for (const RegionKey& key : memory.regions) drop(context, key);
+    if (memory.acquired) memory::release(memory.token);
+    memory = {};
+}
+
+}  // namespace roci::client

@@ -1,0 +1,51 @@
+// What rocid has mapped of this process: descriptors that were handed over once and are used by many memory regions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "abi/control.hpp"
+#include "memory/adopt.hpp"
+
+namespace roci::client {
+
+struct Context;
+
+/// The descriptor, its rights and its size at the time it was handed over.
+struct RegionKey {
+    uint64_t id;
+    uint64_t length;
+    bool writable;
+    auto operator<=>(const RegionKey&) const = default;
+};
+
+/// How the memory of one MR is reached; undone by RegionTable::release.
+struct RegisteredMemory {
+    bool acquired = false;
+    uint64_t token = 0;
+    std::vector<RegionKey> regions;           ///< one entry for each use
+    std::vector<abi::MrSegment> segments;
+};
+
+class RegionTable {
+public:
+    /// Makes [addr, addr+length) reachable for rocid. 0 or errno; on error nothing is held.
+    int acquire(Context& context, void* addr, size_t length, bool need_write, RegisteredMemory& out);
+    void release(Context& context, RegisteredMemory& memory);
+
+private:
+    struct Region {
+        uint32_t handle;
+        uint32_t users;
+    };
+    int use(Context& context, const memory::Piece& piece, RegionKey& key, uint32_t& handle);
+    void drop(Context& context, const RegionKey& key);
+
+    std::mutex mutex_;
+    std::map<RegionKey, Region> regions_;
+};
+
+}  // namespace roci::client

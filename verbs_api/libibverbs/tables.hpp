@@ -1,0 +1,91 @@
+// Two ways from a number to an object: IndexTable for the hot path (no lock to look up), HandleMap for events (counts what was
+// delivered, under its lock).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+
+namespace roci::client {
+
+/// Objects by a 24-bit number (QPN, SRQ handle): an array of 4096 leaves of 4096, made when first used and kept.
+template <class T>
+class IndexTable {
+public:
+    static constexpr uint32_t kLimit = 1u << 24;
+
+    IndexTable() = default;
+    IndexTable(const IndexTable&) = delete;
+    IndexTable& operator=(const IndexTable&) = delete;
+    ~IndexTable() {
+        for (auto& leaf : root_) delete leaf.load(std::memory_order_relaxed);
+    }
+
+    T* find(uint32_t index) const {
+        if (index >= kLimit) return nullptr;
+        const Leaf* leaf = root_[index >> kBits].load(std::memory_order_acquire);
+        return leaf != nullptr ? leaf->slot[index & kMask].load(std::memory_order_acquire) : nullptr;
+    }
+    /// False: the number is too large, or out of memory.
+    bool insert(uint32_t index, T* object) {
+        if (index >= kLimit) return false;
+        std::lock_guard guard(mutex_);
+        auto& entry = root_[index >> kBits];
+        Leaf* leaf = entry.load(std::memory_order_relaxed);
+        if (leaf == nullptr) {
+            leaf = new (std::nothrow) Leaf();
+            if (leaf == nullptr) return false;
+            entry.store(leaf, std::memory_order_release);
+        }
+        leaf->slot[index & kMask].store(object, std::memory_order_release);
+        return true;
+    }
+    /// Forgets `object`; leaves alone whatever took its number since.
+    void erase(uint32_t index, T* object) {
+        if (find(index) == nullptr) return;
+        Leaf* leaf = root_[index >> kBits].load(std::memory_order_acquire);
+        leaf->slot[index & kMask].compare_exchange_strong(object, nullptr, std::memory_order_acq_rel);
+    }
+
+private:
+    static constexpr uint32_t kBits = 12;
+    static constexpr uint32_t kMask = (1u << kBits) - 1;
+    struct Leaf {
+        std::array<std::atomic<T*>, 1u << kBits> slot{};
+    };
+    std::array<std::atomic<Leaf*>, 1u << kBits> root_{};
+    std::mutex mutex_;
+};
+
+/// Objects that events are about. T has `uint32_t generation`.
+template <class T>
+class HandleMap {
+public:
+    void insert(uint32_t handle, T* object) {
+        std::lock_guard guard(mutex_);
+        objects_[handle] = object;
+    }
+    /// After this no event is delivered for `object` any more.
+    void erase(uint32_t handle, T* object) {
+        std::lock_guard guard(mutex_);
+        if (auto it = objects_.find(handle); it != objects_.end() && it->second == object) objects_.erase(it);
+    }
+    /// The object that a record is about, with `counter` counted up; nullptr when it was destroyed meanwhile.
+    T* deliver(uint32_t handle, uint32_t generation, uint32_t T::* counter) {
+        std::lock_guard guard(mutex_);
+        const auto it = objects_.find(handle);
+        if (it == objects_.end() || it->second->generation != generation) return nullptr;
+        ++(it->second->*counter);
+        return it->second;
+    }
+
+private:
+    std::mutex mutex_;
+    std::unordered_map<uint32_t, T*> objects_;
+};
+
+}  // namespace roci::client

@@ -1,0 +1,46 @@
+// Writing send WQEs, shared by ibv_post_send and the ibv_wr_* functions.
+#pragma once
+
+#include "context.hpp"
+
+namespace roci::client {
+
+inline bool send_queue_full(const Qp& qp) {
+    const uint32_t tail = std::atomic_ref(const_cast<uint32_t&>(qp.sq.tail)).load(std::memory_order_acquire);
+    return qp.sq.head - tail >= qp.send_limit;
+}
+
+/// The head of the slot at sq.head: everything but addresses and payload, which are zero.
+inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned flags) {
+    abi::SendWqe* w = qp.sq.slot(qp.sq.head);
+    *w = abi::SendWqe{};
+    w->wr_id = wr_id;
+    w->opcode = abi::WrOpcode(opcode);
+    w->send_flags = uint8_t(flags & (abi::kSendFence | abi::kSendSignaled | abi::kSendSolicited | abi::kSendIpCsum));
+    return w;
+}
+
+/// Inline payload, piece by piece. False: more than the QP was created for.
+inline bool append_inline(const Qp& qp, abi::SendWqe* w, uint32_t& used, const void* data, size_t length) {
+    if (length > qp.cap.max_inline_data - used) return false;
+    if (length != 0) std::memcpy(abi::inline_data(w) + used, data, length);
+    used += uint32_t(length);
+    return true;
+}
+
+/// No payload needs no inline flag, and its length field may be in use for something else (XRC).
+inline void finish_inline(abi::SendWqe* w, uint32_t used) {
+    if (used == 0) return;
+    w->send_flags |= abi::kSendInline;
+    w->inline_length = used;
+}
+
+inline void fill_bind(abi::SendWqe* w, uint32_t rkey, const ibv_mw_bind_info& info) {
+    w->remote_addr = info.addr;
+    w->rkey = rkey;
+    w->bind_mr_lkey = info.mr != nullptr ? info.mr->lkey : 0;
+    w->bind_length = info.length;
+    w->bind_access = info.mw_access_flags;
+}
+
+}  // namespace roci::client
