@@ -118,8 +118,9 @@ int write_receive(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, const i
     return 0;
 }
 
-/// Writes and publishes a list up to the first that cannot be posted, which *bad then names.
-int post_receives(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+/// Writes and publishes a list up to the first that cannot be posted, which *bad then names. `bell`: the QP is in error and rocid wants to be
+/// told, because what was posted must be flushed.
+int post_receives(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, ibv_recv_wr* wr, ibv_recv_wr** bad, bool& bell) {
     const uint32_t first = rq.head;
     int err = 0;
     for (; wr != nullptr; wr = wr->next) {
@@ -127,7 +128,7 @@ int post_receives(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, ibv_rec
         if (err != 0) break;
         ++rq.head;
     }
-    if (rq.head != first) rq.publish();
+    bell = rq.head != first && rq.publish();
     if (err != 0) *bad = wr;
     return err;
 }
@@ -187,16 +188,17 @@ int post_recv(ibv_qp* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
         *bad = wr;
         return EINVAL;
     }
-    const int err = post_receives(qp.rq, qp.recv_limit, qp.cap.max_recv_sge, wr, bad);
-    // No message will come that would make rocid look, and the request must be flushed.
-    if (p->state == IBV_QPS_ERR && qp.bell.page != nullptr) ring_bell(qp);
+    bool bell = false;
+    const int err = post_receives(qp.rq, qp.recv_limit, qp.cap.max_recv_sge, wr, bad, bell);
+    if (bell && qp.bell.page != nullptr) ring_bell(qp);
     return err;
 }
 
 int post_srq_recv(ibv_srq* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     Srq& srq = *Srq::from(p);
     std::lock_guard guard(srq.lock);
-    return post_receives(srq.rq, srq.limit, srq.max_sge, wr, bad);
+    bool bell = false;  // an SRQ has no state of its own
+    return post_receives(srq.rq, srq.limit, srq.max_sge, wr, bad, bell);
 }
 
 }  // namespace roci::client

@@ -1,0 +1,364 @@
+#include "sim/client.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <cstring>
+#include <stdexcept>
+
+#include "sim/world.hpp"
+
+namespace roci::sim {
+
+bool Mr::guards_intact() const {
+    const auto* all = reinterpret_cast<const uint8_t*>(memory.get());
+    for (uint64_t i = 0; i < kGuard; ++i)
+        if (all[i] != kGuardByte || all[kGuard + length + i] != kGuardByte) return false;
+    return true;
+}
+
+// ---- control --------------------------------------------------------------------------------------------------------
+
+int Client::call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds) {
+    std::vector<std::byte> packet(sizeof(abi::RequestHeader) + request.size());
+    const abi::RequestHeader head{op, 0, 0x5eed};
+    std::memcpy(packet.data(), &head, sizeof head);
+    if (!request.empty()) std::memcpy(packet.data() + sizeof head, request.data(), request.size());
+    bool close = false;
+    const host::Reply reply = host_.conductor().handle(session_, packet, fds, close);
+    abi::ReplyHeader h;
+    if (reply.bytes.size() < sizeof h) throw std::runtime_error("reply is shorter than its header");
+    std::memcpy(&h, reply.bytes.data(), sizeof h);
+    if (h.cookie != 0x5eed || reply.bytes.size() != sizeof h + h.body_length + h.reason_length) throw std::runtime_error("malformed reply");
+    if (h.new_chunks != 0 && h.first_chunk != chunks_.size()) throw std::runtime_error("arena chunks out of order");
+    for (uint32_t i = 0; i < h.new_chunks; ++i) chunks_.push_back(host_.platform().memory_of(reply.fds.at(i)));
+    reply_fds_.assign(reply.fds.begin() + h.new_chunks, reply.fds.end());
+    const std::byte* p = reply.bytes.data() + sizeof h;
+    if (h.body_length != 0 && !body.empty()) std::memcpy(body.data(), p, std::min<size_t>(h.body_length, body.size()));
+    reason_.assign(reinterpret_cast<const char*>(p + h.body_length), h.reason_length);
+    return h.error;
+}
+
+void Client::must(int error, const char* what) {
+    if (error != 0) throw std::runtime_error(std::string(what) + ": " + std::strerror(error) + ": " + reason_);
+}
+template <class T>
+T Client::must(int error, const T& value, const char* what) {
+    must(error, what);
+    return value;
+}
+
+std::byte* Client::at(const abi::Location& where) { return chunks_.at(where.chunk) + where.offset; }
+
+Client::Client(Host& host, uint32_t device) : host_(host), device_(device) {
+    session_ = host_.conductor().open_session({});
+    open_ = true;
+    abi::HelloRequest hello{abi::kHelloMagic, abi::kAbiVersion, "simulator"};
+    abi::HelloReply hi{};
+    must(try_call(abi::Op::hello, hello, hi), "hello");
+    abi::OpenDeviceReply opened{};
+    must(try_call(abi::Op::open_device, abi::OpenDeviceRequest{device, 0}, opened), "open_device");
+    engines_ = opened.engines;
+    engine_page_ = reinterpret_cast<const abi::EnginePage*>(host_.platform().memory_of(reply_fds_.at(1)));
+    doorbell_base_ = host_.platform().memory_of(reply_fds_.at(2));
+    doorbell_stride_ = opened.doorbell_stride;
+    host_.add_client(session_, this);
+}
+
+Client::~Client() { close(); }
+
+void Client::close() {
+    if (!open_) return;
+    open_ = false;
+    host_.conductor().close_session(session_);
+    host_.remove_client(session_);
+}
+
+abi::DoorbellPage* Client::doorbells(uint32_t engine) {
+    return reinterpret_cast<abi::DoorbellPage*>(doorbell_base_ + engine * doorbell_stride_);
+}
+
+void Client::ring(uint32_t engine, uint32_t slot) { (void)abi::ring_doorbell({doorbells(engine), &engine_page_->engine[engine]}, slot); }
+
+// ---- objects --------------------------------------------------------------------------------------------------------
+
+uint32_t Client::alloc_pd() {
+    abi::HandleReply r{};
+    return must(try_call(abi::Op::alloc_pd, abi::Empty{}, r), r, "alloc_pd").handle;
+}
+
+Mr& Client::reg_mr(uint32_t pd, uint64_t length, const MrOptions& o) {
+    auto mr = std::make_unique<Mr>();
+    mr->length = length;
+    const uint64_t all = length + 2 * Mr::kGuard;
+    mr->memory = std::make_unique<std::byte[]>(all);
+    std::memset(mr->memory.get(), Mr::kGuardByte, all);
+    std::memset(mr->data(), 0, length);
+    if (!o.slow) {
+        const int fd = host_.platform().lend(mr->memory.get(), all);
+        abi::AddRegionRequest add{all, o.writable ? 1u : 0u, 0};
+        abi::HandleReply region{};
+        must(call(abi::Op::add_region, std::as_bytes(std::span(&add, 1)), std::as_writable_bytes(std::span(&region, 1)), std::span(&fd, 1)),
+             "add_region");
+        mr->region = region.handle;
+    }
+    const uint32_t parts = uint32_t(std::min<uint64_t>(o.segments, length));
+    std::vector<std::byte> request(sizeof(abi::RegMrRequest) + parts * sizeof(abi::MrSegment));
+    const abi::RegMrRequest head{pd, o.access, mr->address(), length, parts, 0};
+    std::memcpy(request.data(), &head, sizeof head);
+    for (uint32_t i = 0; i < parts; ++i) {
+        const uint64_t from = length * i / parts, to = length * (i + 1) / parts;
+        const abi::MrSegment s{mr->region, 0, (o.slow ? mr->address() : Mr::kGuard) + from, to - from};
+        std::memcpy(request.data() + sizeof head + i * sizeof s, &s, sizeof s);
+    }
+    abi::RegMrReply reply{};
+    must(call(abi::Op::reg_mr, request, std::as_writable_bytes(std::span(&reply, 1))), "reg_mr");
+    mr->handle = reply.handle;
+    mr->lkey = reply.lkey;
+    mr->rkey = reply.rkey;
+    mrs_.push_back(std::move(mr));
+    return *mrs_.back();
+}
+
+void Client::dereg_mr(Mr& mr) { must(try_call(abi::Op::dereg_mr, abi::HandleRequest{mr.handle, 0}), "dereg_mr"); }
+
+Cq& Client::create_cq(uint32_t entries, bool with_channel) {
+    auto cq = std::make_unique<Cq>();
+    if (with_channel) {
+        abi::HandleReply c{};
+        cq->channel = must(try_call(abi::Op::create_channel, abi::Empty{}, c), c, "create_channel").handle;
+    }
+    abi::CreateCqReply r{};
+    must(try_call(abi::Op::create_cq, abi::CreateCqRequest{entries, cq->channel, 0, 0}, r), "create_cq");
+    cq->handle = r.handle;
+    cq->generation = r.generation;
+    cq->ring.shared = reinterpret_cast<abi::CqShared*>(at(r.where));
+    cq->ring.lane_base = at(r.where) + sizeof(abi::CqShared);
+    cq->ring.lanes = r.lanes;
+    cq->ring.depth = r.depth;
+    cqs_.push_back(std::move(cq));
+    return *cqs_.back();
+}
+
+Srq& Client::create_srq(uint32_t pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit) {
+    abi::CreateSrqRequest q{};
+    q.pd = pd;
+    q.type = IBV_SRQT_BASIC;
+    q.max_wr = max_wr;
+    q.max_sge = max_sge;
+    q.limit = limit;
+    q.xrcd = q.cq = abi::kNoHandle;
+    abi::CreateSrqReply r{};
+    must(try_call(abi::Op::create_srq, q, r), "create_srq");
+    auto srq = std::make_unique<Srq>();
+    srq->handle = r.handle;
+    srq->generation = r.generation;
+    srq->srqn = r.srqn;
+    srq->ring = {reinterpret_cast<abi::RqShared*>(at(r.where)), at(r.where) + sizeof(abi::RqShared), r.depth, r.stride};
+    srqs_.push_back(std::move(srq));
+    return *srqs_.back();
+}
+
+Qp& Client::create_qp(uint32_t pd, Cq& send_cq, Cq& recv_cq, const QpOptions& o) {
+    abi::CreateQpRequest q{};
+    q.pd = pd;
+    q.type = o.type;
+    q.send_cq = send_cq.handle;
+    q.recv_cq = recv_cq.handle;
+    q.srq = o.srq != nullptr ? o.srq->handle : abi::kNoHandle;
+    q.xrcd = abi::kNoHandle;
+    q.sq_sig_all = o.signal_all ? 1 : 0;
+    q.cap = {o.max_send_wr, o.srq != nullptr ? 0 : o.max_recv_wr, o.max_send_sge, o.srq != nullptr ? 0 : o.max_recv_sge, o.max_inline, 0};
+    abi::CreateQpReply r{};
+    must(try_call(abi::Op::create_qp, q, r), "create_qp");
+    auto qp = std::make_unique<Qp>();
+    qp->handle = r.handle;
+    qp->generation = r.generation;
+    qp->qpn = r.qpn;
+    qp->engine = r.engine;
+    qp->slot = r.slot;
+    qp->cap = r.cap;
+    qp->srq = o.srq;
+    qp->sq.shared = reinterpret_cast<abi::SqShared*>(at(r.sq));
+    qp->sq.slots = at(r.sq) + sizeof(abi::SqShared);
+    qp->sq.depth = r.sq_depth;
+    qp->sq.stride = r.sq_stride;
+    if (r.rq_depth != 0) qp->rq = {reinterpret_cast<abi::RqShared*>(at(r.rq)), at(r.rq) + sizeof(abi::RqShared), r.rq_depth, r.rq_stride};
+    by_qpn_[qp->qpn] = qp.get();
+    qps_.push_back(std::move(qp));
+    return *qps_.back();
+}
+
+void Client::destroy_qp(Qp& qp) {
+    must(try_call(abi::Op::destroy_qp, abi::HandleRequest{qp.handle, 0}), "destroy_qp");
+    by_qpn_.erase(qp.qpn);
+}
+
+namespace {
+
+abi::AhAttr address(const Peer& peer, uint32_t gid_index) {
+    abi::AhAttr a{};
+    std::memcpy(a.dgid.raw, peer.gid.bytes.data(), 16);
+    a.sgid_index = uint8_t(gid_index);
+    a.hop_limit = 64;
+    a.port_num = 1;
+    a.is_global = 1;
+    std::memcpy(a.dmac, peer.mac.bytes.data(), 6);
+    return a;
+}
+
+}  // namespace
+
+uint32_t Client::create_ah(uint32_t pd, const Peer& peer, uint32_t gid_index) {
+    abi::HandleReply r{};
+    must(try_call(abi::Op::create_ah, abi::CreateAhRequest{pd, 0, address(peer, gid_index)}, r), "create_ah");
+    return r.handle;
+}
+
+// ---- states ---------------------------------------------------------------------------------------------------------
+
+int Client::try_modify(Qp& qp, uint32_t mask, const abi::QpAttr& attr) {
+    const int error = try_call(abi::Op::modify_qp, abi::ModifyQpRequest{qp.handle, mask, attr});
+    if (error == 0 && (mask & IBV_QP_STATE) != 0 && attr.qp_state == IBV_QPS_RESET) {
+        qp.sq.reset();
+        if (qp.rq.depth != 0) qp.rq.reset();
+    }
+    return error;
+}
+
+void Client::to_init(Qp& qp, uint32_t access) {
+    abi::QpAttr a{};
+    a.qp_state = IBV_QPS_INIT;
+    a.port_num = 1;
+    a.qp_access_flags = access;
+    must(try_modify(qp, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, a), "modify to INIT");
+}
+
+void Client::to_rtr(Qp& qp, const PathOptions& o, const Peer& peer) {
+    abi::QpAttr a{};
+    a.qp_state = IBV_QPS_RTR;
+    a.path_mtu = o.mtu;
+    a.dest_qp_num = peer.qpn;
+    a.rq_psn = o.peer_psn;
+    a.max_dest_rd_atomic = o.max_dest_rd_atomic;
+    a.min_rnr_timer = o.min_rnr_timer;
+    a.ah = address(peer, o.gid_index);
+    must(try_modify(qp, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                            IBV_QP_MIN_RNR_TIMER, a), "modify to RTR");
+}
+
+void Client::to_rts(Qp& qp, const PathOptions& o) {
+    abi::QpAttr a{};
+    a.qp_state = IBV_QPS_RTS;
+    a.timeout = o.timeout;
+    a.retry_cnt = o.retry_cnt;
+    a.rnr_retry = o.rnr_retry;
+    a.sq_psn = o.psn;
+    a.max_rd_atomic = o.max_rd_atomic;
+    must(try_modify(qp, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, a),
+         "modify to RTS");
+}
+
+void Client::to_state(Qp& qp, uint32_t state) {
+    abi::QpAttr a{};
+    a.qp_state = state;
+    must(try_modify(qp, IBV_QP_STATE, a), "modify state");
+}
+
+abi::QueryQpReply Client::query(Qp& qp) {
+    abi::QueryQpReply r{};
+    return must(try_call(abi::Op::query_qp, abi::HandleRequest{qp.handle, 0}, r), r, "query_qp");
+}
+
+Peer Client::self(const Qp& qp, uint32_t gid_index) const {
+    const host::DeviceConfig& d = host_.device(device_);
+    return {qp.qpn, d.gids.at(gid_index), d.mac};
+}
+
+void connect(Client& ca, Qp& a, Client& cb, Qp& b, const PathOptions& o) {
+    PathOptions other = o;
+    std::swap(other.psn, other.peer_psn);
+    ca.to_init(a, o.access);
+    cb.to_init(b, o.access);
+    ca.to_rtr(a, o, cb.self(b, o.gid_index));
+    cb.to_rtr(b, other, ca.self(a, o.gid_index));
+    ca.to_rts(a, o);
+    cb.to_rts(b, other);
+}
+
+// ---- work -----------------------------------------------------------------------------------------------------------
+
+bool Client::post_send(Qp& qp, const SendWr& wr) {
+    if (qp.sq.free_slots() == 0) return false;
+    const size_t tail = wr.inline_bytes.size() + wr.sges.size() * sizeof(abi::Sge);
+    if (abi::kSendWqeHead + tail > qp.sq.stride) return false;
+    abi::SendWqe* w = qp.sq.slot(qp.sq.head);
+    *w = abi::SendWqe{};
+    w->wr_id = wr.id;
+    w->opcode = wr.opcode;
+    w->send_flags = wr.flags;
+    w->imm_or_inv = wr.imm_or_inv;
+    w->remote_addr = wr.remote_addr;
+    w->rkey = wr.rkey;
+    if (wr.ah != 0 || wr.remote_qpn != 0) {
+        w->ud = {wr.ah, wr.remote_qpn};
+        w->remote_qkey = wr.remote_qkey;
+    }
+    w->compare_add = wr.compare_add;
+    w->swap = wr.swap;
+    if ((wr.flags & abi::kSendInline) != 0) {
+        w->inline_length = uint32_t(wr.inline_bytes.size());
+        if (!wr.inline_bytes.empty()) std::memcpy(abi::inline_data(w), wr.inline_bytes.data(), wr.inline_bytes.size());
+    } else {
+        w->num_sge = uint8_t(wr.sges.size());
+        for (size_t i = 0; i < wr.sges.size(); ++i) abi::sges(w)[i] = {wr.sges[i].addr, wr.sges[i].length, wr.sges[i].lkey};
+    }
+    ++qp.sq.head;
+    if (qp.sq.publish()) ring(qp.engine, qp.slot);
+    return true;
+}
+
+namespace {
+
+bool fill_recv(abi::RqProducer& rq, uint64_t id, const std::vector<Sge>& sges) {
+    if (rq.depth == 0 || rq.free_slots() == 0 || abi::kRecvWqeHead + sges.size() * sizeof(abi::Sge) > rq.stride) return false;
+    abi::RecvWqe* w = rq.slot(rq.head);
+    *w = {id, uint32_t(sges.size()), 0};
+    for (size_t i = 0; i < sges.size(); ++i) abi::sges(w)[i] = {sges[i].addr, sges[i].length, sges[i].lkey};
+    ++rq.head;
+    return true;
+}
+
+}  // namespace
+
+bool Client::post_recv(Qp& qp, uint64_t id, const std::vector<Sge>& sges) {
+    if (!fill_recv(qp.rq, id, sges)) return false;
+    if (qp.rq.publish()) ring(qp.engine, qp.slot);
+    return true;
+}
+
+bool Client::post_srq_recv(Srq& srq, uint64_t id, const std::vector<Sge>& sges) {
+    if (!fill_recv(srq.ring, id, sges)) return false;
+    (void)srq.ring.publish();
+    return true;
+}
+
+std::optional<abi::Cqe> Client::poll(Cq& cq) {
+    const abi::Cqe* e = cq.ring.peek();
+    if (e == nullptr) return std::nullopt;
+    const abi::Cqe copy = *e;
+    cq.ring.pop();
+    auto it = by_qpn_.find(copy.qpn);
+    if (it == by_qpn_.end()) return copy;
+    if (copy.queue == abi::kCqeSend) it->second->sq.free_send(copy.wqe_index);
+    if (copy.queue == abi::kCqeRecv) it->second->rq.free_recv();
+    if (copy.queue == abi::kCqeSrq && it->second->srq != nullptr) it->second->srq->ring.free_recv();
+    return copy;
+}
+
+bool Client::guards_intact() const {
+    for (const auto& m : mrs_)
+        if (!m->guards_intact()) return false;
+    return true;
+}
+
+}  // namespace roci::sim

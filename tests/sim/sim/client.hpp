@@ -1,0 +1,176 @@
+// A small verbs-like client: speaks control messages straight to Conductor::handle, posts and polls with abi/client_rings.hpp. Its buffers
+// are surrounded by guard bytes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "abi/client_rings.hpp"
+#include "abi/control.hpp"
+#include "base/types.hpp"
+
+namespace roci::sim {
+
+class Host;
+
+/// Registered memory with guards on both sides.
+struct Mr {
+    static constexpr uint64_t kGuard = 512;
+    static constexpr uint8_t kGuardByte = 0xa5;
+    uint32_t handle = 0, lkey = 0, rkey = 0, region = abi::kNoHandle;
+    uint64_t length = 0;
+    std::unique_ptr<std::byte[]> memory;
+    uint8_t* data() const { return reinterpret_cast<uint8_t*>(memory.get()) + kGuard; }
+    uint64_t address() const { return reinterpret_cast<uint64_t>(data()); }
+    bool guards_intact() const;
+};
+struct MrOptions {
+    uint32_t access = 0xf;        ///< local write, remote write, read, atomic
+    uint32_t segments = 1;        ///< cut into so many stretches
+    bool slow = false;            ///< reached by process_vm_readv/writev
+    bool writable = true;
+};
+
+struct Cq {
+    uint32_t handle = 0, generation = 0, channel = abi::kNoHandle;
+    abi::CqConsumer ring;
+};
+struct Srq {
+    uint32_t handle = 0, generation = 0, srqn = 0;
+    abi::RqProducer ring;
+};
+struct Qp {
+    uint32_t handle = 0, generation = 0, qpn = 0, engine = 0, slot = 0;
+    abi::SqProducer sq;
+    abi::RqProducer rq;
+    abi::QpCap cap{};
+    Srq* srq = nullptr;
+};
+
+struct QpOptions {
+    uint32_t type = 2;            ///< IBV_QPT_RC
+    uint32_t max_send_wr = 64, max_recv_wr = 64, max_send_sge = 4, max_recv_sge = 4, max_inline = 64;
+    bool signal_all = false;
+    Srq* srq = nullptr;
+};
+
+/// How two QPs talk.
+struct PathOptions {
+    uint32_t mtu = 3;             ///< enum ibv_mtu: 1024
+    uint32_t gid_index = 0;
+    uint32_t psn = 0x100;         ///< first PSN that this side sends
+    uint32_t peer_psn = 0x100;
+    uint8_t timeout = 8;          ///< 1 ms
+    uint8_t retry_cnt = 7, rnr_retry = 7;
+    uint8_t min_rnr_timer = 1;    ///< 10 us
+    uint8_t max_rd_atomic = 4, max_dest_rd_atomic = 4;
+    uint32_t access = 0xf;
+};
+/// Where the other side is.
+struct Peer {
+    uint32_t qpn = 0;
+    Gid gid;
+    MacAddress mac;
+};
+
+struct Sge {
+    uint64_t addr = 0;
+    uint32_t length = 0;
+    uint32_t lkey = 0;
+};
+struct SendWr {
+    uint64_t id = 0;
+    abi::WrOpcode opcode = abi::WrOpcode::send;
+    uint8_t flags = abi::kSendSignaled;
+    std::vector<Sge> sges;
+    std::vector<uint8_t> inline_bytes;  ///< with kSendInline
+    uint32_t imm_or_inv = 0;
+    uint64_t remote_addr = 0;
+    uint32_t rkey = 0;
+    uint64_t compare_add = 0, swap = 0;
+    uint32_t ah = 0, remote_qpn = 0, remote_qkey = 0;
+};
+
+class Client {
+public:
+    /// Opens a session on a device of the host. All calls below abort the test run by an exception when refused, unless named try_….
+    Client(Host& host, uint32_t device);
+    ~Client();
+    Client(const Client&) = delete;
+
+    uint32_t session() const { return session_; }
+    Host& host() { return host_; }
+
+    /// Any request: errno of the reply. `body` gets the reply's body (zero-extended), `tail` follows the request's body.
+    int call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds = {});
+    template <class Req>
+    int try_call(abi::Op op, const Req& req) { return call(op, std::as_bytes(std::span(&req, 1)), {}); }
+    template <class Rep, class Req>
+    int try_call(abi::Op op, const Req& req, Rep& rep) {
+        return call(op, std::as_bytes(std::span(&req, 1)), std::as_writable_bytes(std::span(&rep, 1)));
+    }
+    const std::string& reason() const { return reason_; }
+
+    uint32_t alloc_pd();
+    Mr& reg_mr(uint32_t pd, uint64_t length, const MrOptions& o = {});
+    void dereg_mr(Mr& mr);
+    Cq& create_cq(uint32_t entries, bool with_channel = false);
+    Srq& create_srq(uint32_t pd, uint32_t max_wr, uint32_t max_sge = 4, uint32_t limit = 0);
+    Qp& create_qp(uint32_t pd, Cq& send_cq, Cq& recv_cq, const QpOptions& o = {});
+    uint32_t create_ah(uint32_t pd, const Peer& peer, uint32_t gid_index = 0);
+    void destroy_qp(Qp& qp);
+
+    int try_modify(Qp& qp, uint32_t mask, const abi::QpAttr& attr);
+    void to_init(Qp& qp, uint32_t access = 0xf);
+    void to_rtr(Qp& qp, const PathOptions& o, const Peer& peer);
+    void to_rts(Qp& qp, const PathOptions& o);
+    void to_state(Qp& qp, uint32_t state);
+    abi::QueryQpReply query(Qp& qp);
+
+    /// False: no free slot (or too many SGEs for the slot).
+    bool post_send(Qp& qp, const SendWr& wr);
+    bool post_recv(Qp& qp, uint64_t id, const std::vector<Sge>& sges);
+    bool post_srq_recv(Srq& srq, uint64_t id, const std::vector<Sge>& sges);
+    std::optional<abi::Cqe> poll(Cq& cq);
+    void ring(uint32_t engine, uint32_t slot);
+
+    /// Device's own identity, for peers.
+    Peer self(const Qp& qp, uint32_t gid_index = 0) const;
+    abi::DoorbellPage* doorbells(uint32_t engine);
+    /// Number of guard bytes changed in all memory that this client registered.
+    bool guards_intact() const;
+    void close();
+
+private:
+    std::byte* at(const abi::Location& where);
+    template <class T>
+    T must(int error, const T& value, const char* what);
+    void must(int error, const char* what);
+
+    Host& host_;
+    uint32_t device_;
+    uint32_t session_ = 0;
+    bool open_ = false;
+    uint32_t engines_ = 0;
+    std::byte* doorbell_base_ = nullptr;
+    uint64_t doorbell_stride_ = 0;
+    const abi::EnginePage* engine_page_ = nullptr;
+    std::vector<std::byte*> chunks_;
+    std::vector<int> reply_fds_;  ///< of the last reply, without the chunks
+    std::string reason_;
+    std::vector<std::unique_ptr<Mr>> mrs_;
+    std::vector<std::unique_ptr<Cq>> cqs_;
+    std::vector<std::unique_ptr<Srq>> srqs_;
+    std::vector<std::unique_ptr<Qp>> qps_;
+    std::unordered_map<uint32_t, Qp*> by_qpn_;
+};
+
+/// Both QPs to RTS towards each other. `b.psn` etc. are mirrored from `o`: b sends from o.peer_psn.
+void connect(Client& ca, Qp& a, Client& cb, Qp& b, const PathOptions& o = {});
+
+}  // namespace roci::sim

@@ -1,0 +1,214 @@
+#include "sim/network.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "wire/describe.hpp"
+
+namespace roci::sim {
+namespace {
+
+constexpr uint32_t kGuard = 64;
+constexpr uint8_t kGuardByte = 0xcd;
+constexpr size_t kKeptFrames = 200000;
+
+}  // namespace
+
+const char* fate_name(Fate f) {
+    static constexpr const char* names[] = {"", "LOST", "DUPLICATED", "CORRUPTED", "DELAYED", "UNROUTABLE"};
+    return names[size_t(f)];
+}
+
+std::string Sent::text() const {
+    std::string s = std::to_string(when) + " ns #" + std::to_string(from) + " ";
+    s += parsed ? wire::describe(packet) : std::to_string(bytes.size()) + " bytes that do not parse";
+    return s + " " + fate_name(fate);
+}
+
+// ---- ports ----------------------------------------------------------------------------------------------------------
+
+struct SimPort::Buffer {
+    uint8_t bytes[wire::kMaxFrame + kGuard];
+};
+struct SimPort::Arrived {
+    std::unique_ptr<uint8_t[]> bytes;  // exactly as long as the frame, so that a sanitizer sees reads beyond it
+};
+
+SimPort::SimPort(Network& net, uint32_t endpoint, uint32_t pool) : net_(net), endpoint_(endpoint), pool_(pool) {}
+SimPort::~SimPort() = default;
+
+unsigned SimPort::rx_burst(engine::RxFrame* frames, unsigned max) {
+    unsigned n = 0;
+    for (; n < max && !rx_.empty(); ++n) {
+        const std::vector<uint8_t>& b = rx_.front();
+        auto* a = new Arrived{std::make_unique<uint8_t[]>(b.size())};
+        std::memcpy(a->bytes.get(), b.data(), b.size());
+        frames[n] = {a->bytes.get(), uint32_t(b.size()), a};
+        rx_.pop_front();
+    }
+    rx_held_ += n;
+    return n;
+}
+
+void SimPort::rx_free(engine::RxFrame* frames, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) delete static_cast<Arrived*>(frames[i].cookie);
+    rx_held_ -= count;
+}
+
+unsigned SimPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
+    if (net_.rng_.chance(net_.ends_[endpoint_].faults.starve)) count = unsigned(net_.rng_.below(count + 1));
+    unsigned n = 0;
+    for (; n < count && tx_held_ < pool_; ++n) {
+        std::unique_ptr<Buffer> b;
+        if (free_.empty()) {
+            b = std::make_unique<Buffer>();
+        } else {
+            b = std::move(free_.back());
+            free_.pop_back();
+        }
+        std::memset(b->bytes + wire::kMaxFrame, kGuardByte, kGuard);
+        frames[n] = {b->bytes, wire::kMaxFrame, 0, b.get()};
+        b.release();
+        ++tx_held_;
+    }
+    return n;
+}
+
+unsigned SimPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+    if (net_.rng_.chance(net_.ends_[endpoint_].faults.starve)) count = unsigned(net_.rng_.below(count + 1));
+    for (unsigned i = 0; i < count; ++i) net_.transmit(endpoint_, frames[i].data, frames[i].length);
+    tx_free(frames, count);
+    return count;
+}
+
+void SimPort::tx_free(engine::TxFrame* frames, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+        std::unique_ptr<Buffer> b(static_cast<Buffer*>(frames[i].cookie));
+        const uint8_t* guard = b->bytes + wire::kMaxFrame;
+        if (frames[i].length > wire::kMaxFrame || std::any_of(guard, guard + kGuard, [](uint8_t x) { return x != kGuardByte; }))
+            ++net_.overflows_;
+        free_.push_back(std::move(b));
+    }
+    tx_held_ -= count;
+}
+
+// ---- the way of a frame ---------------------------------------------------------------------------------------------
+
+uint32_t Network::add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool) {
+    const auto number = uint32_t(ends_.size());
+    End& e = ends_.emplace_back();
+    e.mac = mac;
+    for (uint32_t q = 0; q < queues; ++q) e.ports.push_back(std::make_unique<SimPort>(*this, number, tx_pool));
+    return number;
+}
+
+void Network::set_faults(const Faults& f) {
+    for (End& e : ends_) e.faults = f;
+}
+
+Fate Network::decide(End& end, const Sent& s, Nanos& extra) {
+    if (script_) {
+        const Verdict v = script_(s);
+        switch (v.kind) {
+            case Verdict::pass: break;
+            case Verdict::drop: return Fate::dropped;
+            case Verdict::duplicate: return Fate::duplicated;
+            case Verdict::corrupt: return Fate::corrupted;
+            case Verdict::delay: extra = v.delay_by; return Fate::delayed;
+        }
+    }
+    if (clock_ < end.dark_until) return Fate::dropped;
+    if (end.burst_left > 0) {
+        --end.burst_left;
+        return Fate::dropped;
+    }
+    const Faults& f = end.faults;
+    if (rng_.chance(f.burst)) {
+        end.burst_left = uint32_t(rng_.below(f.burst_length));
+        return Fate::dropped;
+    }
+    if (rng_.chance(f.drop)) return Fate::dropped;
+    if (rng_.chance(f.corrupt)) return Fate::corrupted;
+    if (rng_.chance(f.duplicate)) return Fate::duplicated;
+    if (rng_.chance(f.delay)) {
+        extra = rng_.below(f.max_delay + 1);
+        return Fate::delayed;
+    }
+    return Fate::delivered;
+}
+
+void Network::flip_random_bit(std::vector<uint8_t>& bytes) {
+    const uint64_t bit = rng_.below(bytes.size() * 8);
+    bytes[bit / 8] ^= uint8_t(1u << (bit % 8));
+}
+
+std::vector<uint32_t> Network::route(uint32_t from, const std::vector<uint8_t>& bytes) const {
+    std::vector<uint32_t> to;
+    if (bytes.size() < 14) return to;
+    const bool group = (bytes[0] & 1) != 0;
+    for (uint32_t e = 0; e < ends_.size(); ++e) {
+        if (group ? e != from : std::memcmp(bytes.data(), ends_[e].mac.bytes.data(), 6) == 0) to.push_back(e);
+    }
+    return to;
+}
+
+uint32_t Network::queue_of(const End& end, const std::vector<uint8_t>& bytes) {
+    const size_t queues = end.ports.size();
+    if (queues == 1) return 0;
+    if (spread_by_chance_) return uint32_t(rng_.below(queues));
+    wire::Packet p;
+    if (wire::parse(bytes.data(), uint32_t(bytes.size()), p, false) != wire::Verdict::ok) return 0;
+    return p.udp_source % uint32_t(queues);
+}
+
+void Network::fly(uint32_t to, Nanos at, const std::vector<uint8_t>& bytes) {
+    flying_.push({at, order_++, to, std::make_shared<std::vector<uint8_t>>(bytes)});
+}
+
+void Network::transmit(uint32_t from, const uint8_t* data, uint32_t length) {
+    End& end = ends_[from];
+    Sent s;
+    s.when = clock_;
+    s.from = from;
+    s.bytes.assign(data, data + length);
+    s.parsed = wire::parse(s.bytes.data(), length, s.packet) == wire::Verdict::ok;
+    ++frames_;
+    // The frame leaves when the wire is free, and the wire keeps order; only a delayed frame is overtaken.
+    end.busy_until = std::max(end.busy_until, clock_) + (length + 24) * 8 * Nanos{1'000'000'000} / end.link.bits_per_second;
+    const Nanos arrival = std::max(end.busy_until + end.link.latency, end.last_arrival);
+    end.last_arrival = arrival;
+    Nanos extra = 0;
+    s.fate = decide(end, s, extra);
+    const auto to = route(from, s.bytes);
+    if (to.empty() && s.fate != Fate::dropped) s.fate = Fate::unroutable;
+    if (s.fate == Fate::dropped || s.fate == Fate::unroutable) ++lost_;
+    if (s.fate == Fate::corrupted) {
+        std::vector<uint8_t> broken = s.bytes;
+        flip_random_bit(broken);
+        for (uint32_t t : route(from, broken)) fly(t, arrival, broken);
+    } else if (s.fate != Fate::dropped) {
+        for (uint32_t t : to) fly(t, arrival + extra, s.bytes);
+        if (s.fate == Fate::duplicated)
+            for (uint32_t t : to) fly(t, arrival + rng_.below(end.faults.max_delay + 1), s.bytes);
+    }
+    if (!keep_) return;
+    if (capture_.size() >= kKeptFrames) capture_.pop_front();
+    capture_.push_back(std::move(s));
+}
+
+void Network::inject(uint32_t to, std::vector<uint8_t> bytes) { fly(to, clock_, bytes); }
+
+bool Network::deliver() {
+    bool any = false;
+    while (!flying_.empty() && flying_.top().at <= clock_) {
+        const Flying f = flying_.top();
+        flying_.pop();
+        End& end = ends_[f.to];
+        end.ports[queue_of(end, *f.bytes)]->rx_.push_back(*f.bytes);
+        any = true;
+    }
+    return any;
+}
+
+}  // namespace roci::sim

@@ -1,0 +1,158 @@
+// The simulated network: endpoints with ports (one a receive queue), joined by a switch that knows MAC addresses. Each endpoint's way out
+// has a bandwidth, a latency and faults. Everything that happens follows from the seed; every frame can be kept for assertions.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "engine/port.hpp"
+#include "sim/rng.hpp"
+#include "wire/packet.hpp"
+
+namespace roci::sim {
+
+/// Probabilities a frame, for one endpoint's way out.
+struct Faults {
+    double drop = 0;
+    double duplicate = 0;
+    double corrupt = 0;         ///< one bit anywhere in the frame flips
+    double delay = 0;           ///< the frame comes up to max_delay later; others overtake it
+    Nanos max_delay = 0;
+    double burst = 0;           ///< a burst of loss starts: up to burst_length frames vanish
+    uint32_t burst_length = 0;
+    double starve = 0;          ///< a tx_alloc or tx_burst call gets less than it asked for
+};
+
+struct Link {
+    uint64_t bits_per_second = 100'000'000'000;
+    Nanos latency = 1000;
+};
+
+enum class Fate : uint8_t { delivered, dropped, duplicated, corrupted, delayed, unroutable };
+const char* fate_name(Fate f);
+
+/// A frame that an endpoint sent.
+struct Sent {
+    Nanos when = 0;
+    uint32_t from = 0;
+    Fate fate = Fate::delivered;
+    std::vector<uint8_t> bytes;
+    bool parsed = false;        ///< packet is valid (judged before any fault)
+    wire::Packet packet;        ///< points into bytes
+    std::string text() const;
+};
+
+/// What a test's script wants done with a frame. `corrupt` flips a bit of the last payload or header byte before the ICRC.
+struct Verdict {
+    enum Kind : uint8_t { pass, drop, duplicate, corrupt, delay } kind = pass;
+    Nanos delay_by = 0;
+};
+using Script = std::function<Verdict(const Sent&)>;
+
+class Network;
+
+/// One (endpoint, receive queue).
+class SimPort final : public engine::Port {
+public:
+    SimPort(Network& net, uint32_t endpoint, uint32_t pool);
+    ~SimPort() override;
+    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
+    void rx_free(engine::RxFrame* frames, unsigned count) override;
+    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override;
+    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
+    void tx_free(engine::TxFrame* frames, unsigned count) override;
+
+    /// Frames that the engine holds: none once it is idle.
+    int64_t tx_held() const { return tx_held_; }
+    int64_t rx_held() const { return rx_held_; }
+    bool rx_waiting() const { return !rx_.empty(); }
+
+private:
+    friend class Network;
+    struct Buffer;
+    struct Arrived;
+    Network& net_;
+    const uint32_t endpoint_;
+    const uint32_t pool_;
+    std::deque<std::vector<uint8_t>> rx_;
+    std::vector<std::unique_ptr<Buffer>> free_;
+    int64_t tx_held_ = 0, rx_held_ = 0;
+};
+
+class Network {
+public:
+    Network(Rng rng, const Nanos& clock) : rng_(rng), clock_(clock) {}
+
+    /// Returns the endpoint's number. `tx_pool`: frames a port can have in the engine's hands at once.
+    uint32_t add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool = 1024);
+    SimPort& port(uint32_t endpoint, uint32_t queue) { return *ends_[endpoint].ports[queue]; }
+    uint32_t queues(uint32_t endpoint) const { return uint32_t(ends_[endpoint].ports.size()); }
+    const MacAddress& mac(uint32_t endpoint) const { return ends_[endpoint].mac; }
+
+    Link& link(uint32_t endpoint) { return ends_[endpoint].link; }
+    Faults& faults(uint32_t endpoint) { return ends_[endpoint].faults; }
+    void set_faults(const Faults& f);
+    /// Nothing that `endpoint` sends arrives until then.
+    void blackout(uint32_t endpoint, Nanos until) { ends_[endpoint].dark_until = until; }
+    void set_script(Script s) { script_ = std::move(s); }
+    /// Frames go to a queue drawn by chance, not by the UDP source port: a NIC that spreads badly.
+    void spread_by_chance(bool on) { spread_by_chance_ = on; }
+    void keep_capture(bool on) { keep_ = on; }
+
+    /// A frame out of thin air, to be delivered to `to` now.
+    void inject(uint32_t to, std::vector<uint8_t> bytes);
+    /// Sends as if from `from`, through its faults.
+    void transmit(uint32_t from, const uint8_t* data, uint32_t length);
+
+    /// Hands over what has arrived by now. True if anything had.
+    bool deliver();
+    Nanos next_arrival() const { return flying_.empty() ? kNever : flying_.top().at; }
+
+    const std::deque<Sent>& capture() const { return capture_; }
+    void clear_capture() { capture_.clear(); }
+    uint64_t frames() const { return frames_; }
+    uint64_t lost() const { return lost_; }
+    /// Frames written beyond what they were allocated for.
+    uint64_t overflows() const { return overflows_; }
+
+private:
+    friend class SimPort;
+    struct End {
+        MacAddress mac;
+        Link link;
+        Faults faults;
+        Nanos dark_until = 0, busy_until = 0, last_arrival = 0;
+        uint32_t burst_left = 0;
+        std::vector<std::unique_ptr<SimPort>> ports;
+    };
+    struct Flying {
+        Nanos at;
+        uint64_t order;
+        uint32_t to;
+        std::shared_ptr<std::vector<uint8_t>> bytes;
+        bool operator<(const Flying& o) const { return at != o.at ? at > o.at : order > o.order; }
+    };
+    Fate decide(End& end, const Sent& s, Nanos& extra);
+    void flip_random_bit(std::vector<uint8_t>& bytes);
+    /// All endpoints that a destination MAC names.
+    std::vector<uint32_t> route(uint32_t from, const std::vector<uint8_t>& bytes) const;
+    uint32_t queue_of(const End& end, const std::vector<uint8_t>& bytes);
+    void fly(uint32_t to, Nanos at, const std::vector<uint8_t>& bytes);
+
+    Rng rng_;
+    const Nanos& clock_;
+    std::vector<End> ends_;
+    std::priority_queue<Flying> flying_;
+    Script script_;
+    bool spread_by_chance_ = false;
+    bool keep_ = true;
+    std::deque<Sent> capture_;
+    uint64_t order_ = 0, frames_ = 0, lost_ = 0, overflows_ = 0;
+};
+
+}  // namespace roci::sim

@@ -1,0 +1,111 @@
+#include "sim/platform.hpp"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace roci::sim {
+namespace {
+
+/// The slow way, into this very process.
+class SelfProcess final : public mem::RemoteProcess {
+public:
+    bool read(uint64_t at, std::byte* out, uint64_t n) override {
+        const iovec here{out, n}, there{reinterpret_cast<void*>(at), n};
+        return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == ssize_t(n);
+    }
+    bool write(uint64_t at, const std::byte* in, uint64_t n) override {
+        const iovec here{const_cast<std::byte*>(in), n}, there{reinterpret_cast<void*>(at), n};
+        return process_vm_writev(getpid(), &here, 1, &there, 1, 0) == ssize_t(n);
+    }
+};
+
+}  // namespace
+
+SimPlatform::SimPlatform() : engine_page_(std::make_unique<abi::EnginePage>()), engine_page_token_(token()) {
+    lent_[engine_page_token_] = {reinterpret_cast<std::byte*>(engine_page_.get()), sizeof(abi::EnginePage)};
+}
+
+SimPlatform::~SimPlatform() {
+    for (auto& [fd, b] : blocks_) std::free(b.base);
+}
+
+host::SharedMemory SimPlatform::make_memory(uint64_t length, std::string& why) {
+    if (fail_memory_after != 0 && --fail_memory_after == 0) {
+        why = "the simulator was told to fail this allocation";
+        return {};
+    }
+    const uint64_t rounded = (length + 4095) / 4096 * 4096;
+    auto* base = static_cast<std::byte*>(std::aligned_alloc(4096, rounded));
+    std::memset(base, 0, rounded);
+    const int fd = token();
+    blocks_[fd] = {base, length};
+    return {base, length, fd};
+}
+
+void SimPlatform::free_memory(const host::SharedMemory& m) {
+    auto it = blocks_.find(m.fd);
+    if (it == blocks_.end()) std::abort();  // freed twice, or never made
+    std::free(it->second.base);
+    blocks_.erase(it);
+}
+
+std::unique_ptr<mem::MappedRegion> SimPlatform::map_region(int fd, uint64_t length, bool writable, std::string& why) {
+    auto it = lent_.find(fd);
+    if (it != lent_.end() && length == 0) lent_.erase(it);  // only to be closed
+    if (it == lent_.end() || length == 0 || it->second.length < length) {
+        why = "no such memory";
+        return nullptr;
+    }
+    auto r = std::make_unique<mem::MappedRegion>();
+    r->base = it->second.base;
+    r->length = length;
+    r->writable = writable;
+    lent_.erase(it);
+    ++mapped_;
+    return r;
+}
+
+void SimPlatform::unmap_region(mem::MappedRegion&) { --mapped_; }
+std::unique_ptr<mem::RemoteProcess> SimPlatform::remote_process(int) { return std::make_unique<SelfProcess>(); }
+
+int SimPlatform::make_event_pipe(uint32_t session, uint32_t channel) { return pipes_[{session, channel}] = token(); }
+void SimPlatform::close_event_pipe(uint32_t session, uint32_t channel) {
+    pipes_.erase({session, channel});
+    completions.erase({session, channel});
+    if (channel == abi::kNoHandle) asyncs.erase(session);
+}
+void SimPlatform::send_async(uint32_t session, const abi::AsyncEventRecord& record) {
+    if (pipe_open(session, abi::kNoHandle)) asyncs[session].push_back(record);
+}
+
+int SimPlatform::make_wake_fd(uint32_t, uint32_t) { return token(); }
+void SimPlatform::close_wake_fds(uint32_t) {}
+int SimPlatform::engine_page_fd() { return engine_page_token_; }
+
+int SimPlatform::make_text_fd(const std::string& text) {
+    const int fd = token();
+    texts_[fd] = text;
+    return fd;
+}
+
+std::byte* SimPlatform::memory_of(int fd) const {
+    if (auto it = blocks_.find(fd); it != blocks_.end()) return it->second.base;
+    if (auto it = lent_.find(fd); it != lent_.end()) return it->second.base;
+    return nullptr;
+}
+
+int SimPlatform::lend(std::byte* memory, uint64_t length) {
+    const int fd = token();
+    lent_[fd] = {memory, length};
+    return fd;
+}
+
+std::string SimPlatform::text_of(int fd) const {
+    auto it = texts_.find(fd);
+    return it == texts_.end() ? "" : it->second;
+}
+
+}  // namespace roci::sim

@@ -1,0 +1,66 @@
+// The operating system as the conductor sees it, in plain memory. Descriptors are tokens (numbers far beyond real ones) that name blocks
+// of memory, so that a simulated client can "map" what it is handed.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "abi/rings.hpp"
+#include "host/conductor.hpp"
+
+namespace roci::sim {
+
+class SimPlatform final : public host::Platform {
+public:
+    SimPlatform();
+    ~SimPlatform() override;
+
+    host::SharedMemory make_memory(uint64_t length, std::string& why) override;
+    void free_memory(const host::SharedMemory&) override;
+    std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
+    void unmap_region(mem::MappedRegion&) override;
+    std::unique_ptr<mem::RemoteProcess> remote_process(int pid) override;
+    int make_event_pipe(uint32_t session, uint32_t channel) override;
+    void close_event_pipe(uint32_t session, uint32_t channel) override;
+    void send_async(uint32_t session, const abi::AsyncEventRecord& record) override;
+    int make_wake_fd(uint32_t session, uint32_t engine) override;
+    void close_wake_fds(uint32_t session) override;
+    int engine_page_fd() override;
+    std::string host_status_json() override { return "{}"; }
+    int make_text_fd(const std::string& text) override;
+
+    /// The memory that a token names; nullptr: none.
+    std::byte* memory_of(int fd) const;
+    /// A token for memory that belongs to a client, for add_region.
+    int lend(std::byte* memory, uint64_t length);
+    /// Status text behind a token.
+    std::string text_of(int fd) const;
+
+    /// What lies in the pipes of a session. Only while the pipe is open: records for a closed one vanish, as they do in rocid.
+    std::map<std::pair<uint32_t, uint32_t>, std::deque<abi::CompEventRecord>> completions;
+    std::map<uint32_t, std::deque<abi::AsyncEventRecord>> asyncs;
+    bool pipe_open(uint32_t session, uint32_t channel) const { return pipes_.contains({session, channel}); }
+
+    /// Fails the n-th allocation from now on (0: never), to test shortage.
+    uint32_t fail_memory_after = 0;
+    uint64_t blocks() const { return blocks_.size(); }
+    uint64_t mapped() const { return mapped_; }
+
+private:
+    struct Block {
+        std::byte* base;
+        uint64_t length;
+    };
+    int token() { return next_token_++; }
+    int next_token_ = 1'000'000'000;
+    std::map<int, Block> blocks_;   // made for the conductor
+    std::map<int, Block> lent_;     // clients' memory
+    std::map<int, std::string> texts_;
+    std::map<std::pair<uint32_t, uint32_t>, int> pipes_;
+    std::unique_ptr<abi::EnginePage> engine_page_;
+    int engine_page_token_;
+    uint64_t mapped_ = 0;
+};
+
+}  // namespace roci::sim

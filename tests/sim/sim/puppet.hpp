@@ -1,0 +1,61 @@
+// A peer without a stack: the test writes every packet it sends and reads every packet it gets. Against a real QP this makes exact
+// statements about one side possible, and frames that no correct peer would send.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "sim/client.hpp"
+#include "sim/network.hpp"
+#include "wire/build.hpp"
+
+namespace roci::sim {
+
+class World;
+
+class Puppet {
+public:
+    /// Joins the network as 10.9.0.1 with QPN 0x77.
+    explicit Puppet(World& world);
+
+    static constexpr uint32_t kQpn = 0x77;
+    Peer peer() const { return {kQpn, gid_, mac_}; }
+    /// Whom send() addresses.
+    void talk_to(const Peer& peer);
+
+    /// A packet of RC operation `op`; the rest of `h` as given, destination filled in.
+    void send(wire::Operation op, wire::TransportHeaders h, const std::vector<uint8_t>& payload = {});
+    void send_ack(uint32_t psn, uint32_t msn, uint8_t syndrome = 31);  ///< 31: ACK without credits
+    /// Any bytes.
+    void send_raw(const std::vector<uint8_t>& frame);
+    std::vector<uint8_t> build(uint8_t opcode, wire::TransportHeaders h, const std::vector<uint8_t>& payload = {}) const;
+
+    struct Got {
+        Nanos when;
+        std::vector<uint8_t> bytes;
+        wire::Packet packet;
+        uint32_t psn() const { return packet.psn.value(); }
+        wire::Operation op() const { return wire::operation_of(packet.opcode); }
+        std::vector<uint8_t> payload() const { return {packet.payload, packet.payload + packet.payload_length}; }
+    };
+    /// Runs the world for `time` and returns what arrived meanwhile, in order.
+    std::vector<Got> listen(Nanos time = 100'000);
+    /// Runs until a packet arrives; nullopt: none within `at_most`.
+    std::optional<Got> next(Nanos at_most = 1'000'000'000);
+
+private:
+    void collect();
+    World& world_;
+    uint32_t endpoint_;
+    MacAddress mac_;
+    Gid gid_;
+    Peer to_;
+    wire::PathTemplate path_{};
+    std::deque<Got> got_;
+};
+
+/// The QP to RTS with a puppet as its peer.
+void connect(Client& client, Qp& qp, Puppet& puppet, const PathOptions& o = {});
+
+}  // namespace roci::sim

@@ -1,0 +1,35 @@
+// The simulator's only source of chance: SplitMix64. A seed replays a whole world.
+#pragma once
+
+#include <cstdint>
+
+namespace roci::sim {
+
+class Rng {
+public:
+    explicit Rng(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15 + 0x1234567) {}
+    uint64_t next() {
+        uint64_t z = (state_ += 0x9e3779b97f4a7c15);
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+        return z ^ (z >> 31);
+    }
+    /// 0 .. n-1; 0 for n == 0.
+    uint64_t below(uint64_t n) { return n == 0 ? 0 : next() % n; }
+    /// low .. high, both included.
+    uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
+    bool chance(double p) { return p > 0 && double(next() >> 11) * 0x1.0p-53 < p; }
+    /// One of the arguments.
+    template <class T, class... Rest>
+    T pick(T first, Rest... rest) {
+        const T all[] = {first, T(rest)...};
+        return all[below(1 + sizeof...(rest))];
+    }
+    /// A generator of its own, so that draws here do not shift draws there.
+    Rng fork() { return Rng(next()); }
+
+private:
+    uint64_t state_;
+};
+
+}  // namespace roci::sim

@@ -1,0 +1,169 @@
+#include "sim/world.hpp"
+
+#include <algorithm>
+
+#include "engine/handover.hpp"
+
+namespace roci::sim {
+namespace {
+
+Gid ipv4_gid(uint32_t n) {
+    const uint8_t a[4] = {10, 0, uint8_t(n / 250), uint8_t(n % 250 + 1)};
+    return Gid::from_ipv4(a);
+}
+Gid ipv6_gid(uint32_t n) {
+    Gid g;
+    g.bytes[0] = 0xfd;
+    g.bytes[15] = uint8_t(n + 1);
+    g.bytes[14] = uint8_t((n + 1) >> 8);
+    return g;
+}
+MacAddress mac_of(uint32_t n) { return {{0x02, 0, 0, 0, uint8_t((n + 1) >> 8), uint8_t(n + 1)}}; }
+
+}  // namespace
+
+// ---- host -----------------------------------------------------------------------------------------------------------
+
+Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world) {
+    shared_ = std::make_unique<engine::Shared>(o.limits.max_qps, o.limits.max_keys, o.limits.max_ahs, o.devices);
+    if (o.engines > 1) shared_->handover = std::make_unique<engine::HandoverMatrix>(o.engines);
+    addresses_.resize(o.devices);
+    for (uint32_t d = 0; d < o.devices; ++d) {
+        const uint32_t n = number * o.devices + d;
+        devices_.push_back({.name = "roci" + std::to_string(d), .netdev = "", .mac = mac_of(n), .gids = {ipv4_gid(n), ipv6_gid(n)}});
+        const uint32_t end = world.net().add_endpoint(mac_of(n), o.engines, o.tx_pool);
+        if (d == 0) first_endpoint_ = end;
+        addresses_[d] = {devices_[d].mac, devices_[d].gids, devices_[d].mtu_bytes};
+        shared_->addresses.publish(d, &addresses_[d]);
+    }
+    for (uint32_t e = 0; e < o.engines; ++e) {
+        std::vector<engine::Port*> ports;
+        for (uint32_t d = 0; d < o.devices; ++d) ports.push_back(&world.net().port(endpoint(d), e));
+        engine::Config c = o.engine;
+        c.index = e;
+        engines_.push_back(std::make_unique<engine::Engine>(c, *shared_, ports));
+    }
+    conductor_ = std::make_unique<host::Conductor>(o.limits, devices_, *shared_, *this, platform_);
+}
+
+Host::~Host() = default;
+
+void Host::execute(uint32_t e, engine::Command& command) { engines_[e]->execute(command, world_.now()); }
+
+uint64_t Host::counter(engine::Counter c) const {
+    uint64_t n = 0;
+    for (const auto& e : engines_) n += e->counters().get(c);
+    return n;
+}
+uint64_t Host::counter(wire::Verdict v) const {
+    uint64_t n = 0;
+    for (const auto& e : engines_) n += e->counters().get(v);
+    return n;
+}
+
+bool Host::poll() {
+    bool any = false;
+    for (uint32_t e = 0; e < engines_.size(); ++e) {
+        any |= engines_[e]->poll(world_.now());
+        (void)engines_[e]->take_wake_mask();  // no engine sleeps here
+        drain_events(e);
+    }
+    return any;
+}
+
+void Host::drain_events(uint32_t index) {
+    engine::Event e;
+    while (engines_[index]->events().pop(e)) {
+        if (e.kind == engine::Event::Kind::completion) {
+            if (platform_.pipe_open(e.session, e.channel)) platform_.completions[{e.session, e.channel}].push_back({e.handle, e.generation});
+        } else {
+            platform_.send_async(e.session, {e.type, e.handle, e.generation, 0});
+        }
+    }
+}
+
+Nanos Host::next_deadline() const {
+    Nanos next = kNever;
+    for (const auto& e : engines_) next = std::min(next, e->doorbell_pending() ? 0 : e->next_deadline(world_.now()));
+    return next;
+}
+
+std::string Host::shut_down() {
+    const auto clients = clients_;
+    for (const auto& [session, client] : clients) client->close();
+    std::string left;
+    const auto t = conductor_->totals();
+    const std::pair<const char*, uint64_t> totals[] = {
+        {"sessions", t.sessions}, {"PDs", t.pds},   {"regions", t.regions}, {"MRs", t.mrs}, {"channels", t.channels},
+        {"CQs", t.cqs},           {"SRQs", t.srqs}, {"QPs", t.qps},         {"AHs", t.ahs}, {"MWs", t.mws},
+        {"arena bytes", t.arena_bytes}, {"mapped bytes", t.mapped_bytes}};
+    for (const auto& [name, n] : totals)
+        if (n != 0) left += std::to_string(n) + " " + name + " left; ";
+    conductor_.reset();
+    engines_.clear();
+    if (platform_.blocks() != 0) left += std::to_string(platform_.blocks()) + " blocks of shared memory left; ";
+    if (platform_.mapped() != 0) left += std::to_string(platform_.mapped()) + " mappings left; ";
+    for (uint32_t d = 0; d < devices_.size(); ++d) {
+        for (uint32_t q = 0; q < world_.net().queues(endpoint(d)); ++q) {
+            const SimPort& p = world_.net().port(endpoint(d), q);
+            if (p.tx_held() != 0) left += std::to_string(p.tx_held()) + " tx frames not given back; ";
+            if (p.rx_held() != 0) left += std::to_string(p.rx_held()) + " rx frames not given back; ";
+        }
+    }
+    return left;
+}
+
+// ---- world ----------------------------------------------------------------------------------------------------------
+
+World::World(const WorldOptions& o) : rng_(o.seed), options_(o), net_(rng_.fork(), now_) {
+    for (uint32_t h = 0; h < o.hosts; ++h) hosts_.push_back(std::make_unique<Host>(*this, h, o));
+}
+World::~World() { shut_down(); }
+
+bool World::round() {
+    bool any = net_.deliver();
+    for (auto& h : hosts_) any |= h->poll();
+    ++rounds_;
+    return any;
+}
+
+bool World::advance(bool worked, Nanos end) {
+    if (worked) {
+        now_ += options_.round_cost;
+        return true;
+    }
+    Nanos next = net_.next_arrival();
+    for (auto& h : hosts_) next = std::min(next, h->next_deadline());
+    idle_ = next == kNever;
+    if (idle_) return false;
+    now_ = next > end ? end : std::max(next, now_ + options_.round_cost);
+    return true;
+}
+
+bool World::run_until(const std::function<bool()>& done, Nanos at_most) {
+    const Nanos end = now_ + at_most;
+    idle_ = false;
+    while (!done()) {
+        if (now_ >= end) return false;
+        if (!advance(round(), end)) return done();
+    }
+    return true;
+}
+
+void World::run_for(Nanos time) {
+    const Nanos end = now_ + time;
+    run_until([&] { return now_ >= end; }, time);
+    now_ = std::max(now_, end);
+}
+
+std::string World::shut_down() {
+    std::string left;
+    for (auto& h : hosts_) {
+        left += h->shut_down();
+    }
+    if (net_.overflows() != 0) left += std::to_string(net_.overflows()) + " frames written beyond their buffer; ";
+    hosts_.clear();
+    return left;
+}
+
+}  // namespace roci::sim

@@ -1,0 +1,110 @@
+// Hosts (each a conductor, engines and devices, as one rocid is) on one network under one virtual clock.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/counters.hpp"
+#include "engine/engine.hpp"
+#include "host/conductor.hpp"
+#include "sim/client.hpp"
+#include "sim/network.hpp"
+#include "sim/platform.hpp"
+
+namespace roci::sim {
+
+struct WorldOptions {
+    uint64_t seed = 1;
+    uint32_t hosts = 2;
+    uint32_t devices = 1;          ///< a host
+    uint32_t engines = 1;          ///< a host
+    uint32_t tx_pool = 1024;       ///< frames a port has
+    Nanos round_cost = 200;        ///< virtual time that a round of an engine takes
+    engine::Config engine{};       ///< index is set by the host
+    host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
+};
+
+class World;
+
+/// One rocid.
+class Host final : public engine::CommandPort {
+public:
+    Host(World& world, uint32_t number, const WorldOptions& o);
+    ~Host() override;
+
+    host::Conductor& conductor() { return *conductor_; }
+    SimPlatform& platform() { return platform_; }
+    const host::DeviceConfig& device(uint32_t d) const { return devices_[d]; }
+    uint32_t endpoint(uint32_t device) const { return first_endpoint_ + device; }
+    engine::Engine& engine(uint32_t e) { return *engines_[e]; }
+    uint64_t counter(engine::Counter c) const;
+    uint64_t counter(wire::Verdict v) const;
+    engine::Shared& shared() { return *shared_; }
+
+    // CommandPort
+    uint32_t engines() const override { return uint32_t(engines_.size()); }
+    void execute(uint32_t engine, engine::Command& command) override;
+
+    /// One round of every engine; true if any had work.
+    bool poll();
+    Nanos next_deadline() const;
+    void add_client(uint32_t session, Client* c) { clients_[session] = c; }
+    void remove_client(uint32_t session) { clients_.erase(session); }
+    /// Stops everything; what leaked, or "".
+    std::string shut_down();
+
+private:
+    void drain_events(uint32_t engine);
+    World& world_;
+    uint32_t first_endpoint_ = 0;
+    std::vector<host::DeviceConfig> devices_;
+    std::vector<engine::PortAddresses> addresses_;
+    std::unique_ptr<engine::Shared> shared_;
+    SimPlatform platform_;
+    std::vector<std::unique_ptr<engine::Engine>> engines_;
+    std::unique_ptr<host::Conductor> conductor_;
+    std::map<uint32_t, Client*> clients_;
+};
+
+class World {
+public:
+    explicit World(const WorldOptions& o = {});
+    ~World();
+
+    Host& host(uint32_t h) { return *hosts_[h]; }
+    uint32_t hosts() const { return uint32_t(hosts_.size()); }
+    Network& net() { return net_; }
+    Rng& rng() { return rng_; }
+    Nanos now() const { return now_; }
+    const Nanos& clock() const { return now_; }
+
+    /// Runs until `done`, or nothing will ever happen again, or the time is over. True if `done`.
+    bool run_until(const std::function<bool()>& done, Nanos at_most = 100'000'000'000);
+    /// Runs for so long, at least.
+    void run_for(Nanos time);
+    /// Runs until nothing more would happen without new input.
+    bool run_idle(Nanos at_most = 100'000'000'000) { return run_until([] { return false; }, at_most), idle_; }
+    bool idle() const { return idle_; }
+    uint64_t rounds() const { return rounds_; }
+
+    /// Ends all hosts. "" or what was left over: objects, frames, memory.
+    std::string shut_down();
+
+private:
+    bool round();
+    /// True if there is something to wait for; moves the clock there.
+    bool advance(bool worked, Nanos end);
+
+    Rng rng_;
+    Nanos now_ = 1'000'000;
+    WorldOptions options_;
+    Network net_;
+    std::vector<std::unique_ptr<Host>> hosts_;
+    bool idle_ = false;
+    uint64_t rounds_ = 0;
+};
+
+}  // namespace roci::sim
