@@ -381,7 +381,8 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!legal_succession(rs, *p.info)) return fault(ctx, qp, RequestFault::invalid_succession);
     const uint32_t right = right_needed(*p.info);
     if (!supported(*p.info) || (qp.access & right) != right) return fault(ctx, qp, RequestFault::not_allowed);
-    if (p.ack_request) {
+    // READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2)
+    if (p.ack_request && !p.info->has(wire::kRead | wire::kAtomic)) {
         rs.ack_due = true;
         activate(ctx, qp);
     }

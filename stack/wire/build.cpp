@@ -8,11 +8,8 @@
 namespace roci::wire {
 namespace {
 
-constexpr uint16_t kEtherVlan = 0x8100, kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd;
-constexpr uint8_t kProtocolUdp = 17;
 constexpr uint16_t kDontFragment = 0x4000;
 constexpr uint8_t kBecn = 0x40;
-constexpr uint32_t kCnpReserved = 16;
 
 uint32_t sum16(const uint8_t* p, uint32_t length) {
     uint32_t sum = 0;

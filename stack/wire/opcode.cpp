@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "wire/packet.hpp"
+
 namespace roci::wire {
 namespace {
 
@@ -53,10 +55,6 @@ struct HeaderRow {
 };
 constexpr HeaderRow kHeaders[] = {{kXrcEth, 4}, {kDeth, 8},         {kFlushEth, 4}, {kReth, 16}, {kAtomicEth, 28},
                                   {kAeth, 4},   {kAtomicAckEth, 8}, {kImmDt, 4},    {kIeth, 4}};
-
-constexpr uint8_t kBthBytes = 12;
-/// After a CNP's BTH stand 16 reserved bytes, which are header here, not payload (RoCEv2 annex A17.9.3).
-constexpr uint8_t kCnpReserved = 16;
 
 constexpr bool carried_by(Service s, const OperationRow& row) {
     const bool two_sided_response = (row.flags & (kResponse | kRead | kAtomic | kFlushEth | kAtomicWrite | kIeth)) != 0;
@@ -115,7 +113,7 @@ constexpr Named make_names() {
 constexpr Named kNames = make_names();
 
 constexpr uint8_t header_length(uint32_t flags) {
-    uint8_t n = kBthBytes;
+    uint8_t n = kBthLength;
     for (const HeaderRow& h : kHeaders)
         if ((flags & h.flag) != 0) n = uint8_t(n + h.length);
     return n;
@@ -128,7 +126,7 @@ constexpr std::array<OpcodeInfo, 256> make_table() {
         const uint32_t flags = row.flags | service_headers(s.service, row);
         table[opcode] = {kNames.text[opcode], flags, header_length(flags)};
     });
-    table[kCnpOpcode] = {kNames.text[kCnpOpcode], 0, kBthBytes + kCnpReserved};
+    table[kCnpOpcode] = {kNames.text[kCnpOpcode], 0, kBthLength + kCnpReserved};
     return table;
 }
 

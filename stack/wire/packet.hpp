@@ -12,6 +12,9 @@ namespace roci::wire {
 inline constexpr uint16_t kRoceUdpPort = 4791;
 inline constexpr uint32_t kEthLength = 14, kVlanLength = 4, kIpv4Length = 20, kIpv6Length = 40, kUdpLength = 8, kBthLength = 12;
 inline constexpr uint32_t kIcrcLength = 4;
+inline constexpr uint32_t kCnpReserved = 16;  ///< zero bytes after a CNP's BTH; header, not payload (A17.9.3)
+inline constexpr uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd, kEtherVlan = 0x8100;
+inline constexpr uint8_t kProtocolUdp = 17;
 /// Longest headers + trailer around a payload: Ethernet+VLAN, IPv6, UDP, BTH, XRCETH, RETH, ImmDt / AtomicETH, pad, ICRC.
 inline constexpr uint32_t kMaxOverhead = kEthLength + kVlanLength + kIpv6Length + kUdpLength + kBthLength + 4 + 28 + 4 + 3 + kIcrcLength;
 inline constexpr uint32_t kMaxFrame = 4096 + kMaxOverhead;

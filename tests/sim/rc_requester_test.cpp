@@ -59,7 +59,7 @@ TEST_F(Requester, OneAckCompletesAllBeforeItInOrder) {
 
 // IBA 9.9.2.1.1: the local ACK timeout is 4.096 us * 2^n, and it takes retry_cnt retransmissions before the QP gives up.
 TEST_F(Requester, TimeoutAndRetryLimitAreExact) {
-    for (uint8_t retries : {0, 1, 3, 7}) {
+    for (uint8_t retries : std::initializer_list<uint8_t>{0, 1, 3, 7}) {
         SCOPED_TRACE(int(retries));
         Qp& q = a.qp();
         PathOptions o;
@@ -390,7 +390,7 @@ TEST_F(Requester, WaitsTheTimeOfAnRnrNak) {
 }
 
 TEST_F(Requester, RnrRetryLimitIsExact) {
-    for (uint8_t retries : {0, 1, 6}) {
+    for (uint8_t retries : std::initializer_list<uint8_t>{0, 1, 6}) {
         SCOPED_TRACE(int(retries));
         Qp& q = a.qp();
         PathOptions o;
@@ -446,7 +446,7 @@ TEST_F(Requester, ReservedSyndromesAreIgnored) {
     join();
     a.client.post_send(qp, a.send(1, 0, 100));
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
-    for (uint8_t s : {0x40, 0x5f, 0x65, 0x7f}) puppet.send_ack(0x100, 1, s);
+    for (uint8_t s : std::initializer_list<uint8_t>{0x40, 0x5f, 0x65, 0x7f}) puppet.send_ack(0x100, 1, s);
     world.run_for(50'000);
     EXPECT_TRUE(a.poll_all().empty());
     puppet.send_ack(0x100, 1);
@@ -519,6 +519,7 @@ TEST_F(Requester, CreditsHoldSendsBack) {
     a.client.post_send(qp, a.send(1, 0, 10));
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
     puppet.send_ack(0x100, 1, 0);  // ACK with credit code 0: none
+    EXPECT_TRUE(puppet.listen(50'000).empty());
     for (uint64_t i = 2; i < 6; ++i) a.client.post_send(qp, a.send(i, 0, 10));
     EXPECT_EQ(psns(puppet.listen(50'000)), range(0x101, 1)) << "one probe";
     puppet.send_ack(0x101, 2, 2);  // two credits

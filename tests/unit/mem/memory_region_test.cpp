@@ -110,14 +110,79 @@ TEST_F(MemoryTest, ZeroLengthNeedsNoKeyAndYieldsARegionThatCopiesNothing) {
     EXPECT_EQ(direct(*found, 0, 0), nullptr);
 }
 
-TEST_F(MemoryTest, WindowsServeRemoteAccessOfTheirQpOnly) {
-    region.is_window = true;
-    region.access = kRemoteWrite;
-    EXPECT_EQ(ask(kIova, 8, kRemoteWrite), Fault::ok);
-    EXPECT_EQ(ask(kIova, 8, 0), Fault::bad_key) << "an rkey is no lkey";
-    region.bound_qpn = 99;
-    EXPECT_EQ(ask(kIova, 8, kRemoteWrite, region.key, kPd, 99), Fault::ok);
-    EXPECT_EQ(ask(kIova, 8, kRemoteWrite, region.key, kPd, 100), Fault::wrong_pd);
+struct WindowTest : MemoryTest {
+    MemoryRegion window;
+    const Key kWindow{7 << 8 | 1};
+
+    WindowTest() {
+        region.access |= kMwBind;
+        window.key = Key{7 << 8};
+        window.pd = kPd;
+        window.is_window = true;
+        window.invalidated = true;
+        table.publish(7, &window);
+    }
+    BindRequest request() {
+        return {.fresh = kWindow, .parent = region.key, .pd = kPd, .qpn = 99, .access = kRemoteWrite, .iova = kIova + 100, .length = 50};
+    }
+    Fault through(uint64_t va, uint64_t n, uint32_t needed = kRemoteWrite, uint32_t qpn = 99) {
+        return ask(va, n, needed, kWindow, kPd, qpn);
+    }
+};
+
+TEST_F(WindowTest, OpensExactlyItsPartOfTheParent) {
+    EXPECT_EQ(through(kIova + 100, 1), Fault::bad_key) << "not bound yet";
+    ASSERT_TRUE(bind_window(table, request()));
+    EXPECT_EQ(through(kIova + 100, 50), Fault::ok);
+    EXPECT_EQ(found, &region);
+    EXPECT_EQ(through(kIova + 99, 1), Fault::out_of_range);
+    EXPECT_EQ(through(kIova + 100, 51), Fault::out_of_range);
+    EXPECT_EQ(through(kIova + 100, 1, kRemoteRead), Fault::no_permission) << "the parent may be read, the window may not";
+    EXPECT_EQ(through(kIova + 100, 1, 0), Fault::bad_key) << "an rkey is no lkey";
+}
+
+TEST_F(WindowTest, BindNeedsAFittingParent) {
+    BindRequest r = request();
+    r.length = sizeof memory;
+    EXPECT_FALSE(bind_window(table, r)) << "beyond the parent";
+    r = request();
+    r.pd = kPd + 1;
+    EXPECT_FALSE(bind_window(table, r)) << "another protection domain";
+    r = request();
+    r.access = kLocalWrite;
+    EXPECT_FALSE(bind_window(table, r)) << "a window has remote rights only";
+    r = request();
+    r.fresh = region.key;
+    EXPECT_FALSE(bind_window(table, r)) << "not a window";
+    region.access = kRemoteRead | kMwBind;
+    EXPECT_FALSE(bind_window(table, request())) << "remote write through a parent that may not be written locally";
+    region.access = kLocalWrite | kRemoteWrite;
+    EXPECT_FALSE(bind_window(table, request())) << "a parent without the right to bind";
+    EXPECT_EQ(through(kIova + 100, 1), Fault::bad_key) << "nothing was opened meanwhile";
+}
+
+TEST_F(WindowTest, ClosesWithItsParentAndWhenUnbound) {
+    ASSERT_TRUE(bind_window(table, request()));
+    table.clear(5);
+    EXPECT_EQ(through(kIova + 100, 1), Fault::bad_key);
+    table.publish(5, &region);
+    BindRequest none = request();
+    none.length = 0;
+    ASSERT_TRUE(bind_window(table, none));
+    EXPECT_EQ(through(kIova + 100, 1), Fault::bad_key);
+}
+
+TEST_F(WindowTest, Type2ServesOnlyItsQpAndIsInvalidatedByItOnly) {
+    window.type2 = true;
+    ASSERT_TRUE(bind_window(table, request()));
+    EXPECT_EQ(through(kIova + 100, 1), Fault::ok);
+    EXPECT_EQ(through(kIova + 100, 1, kRemoteWrite, 100), Fault::wrong_pd);
+    EXPECT_FALSE(bind_window(table, request())) << "still bound";
+    EXPECT_FALSE(invalidate_window(table, kWindow, kPd, 100));
+    EXPECT_FALSE(invalidate_window(table, region.key, kPd, 99)) << "a region is not invalidated from afar";
+    EXPECT_TRUE(invalidate_window(table, kWindow, kPd, 99));
+    EXPECT_EQ(through(kIova + 100, 1), Fault::bad_key);
+    EXPECT_FALSE(invalidate_window(table, kWindow, kPd, 99)) << "twice";
 }
 
 TEST_F(MemoryTest, CopiesExactlyTheRange) {

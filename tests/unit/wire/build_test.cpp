@@ -147,6 +147,20 @@ TEST(Build, Ipv4ChecksumIsRightForEveryLengthAndHeader) {
     }
 }
 
+TEST(Build, Ipv4ChecksumCarriesIntoItself) {
+    // Over all values of one word of the header, the sum takes every value at which a carry causes one more.
+    PathSpec spec = test::sample_path(false, false);
+    for (uint32_t host = 0; host < 65536; ++host) {
+        store_be<uint16_t>(&spec.source_gid.bytes[14], uint16_t(host));
+        Frame f = test::build_frame(spec, test::sample_headers(0x04), nullptr, 0);
+        Packet p;
+        ASSERT_EQ(parse(f.data(), uint32_t(f.size()), p), Verdict::ok) << host;
+        const uint16_t written = load_be<uint16_t>(&f[kEthLength + 10]);
+        test::repair_ipv4_checksum(&f[kEthLength]);
+        ASSERT_EQ(written, load_be<uint16_t>(&f[kEthLength + 10])) << host;
+    }
+}
+
 TEST(Build, OverlongFieldsAreCutToTheirWidth) {
     TransportHeaders h = test::sample_headers(0xab);
     h.dest_qp = Qpn{0xff000001};

@@ -232,6 +232,15 @@ TEST(ParseIpv4, ChecksumIsVerified) {
     EXPECT_EQ(verdict(f), Verdict::ok);
 }
 
+TEST(ParseIpv4, ExactlyOneChecksumIsRight) {
+    Frame f = sample_frame(kSendOnly);
+    const uint16_t right = load_be<uint16_t>(&f[kEthLength + 10]);
+    for (uint32_t checksum = 0; checksum < 65536; ++checksum) {
+        set16(f, kEthLength + 10, checksum);
+        ASSERT_EQ(verdict(f) == Verdict::ok, checksum == right) << checksum;
+    }
+}
+
 TEST(ParseIpv4, FragmentsAreRefused) {
     for (const uint32_t bits : {0x2000u, 0x2001u, 0x0001u, 0x1fffu}) {
         Frame f = sample_frame(kSendOnly);

@@ -1,0 +1,21 @@
+// Addresses as people write them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace roci::rocid {
+
+/// "02:52:4f:43:49:00"
+std::optional<MacAddress> parse_mac(const std::string& text);
+std::string mac_text(const MacAddress& mac);
+/// "10.77.0.1/24", "fd77::1/64"; the prefix length may be absent. IPv4 becomes an IPv4-mapped GID.
+std::optional<Gid> parse_address(const std::string& text);
+std::string gid_text(const Gid& gid);
+/// fe80::/64 with the modified EUI-64 of the MAC (RFC 4291 appendix A): GID 0 of a RoCE port.
+Gid link_local(const MacAddress& mac);
+
+}  // namespace roci::rocid

@@ -1,0 +1,336 @@
+#include "config.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "addresses.hpp"
+#include "options.hpp"
+
+namespace roci::rocid {
+namespace {
+
+constexpr std::string_view kDefaultDevices = R"([[device]]
+name = "roci0"
+port = "loopback"
+peer = "roci1"
+mac = "02:52:4f:43:49:00"
+addresses = ["10.77.0.1/24", "fd77::1/64"]
+mtu = 4096
+
+[[device]]
+name = "roci1"
+port = "loopback"
+peer = "roci0"
+mac = "02:52:4f:43:49:01"
+addresses = ["10.77.0.2/24", "fd77::2/64"]
+mtu = 4096
+)";
+
+/// Where an error is.
+struct Place {
+    std::string file;
+    int line = 0;
+};
+
+template <class... Args>
+[[noreturn]] void fail(const Place& at, fmt::format_string<Args...> text, Args&&... args) {
+    throw ConfigError(fmt::format("{}:{}: {}", at.file, at.line, fmt::format(text, std::forward<Args>(args)...)));
+}
+
+Place place(const std::string& file, const toml::source_region& r) { return {file, int(r.begin.line)}; }
+
+// ---- did you mean? ----
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 1; i <= a.size(); ++i) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.size(); ++j) {
+            const size_t above = row[j];
+            row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+            diagonal = above;
+        }
+    }
+    return row.back();
+}
+
+/// " (did you mean 'x'?)", or nothing if no name is near.
+std::string suggestion(std::string_view wrong, const std::vector<std::string_view>& names) {
+    std::string_view best;
+    size_t distance = std::max<size_t>(2, wrong.size() / 3) + 1;
+    for (std::string_view n : names)
+        if (const size_t d = edit_distance(wrong, n); d < distance) {
+            distance = d;
+            best = n;
+        }
+    return best.empty() ? "" : fmt::format(" (did you mean '{}'?)", best);
+}
+
+std::vector<std::string_view> section_names() {
+    std::vector<std::string_view> out;
+    for (const Option& o : options())
+        if (out.empty() || out.back() != o.section) out.push_back(o.section);
+    return out;
+}
+
+std::vector<std::string_view> key_names(std::string_view section) {
+    std::vector<std::string_view> out;
+    for (const Option& o : options())
+        if (o.section == section) out.push_back(o.key);
+    return out;
+}
+
+// ---- values ----
+
+std::string value_text(const toml::node& n) {
+    std::ostringstream s;
+    n.visit([&s](const auto& v) { s << v; });
+    return s.str();
+}
+
+[[noreturn]] void refuse(const Place& at, const Option& o, const toml::node& n) {
+    fail(at, "key '{}.{}' = {}: allowed {}", o.section, o.key, value_text(n), allowed(o));
+}
+
+Value text_value(const Place& at, const Option& o, const toml::node& n) {
+    const auto v = n.value_exact<std::string>();
+    if (!v) refuse(at, o, n);
+    if (o.kind != Kind::choice) return *v;
+    for (size_t from = 0; from <= o.choices.size();) {
+        const size_t bar = std::min(o.choices.find('|', from), o.choices.size());
+        if (o.choices.substr(from, bar - from) == *v) return *v;
+        from = bar + 1;
+    }
+    refuse(at, o, n);
+}
+
+Value number_value(const Place& at, const Option& o, const toml::node& n) {
+    const auto v = n.value_exact<int64_t>();
+    if (!v || double(*v) < o.min || double(*v) > o.max) refuse(at, o, n);
+    return uint64_t(*v);
+}
+
+Value fraction_value(const Place& at, const Option& o, const toml::node& n) {
+    const auto v = n.is_number() ? n.value<double>() : std::nullopt;
+    if (!v || !(*v >= o.min && *v <= o.max)) refuse(at, o, n);
+    return *v;
+}
+
+Value texts_value(const Place& at, const Option& o, const toml::node& n) {
+    const toml::array* a = n.as_array();
+    if (a == nullptr) refuse(at, o, n);
+    std::vector<std::string> out;
+    for (const toml::node& e : *a) {
+        const auto v = e.value_exact<std::string>();
+        if (!v) refuse(at, o, n);
+        out.push_back(*v);
+    }
+    return out;
+}
+
+Value value_of(const Place& at, const Option& o, const toml::node& n) {
+    switch (o.kind) {
+        case Kind::count:
+        case Kind::octal: return number_value(at, o, n);
+        case Kind::fraction: return fraction_value(at, o, n);
+        case Kind::texts: return texts_value(at, o, n);
+        case Kind::text:
+        case Kind::choice: break;
+    }
+    return text_value(at, o, n);
+}
+
+// ---- tables ----
+
+void read_section(const std::string& file, std::string_view section, const toml::table& table, Config& c, DeviceSection* device) {
+    for (const auto& [key, node] : table) {
+        const Place at = place(file, key.source());
+        const auto o = std::ranges::find_if(options(), [&](const Option& x) { return x.section == section && x.key == key.str(); });
+        if (o == options().end()) fail(at, "unknown key '{}.{}'{}", section, key.str(), suggestion(key.str(), key_names(section)));
+        o->store(c, device, value_of(at, *o, node));
+    }
+}
+
+void set_defaults(Config& c, DeviceSection* device) {
+    for (const Option& o : options()) {
+        if ((o.section == "device") != (device != nullptr)) continue;
+        const toml::table t = toml::parse(fmt::format("v = {}", o.preset));
+        o.store(c, device, value_of({"default", 0}, o, *t.get("v")));
+    }
+}
+
+void read_devices(const std::string& file, const toml::node& node, const Place& at, Config& c) {
+    const toml::array* list = node.as_array();
+    if (list == nullptr) fail(at, "'device' must be a list of tables: write [[device]]");
+    c.devices.clear();
+    for (const toml::node& entry : *list) {
+        const toml::table* t = entry.as_table();
+        if (t == nullptr) fail(at, "'device' must be a list of tables: write [[device]]");
+        DeviceSection& d = c.devices.emplace_back();
+        d.line = int(entry.source().begin.line);
+        set_defaults(c, &d);
+        read_section(file, "device", *t, c, &d);
+    }
+}
+
+void read_all(const std::string& file, const toml::table& root, Config& c) {
+    for (const auto& [key, node] : root) {
+        const Place at = place(file, key.source());
+        const std::vector<std::string_view> names = section_names();
+        if (std::ranges::find(names, key.str()) == names.end()) fail(at, "unknown section '{}'{}", key.str(), suggestion(key.str(), names));
+        if (key.str() == "device") {
+            read_devices(file, node, at, c);
+            continue;
+        }
+        const toml::table* t = node.as_table();
+        if (t == nullptr) fail(at, "'{}' is a section: write [{}]", key.str(), key.str());
+        read_section(file, key.str(), *t, c, nullptr);
+    }
+}
+
+// ---- rules that join several keys ----
+
+std::vector<unsigned> parse_cpus(const std::string& file, const std::string& text) {
+    std::vector<unsigned> out;
+    const char* p = text.data();
+    const char* end = p + text.size();
+    const auto number = [&](unsigned& v) {
+        const auto [next, error] = std::from_chars(p, end, v);
+        const bool ok = error == std::errc{} && v < 4096;
+        p = next;
+        return ok;
+    };
+    const auto bad = [&] { throw ConfigError(fmt::format("{}: key 'engine.cpus' = \"{}\": allowed a list such as \"2,4-6\"", file, text)); };
+    while (p != end) {
+        unsigned first = 0;
+        if (!number(first)) bad();
+        unsigned last = first;
+        if (p != end && *p == '-') {
+            ++p;
+            if (!number(last) || last < first) bad();
+        }
+        for (unsigned cpu = first; cpu <= last; ++cpu) out.push_back(cpu);
+        if (p == end) break;
+        if (*p++ != ',' || p == end) bad();
+    }
+    return out;
+}
+
+void check_cpus(const std::string& file, Config& c) {
+    c.cpu_numbers = parse_cpus(file, c.engine.cpus);
+    if (c.cpu_numbers.empty()) return;
+    if (c.cpu_numbers.size() < c.engine.count)
+        throw ConfigError(fmt::format("{}: key 'engine.cpus' names {} CPUs for {} engines: name one an engine, or leave it empty", file,
+                                      c.cpu_numbers.size(), c.engine.count));
+}
+
+bool good_name(const std::string& s) {
+    const auto ok = [](char ch) { return (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') || ch == '_'; };
+    return !s.empty() && s.size() <= 15 && std::ranges::all_of(s, ok);
+}
+
+void check_device(const std::string& file, Config& c, size_t index) {
+    DeviceSection& d = c.devices[index];
+    const Place at{file, d.line};
+    if (!good_name(d.name)) fail(at, "key 'device.name' = \"{}\": allowed 1 to 15 of a-z, 0-9 and _", d.name);
+    for (size_t i = 0; i < index; ++i)
+        if (c.devices[i].name == d.name) fail(at, "device '{}' is there twice", d.name);
+    if (d.mtu < 256 || d.mtu > 4096 || (d.mtu & (d.mtu - 1)) != 0) fail(at, "key 'device.mtu' = {}: allowed 256, 512, 1024, 2048 or 4096", d.mtu);
+    if (d.mac.empty()) d.mac = fmt::format("02:52:4f:43:49:{:02x}", index);
+    const auto mac = parse_mac(d.mac);
+    if (!mac || mac->is_zero() || (mac->bytes[0] & 1) != 0)
+        fail(at, "key 'device.mac' = \"{}\": allowed a unicast address such as \"02:52:4f:43:49:00\"", d.mac);
+    for (const std::string& a : d.addresses)
+        if (!parse_address(a)) fail(at, "key 'device.addresses' has \"{}\": allowed such as \"10.77.0.1/24\" or \"fd77::1/64\"", a);
+    constexpr size_t kMaxAddresses = 127;
+    if (d.addresses.size() > kMaxAddresses) fail(at, "key 'device.addresses' has {} entries: allowed {}", d.addresses.size(), kMaxAddresses);
+}
+
+void check_peers(const std::string& file, const Config& c) {
+    for (const DeviceSection& d : c.devices) {
+        const Place at{file, d.line};
+        const auto peer = std::ranges::find(c.devices, d.peer, &DeviceSection::name);
+        if (peer == c.devices.end()) fail(at, "key 'device.peer' = \"{}\": no such device; a loopback device needs one", d.peer);
+        if (peer->peer != d.name) fail(at, "device '{}' has the peer '{}', but that one has the peer '{}'", d.name, d.peer, peer->peer);
+        for (const DeviceSection& other : c.devices)
+            if (&other != &d && other.mac == d.mac) fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
+    }
+}
+
+void check(const std::string& file, Config& c) {
+    constexpr size_t kMaxDevices = 32;  // abi::ListDevicesReply
+    if (c.devices.empty() || c.devices.size() > kMaxDevices)
+        throw ConfigError(fmt::format("{}: {} devices: allowed 1..{}", file, c.devices.size(), kMaxDevices));
+    for (size_t i = 0; i < c.devices.size(); ++i) check_device(file, c, i);
+    check_peers(file, c);
+    check_cpus(file, c);
+}
+
+toml::table parse_override(const std::string& text) {
+    const std::string name = "--set " + text;
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || text.find('\n') != std::string::npos) throw ConfigError(name + ": write section.key=value");
+    try {
+        return toml::parse(text, name);
+    } catch (const toml::parse_error&) {  // a text without quotes
+        return toml::parse(text.substr(0, equals) + "=\"" + text.substr(equals + 1) + "\"", name);
+    }
+}
+
+}  // namespace
+
+Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
+    try {
+        Config c;
+        set_defaults(c, nullptr);
+        const toml::table devices = toml::parse(kDefaultDevices);
+        read_all("default", devices, c);
+        const toml::table root = toml::parse(text, name);
+        read_all(name, root, c);
+        for (const std::string& o : overrides) read_all("--set " + o, parse_override(o), c);
+        check(name, c);
+        return c;
+    } catch (const toml::parse_error& e) {
+        fail(place(e.source().path ? *e.source().path : name, e.source()), "{}", e.description());
+    }
+}
+
+Config load_config(const std::string& path, const std::vector<std::string>& overrides) {
+    std::ifstream in(path);
+    if (!in) throw ConfigError(fmt::format("cannot read '{}': {}; 'rocid --print-config' prints a sample", path, std::strerror(errno)));
+    std::ostringstream text;
+    text << in.rdbuf();
+    return parse_config(text.str(), path, overrides);
+}
+
+Config default_config(const std::vector<std::string>& overrides) { return parse_config("", "default", overrides); }
+
+std::string sample_config() {
+    std::string out =
+        "# Configuration of rocid. Every key is here with its default, what it may be, and why one would change it.\n"
+        "# A key that is left out has its default. `rocid --print-config` prints this file.\n";
+    std::string_view section;
+    for (const Option& o : options()) {
+        if (o.section != section) {
+            section = o.section;
+            out += section == "device" ? "\n# Devices. Without any [[device]] section there are these two. Keys:\n" : fmt::format("\n[{}]\n", section);
+        }
+        if (section == "device") {
+            out += fmt::format("#   {} = {}  ({}): {}\n", o.key, o.preset, allowed(o), o.why);
+            if (o.key == key_names("device").back()) out += std::string("\n") + std::string(kDefaultDevices);
+            continue;
+        }
+        out += fmt::format("# {} Allowed: {}.\n{} = {}\n", o.why, allowed(o), o.key, o.preset);
+    }
+    return out;
+}
+
+}  // namespace roci::rocid

@@ -1,0 +1,66 @@
+// rocid's configuration. The option table (options.cpp) is the one place that knows every key: its type, default, range and
+// reason; the parser, its errors and the sample file come from it.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace roci::rocid {
+
+struct DeviceSection {
+    std::string name;
+    std::string port;
+    std::string peer;
+    std::string mac;
+    std::vector<std::string> addresses;
+    uint64_t mtu = 0;
+    int line = 0;  ///< where it stands in the file
+};
+
+/// Every value comes from the option table's defaults, then from the file.
+struct Config {
+    std::string socket;
+    uint64_t socket_mode = 0;
+    std::string hugepages;
+    uint64_t mbufs = 0;
+    struct {
+        uint64_t count = 0, spin_us = 0, max_sleep_us = 0, rx_burst = 0, tx_burst = 0, qp_quantum = 0, max_inflight = 0, ack_every = 0;
+        std::string idle, cpus;
+    } engine;
+    struct {
+        uint64_t max_sessions = 0, max_qps = 0, max_keys = 0, max_ahs = 0, max_qp_wr = 0, max_sge = 0, max_inline = 0, max_cqe = 0, max_arena_mb = 0;
+    } limits;
+    std::vector<DeviceSection> devices;
+    struct {
+        uint64_t seed = 0, delay_us = 0;
+        double drop = 0, corrupt = 0, reorder = 0, duplicate = 0, ecn = 0;
+    } fault;
+    struct {
+        std::string file, trace;
+    } capture;
+
+    /// engine.cpus as numbers; empty: not pinned.
+    std::vector<unsigned> cpu_numbers;
+};
+
+/// What is wrong with a configuration: "file:line: what, and what is allowed".
+class ConfigError : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+/// Parses TOML text; `name` stands for the file in errors. Absent keys have their defaults; a text without [[device]] has the default
+/// loopback pair. `overrides`: "section.key=value" each, after the text; a text value needs no quotes. Throws ConfigError.
+Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
+/// Reads and parses a file. Throws ConfigError.
+Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
+/// The built-in configuration: two devices, roci0 and roci1, back to back.
+Config default_config(const std::vector<std::string>& overrides = {});
+/// A configuration file with every key, its default, range and reason: what `rocid --print-config` prints.
+std::string sample_config();
+
+}  // namespace roci::rocid

@@ -1,0 +1,285 @@
+#include "control_socket.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include <spdlog/spdlog.h>
+
+#include "pmd_glue/eal.hpp"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // Linux 6.5
+#endif
+
+namespace roci::rocid {
+namespace {
+
+using pmd::StartError;
+
+constexpr int kMostFds = 253;  // SCM_MAX_FD: the kernel passes no more at once
+
+std::string errno_text() { return std::strerror(errno); }
+
+sockaddr_un address_of(const std::string& path) {
+    sockaddr_un a{};
+    a.sun_family = AF_UNIX;
+    if (path.empty() || path.size() >= sizeof a.sun_path)
+        throw StartError("socket path '" + path + "' is empty or longer than " + std::to_string(sizeof a.sun_path - 1) + " characters: choose another with --socket");
+    std::memcpy(a.sun_path, path.c_str(), path.size() + 1);
+    return a;
+}
+
+void make_folder(const std::filesystem::path& folder) {
+    if (folder.empty()) return;
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error)
+        throw StartError("cannot make the folder '" + folder.string() + "' for the socket: " + error.message() +
+                         "; run as root, or choose another place with --socket PATH");
+}
+
+/// True: a server answers at the path.
+bool somebody_answers(const sockaddr_un& a) {
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool yes = connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0 || errno == EAGAIN || errno == EPROTOTYPE;
+    close(fd);
+    return yes;
+}
+
+/// Held while a socket file is looked at and replaced, so that two rocids that start together do not remove each other's.
+struct FolderLock {
+    explicit FolderLock(const std::filesystem::path& folder) : fd(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+        if (fd >= 0) flock(fd, LOCK_EX);
+    }
+    ~FolderLock() {
+        if (fd >= 0) close(fd);
+    }
+    int fd;
+};
+
+int listen_at(const std::string& path, uint32_t mode) {
+    const sockaddr_un a = address_of(path);
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    make_folder(folder);
+    const FolderLock lock(folder);
+    struct stat s {};
+    if (lstat(path.c_str(), &s) == 0) {
+        if (!S_ISSOCK(s.st_mode)) throw StartError("'" + path + "' is there and is no socket: remove it, or choose another place with --socket PATH");
+        if (somebody_answers(a))
+            throw StartError("another rocid answers at '" + path + "': use that one, stop it, or choose another place with --socket PATH");
+        unlink(path.c_str());
+    }
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || chmod(path.c_str(), mode) != 0 || listen(fd, 128) != 0) {
+        const std::string why = errno_text();
+        if (fd >= 0) close(fd);
+        throw StartError("cannot listen at '" + path + "': " + why + "; run as root, or choose another place with --socket PATH");
+    }
+    return fd;
+}
+
+int pidfd_of_peer(int fd, int pid) {
+    int pidfd = -1;
+    socklen_t length = sizeof pidfd;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) return pidfd;
+    return int(syscall(SYS_pidfd_open, pid, 0));
+}
+
+bool epoll_add(int epoll, int fd) {
+    epoll_event e{.events = EPOLLIN | EPOLLRDHUP, .data = {.fd = fd}};
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) == 0;
+}
+
+std::vector<int> descriptors_of(msghdr& m) {
+    std::vector<int> fds;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        const size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        const size_t before = fds.size();
+        fds.resize(before + n);
+        std::memcpy(fds.data() + before, CMSG_DATA(c), n * sizeof(int));
+    }
+    return fds;
+}
+
+void close_sent(host::Reply& r) {
+    for (size_t i = 0; i < r.fds.size(); ++i)
+        if (i >= r.shared_fds_mask.size() || r.shared_fds_mask[i] == 0) close(r.fds[i]);
+    r.fds.clear();
+}
+
+}  // namespace
+
+ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler)
+    : path_(path), handler_(std::move(handler)), buffer_(abi::kMaxMessage + 1) {
+    listen_ = listen_at(path, mode);
+    struct stat s {};
+    if (lstat(path.c_str(), &s) == 0) {
+        device_ = s.st_dev;
+        inode_ = s.st_ino;
+    }
+    epoll_ = epoll_create1(EPOLL_CLOEXEC);
+    spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (epoll_ < 0 || spare_ < 0 || !epoll_add(epoll_, listen_)) throw StartError("no descriptors for the control socket: " + errno_text());
+}
+
+ControlSocket::~ControlSocket() {
+    struct stat s {};
+    if (lstat(path_.c_str(), &s) == 0 && s.st_dev == device_ && s.st_ino == inode_) unlink(path_.c_str());
+    close(listen_);
+    while (!connections_.empty()) drop(connections_.begin()->first);
+    close(epoll_);
+    close(spare_);
+}
+
+void ControlSocket::watch(int fd, std::function<void()> ready) {
+    watched_[fd] = std::move(ready);
+    epoll_add(epoll_, fd);
+}
+
+void ControlSocket::serve(int timeout_ms) {
+    constexpr int kEvents = 64;
+    epoll_event events[kEvents];
+    const int n = epoll_wait(epoll_, events, kEvents, timeout_ms);
+    for (int i = 0; i < n; ++i) {
+        const int fd = events[i].data.fd;
+        if (fd == listen_) {
+            accept_one();
+        } else if (const auto w = watched_.find(fd); w != watched_.end()) {
+            w->second();
+        } else if (const auto p = owner_of_pidfd_.find(fd); p != owner_of_pidfd_.end()) {
+            drop(p->second);
+        } else if (const auto c = connections_.find(fd); c != connections_.end()) {
+            read_request(c->second);
+        }
+    }
+}
+
+void ControlSocket::accept_one() {
+    const int fd = accept4(listen_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE) refuse_for_want_of_descriptors();
+        return;
+    }
+    ucred peer{};
+    socklen_t length = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+        close(fd);
+        return;
+    }
+    Connection c{.fd = fd, .pidfd = pidfd_of_peer(fd, peer.pid), .session = 0, .who = {peer.pid, peer.uid, peer.gid}};
+    c.session = handler_.open(c.who);
+    if (c.session == abi::kNoHandle || !add(c)) {
+        ++counters_.refused;
+        spdlog::warn("connection of pid {} refused: too many sessions", peer.pid);
+        if (c.session != abi::kNoHandle) handler_.close(c.session);
+        if (c.pidfd >= 0) close(c.pidfd);
+        close(fd);
+        return;
+    }
+    ++counters_.accepted;
+}
+
+/// Without this the listening socket would stay readable and the loop would spin.
+void ControlSocket::refuse_for_want_of_descriptors() {
+    close(spare_);
+    const int fd = accept4(listen_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd >= 0) close(fd);
+    spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ++counters_.refused;
+    spdlog::warn("connection refused: no file descriptors left (raise LimitNOFILE)");
+}
+
+bool ControlSocket::add(Connection c) {
+    if (!epoll_add(epoll_, c.fd)) return false;
+    if (c.pidfd >= 0 && epoll_add(epoll_, c.pidfd)) owner_of_pidfd_[c.pidfd] = c.fd;
+    connections_[c.fd] = c;
+    return true;
+}
+
+void ControlSocket::drop(int fd) {
+    const auto it = connections_.find(fd);
+    if (it == connections_.end()) return;
+    const Connection c = it->second;
+    connections_.erase(it);
+    handler_.close(c.session);
+    if (c.pidfd >= 0) {
+        epoll_ctl(epoll_, EPOLL_CTL_DEL, c.pidfd, nullptr);
+        owner_of_pidfd_.erase(c.pidfd);
+        close(c.pidfd);
+    }
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, c.fd, nullptr);  // a fork of the client may share neither, but be sure
+    close(c.fd);
+}
+
+/// A session is one process's: a fork that still holds the socket when its parent has ended must not speak for it.
+bool ControlSocket::process_gone(const Connection& c) const {
+    if (c.pidfd < 0) return false;
+    pollfd p{.fd = c.pidfd, .events = POLLIN, .revents = 0};
+    return poll(&p, 1, 0) == 1;
+}
+
+void ControlSocket::read_request(Connection& c) {
+    alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))];
+    iovec v{buffer_.data(), buffer_.size()};
+    msghdr m{};
+    m.msg_iov = &v;
+    m.msg_iovlen = 1;
+    m.msg_control = control;
+    m.msg_controllen = sizeof control;
+    const ssize_t n = recvmsg(c.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n < 0) return drop(c.fd);
+    const std::vector<int> fds = descriptors_of(m);
+    const bool malformed = (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || size_t(n) > abi::kMaxMessage || fds.size() > abi::kMaxFdsPerMessage;
+    if (n == 0 || malformed || process_gone(c)) {
+        for (const int fd : fds) close(fd);
+        if (malformed) {
+            ++counters_.malformed;
+            spdlog::warn("pid {} sent a message that is too long: connection closed", c.who.pid);
+        }
+        return drop(c.fd);
+    }
+    ++counters_.requests;
+    bool close_after = false;
+    host::Reply reply = handler_.handle(c.session, c.who, std::span(buffer_).first(size_t(n)), fds, close_after);
+    const bool sent = send_reply(c, reply);
+    close_sent(reply);
+    if (!sent || close_after) drop(c.fd);
+}
+
+bool ControlSocket::send_reply(Connection& c, host::Reply& reply) {
+    alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))];
+    iovec v{reply.bytes.data(), reply.bytes.size()};
+    msghdr m{};
+    m.msg_iov = &v;
+    m.msg_iovlen = 1;
+    if (!reply.fds.empty()) {
+        const size_t bytes = reply.fds.size() * sizeof(int);
+        if (reply.fds.size() > size_t(kMostFds)) return false;
+        m.msg_control = control;
+        m.msg_controllen = CMSG_SPACE(bytes);
+        cmsghdr* h = CMSG_FIRSTHDR(&m);
+        h->cmsg_level = SOL_SOCKET;
+        h->cmsg_type = SCM_RIGHTS;
+        h->cmsg_len = CMSG_LEN(bytes);
+        std::memcpy(CMSG_DATA(h), reply.fds.data(), bytes);
+    }
+    if (sendmsg(c.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == ssize_t(reply.bytes.size())) return true;
+    ++counters_.slow_dropped;
+    spdlog::warn("pid {} does not read its replies ({}): connection closed", c.who.pid, errno_text());
+    return false;
+}
+
+}  // namespace roci::rocid

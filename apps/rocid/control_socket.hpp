@@ -1,0 +1,72 @@
+// The control socket: accepts programs, hands their requests to the conductor, sends its replies. One thread, the conductor's; it
+// never waits for a client.
+#pragma once
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "host/conductor.hpp"
+
+namespace roci::rocid {
+
+/// What the socket needs of the conductor; tests give another.
+struct SessionHandler {
+    std::function<uint32_t(const host::Client&)> open;  ///< kNoHandle: refuse
+    std::function<host::Reply(uint32_t session, const host::Client&, std::span<const std::byte>, std::span<const int>, bool& close)> handle;
+    std::function<void(uint32_t session)> close;
+};
+
+class ControlSocket {
+public:
+    /// Binds and listens. Makes the folder; removes a socket file only if nobody answers there. Throws pmd::StartError.
+    ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler);
+    /// Ends every session and removes the socket file, if it is still ours.
+    ~ControlSocket();
+    ControlSocket(const ControlSocket&) = delete;
+
+    /// Watches another descriptor: `ready` is called when it is readable.
+    void watch(int fd, std::function<void()> ready);
+    /// Serves what there is to serve, waiting at most `timeout_ms` (-1: for ever).
+    void serve(int timeout_ms);
+    size_t connections() const { return connections_.size(); }
+
+    struct Counters {
+        uint64_t accepted = 0, refused = 0, requests = 0, malformed = 0, slow_dropped = 0;
+    };
+    const Counters& counters() const { return counters_; }
+
+private:
+    struct Connection {
+        int fd = -1;
+        int pidfd = -1;  ///< becomes readable when the process that connected ends; -1: the kernel has none
+        uint32_t session = 0;
+        host::Client who;
+    };
+    void accept_one();
+    void refuse_for_want_of_descriptors();
+    bool add(Connection c);
+    void drop(int fd);
+    void read_request(Connection& c);
+    bool send_reply(Connection& c, host::Reply& reply);
+    bool process_gone(const Connection& c) const;
+
+    std::string path_;
+    SessionHandler handler_;
+    int epoll_ = -1, listen_ = -1;
+    int spare_ = -1;  ///< given up for a moment to be able to refuse a connection when descriptors run out
+    uint64_t device_ = 0, inode_ = 0;
+    std::unordered_map<int, Connection> connections_;
+    std::unordered_map<int, int> owner_of_pidfd_;
+    std::unordered_map<int, std::function<void()>> watched_;
+    std::vector<std::byte> buffer_;
+    Counters counters_;
+};
+
+}  // namespace roci::rocid

@@ -1,0 +1,179 @@
+#include "daemon.hpp"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
+
+#include "addresses.hpp"
+#include "sigbus_guard.hpp"
+
+namespace roci::rocid {
+namespace {
+
+pmd::Hugepages hugepages_of(const Config& c) {
+    if (c.hugepages == "always") return pmd::Hugepages::always;
+    return c.hugepages == "never" ? pmd::Hugepages::never : pmd::Hugepages::automatic;
+}
+
+pmd::EalOptions eal_options(const Config& c, bool verbose) {
+    pmd::EalOptions o;
+    o.engines = uint32_t(c.engine.count);
+    o.cpus = c.cpu_numbers;
+    o.hugepages = hugepages_of(c);
+    o.memory_bytes = EngineHost::memory_bytes(c);
+    o.verbose = verbose;
+    return o;
+}
+
+void check_cpus(const Config& c) {
+    const std::vector<unsigned> allowed = pmd::allowed_cpus();
+    for (const unsigned cpu : c.cpu_numbers)
+        if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end())
+            throw pmd::StartError("engine.cpus names CPU " + std::to_string(cpu) + ", but this process may use only " + pmd::cpu_list(allowed));
+}
+
+host::Limits limits_of(const Config& c) {
+    host::Limits l;
+    l.max_sessions = uint32_t(c.limits.max_sessions);
+    l.max_qps = uint32_t(c.limits.max_qps);
+    l.max_keys = uint32_t(c.limits.max_keys);
+    l.max_ahs = uint32_t(c.limits.max_ahs);
+    l.max_qp_wr = uint32_t(c.limits.max_qp_wr);
+    l.max_sge = uint32_t(c.limits.max_sge);
+    l.max_inline = uint32_t(c.limits.max_inline);
+    l.max_cqe = uint32_t(c.limits.max_cqe);
+    l.max_arena_bytes = c.limits.max_arena_mb << 20;
+    return l;
+}
+
+host::DeviceConfig device_of(const DeviceSection& d) {
+    host::DeviceConfig out;
+    out.name = d.name;
+    out.mac = parse_mac(d.mac).value();
+    out.gids.push_back(link_local(out.mac));
+    for (const std::string& a : d.addresses) out.gids.push_back(parse_address(a).value());
+    out.mtu_bytes = uint32_t(d.mtu);
+    return out;
+}
+
+std::vector<host::DeviceConfig> devices_of(const Config& c) {
+    std::vector<host::DeviceConfig> out;
+    for (const DeviceSection& d : c.devices) out.push_back(device_of(d));
+    return out;
+}
+
+}  // namespace
+
+int prepare_process() {
+    signal(SIGPIPE, SIG_IGN);
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ending, s);
+    pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+    const int fd = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0) throw pmd::StartError("no descriptor for signals");
+    rlimit files{};
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    SigbusGuard::instance();
+    return fd;
+}
+
+Daemon::Daemon(const Config& config, const RunOptions& options, int signals) : config_(config), options_(options), signals_(signals) {
+    check_cpus(config_);
+    SessionHandler handler;
+    handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
+    handler.close = [this](uint32_t session) { conductor_->close_session(session); };
+    handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
+        return handle(session, who, packet, fds, close);
+    };
+    socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler);
+    socket_->watch(signals_, [this] { on_signal(); });
+
+    eal_ = std::make_unique<pmd::Eal>(eal_options(config_, options_.verbose));
+    page_ = std::make_unique<EnginePageMemory>();
+    events_ = std::make_unique<EventPipes>();
+    shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
+                                               uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()));
+    engines_ = std::make_unique<EngineHost>(config_, *eal_, *shared_, page_->page(), *events_);
+    platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
+    platform_->set_sleepers(engines_->sleepers());
+    platform_->set_status([this] { return status_json(); });
+    events_->start(engines_->event_rings());
+    engines_->start();
+    conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices_of(config_), *shared_, *engines_, *platform_);
+}
+
+Daemon::~Daemon() {
+    socket_.reset();     // ends the sessions, with the engines still running
+    conductor_.reset();
+    if (events_ != nullptr) events_->stop();  // it reads the engines' rings
+    engines_.reset();
+    platform_.reset();
+    shared_.reset();
+    events_.reset();
+    eal_.reset();
+}
+
+host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
+    platform_->set_current_client(who);
+    return conductor_->handle(session, packet, fds, close);
+}
+
+std::string Daemon::status_json() const {
+    nlohmann::json j = nlohmann::json::parse(engines_->status_json());
+    const ControlSocket::Counters& s = socket_->counters();
+    j["socket"] = {{"path", config_.socket},      {"connections", socket_->connections()}, {"accepted", s.accepted}, {"refused", s.refused},
+                   {"requests", s.requests},      {"malformed", s.malformed},              {"slow_dropped", s.slow_dropped}};
+    const EventPipes::Counters& e = events_->counters();
+    j["events"] = {{"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
+    j["poisoned_regions"] = SigbusGuard::instance().poisoned();
+    j["pid"] = getpid();
+    return j.dump();
+}
+
+void Daemon::on_signal() {
+    signalfd_siginfo info{};
+    if (read(signals_, &info, sizeof info) != ssize_t(sizeof info)) return;
+    if (stop_) _exit(1);  // asked twice: at once
+    spdlog::info("signal {}: ending", info.ssi_signo);
+    stop_ = true;
+}
+
+void Daemon::say_ready() {
+    std::string names;
+    for (const DeviceSection& d : config_.devices) names += (names.empty() ? "" : ", ") + d.name;
+    spdlog::info("serving {} at {}; {} engine(s), idle = {}; memory: {}", names, config_.socket, config_.engine.count, config_.engine.idle,
+                 eal_->memory_mode());
+    if (options_.ready_fd < 0) return;
+    if (write(options_.ready_fd, "ready\n", 6) != 6) spdlog::warn("nobody reads --ready-fd {}", options_.ready_fd);
+    close(options_.ready_fd);
+}
+
+void Daemon::run() {
+    using Steady = std::chrono::steady_clock;
+    say_ready();
+    const auto patience = std::chrono::seconds(options_.exit_when_idle_s);
+    auto busy_at = Steady::now();
+    while (!stop_) {
+        constexpr int kTick = 200;
+        socket_->serve(options_.exit_when_idle_s == 0 ? -1 : kTick);
+        if (options_.exit_when_idle_s == 0) continue;
+        if (socket_->connections() != 0) busy_at = Steady::now();
+        if (Steady::now() - busy_at < patience) continue;
+        spdlog::info("no connection for {} s: ending", options_.exit_when_idle_s);
+        return;
+    }
+}
+
+}  // namespace roci::rocid

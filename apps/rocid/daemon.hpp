@@ -1,0 +1,53 @@
+// rocid as a whole: everything in the order in which it must come and go.
+#pragma once
+
+#include <memory>
+
+#include "config.hpp"
+#include "control_socket.hpp"
+#include "engine_host.hpp"
+#include "os_platform.hpp"
+
+namespace roci::rocid {
+
+struct RunOptions {
+    int ready_fd = -1;            ///< "ready\n" is written to it when clients are served
+    uint32_t exit_when_idle_s = 0;///< end after so many seconds without a connection; 0: never
+    bool verbose = false;
+};
+
+/// Before any thread is started: signals of termination become readable at the descriptor that it returns; SIGPIPE is ignored; as
+/// many descriptors as allowed. Throws pmd::StartError.
+int prepare_process();
+
+class Daemon {
+public:
+    /// Throws pmd::StartError. `signals`: what prepare_process() returned.
+    Daemon(const Config& config, const RunOptions& options, int signals);
+    ~Daemon();
+
+    /// Serves until a signal comes or it has been idle for long enough.
+    void run();
+
+private:
+    host::Reply handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
+    std::string status_json() const;
+    void say_ready();
+    void on_signal();
+
+    const Config config_;
+    const RunOptions options_;
+    const int signals_;
+    bool stop_ = false;
+
+    std::unique_ptr<ControlSocket> socket_;  // first: a taken socket is found out before anything is set up
+    std::unique_ptr<pmd::Eal> eal_;
+    std::unique_ptr<EnginePageMemory> page_;
+    std::unique_ptr<EventPipes> events_;
+    std::unique_ptr<engine::Shared> shared_;
+    std::unique_ptr<EngineHost> engines_;
+    std::unique_ptr<OsPlatform> platform_;
+    std::unique_ptr<host::Conductor> conductor_;
+};
+
+}  // namespace roci::rocid

@@ -1,0 +1,211 @@
+#include "engine_host.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+#include <nlohmann/json.hpp>
+
+#include "addresses.hpp"
+#include "engine/counters.hpp"
+#include "wire/describe.hpp"
+
+namespace roci::rocid {
+namespace {
+
+constexpr Nanos kMicro = 1000;
+
+pmd::FaultSpec fault_spec(const Config& c, uint32_t device, uint32_t engine) {
+    pmd::FaultSpec f;
+    f.seed = c.fault.seed * 0x10001 + device * abi::kMaxEngines + engine;  // each queue its own faults
+    f.drop = c.fault.drop;
+    f.corrupt = c.fault.corrupt;
+    f.reorder = c.fault.reorder;
+    f.duplicate = c.fault.duplicate;
+    f.ecn = c.fault.ecn;
+    f.delay = c.fault.delay_us * kMicro;
+    return f;
+}
+
+engine::Config engine_config(const Config& c, uint32_t index) {
+    engine::Config e;
+    e.index = index;
+    e.rx_burst = uint32_t(c.engine.rx_burst);
+    e.tx_burst = uint32_t(c.engine.tx_burst);
+    e.qp_quantum = uint32_t(c.engine.qp_quantum);
+    e.max_inflight = uint32_t(c.engine.max_inflight);
+    e.ack_every = uint32_t(c.engine.ack_every);
+    return e;
+}
+
+pmd::IdlePolicy idle_policy(const Config& c) {
+    pmd::IdlePolicy p;
+    p.backoff = c.engine.idle == "backoff";
+    p.spin = c.engine.spin_us * kMicro;
+    p.max_sleep = c.engine.max_sleep_us * kMicro;
+    p.share_cpu = c.cpu_numbers.empty();
+    return p;
+}
+
+std::string describe_frame(const uint8_t* frame, uint32_t length) {
+    wire::Packet p;
+    const wire::Verdict v = wire::parse(frame, length, p);
+    return v == wire::Verdict::ok ? wire::describe(p) : wire::verdict_name(v);
+}
+
+int64_t monotonic_to_realtime() {
+    timespec real{}, mono{};
+    clock_gettime(CLOCK_REALTIME, &real);
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    return (int64_t(real.tv_sec) - mono.tv_sec) * 1'000'000'000 + (real.tv_nsec - mono.tv_nsec);
+}
+
+}  // namespace
+
+uint64_t EngineHost::memory_bytes(const Config& c) {
+    constexpr uint64_t kRest = 16 << 20;  // rings, ethdevs, DPDK's own
+    return c.engine.count * pmd::MbufPool::bytes(uint32_t(c.mbufs)) + kRest;
+}
+
+EngineHost::EngineHost(const Config& config, pmd::Eal& eal, engine::Shared& shared, abi::EnginePage& page, EventPipes& events)
+    : config_(config), eal_(eal) {
+    make_ports();
+    if (config_.engine.count > 1) shared.handover = std::make_unique<engine::HandoverMatrix>(uint32_t(config_.engine.count));
+    for (uint32_t e = 0; e < config_.engine.count; ++e) make_worker(e, shared, page, events);
+    start_taps();
+}
+
+EngineHost::~EngineHost() {
+    stop();
+    taps_.reset();
+    workers_.clear();
+    for (size_t d = 0; d < port_ids_.size(); ++d)
+        if (std::find(port_ids_.begin(), port_ids_.begin() + long(d), port_ids_[d]) == port_ids_.begin() + long(d)) pmd::stop_port(port_ids_[d]);
+    pairs_.clear();
+}
+
+void EngineHost::make_ports() {
+    const auto queues = uint16_t(config_.engine.count);
+    std::vector<pmd::MbufPool*> pools;
+    for (uint32_t e = 0; e < queues; ++e) {
+        pools_.push_back(std::make_unique<pmd::MbufPool>("frames_" + std::to_string(e), uint32_t(config_.mbufs), 0));
+        pools.push_back(pools_.back().get());
+    }
+    const auto& devices = config_.devices;
+    port_ids_.resize(devices.size());
+    for (size_t a = 0; a < devices.size(); ++a) {
+        const auto peer = std::find_if(devices.begin(), devices.end(), [&](const DeviceSection& d) { return d.name == devices[a].peer; });
+        const auto b = size_t(peer - devices.begin());
+        if (b < a) continue;  // made with its peer
+        pairs_.push_back(std::make_unique<pmd::RingPair>(devices[a].name, devices[b].name, queues));
+        port_ids_[a] = pairs_.back()->port_a();
+        port_ids_[b] = pairs_.back()->port_b();
+        pmd::start_port(port_ids_[a], devices[a].name, pools.data(), queues);
+        if (a != b) pmd::start_port(port_ids_[b], devices[b].name, pools.data(), queues);
+    }
+}
+
+EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
+    const DeviceSection& d = config_.devices[device];
+    Stack s;
+    s.dpdk = std::make_unique<pmd::DpdkPort>(port_ids_[device], uint16_t(engine), *pools_[engine]);
+    s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, parse_mac(d.mac).value());
+    s.top = s.hairpin.get();
+    if (!config_.capture.file.empty() || !config_.capture.trace.empty()) {
+        s.ring = std::make_unique<pmd::TapRing>(d.name, engine);
+        s.tap = std::make_unique<pmd::TapPort>(*s.top, *s.ring, clock_);
+        s.top = s.tap.get();
+    }
+    if (const pmd::FaultSpec f = fault_spec(config_, device, engine); f.any()) {
+        s.fault = std::make_unique<pmd::FaultPort>(*s.top, f, clock_);
+        s.top = s.fault.get();
+    }
+    return s;
+}
+
+void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, EventPipes& events) {
+    auto w = std::make_unique<Worker>();
+    std::vector<engine::Port*> tops;
+    for (uint32_t d = 0; d < config_.devices.size(); ++d) {
+        w->stacks.push_back(make_stack(d, index));
+        tops.push_back(w->stacks.back().top);
+    }
+    w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops);
+    w->loop = std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_), page.engine[index].sleeping, events.wake_flag());
+    workers_.push_back(std::move(w));
+}
+
+void EngineHost::start_taps() {
+    std::vector<pmd::TapRing*> rings;
+    std::vector<uint32_t> interface_of;
+    std::vector<std::string> names;
+    for (const DeviceSection& d : config_.devices) names.push_back(d.name);
+    for (auto& w : workers_)
+        for (uint32_t d = 0; d < w->stacks.size(); ++d)
+            if (w->stacks[d].ring != nullptr) {
+                rings.push_back(w->stacks[d].ring.get());
+                interface_of.push_back(d);
+            }
+    if (rings.empty()) return;
+    std::vector<std::unique_ptr<pmd::TapSink>> sinks;
+    std::string why;
+    if (!config_.capture.file.empty()) sinks.push_back(pmd::open_pcapng(config_.capture.file, names, monotonic_to_realtime(), why));
+    if (why.empty() && !config_.capture.trace.empty()) sinks.push_back(pmd::open_trace(config_.capture.trace, names, describe_frame, why));
+    if (!why.empty()) throw pmd::StartError("capture: " + why);
+    taps_ = std::make_unique<pmd::TapWriter>(std::move(rings), std::move(interface_of), std::move(sinks));
+}
+
+void EngineHost::start() {
+    std::vector<pmd::WakeFlag*> peers;
+    for (auto& w : workers_) peers.push_back(&w->loop->wake_flag());
+    for (auto& w : workers_) w->loop->set_peers(peers);
+    for (uint32_t e = 0; e < workers_.size(); ++e) eal_.launch(e, [loop = workers_[e]->loop.get()] { loop->run(); });
+    running_ = true;
+}
+
+void EngineHost::stop() {
+    if (!running_) return;
+    for (auto& w : workers_) w->loop->stop();
+    eal_.join();
+    running_ = false;
+}
+
+std::vector<pmd::Sleeper*> EngineHost::sleepers() {
+    std::vector<pmd::Sleeper*> out;
+    for (auto& w : workers_) out.push_back(&w->loop->sleeper());
+    return out;
+}
+
+std::vector<engine::EventRing*> EngineHost::event_rings() {
+    std::vector<engine::EventRing*> out;
+    for (auto& w : workers_) out.push_back(&w->engine->events());
+    return out;
+}
+
+std::string EngineHost::status_json() const {
+    using nlohmann::json;
+    json engines = json::array(), ports = json::array();
+    for (uint32_t e = 0; e < workers_.size(); ++e) {
+        const Worker& w = *workers_[e];
+        json counters, verdicts;
+        for (size_t i = 0; i < size_t(engine::Counter::count_); ++i) counters[engine::kCounterTexts[i].name] = w.engine->counters().get(engine::Counter(i));
+        for (size_t i = 0; i < size_t(wire::Verdict::count_); ++i) verdicts[wire::verdict_name(wire::Verdict(i))] = w.engine->counters().get(wire::Verdict(i));
+        engines.push_back({{"index", e},
+                           {"counters", counters},
+                           {"frames_by_verdict", verdicts},
+                           {"sleeps", w.loop->counters().sleeps.load(std::memory_order_relaxed)},
+                           {"cpu", config_.cpu_numbers.empty() ? json("any") : json(config_.cpu_numbers[e])}});
+        for (uint32_t d = 0; d < w.stacks.size(); ++d) {
+            const Stack& s = w.stacks[d];
+            json port = {{"device", config_.devices[d].name}, {"engine", e}, {"kind", config_.devices[d].port}};
+            if (s.fault != nullptr) {
+                const pmd::FaultCounts counts = s.fault->counts();
+                for (size_t i = 0; i < std::size(pmd::kFaultFields); ++i) port["fault"][pmd::kFaultNames[i]] = counts.*pmd::kFaultFields[i];
+            }
+            if (s.ring != nullptr) port["capture"] = {{"captured", s.ring->captured()}, {"missed", s.ring->missed()}};
+            ports.push_back(port);
+        }
+    }
+    return json{{"memory", eal_.memory_mode()}, {"idle", config_.engine.idle}, {"engines", engines}, {"ports", ports}}.dump();
+}
+
+}  // namespace roci::rocid

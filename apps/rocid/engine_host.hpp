@@ -1,0 +1,76 @@
+// Ports and engines of this process, put together from the configuration, and the lcores that run them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config.hpp"
+#include "engine/engine.hpp"
+#include "engine/shared.hpp"
+#include "event_pipes.hpp"
+#include "pmd_glue/clock.hpp"
+#include "pmd_glue/dpdk_port.hpp"
+#include "pmd_glue/eal.hpp"
+#include "pmd_glue/fault_port.hpp"
+#include "pmd_glue/hairpin_port.hpp"
+#include "pmd_glue/lcore_loop.hpp"
+#include "pmd_glue/net_ring.hpp"
+#include "pmd_glue/tap_writer.hpp"
+
+namespace roci::rocid {
+
+class EngineHost final : public engine::CommandPort {
+public:
+    /// Throws pmd::StartError.
+    EngineHost(const Config& config, pmd::Eal& eal, engine::Shared& shared, abi::EnginePage& page, EventPipes& events);
+    /// Stops the lcores, then the ports.
+    ~EngineHost() override;
+
+    /// Bytes of DPDK memory that a configuration takes.
+    static uint64_t memory_bytes(const Config& config);
+
+    void start();
+    uint32_t engines() const override { return uint32_t(workers_.size()); }
+    void execute(uint32_t engine, engine::Command& command) override { workers_[engine]->loop->execute(command); }
+
+    std::vector<pmd::Sleeper*> sleepers();
+    std::vector<engine::EventRing*> event_rings();
+    /// Engines and ports as JSON, for `roci status`.
+    std::string status_json() const;
+
+private:
+    using Loop = pmd::LcoreLoop<engine::Engine, pmd::Clock>;
+    /// The ports of one device on one engine, from the wire up: DPDK, hairpin, capture, faults. The engine sees the last.
+    struct Stack {
+        std::unique_ptr<pmd::DpdkPort> dpdk;
+        std::unique_ptr<pmd::HairpinPort> hairpin;
+        std::unique_ptr<pmd::TapRing> ring;
+        std::unique_ptr<pmd::TapPort> tap;
+        std::unique_ptr<pmd::FaultPort> fault;
+        engine::Port* top = nullptr;
+    };
+    struct Worker {
+        std::vector<Stack> stacks;  ///< by device
+        std::unique_ptr<engine::Engine> engine;
+        std::unique_ptr<Loop> loop;
+    };
+
+    void make_ports();
+    void start_taps();
+    Stack make_stack(uint32_t device, uint32_t engine);
+    void make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, EventPipes& events);
+    void stop();
+
+    const Config config_;
+    pmd::Eal& eal_;
+    const pmd::Clock clock_;
+    std::vector<std::unique_ptr<pmd::MbufPool>> pools_;      ///< by engine
+    std::vector<std::unique_ptr<pmd::RingPair>> pairs_;
+    std::vector<uint16_t> port_ids_;                         ///< by device
+    std::vector<std::unique_ptr<Worker>> workers_;           ///< by engine
+    std::unique_ptr<pmd::TapWriter> taps_;
+    bool running_ = false;
+};
+
+}  // namespace roci::rocid

@@ -1,0 +1,164 @@
+#include "event_pipes.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace roci::rocid {
+namespace {
+
+/// How often full pipes are tried again. Only while there are some.
+constexpr Nanos kRetry = 2'000'000;
+
+uint64_t key(uint32_t session, uint32_t channel) { return uint64_t(session) << 32 | channel; }
+
+void count(std::atomic<uint64_t>& c) { c.fetch_add(1, std::memory_order_relaxed); }
+
+}  // namespace
+
+EventPipes::EventPipes() = default;
+
+EventPipes::~EventPipes() {
+    stop();
+    for (auto& [k, p] : pipes_) ::close(p.fd);
+}
+
+void EventPipes::start(std::vector<engine::EventRing*> rings) {
+    rings_ = std::move(rings);
+    stop_ = false;
+    thread_ = std::thread([this] { run(); });
+}
+
+void EventPipes::stop() {
+    if (!thread_.joinable()) return;
+    stop_.store(true, std::memory_order_seq_cst);
+    wake_.sleeper.wake();
+    thread_.join();
+}
+
+int EventPipes::make(uint32_t session, uint32_t channel) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+    // Each end has a description of its own: the client's stays blocking, and what the client does to it does not touch ours.
+    if (fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0) {
+        ::close(ends[0]);
+        ::close(ends[1]);
+        return -1;
+    }
+    close(session, channel);
+    const std::lock_guard lock(mutex_);
+    pipes_[key(session, channel)].fd = ends[1];
+    return ends[0];
+}
+
+void EventPipes::close(uint32_t session, uint32_t channel) {
+    const std::lock_guard lock(mutex_);
+    const auto it = pipes_.find(key(session, channel));
+    if (it == pipes_.end()) return;
+    if (it->second.has_kept()) --kept_pipes_;
+    ::close(it->second.fd);
+    pipes_.erase(it);
+}
+
+size_t EventPipes::pipes() const {
+    const std::lock_guard lock(mutex_);
+    return pipes_.size();
+}
+
+EventPipes::Pipe* EventPipes::find(uint32_t session, uint32_t channel) {
+    const auto it = pipes_.find(key(session, channel));
+    return it == pipes_.end() ? nullptr : &it->second;
+}
+
+void EventPipes::send_async(uint32_t session, const abi::AsyncEventRecord& record) {
+    {
+        const std::lock_guard lock(mutex_);
+        Pipe* p = find(session, abi::kNoHandle);
+        if (p == nullptr) return count(counters_.no_pipe);
+        write_or_keep(*p, p->asyncs, record.event_type, record);
+    }
+    wake_.notify();  // it may have to try again
+}
+
+/// A record is shorter than PIPE_BUF, so it goes in whole or not at all.
+template <class Record>
+bool EventPipes::write_now(Pipe& p, const Record& r) {
+    if (p.broken) return true;
+    const ssize_t n = ::write(p.fd, &r, sizeof r);
+    if (n == ssize_t(sizeof r)) {
+        count(counters_.written);
+        return true;
+    }
+    if (n < 0 && errno == EAGAIN) return false;
+    p.broken = true;  // EPIPE: the reader is gone
+    return true;
+}
+
+template <class Record>
+void EventPipes::write_or_keep(Pipe& p, Kept<Record>& kept, uint32_t kind, const Record& r) {
+    uint32_t handle = 0;
+    if constexpr (std::is_same_v<Record, abi::CompEventRecord>)
+        handle = r.cq_handle;
+    else
+        handle = r.handle;
+    // Behind records that wait, none may overtake; a second event of the same object says nothing that the first does not.
+    if (!p.has_kept() && write_now(p, r)) return;
+    if (!p.has_kept()) ++kept_pipes_;
+    const auto [it, fresh] = kept.insert_or_assign(std::pair(kind, handle), r);
+    count(fresh ? counters_.kept : counters_.merged);
+}
+
+template <class Record>
+void EventPipes::write_kept(Pipe& p, Kept<Record>& kept) {
+    while (!kept.empty() && write_now(p, kept.begin()->second)) kept.erase(kept.begin());
+}
+
+void EventPipes::deliver(const engine::Event& e) {
+    const std::lock_guard lock(mutex_);
+    const bool completion = e.kind == engine::Event::Kind::completion;
+    Pipe* p = find(e.session, completion ? e.channel : abi::kNoHandle);
+    if (p == nullptr) return count(counters_.no_pipe);
+    if (completion) return write_or_keep(*p, p->completions, 0, abi::CompEventRecord{e.handle, e.generation});
+    write_or_keep(*p, p->asyncs, e.type, abi::AsyncEventRecord{e.type, e.handle, e.generation, 0});
+}
+
+bool EventPipes::drain() {
+    bool any = false;
+    for (engine::EventRing* r : rings_) {
+        constexpr int kTurn = 256;  // so that a busy engine does not starve another's events
+        engine::Event e;
+        for (int i = 0; i < kTurn && r->pop(e); ++i) {
+            deliver(e);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/// True: some pipes are still full.
+bool EventPipes::retry_kept() {
+    const std::lock_guard lock(mutex_);
+    if (kept_pipes_ == 0) return false;
+    for (auto& [k, p] : pipes_) {
+        if (!p.has_kept()) continue;
+        write_kept(p, p.completions);
+        write_kept(p, p.asyncs);
+        if (!p.has_kept()) --kept_pipes_;
+    }
+    return kept_pipes_ != 0;
+}
+
+void EventPipes::run() {
+    while (!stop_.load(std::memory_order_seq_cst)) {
+        if (drain()) continue;
+        wake_.sleeping.store(1, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        const bool full = retry_kept();
+        if (!drain() && !stop_.load(std::memory_order_seq_cst)) wake_.sleeper.sleep(full ? kRetry : kNever);
+        wake_.sleeping.store(0, std::memory_order_relaxed);
+    }
+    drain();
+}
+
+}  // namespace roci::rocid

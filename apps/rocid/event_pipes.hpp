@@ -1,0 +1,82 @@
+// The event thread: takes events from the engines' rings and writes them into the pipes of completion channels and open devices, so
+// that lcores make no system call. It never blocks on a client: what a full pipe does not take is kept, one record an object,
+// and written when there is room again.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "abi/control.hpp"
+#include "abi/rings.hpp"
+#include "engine/event.hpp"
+#include "pmd_glue/lcore_loop.hpp"
+
+namespace roci::rocid {
+
+class EventPipes {
+public:
+    EventPipes();
+    ~EventPipes();
+    EventPipes(const EventPipes&) = delete;
+
+    /// Starts the thread that empties `rings`. They must outlive stop().
+    void start(std::vector<engine::EventRing*> rings);
+    void stop();
+
+    /// Makes a pipe for (session, channel); channel kNoHandle: async events. Returns the client's end (blocking), or -1.
+    int make(uint32_t session, uint32_t channel);
+    /// Closes rocid's end. After this nothing is written for (session, channel).
+    void close(uint32_t session, uint32_t channel);
+    /// Writes an async event. Any thread.
+    void send_async(uint32_t session, const abi::AsyncEventRecord& record);
+
+    /// An lcore notifies it after it has pushed events.
+    pmd::WakeFlag& wake_flag() { return wake_; }
+
+    struct Counters {
+        std::atomic<uint64_t> written{0}, kept{0}, merged{0}, no_pipe{0};
+    };
+    const Counters& counters() const { return counters_; }
+    size_t pipes() const;
+
+private:
+    /// Kept records, at most one an object: (kind of event, handle) → record.
+    template <class Record>
+    using Kept = std::map<std::pair<uint32_t, uint32_t>, Record>;
+    struct Pipe {
+        int fd = -1;
+        bool broken = false;  ///< the reader has closed its end
+        Kept<abi::CompEventRecord> completions;
+        Kept<abi::AsyncEventRecord> asyncs;
+        bool has_kept() const { return !completions.empty() || !asyncs.empty(); }
+    };
+    using Table = std::unordered_map<uint64_t, Pipe>;
+
+    void run();
+    bool drain();
+    void deliver(const engine::Event& e);
+    template <class Record>
+    void write_or_keep(Pipe& p, Kept<Record>& kept, uint32_t kind, const Record& r);
+    template <class Record>
+    bool write_now(Pipe& p, const Record& r);
+    template <class Record>
+    void write_kept(Pipe& p, Kept<Record>& kept);
+    bool retry_kept();
+    Pipe* find(uint32_t session, uint32_t channel);
+
+    mutable std::mutex mutex_;  ///< guards pipes_ and every write to one
+    Table pipes_;
+    size_t kept_pipes_ = 0;     ///< pipes that have kept records
+    pmd::WakeFlag wake_;
+    std::vector<engine::EventRing*> rings_;
+    Counters counters_;
+    std::atomic<bool> stop_{false};
+    std::thread thread_;
+};
+
+}  // namespace roci::rocid

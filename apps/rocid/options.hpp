@@ -1,0 +1,33 @@
+// The option table.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config.hpp"
+
+namespace roci::rocid {
+
+enum class Kind : uint8_t { text, choice, count, octal, fraction, texts };
+
+using Value = std::variant<std::string, uint64_t, double, std::vector<std::string>>;
+
+struct Option {
+    std::string_view section;  ///< "device" is an array of tables
+    std::string_view key;
+    Kind kind;
+    std::string_view preset;   ///< the default, as it stands in a file
+    double min, max;           ///< of numbers
+    std::string_view choices;  ///< of a choice: "a|b|c"
+    std::string_view why;
+    void (*store)(Config&, DeviceSection*, Value&&);
+};
+
+std::span<const Option> options();
+/// "1..256", "auto|always|never", "0.0..1.0": what a value may be.
+std::string allowed(const Option& o);
+
+}  // namespace roci::rocid

@@ -1,0 +1,197 @@
+#include "os_platform.hpp"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "remote_process.hpp"
+#include "sigbus_guard.hpp"
+
+// Since Linux 5.1 and 5.14; the C library's headers may be older.
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace roci::rocid {
+namespace {
+
+constexpr uint64_t kHugepage = 2 << 20;
+constexpr unsigned kHuge2M = 21u << 26;
+constexpr long kTmpfs = 0x01021994, kHugetlbfs = 0x958458f6;
+
+std::string errno_text() { return std::strerror(errno); }
+
+/// A sized memfd whose pages are there, so that nothing can fault later; -1: errno.
+int make_memfd(uint64_t length, unsigned huge_flags) {
+    const int fd = memfd_create("rocid-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
+    if (fd < 0) return -1;
+    constexpr int kSize = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    if (ftruncate(fd, off_t(length)) == 0 && fallocate(fd, 0, 0, off_t(length)) == 0 && fcntl(fd, F_ADD_SEALS, kSize) == 0) return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/// Closes on the way out.
+struct OwnedFd {
+    int fd;
+    ~OwnedFd() { close(fd); }
+};
+
+/// Bytes to map for a file of hugepages or of ordinary ones; 0: not a file that rocid maps (reason in `why`).
+uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
+    struct stat s {};
+    struct statfs f {};
+    if (length == 0 || fstat(fd, &s) != 0 || fstatfs(fd, &f) != 0 || !S_ISREG(s.st_mode)) return why = "not a file with bytes in it", 0;
+    // A file of another kind (FUSE, network) could make an engine wait for its server at every page.
+    if (f.f_type != kTmpfs && f.f_type != kHugetlbfs) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
+    if (s.st_size < 0 || uint64_t(s.st_size) < length)
+        return why = "the file has " + std::to_string(s.st_size) + " bytes, fewer than the " + std::to_string(length) + " to be mapped", 0;
+    const uint64_t page = uint64_t(f.f_bsize) > 4096 ? uint64_t(f.f_bsize) : 4096;
+    if (length > UINT64_MAX - page) return why = "too long", 0;
+    return (length + page - 1) / page * page;
+}
+
+/// Fills the page table now instead of in the engine's hot path, but only if the file has its pages: a sparse file would grow at
+/// rocid's expense.
+void prefault(int fd, std::byte* base, uint64_t mapped, bool writable) {
+    constexpr uint64_t kMost = 256 << 20, kBlock = 512;
+    struct stat s {};
+    if (mapped > kMost || fstat(fd, &s) != 0 || uint64_t(s.st_blocks) * kBlock < mapped) return;
+    madvise(base, mapped, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+}
+
+}  // namespace
+
+EnginePageMemory::EnginePageMemory() {
+    constexpr int kReadOnly = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    fd_ = memfd_create("rocid-engines", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void* p = MAP_FAILED;
+    if (fd_ >= 0 && ftruncate(fd_, 4096) == 0) p = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    if (p == MAP_FAILED || fcntl(fd_, F_ADD_SEALS, kReadOnly) != 0)
+        throw pmd::StartError("no shared memory for the engine page: " + errno_text() + " (Linux 5.1 or later is needed)");
+    static_assert(sizeof(abi::EnginePage) <= 4096);
+    page_ = static_cast<abi::EnginePage*>(p);
+}
+
+EnginePageMemory::~EnginePageMemory() {
+    munmap(page_, 4096);
+    close(fd_);
+}
+
+OsPlatform::~OsPlatform() {
+    for (auto& [session, list] : wake_fds_)
+        for (const WakeFd& w : list) close(w.fd);
+}
+
+host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
+    int fd = -1;
+    if (hugepages_ != pmd::Hugepages::never && length >= kHugepage && length % kHugepage == 0) fd = make_memfd(length, MFD_HUGETLB | kHuge2M);
+    if (fd < 0) fd = make_memfd(length, 0);
+    if (fd < 0) {
+        why = "no shared memory of " + std::to_string(length) + " bytes: " + errno_text();
+        return {};
+    }
+    void* p = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) {
+        why = "cannot map " + std::to_string(length) + " bytes: " + errno_text();
+        close(fd);
+        return {};
+    }
+    return {static_cast<std::byte*>(p), length, fd};
+}
+
+void OsPlatform::free_memory(const host::SharedMemory& m) {
+    munmap(m.base, m.length);
+    if (m.fd >= 0) close(m.fd);
+}
+
+std::unique_ptr<mem::MappedRegion> OsPlatform::map_region(int fd, uint64_t length, bool writable, std::string& why) {
+    const OwnedFd owned{fd};
+    const uint64_t mapped = mappable_length(fd, length, why);
+    if (mapped == 0) return nullptr;
+    void* p = mmap(nullptr, mapped, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) {
+        why = "cannot map the file: " + errno_text() + (errno == EACCES ? " (is it open for reading and writing?)" : "");
+        return nullptr;
+    }
+    auto region = std::make_unique<mem::MappedRegion>();
+    region->base = static_cast<std::byte*>(p);
+    region->length = length;
+    region->writable = writable;
+    if (!SigbusGuard::instance().add(*region, mapped)) {
+        munmap(p, mapped);
+        why = "too many mapped regions";
+        return nullptr;
+    }
+    prefault(fd, region->base, mapped, writable);
+    mapped_lengths_[region->base] = mapped;
+    return region;
+}
+
+void OsPlatform::unmap_region(mem::MappedRegion& r) {
+    const auto it = mapped_lengths_.find(r.base);
+    if (it == mapped_lengths_.end()) return;
+    SigbusGuard::instance().remove(r);
+    munmap(r.base, it->second);
+    mapped_lengths_.erase(it);
+    r.base = nullptr;
+}
+
+std::unique_ptr<mem::RemoteProcess> OsPlatform::remote_process(int pid) {
+    if (pid <= 0 || pid != current_.pid) return nullptr;
+    return ProcMemory::open(pid, current_.uid);
+}
+
+int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {
+    if (engine >= sleepers_.size()) return -1;
+    const int own = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (own < 0) return -1;
+    const int given = fcntl(own, F_DUPFD_CLOEXEC, 0);
+    if (given < 0 || !sleepers_[engine]->watch(own)) {
+        if (given >= 0) close(given);
+        close(own);
+        return -1;
+    }
+    // rocid keeps its own descriptor: without one it could no longer take the eventfd out of the lcore's epoll set.
+    wake_fds_[session].push_back({engine, own});
+    return given;
+}
+
+void OsPlatform::close_wake_fds(uint32_t session) {
+    const auto it = wake_fds_.find(session);
+    if (it == wake_fds_.end()) return;
+    for (const WakeFd& w : it->second) {
+        sleepers_[w.engine]->forget(w.fd);
+        close(w.fd);
+    }
+    wake_fds_.erase(it);
+}
+
+int OsPlatform::make_text_fd(const std::string& text) {
+    const int fd = memfd_create("rocid-text", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return -1;
+    for (size_t at = 0; at < text.size();) {
+        const ssize_t n = pwrite(fd, text.data() + at, text.size() - at, off_t(at));
+        if (n <= 0) {
+            close(fd);
+            return -1;
+        }
+        at += size_t(n);
+    }
+    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    return fd;
+}
+
+}  // namespace roci::rocid

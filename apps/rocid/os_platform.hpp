@@ -1,0 +1,74 @@
+// host::Platform on Linux: memfds, mappings, pipes and eventfds for the conductor.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "event_pipes.hpp"
+#include "host/conductor.hpp"
+#include "pmd_glue/eal.hpp"
+#include "pmd_glue/sleeper.hpp"
+
+namespace roci::rocid {
+
+/// The page that says which engines sleep: written by rocid, read-only for everybody who gets the descriptor.
+class EnginePageMemory {
+public:
+    /// Throws pmd::StartError.
+    EnginePageMemory();
+    ~EnginePageMemory();
+    EnginePageMemory(const EnginePageMemory&) = delete;
+    abi::EnginePage& page() { return *page_; }
+    int fd() const { return fd_; }
+
+private:
+    int fd_ = -1;
+    abi::EnginePage* page_ = nullptr;
+};
+
+class OsPlatform final : public host::Platform {
+public:
+    OsPlatform(EventPipes& pipes, EnginePageMemory& engine_page, pmd::Hugepages hugepages) : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages) {}
+    ~OsPlatform() override;
+
+    /// Whose wake eventfds: sleepers[i] is engine i's lcore.
+    void set_sleepers(std::vector<pmd::Sleeper*> sleepers) { sleepers_ = std::move(sleepers); }
+    void set_status(std::function<std::string()> status) { status_ = std::move(status); }
+    /// The client whose request the conductor is about to handle.
+    void set_current_client(const host::Client& c) { current_ = c; }
+
+    host::SharedMemory make_memory(uint64_t length, std::string& why) override;
+    void free_memory(const host::SharedMemory&) override;
+    std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
+    void unmap_region(mem::MappedRegion&) override;
+    std::unique_ptr<mem::RemoteProcess> remote_process(int pid) override;
+    int make_event_pipe(uint32_t session, uint32_t channel) override { return pipes_.make(session, channel); }
+    void close_event_pipe(uint32_t session, uint32_t channel) override { pipes_.close(session, channel); }
+    void send_async(uint32_t session, const abi::AsyncEventRecord& record) override { pipes_.send_async(session, record); }
+    int make_wake_fd(uint32_t session, uint32_t engine) override;
+    void close_wake_fds(uint32_t session) override;
+    int engine_page_fd() override { return engine_page_.fd(); }
+    std::string host_status_json() override { return status_ ? status_() : "{}"; }
+    int make_text_fd(const std::string& text) override;
+
+    uint64_t mapped_regions() const { return mapped_lengths_.size(); }
+
+private:
+    struct WakeFd {
+        uint32_t engine;
+        int fd;
+    };
+    EventPipes& pipes_;
+    EnginePageMemory& engine_page_;
+    const pmd::Hugepages hugepages_;
+    std::vector<pmd::Sleeper*> sleepers_;
+    std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
+    std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
+    std::function<std::string()> status_;
+    host::Client current_;
+};
+
+}  // namespace roci::rocid

@@ -1,0 +1,36 @@
+// The clock of the lcores: nanoseconds of CLOCK_MONOTONIC, read from the TSC without a system call.
+#pragma once
+
+#include <rte_cycles.h>
+
+#include "time_source.hpp"
+
+namespace roci::pmd {
+
+__extension__ typedef unsigned __int128 Uint128;
+
+/// Follows CLOCK_MONOTONIC as it stood at construction, at the TSC's rate. Where the TSC is not invariant (it may stop or change
+/// its rate) every reading is a clock_gettime instead: slower, but right.
+class Clock final : public TimeSource {
+public:
+    /// After EAL init, which measures the TSC's rate.
+    Clock();
+    /// For tests: a TSC of `hz`, which starts at `base_tsc` = `base`.
+    Clock(uint64_t hz, uint64_t base_tsc, Nanos base);
+
+    Nanos now() const override { return scale_ == 0 ? monotonic() : at(rte_get_tsc_cycles()); }
+    /// The time at a TSC reading that is not older than the clock.
+    Nanos at(uint64_t tsc) const {
+        return base_ + Nanos((static_cast<Uint128>(tsc - base_tsc_) * scale_) >> kShift);
+    }
+    bool uses_tsc() const { return scale_ != 0; }
+    static Nanos monotonic();
+
+private:
+    static constexpr unsigned kShift = 32;
+    uint64_t scale_ = 0;  ///< nanoseconds a tick, times 2^32; 0: no TSC
+    uint64_t base_tsc_ = 0;
+    Nanos base_ = 0;
+};
+
+}  // namespace roci::pmd

@@ -1,0 +1,112 @@
+#include "dpdk_port.hpp"
+
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+#include "eal.hpp"
+#include "wire/packet.hpp"
+
+namespace roci::pmd {
+namespace {
+
+constexpr uint16_t kDescriptors = 1024;
+constexpr uint32_t kCache = 512;
+constexpr uint16_t kDataRoom = RTE_PKTMBUF_HEADROOM + (wire::kMaxFrame + 127) / 128 * 128;
+
+template <class Frame>
+void free_mbufs(const Frame* frames, unsigned count) {
+    rte_mbuf* mbufs[DpdkPort::kMaxBurst];
+    for (unsigned done = 0; done < count;) {
+        const unsigned n = std::min(count - done, DpdkPort::kMaxBurst);
+        for (unsigned i = 0; i < n; ++i) mbufs[i] = static_cast<rte_mbuf*>(frames[done + i].cookie);
+        rte_pktmbuf_free_bulk(mbufs, n);
+        done += n;
+    }
+}
+
+[[noreturn]] void refuse(const std::string& name, const char* step, int error) {
+    throw StartError("port '" + name + "' does not start (" + step + "): " + rte_strerror(error < 0 ? -error : error));
+}
+
+}  // namespace
+
+MbufPool::MbufPool(const std::string& name, uint32_t count, int socket) {
+    // One lcore allocates and frees: the single-producer, single-consumer ring, and a cache in front of it that keeps frames hot.
+    pool_ = rte_pktmbuf_pool_create_by_ops(name.c_str(), count, kCache, 0, kDataRoom, socket, "ring_sp_sc");
+    if (pool_ == nullptr)
+        throw StartError("no memory for " + std::to_string(count) + " frames (" + rte_strerror(rte_errno) +
+                         "): lower memory.mbufs, reserve more hugepages, or set memory.hugepages = \"never\"");
+}
+
+MbufPool::~MbufPool() { rte_mempool_free(pool_); }
+
+uint32_t MbufPool::in_use() const { return rte_mempool_in_use_count(pool_); }
+
+uint64_t MbufPool::bytes(uint32_t count) { return uint64_t(count) * (kDataRoom + sizeof(rte_mbuf) + 192) + (2 << 20); }
+
+unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
+    rte_mbuf* mbufs[kMaxBurst];
+    const uint16_t got = rte_eth_rx_burst(port_, queue_, mbufs, uint16_t(std::min(max, kMaxBurst)));
+    unsigned n = 0;
+    for (uint16_t i = 0; i < got; ++i) {
+        rte_mbuf* m = mbufs[i];
+        if (m->nb_segs != 1) [[unlikely]] {
+            ++multi_segment_drops_;
+            rte_pktmbuf_free(m);
+            continue;
+        }
+        frames[n++] = {rte_pktmbuf_mtod(m, const uint8_t*), m->data_len, m};
+    }
+    return n;
+}
+
+void DpdkPort::rx_free(engine::RxFrame* frames, unsigned count) { free_mbufs(frames, count); }
+void DpdkPort::tx_free(engine::TxFrame* frames, unsigned count) { free_mbufs(frames, count); }
+
+unsigned DpdkPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
+    rte_mbuf* mbufs[kMaxBurst];
+    unsigned n = std::min(count, kMaxBurst);
+    while (n != 0 && rte_pktmbuf_alloc_bulk(pool_.get(), mbufs, n) != 0) n /= 2;  // all or none: ask for less
+    for (unsigned i = 0; i < n; ++i)
+        frames[i] = {rte_pktmbuf_mtod(mbufs[i], uint8_t*), uint32_t(kDataRoom - RTE_PKTMBUF_HEADROOM), 0, mbufs[i]};
+    return n;
+}
+
+unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+    rte_mbuf* mbufs[kMaxBurst];
+    unsigned sent = 0;
+    while (sent < count) {
+        const unsigned burst = std::min(count - sent, kMaxBurst);
+        for (unsigned i = 0; i < burst; ++i) {
+            const engine::TxFrame& f = frames[sent + i];
+            mbufs[i] = static_cast<rte_mbuf*>(f.cookie);
+            mbufs[i]->data_len = uint16_t(f.length);
+            mbufs[i]->pkt_len = f.length;
+        }
+        const unsigned n = rte_eth_tx_burst(port_, queue_, mbufs, uint16_t(burst));
+        sent += n;
+        if (n < burst) break;
+    }
+    return sent;
+}
+
+void start_port(uint16_t port, const std::string& name, MbufPool* const* pools, uint16_t queues) {
+    rte_eth_conf conf{};
+    if (const int e = rte_eth_dev_configure(port, queues, queues, &conf); e != 0) refuse(name, "queues", e);
+    for (uint16_t q = 0; q < queues; ++q) {
+        const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
+        if (const int e = rte_eth_rx_queue_setup(port, q, kDescriptors, socket, nullptr, pools[q]->get()); e != 0) refuse(name, "rx queue", e);
+        if (const int e = rte_eth_tx_queue_setup(port, q, kDescriptors, socket, nullptr); e != 0) refuse(name, "tx queue", e);
+    }
+    if (const int e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
+}
+
+void stop_port(uint16_t port) {
+    rte_eth_dev_stop(port);
+    rte_eth_dev_close(port);
+}
+
+}  // namespace roci::pmd

@@ -1,0 +1,57 @@
+// One queue pair of a DPDK ethdev as an engine's port.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/port.hpp"
+
+struct rte_mempool;
+
+namespace roci::pmd {
+
+/// Frames of one engine: mbufs with room for the longest RoCE frame. Used by that engine's lcore only.
+class MbufPool {
+public:
+    /// Throws StartError.
+    MbufPool(const std::string& name, uint32_t count, int socket);
+    ~MbufPool();
+    MbufPool(const MbufPool&) = delete;
+
+    rte_mempool* get() const { return pool_; }
+    /// Frames that are out: with the engine, in a ring, or cached by the lcore.
+    uint32_t in_use() const;
+    /// Bytes that a pool of `count` takes, generously.
+    static uint64_t bytes(uint32_t count);
+
+private:
+    rte_mempool* pool_ = nullptr;
+};
+
+class DpdkPort final : public engine::Port {
+public:
+    static constexpr unsigned kMaxBurst = 256;
+
+    DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool) : port_(port), queue_(queue), pool_(pool) {}
+
+    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
+    void rx_free(engine::RxFrame* frames, unsigned count) override;
+    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override;
+    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
+    void tx_free(engine::TxFrame* frames, unsigned count) override;
+
+    /// Frames dropped because the NIC gave them in several pieces.
+    uint64_t multi_segment_drops() const { return multi_segment_drops_; }
+
+private:
+    const uint16_t port_, queue_;
+    MbufPool& pool_;
+    uint64_t multi_segment_drops_ = 0;
+};
+
+/// Configures `queues` queue pairs of an ethdev, queue i with pools[i], and starts it. Throws StartError.
+void start_port(uint16_t port, const std::string& name, MbufPool* const* pools, uint16_t queues);
+void stop_port(uint16_t port);
+
+}  // namespace roci::pmd

@@ -1,0 +1,194 @@
+#include "fault_port.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/bytes.hpp"
+#include "wire/packet.hpp"
+
+namespace roci::pmd {
+namespace {
+
+constexpr uint32_t kMaxBurst = 256;
+constexpr uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd, kEtherVlan = 0x8100;
+constexpr uint8_t kEcnMask = 3;
+
+uint64_t splitmix(uint64_t& x) {
+    uint64_t z = (x += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+std::array<uint64_t, 2> seed_state(uint64_t seed) { return {splitmix(seed), splitmix(seed)}; }
+
+/// The IPv4 checksum after one 16-bit word changed (RFC 1624, equation 3).
+uint16_t patched_checksum(uint16_t checksum, uint16_t before, uint16_t after) {
+    uint32_t sum = uint32_t(uint16_t(~checksum)) + uint16_t(~before) + after;
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return uint16_t(~sum);
+}
+
+/// One writer, any reader.
+void bump(uint64_t& v, uint64_t n = 1) {
+    std::atomic_ref a(v);
+    a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+/// Sets the ECN field to 11. False: not IP, or the sender is not ECN-capable (00).
+bool set_congestion_experienced(uint8_t* frame, uint32_t length) {
+    uint32_t l3 = wire::kEthLength;
+    if (length < l3 + wire::kVlanLength + wire::kIpv4Length) return false;
+    uint16_t type = load_be<uint16_t>(frame + 12);
+    if (type == kEtherVlan) {
+        type = load_be<uint16_t>(frame + 16);
+        l3 += wire::kVlanLength;
+    }
+    uint8_t* ip = frame + l3;
+    const uint16_t before = load_be<uint16_t>(ip);
+    if (type == kEtherIpv4) {
+        if ((before & kEcnMask) == 0) return false;
+        store_be<uint16_t>(ip, uint16_t(before | kEcnMask));
+        store_be<uint16_t>(ip + 10, patched_checksum(load_be<uint16_t>(ip + 10), before, uint16_t(before | kEcnMask)));
+        return true;
+    }
+    // IPv6: version 4 bits, traffic class 8 bits: ECN is bits 5 and 4 of the first word.
+    if (type != kEtherIpv6 || (before & (kEcnMask << 4)) == 0) return false;
+    store_be<uint16_t>(ip, uint16_t(before | kEcnMask << 4));
+    return true;
+}
+
+}  // namespace
+
+FaultPort::FaultPort(engine::Port& inner, const FaultSpec& spec, const TimeSource& clock)
+    : inner_(inner), spec_(spec), clock_(clock), state_(seed_state(spec.seed)) {
+    held_.reserve(kMaxHeld);
+    out_.reserve(2 * (kMaxHeld + kMaxBurst));
+}
+
+FaultPort::~FaultPort() {
+    for (Held& h : held_) inner_.tx_free(&h.frame, 1);
+    inner_.tx_free(out_.data(), unsigned(out_.size()));
+}
+
+uint64_t FaultPort::random() {  // xoroshiro128+
+    const uint64_t a = state_[0];
+    uint64_t b = state_[1];
+    const uint64_t result = a + b;
+    b ^= a;
+    state_[0] = (a << 24 | a >> 40) ^ b ^ (b << 16);
+    state_[1] = b << 37 | b >> 27;
+    return result;
+}
+
+bool FaultPort::chance(double p) { return p > 0 && double(random() >> 11) * 0x1p-53 < p; }
+
+unsigned FaultPort::rx_burst(engine::RxFrame* frames, unsigned max) {
+    if (!held_.empty()) release_due(clock_.now());
+    if (!out_.empty()) flush();
+    return inner_.rx_burst(frames, max);
+}
+
+unsigned FaultPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+    const Nanos now = clock_.now();
+    release_due(now);
+    flush();
+    unsigned taken = 0;
+    // Backlog of the inner port, or too much held back: the caller keeps the rest, untouched by any fault.
+    while (taken < count && out_.size() < kMaxBurst && held_.size() < kMaxHeld - 1) offer(frames[taken++], now);
+    flush();
+    return taken;
+}
+
+void FaultPort::offer(engine::TxFrame f, Nanos now) {
+    bump(counts_.offered);
+    if (chance(spec_.drop)) {
+        bump(counts_.dropped);
+        inner_.tx_free(&f, 1);
+        return;
+    }
+    if (chance(spec_.ecn)) mark(f);
+    if (chance(spec_.duplicate)) duplicate(f, now);
+    if (chance(spec_.corrupt)) corrupt(f);
+    if (spec_.delay == 0 && !chance(spec_.reorder)) return pass(f, now);
+    if (spec_.delay > 0) {
+        bump(counts_.delayed);
+        held_.push_back({f, now + spec_.delay + (chance(spec_.reorder) ? (bump(counts_.reordered), kReorderTimeout) : 0), kNever});
+        return;
+    }
+    bump(counts_.reordered);
+    held_.push_back({f, now + kReorderTimeout, passed_ + 1 + random() % kReorderDepth});
+}
+
+void FaultPort::corrupt(engine::TxFrame& f) {
+    if (f.length <= wire::kEthLength) return;
+    bump(counts_.corrupted);
+    const uint64_t bit = random() % ((f.length - wire::kEthLength) * 8);
+    f.data[wire::kEthLength + bit / 8] ^= uint8_t(1u << (bit % 8));
+}
+
+void FaultPort::duplicate(const engine::TxFrame& f, Nanos now) {
+    engine::TxFrame copy;
+    if (inner_.tx_alloc(&copy, 1) != 1) {
+        bump(counts_.duplicate_failed);
+        return;
+    }
+    if (copy.capacity < f.length) {
+        bump(counts_.duplicate_failed);
+        return inner_.tx_free(&copy, 1);
+    }
+    std::memcpy(copy.data, f.data, f.length);
+    copy.length = f.length;
+    bump(counts_.duplicated);
+    if (spec_.delay == 0) return pass(copy, now);
+    held_.push_back({copy, now + spec_.delay, kNever});
+}
+
+void FaultPort::mark(engine::TxFrame& f) {
+    if (set_congestion_experienced(f.data, f.length)) bump(counts_.marked);
+}
+
+void FaultPort::pass(engine::TxFrame f, Nanos now) {
+    out_.push_back(f);
+    ++passed_;
+    release_due(now);
+}
+
+void FaultPort::release_due(Nanos now) {
+    if (held_.empty()) return;
+    const auto is_due = [&](const Held& h) { return h.due <= now || h.after <= passed_; };
+    for (const Held& h : held_)
+        if (is_due(h)) out_.push_back(h.frame);
+    std::erase_if(held_, is_due);
+}
+
+void FaultPort::flush() {
+    if (out_.empty()) return;
+    unsigned sent = 0;
+    while (sent < out_.size()) {
+        const unsigned burst = std::min<unsigned>(kMaxBurst, unsigned(out_.size()) - sent);
+        const unsigned n = inner_.tx_burst(out_.data() + sent, burst);
+        sent += n;
+        if (n < burst) break;
+    }
+    bump(counts_.sent, sent);
+    out_.erase(out_.begin(), out_.begin() + sent);
+}
+
+FaultCounts FaultPort::counts() const {
+    FaultCounts copy;
+    for (uint64_t FaultCounts::* const field : kFaultFields)
+        copy.*field = std::atomic_ref(const_cast<uint64_t&>(counts_.*field)).load(std::memory_order_relaxed);
+    return copy;
+}
+
+uint64_t FaultPort::next_event() const {
+    if (!out_.empty()) return 0;
+    uint64_t next = inner_.next_event();
+    for (const Held& h : held_) next = std::min(next, h.due);
+    return next;
+}
+
+}  // namespace roci::pmd

@@ -1,0 +1,87 @@
+// Fault injection on what a port sends: loss, corruption, reordering, duplicates, delay, congestion marks. Seeded: the same
+// frames and the same seed give the same faults. Stacks on any port and ships in the product, so that a user can try his program
+// on a bad network.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <vector>
+
+#include "engine/port.hpp"
+#include "time_source.hpp"
+
+namespace roci::pmd {
+
+/// Probabilities a frame, 0..1, each drawn independently.
+struct FaultSpec {
+    uint64_t seed = 1;
+    double drop = 0;
+    double corrupt = 0;    ///< one bit flipped somewhere behind the Ethernet header
+    double reorder = 0;    ///< held back until 1..kReorderDepth later frames have gone, or kReorderTimeout has passed
+    double duplicate = 0;  ///< sent twice
+    double ecn = 0;        ///< marked Congestion Experienced, if the sender is ECN-capable (RFC 3168 clause 5)
+    Nanos delay = 0;       ///< of every frame
+    bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
+};
+
+/// What it did; each counts frames.
+struct FaultCounts {
+    uint64_t offered = 0, sent = 0, dropped = 0, corrupted = 0, reordered = 0, duplicated = 0, delayed = 0, marked = 0;
+    uint64_t duplicate_failed = 0;  ///< no free frame for the copy
+};
+
+/// Every field, for whoever lists them.
+inline constexpr uint64_t FaultCounts::* kFaultFields[] = {
+    &FaultCounts::offered,    &FaultCounts::sent,    &FaultCounts::dropped, &FaultCounts::corrupted,       &FaultCounts::reordered,
+    &FaultCounts::duplicated, &FaultCounts::delayed, &FaultCounts::marked,  &FaultCounts::duplicate_failed};
+inline constexpr const char* kFaultNames[] = {"offered",    "sent",    "dropped", "corrupted",       "reordered",
+                                              "duplicated", "delayed", "marked",  "duplicate_failed"};
+static_assert(sizeof(FaultCounts) == sizeof(uint64_t) * std::size(kFaultFields) && std::size(kFaultFields) == std::size(kFaultNames));
+
+class FaultPort final : public engine::Port {
+public:
+    static constexpr uint32_t kReorderDepth = 3;
+    static constexpr Nanos kReorderTimeout = 100'000;
+    static constexpr uint32_t kMaxHeld = 1024;  ///< frames held back; more is back-pressure
+
+    FaultPort(engine::Port& inner, const FaultSpec& spec, const TimeSource& clock);
+    ~FaultPort() override;
+
+    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
+    void rx_free(engine::RxFrame* frames, unsigned count) override { inner_.rx_free(frames, count); }
+    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
+    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
+    void tx_free(engine::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
+    uint64_t next_event() const override;
+
+    /// Readable from any thread.
+    FaultCounts counts() const;
+
+private:
+    struct Held {
+        engine::TxFrame frame;
+        Nanos due = 0;           ///< goes out at this time at the latest
+        uint64_t after = 0;      ///< or once so many frames have passed
+    };
+    bool chance(double p);
+    uint64_t random();
+    void offer(engine::TxFrame f, Nanos now);
+    void corrupt(engine::TxFrame& f);
+    void duplicate(const engine::TxFrame& f, Nanos now);
+    void mark(engine::TxFrame& f);
+    void pass(engine::TxFrame f, Nanos now);
+    void release_due(Nanos now);
+    void flush();
+
+    engine::Port& inner_;
+    const FaultSpec spec_;
+    const TimeSource& clock_;
+    std::array<uint64_t, 2> state_;
+    FaultCounts counts_;
+    uint64_t passed_ = 0;               ///< frames that went on towards `out_`: the measure of reordering
+    std::vector<Held> held_;            ///< delayed and reordered, in order of arrival
+    std::vector<engine::TxFrame> out_;  ///< to be sent now; capacity is reserved, never grown on the hot path
+};
+
+}  // namespace roci::pmd

@@ -1,0 +1,87 @@
+#include "hairpin_port.hpp"
+
+#include <algorithm>
+
+namespace roci::pmd {
+namespace {
+
+constexpr uintptr_t kHairpinned = 1;
+constexpr uint64_t kMacMask = 0xffff'ffff'ffff;
+
+uint64_t mac_word(const uint8_t* mac) {
+    uint64_t w = 0;
+    std::memcpy(&w, mac, 6);
+    return w & kMacMask;
+}
+
+bool hairpinned(const engine::RxFrame& f) { return (reinterpret_cast<uintptr_t>(f.cookie) & kHairpinned) != 0; }
+
+engine::TxFrame back_to_tx(const engine::RxFrame& f) {
+    void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) & ~kHairpinned);
+    return {const_cast<uint8_t*>(f.data), 0, f.length, cookie};
+}
+
+}  // namespace
+
+HairpinPort::HairpinPort(engine::Port& inner, const MacAddress& own, uint32_t depth)
+    : inner_(inner), own_(mac_word(own.bytes.data())), mask_(depth - 1), fifo_(std::make_unique<engine::RxFrame[]>(depth)) {}
+
+HairpinPort::~HairpinPort() {
+    for (; tail_ != head_; ++tail_) rx_free(&fifo_[tail_ & mask_], 1);
+}
+
+bool HairpinPort::is_own(const engine::TxFrame& f) const { return f.length >= 6 && mac_word(f.data) == own_; }
+
+bool HairpinPort::queue(const engine::TxFrame& f) {
+    if (waiting() > mask_) return false;
+    void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) | kHairpinned);
+    fifo_[head_++ & mask_] = {f.data, f.length, cookie};
+    return true;
+}
+
+unsigned HairpinPort::take_waiting(engine::RxFrame* frames, unsigned max) {
+    const unsigned n = std::min<unsigned>(max, waiting());
+    for (unsigned i = 0; i < n; ++i) frames[i] = fifo_[tail_++ & mask_];
+    return n;
+}
+
+unsigned HairpinPort::rx_burst(engine::RxFrame* frames, unsigned max) {
+    if (waiting() == 0) return inner_.rx_burst(frames, max);
+    inner_first_ = !inner_first_;
+    if (inner_first_) {
+        const unsigned n = inner_.rx_burst(frames, max);
+        return n + take_waiting(frames + n, max - n);
+    }
+    const unsigned n = take_waiting(frames, max);
+    return n == max ? n : n + inner_.rx_burst(frames + n, max - n);
+}
+
+void HairpinPort::rx_free(engine::RxFrame* frames, unsigned count) {
+    for (unsigned i = 0; i < count;) {
+        if (hairpinned(frames[i])) {
+            engine::TxFrame f = back_to_tx(frames[i++]);
+            inner_.tx_free(&f, 1);
+            continue;
+        }
+        const unsigned first = i;
+        while (i < count && !hairpinned(frames[i])) ++i;
+        inner_.rx_free(frames + first, i - first);
+    }
+}
+
+unsigned HairpinPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+    for (unsigned i = 0; i < count;) {
+        if (is_own(frames[i])) {
+            if (!queue(frames[i])) return i;
+            ++i;
+            continue;
+        }
+        const unsigned first = i;
+        while (i < count && !is_own(frames[i])) ++i;
+        const unsigned sent = inner_.tx_burst(frames + first, i - first);
+        if (sent < i - first) return first + sent;
+    }
+    return count;
+}
+
+}  // namespace roci::pmd

@@ -1,0 +1,42 @@
+// In-engine loopback: a NIC does not send a frame back to itself, but two QPs of one device must be able to talk. Frames whose
+// destination MAC is the port's own go into a bounded queue and come back at the next rx_burst; all others pass through.
+#pragma once
+
+#include <memory>
+
+#include "base/types.hpp"
+#include "engine/port.hpp"
+
+namespace roci::pmd {
+
+/// Looks at the six bytes of the destination MAC and at nothing else. A full queue is back-pressure: tx_burst accepts fewer.
+/// Cookies of `inner` must be pointers or otherwise even: bit 0 of an RxFrame's cookie says that it came by the hairpin.
+class HairpinPort final : public engine::Port {
+public:
+    /// `depth`: frames that may wait, a power of two.
+    HairpinPort(engine::Port& inner, const MacAddress& own, uint32_t depth = 1024);
+    ~HairpinPort() override;
+
+    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
+    void rx_free(engine::RxFrame* frames, unsigned count) override;
+    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
+    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
+    void tx_free(engine::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
+    uint64_t next_event() const override { return waiting() != 0 ? 0 : inner_.next_event(); }
+
+    uint32_t waiting() const { return head_ - tail_; }
+
+private:
+    bool is_own(const engine::TxFrame& f) const;
+    unsigned take_waiting(engine::RxFrame* frames, unsigned max);
+    bool queue(const engine::TxFrame& f);
+
+    engine::Port& inner_;
+    const uint64_t own_;  ///< the MAC in the low 48 bits, as the bytes lie in memory
+    const uint32_t mask_;
+    uint32_t head_ = 0, tail_ = 0;
+    bool inner_first_ = false;  ///< who is served first alternates, so that neither starves the other
+    std::unique_ptr<engine::RxFrame[]> fifo_;
+};
+
+}  // namespace roci::pmd

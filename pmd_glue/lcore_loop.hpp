@@ -1,0 +1,161 @@
+// What an engine lcore does for ever: poll the engine, run the conductor's commands, tell the event thread, and, when there is
+// nothing to do and the user chose `idle = backoff`, sleep in a way that no doorbell can be missed.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "engine/command.hpp"
+#include "sleeper.hpp"
+
+namespace roci::pmd {
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/// A thread that others must wake only if it sleeps (the event thread). The sleeper raises `sleeping`, (full fence) looks once more
+/// for work, then sleeps; a producer publishes work, then calls notify().
+struct WakeFlag {
+    std::atomic<uint32_t> sleeping{0};
+    Sleeper sleeper;
+    void notify() {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        if (sleeping.load(std::memory_order_relaxed) != 0) sleeper.wake();
+    }
+};
+
+/// Hands commands from the conductor to one engine lcore, one at a time.
+class CommandMailbox {
+public:
+    /// Conductor: puts the command down; returns when the lcore has executed it.
+    void execute(engine::Command& c, WakeFlag& lcore);
+    /// Lcore: the command that waits, or nullptr.
+    engine::Command* waiting() const { return slot_.load(std::memory_order_acquire); }
+    /// Lcore: the command that waits has been executed. The command is the conductor's again and is not looked at any more.
+    void finished() { slot_.store(nullptr, std::memory_order_release); }
+
+private:
+    alignas(64) std::atomic<engine::Command*> slot_{nullptr};
+};
+
+struct IdlePolicy {
+    bool backoff = true;       ///< false: spin for ever
+    Nanos spin = 50'000;       ///< without work before it sleeps
+    Nanos max_sleep = 10'000'000;
+    bool share_cpu = true;     ///< the core is not the lcore's own: yield it while spinning without work
+};
+
+/// Written by the lcore, read by anyone.
+struct LoopCounters {
+    std::atomic<uint64_t> polls{0}, busy_polls{0}, sleeps{0}, commands{0};
+    static void add(std::atomic<uint64_t>& c, uint64_t n) { c.store(c.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+};
+
+/// `EngineT` is engine::Engine; tests give another. `sleeping_for_clients` is the engine's line of the engine page.
+template <class EngineT, class ClockT>
+class LcoreLoop {
+public:
+    LcoreLoop(EngineT& engine, const ClockT& clock, const IdlePolicy& policy, uint32_t& sleeping_for_clients, WakeFlag& events)
+        : engine_(engine), clock_(clock), policy_(policy), sleeping_for_clients_(sleeping_for_clients), events_(events) {}
+
+    /// Until stop(). The calling thread is the engine's.
+    void run() {
+        seen_ = engine_.events().pushed();
+        Nanos idle_since = clock_.now();
+        for (uint32_t idle_polls = 0; !stop_.load(std::memory_order_relaxed);) {
+            const Nanos now = clock_.now();
+            if (round(now)) {
+                idle_since = now;
+                idle_polls = 0;
+                continue;
+            }
+            cpu_relax();
+            if (policy_.share_cpu && ++idle_polls % kYieldEvery == 0) sched_yield();
+            if (policy_.backoff && now - idle_since >= policy_.spin && nap()) idle_since = clock_.now();
+        }
+    }
+    /// Any thread.
+    void stop() {
+        stop_.store(true, std::memory_order_seq_cst);
+        wake_.sleeper.wake();
+    }
+    /// Before run(): how to wake engine i, to which frames may be handed over.
+    void set_peers(std::vector<WakeFlag*> peers) { peers_ = std::move(peers); }
+    WakeFlag& wake_flag() { return wake_; }
+    /// Conductor.
+    void execute(engine::Command& c) { mailbox_.execute(c, wake_); }
+    Sleeper& sleeper() { return wake_.sleeper; }
+    const LoopCounters& counters() const { return counters_; }
+
+private:
+    static constexpr uint32_t kYieldEvery = 64;
+
+    bool round(Nanos now) {
+        bool worked = run_command(now);
+        worked |= engine_.poll(now);
+        tell_event_thread();
+        wake_peers();
+        LoopCounters::add(counters_.polls, 1);
+        if (worked) LoopCounters::add(counters_.busy_polls, 1);
+        return worked;
+    }
+    bool run_command(Nanos now) {
+        engine::Command* c = mailbox_.waiting();
+        if (c == nullptr) return false;
+        engine_.execute(*c, now);
+        mailbox_.finished();
+        LoopCounters::add(counters_.commands, 1);
+        return true;
+    }
+    void tell_event_thread() {
+        const uint32_t pushed = engine_.events().pushed();
+        if (pushed == seen_) return;
+        seen_ = pushed;
+        events_.notify();
+    }
+    void wake_peers() {
+        for (uint32_t mask = engine_.take_wake_mask(); mask != 0; mask &= mask - 1) peers_[uint32_t(std::countr_zero(mask))]->notify();
+    }
+    void say_sleeping(uint32_t v) {
+        std::atomic_ref(sleeping_for_clients_).store(v, std::memory_order_relaxed);
+        wake_.sleeping.store(v, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+    /// Raises the flags, looks at every source of work once more, then sleeps. True: there may be work.
+    bool nap() {
+        say_sleeping(1);
+        const bool woken = sleep_if_still_idle();
+        say_sleeping(0);
+        return woken;
+    }
+    bool sleep_if_still_idle() {
+        const Nanos now = clock_.now();
+        if (mailbox_.waiting() != nullptr || engine_.doorbell_pending() || round(now)) return true;
+        const Nanos next = engine_.next_deadline(now);
+        if (next <= now) return true;
+        if (stop_.load(std::memory_order_seq_cst)) return true;
+        LoopCounters::add(counters_.sleeps, 1);
+        return wake_.sleeper.sleep(next - now < policy_.max_sleep ? next - now : policy_.max_sleep);
+    }
+
+    EngineT& engine_;
+    const ClockT& clock_;
+    const IdlePolicy policy_;
+    uint32_t& sleeping_for_clients_;
+    WakeFlag& events_;
+    WakeFlag wake_;  ///< how the conductor wakes this lcore
+    std::vector<WakeFlag*> peers_;
+    CommandMailbox mailbox_;
+    LoopCounters counters_;
+    uint32_t seen_ = 0;
+    std::atomic<bool> stop_{false};
+};
+
+}  // namespace roci::pmd

@@ -1,0 +1,33 @@
+// Two ethdevs back to back in this process, by rings: what one sends the other receives. Queue e of one is tied to queue e of the
+// other, so that both ends of it belong to the same engine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+struct rte_ring;
+
+namespace roci::pmd {
+
+class RingPair {
+public:
+    /// Makes ethdevs `a` and `b` with `queues` queue pairs each; a == b: one ethdev tied to itself. Throws StartError.
+    RingPair(const std::string& a, const std::string& b, uint16_t queues);
+    ~RingPair();
+    RingPair(const RingPair&) = delete;
+
+    uint16_t port_a() const { return port_a_; }
+    uint16_t port_b() const { return port_b_; }
+    /// Frames that a ring holds; a full ring refuses more, so nothing is lost between the two.
+    static constexpr unsigned kDepth = 2048;
+
+private:
+    std::vector<rte_ring*> make_rings(const std::string& name, uint16_t queues);
+    uint16_t make_port(const std::string& name, const std::vector<rte_ring*>& rx, const std::vector<rte_ring*>& tx);
+
+    std::vector<rte_ring*> rings_;
+    uint16_t port_a_ = 0, port_b_ = 0;
+};
+
+}  // namespace roci::pmd

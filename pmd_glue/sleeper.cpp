@@ -1,0 +1,59 @@
+#include "sleeper.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+namespace roci::pmd {
+namespace {
+
+constexpr Nanos kSecond = 1'000'000'000, kMilli = 1'000'000;
+constexpr int kEvents = 16;
+
+/// epoll_wait with nanoseconds where the kernel (5.11) or a container's filter allows it, else rounded down to milliseconds: an early
+/// return costs a poll, a late one a missed deadline.
+int wait(int epoll, epoll_event* events, Nanos time) {
+    static thread_local bool fine = true;
+    if (fine) {
+        const timespec t{time_t(time / kSecond), long(time % kSecond)};
+        const int n = epoll_pwait2(epoll, events, kEvents, &t, nullptr);
+        if (n >= 0 || (errno != ENOSYS && errno != EPERM)) return n;
+        fine = false;
+    }
+    return epoll_wait(epoll, events, kEvents, int(time / kMilli));
+}
+
+}  // namespace
+
+Sleeper::Sleeper() : epoll_(epoll_create1(EPOLL_CLOEXEC)), own_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (epoll_ < 0 || own_ < 0 || !watch(own_)) throw std::system_error(errno, std::generic_category(), "no descriptor for a sleeping lcore");
+}
+
+Sleeper::~Sleeper() {
+    close(own_);
+    close(epoll_);
+}
+
+void Sleeper::wake() {
+    const uint64_t one = 1;
+    // Fails only if the counter would overflow, which takes 2^64 writes.
+    [[maybe_unused]] const ssize_t n = write(own_, &one, sizeof one);
+}
+
+bool Sleeper::watch(int fd) {
+    epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.fd = fd}};
+    return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &e) == 0;
+}
+
+void Sleeper::forget(int fd) { epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr); }
+
+bool Sleeper::sleep(Nanos time) {
+    epoll_event events[kEvents];
+    return wait(epoll_, events, std::min(time, 3600 * kSecond)) > 0;
+}
+
+}  // namespace roci::pmd

@@ -1,0 +1,28 @@
+// How a thread without work sleeps until an eventfd is written or time is up. Descriptors are watched edge-triggered and never
+// read, so that nothing a client does to the shared description of its eventfd (draining it, clearing O_NONBLOCK) can block rocid.
+#pragma once
+
+#include "base/types.hpp"
+
+namespace roci::pmd {
+
+class Sleeper {
+public:
+    /// Throws std::system_error if the kernel gives no descriptors.
+    Sleeper();
+    ~Sleeper();
+    Sleeper(const Sleeper&) = delete;
+
+    /// Wakes the sleeper. Any thread.
+    void wake();
+    /// Watches an eventfd, or stops to. Any thread. False: errno says why.
+    bool watch(int fd);
+    void forget(int fd);
+    /// Sleeps until wake(), a write to a watched eventfd, or `time` has passed. True: was woken.
+    bool sleep(Nanos time);
+
+private:
+    int epoll_ = -1, own_ = -1;
+};
+
+}  // namespace roci::pmd

@@ -1,0 +1,130 @@
+// DPDK for real, without hugepages: EAL, two back-to-back ports, frames through them, nothing leaked.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+
+#include "pmd_glue/clock.hpp"
+#include "pmd_glue/dpdk_port.hpp"
+#include "pmd_glue/eal.hpp"
+#include "pmd_glue/net_ring.hpp"
+#include "fake_port.hpp"
+#include "wire/packet.hpp"
+
+namespace roci::pmd {
+namespace {
+
+constexpr uint32_t kFrames = 4096;
+
+class Dpdk : public testing::Test {
+protected:
+    static void SetUpTestSuite() {
+        EalOptions o;
+        o.hugepages = Hugepages::never;
+        o.engines = 1;
+        o.memory_bytes = MbufPool::bytes(kFrames) + (16 << 20);
+        eal = new Eal(o);
+    }
+    static void TearDownTestSuite() { delete eal; }
+    static inline Eal* eal = nullptr;
+};
+
+TEST_F(Dpdk, SaysWhichMemoryItUses) {
+    EXPECT_FALSE(eal->uses_hugepages());
+    EXPECT_NE(eal->memory_mode().find("ordinary pages"), std::string::npos);
+}
+
+TEST_F(Dpdk, RunsABodyOnTheEnginesLcore) {
+    std::atomic<int> ran{0};
+    eal->launch(0, [&] { ran = 1; });
+    eal->join();
+    EXPECT_EQ(ran, 1);
+}
+
+TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
+    MbufPool pool("pool_pair", kFrames, 0);
+    {
+        RingPair pair("pair0", "pair1", 1);
+        MbufPool* pools[] = {&pool};
+        start_port(pair.port_a(), "pair0", pools, 1);
+        start_port(pair.port_b(), "pair1", pools, 1);
+        DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
+
+        engine::TxFrame big;
+        ASSERT_EQ(a.tx_alloc(&big, 1), 1u);
+        EXPECT_GE(big.capacity, wire::kMaxFrame);
+        a.tx_free(&big, 1);
+
+        // More than the ring holds: the rest stays with the sender.
+        unsigned accepted = 0;
+        while (offer(a, frame_to(7, accepted))) ++accepted;
+        EXPECT_EQ(accepted, RingPair::kDepth);
+        engine::RxFrame got[32];
+        uint32_t expected = 0;
+        for (unsigned n; (n = b.rx_burst(got, 32)) != 0; b.rx_free(got, n))
+            for (unsigned i = 0; i < n; ++i) {
+                ASSERT_EQ(got[i].length, 100u);
+                ASSERT_EQ(number_of({reinterpret_cast<const char*>(got[i].data), got[i].length}), expected++);
+            }
+        EXPECT_EQ(expected, accepted);
+        EXPECT_EQ(a.rx_burst(got, 32), 0u);
+
+        // Left in the ring when the pair goes: it gives them back.
+        for (uint32_t i = 0; i < 5; ++i) EXPECT_TRUE(offer(b, frame_to(8, i)));
+        stop_port(pair.port_a());
+        stop_port(pair.port_b());
+    }
+    EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(Dpdk, AnEmptyPoolGivesFewerFramesThenNone) {
+    MbufPool pool("pool_small", 1023, 0);
+    DpdkPort p(0, 0, pool);
+    std::vector<engine::TxFrame> all(2000);
+    unsigned have = 0;
+    for (unsigned n; (n = p.tx_alloc(all.data() + have, 100)) != 0;) have += n;
+    EXPECT_EQ(have, 1023u);
+    std::set<void*> distinct;
+    for (unsigned i = 0; i < have; ++i) distinct.insert(all[i].cookie);
+    EXPECT_EQ(distinct.size(), 1023u);
+    p.tx_free(all.data(), have);
+    EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(Dpdk, ClockFollowsTheMonotonicClock) {
+    const Clock clock;
+    const Nanos a = Clock::monotonic(), b = clock.now(), c = Clock::monotonic();
+    constexpr Nanos kSlack = 2'000'000;  // calibration error over the moment since construction
+    EXPECT_GE(b + kSlack, a);
+    EXPECT_LE(b, c + kSlack);
+    const Nanos earlier = clock.now();
+    EXPECT_LE(earlier, clock.now());
+}
+
+TEST(ClockArithmetic, IsExactOverAYear) {
+    const Clock clock(2'000'000'000, 500, 7);
+    constexpr uint64_t kYear = uint64_t{365} * 86400;
+    EXPECT_EQ(clock.at(500), 7u);
+    EXPECT_EQ(clock.at(500 + kYear * 2'000'000'000), 7 + kYear * 1'000'000'000);
+}
+
+TEST(EalArguments, PinWhenAskedFloatOtherwise) {
+    EalOptions o;
+    o.engines = 2;
+    const std::string all = "(" + cpu_list(allowed_cpus()) + ")";
+    const auto has = [](const std::vector<std::string>& a, const std::string& s) { return std::find(a.begin(), a.end(), s) != a.end(); };
+    EXPECT_TRUE(has(eal_arguments(o, true), "--lcores=0@" + all + ",1@" + all + ",2@" + all));
+    EXPECT_FALSE(has(eal_arguments(o, true), "--no-huge"));
+    EXPECT_TRUE(has(eal_arguments(o, false), "--no-huge"));
+    o.cpus = {1, 0};
+    EXPECT_TRUE(has(eal_arguments(o, true), "--lcores=0@" + all + ",1@1,2@0"));
+}
+
+TEST(CpuList, JoinsRuns) {
+    EXPECT_EQ(cpu_list({0}), "0");
+    EXPECT_EQ(cpu_list({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
+}
+
+}  // namespace
+}  // namespace roci::pmd

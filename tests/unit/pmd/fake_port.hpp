@@ -1,0 +1,108 @@
+// A port for tests of wrappers: counts every frame it gives out and gets back.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/port.hpp"
+#include "pmd_glue/time_source.hpp"
+
+namespace roci::pmd {
+
+struct FakeTime final : TimeSource {
+    Nanos t = 1000;
+    Nanos now() const override { return t; }
+};
+
+class FakePort final : public engine::Port {
+public:
+    struct Buffer {
+        alignas(8) uint8_t bytes[4608];
+    };
+
+    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override {
+        unsigned n = 0;
+        for (; n < max && !incoming.empty(); ++n) {
+            Buffer* b = fresh(rx_out_);
+            std::memcpy(b->bytes, incoming.front().data(), incoming.front().size());
+            frames[n] = {b->bytes, uint32_t(incoming.front().size()), b};
+            incoming.pop_front();
+        }
+        return n;
+    }
+    void rx_free(engine::RxFrame* frames, unsigned count) override {
+        for (unsigned i = 0; i < count; ++i) forget(rx_out_, frames[i].cookie);
+    }
+    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override {
+        unsigned n = 0;
+        for (; n < count && tx_out_.size() < pool; ++n) {
+            Buffer* b = fresh(tx_out_);
+            frames[n] = {b->bytes, sizeof b->bytes, 0, b};
+        }
+        return n;
+    }
+    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override {
+        unsigned n = 0;
+        for (; n < count && (accept_limit < 0 || int(n) < accept_limit); ++n) {
+            sent.emplace_back(reinterpret_cast<const char*>(frames[n].data), frames[n].length);
+            forget(tx_out_, frames[n].cookie);
+        }
+        return n;
+    }
+    void tx_free(engine::TxFrame* frames, unsigned count) override {
+        for (unsigned i = 0; i < count; ++i) forget(tx_out_, frames[i].cookie);
+    }
+
+    /// Frames that were given out and neither sent nor given back.
+    size_t outstanding_tx() const { return tx_out_.size(); }
+    size_t outstanding_rx() const { return rx_out_.size(); }
+
+    std::deque<std::string> incoming;
+    std::vector<std::string> sent;
+    size_t pool = 100000;
+    int accept_limit = -1;  ///< frames a tx_burst takes at most; -1: all
+
+private:
+    using Out = std::map<void*, std::unique_ptr<Buffer>>;
+    static Buffer* fresh(Out& out) {
+        auto b = std::make_unique<Buffer>();
+        Buffer* p = b.get();
+        out.emplace(p, std::move(b));
+        return p;
+    }
+    static void forget(Out& out, void* cookie) { ASSERT_EQ(out.erase(cookie), 1u) << "freed twice, or on the wrong side"; }
+    Out tx_out_, rx_out_;
+};
+
+/// An untagged frame to `mac_last` with a sequence number behind the Ethernet header.
+inline std::string frame_to(uint8_t mac_last, uint32_t number, size_t length = 100) {
+    std::string f(length, '\0');
+    f[0] = 0x02;
+    f[5] = char(mac_last);
+    std::memcpy(&f[20], &number, sizeof number);
+    return f;
+}
+inline uint32_t number_of(const std::string& f) {
+    uint32_t n = 0;
+    std::memcpy(&n, &f[20], sizeof n);
+    return n;
+}
+/// Allocates, fills and offers one frame. False (and the frame given back): not accepted.
+inline bool offer(engine::Port& port, const std::string& bytes) {
+    engine::TxFrame f;
+    if (port.tx_alloc(&f, 1) != 1) return false;
+    std::memcpy(f.data, bytes.data(), bytes.size());
+    f.length = uint32_t(bytes.size());
+    if (port.tx_burst(&f, 1) == 1) return true;
+    port.tx_free(&f, 1);
+    return false;
+}
+
+}  // namespace roci::pmd
