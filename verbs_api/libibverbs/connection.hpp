@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "abi/control.hpp"
 
@@ -56,13 +57,19 @@ public:
     /// rocid is gone.
     int request(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds = nullptr);
 
+    /// An empty struct has a byte all the same; none of it travels.
+    template <class T>
+    static std::span<const std::byte> bytes_of(const T& body) {
+        if constexpr (std::is_empty_v<T>) return {};
+        return std::as_bytes(std::span(&body, 1));
+    }
     template <class Request, class Answer>
     int call(abi::Op op, const Request& body, Answer& answer, ReplyFds* fds = nullptr) {
-        return request({op, std::as_bytes(std::span(&body, 1))}, std::as_writable_bytes(std::span(&answer, 1)), fds);
+        return request({op, bytes_of(body)}, std::as_writable_bytes(std::span(&answer, 1)), fds);
     }
     template <class Request>
     int tell(abi::Op op, const Request& body) {
-        return request({op, std::as_bytes(std::span(&body, 1))}, {});
+        return request({op, bytes_of(body)}, {});
     }
     template <class Answer>
     int ask(abi::Op op, Answer& answer, ReplyFds* fds = nullptr) {

@@ -24,11 +24,11 @@ ibv_gid_entry to_verbs(const abi::GidEntry& e, uint32_t port) {
 
 bool valid_port(const Context& c, uint32_t port) { return port >= 1 && port <= std::max<uint32_t>(c.attr.phys_ports, 1); }
 
-/// The valid entries of a port. 0 or errno.
-int read_table(Context& c, uint32_t port, std::unique_ptr<abi::QueryGidTableReply>& table) {
+/// The valid entries of the device (one port). 0 or errno.
+int read_table(Context& c, std::unique_ptr<abi::QueryGidTableReply>& table) {
     table.reset(new (std::nothrow) abi::QueryGidTableReply{});
     if (!table) return ENOMEM;
-    const int err = c.call(abi::Op::query_gid_table, abi::HandleRequest{port, 0}, *table);
+    const int err = c.call(abi::Op::query_gid_table, abi::Empty{}, *table);
     table->count = std::min(table->count, uint32_t(std::size(table->entry)));
     return err;
 }
@@ -38,7 +38,7 @@ int find_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entr
     Context& c = *Context::from(context);
     if (!valid_port(c, port)) return EINVAL;
     std::unique_ptr<abi::QueryGidTableReply> table;
-    if (const int err = read_table(c, port, table); err != 0) return err;
+    if (const int err = read_table(c, table); err != 0) return err;
     for (uint32_t i = 0; i < table->count; ++i) {
         if (table->entry[i].index != index) continue;
         out = to_verbs(table->entry[i], port);
@@ -79,7 +79,7 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
     if (flags != 0) return -EOPNOTSUPP;
     Context& c = *Context::from(context);
     std::unique_ptr<roci::abi::QueryGidTableReply> table;
-    if (const int err = read_table(c, 1, table); err != 0) return -err;
+    if (const int err = read_table(c, table); err != 0) return -err;
     if (table->count > max_entries) return -EINVAL;
     for (uint32_t i = 0; i < table->count; ++i) {
         const ibv_gid_entry e = to_verbs(table->entry[i], 1);
