@@ -15,6 +15,7 @@ import traceback
 import badinput
 import cases
 import config_errors
+import hostile
 import kills
 import lab
 import pairs
@@ -91,7 +92,7 @@ def clean_cases(report, options, wanted):
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid))
         run_pairs(report, rocid, gids, [p for p in cases.pairs(options.quick) if not p.faults and wanted(p.name)], options.quick)
-        for name, case in badinput.CASES.items():
+        for name, case in (badinput.CASES | hostile.CASES).items():
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid, gids))
         storm = f'kill -9 of either side, {options.kills} times'
@@ -117,7 +118,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        print('\n'.join([*single.CASES, *badinput.CASES, *config_errors.CASES, *(p.name for p in cases.pairs(options.quick))]))
+        print('\n'.join([*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *(p.name for p in cases.pairs(options.quick))]))
         return 0
     report = Report()
     wanted = lambda name: options.only in name
