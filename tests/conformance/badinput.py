@@ -24,6 +24,14 @@ class Client:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(10)
         self.socket.connect(rocid.socket)
+        self.fds = []
+
+    def close(self):
+        """Ends the session and lets go of the memory that rocid handed over."""
+        self.socket.close()
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
 
     def send(self, op, body=b''):
         self.socket.send(struct.pack('<HHI', op, 0, 7) + body)
@@ -31,6 +39,7 @@ class Client:
     def receive(self):
         """(error, body, reason, fds); None if rocid closed the connection."""
         packet, fds, _, _ = socket.recv_fds(self.socket, 65536, 32)
+        self.fds += fds
         if not packet:
             return None
         error, _cookie, body_length, reason_length, _chunks, _first = struct.unpack_from('<iIIIII', packet)
@@ -45,7 +54,9 @@ class Client:
 
 
 def wrong_abi_version(rocid, _gids):
-    error, body, reason, _ = Client(rocid).hello(version=999)
+    client = Client(rocid)
+    error, body, reason, _ = client.hello(version=999)
+    client.close()
     low, high = struct.unpack_from('<II', body) if len(body) >= 8 else (None, None)
     if error != EPROTO or low is None:
         raise Failure(f'error {error}, body of {len(body)} bytes: EPROTO and the range of versions wanted')
@@ -59,7 +70,9 @@ def must_be_refused(rocid, what, send):
     try:
         reply = client.receive()
     except (ConnectionResetError, BrokenPipeError):
-        return
+        reply = None
+    finally:
+        client.close()
     if reply is not None and reply[0] == 0:
         raise Failure(f'{what} was accepted')
     if reply is not None and not reply[2]:
@@ -82,31 +95,36 @@ def malformed_messages(rocid, _gids):
     rocid.check_alive()
 
 
+def send_noise(client, rng):
+    """Random operations with random bodies until rocid hangs up."""
+    for _ in range(100):
+        body = rng.randbytes(rng.choice((0, 4, 8, 16, 24, 40, 100, 400))) if rng.random() < 0.5 else small_numbers(rng)
+        try:
+            if client.request(rng.randrange(OP_LIST_DEVICES, OP_LAST + 2), body) is None:
+                return
+        except (ConnectionResetError, BrokenPipeError):
+            return
+
+
 def random_messages(rocid, gids, seed=1):
     """Noise on the control socket from sessions with an open device, beside a program that must not notice."""
-    rng = random.Random(seed)
-    neighbour = Program(rocid, Pair('ibv_rc_pingpong', '-n 1000000').command(0, free_port(), gids, False))
-    before = rocid.totals()
-    for _ in range(20):
-        client = Client(rocid)
-        client.hello()
-        client.request(OP_OPEN_DEVICE, struct.pack('<II', rng.randrange(2), 0))
-        for _ in range(100):
-            body = rng.randbytes(rng.choice((0, 4, 8, 16, 24, 40, 100, 400))) if rng.random() < 0.5 else small_numbers(rng)
-            try:
-                reply = client.request(rng.randrange(OP_LIST_DEVICES, OP_LAST + 2), body)
-            except (ConnectionResetError, BrokenPipeError):
-                reply = None
-            if reply is None:
-                break
-            for fd in reply[3]:
-                os.close(fd)
-        client.socket.close()
-    rocid.check_alive()
-    if neighbour.process.poll() is not None:
-        raise Failure(f'a neighbour ended:\n{neighbour.output()}')
-    wait_for_totals(rocid, before)
-    neighbour.kill()
+    rng, port = random.Random(seed), free_port()
+    neighbour = Program(rocid, Pair('ibv_rc_pingpong', '-n 1000000').command(0, port, gids, False))
+    try:
+        neighbour.wait_listening(port)
+        before = rocid.totals()
+        for _ in range(20):
+            client = Client(rocid)
+            client.hello()
+            client.request(OP_OPEN_DEVICE, struct.pack('<II', rng.randrange(2), 0))
+            send_noise(client, rng)
+            client.close()
+        rocid.check_alive()
+        if neighbour.process.poll() is not None:
+            raise Failure(f'a neighbour ended:\n{neighbour.output()}')
+        wait_for_totals(rocid, before)
+    finally:
+        neighbour.kill()
     run_pair(rocid, Pair('ibv_rc_pingpong', '-c'), gids, quick=False)
 
 

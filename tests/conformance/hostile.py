@@ -62,6 +62,11 @@ class Scribbler(Client):
             except (OSError, ValueError):
                 pass
 
+    def close(self):
+        for shared in self.maps:
+            shared.close()
+        super().close()
+
     def make_qp(self, pd, cq):
         create = struct.pack('<8I6I', pd, 2, cq, cq, NO_HANDLE, NO_HANDLE, 1, 0, 64, 64, 4, 4, 64, 0)
         body, fds = self.must('create_qp', self.request(OP_CREATE_QP, create))
@@ -104,7 +109,7 @@ def scribbling_client(rocid, gids, seed=1):
         rocid.check_alive()
         if number == 0:
             run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)  # beside the wreck
-        client.socket.close()
+        client.close()
     wait_for_totals(rocid, before)
     run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)
 
