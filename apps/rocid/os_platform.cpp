@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "remote_process.hpp"
 #include "sigbus_guard.hpp"
@@ -41,6 +42,15 @@ int make_memfd(uint64_t length, unsigned huge_flags) {
     close(fd);
     errno = error;
     return -1;
+}
+
+/// Bytes that can be had without swapping or killing anybody (MemAvailable); 0: unknown.
+uint64_t available_memory() {
+    std::ifstream in("/proc/meminfo");
+    std::string name, unit;
+    for (uint64_t kilobytes = 0; in >> name >> kilobytes; std::getline(in, unit))
+        if (name == "MemAvailable:") return kilobytes << 10;
+    return 0;
 }
 
 /// Closes on the way out.
@@ -95,7 +105,14 @@ OsPlatform::~OsPlatform() {
         for (const WakeFd& w : list) close(w.fd);
 }
 
+bool leaves_enough(uint64_t length, uint64_t available) { return available == 0 || length <= available / 2; }
+
 host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
+    // The pages are taken at once; asking the kernel for more than there is would not fail but start the out-of-memory killer.
+    if (!leaves_enough(length, available_memory())) {
+        why = "no shared memory of " + std::to_string(length) + " bytes: it is more than half of what the machine has available";
+        return {};
+    }
     int fd = -1;
     if (hugepages_ != pmd::Hugepages::never && length >= kHugepage && length % kHugepage == 0) fd = make_memfd(length, MFD_HUGETLB | kHuge2M);
     if (fd < 0) fd = make_memfd(length, 0);
@@ -148,6 +165,8 @@ void OsPlatform::unmap_region(mem::MappedRegion& r) {
     mapped_lengths_.erase(it);
     r.base = nullptr;
 }
+
+void OsPlatform::close_fd(int fd) { close(fd); }
 
 std::unique_ptr<mem::RemoteProcess> OsPlatform::remote_process(int pid) {
     if (pid <= 0 || pid != current_.pid) return nullptr;
