@@ -175,17 +175,16 @@ std::unique_ptr<mem::RemoteProcess> OsPlatform::remote_process(int pid) {
 
 int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {
     if (engine >= sleepers_.size()) return -1;
-    const int own = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (own < 0) return -1;
-    const int given = fcntl(own, F_DUPFD_CLOEXEC, 0);
-    if (given < 0 || !sleepers_[engine]->watch(own)) {
-        if (given >= 0) close(given);
-        close(own);
+    const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0) return -1;
+    if (!sleepers_[engine]->watch(fd)) {
+        close(fd);
         return -1;
     }
-    // rocid keeps its own descriptor: without one it could no longer take the eventfd out of the lcore's epoll set.
-    wake_fds_[session].push_back({engine, own});
-    return given;
+    // It stays open here until close_wake_fds(), because without it the eventfd could not be taken out of the lcore's epoll set; the
+    // conductor sends it as one that is not to be closed.
+    wake_fds_[session].push_back({engine, fd});
+    return fd;
 }
 
 void OsPlatform::close_wake_fds(uint32_t session) {

@@ -120,7 +120,7 @@ Reply Conductor::handle(uint32_t session_id, std::span<const std::byte> packet, 
     close = false;
     ReceivedFds received(host.platform, fds);
     abi::RequestHeader header{};
-    std::memcpy(&header, packet.data(), std::min(packet.size(), sizeof header));
+    if (!packet.empty()) std::memcpy(&header, packet.data(), std::min(packet.size(), sizeof header));
     Session* session = host.find(session_id);
     if (session == nullptr) {
         close = true;

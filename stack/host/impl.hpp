@@ -96,7 +96,7 @@ struct Call {
     T in() const {
         static_assert(std::is_trivially_copyable_v<T>);
         T value{};
-        std::memcpy(&value, request.data(), std::min(sizeof value, request.size()));
+        if (!request.empty()) std::memcpy(&value, request.data(), std::min(sizeof value, request.size()));
         return value;
     }
     /// What follows the fixed part.

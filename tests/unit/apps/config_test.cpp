@@ -109,7 +109,8 @@ TEST(Config, Cpus) {
 }
 
 TEST(Config, OverridesComeLastAndTextNeedsNoQuotes) {
-    const Config c = parse_config("[engine]\nidle = \"backoff\"\n", "f", {"engine.idle=spin", "fault.drop=0.25", "rocid.socket=/tmp/x.sock"});
+    const Config c = parse_config("[engine]\nidle = \"backoff\"\n", "f", {"engine.idle=spin", "fault.drop=0.25", "rocid.socket=/tmp/x.sock", "engine.cpus=3"});
+    EXPECT_EQ(c.cpu_numbers, std::vector<unsigned>{3});
     EXPECT_EQ(c.engine.idle, "spin");
     EXPECT_EQ(c.fault.drop, 0.25);
     EXPECT_EQ(c.socket, "/tmp/x.sock");

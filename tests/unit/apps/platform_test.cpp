@@ -188,7 +188,8 @@ TEST_F(Platform, ClientsCanReadTheEnginePageButNotWriteIt) {
 }
 
 TEST_F(Platform, AWakeDescriptorWakesUntilItsSessionIsClosed) {
-    const int fd = platform.make_wake_fd(9, 0);
+    const int before = open_descriptors();
+    const int fd = dup(platform.make_wake_fd(9, 0));  // what the client gets
     ASSERT_GE(fd, 0);
     EXPECT_EQ(platform.make_wake_fd(9, 1), -1) << "there is one engine";
     sleeper.sleep(0);
@@ -200,6 +201,7 @@ TEST_F(Platform, AWakeDescriptorWakesUntilItsSessionIsClosed) {
     ASSERT_EQ(write(fd, &one, sizeof one), ssize_t(sizeof one));
     EXPECT_FALSE(sleeper.sleep(1'000'000)) << "a client that keeps it wakes nobody";
     close(fd);
+    EXPECT_EQ(open_descriptors(), before);
 }
 
 TEST_F(Platform, TextIsReadFromTheStart) {

@@ -29,25 +29,29 @@ public:
         auto* base = static_cast<std::byte*>(std::aligned_alloc(4096, (length + 4095) / 4096 * 4096));
         std::memset(base, 0, length);
         memory[base] = length;
+        by_fd[next_fd] = base;
         return {base, length, next_fd++};
     }
     void free_memory(const SharedMemory& m) override { ASSERT_EQ(memory.erase(m.base), 1u); std::free(m.base); }
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override {
         taken.insert(fd);
-        if (refuse_map) {
+        if (refuse_map || (backed && length > kLargestBacked)) {
             why = "test says so";
             return nullptr;
         }
         auto region = std::make_unique<mem::MappedRegion>();
-        // Never touched by the conductor: only a number that differs from region to region.
-        region->base = reinterpret_cast<std::byte*>(next_base);
+        // Never touched by the conductor: without engines, only a number that differs from region to region.
+        region->base = backed ? new std::byte[length]{} : reinterpret_cast<std::byte*>(next_base);
         next_base += (length + 0xfff) / 0x1000 * 0x1000 + 0x1000;
         region->length = length;
         region->writable = writable;
         mapped.insert(region.get());
         return region;
     }
-    void unmap_region(mem::MappedRegion& r) override { EXPECT_EQ(mapped.erase(&r), 1u); }
+    void unmap_region(mem::MappedRegion& r) override {
+        EXPECT_EQ(mapped.erase(&r), 1u);
+        if (backed) delete[] r.base;
+    }
     void close_fd(int fd) override { EXPECT_TRUE(taken.insert(fd).second) << "closed twice"; }
     std::unique_ptr<mem::RemoteProcess> remote_process(int) override {
         struct Process : mem::RemoteProcess {
@@ -78,6 +82,7 @@ public:
     bool clean() const { return memory.empty() && mapped.empty() && pipes.empty() && wake.empty(); }
 
     std::map<std::byte*, uint64_t> memory;
+    std::map<int, std::byte*> by_fd;  ///< where a client that maps the descriptor finds it
     std::set<mem::MappedRegion*> mapped;
     std::set<int> taken;
     std::set<std::pair<uint32_t, uint32_t>> pipes;
@@ -85,6 +90,8 @@ public:
     std::string status, host_json = R"({"lcores":2})";
     int next_fd = 1000;
     uintptr_t next_base = 0x100000000;
+    static constexpr uint64_t kLargestBacked = 1 << 20;
+    bool backed = false;  ///< regions are real memory, for engines that touch it
     bool refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
 };
 
@@ -104,7 +111,8 @@ public:
         ASSERT_LT(engine, engines_);
         log.push_back({c.kind, engine, c.qp, c.srq_limit});
         c.done = true;
-        if (c.kind == refuse && engine == refuse_engine) {
+        if (c.kind == refuse && engine == refuse_engine && refuse_times != 0) {
+            --refuse_times;
             c.error = refuse_error;
             return;
         }
@@ -134,6 +142,7 @@ public:
     uint32_t limit = 0;
     Kind refuse = Kind::fence;
     uint32_t refuse_engine = ~0u;
+    int refuse_times = -1;  ///< below 0: always
     int refuse_error = EINVAL;
 
 private:
