@@ -49,13 +49,13 @@ def perftests():
         yield Pair(program, '-b -a', '-n 20', limit=180, in_quick=False)
         yield Pair(program, '-b -q 16 -a', '-n 20', limit=300, in_quick=False)
     for program in LATENCY:
-        yield Pair(program, '', '-n 500')
-        yield Pair(program, '-a', '-n 20', limit=180)
+        yield Pair(program, '', '-n 200')
+        yield Pair(program, '-a', '-n 10', limit=180)
     for program in WITH_EVENTS:
         yield Pair(program, '-e', '-n 500')
         yield Pair(program, '-e -a', '-n 20', limit=180, in_quick=False)
     for program in BANDWIDTH + LATENCY:
-        yield Pair(program, '', '-n 500', gid='ipv6')
+        yield Pair(program, '', '-n 200', gid='ipv6')
         yield Pair(program, '', '-n 500', path=SELF, in_quick=False)
         for mtu in (256, 1024, 4096):
             yield Pair(program, f'-m {mtu} -s 20000', '-n 100', in_quick=mtu == 256 and program in BANDWIDTH)

@@ -58,13 +58,16 @@ def pad_rule(packet):
     return 'multiple of 4' if int(packet['udp.length']) % 4 == 0 else 'not padded'
 
 
+HOP_LIMIT = ('ours is what the program asked for in its address vector (ibv_rc_pingpong 1, perftest 255); the kernel puts the hop limit of its route '
+             'there instead.')
+
 FIELDS = (
     Field('IPv4 header length', first_of('ip.hdr_len')),
     Field('IPv4 type of service', first_of('ip.dsfield')),
     Field("IPv4 flags (2: don't fragment)", first_of('ip.flags')),
-    Field('IPv4 time to live', first_of('ip.ttl')),
+    Field('IPv4 time to live', first_of('ip.ttl'), HOP_LIMIT),
     Field('IPv6 traffic class', first_of('ipv6.tclass')),
-    Field('IPv6 hop limit', first_of('ipv6.hlim')),
+    Field('IPv6 hop limit', first_of('ipv6.hlim'), HOP_LIMIT),
     Field('UDP destination port', first_of('udp.dstport')),
     Field('UDP source port', port_range),
     Field('UDP checksum', first_of('udp.checksum')),
