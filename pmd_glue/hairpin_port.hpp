@@ -1,6 +1,6 @@
 // In-engine loopback: a NIC does not send a frame back to itself, but two QPs of one device must be able to talk. Frames whose
-// destination MAC is the port's own go into a bounded queue and come back at the next rx_burst; of multicast frames a copy does, as RDMA NICs
-// have it; all others pass through.
+// destination MAC is the port's own go into a bounded queue and come back at the next rx_burst; of multicast frames a copy does,
+// as RDMA NICs have it; all others pass through.
 #pragma once
 
 #include <memory>

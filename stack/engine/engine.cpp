@@ -72,8 +72,8 @@ bool Engine::Impl::serve(qp::Qp& qp) {
     return answered + asked != 0;
 }
 
-/// The QP has nothing to do now: off the list. If everything posted was taken, the client is asked to ring (abi/rings.hpp, the doorbell rule);
-/// if not, something that will come (an ACK, a timer) puts the QP back on the list.
+/// The QP has nothing to do now: off the list. If everything posted was taken, the client is asked to ring (abi/rings.hpp, the
+/// doorbell rule); if not, something that will come (an ACK, a timer) puts the QP back on the list.
 void Engine::Impl::rest(qp::Qp& qp) {
     qp::deactivate(ctx, qp);
     if (qp.spec.sq.depth == 0) return;

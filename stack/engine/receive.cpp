@@ -35,7 +35,8 @@ bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     const qp::Type deaf = p.info->has(wire::kRequest) ? qp::Type::xrc_send : qp::Type::xrc_recv;
     if (qp.spec.type == deaf) return counters.add(Counter::wrong_service), false;
     if (!receives(qp.state)) return counters.add(Counter::wrong_state), false;
-    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p)) return counters.add(Counter::wrong_address), false;
+    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p))
+        return counters.add(Counter::wrong_address), false;
     return true;
 }
 
@@ -51,7 +52,8 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
 /// True: the frame is away and comes back later.
 bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame, const wire::Packet& p) {
     HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
-    if (lane.away == HandoverLane::kSize || !lane.there.push({frame, port, p})) return e.counters.add(Counter::handover_full), false;
+    if (lane.away == HandoverLane::kSize || !lane.there.push({frame, port, p}))
+        return e.counters.add(Counter::handover_full), false;
     ++lane.away;
     e.wake_mask |= 1u << to;
     e.counters.add(Counter::handed_over);
@@ -82,8 +84,8 @@ void hand_copy(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame
     e.counters.add(Counter::multicast_copies);
 }
 
-/// To each QP of this engine that is attached to the group (IBA 10.5.2.1): every one takes a receive WQE of its own. Says which other engines
-/// have some.
+/// To each QP of this engine that is attached to the group (IBA 10.5.2.1): every one takes a receive WQE of its own. Says which
+/// other engines have some.
 uint32_t deliver_to_group(Engine::Impl& e, uint32_t port, const wire::Packet& p) {
     const MulticastTable* table = e.shared.multicast.load(std::memory_order_acquire);
     const MulticastTable::Group* group = table != nullptr ? table->find(port, p.dest_gid()) : nullptr;
@@ -125,7 +127,8 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
         qp::Qp* qp = e.shared.qps.find(item.packet.dest_qp.value);
         if (item.copy) {
             deliver_to_group(e, item.port, item.packet);
-        } else if (qp != nullptr && qp->spec.engine == e.config.index && qp->spec.port == item.port) dispatch(e, *qp, item.packet);
+        } else if (qp != nullptr && qp->spec.engine == e.config.index && qp->spec.port == item.port)
+            dispatch(e, *qp, item.packet);
         lane.back.push(item);
     }
     return n != 0;
@@ -143,7 +146,8 @@ bool Engine::Impl::receive(uint32_t port) {
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) __builtin_prefetch(&owners[i]->responder);
-        if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn) counters.add(Counter::unknown_qp);
+        if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
+            counters.add(Counter::unknown_qp);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
     unsigned done = 0;  // frames[0, done) are ours to give back

@@ -1,5 +1,5 @@
-// Device memory (ibv_alloc_dm): memory of rocid that the client reaches by copies and peers by RDMA. It lies in the session's arena,
-// so that both sides have it mapped.
+// Device memory (ibv_alloc_dm): memory of rocid that the client reaches by copies and peers by RDMA. It lies in the session's
+// arena, so that both sides have it mapped.
 #include <bit>
 
 #include "host/handlers.hpp"
@@ -11,7 +11,8 @@ Outcome alloc_dm(Call& c) {
     Session& s = c.session;
     const Capabilities& caps = c.host.caps;
     if (in.length == 0) return fail(EINVAL, "device memory needs a length");
-    if (in.log_align > caps.max_log_dm_alignment) return fail(EINVAL, "device memory aligned to 2^{}: 2^{} at most", in.log_align, caps.max_log_dm_alignment);
+    if (in.log_align > caps.max_log_dm_alignment)
+        return fail(EINVAL, "device memory aligned to 2^{}: 2^{} at most", in.log_align, caps.max_log_dm_alignment);
     if (in.length > caps.max_dm_bytes - s.device_memory) {
         return fail(ENOMEM, "{} bytes of device memory: {} of {} are in use", in.length, s.device_memory, caps.max_dm_bytes);
     }

@@ -13,7 +13,7 @@ Outcome query_device(Call&);
 Outcome query_port(Call&);
 Outcome query_gid_table(Call&);
 void close_device(Host&, Session&);
-uint32_t active_mtu(const DeviceConfig&);        ///< enum ibv_mtu
+uint32_t active_mtu(const DeviceConfig&);  ///< enum ibv_mtu
 uint32_t gid_table_length(const DeviceConfig&);
 
 // memory.cpp
@@ -33,7 +33,7 @@ Outcome take_key(Host&, mem::MemoryRegion&);
 // window.cpp
 Outcome alloc_mw(Call&);
 Outcome dealloc_mw(Call&);
-void bury(Host&, Mw&);     ///< after the slot was cleared and fence_all(): its key goes
+void bury(Host&, Mw&);  ///< after the slot was cleared and fence_all(): its key goes
 
 // device_memory.cpp
 Outcome alloc_dm(Call&);

@@ -7,9 +7,10 @@ namespace roci::host {
 namespace {
 
 // enum ibv_access_flags beyond mem::Access.
-constexpr uint32_t kHugeTlb = 1 << 7;            // a hint
-constexpr uint32_t kOptionalAccess = 0x3ff00000; // IBV_ACCESS_OPTIONAL_RANGE: may be ignored
-constexpr uint32_t kServedAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased |
+constexpr uint32_t kHugeTlb = 1 << 7;             // a hint
+constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: may be ignored
+constexpr uint32_t kServedAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind |
+                                   mem::kZeroBased |
                                    mem::kOnDemand;  // pages come by demand anyway, on the slow way that such a region takes
 constexpr uint32_t kWriteAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteAtomic;
 
@@ -47,7 +48,8 @@ Outcome add_slow(Call& c, Layout& l, const abi::MrSegment& in) {
     if (Outcome o = check_range(in.offset, in.length, "segment address"); o.failed()) return o;
     Session& s = c.session;
     if (!may_reach(c)) {
-        return fail(EPERM, "rocid may not reach the memory of process {}; give rocid CAP_SYS_PTRACE or register shareable memory", s.who.pid);
+        return fail(EPERM, "rocid may not reach the memory of process {}; give rocid CAP_SYS_PTRACE or register shareable memory",
+                    s.who.pid);
     }
     add_segment(l, {.offset = l.length, .length = in.length, .client_address = in.offset});
     l.slow = true;
@@ -59,17 +61,24 @@ Outcome add_mapped(Call& c, Layout& l, const abi::MrSegment& in, uint32_t access
     if (Outcome o = look_up(c.session.regions, in.region, "region", handle); o.failed()) return o;
     mem::MappedRegion& memory = handle->region->memory();
     if (in.offset > memory.length || in.length > memory.length - in.offset) {
-        return fail(EINVAL, "segment {:#x}+{:#x} lies outside of region {} of {:#x} bytes", in.offset, in.length, in.region, memory.length);
+        return fail(EINVAL, "segment {:#x}+{:#x} lies outside of region {} of {:#x} bytes", in.offset, in.length, in.region,
+                    memory.length);
     }
-    if ((access & kWriteAccess) != 0 && !memory.writable) return fail(EACCES, "region {} is read-only; writing access was asked for", in.region);
-    add_segment(l, {.offset = l.length, .length = in.length, .base = memory.base + in.offset, .mapped = &memory, .writable = memory.writable});
+    if ((access & kWriteAccess) != 0 && !memory.writable)
+        return fail(EACCES, "region {} is read-only; writing access was asked for", in.region);
+    add_segment(l, {.offset = l.length,
+                    .length = in.length,
+                    .base = memory.base + in.offset,
+                    .mapped = &memory,
+                    .writable = memory.writable});
     if (std::find(l.regions.begin(), l.regions.end(), handle->region) == l.regions.end()) l.regions.push_back(handle->region);
     return done();
 }
 
 Outcome read_layout(Call& c, const abi::RegMrRequest& in, std::span<const std::byte> list, uint32_t access, Layout& l) {
     if (in.segments > abi::kMaxMrSegments || list.size() != size_t(in.segments) * sizeof(abi::MrSegment)) {
-        return fail(EINVAL, "{} segments announced, {} bytes of them came; at most {} fit", in.segments, list.size(), abi::kMaxMrSegments);
+        return fail(EINVAL, "{} segments announced, {} bytes of them came; at most {} fit", in.segments, list.size(),
+                    abi::kMaxMrSegments);
     }
     if (Outcome o = check_range(in.iova, in.length, "iova"); o.failed()) return o;
     for (uint32_t i = 0; i < in.segments; ++i) {
@@ -148,7 +157,8 @@ Outcome add_region(Call& c) {
     if (in.length == 0) return fail(EINVAL, "a region needs a length");
     if (s.mapped.regions >= c.host.caps.max_regions) return fail(ENOMEM, "session has {} regions, the limit", s.mapped.regions);
     if (in.length > c.host.caps.max_mapped_bytes - s.mapped.bytes) {
-        return fail(ENOMEM, "{:#x} bytes more than {:#x} are beyond the session's limit of mapped memory", in.length, s.mapped.bytes);
+        return fail(ENOMEM, "{:#x} bytes more than {:#x} are beyond the session's limit of mapped memory", in.length,
+                    s.mapped.bytes);
     }
     std::string why;
     auto memory = c.host.platform.map_region(c.received.take(), in.length, in.writable != 0, why);
@@ -211,14 +221,15 @@ Outcome alloc_null_mr(Call& c) {
     return done();
 }
 
-/// A new region takes the old one's place in the key table. The key stays as long as it names the same memory; with a new translation
-/// the old key must not reach the new memory.
+/// A new region takes the old one's place in the key table. The key stays as long as it names the same memory; with a new
+/// translation the old key must not reach the new memory.
 Outcome rereg_mr(Call& c) {
     const auto in = c.in<abi::ReregMrRequest>();
     Session& s = c.session;
     Mr* mr;
     if (Outcome o = look_up(s.mrs, in.handle, "MR", mr); o.failed()) return o;
-    if (in.flags == 0 || (in.flags & ~(kTranslation | kPd | kAccess)) != 0) return fail(EINVAL, "rereg flags {:#x} are none or unknown", in.flags);
+    if (in.flags == 0 || (in.flags & ~(kTranslation | kPd | kAccess)) != 0)
+        return fail(EINVAL, "rereg flags {:#x} are none or unknown", in.flags);
     const mem::MemoryRegion& old = *mr->region;
     auto fresh = std::make_unique<mem::MemoryRegion>();
     fresh->access = old.access;

@@ -35,11 +35,13 @@ void remove(MulticastTable& table, uint32_t port, const Gid& gid, uint32_t qpn) 
 Outcome add(const Capabilities& caps, MulticastTable& table, uint32_t port, const Gid& gid, uint32_t qpn) {
     for (MulticastTable::Group& g : table.groups) {
         if (g.port != port || g.gid != gid) continue;
-        if (g.qpns.size() >= caps.max_mcast_attach) return fail(ENOMEM, "group {} has {} QPs, the limit", to_text(gid), g.qpns.size());
+        if (g.qpns.size() >= caps.max_mcast_attach)
+            return fail(ENOMEM, "group {} has {} QPs, the limit", to_text(gid), g.qpns.size());
         g.qpns.push_back(qpn);
         return done();
     }
-    if (table.groups.size() >= caps.max_mcast_groups) return fail(ENOMEM, "there are {} multicast groups, the limit", table.groups.size());
+    if (table.groups.size() >= caps.max_mcast_groups)
+        return fail(ENOMEM, "there are {} multicast groups, the limit", table.groups.size());
     table.groups.push_back({port, gid, {qpn}});
     return done();
 }

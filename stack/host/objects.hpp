@@ -106,7 +106,7 @@ struct XrcDomain {
     Platform& platform;
     uint32_t number = 0;  ///< unique in rocid, never 0
     uint32_t engine = 0;
-    int file = -1;        ///< kept open, so that its inode number is not given to another file
+    int file = -1;  ///< kept open, so that its inode number is not given to another file
 };
 /// A session's hold on one.
 struct Xrcd {

@@ -14,7 +14,8 @@ Outcome alloc_mw(Call& c) {
     Session& s = c.session;
     Pd* pd;
     if (Outcome o = look_up(s.pds, in.pd, "PD", pd); o.failed()) return o;
-    if (in.type != kType1 && in.type != kType2) return fail(EINVAL, "memory window of type {}: IBV_MW_TYPE_1 and IBV_MW_TYPE_2 exist", in.type);
+    if (in.type != kType1 && in.type != kType2)
+        return fail(EINVAL, "memory window of type {}: IBV_MW_TYPE_1 and IBV_MW_TYPE_2 exist", in.type);
     auto mw = std::make_unique<Mw>();
     mw->region = std::make_unique<mem::MemoryRegion>();
     mem::MemoryRegion& window = *mw->region;

@@ -40,8 +40,10 @@ Outcome find_shared(Call& c, uint32_t oflags, std::shared_ptr<XrcDomain>& domain
 Outcome open_xrcd(Call& c) {
     const auto in = c.in<abi::OpenXrcdRequest>();
     Session& s = c.session;
-    if ((in.oflags & ~uint32_t(O_CREAT | O_EXCL)) != 0) return fail(EINVAL, "oflags {:#x}: only O_CREAT and O_EXCL mean something", in.oflags);
-    if (c.received.count() != (in.has_fd != 0 ? 1 : 0)) return fail(EBADF, "{} descriptors came, has_fd is {}", c.received.count(), in.has_fd);
+    if ((in.oflags & ~uint32_t(O_CREAT | O_EXCL)) != 0)
+        return fail(EINVAL, "oflags {:#x}: only O_CREAT and O_EXCL mean something", in.oflags);
+    if (c.received.count() != (in.has_fd != 0 ? 1 : 0))
+        return fail(EBADF, "{} descriptors came, has_fd is {}", c.received.count(), in.has_fd);
     if (Outcome o = has_room(s.xrcds, c.host.caps.max_xrcds, "XRC domain"); o.failed()) return o;
     auto xrcd = std::make_unique<Xrcd>();
     if (in.has_fd != 0) {

@@ -6,7 +6,8 @@ namespace {
 constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
 constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite;  // local rights mean nothing for a window, but programs name them
 
-/// The parent must be of the same PD, allow binding, cover the range, and may be written locally if the window is to be written (IBA 10.6.7.2.3).
+/// The parent must be of the same PD, allow binding, cover the range, and may be written locally if the window is to be written
+/// (IBA 10.6.7.2.3).
 bool parent_allows(const KeyTable& table, const BindRequest& b) {
     const MemoryRegion* parent = table.find(b.parent);
     if (parent == nullptr || parent->is_window || parent->pd != b.pd || (parent->access & kMwBind) == 0) return false;

@@ -1,5 +1,5 @@
-// From the client's ring to the engine's: a WQE is copied once, then the copy is validated. What is wrong with it becomes a completion
-// in its turn, never a surprise later.
+// From the client's ring to the engine's: a WQE is copied once, then the copy is validated. What is wrong with it becomes a
+// completion in its turn, never a surprise later.
 #include <cstring>
 
 #include "qp/roles.hpp"

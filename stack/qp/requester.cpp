@@ -1,5 +1,5 @@
-// The requester: turns send WQEs into request packets, in PSN order, as far as the window, the peer's credits, fences and the limit of
-// outstanding READs and atomics allow.
+// The requester: turns send WQEs into request packets, in PSN order, as far as the window, the peer's credits, fences and the
+// limit of outstanding READs and atomics allow.
 #include <cstring>
 
 #include "qp/roles.hpp"
@@ -8,7 +8,6 @@ namespace roci::qp {
 namespace {
 
 using abi::WcStatus;
-
 
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     const Requester& rq = qp.requester;
@@ -71,7 +70,8 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
     }
 }
 
-/// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now and then.
+/// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now
+/// and then.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     if (!last && ++rq.since_ack_request < ctx.ack_every) return false;
     rq.since_ack_request = 0;

@@ -1,5 +1,5 @@
-// The responder: one request packet at a time, through the check chain of IBA 9.7.4.1 in its order: PSN, opcode succession, opcode
-// allowed, resources, length, R_Key; then execution. Each fault has its row in kFaults.
+// The responder: one request packet at a time, through the check chain of IBA 9.7.4.1 in its order: PSN, opcode succession,
+// opcode allowed, resources, length, R_Key; then execution. Each fault has its row in kFaults.
 #include <cstring>
 #include <mutex>
 
@@ -12,28 +12,38 @@ namespace {
 using abi::WcStatus;
 
 enum class RequestFault : uint8_t {
-    none, invalid_succession, not_allowed, too_many_reads, bad_length, message_too_long, access, recv_protection, malformed_recv, unreachable,
+    none,
+    invalid_succession,
+    not_allowed,
+    too_many_reads,
+    bad_length,
+    message_too_long,
+    access,
+    recv_protection,
+    malformed_recv,
+    unreachable,
 };
 
 constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
 
-/// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table 57; 9.9.3.1).
+/// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table
+/// 57; 9.9.3.1).
 struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
     uint32_t event;
 };
 constexpr FaultRow kFaults[] = {
-    {NakCode::psn_sequence, WcStatus::success, 0},                              // none
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // invalid_succession
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // not_allowed
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // too_many_reads
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // bad_length
-    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},          // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::rem_access_err, kEventQpAccessErr},      // access
-    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal},       // recv_protection
-    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal},      // malformed_recv
-    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},     // unreachable: the memory went away
+    {NakCode::psn_sequence, WcStatus::success, 0},                           // none
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // invalid_succession
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // not_allowed
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // too_many_reads
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // bad_length
+    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},       // message_too_long: longer than the receive buffer
+    {NakCode::remote_access, WcStatus::rem_access_err, kEventQpAccessErr},   // access
+    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal},    // recv_protection
+    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal},   // malformed_recv
+    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},  // unreachable: the memory went away
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
@@ -65,8 +75,8 @@ void receiver_not_ready(Context& ctx, Qp& qp) {
 
 // ---- PSN ------------------------------------------------------------------------------------------------------------
 
-/// A READ that was asked for before is executed again; an atomic is answered from what was kept; anything else was executed, so the
-/// ACK is repeated (IBA 9.7.5.1.5, C9-105 …).
+/// A READ that was asked for before is executed again; an atomic is answered from what was kept; anything else was executed, so
+/// the ACK is repeated (IBA 9.7.5.1.5, C9-105 …).
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p);
 
 /// True if the packet is the expected one.
@@ -87,7 +97,8 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 // ---- opcode ---------------------------------------------------------------------------------------------------------
 
-/// First and Only start a message and may come only when none is under way; Middle and Last continue one of the same kind (IBA 9.7.4.1.3).
+/// First and Only start a message and may come only when none is under way; Middle and Last continue one of the same kind
+/// (IBA 9.7.4.1.3).
 bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
     const bool starts = info.has(wire::kFirst | wire::kOnly) || info.has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
     if (starts) return !rs.in_message;
@@ -115,8 +126,8 @@ bool legal_length(const Qp& qp, const wire::Packet& p) {
 
 // ---- R_Key ----------------------------------------------------------------------------------------------------------
 
-/// The protection domain that a request acts in: the QP's; of an XRC target the SRQ's that the packet names, which must be of its domain
-/// (annex A14.2.3). 0: none.
+/// The protection domain that a request acts in: the QP's; of an XRC target the SRQ's that the packet names, which must be of its
+/// domain (annex A14.2.3). 0: none.
 uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     if (qp.spec.type != Type::xrc_recv) return qp.spec.pd;
     const Srq* srq = ctx.shared->srqs.find(p.xrc_srqn);
@@ -127,7 +138,8 @@ uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
 bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    const mem::MemoryRegion*& region) {
     if (length == 0) return true;
-    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, va, length, right, region) == mem::Fault::ok;
+    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, va, length, right, region) ==
+           mem::Fault::ok;
 }
 
 // ---- SEND and WRITE -------------------------------------------------------------------------------------------------
@@ -196,7 +208,8 @@ RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kReth)) return RequestFault::none;
     if (p.dma_length > kMaxMessage) return RequestFault::bad_length;
     const mem::MemoryRegion* region = nullptr;
-    return remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteWrite, region) ? RequestFault::none : RequestFault::access;
+    return remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteWrite, region) ? RequestFault::none
+                                                                                            : RequestFault::access;
 }
 
 void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -244,6 +257,13 @@ ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     return job;
 }
 
+/// READs and atomics that are being answered for the first time.
+uint32_t new_jobs(Responder& rs) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rs.job_count; ++i) n += !job_at(rs, i).replay;
+    return n;
+}
+
 void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
     job_at(qp.responder, qp.responder.job_count++) = job;
     activate(ctx, qp);
@@ -251,10 +271,11 @@ void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
 
 void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    if (rs.job_count >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.dma_length > kMaxMessage) return fault(ctx, qp, RequestFault::bad_length);
     const mem::MemoryRegion* region = nullptr;
-    if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region)) return fault(ctx, qp, RequestFault::access);
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region))
+        return fault(ctx, qp, RequestFault::access);
     ++rs.msn;
     ++qp.counters.rx_messages;
     const ResponderJob job = read_job(ctx, qp, p);
@@ -287,19 +308,19 @@ bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& 
     return mem::copy_in(region, p.va, bytes, 8);
 }
 
-void answer_atomic(Context& ctx, Qp& qp, Psn psn, uint64_t original, Msn msn) {
+ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
     ResponderJob job;
     job.first = psn;
     job.packets = 1;
     job.atomic = true;
     job.original = original;
     job.msn = msn;
-    queue_job(ctx, qp, job);
+    return job;
 }
 
 void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    if (rs.job_count >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::not_allowed);  // misaligned: NAK invalid request (IBA 9.4.5)
     const mem::MemoryRegion* region = nullptr;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, region)) return fault(ctx, qp, RequestFault::access);
@@ -310,16 +331,16 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++qp.counters.rx_messages;
     rs.atomics[rs.atomic_next] = {true, p.psn, original, rs.msn};
     rs.atomic_next = (rs.atomic_next + 1) % uint32_t(rs.atomics.size());
-    answer_atomic(ctx, qp, p.psn, original, rs.msn);
+    queue_job(ctx, qp, atomic_job(p.psn, original, rs.msn));
 }
 
 /// An ATOMIC WRITE is answered by an empty READ response.
-void answer_atomic_write(Context& ctx, Qp& qp, Psn psn) {
+ResponderJob atomic_write_job(const Qp& qp, Psn psn) {
     ResponderJob job;
     job.first = psn;
     job.packets = 1;
     job.msn = qp.responder.msn;
-    queue_job(ctx, qp, job);
+    return job;
 }
 
 bool store(const mem::MemoryRegion& region, uint64_t va, const uint8_t* bytes) {
@@ -333,27 +354,47 @@ bool store(const mem::MemoryRegion& region, uint64_t va, const uint8_t* bytes) {
 
 void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    if (rs.job_count >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
-    if (p.payload_length != kAtomicWriteBytes || p.dma_length != kAtomicWriteBytes) return fault(ctx, qp, RequestFault::bad_length);
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (p.payload_length != kAtomicWriteBytes || p.dma_length != kAtomicWriteBytes)
+        return fault(ctx, qp, RequestFault::bad_length);
     if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::not_allowed);
     const mem::MemoryRegion* region = nullptr;
-    if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, region)) return fault(ctx, qp, RequestFault::access);
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, region))
+        return fault(ctx, qp, RequestFault::access);
     if (!store(*region, p.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
     ++rs.msn;
     ++rs.expected;
     ++qp.counters.rx_messages;
-    answer_atomic_write(ctx, qp, p.psn);
+    queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
 
 // ---- duplicates -----------------------------------------------------------------------------------------------------
 
-/// The requester went back to `psn`: what is queued from there on will be asked for again.
-void forget_jobs_from(Responder& rs, Psn psn) {
-    while (rs.job_count != 0) {
-        const ResponderJob& newest = job_at(rs, rs.job_count - 1);
-        if ((newest.first + newest.sent).distance_from(psn) < 0) return;
-        --rs.job_count;
+bool overlap(const ResponderJob& a, const ResponderJob& b) {
+    return a.first.in_window(b.first, b.packets) || b.first.in_window(a.first, a.packets);
+}
+
+/// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first
+/// answer is still under way, this one replaces it. Replays do not count against the number of READs agreed, and are as many at
+/// most: one too many is dropped, its requester asks again.
+void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
+    Responder& rs = qp.responder;
+    job.replay = true;
+    uint32_t place = 0, replays = 0;
+    for (uint32_t i = 0; i < rs.job_count; ++i) {
+        ResponderJob& other = job_at(rs, i);
+        if (overlap(other, job)) {
+            job.replay = other.replay;
+            other = job;
+            return;
+        }
+        if (other.first.distance_from(job.first) < 0) place = i + 1;
+        replays += other.replay;
     }
+    if (replays >= qp.max_dest_rd_atomic) return;
+    for (uint32_t i = rs.job_count++; i > place; --i) job_at(rs, i) = job_at(rs, i - 1);
+    job_at(rs, place) = job;
+    activate(ctx, qp);
 }
 
 void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -362,27 +403,20 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     const ResponderJob job = read_job(ctx, qp, p);
     // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
     if (p.dma_length > kMaxMessage || (job.first + job.packets).distance_from(rs.expected) > 0) return;
-    if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region)) return;
-    forget_jobs_from(rs, p.psn);
-    if (rs.job_count >= qp.max_dest_rd_atomic) return;
-    queue_job(ctx, qp, job);
+    if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region))
+        return;
+    answer_again(ctx, qp, job);
 }
 
 void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     for (const AtomicResult& kept : rs.atomics) {
-        if (!kept.valid || kept.psn != p.psn) continue;
-        forget_jobs_from(rs, p.psn);
-        if (rs.job_count < qp.max_dest_rd_atomic) answer_atomic(ctx, qp, p.psn, kept.original, kept.msn);
-        return;
+        if (kept.valid && kept.psn == p.psn) return answer_again(ctx, qp, atomic_job(kept.psn, kept.original, kept.msn));
     }
 }
 
 /// It was executed when it came first; what was written there later must stay.
-void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
-    forget_jobs_from(qp.responder, p.psn);
-    if (qp.responder.job_count < qp.max_dest_rd_atomic) answer_atomic_write(ctx, qp, p.psn);
-}
+void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
 
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++qp.counters.duplicates;

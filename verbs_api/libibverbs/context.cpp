@@ -131,7 +131,8 @@ int ibv_close_device(ibv_context* context) {
     return 0;
 }
 
-// Within the process: the same session, once more. Another process's session cannot be joined, because its queues and memory are mapped there.
+// Within the process: the same session, once more. Another process's session cannot be joined, because its queues and memory are
+// mapped there.
 ibv_context* ibv_import_device(int cmd_fd) {
     Context* c = find_by_cmd_fd(cmd_fd);
     return c != nullptr ? c->base() : fail<ibv_context>(EOPNOTSUPP);

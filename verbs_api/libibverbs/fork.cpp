@@ -1,4 +1,5 @@
-// fork(): the child gets copies of every pointer and descriptor of its parent's session. It must neither disturb it nor keep it alive.
+// fork(): the child gets copies of every pointer and descriptor of its parent's session. It must neither disturb it nor keep it
+// alive.
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,8 +27,8 @@ void close_quietly(int& fd) {
     fd = -1;
 }
 
-/// In the child: closes its descriptors (so that rocid sees the end of the parent when the parent ends), puts private memory in place of
-/// the shared rings, and marks the context so that closing its objects says nothing to rocid.
+/// In the child: closes its descriptors (so that rocid sees the end of the parent when the parent ends), puts private memory in
+/// place of the shared rings, and marks the context so that closing its objects says nothing to rocid.
 void leave_to_parent(Context& c) {
     c.inherited = true;
     c.link.leave_to_parent();
@@ -64,7 +65,8 @@ bool forget_context(Context* c) {
 }
 
 Context* find_by_cmd_fd(int fd) {
-    struct stat wanted {}, have {};
+    struct stat wanted {
+    }, have{};
     if (fstat(fd, &wanted) != 0 || !S_ISSOCK(wanted.st_mode)) return nullptr;
     std::lock_guard guard(open_contexts().mutex);
     for (Context* c : open_contexts().list) {

@@ -1,5 +1,5 @@
-// Importing: another pointer to an object that this process has already (ibv_import_pd(3) and its like). The object itself stays with
-// whom created it; unimporting forgets the pointer only.
+// Importing: another pointer to an object that this process has already (ibv_import_pd(3) and its like). The object itself stays
+// with whom created it; unimporting forgets the pointer only.
 #include "context.hpp"
 
 using namespace roci::client;

@@ -10,8 +10,8 @@ namespace roci::client {
 namespace {
 
 constexpr unsigned kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-constexpr unsigned kMandatory = IBV_ACCESS_LOCAL_WRITE | kRemoteWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
-                                IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
+constexpr unsigned kMandatory = IBV_ACCESS_LOCAL_WRITE | kRemoteWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND |
+                                IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
 
 /// Drops what is only a hint; 0 or errno. IBA 11.2.7.1: remote write and atomic need local write.
 int check_access(unsigned& access) {
@@ -34,15 +34,17 @@ int register_with_rocid(Context& c, Mr& mr, uint32_t pd, size_t length) {
     const abi::RegMrRequest request = describe(mr.memory, pd, mr.access, mr.iova, length);
     abi::RegMrReply reply{};
     if (c.inherited) return EIO;
-    const int err = c.link.request({abi::Op::reg_mr, std::as_bytes(std::span(&request, 1)), std::as_bytes(std::span(mr.memory.segments))},
-                                   std::as_writable_bytes(std::span(&reply, 1)));
+    const int err =
+        c.link.request({abi::Op::reg_mr, std::as_bytes(std::span(&request, 1)), std::as_bytes(std::span(mr.memory.segments))},
+                       std::as_writable_bytes(std::span(&reply, 1)));
     mr.mr.handle = reply.handle;
     mr.mr.lkey = reply.lkey;
     mr.mr.rkey = reply.rkey;
     return err;
 }
 
-/// Memory for on-demand paging is not adopted: whatever is mapped there when it is touched counts, so rocid reaches it by address.
+/// Memory for on-demand paging is not adopted: whatever is mapped there when it is touched counts, so rocid reaches it by
+/// address.
 int reach(Context& c, void* addr, size_t length, unsigned access, RegisteredMemory& out) {
     if ((access & IBV_ACCESS_ON_DEMAND) == 0 || length == 0) return c.regions.acquire(c, addr, length, needs_write(access), out);
     out = {};
@@ -89,11 +91,14 @@ int change(Mr& mr, int flags, const NewMr& to, RegisteredMemory& memory) {
     Context& c = *Context::from(mr.mr.context);
     if (c.inherited) return EIO;
     const bool moved = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
-    const uint64_t iova = !moved ? mr.iova : (to.access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : uint64_t(reinterpret_cast<uintptr_t>(to.addr));
+    const uint64_t iova = !moved                                     ? mr.iova
+                          : (to.access & IBV_ACCESS_ZERO_BASED) != 0 ? 0
+                                                                     : uint64_t(reinterpret_cast<uintptr_t>(to.addr));
     const abi::ReregMrRequest request{mr.mr.handle, uint32_t(flags), describe(memory, to.pd->handle, to.access, iova, to.length)};
     abi::RegMrReply reply{};
-    const int err = c.link.request({abi::Op::rereg_mr, std::as_bytes(std::span(&request, 1)), std::as_bytes(std::span(memory.segments))},
-                                   std::as_writable_bytes(std::span(&reply, 1)));
+    const int err =
+        c.link.request({abi::Op::rereg_mr, std::as_bytes(std::span(&request, 1)), std::as_bytes(std::span(memory.segments))},
+                       std::as_writable_bytes(std::span(&reply, 1)));
     if (err != 0) return err;
     c.mrs.erase(mr.mr.lkey, &mr);
     mr.mr.handle = reply.handle;
@@ -122,7 +127,8 @@ int prefetch(uint64_t addr, uint32_t length, bool write) {
     constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // MADV_POPULATE_*
     const uint64_t first = addr / kPage * kPage;
     const uint64_t end = (addr + length + kPage - 1) / kPage * kPage;
-    if (length == 0 || madvise(reinterpret_cast<void*>(first), end - first, write ? kPopulateWrite : kPopulateRead) == 0) return 0;
+    if (length == 0 || madvise(reinterpret_cast<void*>(first), end - first, write ? kPopulateWrite : kPopulateRead) == 0)
+        return 0;
     return errno == EINVAL ? 0 : EFAULT;
 }
 
@@ -138,8 +144,8 @@ void publish(Mr& mr, ibv_pd* pd, void* addr, size_t length) {
     c.mr_handles.insert(mr.mr.handle, &mr);
 }
 
-/// All elements are checked before any page is touched. Without IBV_ADVISE_MR_FLAG_FLUSH the advice may be carried out later: it is, by the
-/// first access.
+/// All elements are checked before any page is touched. Without IBV_ADVISE_MR_FLAG_FLUSH the advice may be carried out later: it
+/// is, by the first access.
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* list, uint32_t count) {
     if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
     if ((flags & ~uint32_t(IBV_ADVISE_MR_FLAG_FLUSH)) != 0 || count == 0) return EINVAL;

@@ -110,7 +110,8 @@ int query_port_ex(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
     return 0;
 }
 
-/// Raw clock: nanoseconds of the monotonic clock that completion timestamps are of, all in tv_nsec as the hardware drivers give theirs.
+/// Raw clock: nanoseconds of the monotonic clock that completion timestamps are of, all in tv_nsec as the hardware drivers give
+/// theirs.
 int query_rt_values(ibv_context*, ibv_values_ex* values) {
     if ((values->comp_mask & ~uint32_t(IBV_VALUES_MASK_RAW_CLOCK)) != 0) return EINVAL;
     const uint32_t wanted = values->comp_mask;

@@ -100,7 +100,7 @@ public:
         if (auto it = objects_.find(handle); it != objects_.end() && it->second == object) objects_.erase(it);
     }
     /// The object that a record is about, with `counter` counted up; nullptr when it was destroyed meanwhile.
-    T* deliver(uint32_t handle, uint32_t generation, uint32_t T::* counter) {
+    T* deliver(uint32_t handle, uint32_t generation, uint32_t T::*counter) {
         std::lock_guard guard(mutex_);
         const auto it = objects_.find(handle);
         if (it == objects_.end() || it->second->generation != generation) return nullptr;
