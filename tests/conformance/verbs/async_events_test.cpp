@@ -52,7 +52,11 @@ TEST_F(AsyncEvents, ARemoteAccessErrorIsToldToTheResponder) {
 
 TEST_F(AsyncEvents, AnInvalidRequestIsToldToTheResponder) {
     connect();
-    ASSERT_EQ(a->post(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8, [&](ibv_send_wr& wr) { wr.wr.atomic = {b->address(3), 1, 0, b->mr->rkey}; }), 0);
+    ASSERT_EQ(a->post(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8,
+                      [&](ibv_send_wr& wr) {
+                          wr.wr.atomic = {b->address(3), 1, 0, b->mr->rkey};
+                      }),
+              0);
     expect(*b, IBV_EVENT_QP_REQ_ERR);
 }
 

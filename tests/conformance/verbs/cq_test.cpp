@@ -76,7 +76,11 @@ TEST_F(Cqs, AnOverrunIsAnEventAndTheEndOfTheCq) {
 
 TEST_F(Cqs, ErrorsCarryWhoFailed) {
     connect();
-    ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 77, 0, 64, [&](ibv_send_wr& wr) { wr.wr.rdma = {b->address(), b->mr->rkey ^ 0x55}; }), 0);
+    ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 77, 0, 64,
+                      [&](ibv_send_wr& wr) {
+                          wr.wr.rdma = {b->address(), b->mr->rkey ^ 0x55};
+                      }),
+              0);
     ASSERT_EQ(a->write(*b, 78, 0, 64, 0), 0);
     const ibv_wc first = a->poll(), second = a->poll();
     EXPECT_EQ(first.wr_id, 77u);
@@ -97,7 +101,8 @@ TEST_F(Cqs, ExtendedPollingShowsTheSame) {
     ASSERT_EQ(b->receive(1, 0, 64), 0);
     ASSERT_EQ(b->receive(2, 0, 64), 0);
     for (uint64_t i = 1; i <= 2; ++i) {
-        ASSERT_EQ(a->post(IBV_WR_SEND_WITH_IMM, i, 0, uint32_t(i * 10), [&](ibv_send_wr& wr) { wr.imm_data = uint32_t(i + 500); }), 0);
+        ASSERT_EQ(
+            a->post(IBV_WR_SEND_WITH_IMM, i, 0, uint32_t(i * 10), [&](ibv_send_wr& wr) { wr.imm_data = uint32_t(i + 500); }), 0);
         EXPECT_DONE(*a, i);
     }
     ibv_poll_cq_attr poll{};

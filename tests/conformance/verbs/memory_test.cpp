@@ -136,8 +136,11 @@ TEST_F(Memory, AdviceIsChecked) {
     if ((device().odp_caps.general_caps & IBV_ODP_SUPPORT) == 0) GTEST_SKIP() << "no on-demand paging";
     ibv_mr* mr = ibv_reg_mr(b->pd, b->memory.data(), 8192, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
     ASSERT_NE(mr, nullptr);
-    ibv_sge good{b->address(), 8192, mr->lkey}, outside{b->address(4096), 8192, mr->lkey}, unknown{b->address(), 64, mr->lkey ^ 0xff00};
-    const auto advise = [&](ibv_sge& s, uint32_t flags) { return ibv_advise_mr(b->pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, flags, &s, 1); };
+    ibv_sge good{b->address(), 8192, mr->lkey}, outside{b->address(4096), 8192, mr->lkey},
+        unknown{b->address(), 64, mr->lkey ^ 0xff00};
+    const auto advise = [&](ibv_sge& s, uint32_t flags) {
+        return ibv_advise_mr(b->pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, flags, &s, 1);
+    };
     EXPECT_EQ(advise(good, IBV_ADVISE_MR_FLAG_FLUSH), 0);
     EXPECT_EQ(advise(good, 0), 0);
     EXPECT_NE(advise(outside, IBV_ADVISE_MR_FLAG_FLUSH), 0);

@@ -38,7 +38,9 @@ protected:
         ASSERT_NE(ah, nullptr);
     }
     void TearDown() override {
-        if (ah != nullptr) EXPECT_EQ(ibv_destroy_ah(ah), 0);
+        if (ah != nullptr) {
+            EXPECT_EQ(ibv_destroy_ah(ah), 0);
+        }
     }
     int send(uint64_t id, uint32_t length) {
         return a->post(IBV_WR_SEND, id, 0, length, [&](ibv_send_wr& wr) { wr.wr.ud = {ah, 0xffffff, kQkey}; });

@@ -70,10 +70,8 @@ TEST_F(QpStates, ErrorFlushesBothQueuesInOrder) {
     for (int i = 0; i < 10; ++i) {
         const ibv_wc wc = a->poll();
         EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
-        if (wc.wr_id < 10)
-            EXPECT_EQ(wc.wr_id, next_receive++);
-        else
-            EXPECT_EQ(wc.wr_id, next_send++);
+        uint64_t& next = wc.wr_id < 10 ? next_receive : next_send;
+        EXPECT_EQ(wc.wr_id, next++);
     }
     ASSERT_EQ(a->send(20, 0, 8), 0) << "posting in error is allowed, and flushed";
     EXPECT_EQ(a->poll().status, IBV_WC_WR_FLUSH_ERR);
@@ -191,7 +189,8 @@ TEST_F(QpStates, UnsignalledRequestsCompleteSilently) {
     connect();
     for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
     for (uint64_t i = 0; i < 3; ++i)
-        ASSERT_EQ(a->post(IBV_WR_SEND, i, 0, 8, [&](ibv_send_wr& wr) { wr.send_flags = i == 2 ? unsigned(IBV_SEND_SIGNALED) : 0; }), 0);
+        ASSERT_EQ(
+            a->post(IBV_WR_SEND, i, 0, 8, [&](ibv_send_wr& wr) { wr.send_flags = i == 2 ? unsigned(IBV_SEND_SIGNALED) : 0; }), 0);
     EXPECT_DONE(*a, 2);
     EXPECT_TRUE(a->quiet());
 }

@@ -19,9 +19,13 @@ protected:
         connect(plain, &with_srq);
     }
     void TearDown() override {
-        if (b->qp != nullptr) EXPECT_EQ(ibv_destroy_qp(b->qp), 0);
+        if (b->qp != nullptr) {
+            EXPECT_EQ(ibv_destroy_qp(b->qp), 0);
+        }
         b->qp = nullptr;
-        if (srq != nullptr) EXPECT_EQ(ibv_destroy_srq(srq), 0);
+        if (srq != nullptr) {
+            EXPECT_EQ(ibv_destroy_srq(srq), 0);
+        }
     }
     int post(uint64_t id) {
         ibv_sge s = b->sge(id * 64, 64);

@@ -62,7 +62,8 @@ TEST_F(Threads, CreateAndDestroyAtOnce) {
                 ibv_qp* qp = ibv_create_qp(pd, &attr);
                 failures += pd == nullptr || cq == nullptr || mr == nullptr || qp == nullptr;
                 if (failures != 0) return;
-                failures += ibv_destroy_qp(qp) != 0 || ibv_dereg_mr(mr) != 0 || ibv_destroy_cq(cq) != 0 || ibv_dealloc_pd(pd) != 0;
+                failures +=
+                    ibv_destroy_qp(qp) != 0 || ibv_dereg_mr(mr) != 0 || ibv_destroy_cq(cq) != 0 || ibv_dealloc_pd(pd) != 0;
             }
         });
     }
