@@ -18,7 +18,9 @@ MacAddress multicast_mac(const Gid& g) {
     return {{0x33, 0x33, b[12], b[13], b[14], b[15]}};
 }
 
-bool has_gid(const DeviceConfig& device, const Gid& gid) { return std::find(device.gids.begin(), device.gids.end(), gid) != device.gids.end(); }
+bool has_gid(const DeviceConfig& device, const Gid& gid) {
+    return std::find(device.gids.begin(), device.gids.end(), gid) != device.gids.end();
+}
 
 /// Who answers to a GID: so far only rocid's own devices are known; everybody else's MAC comes with the request.
 Outcome find_neighbour(const Host& host, const Gid& gid, MacAddress& mac) {
@@ -27,14 +29,16 @@ Outcome find_neighbour(const Host& host, const Gid& gid, MacAddress& mac) {
         mac = d.mac;
         return done();
     }
-    return fail(EHOSTUNREACH, "no MAC address known for {}: not an address of this rocid, and the client gave none", to_text(gid));
+    return fail(EHOSTUNREACH, "no MAC address known for {}: not an address of this rocid, and the client gave none",
+                to_text(gid));
 }
 
 Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
     if (av.is_global == 0) return fail(EINVAL, "address without GRH: RoCE addresses are GIDs, set is_global = 1 and grh.dgid");
     if (av.port_num != kPortNumber) return fail(EINVAL, "address with port_num {}: the device has port 1 only", av.port_num);
     if (av.sgid_index >= device.gids.size() || device.gids[av.sgid_index].is_zero()) {
-        return fail(EINVAL, "sgid_index {} is empty; {} has GIDs 0 to {}", av.sgid_index, device.name, int64_t(device.gids.size()) - 1);
+        return fail(EINVAL, "sgid_index {} is empty; {} has GIDs 0 to {}", av.sgid_index, device.name,
+                    int64_t(device.gids.size()) - 1);
     }
     return done();
 }

@@ -59,9 +59,17 @@ Outcome run(Call& call, abi::Op op) {
 
 Conductor::Impl::Impl(const Limits& limits_in, std::vector<DeviceConfig> devices_in, engine::Shared& shared_in,
                       engine::CommandPort& engines_in, Platform& platform_in)
-    : limits(limits_in), devices(std::move(devices_in)), shared(shared_in), engines(engines_in), platform(platform_in),
-      qpns(kFirstQpn, std::min(shared.qps.size(), kMask24)), keys(1, shared.keys.size()), ahs(1, shared.ahs.size()),
-      srqns(1, kMask24), key_variant(shared.keys.size(), 0), engine_load(engines.engines(), 0) {
+    : limits(limits_in),
+      devices(std::move(devices_in)),
+      shared(shared_in),
+      engines(engines_in),
+      platform(platform_in),
+      qpns(kFirstQpn, std::min(shared.qps.size(), kMask24)),
+      keys(1, shared.keys.size()),
+      ahs(1, shared.ahs.size()),
+      srqns(1, kMask24),
+      key_variant(shared.keys.size(), 0),
+      engine_load(engines.engines(), 0) {
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {
         addresses.push_back(std::make_unique<engine::PortAddresses>(
             engine::PortAddresses{devices[i].mac, devices[i].gids, devices[i].mtu_bytes}));
@@ -101,8 +109,8 @@ void Conductor::Impl::fence_all() {
     }
 }
 
-Conductor::Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
-                     Platform& platform)
+Conductor::Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared,
+                     engine::CommandPort& engines, Platform& platform)
     : impl_(std::make_unique<Impl>(limits, std::move(devices), shared, engines, platform)) {}
 
 Conductor::~Conductor() = default;
@@ -127,10 +135,12 @@ Reply Conductor::handle(uint32_t session_id, std::span<const std::byte> packet, 
         return make_reply(header.cookie, fail(ENOTCONN, "no such session; connect again"), nullptr);
     }
     if (packet.size() < sizeof header) {
-        return make_reply(0, fail(EINVAL, "message of {} bytes, shorter than its header of {}", packet.size(), sizeof header), nullptr);
+        return make_reply(0, fail(EINVAL, "message of {} bytes, shorter than its header of {}", packet.size(), sizeof header),
+                          nullptr);
     }
     if (packet.size() > abi::kMaxMessage) {
-        return make_reply(header.cookie, fail(EMSGSIZE, "message of {} bytes, longer than {}", packet.size(), abi::kMaxMessage), nullptr);
+        return make_reply(header.cookie, fail(EMSGSIZE, "message of {} bytes, longer than {}", packet.size(), abi::kMaxMessage),
+                          nullptr);
     }
     Call call{host, *session, packet.subspan(sizeof header), received, {}, {}, {}, false};
     Outcome outcome = run(call, header.op);

@@ -56,13 +56,14 @@ Outcome hello(Call& c) {
     if (c.session.greeted) return fail(EINVAL, "hello was said already on this connection");
     if (in.magic != abi::kHelloMagic) {
         c.close = true;
-        return fail(EPROTO, "this is not a Rocinante client (magic {:#010x}); is {} set to the right socket?", in.magic, abi::kSocketEnv);
+        return fail(EPROTO, "this is not a Rocinante client (magic {:#010x}); is {} set to the right socket?", in.magic,
+                    abi::kSocketEnv);
     }
     c.answer(abi::HelloReply{abi::kAbiVersion, abi::kAbiVersion, uint32_t(c.host.devices.size()), c.host.engines.engines()});
     if (in.abi_version != abi::kAbiVersion) {
         c.close = true;
-        return fail(EPROTO, "client library speaks ABI version {}, rocid speaks version {}; install both from one release", in.abi_version,
-                    abi::kAbiVersion);
+        return fail(EPROTO, "client library speaks ABI version {}, rocid speaks version {}; install both from one release",
+                    in.abi_version, abi::kAbiVersion);
     }
     c.session.program = printable(in.program, sizeof in.program);
     c.session.greeted = true;

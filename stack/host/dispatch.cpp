@@ -80,8 +80,10 @@ constexpr bool complete() {
 static_assert(complete());
 
 Outcome check_stage(const Call& call, const OpRule& rule) {
-    if (rule.stage >= Stage::greeted && !call.session.greeted) return fail(EPROTO, "{} before hello: hello must be the first message", rule.name);
-    if (rule.stage == Stage::device && !call.session.device) return fail(ENODEV, "{} needs an open device: send open_device first", rule.name);
+    if (rule.stage >= Stage::greeted && !call.session.greeted)
+        return fail(EPROTO, "{} before hello: hello must be the first message", rule.name);
+    if (rule.stage == Stage::device && !call.session.device)
+        return fail(ENODEV, "{} needs an open device: send open_device first", rule.name);
     return done();
 }
 
@@ -92,10 +94,13 @@ Outcome check_shape(const Call& call, const OpRule& rule) {
     // A newer client may send fields that we do not know; zero means that it does not use them.
     const auto unknown = rule.known_body == kVariable ? std::span<const std::byte>{} : call.after(rule.known_body);
     if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
-        return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", rule.name, rule.known_body);
+        return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", rule.name,
+                    rule.known_body);
     }
-    if (call.received.count() < rule.fds) return fail(EBADF, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
-    if (call.received.count() > rule.fds) return fail(EINVAL, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
+    if (call.received.count() < rule.fds)
+        return fail(EBADF, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
+    if (call.received.count() > rule.fds)
+        return fail(EINVAL, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
     return done();
 }
 
@@ -108,7 +113,8 @@ const OpRule* find_op(Op number) {
 
 Outcome dispatch(Call& call, Op number) {
     const OpRule* rule = find_op(number);
-    if (rule == nullptr) return fail(EOPNOTSUPP, "operation {} is not known to this rocid (ABI version {})", unsigned(number), abi::kAbiVersion);
+    if (rule == nullptr)
+        return fail(EOPNOTSUPP, "operation {} is not known to this rocid (ABI version {})", unsigned(number), abi::kAbiVersion);
     if (Outcome o = check_stage(call, *rule); o.failed()) return o;
     if (Outcome o = check_shape(call, *rule); o.failed()) return o;
     return rule->handler(call);

@@ -13,7 +13,7 @@ Outcome query_device(Call&);
 Outcome query_port(Call&);
 Outcome query_gid_table(Call&);
 void close_device(Host&, Session&);
-uint32_t active_mtu(const DeviceConfig&);        ///< enum ibv_mtu
+uint32_t active_mtu(const DeviceConfig&);  ///< enum ibv_mtu
 uint32_t gid_table_length(const DeviceConfig&);
 
 // memory.cpp

@@ -36,8 +36,8 @@ struct Conductor::Impl {
     NumberPool qpns, keys, ahs, srqns;
     std::unordered_set<uint32_t> pd_numbers;
     uint32_t last_pd = 0;
-    std::vector<uint8_t> key_variant;          ///< by key index
-    std::vector<uint32_t> engine_load;         ///< QPs and SRQs an engine
+    std::vector<uint8_t> key_variant;   ///< by key index
+    std::vector<uint32_t> engine_load;  ///< QPs and SRQs an engine
     uint32_t next_engine = 0;
     std::vector<std::unique_ptr<engine::PortAddresses>> addresses;
 
@@ -86,9 +86,9 @@ struct Call {
     Session& session;
     std::span<const std::byte> request;  ///< body, at least as long as the operation's smallest
     ReceivedFds& received;
-    std::vector<std::byte> body;         ///< of the reply
+    std::vector<std::byte> body;  ///< of the reply
     std::vector<int> fds;
-    std::vector<int> keep_open;          ///< parallel to fds
+    std::vector<int> keep_open;  ///< parallel to fds
     bool close = false;
 
     /// The request's body, zero-extended when the client's struct is shorter than ours.
@@ -100,7 +100,9 @@ struct Call {
         return value;
     }
     /// What follows the fixed part.
-    std::span<const std::byte> after(size_t fixed) const { return request.size() > fixed ? request.subspan(fixed) : std::span<const std::byte>{}; }
+    std::span<const std::byte> after(size_t fixed) const {
+        return request.size() > fixed ? request.subspan(fixed) : std::span<const std::byte>{};
+    }
 
     template <class T>
     void answer(const T& value, size_t length = sizeof(T)) {

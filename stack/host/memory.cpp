@@ -7,9 +7,10 @@ namespace roci::host {
 namespace {
 
 // enum ibv_access_flags beyond mem::Access.
-constexpr uint32_t kHugeTlb = 1 << 7;            // a hint
-constexpr uint32_t kOptionalAccess = 0x3ff00000; // IBV_ACCESS_OPTIONAL_RANGE: may be ignored
-constexpr uint32_t kServedAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased;
+constexpr uint32_t kHugeTlb = 1 << 7;             // a hint
+constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: may be ignored
+constexpr uint32_t kServedAccess =
+    mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased;
 constexpr uint32_t kWriteAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteAtomic;
 
 // enum ibv_rereg_mr_flags.
@@ -17,7 +18,8 @@ enum Rereg : uint32_t { kTranslation = 1, kPd = 2, kAccess = 4 };
 
 Outcome check_access(uint32_t asked, uint32_t& served) {
     served = asked & kServedAccess;
-    if ((asked & mem::kOnDemand) != 0) return fail(EOPNOTSUPP, "on-demand paging is not supported; register without IBV_ACCESS_ON_DEMAND");
+    if ((asked & mem::kOnDemand) != 0)
+        return fail(EOPNOTSUPP, "on-demand paging is not supported; register without IBV_ACCESS_ON_DEMAND");
     if (const uint32_t unknown = asked & ~(kServedAccess | kHugeTlb | kOptionalAccess); unknown != 0) {
         return fail(EINVAL, "unknown access flags {:#x}", unknown);
     }
@@ -60,7 +62,8 @@ Outcome add_slow(Call& c, Layout& l, const abi::MrSegment& in) {
     Session& s = c.session;
     if (!s.process) s.process = c.host.platform.remote_process(s.who.pid);
     if (!s.process) {
-        return fail(EPERM, "rocid may not reach the memory of process {}; give rocid CAP_SYS_PTRACE or register shareable memory", s.who.pid);
+        return fail(EPERM, "rocid may not reach the memory of process {}; give rocid CAP_SYS_PTRACE or register shareable memory",
+                    s.who.pid);
     }
     add_segment(l, {.offset = l.length, .length = in.length, .client_address = in.offset});
     l.slow = true;
@@ -72,17 +75,24 @@ Outcome add_mapped(Call& c, Layout& l, const abi::MrSegment& in, uint32_t access
     if (Outcome o = look_up(c.session.regions, in.region, "region", handle); o.failed()) return o;
     mem::MappedRegion& memory = handle->region->memory();
     if (in.offset > memory.length || in.length > memory.length - in.offset) {
-        return fail(EINVAL, "segment {:#x}+{:#x} lies outside of region {} of {:#x} bytes", in.offset, in.length, in.region, memory.length);
+        return fail(EINVAL, "segment {:#x}+{:#x} lies outside of region {} of {:#x} bytes", in.offset, in.length, in.region,
+                    memory.length);
     }
-    if ((access & kWriteAccess) != 0 && !memory.writable) return fail(EACCES, "region {} is read-only; writing access was asked for", in.region);
-    add_segment(l, {.offset = l.length, .length = in.length, .base = memory.base + in.offset, .mapped = &memory, .writable = memory.writable});
+    if ((access & kWriteAccess) != 0 && !memory.writable)
+        return fail(EACCES, "region {} is read-only; writing access was asked for", in.region);
+    add_segment(l, {.offset = l.length,
+                    .length = in.length,
+                    .base = memory.base + in.offset,
+                    .mapped = &memory,
+                    .writable = memory.writable});
     if (std::find(l.regions.begin(), l.regions.end(), handle->region) == l.regions.end()) l.regions.push_back(handle->region);
     return done();
 }
 
 Outcome read_layout(Call& c, const abi::RegMrRequest& in, std::span<const std::byte> list, uint32_t access, Layout& l) {
     if (in.segments > abi::kMaxMrSegments || list.size() != size_t(in.segments) * sizeof(abi::MrSegment)) {
-        return fail(EINVAL, "{} segments announced, {} bytes of them came; at most {} fit", in.segments, list.size(), abi::kMaxMrSegments);
+        return fail(EINVAL, "{} segments announced, {} bytes of them came; at most {} fit", in.segments, list.size(),
+                    abi::kMaxMrSegments);
     }
     if (Outcome o = check_range(in.iova, in.length, "iova"); o.failed()) return o;
     for (uint32_t i = 0; i < in.segments; ++i) {
@@ -134,7 +144,8 @@ Outcome add_region(Call& c) {
     if (in.length == 0) return fail(EINVAL, "a region needs a length");
     if (s.mapped.regions >= c.host.caps.max_regions) return fail(ENOMEM, "session has {} regions, the limit", s.mapped.regions);
     if (in.length > c.host.caps.max_mapped_bytes - s.mapped.bytes) {
-        return fail(ENOMEM, "{:#x} bytes more than {:#x} are beyond the session's limit of mapped memory", in.length, s.mapped.bytes);
+        return fail(ENOMEM, "{:#x} bytes more than {:#x} are beyond the session's limit of mapped memory", in.length,
+                    s.mapped.bytes);
     }
     std::string why;
     auto memory = c.host.platform.map_region(c.received.take(), in.length, in.writable != 0, why);
@@ -164,7 +175,8 @@ Outcome reg_mr(Call& c) {
     if (Outcome o = check_access(in.access, access); o.failed()) return o;
     Layout layout;
     if (Outcome o = read_layout(c, in, c.after(sizeof in), access, layout); o.failed()) return o;
-    if (c.host.keys.in_use() >= c.host.limits.max_keys) return fail(ENOMEM, "all {} memory keys are in use", c.host.limits.max_keys);
+    if (c.host.keys.in_use() >= c.host.limits.max_keys)
+        return fail(ENOMEM, "all {} memory keys are in use", c.host.limits.max_keys);
     const auto index = c.host.keys.allocate();
     if (!index) return fail(ENOMEM, "all {} memory keys are in use", c.host.keys.capacity());
 
@@ -183,14 +195,15 @@ Outcome reg_mr(Call& c) {
     return done();
 }
 
-/// A new region takes the old one's place in the key table. The key stays as long as it names the same memory; with a new translation
-/// the old key must not reach the new memory.
+/// A new region takes the old one's place in the key table. The key stays as long as it names the same memory; with a new
+/// translation the old key must not reach the new memory.
 Outcome rereg_mr(Call& c) {
     const auto in = c.in<abi::ReregMrRequest>();
     Session& s = c.session;
     Mr* mr;
     if (Outcome o = look_up(s.mrs, in.handle, "MR", mr); o.failed()) return o;
-    if (in.flags == 0 || (in.flags & ~(kTranslation | kPd | kAccess)) != 0) return fail(EINVAL, "rereg flags {:#x} are none or unknown", in.flags);
+    if (in.flags == 0 || (in.flags & ~(kTranslation | kPd | kAccess)) != 0)
+        return fail(EINVAL, "rereg flags {:#x} are none or unknown", in.flags);
     const mem::MemoryRegion& old = *mr->region;
     auto fresh = std::make_unique<mem::MemoryRegion>();
     fresh->access = old.access;

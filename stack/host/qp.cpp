@@ -23,7 +23,8 @@ constexpr Needs kNeeds[] = {
 };
 
 const Needs* needs_of(uint32_t type) {
-    const auto found = std::find_if(std::begin(kNeeds), std::end(kNeeds), [=](const Needs& n) { return uint32_t(n.type) == type; });
+    const auto found =
+        std::find_if(std::begin(kNeeds), std::end(kNeeds), [=](const Needs& n) { return uint32_t(n.type) == type; });
     return found == std::end(kNeeds) ? nullptr : found;
 }
 
@@ -32,8 +33,8 @@ Outcome check_cap(const abi::QpCap& cap, const Limits& l) {
         const char* name;
         uint32_t asked, limit;
     } const rows[] = {
-        {"max_send_wr", cap.max_send_wr, l.max_qp_wr},     {"max_recv_wr", cap.max_recv_wr, l.max_qp_wr},
-        {"max_send_sge", cap.max_send_sge, l.max_sge},     {"max_recv_sge", cap.max_recv_sge, l.max_sge},
+        {"max_send_wr", cap.max_send_wr, l.max_qp_wr},          {"max_recv_wr", cap.max_recv_wr, l.max_qp_wr},
+        {"max_send_sge", cap.max_send_sge, l.max_sge},          {"max_recv_sge", cap.max_recv_sge, l.max_sge},
         {"max_inline_data", cap.max_inline_data, l.max_inline},
     };
     for (const auto& r : rows) {
@@ -67,7 +68,8 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
     if (needs == nullptr) return fail(EOPNOTSUPP, "QP type {} is not supported; RC, UC, UD and XRC_SEND are", in.type);
     if (in.create_flags != 0) return fail(EOPNOTSUPP, "QP creation flags {:#x} are not supported", in.create_flags);
     if (Outcome o = check_cap(in.cap, c.host.limits); o.failed()) return o;
-    if (c.host.qpns.in_use() >= c.host.limits.max_qps) return fail(ENOMEM, "all {} QPs of the device are in use", c.host.limits.max_qps);
+    if (c.host.qpns.in_use() >= c.host.limits.max_qps)
+        return fail(ENOMEM, "all {} QPs of the device are in use", c.host.limits.max_qps);
     return has_room(c.session.qps, abi::kDoorbellSlots, "QP");
 }
 

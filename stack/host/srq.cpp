@@ -12,7 +12,8 @@ constexpr uint32_t kSrqMaxWr = 1, kSrqLimit = 2;  // enum ibv_srq_attr_mask
 Outcome check_size(const Call& c, const abi::CreateSrqRequest& in) {
     const Capabilities& caps = c.host.caps;
     if (in.type != kBasic) return fail(EOPNOTSUPP, "SRQ type {} is not supported; only IBV_SRQT_BASIC is", in.type);
-    if (in.max_wr == 0 || in.max_wr > caps.max_srq_wr) return fail(EINVAL, "SRQ of {} entries: 1 to {} are possible", in.max_wr, caps.max_srq_wr);
+    if (in.max_wr == 0 || in.max_wr > caps.max_srq_wr)
+        return fail(EINVAL, "SRQ of {} entries: 1 to {} are possible", in.max_wr, caps.max_srq_wr);
     if (in.max_sge > caps.max_srq_sge) return fail(EINVAL, "SRQ with {} SGEs: at most {}", in.max_sge, caps.max_srq_sge);
     return has_room(c.session.srqs, caps.max_srqs, "SRQ");
 }
@@ -60,8 +61,8 @@ Outcome create_srq(Call& c) {
     }
     ++c.host.engine_load[srq->engine];
     srq->pd = Use(pd->uses);
-    c.answer(abi::CreateSrqReply{place.handle, place.generation, *number, shape.depth, shape.stride, shape.depth, shape.max_sge, 0,
-                                 srq->memory.where()});
+    c.answer(abi::CreateSrqReply{place.handle, place.generation, *number, shape.depth, shape.stride, shape.depth, shape.max_sge,
+                                 0, srq->memory.where()});
     s.srqs.put(std::move(srq));
     return done();
 }
@@ -73,9 +74,11 @@ Outcome modify_srq(Call& c) {
     if ((in.mask & ~(kSrqMaxWr | kSrqLimit)) != 0) return fail(EINVAL, "unknown SRQ attributes {:#x}", in.mask);
     if ((in.mask & kSrqMaxWr) != 0) return fail(EOPNOTSUPP, "SRQs cannot be resized; create a larger one");
     if ((in.mask & kSrqLimit) == 0) return done();
-    if (in.limit > srq->spec.rq.depth) return fail(EINVAL, "SRQ limit {} is more than its {} entries", in.limit, srq->spec.rq.depth);
+    if (in.limit > srq->spec.rq.depth)
+        return fail(EINVAL, "SRQ limit {} is more than its {} entries", in.limit, srq->spec.rq.depth);
     uint32_t limit = in.limit;
-    if (const int error = execute(c.host, *srq, engine::Command::Kind::modify_srq, limit); error != 0) return fail(error, "the engine refused the limit");
+    if (const int error = execute(c.host, *srq, engine::Command::Kind::modify_srq, limit); error != 0)
+        return fail(error, "the engine refused the limit");
     return done();
 }
 
@@ -83,7 +86,8 @@ Outcome query_srq(Call& c) {
     Srq* srq;
     if (Outcome o = look_up(c.session.srqs, c.in<abi::HandleRequest>().handle, "SRQ", srq); o.failed()) return o;
     uint32_t limit = 0;
-    if (const int error = execute(c.host, *srq, engine::Command::Kind::query_srq, limit); error != 0) return fail(error, "the engine does not answer");
+    if (const int error = execute(c.host, *srq, engine::Command::Kind::query_srq, limit); error != 0)
+        return fail(error, "the engine does not answer");
     c.answer(abi::QuerySrqReply{srq->spec.rq.depth, srq->spec.rq.max_sge, limit, 0});
     return done();
 }

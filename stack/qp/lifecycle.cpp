@@ -102,6 +102,7 @@ void enter(Context& ctx, Qp& qp, State next) {
         return;
     }
     if (next == State::err) return enter_error(ctx, qp);
+    if (qp.state == State::sqe) flush_queues(ctx, qp);  // what was posted before the way back to RTS is flushed, nothing of it is sent
     if (next == State::rtr && qp.responder.jobs.empty()) set_dest_reads(qp, Change{});
     if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram is as long as the port allows
         const engine::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);

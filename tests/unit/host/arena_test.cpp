@@ -32,7 +32,8 @@ TEST_F(ArenaTest, BlocksAreZeroedAlignedAndApart) {
             if (arena.allocate(length, b).failed()) continue;
             ASSERT_EQ(b.where().offset % 64, 0u);
             ASSERT_GE(b.where().length, length);
-            for (uint64_t k = 0; k < b.where().length; ++k) ASSERT_EQ(b.base()[k], std::byte{0}) << "overlap, or left from its last user";
+            for (uint64_t k = 0; k < b.where().length; ++k)
+                ASSERT_EQ(b.base()[k], std::byte{0}) << "overlap, or left from its last user";
             std::memset(b.base(), 0xee, b.where().length);
             live.push_back(std::move(b));
         } else {

@@ -66,7 +66,8 @@ struct Engines : engine::CommandPort {
 
 class EnginesTest : public ::testing::Test {
 protected:
-    EnginesTest() : shared(256, 512, 64, 2), engines(shared), conductor(small_limits(), two_devices(), shared, engines, platform) {
+    EnginesTest()
+        : shared(256, 512, 64, 2), engines(shared), conductor(small_limits(), two_devices(), shared, engines, platform) {
         platform.backed = true;
     }
     template <class T>
@@ -189,10 +190,12 @@ public:
 
     std::vector<std::byte> message() {
         // What changes the most gets the most; everything gets some.
-        static constexpr Op often[] = {Op::alloc_pd, Op::create_cq, Op::create_cq, Op::create_qp, Op::create_qp, Op::modify_qp, Op::modify_qp,
-                                       Op::modify_qp, Op::modify_qp, Op::add_region, Op::reg_mr, Op::reg_mr, Op::rereg_mr, Op::create_srq,
-                                       Op::create_ah, Op::resize_cq};
-        const Op op = chance(50) ? Op(random_()) : chance(3) ? Op(1 + below(uint32_t(Op::last_op))) : often[below(std::size(often))];
+        static constexpr Op often[] = {Op::alloc_pd,  Op::create_cq,  Op::create_cq, Op::create_qp,  Op::create_qp, Op::modify_qp,
+                                       Op::modify_qp, Op::modify_qp,  Op::modify_qp, Op::add_region, Op::reg_mr,    Op::reg_mr,
+                                       Op::rereg_mr,  Op::create_srq, Op::create_ah, Op::resize_cq};
+        const Op op = chance(50)  ? Op(random_())
+                      : chance(3) ? Op(1 + below(uint32_t(Op::last_op)))
+                                  : often[below(std::size(often))];
         auto p = packet(op, body(op), uint32_t(random_()));
         if (chance(6)) spoil(p);
         return p;
@@ -225,15 +228,23 @@ private:
     /// A handle-only request: of what its operation destroys or asks about.
     static Op maker_of(Op op) {
         switch (op) {
-            case Op::dealloc_pd: return Op::alloc_pd;
-            case Op::remove_region: return Op::add_region;
-            case Op::dereg_mr: return Op::reg_mr;
-            case Op::destroy_channel: return Op::create_channel;
-            case Op::destroy_cq: return Op::create_cq;
+            case Op::dealloc_pd:
+                return Op::alloc_pd;
+            case Op::remove_region:
+                return Op::add_region;
+            case Op::dereg_mr:
+                return Op::reg_mr;
+            case Op::destroy_channel:
+                return Op::create_channel;
+            case Op::destroy_cq:
+                return Op::create_cq;
             case Op::query_srq:
-            case Op::destroy_srq: return Op::create_srq;
-            case Op::destroy_ah: return Op::create_ah;
-            default: return Op::create_qp;
+            case Op::destroy_srq:
+                return Op::create_srq;
+            case Op::destroy_ah:
+                return Op::create_ah;
+            default:
+                return Op::create_qp;
         }
     }
     uint32_t size() { return chance(20) ? uint32_t(random_()) : below(40); }
@@ -245,33 +256,49 @@ private:
                 if (chance(10)) h.abi_version = uint32_t(random_());
                 return bytes_of(h);
             }
-            case Op::open_device: return bytes_of(abi::OpenDeviceRequest{below(3), 0});
-            case Op::add_region: return bytes_of(abi::AddRegionRequest{chance(20) ? random_() : uint64_t{below(8)} << 12, below(2), 0});
-            case Op::reg_mr: return mr(abi::RegMrRequest{});
-            case Op::rereg_mr: return rereg();
-            case Op::create_cq: return bytes_of(abi::CreateCqRequest{size(), chance(2) ? abi::kNoHandle : handle(Op::create_channel), below(2), below(2)});
+            case Op::open_device:
+                return bytes_of(abi::OpenDeviceRequest{below(3), 0});
+            case Op::add_region:
+                return bytes_of(abi::AddRegionRequest{chance(20) ? random_() : uint64_t{below(8)} << 12, below(2), 0});
+            case Op::reg_mr:
+                return mr(abi::RegMrRequest{});
+            case Op::rereg_mr:
+                return rereg();
+            case Op::create_cq:
+                return bytes_of(
+                    abi::CreateCqRequest{size(), chance(2) ? abi::kNoHandle : handle(Op::create_channel), below(2), below(2)});
             case Op::resize_cq: {
                 abi::ResizeCqRequest r{handle(Op::create_cq), size(), {}};
                 for (uint32_t& c : r.consumer) c = chance(2) ? 0 : below(6);
                 return bytes_of(r);
             }
-            case Op::modify_cq: return bytes_of(abi::ModifyCqRequest{handle(Op::create_cq), size(), size(), 0});
-            case Op::create_srq: return bytes_of(abi::CreateSrqRequest{handle(Op::alloc_pd), below(8) / 7, size(), below(6), size(), abi::kNoHandle, abi::kNoHandle, 0, 0});
-            case Op::modify_srq: return bytes_of(abi::ModifySrqRequest{handle(Op::create_srq), below(5), size(), size()});
-            case Op::create_qp: return bytes_of(qp());
-            case Op::modify_qp: return bytes_of(change());
-            case Op::create_ah: return bytes_of(abi::CreateAhRequest{handle(Op::alloc_pd), 0, av()});
+            case Op::modify_cq:
+                return bytes_of(abi::ModifyCqRequest{handle(Op::create_cq), size(), size(), 0});
+            case Op::create_srq:
+                return bytes_of(abi::CreateSrqRequest{handle(Op::alloc_pd), below(8) / 7, size(), below(6), size(),
+                                                      abi::kNoHandle, abi::kNoHandle, 0, 0});
+            case Op::modify_srq:
+                return bytes_of(abi::ModifySrqRequest{handle(Op::create_srq), below(5), size(), size()});
+            case Op::create_qp:
+                return bytes_of(qp());
+            case Op::modify_qp:
+                return bytes_of(change());
+            case Op::create_ah:
+                return bytes_of(abi::CreateAhRequest{handle(Op::alloc_pd), 0, av()});
             case Op::list_devices:
             case Op::query_device:
             case Op::query_gid_table:
             case Op::alloc_pd:
             case Op::create_channel:
-            case Op::status: return {};
-            default: return bytes_of(abi::HandleRequest{handle(maker_of(op)), 0});
+            case Op::status:
+                return {};
+            default:
+                return bytes_of(abi::HandleRequest{handle(maker_of(op)), 0});
         }
     }
     abi::CreateQpRequest qp() {
-        static constexpr uint32_t types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RAW_PACKET};
+        static constexpr uint32_t types[] = {IBV_QPT_RC,       IBV_QPT_UC,       IBV_QPT_UD,
+                                             IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RAW_PACKET};
         abi::CreateQpRequest q{};
         q.pd = handle(Op::alloc_pd);
         q.type = types[chance(4) ? below(6) : 0];
@@ -340,7 +367,8 @@ protected:
         if (platform.memory.empty()) return;
         auto it = platform.memory.begin();
         std::advance(it, dice.below(uint32_t(platform.memory.size())));
-        for (uint32_t i = 0; i < 64; ++i) it->first[dice.below(uint32_t(std::min<uint64_t>(it->second, 16384)))] = std::byte(dice.below(256));
+        for (uint32_t i = 0; i < 64; ++i)
+            it->first[dice.below(uint32_t(std::min<uint64_t>(it->second, 16384)))] = std::byte(dice.below(256));
     }
 };
 
@@ -380,7 +408,8 @@ TEST_P(HostileTest, NothingBreaksNothingStays) {
     }
     for (const uint32_t s : live) conductor.close_session(s);
     const Conductor::Totals t = conductor.totals();
-    for (uint64_t n : {t.sessions, t.pds, t.regions, t.mrs, t.channels, t.cqs, t.srqs, t.qps, t.ahs, t.mws, t.arena_bytes, t.mapped_bytes})
+    for (uint64_t n :
+         {t.sessions, t.pds, t.regions, t.mrs, t.channels, t.cqs, t.srqs, t.qps, t.ahs, t.mws, t.arena_bytes, t.mapped_bytes})
         EXPECT_EQ(n, 0u);
     EXPECT_TRUE(platform.clean());
     EXPECT_EQ(platform.taken, sent) << "every descriptor was mapped or closed";

@@ -1,5 +1,5 @@
-// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that record what they
-// are told. Everything that the conductor gets is counted, so that a test can ask what leaked.
+// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that record what
+// they are told. Everything that the conductor gets is counted, so that a test can ask what leaked.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,10 @@ public:
         by_fd[next_fd] = base;
         return {base, length, next_fd++};
     }
-    void free_memory(const SharedMemory& m) override { ASSERT_EQ(memory.erase(m.base), 1u); std::free(m.base); }
+    void free_memory(const SharedMemory& m) override {
+        ASSERT_EQ(memory.erase(m.base), 1u);
+        std::free(m.base);
+    }
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override {
         taken.insert(fd);
         if (refuse_map || (backed && length > kLargestBacked)) {
@@ -154,7 +157,8 @@ inline constexpr Gid kGid6{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1
 inline constexpr Gid kOtherGid4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2}};
 
 inline std::vector<DeviceConfig> two_devices() {
-    return {{"roci0", "eth0", {{2, 0, 0, 0, 0, 1}}, {kGid6, Gid{}, kGid4}, 4096}, {"roci1", "", {{2, 0, 0, 0, 0, 2}}, {kOtherGid4}, 1500}};
+    return {{"roci0", "eth0", {{2, 0, 0, 0, 0, 1}}, {kGid6, Gid{}, kGid4}, 4096},
+            {"roci1", "", {{2, 0, 0, 0, 0, 2}}, {kOtherGid4}, 1500}};
 }
 
 inline Limits small_limits() {
@@ -192,7 +196,8 @@ std::vector<std::byte> bytes_of(const T& t) {
 }
 
 /// Sends a packet and takes the reply apart, checking its form.
-inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& packet, const std::vector<int>& fds = {}) {
+inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& packet,
+                   const std::vector<int>& fds = {}) {
     Result r;
     const Reply reply = conductor.handle(session, packet, fds, r.closed);
     abi::ReplyHeader h{};
@@ -237,7 +242,8 @@ protected:
     }
     void expect_nothing_left() {
         const Conductor::Totals t = conductor.totals();
-        for (uint64_t n : {t.sessions, t.pds, t.regions, t.mrs, t.channels, t.cqs, t.srqs, t.qps, t.ahs, t.mws, t.arena_bytes, t.mapped_bytes})
+        for (uint64_t n :
+             {t.sessions, t.pds, t.regions, t.mrs, t.channels, t.cqs, t.srqs, t.qps, t.ahs, t.mws, t.arena_bytes, t.mapped_bytes})
             EXPECT_EQ(n, 0u);
     }
     uint32_t connect() {
@@ -289,7 +295,9 @@ protected:
         EXPECT_EQ(r.error, 0) << r.reason;
         return r.as<abi::CreateQpReply>();
     }
-    Result modify(uint32_t handle, uint32_t mask, const abi::QpAttr& attr) { return call(abi::Op::modify_qp, abi::ModifyQpRequest{handle, mask, attr}); }
+    Result modify(uint32_t handle, uint32_t mask, const abi::QpAttr& attr) {
+        return call(abi::Op::modify_qp, abi::ModifyQpRequest{handle, mask, attr});
+    }
 
     engine::Shared shared;
     MemoryPlatform platform;
@@ -318,9 +326,15 @@ inline Step to_init() {
             {.qp_state = IBV_QPS_INIT, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE, .port_num = 1}};
 }
 inline Step to_rtr() {
-    return {IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-            {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .rq_psn = 0x01000007, .dest_qp_num = 0x55, .ah = good_av(),
-             .max_dest_rd_atomic = 4, .min_rnr_timer = 12}};
+    return {IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                IBV_QP_MIN_RNR_TIMER,
+            {.qp_state = IBV_QPS_RTR,
+             .path_mtu = IBV_MTU_1024,
+             .rq_psn = 0x01000007,
+             .dest_qp_num = 0x55,
+             .ah = good_av(),
+             .max_dest_rd_atomic = 4,
+             .min_rnr_timer = 12}};
 }
 inline Step to_rts() {
     return {IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT,

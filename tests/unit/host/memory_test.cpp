@@ -46,7 +46,8 @@ TEST_F(MemoryTest, PdsHaveNumbersOfTheirOwnAndBusyOnesStay) {
 
 TEST_F(MemoryTest, AnMrNamesItsMemory) {
     const uint32_t r = region(0x10000);
-    const Result mr = reg({pd(), kLocal | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING, 0x7000'0000'1000, 0x3000, 1, 0}, {{r, 0, 0x1000, 0x3000}});
+    const Result mr = reg({pd(), kLocal | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING, 0x7000'0000'1000, 0x3000, 1, 0},
+                          {{r, 0, 0x1000, 0x3000}});
     ASSERT_EQ(mr.error, 0) << mr.reason;
     const auto keys = mr.as<abi::RegMrReply>();
     EXPECT_EQ(keys.lkey, keys.rkey);
@@ -62,7 +63,8 @@ TEST_F(MemoryTest, AnMrNamesItsMemory) {
 
 TEST_F(MemoryTest, NeighboursInOneMappingAreOneSegment) {
     const uint32_t a = region(0x4000), b = region(0x4000);
-    const Result mr = reg({pd(), kLocal, 0, 0x5000, 4, 0}, {{a, 0, 0, 0x1000}, {a, 0, 0x1000, 0x1000}, {a, 0, 0x3000, 0x1000}, {b, 0, 0, 0x2000}});
+    const Result mr = reg({pd(), kLocal, 0, 0x5000, 4, 0},
+                          {{a, 0, 0, 0x1000}, {a, 0, 0x1000, 0x1000}, {a, 0, 0x3000, 0x1000}, {b, 0, 0, 0x2000}});
     ASSERT_EQ(mr.error, 0) << mr.reason;
     const auto& s = find(mr)->segments;
     ASSERT_EQ(s.size(), 3u);
@@ -135,7 +137,8 @@ TEST_F(MemoryTest, WhatAnMrRefuses) {
 
 TEST_F(MemoryTest, ARegionOutlivesItsRemovalWhileAnMrUsesIt) {
     const uint32_t r = region(0x2000);
-    const uint32_t mr = reg({pd(), kLocal, 0, 0x2000, 2, 0}, {{r, 0, 0x1000, 0x1000}, {r, 0, 0, 0x1000}}).as<abi::RegMrReply>().handle;
+    const uint32_t mr =
+        reg({pd(), kLocal, 0, 0x2000, 2, 0}, {{r, 0, 0x1000, 0x1000}, {r, 0, 0, 0x1000}}).as<abi::RegMrReply>().handle;
     EXPECT_EQ(on(Op::remove_region, r).error, 0);
     EXPECT_EQ(on(Op::remove_region, r).error, EINVAL);
     EXPECT_EQ(platform.mapped.size(), 1u);
@@ -179,7 +182,8 @@ TEST_F(MemoryTest, KeysRunOut) {
     const uint32_t p = pd(), r = region(0x1000);
     std::vector<uint32_t> made;
     Result last;
-    while ((last = reg({p, kLocal, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}})).error == 0) made.push_back(last.as<abi::RegMrReply>().handle);
+    while ((last = reg({p, kLocal, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}})).error == 0)
+        made.push_back(last.as<abi::RegMrReply>().handle);
     EXPECT_EQ(last.error, ENOMEM);
     EXPECT_EQ(made.size(), 511u);
     EXPECT_EQ(on(Op::dereg_mr, made[7]).error, 0);
@@ -204,9 +208,11 @@ TEST_F(MemoryTest, Rereg) {
     ASSERT_EQ(rights.error, 0) << rights.reason;
     EXPECT_EQ(find(rights)->access, uint32_t(kLocal | IBV_ACCESS_REMOTE_WRITE));
 
-    EXPECT_EQ(rereg(first.handle, IBV_REREG_MR_CHANGE_TRANSLATION, {0, 0, 0x9000, 0x1000, 1, 0}, {{ro, 0, 0, 0x1000}}).error, EACCES);
+    EXPECT_EQ(rereg(first.handle, IBV_REREG_MR_CHANGE_TRANSLATION, {0, 0, 0x9000, 0x1000, 1, 0}, {{ro, 0, 0, 0x1000}}).error,
+              EACCES);
     EXPECT_EQ(shared.keys.find(Key{first.lkey})->iova, 0x1000u) << "a refused change changes nothing";
-    const Result elsewhere = rereg(first.handle, IBV_REREG_MR_CHANGE_TRANSLATION, {0, 0, 0x9000, 0x2000, 1, 0}, {{r, 0, 0x1000, 0x2000}});
+    const Result elsewhere =
+        rereg(first.handle, IBV_REREG_MR_CHANGE_TRANSLATION, {0, 0, 0x9000, 0x2000, 1, 0}, {{r, 0, 0x1000, 0x2000}});
     ASSERT_EQ(elsewhere.error, 0) << elsewhere.reason;
     EXPECT_NE(elsewhere.as<abi::RegMrReply>().lkey, first.lkey) << "a peer's old key must not reach other memory";
     EXPECT_EQ(shared.keys.find(Key{first.lkey}), nullptr);
@@ -287,7 +293,8 @@ TEST_F(MemoryTest, AddressHandlesRunOutAndComeBack) {
     const uint32_t p = pd();
     std::vector<uint32_t> made;
     Result r;
-    while ((r = call(Op::create_ah, abi::CreateAhRequest{p, 0, good_av()})).error == 0) made.push_back(r.as<abi::HandleReply>().handle);
+    while ((r = call(Op::create_ah, abi::CreateAhRequest{p, 0, good_av()})).error == 0)
+        made.push_back(r.as<abi::HandleReply>().handle);
     EXPECT_EQ(r.error, ENOMEM);
     EXPECT_EQ(made.size(), 63u);
     for (const uint32_t ah : made) EXPECT_EQ(on(Op::destroy_ah, ah).error, 0);
