@@ -43,10 +43,10 @@ struct Engine::Impl {
     bool scan_doorbells();
     void ring(Session& s, uint32_t slot);
     bool run_active();
-    bool serve(qp::Qp& qp);
+    uint32_t serve(qp::Qp& qp);
     void rest(qp::Qp& qp);
     // receive.cpp
-    bool receive(uint32_t port);
+    unsigned receive(uint32_t port);
     bool receive_handed_over();
     bool inbox_waits() const;
     // commands.cpp

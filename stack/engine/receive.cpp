@@ -136,9 +136,9 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
 
 }  // namespace
 
-bool Engine::Impl::receive(uint32_t port) {
+unsigned Engine::Impl::receive(uint32_t port) {
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
-    if (n == 0) return false;
+    if (n == 0) return 0;
     counters.add(Counter::rx_frames, n);
     for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
     for (unsigned i = 0; i < n; ++i) {
@@ -166,7 +166,7 @@ bool Engine::Impl::receive(uint32_t port) {
         frames[done++] = frame;
     }
     ports[port]->rx_free(frames.data(), done);
-    return true;
+    return n;
 }
 
 bool Engine::Impl::receive_handed_over() {
