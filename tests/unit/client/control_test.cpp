@@ -141,15 +141,11 @@ TEST_F(Client, WhatHasNoOpIsExactlyNotSupported) {
     EXPECT_TRUE(refused(ibv_create_rwq_ind_table(context, &table)));
     ibv_counters_init_attr counters{};
     EXPECT_TRUE(refused(ibv_create_counters(context, &counters)));
-    ibv_alloc_dm_attr dm{};
-    EXPECT_TRUE(refused(ibv_alloc_dm(context, &dm)));
-    EXPECT_TRUE(refused(ibv_alloc_null_mr(pd)));
     EXPECT_TRUE(refused(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 0)));
     EXPECT_TRUE(refused(ibv_import_device(0)));
-    EXPECT_TRUE(refused(ibv_import_pd(context, 0)));
     ibv_qp_open_attr open{};
     EXPECT_TRUE(refused(ibv_open_qp(context, &open)));
-    EXPECT_EQ(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EOPNOTSUPP);
+    EXPECT_EQ(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EINVAL) << "advice about nothing";
     ibv_ece ece{1, 0, 0};
     EXPECT_EQ(ibv_set_ece(qp, &ece), EOPNOTSUPP);
     EXPECT_EQ(ibv_query_ece(qp, &ece), EOPNOTSUPP);
@@ -161,8 +157,6 @@ TEST_F(Client, WhatHasNoOpIsExactlyNotSupported) {
     ibv_ops_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_srq_ops(srq, &ops, &bad), EOPNOTSUPP);
     EXPECT_EQ(bad, &ops);
-    char byte;
-    EXPECT_TRUE(refused(ibv_reg_mr(pd, &byte, 1, IBV_ACCESS_ON_DEMAND)));
     EXPECT_EQ(ibv_destroy_srq(srq), 0);
     EXPECT_EQ(ibv_destroy_qp(qp), 0);
     EXPECT_EQ(ibv_destroy_cq(cq), 0);
@@ -179,7 +173,6 @@ TEST_F(Client, TheErrnoOfTheReplyIsWhatTheVerbReturns) {
     xrcd.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
     xrcd.fd = -1;
     EXPECT_TRUE(refused(ibv_open_xrcd(context, &xrcd)));
-    char byte;
     EXPECT_TRUE(refused(ibv_reg_mr(pd, &byte, 1, 0)));
     ibv_srq_init_attr srq{};
     EXPECT_TRUE(refused(ibv_create_srq(pd, &srq)));
@@ -437,7 +430,7 @@ TEST_F(Client, AForksChildLeavesItsParentsObjectsAlone) {
         ibv_wc wc{};
         if (ibv_post_send(qp, &wr, &bad) != 0) _exit(1);  // goes into the child's own memory
         if (ibv_poll_cq(cq, 1, &wc) != 0) _exit(2);
-        if (___ibv_query_port(context, 1, &port) != EIO) _exit(3);
+        if (___ibv_query_port(context, 1, &port) != 0) _exit(3);  // by a session of its own
         if (ibv_dereg_mr(mr) != 0) _exit(4);
         if (ibv_destroy_qp(qp) != 0) _exit(5);
         if (ibv_destroy_cq(cq) != 0) _exit(6);
