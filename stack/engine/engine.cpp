@@ -10,11 +10,18 @@ namespace {
 constexpr uint8_t kLinger = 32;
 constexpr uint32_t kLingerMost = 32;
 /// What a round sends, and how many QPs it looks at, at most.
-constexpr uint32_t kRoundFrames = 128, kRoundVisits = 256;
+constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
 /// Bursts that a round takes from a port while they come in full.
 constexpr uint32_t kRoundBursts = 8;
+/// QPs on the list that are fetched from memory before their turn.
+constexpr uint32_t kAhead = 3;
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
+
+const qp::Qp* look_ahead(const qp::Qp* qp) {
+    qp::prefetch_state(*qp);
+    return qp->next_active;
+}
 
 }  // namespace
 
@@ -94,8 +101,12 @@ void Engine::Impl::rest(qp::Qp& qp) {
 bool Engine::Impl::run_active() {
     bool any = false;
     uint32_t budget = kRoundFrames;
+    const qp::Qp* ahead = ctx.first_active;  // runs before the QP that is served, and has its lines fetched
+    for (uint32_t i = 0; i < kAhead && ahead != nullptr; ++i) ahead = look_ahead(ahead);
     for (uint32_t n = std::min(ctx.active_count, kRoundVisits); n != 0 && budget != 0 && ctx.first_active != nullptr; --n) {
         qp::Qp& qp = *ctx.first_active;
+        if (ahead != nullptr) ahead = look_ahead(ahead);
+        if (qp.next_active != nullptr) qp::prefetch_work(*qp.next_active);
         qp::deactivate(ctx, qp);
         const uint32_t worked = serve(qp);
         budget -= std::min(budget, worked);

@@ -25,7 +25,7 @@ bool over_net_ring = false;
 /// Frames of one pool, handed to the other end by pointer.
 class MemoryPort final : public engine::Port {
 public:
-    static constexpr uint32_t kFrames = 4096, kRoom = 4352;
+    static constexpr uint32_t kFrames = 4096, kRoom = 4352 + 64;
 
     MemoryPort() : bytes_(std::make_unique<uint8_t[]>(size_t{kFrames} * kRoom)) {
         for (uint32_t i = 0; i < kFrames; ++i) free_.push_back(bytes_.get() + size_t{i} * kRoom);
@@ -142,23 +142,26 @@ struct Rig {
             sim::Qp& a = left.create_qp(lpd, *left_cq, *left_cq, o);
             sim::Qp& b = right.create_qp(rpd, *right_cq, *right_cq, o);
             sim::connect(left, a, right, b, {.mtu = 5, .timeout = 14});
-            pairs.push_back({&a, &b, &left.reg_mr(lpd, bytes), &right.reg_mr(rpd, bytes)});
+            pairs.push_back({&a, &b, &left.reg_mr(lpd, bytes + kLine), &right.reg_mr(rpd, bytes + kLine)});
         }
     }
+    /// Programs' buffers begin pages as a rule.
+    static constexpr uint64_t kLine = 64;
+    static uint64_t aligned(const sim::Mr& mr) { return (mr.address() + kLine - 1) & ~(kLine - 1); }
     void post(Pair& p, abi::WrOpcode opcode, uint32_t bytes, bool signaled) {
         abi::SendWqe* w = p.a->sq.slot(p.a->sq.head++);
         *w = abi::SendWqe{};
         w->opcode = opcode;
         w->send_flags = signaled ? abi::kSendSignaled : 0;
         w->num_sge = 1;
-        w->remote_addr = p.target->address();
+        w->remote_addr = aligned(*p.target);
         w->rkey = p.target->rkey;
-        *abi::sges(w) = {p.source->address(), bytes, p.source->lkey};
+        *abi::sges(w) = {aligned(*p.source), bytes, p.source->lkey};
     }
     void post_recv(Pair& p, uint32_t bytes) {
         abi::RecvWqe* w = p.b->rq.slot(p.b->rq.head++);
         *w = {0, 1, 0};
-        *abi::sges(w) = {p.target->address(), bytes, p.target->lkey};
+        *abi::sges(w) = {aligned(*p.target), bytes, p.target->lkey};
     }
     void publish(Pair& p) {
         if (p.a->sq.publish()) left.ring(p.a->engine, p.a->slot);
