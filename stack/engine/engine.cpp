@@ -101,12 +101,15 @@ void Engine::Impl::rest(qp::Qp& qp) {
 bool Engine::Impl::run_active() {
     bool any = false;
     uint32_t budget = kRoundFrames;
-    const qp::Qp* ahead = ctx.first_active;  // runs before the QP that is served, and has its lines fetched
+    // Runs before the QP that is served and has its lines fetched; the few QPs of a short list are in the cache anyway.
+    const qp::Qp* ahead = ctx.active_count > kLingerMost ? ctx.first_active : nullptr;
     for (uint32_t i = 0; i < kAhead && ahead != nullptr; ++i) ahead = look_ahead(ahead);
     for (uint32_t n = std::min(ctx.active_count, kRoundVisits); n != 0 && budget != 0 && ctx.first_active != nullptr; --n) {
         qp::Qp& qp = *ctx.first_active;
-        if (ahead != nullptr) ahead = look_ahead(ahead);
-        if (qp.next_active != nullptr) qp::prefetch_work(*qp.next_active);
+        if (ahead != nullptr) {
+            ahead = look_ahead(ahead);
+            qp::prefetch_work(*qp.next_active);
+        }
         qp::deactivate(ctx, qp);
         const uint32_t worked = serve(qp);
         budget -= std::min(budget, worked);

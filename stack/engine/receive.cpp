@@ -79,12 +79,11 @@ unsigned Engine::Impl::receive(uint32_t port) {
     if (n == 0) return 0;
     counters.add(Counter::rx_frames, n);
     for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
-    const qp::Qp* last = nullptr;
     for (unsigned i = 0; i < n; ++i) {
         const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i]);
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
-        if (owners[i] != nullptr && owners[i] != last) qp::prefetch_state(*(last = owners[i]));
+        if (owners[i] != nullptr) __builtin_prefetch(&owners[i]->responder);
         if (v == wire::Verdict::ok && owners[i] == nullptr) counters.add(Counter::unknown_qp);
     }
     unsigned done = 0;  // frames[0, done) are ours to give back
