@@ -1,6 +1,6 @@
-// The transport alone: one engine, one thread, two devices joined by memory (or, with --net-ring, by DPDK's ring driver as in rocid), both
-// ends of every QP driven by this process. What is measured is post + fetch + frames out and in + ICRC twice + ACK + completion + poll,
-// per message.
+// The transport alone: one engine, one thread, two devices joined by memory (or, with --net-ring, by DPDK's ring driver as in
+// rocid), both ends of every QP driven by this process. What is measured is post + fetch + frames out and in + ICRC twice + ACK +
+// completion + poll, per message.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -78,7 +78,11 @@ struct MemoryWire {
 class RingWire {
 public:
     RingWire()
-        : eal_(options()), pool_("bench", kMbufs, 0), pair_("roci0", "roci1", 1), a_(pair_.port_a(), 0, pool_), b_(pair_.port_b(), 0, pool_) {
+        : eal_(options()),
+          pool_("bench", kMbufs, 0),
+          pair_("roci0", "roci1", 1),
+          a_(pair_.port_a(), 0, pool_),
+          b_(pair_.port_b(), 0, pool_) {
         pmd::MbufPool* pools[] = {&pool_};
         pmd::start_port(pair_.port_a(), "roci0", pools, 1);
         pmd::start_port(pair_.port_b(), "roci1", pools, 1);
@@ -132,13 +136,13 @@ struct Rig {
         o.port = [](uint32_t endpoint, uint32_t) { return wire_port(endpoint, false); };
         return o;
     }
-    Rig(uint32_t qps, uint32_t bytes, uint32_t depth)
-        : world(options()), left(world.host(0), 0), right(world.host(0), 1) {
+    Rig(uint32_t qps, uint32_t bytes, uint32_t depth) : world(options()), left(world.host(0), 0), right(world.host(0), 1) {
         const uint32_t lpd = left.alloc_pd(), rpd = right.alloc_pd();
         left_cq = &left.create_cq(std::min(qps * depth, 1u << 20));
         right_cq = &right.create_cq(std::min(qps * depth, 1u << 20));
         for (uint32_t i = 0; i < qps; ++i) {
-            const sim::QpOptions o{.max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
+            const sim::QpOptions o{
+                .max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
             sim::Qp& a = left.create_qp(lpd, *left_cq, *left_cq, o);
             sim::Qp& b = right.create_qp(rpd, *right_cq, *right_cq, o);
             sim::connect(left, a, right, b, {.mtu = 5, .timeout = 14});
@@ -203,7 +207,8 @@ void run(benchmark::State& state, abi::WrOpcode opcode) {
         messages += uint64_t{qps} * batch;
     }
     state.counters["msg/s"] = benchmark::Counter(double(messages), benchmark::Counter::kIsRate);
-    state.counters["ns/msg"] = benchmark::Counter(double(messages) * 1e-9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    state.counters["ns/msg"] =
+        benchmark::Counter(double(messages) * 1e-9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
     state.SetItemsProcessed(int64_t(messages));
     state.SetBytesProcessed(int64_t(messages * bytes));
 }
@@ -220,11 +225,13 @@ BENCHMARK(write)->Apply(sizes)->Args({64, 16, 1})->Args({64, 10'000, 1})->Args({
 BENCHMARK(send)->Apply(sizes);
 BENCHMARK(read)->Apply(sizes);
 
-/// `--fixed write|send|read BYTES QPS BATCH ROUNDS`: so many rounds and no clock, for tools that count instructions. The difference of two
-/// runs is what the additional messages cost.
+/// `--fixed write|send|read BYTES QPS BATCH ROUNDS`: so many rounds and no clock, for tools that count instructions. The
+/// difference of two runs is what the additional messages cost.
 int fixed(char** argv) {
     const std::string_view name = argv[2];
-    const abi::WrOpcode opcode = name == "read" ? abi::WrOpcode::rdma_read : name == "send" ? abi::WrOpcode::send : abi::WrOpcode::rdma_write;
+    const abi::WrOpcode opcode = name == "read"   ? abi::WrOpcode::rdma_read
+                                 : name == "send" ? abi::WrOpcode::send
+                                                  : abi::WrOpcode::rdma_write;
     const auto number = [&](int i) { return uint32_t(std::strtoul(argv[i], nullptr, 10)); };
     Rig rig(number(4), number(3), number(5) * 2);
     for (uint32_t i = 0; i < number(6); ++i)
