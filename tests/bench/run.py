@@ -164,9 +164,9 @@ def idle(run):
     holder.wait(timeout=10)
 
 
-def two_sided(server, client, run, pause=0.5, timeout=60):
-    """Runs a program's server and client; the client's output."""
-    server, client = run.program_cpu + server, run.program_cpu + client
+def two_sided(server, client, run, pause=0.5, timeout=60, alone=False):
+    """Runs a program's server and client; the client's output. `alone`: rocid has no part in it, so the server may have its CPU."""
+    server, client = (run.engine_cpu if alone else run.program_cpu) + server, run.program_cpu + client
     s = subprocess.Popen(server, env=run.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(pause)
@@ -222,7 +222,7 @@ def ucx(run):
             command = ["ucx_perftest", "-p", "18998", *args]
             try:
                 keep, run.env = run.env, env
-                out = two_sided(command, command + ["127.0.0.1"], run, timeout=30)
+                out = two_sided(command, command + ["127.0.0.1"], run, timeout=15, alone=rival != "ucx_rc_over_us")
             except (OSError, subprocess.TimeoutExpired) as e:
                 run.miss(f"{rival} {name}", "does not come up: " + type(e).__name__)
                 break
