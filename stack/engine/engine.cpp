@@ -15,6 +15,7 @@ constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
 constexpr uint32_t kRoundBursts = 8;
 /// QPs on the list that are fetched from memory before their turn.
 constexpr uint32_t kAhead = 3;
+constexpr uint32_t kFrameCopies = 64;
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
@@ -26,7 +27,7 @@ const qp::Qp* look_ahead(const qp::Qp* qp) {
 }  // namespace
 
 Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
-    : config(c), shared(s), ports(p.begin(), p.end()), events(c.event_ring) {
+    : config(c), shared(s), ports(p.begin(), p.end()), events(c.event_ring), copies(s.handover != nullptr ? kFrameCopies : 0) {
     config.rx_burst = std::clamp<uint32_t>(config.rx_burst, 1, kMaxBurst);
     config.qp_quantum = std::max<uint32_t>(config.qp_quantum, 1);
     ctx.engine = c.index;
@@ -82,11 +83,15 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return answered + asked;
 }
 
-/// The QP has nothing to do now: off the list. If everything posted was taken, the client is asked to ring (abi/rings.hpp, the doorbell rule);
-/// if not, something that will come (an ACK, a timer) puts the QP back on the list.
+/// The QP has nothing to do now: off the list. If everything posted was taken, the client is asked to ring (abi/rings.hpp, the
+/// doorbell rule); if not, something that will come (an ACK, a timer) puts the QP back on the list.
 void Engine::Impl::rest(qp::Qp& qp) {
     qp::deactivate(ctx, qp);
-    if (qp.spec.sq.depth == 0 || qp::posted(qp)) return;
+    if (qp.spec.sq.depth == 0) return;
+    if (qp::posted(qp)) {  // since we looked, perhaps: then nothing else would bring it back
+        if (qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
+        return;
+    }
     std::atomic_ref idle(qp.spec.sq.shared->idle);
     if (idle.load(std::memory_order_relaxed) != 0) return;
     idle.store(1, std::memory_order_seq_cst);

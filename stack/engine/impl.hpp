@@ -32,6 +32,7 @@ struct Engine::Impl {
     std::array<RxFrame, kMaxBurst> frames;
     std::array<wire::Packet, kMaxBurst> packets;
     std::array<qp::Qp*, kMaxBurst> owners;
+    FrameCopies copies;
     uint32_t wake_mask = 0;  ///< engines that frames were handed to
     bool started = false;
 
