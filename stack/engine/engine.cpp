@@ -170,10 +170,12 @@ bool Engine::poll(Nanos now) {
 
 Nanos Engine::next_deadline(Nanos now) const {
     const Impl& e = *impl_;
-    if (e.ctx.first_active != nullptr || !e.ctx.dirty.empty() || !e.ctx.late_events.empty()) return now;
+    if (e.ctx.first_active != nullptr || !e.ctx.late_events.empty()) return now;
     for (const qp::Outbox& out : e.ctx.outbox)
         if (out.waiting() != 0) return now;
     Nanos next = e.ctx.wheel.next_deadline();
+    for (const rings::Cq* cq : e.ctx.dirty)  // moderated, or waiting for room in the event ring
+        next = std::min<Nanos>(next, std::max<Nanos>(rings::event_due(*cq, cq->lanes[e.config.index]), now));
     for (const Port* port : e.ports) next = std::min<Nanos>(next, port->next_event());
     return next;
 }

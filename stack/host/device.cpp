@@ -203,7 +203,7 @@ Outcome query_device(Call& c) {
     a.max_pkeys = caps.pkeys;
     a.local_ca_ack_delay = caps.local_ca_ack_delay;
     a.phys_ports = 1;
-    a.comp_vectors = c.host.engines.engines();
+    a.comp_vectors = caps.comp_vectors;
     a.max_dm_size = caps.max_dm_bytes;
     a.max_cq_count = caps.max_moderation_count;
     a.max_cq_period = caps.max_moderation_us;

@@ -16,7 +16,7 @@ void send_event(Context& ctx, const engine::Event& e) {
 /// A CQ that overran is in error for good, and so is every QP that completes into it (IBA 11.6.3.2).
 void overrun(Context& ctx, Qp& qp, rings::Cq& cq, bool first) {
     if (!first) return;
-    send_event(ctx, {engine::Event::Kind::async, cq.session, kEventCqErr, cq.handle, cq.generation, 0});
+    send_event(ctx, {engine::Event::Kind::async, cq.session, kEventCqErr, cq.handle, cq.generation});
     raise(ctx, qp, kEventQpFatal);
     enter_error(ctx, qp);
 }
@@ -29,6 +29,7 @@ void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     if (rings::push(*cq, ctx.engine, e) == rings::PushResult::overrun) return overrun(ctx, qp, *cq, !was_dead);
     rings::CqLane& lane = cq->lanes[ctx.engine];
     lane.solicited = lane.solicited || solicited || e.status != WcStatus::success;
+    if (lane.unannounced++ == 0) lane.since = ctx.now;
     if (lane.dirty) return;
     lane.dirty = true;
     ctx.dirty.push_back(cq);
@@ -107,11 +108,11 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
 }
 
 void raise(Context& ctx, Qp& qp, uint32_t type) {
-    send_event(ctx, {engine::Event::Kind::async, qp.spec.session, type, qp.spec.handle, qp.spec.generation, 0});
+    send_event(ctx, {engine::Event::Kind::async, qp.spec.session, type, qp.spec.handle, qp.spec.generation});
 }
 
 void raise_srq(Context& ctx, const Srq& srq, uint32_t type) {
-    send_event(ctx, {engine::Event::Kind::async, srq.spec.session, type, srq.spec.handle, srq.spec.generation, 0});
+    send_event(ctx, {engine::Event::Kind::async, srq.spec.session, type, srq.spec.handle, srq.spec.generation});
 }
 
 void report_drained(Context& ctx, Qp& qp) {
@@ -152,8 +153,9 @@ void notify_all(Context& ctx) {
     size_t kept = 0;
     for (rings::Cq* cq : ctx.dirty) {
         rings::CqLane& lane = cq->lanes[ctx.engine];
-        if (rings::notify(*cq, lane.solicited, *ctx.events)) {
+        if (rings::event_due(*cq, lane) <= ctx.now && rings::notify(*cq, lane.solicited, *ctx.events)) {
             lane.dirty = lane.solicited = false;
+            lane.unannounced = 0;
         } else {
             ctx.dirty[kept++] = cq;
         }

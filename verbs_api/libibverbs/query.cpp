@@ -74,7 +74,10 @@ ibv_port_attr to_verbs(const abi::PortAttr& a) {
 }
 
 /// The device as it is now; what was read at open would not show that rocid is gone.
-int refresh(Context& c, abi::DeviceAttr& attr) { return c.call(abi::Op::query_device, abi::Empty{}, attr); }
+int refresh(Context& c, abi::DeviceAttr& attr) {
+    Context* s = serving(c);
+    return s != nullptr ? s->call(abi::Op::query_device, abi::Empty{}, attr) : EIO;
+}
 
 }  // namespace
 
@@ -103,7 +106,9 @@ int query_port_ex(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
     Context& c = *Context::from(context);
     if (port == 0 || port > std::max<uint32_t>(c.attr.phys_ports, 1)) return EINVAL;
     abi::PortAttr reply{};
-    if (const int err = c.call(abi::Op::query_port, abi::HandleRequest{port, 0}, reply); err != 0) return err;
+    Context* s = serving(c);
+    if (s == nullptr) return EIO;
+    if (const int err = s->call(abi::Op::query_port, abi::HandleRequest{port, 0}, reply); err != 0) return err;
     const ibv_port_attr full = to_verbs(reply);
     std::memset(static_cast<void*>(attr), 0, attr_size);
     std::memcpy(static_cast<void*>(attr), &full, std::min(attr_size, sizeof full));

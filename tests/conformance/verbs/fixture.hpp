@@ -1,5 +1,6 @@
-// Two ends of a connection for conformance tests. Talks to the public verbs API only, so that the tests also run against any other
-// provider: ROCI_DEV1 and ROCI_DEV2 name the devices (by default the first two, or the first one twice), ROCI_GID the GID index (1).
+// Two ends of a connection for conformance tests. Talks to the public verbs API only, so that the tests also run against any
+// other provider: ROCI_DEV1 and ROCI_DEV2 name the devices (by default the first two, or the first one twice), ROCI_GID the GID
+// index (1).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,11 +45,13 @@ struct Shape {
     bool all_signaled = false;
 };
 
-inline constexpr int kFullAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+inline constexpr int kFullAccess =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 inline constexpr uint32_t kQkey = 0x11111111;
 inline constexpr size_t kGrh = 40;
 
-/// A device with a PD, memory, a CQ and, once made, a QP. Everything goes in the right order at the end; a failure to destroy is a failure.
+/// A device with a PD, memory, a CQ and, once made, a QP. Everything goes in the right order at the end; a failure to destroy is
+/// a failure.
 class End {
 public:
     explicit End(int which, size_t bytes = 64 * 1024) : memory(bytes) {
@@ -59,12 +62,24 @@ public:
         ibv_query_gid(context, 1, gid_index(), &gid);
     }
     ~End() {
-        if (qp != nullptr) EXPECT_EQ(ibv_destroy_qp(qp), 0);
-        if (cq != nullptr) EXPECT_EQ(ibv_destroy_cq(cq), 0);
-        if (channel != nullptr) EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
-        if (mr != nullptr) EXPECT_EQ(ibv_dereg_mr(mr), 0);
-        if (pd != nullptr) EXPECT_EQ(ibv_dealloc_pd(pd), 0);
-        if (context != nullptr) EXPECT_EQ(ibv_close_device(context), 0);
+        if (qp != nullptr) {
+            EXPECT_EQ(ibv_destroy_qp(qp), 0);
+        }
+        if (cq != nullptr) {
+            EXPECT_EQ(ibv_destroy_cq(cq), 0);
+        }
+        if (channel != nullptr) {
+            EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+        }
+        if (mr != nullptr) {
+            EXPECT_EQ(ibv_dereg_mr(mr), 0);
+        }
+        if (pd != nullptr) {
+            EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+        }
+        if (context != nullptr) {
+            EXPECT_EQ(ibv_close_device(context), 0);
+        }
     }
     End(const End&) = delete;
 
@@ -172,10 +187,14 @@ public:
         return post(IBV_WR_SEND, id, offset, length, [](ibv_send_wr&) {});
     }
     int write(const End& peer, uint64_t id, size_t offset, uint32_t length, size_t to) {
-        return post(IBV_WR_RDMA_WRITE, id, offset, length, [&](ibv_send_wr& wr) { wr.wr.rdma = {peer.address(to), peer.mr->rkey}; });
+        return post(IBV_WR_RDMA_WRITE, id, offset, length, [&](ibv_send_wr& wr) {
+            wr.wr.rdma = {peer.address(to), peer.mr->rkey};
+        });
     }
     int read(const End& peer, uint64_t id, size_t offset, uint32_t length, size_t from) {
-        return post(IBV_WR_RDMA_READ, id, offset, length, [&](ibv_send_wr& wr) { wr.wr.rdma = {peer.address(from), peer.mr->rkey}; });
+        return post(IBV_WR_RDMA_READ, id, offset, length, [&](ibv_send_wr& wr) {
+            wr.wr.rdma = {peer.address(from), peer.mr->rkey};
+        });
     }
 
     /// The next completion; a failure when none comes in time.
@@ -246,11 +265,11 @@ protected:
     std::unique_ptr<End> a, b;
 };
 
-#define EXPECT_DONE(end, id)                            \
-    do {                                                \
-        const ibv_wc wc_ = (end).poll();                \
-        EXPECT_EQ(wc_.status, IBV_WC_SUCCESS);          \
-        EXPECT_EQ(wc_.wr_id, uint64_t(id));             \
+#define EXPECT_DONE(end, id)                   \
+    do {                                       \
+        const ibv_wc wc_ = (end).poll();       \
+        EXPECT_EQ(wc_.status, IBV_WC_SUCCESS); \
+        EXPECT_EQ(wc_.wr_id, uint64_t(id));    \
     } while (false)
 
 }  // namespace verbs_test

@@ -57,7 +57,9 @@ TEST_F(Operations, CompareAndSwapSwapsOnlyWhatIsEqual) {
     set_word(*b, 64, 5);
     for (uint64_t compare : {uint64_t{4}, uint64_t{5}}) {
         ASSERT_EQ(a->post(IBV_WR_ATOMIC_CMP_AND_SWP, compare, 0, 8,
-                          [&](ibv_send_wr& wr) { wr.wr.atomic = {b->address(64), compare, 99, b->mr->rkey}; }),
+                          [&](ibv_send_wr& wr) {
+                              wr.wr.atomic = {b->address(64), compare, 99, b->mr->rkey};
+                          }),
                   0);
         EXPECT_DONE(*a, compare);
         EXPECT_EQ(word(*a, 0), 5u);
@@ -68,14 +70,22 @@ TEST_F(Operations, CompareAndSwapSwapsOnlyWhatIsEqual) {
 TEST_F(Operations, FetchAndAddReturnsWhatWasThere) {
     set_word(*b, 64, ~uint64_t{0});
     for (uint64_t i = 0; i < 20; ++i) {
-        ASSERT_EQ(a->post(IBV_WR_ATOMIC_FETCH_AND_ADD, i, 0, 8, [&](ibv_send_wr& wr) { wr.wr.atomic = {b->address(64), 1, 0, b->mr->rkey}; }), 0);
+        ASSERT_EQ(a->post(IBV_WR_ATOMIC_FETCH_AND_ADD, i, 0, 8,
+                          [&](ibv_send_wr& wr) {
+                              wr.wr.atomic = {b->address(64), 1, 0, b->mr->rkey};
+                          }),
+                  0);
         EXPECT_DONE(*a, i);
         EXPECT_EQ(word(*a, 0), i - 1);
     }
 }
 
 TEST_F(Operations, AMisalignedAtomicIsAnInvalidRequest) {
-    ASSERT_EQ(a->post(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8, [&](ibv_send_wr& wr) { wr.wr.atomic = {b->address(4), 1, 0, b->mr->rkey}; }), 0);
+    ASSERT_EQ(a->post(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8,
+                      [&](ibv_send_wr& wr) {
+                          wr.wr.atomic = {b->address(4), 1, 0, b->mr->rkey};
+                      }),
+              0);
     EXPECT_EQ(a->poll().status, IBV_WC_REM_INV_REQ_ERR);
 }
 
@@ -97,7 +107,8 @@ TEST_F(Operations, InlineDataIsTakenWhenPosted) {
 }
 
 TEST_F(Operations, TooMuchInlineDataIsRefused) {
-    EXPECT_NE(a->post(IBV_WR_SEND, 1, 0, a->cap.max_inline_data + 1, [](ibv_send_wr& wr) { wr.send_flags |= IBV_SEND_INLINE; }), 0);
+    EXPECT_NE(a->post(IBV_WR_SEND, 1, 0, a->cap.max_inline_data + 1, [](ibv_send_wr& wr) { wr.send_flags |= IBV_SEND_INLINE; }),
+              0);
     EXPECT_EQ(a->state(), IBV_QPS_RTS);
 }
 
@@ -204,7 +215,9 @@ TEST_F(Windows, MoreRightsThanTheRegionHasCannotBeBound) {
     ibv_mw_bind bind{};
     bind.send_flags = IBV_SEND_SIGNALED;
     bind.bind_info = {read_only, b->address(), 4096, IBV_ACCESS_REMOTE_WRITE};
-    if (ibv_bind_mw(b->qp, mw, &bind) == 0) EXPECT_EQ(b->poll().status, IBV_WC_MW_BIND_ERR);
+    if (ibv_bind_mw(b->qp, mw, &bind) == 0) {
+        EXPECT_EQ(b->poll().status, IBV_WC_MW_BIND_ERR);
+    }
     EXPECT_EQ(ibv_dealloc_mw(mw), 0);
     EXPECT_EQ(ibv_dereg_mr(read_only), 0);
 }

@@ -80,7 +80,9 @@ protected:
         ASSERT_NE(ah, nullptr);
     }
     void TearDown() override {
-        if (ah != nullptr) EXPECT_EQ(ibv_destroy_ah(ah), 0);
+        if (ah != nullptr) {
+            EXPECT_EQ(ibv_destroy_ah(ah), 0);
+        }
     }
     int send_to(uint64_t id, size_t offset, uint32_t length, uint32_t qkey) {
         return a->post(IBV_WR_SEND, id, offset, length, [&](ibv_send_wr& wr) { wr.wr.ud = {ah, b->qp->qp_num, qkey}; });
@@ -144,9 +146,15 @@ protected:
         make_qps();
     }
     void TearDown() override {
-        if (target != nullptr) EXPECT_EQ(ibv_destroy_qp(target), 0);
-        if (srq != nullptr) EXPECT_EQ(ibv_destroy_srq(srq), 0);
-        if (xrcd != nullptr) EXPECT_EQ(ibv_close_xrcd(xrcd), 0);
+        if (target != nullptr) {
+            EXPECT_EQ(ibv_destroy_qp(target), 0);
+        }
+        if (srq != nullptr) {
+            EXPECT_EQ(ibv_destroy_srq(srq), 0);
+        }
+        if (xrcd != nullptr) {
+            EXPECT_EQ(ibv_close_xrcd(xrcd), 0);
+        }
         if (file >= 0) close(file);
     }
     static ibv_xrcd* open_domain(ibv_context* context, int fd, int flags) {
@@ -262,7 +270,9 @@ TEST_F(Xrc, DomainsAreSharedByFile) {
     close(fresh);
     ibv_xrcd* own = open_domain(other, -1, O_CREAT);
     EXPECT_NE(own, nullptr);
-    if (own != nullptr) EXPECT_EQ(ibv_close_xrcd(own), 0);
+    if (own != nullptr) {
+        EXPECT_EQ(ibv_close_xrcd(own), 0);
+    }
     EXPECT_EQ(ibv_close_device(other), 0);
 }
 
