@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint16_t kDescriptors = 1024;
 constexpr uint32_t kCache = 512;
-constexpr uint16_t kDataRoom = RTE_PKTMBUF_HEADROOM + (wire::kMaxFrame + 127) / 128 * 128;
+constexpr uint16_t kDataRoom = RTE_PKTMBUF_HEADROOM + (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
 template <class Frame>
 void free_mbufs(const Frame* frames, unsigned count) {
@@ -83,6 +83,7 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
         for (unsigned i = 0; i < burst; ++i) {
             const engine::TxFrame& f = frames[sent + i];
             mbufs[i] = static_cast<rte_mbuf*>(f.cookie);
+            mbufs[i]->data_off = uint16_t(f.data - static_cast<const uint8_t*>(mbufs[i]->buf_addr));
             mbufs[i]->data_len = uint16_t(f.length);
             mbufs[i]->pkt_len = f.length;
         }

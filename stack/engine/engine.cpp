@@ -10,12 +10,19 @@ namespace {
 constexpr uint8_t kLinger = 32;
 constexpr uint32_t kLingerMost = 32;
 /// What a round sends, and how many QPs it looks at, at most.
-constexpr uint32_t kRoundFrames = 128, kRoundVisits = 256;
+constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
 /// Bursts that a round takes from a port while they come in full.
 constexpr uint32_t kRoundBursts = 8;
+/// QPs on the list that are fetched from memory before their turn.
+constexpr uint32_t kAhead = 3;
 constexpr uint32_t kFrameCopies = 64;
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
+
+const qp::Qp* look_ahead(const qp::Qp* qp) {
+    qp::prefetch_state(*qp);
+    return qp->next_active;
+}
 
 }  // namespace
 
@@ -99,8 +106,15 @@ void Engine::Impl::rest(qp::Qp& qp) {
 bool Engine::Impl::run_active() {
     bool any = false;
     uint32_t budget = kRoundFrames;
+    // Runs before the QP that is served and has its lines fetched; the few QPs of a short list are in the cache anyway.
+    const qp::Qp* ahead = ctx.active_count > kLingerMost ? ctx.first_active : nullptr;
+    for (uint32_t i = 0; i < kAhead && ahead != nullptr; ++i) ahead = look_ahead(ahead);
     for (uint32_t n = std::min(ctx.active_count, kRoundVisits); n != 0 && budget != 0 && ctx.first_active != nullptr; --n) {
         qp::Qp& qp = *ctx.first_active;
+        if (ahead != nullptr) {
+            ahead = look_ahead(ahead);
+            qp::prefetch_work(*qp.next_active);
+        }
         qp::deactivate(ctx, qp);
         const uint32_t worked = serve(qp);
         budget -= std::min(budget, worked);

@@ -172,7 +172,7 @@ SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
         return nullptr;
     }
     SendRecord& r = record(qp, rq.tail);
-    if (rq.tail == rq.fetched || !r.outstanding) return nullptr;  // ghost, or rolled back and not asked for again yet
+    if (rq.tail == rq.fetched) return nullptr;
     return &r;
 }
 

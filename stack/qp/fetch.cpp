@@ -47,9 +47,18 @@ uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
     return uint32_t((length + qp.mtu - 1) >> qp.mtu_shift);
 }
 
+/// Slots that are asked for before they are read: the client has written them on another core.
+constexpr uint32_t kAhead = 4;
+
+std::byte* copy_of(Qp& qp, uint32_t index) {
+    return qp.requester.wqes.get() + size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride;
+}
+
 void take(Qp& qp, uint32_t index) {
     Requester& rq = qp.requester;
-    std::byte* copy = rq.wqes.get() + size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride;
+    std::byte* copy = copy_of(qp, index);
+    __builtin_prefetch(qp.spec.sq.slot(index + kAhead));
+    __builtin_prefetch(copy_of(qp, index + kAhead), 1);
     std::memcpy(copy, qp.spec.sq.slot(index), qp.spec.sq.stride);
     const abi::SendWqe& w = wqe(qp, index);
     const WorkInfo& info = work_info(w.opcode);

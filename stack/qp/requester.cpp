@@ -117,13 +117,14 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
         return Step::fault;
     }
     h.ack_request = !unacknowledged(qp.spec.type) && ask_for_ack(ctx, rq, last);
-    uint8_t* payload = wire::begin_frame(frame->data, *path, h, length);
+    uint8_t* start = Outbox::place(*frame, wire::header_bytes(*path, h.opcode));
+    uint8_t* payload = wire::begin_frame(start, *path, h, length);
     if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) {
         r.fault = WcStatus::loc_prot_err;
         return Step::fault;
     }
-    const uint32_t bytes = wire::finish_frame(frame->data, *path, payload, length);
-    ctx.out(qp).commit(bytes);
+    const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
+    ctx.out(qp).commit(start, bytes);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     if (psn_span(rq.una, rq.next) < psn_span(rq.una, rq.sent_end)) ++qp.counters.retransmits;

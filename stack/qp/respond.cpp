@@ -20,13 +20,14 @@ bool send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, cons
     engine::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return false;
     h.dest_qp = qp.dest;
-    uint8_t* payload = wire::begin_frame(frame->data, qp.path, h, length);
+    uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
+    uint8_t* payload = wire::begin_frame(start, qp.path, h, length);
     if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) {
         lost = true;
         return false;
     }
-    const uint32_t bytes = wire::finish_frame(frame->data, qp.path, payload, length);
-    ctx.out(qp).commit(bytes);
+    const uint32_t bytes = wire::finish_frame(start, qp.path, payload, length);
+    ctx.out(qp).commit(start, bytes);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     return true;

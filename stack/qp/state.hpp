@@ -123,7 +123,7 @@ struct Responder {
     uint32_t atomic_next = 0;
 };
 
-struct Qp {
+struct alignas(64) Qp {
     Spec spec;
     // ---- hot, both roles
     State state = State::reset;
@@ -152,10 +152,28 @@ struct Qp {
     abi::QpAttr attr{};  ///< what query_qp answers for attributes that the transport does not need
 };
 
+/// Up to here a QP is touched by every message; what follows is for events and queries.
+constexpr size_t kHotBytes = offsetof(Qp, counters) + 6 * sizeof(uint64_t);
+
 inline SendRecord& record(Qp& qp, uint32_t index) { return qp.requester.records[index & (qp.spec.sq.depth - 1)]; }
+inline const SendRecord& record(const Qp& qp, uint32_t index) { return qp.requester.records[index & (qp.spec.sq.depth - 1)]; }
 inline const abi::SendWqe& wqe(const Qp& qp, uint32_t index) {
     return *reinterpret_cast<const abi::SendWqe*>(qp.requester.wqes.get() +
                                                   size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride);
+}
+/// Thousands of QPs do not fit into the nearest cache. Whoever knows which QP comes soon asks for its lines now: first the QP's own …
+inline void prefetch_state(const Qp& qp) {
+    const auto* p = reinterpret_cast<const std::byte*>(&qp);
+    for (size_t at = 0; at < kHotBytes; at += 64) __builtin_prefetch(p + at);
+}
+/// … and once they are here, what they point to: the next work request in the client's ring and in the engine's.
+inline void prefetch_work(const Qp& qp) {
+    if (qp.spec.sq.depth == 0) return;
+    const Requester& rq = qp.requester;
+    __builtin_prefetch(qp.spec.sq.shared);
+    __builtin_prefetch(qp.spec.sq.slot(rq.fetched));
+    __builtin_prefetch(&record(qp, rq.cursor));
+    __builtin_prefetch(&wqe(qp, rq.cursor));
 }
 /// Steps from `from` forward to `to` on the PSN circle.
 inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }

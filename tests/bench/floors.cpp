@@ -40,7 +40,8 @@ void memcpy_floor(const char* where, size_t bytes) {
     report(std::string("floor.memcpy.") + where, double(bytes * rounds) / ns, "GB/s");
 }
 
-/// One message of `bytes` through frames, nothing but the bytes: copy into a frame and CRC of it on one side, CRC and copy out on the other.
+/// One message of `bytes` through frames, nothing but the bytes: copy into a frame and CRC of it on one side, CRC and copy out on
+/// the other.
 void copy_crc_floor(const char* where, size_t bytes) {
     constexpr size_t kFrames = 64, kRoom = 4480;
     const auto from = memory(bytes), to = memory(bytes), frames = memory(kFrames * kRoom);
@@ -90,7 +91,8 @@ void cross_core_floor() {
         const double ns = best_ns(quick ? 20 : 100, [&] {
             for (uint32_t i = 0; i < kRounds; ++i) {
                 there.value.store(++next, std::memory_order_release);
-                while (back.value.load(std::memory_order_acquire) != next) {}
+                while (back.value.load(std::memory_order_acquire) != next) {
+                }
             }
         });
         there.value.store(kStop, std::memory_order_release);

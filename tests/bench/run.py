@@ -28,8 +28,13 @@ TOP = HERE.parent.parent
 class Run:
     """Figures by name, and what could not be had."""
 
-    def __init__(self, quick, build):
+    def __init__(self, quick, build, realtime):
         self.quick, self.build = quick, build
+        # Pinned and before everybody else: engine on one CPU, the program on another. Other programs wait meanwhile.
+        self.engine_cpu = self.program_cpu = []
+        if realtime:
+            cpus = sorted(os.sched_getaffinity(0))
+            self.engine_cpu, self.program_cpu = (["chrt", "-r", "5", "taskset", "-c", str(c)] for c in (cpus[0], cpus[-1]))
         self.figures, self.missing = {}, []
         self.env = dict(os.environ)
 
@@ -42,7 +47,9 @@ class Run:
 
     def program(self, path, *args, timeout=300, env=None):
         """Runs one of ours; its lines of JSON become figures."""
-        command = [str(self.build / path), *args] + (["--quick"] if self.quick else [])
+        command = self.program_cpu + [str(self.build / path), *args] + (["--quick"] if self.quick else [])
+        if path.endswith("floors"):
+            command = command[:3] + command[6:] if self.program_cpu else command  # it needs both CPUs
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env or self.env)
         except (OSError, subprocess.TimeoutExpired) as e:
@@ -64,13 +71,14 @@ def floors(run):
 
 def transport(run):
     """The engine alone: no rocid, no second thread. CPU time, so that other programs' load does not count."""
+    # --net-ring: over DPDK's ring driver, as in rocid
     names = {"write/64/1/32": "transport.write.64B.1qp", "write/64/16/32": "transport.write.64B.16qp",
-             "write/64/16/1": "transport.write.64B.batch1.16qp", "write/64/10000/1": "transport.write.64B.batch1.10000qp",
+             "write/4096/16/32": "transport.write.4KiB.16qp", "write/64/16/1": "transport.write.64B.batch1.16qp", "write/64/10000/1": "transport.write.64B.batch1.10000qp",
              "write/64/10000/32": "transport.write.64B.batch32.10000qp",
              "send/64/16/32": "transport.send.64B.16qp", "read/64/16/32": "transport.read.64B.16qp",
              "write/65536/1/16": "transport.write.64KiB", "write/1048576/1/8": "transport.write.1MiB"}
-    command = [str(run.build / "tests/bench/transport_bench"), "--benchmark_format=json",
-               f"--benchmark_min_time={0.1 if run.quick else 0.4}", "--benchmark_repetitions=3"]
+    command = run.program_cpu + [str(run.build / "tests/bench/transport_bench"), "--net-ring", "--benchmark_format=json",
+               f"--benchmark_min_time={0.05 if run.quick else 0.2}", "--benchmark_repetitions=3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         return run.miss("transport_bench", done.stderr.strip()[-200:])
@@ -82,7 +90,7 @@ def transport(run):
             best[figure] = max(best.get(figure, 0), b["items_per_second"])
     for figure, rate in best.items():
         run.put(figure, rate / 1e6, "Mmsg/s")
-        if figure.endswith("iB"):
+        if figure.endswith(("64KiB", "1MiB")):
             size = {"64KiB": 65536, "1MiB": 1 << 20}[figure.rsplit(".", 1)[1]]
             run.put(figure, rate * size / 1e9, "GB/s")
 
@@ -101,6 +109,38 @@ def instructions(run):
         except (OSError, AttributeError, subprocess.TimeoutExpired) as e:
             return run.miss("instruction counts (valgrind)", str(e))
         run.put(f"transport.instructions.{op}.64B", (many - few) / (20 * 16 * 32), "instr/msg")
+
+
+STAGES = {"ICRC": r"crc|icrc|clear_upper", "copy": r"memmove|memcpy|copy_in|copy_out|_segment|single", "parse": r"wire::parse", "build": r"begin_frame|finish_frame",
+          "requester": r"send_requests|SgeList|take_step", "fetch": r"qp::fetch|posted", "responder": r"receive_request|receive_queue|take_recv",
+          "acknowledge": r"send_responses|respond", "completer": r"receive_response|acknowledge|progressed|retire", "completion": r"complete_|rings::|notify",
+          "look-up and checks": r"Impl::receive|acceptable|mem::check", "round, doorbells": r"run_active|Engine::poll|scan_doorbells|rest\b|serve",
+          "timers": r"[Tt]imer", "port": r"DpdkPort|rte_|MbufPool|ring_|eth_", "client (the benchmark)": r"one_round|bench::"}
+
+
+def stages(run):
+    """Where the time of a message goes in the engine alone: samples by function (perf), put together by stage."""
+    for name, what in (("write.64B", ["write", "64", "16", "32"]), ("write.4KiB", ["write", "4096", "16", "32"])):
+        messages = 16 * 32 * (15_000 if name.endswith("64B") else 6_000)
+        with tempfile.TemporaryDirectory() as d:
+            command = run.program_cpu + ["perf", "record", "-q", "-F", "4000", "-e", "cpu-clock", "-o", f"{d}/perf", str(run.build / "tests/bench/transport_bench"),
+                                         "--net-ring", "--fixed", *what, str(messages // 512)]
+            try:
+                subprocess.run(command, capture_output=True, check=True, timeout=60)
+                out = subprocess.run(["perf", "report", "-i", f"{d}/perf", "--no-children", "--stdio", "-F", "overhead,sym"], capture_output=True, text=True,
+                                     check=True, timeout=60).stdout
+            except (OSError, subprocess.SubprocessError) as e:
+                return run.miss("stages (perf)", str(e))
+        rate = run.figures.get(f"transport.{name}.16qp")
+        if rate is None:
+            return run.miss("stages", "the transport's rate was not measured")
+        shares = dict.fromkeys([*STAGES, "other"], 0.0)
+        for line in out.splitlines():  # the kernel's share is start-up
+            m = re.match(r"\s+([\d.]+)%\s+\[\.\]\s+(.*)", line)
+            if m:
+                shares[next((s for s, pattern in STAGES.items() if re.search(pattern, m[2])), "other")] += float(m[1])
+        for stage, share in shares.items():
+            run.put(f"stage.{name}.{stage}", share / sum(shares.values()) * 1e3 / rate["value"], "ns/msg")
 
 
 def verbs(run):
@@ -124,8 +164,9 @@ def idle(run):
     holder.wait(timeout=10)
 
 
-def two_sided(server, client, run, pause=0.5, timeout=60):
-    """Runs a program's server and client; the client's output."""
+def two_sided(server, client, run, pause=0.5, timeout=60, alone=False):
+    """Runs a program's server and client; the client's output. `alone`: rocid has no part in it, so the server may have its CPU."""
+    server, client = (run.engine_cpu if alone else run.program_cpu) + server, run.program_cpu + client
     s = subprocess.Popen(server, env=run.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(pause)
@@ -181,7 +222,7 @@ def ucx(run):
             command = ["ucx_perftest", "-p", "18998", *args]
             try:
                 keep, run.env = run.env, env
-                out = two_sided(command, command + ["127.0.0.1"], run, timeout=30)
+                out = two_sided(command, command + ["127.0.0.1"], run, timeout=15, alone=rival != "ucx_rc_over_us")
             except (OSError, subprocess.TimeoutExpired) as e:
                 run.miss(f"{rival} {name}", "does not come up: " + type(e).__name__)
                 break
@@ -201,13 +242,14 @@ def ucx(run):
                 run.put(f"{rival}.{name}", v[4] * 1048576 / 1e9, "GB/s")
 
 
-PARTS = {"floors": floors, "transport": transport, "instructions": instructions, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
+PARTS = {"floors": floors, "transport": transport, "instructions": instructions, "stages": stages, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
 NEED_ROCID = {"verbs", "idle", "perftest", "ucx"}
 
 
 def start_rocid(run, folder):
     socket = f"{folder}/rocid.sock"
-    run.rocid = subprocess.Popen([str(run.build / "apps/rocid/rocid"), "--loopback", "--socket", socket],
+    pinned = ["--set", f"engine.cpus={run.engine_cpu[-1]}"] if run.engine_cpu else []
+    run.rocid = subprocess.Popen(run.engine_cpu[:3] + [str(run.build / "apps/rocid/rocid"), "--loopback", "--socket", socket, *pinned],
                                  stdout=open(f"{folder}/log", "w"), stderr=subprocess.STDOUT)
     for _ in range(100):
         if Path(socket).exists():
@@ -244,10 +286,11 @@ def main():
     parser.add_argument("--build", type=Path, default=TOP / "build")
     parser.add_argument("--out", type=Path, help="default: the build folder")
     parser.add_argument("--tolerance", type=float, default=0.25, help="a ratio that moved by less is noise (0.25)")
+    parser.add_argument("--realtime", action="store_true", help="run what is measured before all other programs (needs root); for a machine that is busy")
     parser.add_argument("--save-baseline", action="store_true", help="store this run's ratios in baseline.json")
     args = parser.parse_args()
 
-    run = Run(args.quick, args.build.resolve())
+    run = Run(args.quick, args.build.resolve(), args.realtime)
     run.rocid = None
     started = time.time()
     parts = [p for p in PARTS if (not args.only or p in args.only) and not (args.quick and p == "instructions" and not args.only)]

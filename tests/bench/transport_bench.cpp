@@ -1,6 +1,6 @@
-// The transport alone: one engine, one thread, two devices joined by memory (or, with --net-ring, by DPDK's ring driver as in rocid), both
-// ends of every QP driven by this process. What is measured is post + fetch + frames out and in + ICRC twice + ACK + completion + poll,
-// per message.
+// The transport alone: one engine, one thread, two devices joined by memory (or, with --net-ring, by DPDK's ring driver as in
+// rocid), both ends of every QP driven by this process. What is measured is post + fetch + frames out and in + ICRC twice + ACK +
+// completion + poll, per message.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool over_net_ring = false;
 /// Frames of one pool, handed to the other end by pointer.
 class MemoryPort final : public engine::Port {
 public:
-    static constexpr uint32_t kFrames = 4096, kRoom = 4352;
+    static constexpr uint32_t kFrames = 4096, kRoom = 4352 + 64;
 
     MemoryPort() : bytes_(std::make_unique<uint8_t[]>(size_t{kFrames} * kRoom)) {
         for (uint32_t i = 0; i < kFrames; ++i) free_.push_back(bytes_.get() + size_t{i} * kRoom);
@@ -78,7 +78,11 @@ struct MemoryWire {
 class RingWire {
 public:
     RingWire()
-        : eal_(options()), pool_("bench", kMbufs, 0), pair_("roci0", "roci1", 1), a_(pair_.port_a(), 0, pool_), b_(pair_.port_b(), 0, pool_) {
+        : eal_(options()),
+          pool_("bench", kMbufs, 0),
+          pair_("roci0", "roci1", 1),
+          a_(pair_.port_a(), 0, pool_),
+          b_(pair_.port_b(), 0, pool_) {
         pmd::MbufPool* pools[] = {&pool_};
         pmd::start_port(pair_.port_a(), "roci0", pools, 1);
         pmd::start_port(pair_.port_b(), "roci1", pools, 1);
@@ -132,33 +136,36 @@ struct Rig {
         o.port = [](uint32_t endpoint, uint32_t) { return wire_port(endpoint, false); };
         return o;
     }
-    Rig(uint32_t qps, uint32_t bytes, uint32_t depth)
-        : world(options()), left(world.host(0), 0), right(world.host(0), 1) {
+    Rig(uint32_t qps, uint32_t bytes, uint32_t depth) : world(options()), left(world.host(0), 0), right(world.host(0), 1) {
         const uint32_t lpd = left.alloc_pd(), rpd = right.alloc_pd();
         left_cq = &left.create_cq(std::min(qps * depth, 1u << 20));
         right_cq = &right.create_cq(std::min(qps * depth, 1u << 20));
         for (uint32_t i = 0; i < qps; ++i) {
-            const sim::QpOptions o{.max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
+            const sim::QpOptions o{
+                .max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
             sim::Qp& a = left.create_qp(lpd, *left_cq, *left_cq, o);
             sim::Qp& b = right.create_qp(rpd, *right_cq, *right_cq, o);
             sim::connect(left, a, right, b, {.mtu = 5, .timeout = 14});
-            pairs.push_back({&a, &b, &left.reg_mr(lpd, bytes), &right.reg_mr(rpd, bytes)});
+            pairs.push_back({&a, &b, &left.reg_mr(lpd, bytes + kLine), &right.reg_mr(rpd, bytes + kLine)});
         }
     }
+    /// Programs' buffers begin pages as a rule.
+    static constexpr uint64_t kLine = 64;
+    static uint64_t aligned(const sim::Mr& mr) { return (mr.address() + kLine - 1) & ~(kLine - 1); }
     void post(Pair& p, abi::WrOpcode opcode, uint32_t bytes, bool signaled) {
         abi::SendWqe* w = p.a->sq.slot(p.a->sq.head++);
         *w = abi::SendWqe{};
         w->opcode = opcode;
         w->send_flags = signaled ? abi::kSendSignaled : 0;
         w->num_sge = 1;
-        w->remote_addr = p.target->address();
+        w->remote_addr = aligned(*p.target);
         w->rkey = p.target->rkey;
-        *abi::sges(w) = {p.source->address(), bytes, p.source->lkey};
+        *abi::sges(w) = {aligned(*p.source), bytes, p.source->lkey};
     }
     void post_recv(Pair& p, uint32_t bytes) {
         abi::RecvWqe* w = p.b->rq.slot(p.b->rq.head++);
         *w = {0, 1, 0};
-        *abi::sges(w) = {p.target->address(), bytes, p.target->lkey};
+        *abi::sges(w) = {aligned(*p.target), bytes, p.target->lkey};
     }
     void publish(Pair& p) {
         if (p.a->sq.publish()) left.ring(p.a->engine, p.a->slot);
@@ -200,7 +207,8 @@ void run(benchmark::State& state, abi::WrOpcode opcode) {
         messages += uint64_t{qps} * batch;
     }
     state.counters["msg/s"] = benchmark::Counter(double(messages), benchmark::Counter::kIsRate);
-    state.counters["ns/msg"] = benchmark::Counter(double(messages) * 1e-9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    state.counters["ns/msg"] =
+        benchmark::Counter(double(messages) * 1e-9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
     state.SetItemsProcessed(int64_t(messages));
     state.SetBytesProcessed(int64_t(messages * bytes));
 }
@@ -217,11 +225,13 @@ BENCHMARK(write)->Apply(sizes)->Args({64, 16, 1})->Args({64, 10'000, 1})->Args({
 BENCHMARK(send)->Apply(sizes);
 BENCHMARK(read)->Apply(sizes);
 
-/// `--fixed write|send|read BYTES QPS BATCH ROUNDS`: so many rounds and no clock, for tools that count instructions. The difference of two
-/// runs is what the additional messages cost.
+/// `--fixed write|send|read BYTES QPS BATCH ROUNDS`: so many rounds and no clock, for tools that count instructions. The
+/// difference of two runs is what the additional messages cost.
 int fixed(char** argv) {
     const std::string_view name = argv[2];
-    const abi::WrOpcode opcode = name == "read" ? abi::WrOpcode::rdma_read : name == "send" ? abi::WrOpcode::send : abi::WrOpcode::rdma_write;
+    const abi::WrOpcode opcode = name == "read"   ? abi::WrOpcode::rdma_read
+                                 : name == "send" ? abi::WrOpcode::send
+                                                  : abi::WrOpcode::rdma_write;
     const auto number = [&](int i) { return uint32_t(std::strtoul(argv[i], nullptr, 10)); };
     Rig rig(number(4), number(3), number(5) * 2);
     for (uint32_t i = 0; i < number(6); ++i)

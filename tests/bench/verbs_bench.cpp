@@ -1,5 +1,5 @@
-// Rocinante by the public verbs, as any program sees it: one thread drives both ends, rocid does the rest. Each mode prints its figures.
-// Rates are the best of several short windows, since other programs on the machine only ever take away from them.
+// Rocinante by the public verbs, as any program sees it: one thread drives both ends, rocid does the rest. Each mode prints its
+// figures. Rates are the best of several short windows, since other programs on the machine only ever take away from them.
 #include <unistd.h>
 
 #include <string_view>
@@ -16,9 +16,9 @@ bool quick = false;
 struct Load {
     ibv_wr_opcode opcode;
     uint32_t bytes, qps;
-    uint32_t batch;       ///< work requests of which the last is signalled
-    uint32_t list;        ///< work requests a call of ibv_post_send; 1: no postlist
-    uint32_t batches = 2; ///< under way at once, a QP
+    uint32_t batch;        ///< work requests of which the last is signalled
+    uint32_t list;         ///< work requests a call of ibv_post_send; 1: no postlist
+    uint32_t batches = 2;  ///< under way at once, a QP
 };
 
 /// A stream of messages on every pair: whenever a batch has completed, the next is posted.
@@ -69,7 +69,8 @@ private:
         ++under_way_;
     }
     void pump(bool again) {
-        while (receives_ && drain(rig_.right_cq, [](const ibv_wc&) {}) != 0) {}
+        while (receives_ && drain(rig_.right_cq, [](const ibv_wc&) {}) != 0) {
+        }
         drain(rig_.left_cq, [&](const ibv_wc& wc) {
             --under_way_;
             ++done_;
@@ -118,7 +119,8 @@ void many_qps() {
     for (const uint32_t batch : {1u, 32u})
         for (const uint32_t n : {16u, qps}) {
             const Load load{IBV_WR_RDMA_WRITE, 64, n, batch, batch, 1};
-            report("verbs.rate.write.64B.batch" + std::to_string(batch) + "." + std::to_string(n) + "qp", messages_per_second(load) / 1e6, "Mmsg/s");
+            report("verbs.rate.write.64B.batch" + std::to_string(batch) + "." + std::to_string(n) + "qp",
+                   messages_per_second(load) / 1e6, "Mmsg/s");
         }
 }
 
@@ -130,7 +132,8 @@ void bandwidth() {
     for (const Row& r : {Row{"4KiB", 4 << 10, 32}, Row{"64KiB", 64 << 10, 4}, Row{"1MiB", 1 << 20, 1}, Row{"8MiB", 8 << 20, 1}})
         for (const ibv_wr_opcode op : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
             const double rate = messages_per_second({op, r.bytes, 1, r.batch, r.batch, 4});
-            report(std::string("verbs.bandwidth.") + (op == IBV_WR_RDMA_WRITE ? "write." : "read.") + r.name, rate * r.bytes / 1e9, "GB/s");
+            report(std::string("verbs.bandwidth.") + (op == IBV_WR_RDMA_WRITE ? "write." : "read.") + r.name,
+                   rate * r.bytes / 1e9, "GB/s");
         }
 }
 
@@ -160,7 +163,8 @@ void latency() {
     for (const uint32_t bytes : {64u, 4096u}) {
         Rig rig(1, 64, 4096);
         const Rig::Pair p = rig.pairs[0];
-        ibv_sge left{uint64_t(rig.source.data), bytes, rig.source.mr->lkey}, right{uint64_t(rig.target.data), bytes, rig.target.mr->lkey};
+        ibv_sge left{uint64_t(rig.source.data), bytes, rig.source.mr->lkey},
+            right{uint64_t(rig.target.data), bytes, rig.target.mr->lkey};
         const auto await = [](ibv_cq* cq) {
             for (bool got = false; !got;) drain(cq, [&](const ibv_wc& wc) { got = got || wc.opcode == IBV_WC_RECV; });
         };
@@ -187,7 +191,8 @@ void wake() {
     const auto once = [&] {
         const uint64_t start = now_ns();
         post_one(rig.pairs[0].left, sge, IBV_WR_RDMA_WRITE, &rig.target);
-        while (drain(rig.left_cq, [](const ibv_wc&) {}) == 0) {}
+        while (drain(rig.left_cq, [](const ibv_wc&) {}) == 0) {
+        }
         return now_ns() - start;
     };
     Histogram asleep, awake;
@@ -211,7 +216,9 @@ void connect() {
     });
     double made = 1e300;
     for (uint32_t i = 0; i < (quick ? 3u : 8u); ++i) {
-        made = std::min(made, best_ns(1, [&] { for (ibv_qp*& qp : qps) to_rts(qp = create_qp(left, cq, 16), 0x1234, right.gid); }));
+        made = std::min(made, best_ns(1, [&] {
+                            for (ibv_qp*& qp : qps) to_rts(qp = create_qp(left, cq, 16), 0x1234, right.gid);
+                        }));
         for (ibv_qp* qp : qps) ibv_destroy_qp(qp);
     }
     report("verbs.create_to_rts", kQps * 1e9 / made, "QP/s");
@@ -273,15 +280,16 @@ void memory_a_qp() {
 /// Keeps a connected pair open until standard input ends.
 void hold() {
     Rig rig(1, 16, 4096);
-    while (std::getchar() != EOF) {}
+    while (std::getchar() != EOF) {
+    }
 }
 
 struct Mode {
     std::string_view name;
     void (*run)();
 };
-constexpr Mode kModes[] = {{"rate", rates},       {"many", many_qps},          {"bandwidth", bandwidth}, {"latency", latency}, {"wake", wake},
-                           {"connect", connect}, {"register", registration}, {"memory", memory_a_qp}};
+constexpr Mode kModes[] = {{"rate", rates}, {"many", many_qps},   {"bandwidth", bandwidth},   {"latency", latency},
+                           {"wake", wake},  {"connect", connect}, {"register", registration}, {"memory", memory_a_qp}};
 
 bool wanted(int argc, char** argv, std::string_view name) {
     bool any = false;

@@ -94,13 +94,17 @@ inline void to_rts(ibv_qp* qp, uint32_t peer_qpn, const ibv_gid& peer_gid) {
     a.ah_attr.grh.dgid = peer_gid;
     a.ah_attr.grh.sgid_index = Device::kGidIndex;
     a.ah_attr.grh.hop_limit = 64;
-    need0(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                                    IBV_QP_MIN_RNR_TIMER), "to RTR");
+    need0(ibv_modify_qp(qp, &a,
+                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                            IBV_QP_MIN_RNR_TIMER),
+          "to RTR");
     a.qp_state = IBV_QPS_RTS;
     a.timeout = 17;
     a.retry_cnt = a.rnr_retry = 7;
     a.max_rd_atomic = 4;
-    need0(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+    need0(ibv_modify_qp(
+              qp, &a,
+              IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
           "to RTS");
 }
 
@@ -141,7 +145,8 @@ int drain(ibv_cq* cq, Done&& done) {
     const int n = ibv_poll_cq(cq, 32, wc);
     if (n < 0) die("ibv_poll_cq");
     for (int i = 0; i < n; ++i) {
-        if (wc[i].status != IBV_WC_SUCCESS) std::fprintf(stderr, "verbs_bench: %s\n", ibv_wc_status_str(wc[i].status)), std::exit(1);
+        if (wc[i].status != IBV_WC_SUCCESS)
+            std::fprintf(stderr, "verbs_bench: %s\n", ibv_wc_status_str(wc[i].status)), std::exit(1);
         done(wc[i]);
     }
     return n;
