@@ -163,7 +163,8 @@ TEST_F(Client, WhatHasNoOpIsExactlyNotSupported) {
 }
 
 TEST_F(Client, TheErrnoOfTheReplyIsWhatTheVerbReturns) {
-    for (Op op : {Op::create_ah, Op::alloc_mw, Op::open_xrcd, Op::attach_mcast, Op::reg_mr, Op::create_srq, Op::create_cq}) rocid.refuse(op, EOPNOTSUPP);
+    for (Op op : {Op::create_ah, Op::alloc_mw, Op::open_xrcd, Op::attach_mcast, Op::reg_mr, Op::create_srq, Op::create_cq})
+        rocid.refuse(op, EOPNOTSUPP);
     rocid.refuse(Op::dealloc_pd, EBUSY);
     const auto refused = [](const void* p) { return p == nullptr && errno == EOPNOTSUPP; };
     ibv_ah_attr ah{};
@@ -173,6 +174,7 @@ TEST_F(Client, TheErrnoOfTheReplyIsWhatTheVerbReturns) {
     xrcd.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
     xrcd.fd = -1;
     EXPECT_TRUE(refused(ibv_open_xrcd(context, &xrcd)));
+    char byte;
     EXPECT_TRUE(refused(ibv_reg_mr(pd, &byte, 1, 0)));
     ibv_srq_init_attr srq{};
     EXPECT_TRUE(refused(ibv_create_srq(pd, &srq)));
@@ -190,7 +192,8 @@ TEST_F(Client, TheErrnoOfTheReplyIsWhatTheVerbReturns) {
 
 TEST_F(Client, RegistrationDescribesTheWholeRangeAndGivesItBack) {
     std::vector<char> memory(3 * 4096 + 100);
-    ibv_mr* mr = ibv_reg_mr_iova(pd, memory.data() + 5, memory.size() - 5, 0x5000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING);
+    ibv_mr* mr = ibv_reg_mr_iova(pd, memory.data() + 5, memory.size() - 5, 0x5000,
+                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING);
     ASSERT_NE(mr, nullptr);
     EXPECT_EQ(mr->addr, memory.data() + 5);
     EXPECT_EQ(mr->length, memory.size() - 5);
@@ -209,7 +212,9 @@ TEST_F(Client, RegistrationDescribesTheWholeRangeAndGivesItBack) {
     for (uint32_t i = 0; i < request.segments; ++i) {
         abi::MrSegment s;
         std::memcpy(&s, body.data() + sizeof request + i * sizeof s, sizeof s);
-        if (s.region == abi::kNoHandle) { EXPECT_EQ(s.offset, uint64_t(uintptr_t(memory.data() + 5)) + covered); }
+        if (s.region == abi::kNoHandle) {
+            EXPECT_EQ(s.offset, uint64_t(uintptr_t(memory.data() + 5)) + covered);
+        }
         covered += s.length;
     }
     EXPECT_EQ(covered, memory.size() - 5);
@@ -446,7 +451,8 @@ TEST_F(Client, AForksChildLeavesItsParentsObjectsAlone) {
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 0);
     EXPECT_EQ(rocid.qp(qp->handle).sq->producer, 0u);
-    for (Op op : {Op::dereg_mr, Op::destroy_qp, Op::destroy_cq, Op::destroy_channel, Op::dealloc_pd}) EXPECT_EQ(rocid.count(op), 0u);
+    for (Op op : {Op::dereg_mr, Op::destroy_qp, Op::destroy_cq, Op::destroy_channel, Op::dealloc_pd})
+        EXPECT_EQ(rocid.count(op), 0u);
     ibv_port_attr port{};
     EXPECT_EQ(___ibv_query_port(context, 1, &port), 0);  // the parent's session lives
     ibv_send_wr wr = send_wr(1);
