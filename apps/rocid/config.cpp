@@ -278,11 +278,12 @@ toml::table parse_override(const std::string& text) {
     const std::string name = "--set " + text;
     const size_t equals = text.find('=');
     if (equals == std::string::npos || text.find('\n') != std::string::npos) throw ConfigError(name + ": write section.key=value");
-    try {
-        return toml::parse(text, name);
-    } catch (const toml::parse_error&) {  // a text without quotes
-        return toml::parse(text.substr(0, equals) + "=\"" + text.substr(equals + 1) + "\"", name);
-    }
+    const auto is_it = [&](const Option& o) { return fmt::format("{}.{}", o.section, o.key) == text.substr(0, equals); };
+    const auto o = std::ranges::find_if(options(), is_it);
+    const bool is_text = o != options().end() && (o->kind == Kind::text || o->kind == Kind::choice);
+    const std::string value = text.substr(equals + 1);
+    if (!is_text || value.starts_with('"') || value.starts_with('\'')) return toml::parse(text, name);
+    return toml::parse(text.substr(0, equals) + "=\"" + value + "\"", name);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "remote_process.hpp"
 #include "sigbus_guard.hpp"
@@ -41,6 +42,15 @@ int make_memfd(uint64_t length, unsigned huge_flags) {
     close(fd);
     errno = error;
     return -1;
+}
+
+/// Bytes that can be had without swapping or killing anybody (MemAvailable); 0: unknown.
+uint64_t available_memory() {
+    std::ifstream in("/proc/meminfo");
+    std::string name, unit;
+    for (uint64_t kilobytes = 0; in >> name >> kilobytes; std::getline(in, unit))
+        if (name == "MemAvailable:") return kilobytes << 10;
+    return 0;
 }
 
 /// Closes on the way out.
@@ -95,7 +105,14 @@ OsPlatform::~OsPlatform() {
         for (const WakeFd& w : list) close(w.fd);
 }
 
+bool leaves_enough(uint64_t length, uint64_t available) { return available == 0 || length <= available / 2; }
+
 host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
+    // The pages are taken at once; asking the kernel for more than there is would not fail but start the out-of-memory killer.
+    if (!leaves_enough(length, available_memory())) {
+        why = "no shared memory of " + std::to_string(length) + " bytes: it is more than half of what the machine has available";
+        return {};
+    }
     int fd = -1;
     if (hugepages_ != pmd::Hugepages::never && length >= kHugepage && length % kHugepage == 0) fd = make_memfd(length, MFD_HUGETLB | kHuge2M);
     if (fd < 0) fd = make_memfd(length, 0);
@@ -149,6 +166,8 @@ void OsPlatform::unmap_region(mem::MappedRegion& r) {
     r.base = nullptr;
 }
 
+void OsPlatform::close_fd(int fd) { close(fd); }
+
 std::unique_ptr<mem::RemoteProcess> OsPlatform::remote_process(int pid) {
     if (pid <= 0 || pid != current_.pid) return nullptr;
     return ProcMemory::open(pid, current_.uid);
@@ -156,17 +175,16 @@ std::unique_ptr<mem::RemoteProcess> OsPlatform::remote_process(int pid) {
 
 int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {
     if (engine >= sleepers_.size()) return -1;
-    const int own = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (own < 0) return -1;
-    const int given = fcntl(own, F_DUPFD_CLOEXEC, 0);
-    if (given < 0 || !sleepers_[engine]->watch(own)) {
-        if (given >= 0) close(given);
-        close(own);
+    const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0) return -1;
+    if (!sleepers_[engine]->watch(fd)) {
+        close(fd);
         return -1;
     }
-    // rocid keeps its own descriptor: without one it could no longer take the eventfd out of the lcore's epoll set.
-    wake_fds_[session].push_back({engine, own});
-    return given;
+    // It stays open here until close_wake_fds(), because without it the eventfd could not be taken out of the lcore's epoll set; the
+    // conductor sends it as one that is not to be closed.
+    wake_fds_[session].push_back({engine, fd});
+    return fd;
 }
 
 void OsPlatform::close_wake_fds(uint32_t session) {

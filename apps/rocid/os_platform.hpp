@@ -29,6 +29,9 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
+/// True if `length` bytes may be taken of `available` ones (0: unknown): rocid leaves half to everybody else.
+bool leaves_enough(uint64_t length, uint64_t available);
+
 class OsPlatform final : public host::Platform {
 public:
     OsPlatform(EventPipes& pipes, EnginePageMemory& engine_page, pmd::Hugepages hugepages) : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages) {}
@@ -44,6 +47,7 @@ public:
     void free_memory(const host::SharedMemory&) override;
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
     void unmap_region(mem::MappedRegion&) override;
+    void close_fd(int fd) override;
     std::unique_ptr<mem::RemoteProcess> remote_process(int pid) override;
     int make_event_pipe(uint32_t session, uint32_t channel) override { return pipes_.make(session, channel); }
     void close_event_pipe(uint32_t session, uint32_t channel) override { pipes_.close(session, channel); }

@@ -131,6 +131,8 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (rq.una != before) progressed(ctx, qp);
     if (code == uint8_t(NakCode::psn_sequence)) {
         ++qp.counters.seq_nak_received;
+        // A response before it is missing: we have to go back further than the NAK says, and once is enough.
+        if (result == Acked::response_missing) return implied_nak(ctx, qp);
         if (rq.next == rq.una) return;  // a duplicate: we are back there already
         if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
         roll_back(ctx, qp);

@@ -40,7 +40,7 @@ void set_retry(Qp& qp, const Change& c) { qp.retry_cnt = qp.requester.retries_le
 void set_rnr_retry(Qp& qp, const Change& c) { qp.rnr_retry = qp.requester.rnr_retries_left = qp.attr.rnr_retry = c.attr.rnr_retry; }
 void set_dest_reads(Qp& qp, const Change& c) {
     qp.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic = c.attr.max_dest_rd_atomic;
-    qp.responder.jobs.assign(c.attr.max_dest_rd_atomic + 1u, {});
+    qp.responder.jobs.assign(2u * c.attr.max_dest_rd_atomic + 1u, {});
     qp.responder.atomics.assign(c.attr.max_dest_rd_atomic + 1u, {});
     qp.responder.job_head = qp.responder.job_count = qp.responder.atomic_next = 0;
 }

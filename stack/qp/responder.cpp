@@ -233,6 +233,13 @@ ResponderJob read_job(const Qp& qp, const wire::Packet& p) {
     return job;
 }
 
+/// READs and atomics that are being answered for the first time.
+uint32_t new_jobs(Responder& rs) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rs.job_count; ++i) n += !job_at(rs, i).replay;
+    return n;
+}
+
 void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
     job_at(qp.responder, qp.responder.job_count++) = job;
     activate(ctx, qp);
@@ -240,7 +247,7 @@ void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
 
 void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    if (rs.job_count >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.dma_length > kMaxMessage) return fault(ctx, qp, RequestFault::bad_length);
     const mem::MemoryRegion* region = nullptr;
     if (!remote_memory(ctx, qp, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region)) return fault(ctx, qp, RequestFault::access);
@@ -273,19 +280,19 @@ bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& 
     return mem::copy_in(region, p.va, bytes, 8);
 }
 
-void answer_atomic(Context& ctx, Qp& qp, Psn psn, uint64_t original, Msn msn) {
+ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
     ResponderJob job;
     job.first = psn;
     job.packets = 1;
     job.atomic = true;
     job.original = original;
     job.msn = msn;
-    queue_job(ctx, qp, job);
+    return job;
 }
 
 void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    if (rs.job_count >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::not_allowed);  // misaligned: NAK invalid request (IBA 9.4.5)
     const mem::MemoryRegion* region = nullptr;
     if (!remote_memory(ctx, qp, p.rkey, p.va, 8, mem::kRemoteAtomic, region)) return fault(ctx, qp, RequestFault::access);
@@ -296,18 +303,36 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++qp.counters.rx_messages;
     rs.atomics[rs.atomic_next] = {true, p.psn, original, rs.msn};
     rs.atomic_next = (rs.atomic_next + 1) % uint32_t(rs.atomics.size());
-    answer_atomic(ctx, qp, p.psn, original, rs.msn);
+    queue_job(ctx, qp, atomic_job(p.psn, original, rs.msn));
 }
 
 // ---- duplicates -----------------------------------------------------------------------------------------------------
 
-/// The requester went back to `psn`: what is queued from there on will be asked for again.
-void forget_jobs_from(Responder& rs, Psn psn) {
-    while (rs.job_count != 0) {
-        const ResponderJob& newest = job_at(rs, rs.job_count - 1);
-        if ((newest.first + newest.sent).distance_from(psn) < 0) return;
-        --rs.job_count;
+bool overlap(const ResponderJob& a, const ResponderJob& b) {
+    return a.first.in_window(b.first, b.packets) || b.first.in_window(a.first, a.packets);
+}
+
+/// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first answer is
+/// still under way, this one replaces it. Replays do not count against the number of READs agreed, and are as many at most: one too many
+/// is dropped, its requester asks again.
+void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
+    Responder& rs = qp.responder;
+    job.replay = true;
+    uint32_t place = 0, replays = 0;
+    for (uint32_t i = 0; i < rs.job_count; ++i) {
+        ResponderJob& other = job_at(rs, i);
+        if (overlap(other, job)) {
+            job.replay = other.replay;
+            other = job;
+            return;
+        }
+        if (other.first.distance_from(job.first) < 0) place = i + 1;
+        replays += other.replay;
     }
+    if (replays >= qp.max_dest_rd_atomic) return;
+    for (uint32_t i = rs.job_count++; i > place; --i) job_at(rs, i) = job_at(rs, i - 1);
+    job_at(rs, place) = job;
+    activate(ctx, qp);
 }
 
 void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -317,18 +342,13 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
     if (p.dma_length > kMaxMessage || (job.first + job.packets).distance_from(rs.expected) > 0) return;
     if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region)) return;
-    forget_jobs_from(rs, p.psn);
-    if (rs.job_count >= qp.max_dest_rd_atomic) return;
-    queue_job(ctx, qp, job);
+    answer_again(ctx, qp, job);
 }
 
 void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     for (const AtomicResult& kept : rs.atomics) {
-        if (!kept.valid || kept.psn != p.psn) continue;
-        forget_jobs_from(rs, p.psn);
-        if (rs.job_count < qp.max_dest_rd_atomic) answer_atomic(ctx, qp, p.psn, kept.original, kept.msn);
-        return;
+        if (kept.valid && kept.psn == p.psn) return answer_again(ctx, qp, atomic_job(kept.psn, kept.original, kept.msn));
     }
 }
 

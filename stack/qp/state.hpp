@@ -85,6 +85,7 @@ struct ResponderJob {
     Key rkey;
     Msn msn;
     bool atomic = false;
+    bool replay = false;             ///< answers a duplicate
     uint64_t original = 0;
 };
 
@@ -112,7 +113,7 @@ struct Responder {
     Key rkey;
     uint64_t received = 0;           ///< bytes of the message so far
     RecvWork recv;
-    // READs and atomics to be answered, in PSN order: ring of max_dest_rd_atomic + 1
+    // READs and atomics to be answered, in PSN order: ring of max_dest_rd_atomic new ones and as many replays
     std::vector<ResponderJob> jobs;
     uint32_t job_head = 0, job_count = 0;
     std::vector<AtomicResult> atomics;

@@ -130,8 +130,8 @@ int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyF
 
     const std::byte* body = buffer_.get() + sizeof header;
     const size_t copied = std::min<size_t>(reply.size(), header.body_length);
-    std::memset(reply.data(), 0, reply.size());
-    std::memcpy(reply.data(), body, copied);
+    std::copy_n(body, copied, reply.begin());
+    std::fill(reply.begin() + ptrdiff_t(copied), reply.end(), std::byte{0});
     if (header.error != 0) {
         const auto* reason = reinterpret_cast<const char*>(body + header.body_length);
         log("%s: %s%s%.*s", name_of(out.op), std::strerror(header.error), header.reason_length != 0 ? ": " : "", int(header.reason_length), reason);

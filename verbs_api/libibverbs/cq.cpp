@@ -145,13 +145,26 @@ bool take_entry(Cq& cq, Context& context, abi::Cqe& out) {
     return false;
 }
 
+void polled_in_vain(Cq& cq) {
+    constexpr uint32_t kPatience = 1000, kBetween = 64;  // about 10 microseconds at first
+    const uint32_t n = cq.empty_polls.load(std::memory_order_relaxed) + 1;
+    cq.empty_polls.store(n < kPatience ? n : kPatience - kBetween, std::memory_order_relaxed);
+    if (n >= kPatience) sched_yield();
+}
+
 int poll_cq(ibv_cq* p, int entries, ibv_wc* wc) {
     Cq& cq = *Cq::from(p);
     Context& c = *Context::from(p->context);
-    const MaybeGuard guard(cq.lock, cq.locked);
-    abi::Cqe e;
     int taken = 0;
-    while (taken < entries && take_entry(cq, c, e)) to_verbs(e, wc[taken++]);
+    {
+        const MaybeGuard guard(cq.lock, cq.locked);
+        abi::Cqe e;
+        while (taken < entries && take_entry(cq, c, e)) to_verbs(e, wc[taken++]);
+    }
+    if (taken == 0)
+        polled_in_vain(cq);
+    else
+        cq.empty_polls.store(0, std::memory_order_relaxed);
     return taken;
 }
 

@@ -22,7 +22,12 @@ int start_poll(ibv_cq_ex* p, ibv_poll_cq_attr* attr) {
     Cq& cq = *Cq::from(p);
     if (cq.locked) cq.lock.lock();
     const int err = advance(cq);
-    if (err != 0) release(cq);  // the program does not call end_poll then
+    if (err == 0) {
+        cq.empty_polls.store(0, std::memory_order_relaxed);
+        return 0;
+    }
+    release(cq);  // the program does not call end_poll then
+    polled_in_vain(cq);
     return err;
 }
 int next_poll(ibv_cq_ex* p) { return advance(*Cq::from(p)); }

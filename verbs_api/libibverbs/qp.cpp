@@ -64,8 +64,6 @@ int check(const ibv_qp_init_attr_ex& a) {
     constexpr uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     if ((a.comp_mask & ~kKnown) != 0) return EOPNOTSUPP;
     if ((a.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && (a.send_ops_flags & ~offered_send_ops(a.qp_type)) != 0) return EOPNOTSUPP;
-    // In a send WQE the XRC SRQ number takes the place of the length of inline data.
-    if (a.qp_type == IBV_QPT_XRC_SEND && a.cap.max_inline_data != 0) return EINVAL;
     return 0;
 }
 
@@ -95,7 +93,6 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     if (!qp) return fail<ibv_qp>(ENOMEM);
     abi::CreateQpReply reply{};
     if (const int err = c.call(Op::create_qp, describe(a), reply); err != 0) return fail<ibv_qp>(err);
-    if (a.qp_type == IBV_QPT_XRC_SEND) reply.cap.max_inline_data = 0;
     if (!locate_send_queue(c, reply, *qp) || !locate_receive_queue(c, reply, *qp) || !c.qps.insert(reply.qpn, qp.get())) {
         log("create_qp: rocid described queues that are not where it says");
         c.destroy(Op::destroy_qp, reply.handle);

@@ -67,7 +67,11 @@ void wr_set_ud_addr(ibv_qp_ex* p, ibv_ah* ah, uint32_t remote_qpn, uint32_t remo
     qp.building->remote_qkey = remote_qkey;
 }
 void wr_set_xrc_srqn(ibv_qp_ex* p, uint32_t remote_srqn) {
-    if (abi::SendWqe* w = Qp::from(p)->building) w->remote_srqn = remote_srqn;
+    abi::SendWqe* w = Qp::from(p)->building;
+    if (w == nullptr) return;
+    // Atomics and binds reach no receive queue, and have their operands in its place.
+    const bool taken = w->opcode == abi::WrOpcode::atomic_cmp_swp || w->opcode == abi::WrOpcode::atomic_fetch_add || w->opcode == abi::WrOpcode::bind_mw;
+    if (!taken) w->remote_srqn = remote_srqn;
 }
 
 void wr_set_inline_data_list(ibv_qp_ex* p, size_t count, const ibv_data_buf* buffers) {

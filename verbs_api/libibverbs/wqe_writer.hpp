@@ -28,7 +28,7 @@ inline bool append_inline(const Qp& qp, abi::SendWqe* w, uint32_t& used, const v
     return true;
 }
 
-/// No payload needs no inline flag, and its length field may be in use for something else (XRC).
+/// No payload needs no inline flag.
 inline void finish_inline(abi::SendWqe* w, uint32_t used) {
     if (used == 0) return;
     w->send_flags |= abi::kSendInline;

@@ -119,13 +119,14 @@ Fate Network::decide(End& end, const Sent& s, Nanos& extra) {
         }
     }
     if (clock_ < end.dark_until) return Fate::dropped;
-    if (end.burst_left > 0) {
+    if (end.burst_left > 0 && clock_ < end.burst_until) {
         --end.burst_left;
         return Fate::dropped;
     }
     const Faults& f = end.faults;
     if (rng_.chance(f.burst)) {
         end.burst_left = uint32_t(rng_.below(f.burst_length));
+        end.burst_until = clock_ + 100'000;  // else a quiet QP's retransmissions would all fall into one burst
         return Fate::dropped;
     }
     if (rng_.chance(f.drop)) return Fate::dropped;

@@ -23,7 +23,7 @@ struct Faults {
     double corrupt = 0;         ///< one bit anywhere in the frame flips
     double delay = 0;           ///< the frame comes up to max_delay later; others overtake it
     Nanos max_delay = 0;
-    double burst = 0;           ///< a burst of loss starts: up to burst_length frames vanish
+    double burst = 0;           ///< a burst of loss starts: up to burst_length frames vanish, for at most 100 us
     uint32_t burst_length = 0;
     double starve = 0;          ///< a tx_alloc or tx_burst call gets less than it asked for
 };
@@ -126,7 +126,7 @@ private:
         MacAddress mac;
         Link link;
         Faults faults;
-        Nanos dark_until = 0, busy_until = 0, last_arrival = 0;
+        Nanos dark_until = 0, busy_until = 0, last_arrival = 0, burst_until = 0;
         uint32_t burst_left = 0;
         std::vector<std::unique_ptr<SimPort>> ports;
     };

@@ -38,7 +38,7 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world)
     }
     for (uint32_t e = 0; e < o.engines; ++e) {
         std::vector<engine::Port*> ports;
-        for (uint32_t d = 0; d < o.devices; ++d) ports.push_back(&world.net().port(endpoint(d), e));
+        for (uint32_t d = 0; d < o.devices; ++d) ports.push_back(o.port ? o.port(endpoint(d), e) : &world.net().port(endpoint(d), e));
         engine::Config c = o.engine;
         c.index = e;
         engines_.push_back(std::make_unique<engine::Engine>(c, *shared_, ports));
@@ -99,6 +99,7 @@ std::string Host::shut_down() {
         {"arena bytes", t.arena_bytes}, {"mapped bytes", t.mapped_bytes}};
     for (const auto& [name, n] : totals)
         if (n != 0) left += std::to_string(n) + " " + name + " left; ";
+    for (int i = 0; i < 3; ++i) poll();  // frames that other engines handled come back to their port
     conductor_.reset();
     engines_.clear();
     if (platform_.blocks() != 0) left += std::to_string(platform_.blocks()) + " blocks of shared memory left; ";

@@ -24,6 +24,8 @@ struct WorldOptions {
     uint32_t tx_pool = 1024;       ///< frames a port has
     Nanos round_cost = 200;        ///< virtual time that a round of an engine takes
     engine::Config engine{};       ///< index is set by the host
+    /// Another port instead of the network's, by endpoint and engine (benchmarks).
+    std::function<engine::Port*(uint32_t endpoint, uint32_t engine)> port;
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
 };
 

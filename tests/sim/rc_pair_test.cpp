@@ -1,0 +1,388 @@
+// Two real stacks: losses where they hurt, order of completions, errors that stay where they belong.
+#include "fixture.hpp"
+
+namespace roci::sim {
+namespace {
+
+using Pair = PairTest;
+
+/// Does something to the n-th (from 1) frame that matches; everything else passes.
+struct NthFrame {
+    std::function<bool(const Sent&)> matches;
+    uint32_t n;
+    Verdict verdict{Verdict::drop};
+    uint32_t seen = 0;
+    Verdict operator()(const Sent& s) { return s.parsed && matches(s) && ++seen == n ? verdict : Verdict{}; }
+};
+auto operation(Operation op) {
+    return [op](const Sent& s) { return wire::operation_of(s.packet.opcode) == op; };
+}
+
+TEST_F(Pair, EveryOperationAtEverySizeAroundAPacket) {
+    join();
+    uint64_t tag = 1;
+    for (uint32_t size : {0u, 1u, 3u, 4u, 1023u, 1024u, 1025u, 2048u, 5000u, 65536u, 500'000u}) {
+        for (WrOpcode op : {WrOpcode::send, WrOpcode::send_imm, WrOpcode::rdma_write, WrOpcode::rdma_write_imm, WrOpcode::rdma_read}) {
+            SCOPED_TRACE(testing::Message() << "opcode " << int(op) << " size " << size);
+            ++tag;
+            const bool read = op == WrOpcode::rdma_read, recv = op != WrOpcode::rdma_write && !read;
+            fill(a.mr.data(), size, read ? 0 : tag);
+            fill(b.mr.data(), size, read ? tag : 0);
+            if (recv) b.client.post_recv(qb, tag, {b.sge(0, size / 2), b.sge(size / 2, size - size / 2)});
+            SendWr w = a.rdma(op, tag, 0, size, b.mr.address(), b.mr.rkey);
+            w.imm_or_inv = uint32_t(tag);
+            a.client.post_send(qa, w);
+            const auto done = a.wait(1);
+            ASSERT_EQ(done.size(), 1u);
+            EXPECT_EQ(done[0].status, WcStatus::success);
+            EXPECT_EQ(first_wrong(a.mr.data(), size, tag), -1);
+            EXPECT_EQ(first_wrong(b.mr.data(), size, tag), -1);
+            const auto got = b.poll_all();
+            ASSERT_EQ(got.size(), recv ? 1u : 0u);
+            if (recv) { EXPECT_EQ(got[0].byte_len, size); }
+        }
+    }
+}
+
+TEST_F(Pair, Ipv6) {
+    PathOptions o;
+    o.gid_index = 1;
+    join(o);
+    b.client.post_recv(qb, 1, {b.sge(0, 5000)});
+    fill(a.mr.data(), 5000, 9);
+    a.client.post_send(qa, a.send(1, 0, 5000));
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_EQ(first_wrong(b.mr.data(), 5000, 9), -1);
+    for (const Sent& s : world.net().capture()) EXPECT_TRUE(s.packet.ipv6);
+}
+
+// Whatever single frame of a long message is lost, the message arrives, and only what go-back-N needs is sent again.
+TEST_F(Pair, AnySinglelossRecovers) {
+    join();
+    for (uint32_t lost = 1; lost <= 6; ++lost) {
+        SCOPED_TRACE(lost);
+        uint32_t data_frames = 0;
+        world.net().set_script([&, nth = NthFrame{[&](const Sent& s) { return s.from == 0; }, lost}](const Sent& s) mutable {
+            data_frames += s.from == 0;
+            return nth(s);
+        });
+        b.client.post_recv(qb, lost, {b.sge(0, 8192)});
+        fill(a.mr.data(), 6 * 1024, lost);
+        a.client.post_send(qa, a.send(lost, 0, 6 * 1024));
+        const Nanos start = world.now();
+        EXPECT_EQ(a.wait_status(), WcStatus::success);
+        EXPECT_EQ(first_wrong(b.mr.data(), 6 * 1024, lost), -1);
+        const Nanos took = world.now() - start;
+        if (lost < 6) {
+            EXPECT_EQ(data_frames, 6 + (6 - lost + 1)) << "sent again from the lost one on, nothing older";
+            EXPECT_LT(took, 500'000u) << "a NAK tells of the gap, no timeout is needed";
+        } else {
+            EXPECT_GE(took, Nanos{4096} << 8) << "tail loss: by timeout";
+            EXPECT_EQ(data_frames, 12u) << "nobody has acknowledged anything: all of it";
+        }
+        b.poll_all();
+    }
+}
+
+TEST_F(Pair, LostAckRecoversWithoutDeliveringTwice) {
+    join();
+    world.net().set_script(NthFrame{operation(Operation::ack), 1});
+    for (uint64_t i = 0; i < 3; ++i) b.client.post_recv(qb, i, {b.sge(i * 100, 100)});
+    a.client.post_send(qa, a.send(1, 0, 100));
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_EQ(b.poll_all().size(), 1u);
+    EXPECT_EQ(a.client.query(qa).attr.qp_state, uint32_t(IBV_QPS_RTS));
+}
+
+TEST_F(Pair, LostNakRecoversByTimeout) {
+    join();
+    uint32_t dropped_data = 0, dropped_nak = 0;
+    world.net().set_script([&](const Sent& s) {
+        if (s.from == 0 && s.packet.psn.value() == 0x101 && dropped_data++ == 0) return Verdict{Verdict::drop};
+        if (s.from == 1 && s.packet.syndrome == kNakSequence && dropped_nak++ == 0) return Verdict{Verdict::drop};
+        return Verdict{};
+    });
+    b.client.post_recv(qb, 1, {b.sge(0, 8192)});
+    fill(a.mr.data(), 4096, 5);
+    a.client.post_send(qa, a.send(1, 0, 4096));
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_EQ(dropped_nak, 1u);
+    EXPECT_EQ(first_wrong(b.mr.data(), 4096, 5), -1);
+}
+
+TEST_F(Pair, CorruptedFrameIsALostFrame) {
+    join();
+    world.net().set_script(NthFrame{operation(Operation::send_middle), 1, {Verdict::corrupt}});
+    b.client.post_recv(qb, 1, {b.sge(0, 8192)});
+    fill(a.mr.data(), 4096, 5);
+    a.client.post_send(qa, a.send(1, 0, 4096));
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_EQ(first_wrong(b.mr.data(), 4096, 5), -1);
+}
+
+TEST_F(Pair, EveryReadResponseMayBeLostOnce) {
+    join();
+    fill(b.mr.data(), 8 * 1024, 3);
+    for (uint32_t lost = 1; lost <= 8; ++lost) {
+        SCOPED_TRACE(lost);
+        world.net().set_script(NthFrame{[](const Sent& s) { return s.packet.info->has(wire::kRead) && s.packet.info->has(wire::kResponse); }, lost});
+        std::memset(a.mr.data(), 0, 8 * 1024);
+        a.client.post_send(qa, a.rdma(WrOpcode::rdma_read, lost, 0, 8 * 1024, b.mr.address(), b.mr.rkey));
+        EXPECT_EQ(a.wait_status(), WcStatus::success);
+        EXPECT_EQ(first_wrong(a.mr.data(), 8 * 1024, 3), -1);
+    }
+}
+
+// A fetch-and-add whose answer is lost again and again adds once.
+TEST_F(Pair, LostAtomicAnswersDoNotRepeatTheAtomic) {
+    join();
+    uint32_t lost = 0;
+    world.net().set_script([&](const Sent& s) {
+        return s.parsed && wire::operation_of(s.packet.opcode) == Operation::atomic_ack && lost++ < 3 ? Verdict{Verdict::drop} : Verdict{};
+    });
+    uint64_t word = 1000;
+    std::memcpy(b.mr.data(), &word, 8);
+    SendWr w = a.rdma(WrOpcode::atomic_fetch_add, 1, 0, 8, b.mr.address(), b.mr.rkey);
+    w.compare_add = 5;
+    a.client.post_send(qa, w);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    std::memcpy(&word, b.mr.data(), 8);
+    EXPECT_EQ(word, 1005u);
+    std::memcpy(&word, a.mr.data(), 8);
+    EXPECT_EQ(word, 1000u);
+    EXPECT_EQ(lost, 4u);
+}
+
+TEST_F(Pair, DeadPeerIsRetryExceededAndEverythingIsFlushed) {
+    PathOptions o;
+    o.retry_cnt = 2;
+    join(o);
+    world.net().blackout(1, kNever);
+    for (uint64_t i = 0; i < 5; ++i) {
+        SendWr w = a.send(i, 0, 10);
+        if (i % 2 == 1) w.flags = 0;
+        a.client.post_send(qa, w);
+    }
+    for (uint64_t i = 10; i < 14; ++i) a.client.post_recv(qa, i, {a.sge(0, 10)});
+    const auto done = a.wait(9);
+    ASSERT_EQ(done.size(), 9u) << "in error even unsignalled requests complete (IBA 10.3.1.7)";
+    std::map<uint64_t, WcStatus> by_id;
+    for (const auto& c : done) by_id[c.wr_id] = c.status;
+    EXPECT_EQ(by_id[0], WcStatus::retry_exc_err);
+    for (uint64_t i : {1, 2, 3, 4, 10, 11, 12, 13}) EXPECT_EQ(by_id[i], WcStatus::wr_flush_err) << i;
+    // what is posted to a QP in error is flushed too
+    a.client.post_send(qa, a.send(20, 0, 10));
+    a.client.post_recv(qa, 21, {a.sge(0, 10)});
+    const auto late = a.wait(2);
+    ASSERT_EQ(late.size(), 2u);
+    for (const auto& c : late) EXPECT_EQ(c.status, WcStatus::wr_flush_err);
+}
+
+TEST_F(Pair, ResetAndReconnectWorksAgain) {
+    for (uint32_t round = 0; round < 3; ++round) {
+        PathOptions o;
+        o.psn = 0x1000 * (round + 1);
+        o.peer_psn = 0x777 + round;
+        join(o);
+        b.client.post_recv(qb, 1, {b.sge(0, 5000)});
+        fill(a.mr.data(), 5000, round);
+        a.client.post_send(qa, a.send(round, 0, 5000));
+        a.client.post_send(qa, a.send(100, 0, 5000));  // no receive for it: RNR for ever
+        EXPECT_EQ(a.wait_status(), WcStatus::success);
+        EXPECT_EQ(first_wrong(b.mr.data(), 5000, round), -1);
+        world.run_for(100'000);
+        a.client.to_state(qa, IBV_QPS_RESET);
+        b.client.to_state(qb, IBV_QPS_RESET);
+        world.run_for(100'000);
+        b.poll_all();
+        EXPECT_TRUE(a.poll_all().empty()) << "RESET completes nothing";
+    }
+}
+
+// A peer that is never ready on one QP must not slow another (DESIGN: RNR storm).
+TEST_F(Pair, RnrStormOnOneQpDoesNotSlowAnother) {
+    auto time_for = [&](Qp& q, Qp& peer) {
+        const Nanos start = world.now();
+        for (uint64_t i = 0; i < 40; ++i) {
+            b.client.post_recv(peer, i, {b.sge(0, 4096)});
+            a.client.post_send(q, a.send(i, 0, 4096));
+            size_t mine = 0;
+            world.run_until([&] {
+                for (auto e = a.client.poll(a.cq); e; e = a.client.poll(a.cq)) mine += e->qpn == q.qpn && e->status == WcStatus::success;
+                return mine > 0;
+            });
+        }
+        b.poll_all();
+        return world.now() - start;
+    };
+    join();
+    const Nanos quiet = time_for(qa, qb);
+    for (int i = 0; i < 8; ++i) {
+        Qp& stuck = a.qp();
+        Qp& unready = b.qp();
+        connect(a.client, stuck, b.client, unready);
+        for (uint64_t k = 0; k < 20; ++k) a.client.post_send(stuck, a.send(1000 + k, 0, 4096));
+    }
+    world.run_for(1'000'000);
+    const Nanos stormy = time_for(qa, qb);
+    // The storm takes its share of the wire, no more: 8 QPs each send up to 80 KB every 10 us RNR time.
+    EXPECT_LT(stormy, 10 * quiet + 1'000'000) << "quiet " << quiet << " ns";
+}
+
+TEST_F(Pair, CountersEqualTheCapture) {
+    join();
+    world.net().set_script(NthFrame{operation(Operation::send_middle), 2});
+    for (uint64_t i = 0; i < 4; ++i) b.client.post_recv(qb, i, {b.sge(0, 8192)});
+    for (uint64_t i = 0; i < 4; ++i) a.client.post_send(qa, a.send(i, 0, 4096));
+    EXPECT_EQ(a.wait(4).size(), 4u);
+    world.run_for(100'000);
+    uint64_t sent[2] = {0, 0}, naks = 0, lost = 0;
+    for (const Sent& s : world.net().capture()) {
+        ++sent[s.from];
+        naks += s.packet.syndrome == kNakSequence && s.packet.info->has(wire::kAck);
+        lost += s.fate == Fate::dropped;
+    }
+    EXPECT_EQ(naks, 1u);
+    EXPECT_EQ(lost, 1u);
+    EXPECT_EQ(world.host(0).counter(engine::Counter::tx_frames), sent[0]);
+    EXPECT_EQ(world.host(1).counter(engine::Counter::rx_frames), sent[0] - lost);
+    EXPECT_EQ(world.host(0).counter(engine::Counter::rx_frames), sent[1]);
+}
+
+// ---- shared receive queue, events -----------------------------------------------------------------------------------
+
+TEST_F(Pair, SrqServesTwoQpsAndTellsWhenItRunsLow) {
+    Srq& srq = b.client.create_srq(b.pd, 16);
+    QpOptions o;
+    o.srq = &srq;
+    Qp& b1 = b.qp(o);
+    Qp& b2 = b.qp(o);
+    Qp& a1 = a.qp();
+    Qp& a2 = a.qp();
+    connect(a.client, a1, b.client, b1);
+    connect(a.client, a2, b.client, b2);
+    for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(b.client.post_srq_recv(srq, i, {b.sge(i * 100, 100)}));
+    ASSERT_EQ(b.client.try_call(abi::Op::modify_srq, abi::ModifySrqRequest{srq.handle, IBV_SRQ_LIMIT, 0, 4}), 0) << b.client.reason();
+    auto& asyncs = b.client.host().platform().asyncs[b.client.session()];
+    for (uint64_t i = 0; i < 2; ++i) a.client.post_send(i % 2 ? a1 : a2, a.send(i, 0, 10));
+    EXPECT_EQ(a.wait(2).size(), 2u);
+    std::erase_if(asyncs, [](const auto& r) { return r.event_type != uint32_t(IBV_EVENT_SRQ_LIMIT_REACHED); });
+    EXPECT_TRUE(asyncs.empty()) << "4 left";
+    a.client.post_send(a1, a.send(2, 0, 10));
+    EXPECT_EQ(a.wait(1).size(), 1u);
+    world.run_for(10'000);
+    std::erase_if(asyncs, [](const auto& r) { return r.event_type != uint32_t(IBV_EVENT_SRQ_LIMIT_REACHED); });
+    ASSERT_EQ(asyncs.size(), 1u) << "3 left: below the limit";
+    EXPECT_EQ(asyncs[0].handle, srq.handle);
+    const auto got = b.poll_all();
+    ASSERT_EQ(got.size(), 3u);
+    for (uint64_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(got[i].wr_id, i);
+        EXPECT_EQ(got[i].queue, abi::kCqeSrq);
+    }
+}
+
+TEST_F(Pair, CompletionEventsFollowArming) {
+    Cq& cq = b.client.create_cq(16, true);
+    Qp& q = b.client.create_qp(b.pd, cq, cq);
+    Qp& p = a.qp();
+    connect(a.client, p, b.client, q);
+    for (uint64_t i = 0; i < 8; ++i) b.client.post_recv(q, i, {b.sge(0, 100)});
+    auto& events = b.client.host().platform().completions[{b.client.session(), cq.channel}];
+    uint64_t id = 0;
+    auto arrive = [&](bool solicited) {
+        SendWr w = a.send(id++, 0, 10);
+        if (solicited) w.flags |= abi::kSendSolicited;
+        a.client.post_send(p, w);
+        ASSERT_EQ(a.wait(1).size(), 1u);
+        world.run_for(10'000);
+    };
+    arrive(false);
+    EXPECT_TRUE(events.empty()) << "not armed";
+    cq.ring.arm(false);
+    arrive(false);
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].cq_handle, cq.handle);
+    EXPECT_EQ(events[0].generation, cq.generation);
+    arrive(false);
+    EXPECT_EQ(events.size(), 1u) << "one event an arming";
+    cq.ring.arm(true);
+    arrive(false);
+    EXPECT_EQ(events.size(), 1u) << "armed for solicited only";
+    arrive(true);
+    EXPECT_EQ(events.size(), 2u);
+    cq.ring.arm(true);
+    b.client.to_state(q, IBV_QPS_ERR);
+    world.run_for(10'000);
+    EXPECT_EQ(events.size(), 3u) << "an unsuccessful completion counts as solicited (IBA 11.4.2.2)";
+}
+
+TEST_F(Pair, CqOverrunIsAnEventAndHurtsOnlyItsQps) {
+    Cq& small = a.client.create_cq(4);
+    Qp& q = a.client.create_qp(a.pd, small, small);
+    Qp& p = b.qp();
+    connect(a.client, q, b.client, p);
+    join();
+    const uint32_t depth = small.ring.depth;
+    for (uint32_t i = 0; i < depth + 3; ++i) b.client.post_recv(p, i, {b.sge(0, 100)});
+    for (uint32_t i = 0; i < depth + 3; ++i) a.client.post_send(q, a.send(i, 0, 10));
+    world.run_for(5'000'000);
+    const auto& asyncs = a.client.host().platform().asyncs[a.client.session()];
+    EXPECT_TRUE(std::any_of(asyncs.begin(), asyncs.end(), [&](const auto& r) {
+        return r.event_type == uint32_t(IBV_EVENT_CQ_ERR) && r.handle == small.handle;
+    }));
+    uint32_t kept = 0;
+    for (auto e = a.client.poll(small); e; e = a.client.poll(small)) EXPECT_EQ(e->wr_id, kept++);
+    EXPECT_EQ(kept, depth) << "what was there stays";
+    b.client.post_recv(qb, 1, {b.sge(0, 100)});
+    a.client.post_send(qa, a.send(1, 0, 10));
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
+// ---- several engines ------------------------------------------------------------------------------------------------
+
+struct ManyEngines : PairTest {
+    ManyEngines() : PairTest({.engines = 2}) {}
+};
+
+TEST_F(ManyEngines, FramesOfAnotherEnginesQpAreHandedOver) {
+    world.net().spread_by_chance(true);
+    std::vector<std::pair<Qp*, Qp*>> pairs{{&qa, &qb}};
+    for (int i = 0; i < 5; ++i) pairs.push_back({&a.qp(), &b.qp()});
+    std::map<uint32_t, int> engines;
+    for (auto [x, y] : pairs) {
+        connect(a.client, *x, b.client, *y);
+        ++engines[x->engine];
+        for (uint64_t i = 0; i < 4; ++i) b.client.post_recv(*y, i, {b.sge(0, 8192)});
+    }
+    EXPECT_EQ(engines.size(), 2u) << "QPs are spread over the engines";
+    for (uint64_t i = 0; i < 4; ++i)
+        for (auto [x, y] : pairs) a.client.post_send(*x, a.send(i, 0, 6000));
+    const auto done = a.wait(24);
+    ASSERT_EQ(done.size(), 24u);
+    for (const auto& c : done) EXPECT_EQ(c.status, WcStatus::success);
+    EXPECT_GT(world.host(1).counter(engine::Counter::handed_over), 0u);
+    EXPECT_EQ(world.host(1).counter(engine::Counter::handover_full), 0u);
+    EXPECT_EQ(b.wait(24).size(), 24u);
+}
+
+// ---- loopback -------------------------------------------------------------------------------------------------------
+
+TEST(Loopback, TwoQpsOfOneDevice) {
+    World world({.hosts = 1});
+    {
+        Side s(world, world.host(0));
+        Qp& x = s.qp();
+        Qp& y = s.qp();
+        connect(s.client, x, s.client, y);
+        fill(s.mr.data(), 5000, 3);
+        s.client.post_recv(y, 1, {s.sge(8192, 5000)});
+        s.client.post_send(x, s.send(2, 0, 5000));
+        EXPECT_EQ(s.wait(2).size(), 2u);
+        EXPECT_EQ(first_wrong(s.mr.data() + 8192, 5000, 3), -1);
+    }
+    EXPECT_EQ(world.shut_down(), "");
+}
+
+}  // namespace
+}  // namespace roci::sim

@@ -1,0 +1,281 @@
+// The control socket and clients that do not behave.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "apps/rocid/control_socket.hpp"
+#include "pmd_glue/eal.hpp"
+
+namespace roci::rocid {
+namespace {
+
+int open_descriptors() {
+    int n = 0;
+    for (int fd = 0; fd < 1024; ++fd) n += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return n;
+}
+
+struct Socket : testing::Test {
+    std::string folder = testing::TempDir() + "/rocid-test-" + std::to_string(getpid());
+    std::string path = folder + "/deep/rocid.sock";
+    std::set<uint32_t> open;
+    uint32_t next = 1, most = 100;
+    size_t fds_seen = 0;
+    size_t reply_size = 100;
+    bool with_fds = false;
+    std::unique_ptr<ControlSocket> socket;
+
+    SessionHandler handler() {
+        SessionHandler h;
+        h.open = [this](const host::Client& who) {
+            EXPECT_EQ(who.uid, getuid());
+            if (open.size() >= most) return abi::kNoHandle;
+            open.insert(next);
+            return next++;
+        };
+        h.handle = [this](uint32_t session, const host::Client&, std::span<const std::byte> packet, std::span<const int> fds, bool& close_it) {
+            EXPECT_TRUE(open.contains(session));
+            fds_seen += fds.size();
+            for (const int fd : fds) ::close(fd);
+            close_it = packet.size() == 3;
+            host::Reply r;
+            r.bytes.assign(reply_size, std::byte{'r'});
+            if (with_fds) {
+                r.fds = {::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO};
+                r.shared_fds_mask = {0, 1};
+            }
+            return r;
+        };
+        h.close = [this](uint32_t session) { EXPECT_EQ(open.erase(session), 1u) << "closed once"; };
+        return h;
+    }
+    void start() { socket = std::make_unique<ControlSocket>(path, 0640, handler()); }
+    void serve(int rounds = 4) {
+        for (int i = 0; i < rounds; ++i) socket->serve(5);
+    }
+    int connect_client() {
+        sockaddr_un a{};
+        a.sun_family = AF_UNIX;
+        std::memcpy(a.sun_path, path.c_str(), path.size() + 1);
+        const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&a), sizeof a), 0);
+        return fd;
+    }
+    static bool hung_up(int fd) {
+        char c[65536];
+        ssize_t n;
+        while ((n = recv(fd, c, sizeof c, MSG_DONTWAIT)) > 0) {
+        }
+        return n == 0 || errno == ECONNRESET;
+    }
+    static void send_fds(int fd, size_t bytes, const std::vector<int>& fds) {
+        std::string data(bytes, 'd');
+        iovec v{data.data(), data.size()};
+        msghdr m{};
+        std::vector<char> control(CMSG_SPACE(fds.size() * sizeof(int)));
+        m.msg_iov = &v;
+        m.msg_iovlen = 1;
+        m.msg_control = control.data();
+        m.msg_controllen = control.size();
+        cmsghdr* h = CMSG_FIRSTHDR(&m);
+        h->cmsg_level = SOL_SOCKET;
+        h->cmsg_type = SCM_RIGHTS;
+        h->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+        std::memcpy(CMSG_DATA(h), fds.data(), fds.size() * sizeof(int));
+        EXPECT_EQ(sendmsg(fd, &m, 0), ssize_t(bytes));
+    }
+    void TearDown() override {
+        socket.reset();
+        EXPECT_TRUE(open.empty()) << "every session is closed in the end";
+        std::filesystem::remove_all(folder);
+    }
+};
+
+TEST_F(Socket, ServesRequestsAndGoesAwayClean) {
+    start();
+    struct stat s {};
+    ASSERT_EQ(stat(path.c_str(), &s), 0);
+    EXPECT_EQ(s.st_mode & 0777, 0640u);
+    const int before = open_descriptors();
+    const int c = connect_client();
+    serve();
+    EXPECT_EQ(open.size(), 1u);
+    ASSERT_EQ(send(c, "hello", 5, 0), 5);
+    serve();
+    char reply[256];
+    EXPECT_EQ(recv(c, reply, sizeof reply, MSG_DONTWAIT), 100);
+    close(c);
+    serve();
+    EXPECT_TRUE(open.empty());
+    EXPECT_EQ(open_descriptors(), before);
+    socket.reset();
+    EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(Socket, DescriptorsTravelBothWaysAndNoneIsLeft) {
+    start();
+    with_fds = true;
+    const int before = open_descriptors();
+    const int c = connect_client();
+    serve();
+    send_fds(c, 8, {STDIN_FILENO, STDOUT_FILENO});
+    serve();
+    EXPECT_EQ(fds_seen, 2u);
+    char data[256];
+    alignas(cmsghdr) char control[256];
+    iovec v{data, sizeof data};
+    msghdr m{};
+    m.msg_iov = &v;
+    m.msg_iovlen = 1;
+    m.msg_control = control;
+    m.msg_controllen = sizeof control;
+    ASSERT_EQ(recvmsg(c, &m, MSG_CMSG_CLOEXEC), 100);
+    ASSERT_NE(CMSG_FIRSTHDR(&m), nullptr);
+    EXPECT_EQ(CMSG_FIRSTHDR(&m)->cmsg_len, CMSG_LEN(2 * sizeof(int)));
+    int got[2];
+    std::memcpy(got, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof got);
+    close(got[0]);
+    close(got[1]);
+    EXPECT_GE(fcntl(STDIN_FILENO, F_GETFD), 0) << "a shared descriptor stays open";
+    close(c);
+    serve();
+    EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_F(Socket, GarbageClosesOnlyTheClientThatSentIt) {
+    start();
+    const int before = open_descriptors();
+    const int good = connect_client(), long_one = connect_client(), many = connect_client();
+    serve(8);
+    ASSERT_EQ(open.size(), 3u);
+    const std::string too_long(abi::kMaxMessage + 100, 'g');
+    ASSERT_EQ(send(long_one, too_long.data(), too_long.size(), 0), ssize_t(too_long.size()));
+    send_fds(many, 8, std::vector<int>(abi::kMaxFdsPerMessage + 1, STDIN_FILENO));
+    serve(8);
+    EXPECT_TRUE(hung_up(long_one));
+    EXPECT_TRUE(hung_up(many));
+    EXPECT_EQ(socket->counters().malformed, 2u);
+    EXPECT_EQ(open.size(), 1u);
+    ASSERT_EQ(send(good, "hello", 5, 0), 5);
+    serve();
+    EXPECT_FALSE(hung_up(good));
+    close(good);
+    close(long_one);
+    close(many);
+    serve(8);
+    EXPECT_EQ(open_descriptors(), before) << "descriptors of refused messages are closed";
+}
+
+TEST_F(Socket, AClientThatReadsNothingIsDroppedAndNeverWaitedFor) {
+    start();
+    reply_size = 50000;
+    const int c = connect_client(), other = connect_client();
+    serve(8);
+    for (int i = 0; i < 200 && socket->counters().slow_dropped == 0; ++i) {
+        if (send(c, "more", 4, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) break;
+        socket->serve(5);
+    }
+    EXPECT_EQ(socket->counters().slow_dropped, 1u);
+    EXPECT_EQ(open.size(), 1u);
+    EXPECT_FALSE(hung_up(other));
+    close(c);
+    close(other);
+    serve();
+}
+
+TEST_F(Socket, TheHandlerMayCloseAfterTheReply) {
+    start();
+    const int c = connect_client();
+    serve();
+    ASSERT_EQ(send(c, "bye", 3, 0), 3);
+    serve();
+    char reply[256];
+    EXPECT_EQ(recv(c, reply, sizeof reply, MSG_DONTWAIT), 100);
+    EXPECT_TRUE(hung_up(c));
+    close(c);
+}
+
+TEST_F(Socket, TooManySessionsAreRefused) {
+    most = 1;
+    start();
+    const int a = connect_client(), b = connect_client();
+    serve(8);
+    EXPECT_EQ(open.size(), 1u);
+    EXPECT_EQ(socket->counters().refused, 1u);
+    EXPECT_TRUE(hung_up(a) != hung_up(b));
+    close(a);
+    close(b);
+    serve();
+}
+
+TEST_F(Socket, ASessionEndsWithItsProcessEvenIfAForkHoldsTheSocket) {
+    start();
+    int report[2];
+    ASSERT_EQ(pipe(report), 0);
+    const int parent = fork();
+    if (parent == 0) {
+        connect_client();
+        const int heir = fork();
+        if (heir == 0) {
+            pause();
+            _exit(0);
+        }
+        [[maybe_unused]] const ssize_t n = write(report[1], &heir, sizeof heir);
+        pause();
+        _exit(0);
+    }
+    int heir = 0;
+    ASSERT_EQ(read(report[0], &heir, sizeof heir), ssize_t(sizeof heir));
+    serve();
+    EXPECT_EQ(open.size(), 1u);
+    kill(parent, SIGKILL);
+    waitpid(parent, nullptr, 0);
+    serve();
+    EXPECT_TRUE(open.empty());
+    kill(heir, SIGKILL);
+    close(report[0]);
+    close(report[1]);
+}
+
+TEST_F(Socket, AStaleFileIsReplacedALivingSocketIsNot) {
+    start();
+    try {
+        ControlSocket second(path, 0600, handler());
+        FAIL() << "the socket is in use";
+    } catch (const pmd::StartError& e) {
+        EXPECT_NE(std::string(e.what()).find("another rocid answers at"), std::string::npos) << e.what();
+    }
+    serve();
+    socket.reset();
+
+    const int stale = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    sockaddr_un a{};
+    a.sun_family = AF_UNIX;
+    std::memcpy(a.sun_path, path.c_str(), path.size() + 1);
+    ASSERT_EQ(bind(stale, reinterpret_cast<sockaddr*>(&a), sizeof a), 0);
+    close(stale);
+    ASSERT_TRUE(std::filesystem::exists(path));
+    EXPECT_NO_THROW(start());
+}
+
+TEST_F(Socket, WhatIsNoSocketIsLeftAlone) {
+    std::filesystem::create_directories(folder + "/deep");
+    std::ofstream(path) << "precious";
+    EXPECT_THROW(start(), pmd::StartError);
+    EXPECT_TRUE(std::filesystem::exists(path));
+    path = "/proc/rocid/x.sock";
+    EXPECT_THROW(start(), pmd::StartError);
+    path = "/tmp/" + std::string(200, 'x');
+    EXPECT_THROW(start(), pmd::StartError);
+}
+
+}  // namespace
+}  // namespace roci::rocid

@@ -1,0 +1,116 @@
+// A server that plays rocid's part of the control protocol, in this process: it keeps no rules, answers every request, and lets a
+// test look at the rings from rocid's side. What an engine would do, the test does.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/client_rings.hpp"
+#include "abi/control.hpp"
+
+namespace roci::test {
+
+class FakeRocid {
+public:
+    static constexpr uint32_t kEngines = 2;
+    static constexpr uint64_t kDoorbellStride = 16384;
+
+    /// Listens on a socket of its own and points ROCI_SOCKET there.
+    FakeRocid();
+    ~FakeRocid();
+
+    // ---- what the test sets before it acts ------------------------------------------------------------------------------
+    uint32_t abi_min = abi::kAbiVersion, abi_max = abi::kAbiVersion;
+    uint32_t lanes = kEngines;
+    uint32_t engine_of_next_qp = 1;
+    /// Answer this op with this errno (and a reason).
+    void refuse(abi::Op op, int error);
+
+    // ---- what rocid sees ------------------------------------------------------------------------------------------------
+    uint32_t count(abi::Op op) const;
+    /// The body of the last request of that kind, as raw bytes.
+    std::vector<std::byte> last(abi::Op op) const;
+    template <class T>
+    T last_as(abi::Op op) const {
+        T out{};
+        const auto bytes = last(op);
+        std::memcpy(&out, bytes.data(), std::min(sizeof out, bytes.size()));
+        return out;
+    }
+    /// Descriptors that came with requests.
+    uint32_t received_fds() const { return received_fds_; }
+
+    struct Qp { abi::CreateQpReply reply; abi::SqShared* sq; std::byte* sq_slots; abi::RqShared* rq; std::byte* rq_slots; };
+    struct Cq { abi::CreateCqReply reply; abi::CqShared* shared; std::byte* lanes; std::vector<uint32_t> produced; };
+    struct Srq { abi::CreateSrqReply reply; abi::RqShared* rq; std::byte* slots; };
+    Qp& qp(uint32_t handle) { return qps_.at(handle); }
+    Cq& cq(uint32_t handle) { return cqs_.at(handle); }
+    Srq& srq(uint32_t handle) { return srqs_.at(handle); }
+    const abi::SendWqe& send_wqe(uint32_t qp_handle, uint32_t index);
+    const abi::RecvWqe& recv_wqe(uint32_t qp_handle, uint32_t index);
+
+    /// What an engine does: writes an entry into a lane.
+    void complete(uint32_t cq_handle, uint32_t lane, abi::Cqe entry);
+    abi::DoorbellPage& doorbells(uint32_t engine) { return *reinterpret_cast<abi::DoorbellPage*>(doorbells_ + engine * kDoorbellStride); }
+    abi::EnginePage& engine_page() { return *engine_page_; }
+    bool doorbell_set(uint32_t engine, uint32_t slot) { return (doorbells(engine).words[slot / 64] >> (slot % 64) & 1) != 0; }
+    /// Count of wake-ups since the last call.
+    uint64_t wakes(uint32_t engine);
+
+    void send_comp_event(const abi::CompEventRecord& record);
+    void send_async_event(const abi::AsyncEventRecord& record);
+    /// The death of rocid: every connection and pipe is closed.
+    void die();
+
+private:
+    struct Reply { std::vector<std::byte> body; std::vector<int> fds; int error = 0; bool new_chunk = false; int pipe = -1; /* of fds: closed once sent */ };
+    void listen_on(const std::string& path);
+    void accept_loop();
+    void serve(int fd);
+    Reply answer(abi::Op op, const std::vector<std::byte>& body);
+    Reply open_device();
+    Reply create_cq(const std::vector<std::byte>& body);
+    Reply resize_cq(const std::vector<std::byte>& body);
+    Reply create_qp(const std::vector<std::byte>& body);
+    Reply create_srq(const std::vector<std::byte>& body);
+    Reply create_channel();
+    abi::Location allocate(uint64_t bytes);
+    std::byte* at(const abi::Location& where) { return arena_ + where.offset; }
+    uint32_t new_handle() { return next_handle_++; }
+
+    std::string folder_, path_;
+    int listener_ = -1;
+    std::thread acceptor_;
+    std::vector<std::thread> servers_;
+    std::vector<int> connections_;
+    mutable std::mutex mutex_;
+    std::map<abi::Op, int> refused_;
+    std::map<abi::Op, uint32_t> counts_;
+    std::map<abi::Op, std::vector<std::byte>> last_;
+    std::atomic<uint32_t> received_fds_{0};
+
+    int arena_fd_ = -1;
+    std::byte* arena_ = nullptr;
+    uint64_t arena_used_ = 0;
+    bool arena_announced_ = false;
+    std::byte* doorbells_ = nullptr;
+    int doorbell_fd_ = -1;
+    abi::EnginePage* engine_page_ = nullptr;
+    int engine_page_fd_ = -1;
+    int wake_fd_[kEngines] = {-1, -1};
+    int async_write_ = -1;
+    int channel_write_ = -1;
+    uint32_t next_handle_ = 1;
+    uint32_t next_slot_ = 130;  // not in the first doorbell words, so that the arithmetic is tried
+    std::map<uint32_t, Qp> qps_;
+    std::map<uint32_t, Cq> cqs_;
+    std::map<uint32_t, Srq> srqs_;
+};
+
+}  // namespace roci::test
