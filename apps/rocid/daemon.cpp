@@ -1,6 +1,7 @@
 #include "daemon.hpp"
 
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -61,6 +62,7 @@ host::DeviceConfig device_of(const DeviceSection& d) {
     out.gids.push_back(link_local(out.mac));
     for (const std::string& a : d.addresses) out.gids.push_back(parse_address(a).value());
     out.mtu_bytes = uint32_t(d.mtu);
+    out.peer = d.peer;
     return out;
 }
 
@@ -109,6 +111,14 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals) : c
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());
     platform_->set_status([this] { return status_json(); });
+    gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (gsi_wake_ < 0) throw pmd::StartError("no descriptor for management datagrams");
+    events_->set_on_gsi([fd = gsi_wake_] { eventfd_write(fd, 1); });
+    socket_->watch(gsi_wake_, [this] {
+        eventfd_t n;
+        eventfd_read(gsi_wake_, &n);
+        conductor_->service(pmd::Clock::monotonic());
+    });
     events_->start(engines_->event_rings());
     engines_->start();
     conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices_of(config_), *shared_, *engines_, *platform_);
@@ -118,6 +128,7 @@ Daemon::~Daemon() {
     socket_.reset();     // ends the sessions, with the engines still running
     conductor_.reset();
     if (events_ != nullptr) events_->stop();  // it reads the engines' rings
+    if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
     platform_.reset();
     shared_.reset();
@@ -127,6 +138,7 @@ Daemon::~Daemon() {
 
 host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
     platform_->set_current_client(who);
+    conductor_->service(pmd::Clock::monotonic());
     return conductor_->handle(session, packet, fds, close);
 }
 
@@ -160,6 +172,16 @@ void Daemon::say_ready() {
     close(options_.ready_fd);
 }
 
+/// How long to wait for requests: until the conductor's next timer, at most `most` (-1: for ever).
+int Daemon::wait_ms(int most) const {
+    constexpr Nanos kMs = 1'000'000;
+    constexpr int kLongest = 60'000;
+    const Nanos next = conductor_->next_deadline(), now = pmd::Clock::monotonic();
+    if (next == kNever) return most;
+    const int wait = next <= now ? 0 : int(std::min<Nanos>((next - now) / kMs + 1, kLongest));
+    return most < 0 ? wait : std::min(most, wait);
+}
+
 void Daemon::run() {
     using Steady = std::chrono::steady_clock;
     say_ready();
@@ -167,7 +189,8 @@ void Daemon::run() {
     auto busy_at = Steady::now();
     while (!stop_) {
         constexpr int kTick = 200;
-        socket_->serve(options_.exit_when_idle_s == 0 ? -1 : kTick);
+        socket_->serve(wait_ms(options_.exit_when_idle_s == 0 ? -1 : kTick));
+        conductor_->service(pmd::Clock::monotonic());
         if (options_.exit_when_idle_s == 0) continue;
         if (socket_->connections() != 0) busy_at = Steady::now();
         if (Steady::now() - busy_at < patience) continue;

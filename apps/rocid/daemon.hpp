@@ -33,12 +33,14 @@ private:
     host::Reply handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
     std::string status_json() const;
     void say_ready();
+    int wait_ms(int most) const;
     void on_signal();
 
     const Config config_;
     const RunOptions options_;
     const int signals_;
     bool stop_ = false;
+    int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 
     std::unique_ptr<ControlSocket> socket_;  // first: a taken socket is found out before anything is set up
     std::unique_ptr<pmd::Eal> eal_;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -34,6 +35,11 @@ public:
     void close(uint32_t session, uint32_t channel);
     /// Writes an async event. Any thread.
     void send_async(uint32_t session, const abi::AsyncEventRecord& record);
+
+    /// Before start(): called by the event thread when management datagrams wait for the conductor.
+    void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
+    /// Tells the client's end of (session, channel) that something waits for it; `number` tells signals apart.
+    void signal(uint32_t session, uint32_t channel, uint32_t number);
 
     /// An lcore notifies it after it has pushed events.
     pmd::WakeFlag& wake_flag() { return wake_; }
@@ -74,6 +80,7 @@ private:
     size_t kept_pipes_ = 0;     ///< pipes that have kept records
     pmd::WakeFlag wake_;
     std::vector<engine::EventRing*> rings_;
+    std::function<void()> on_gsi_;
     Counters counters_;
     std::atomic<bool> stop_{false};
     std::thread thread_;

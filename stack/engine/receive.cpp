@@ -84,7 +84,7 @@ bool Engine::Impl::receive(uint32_t port) {
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) __builtin_prefetch(&owners[i]->responder);
-        if (v == wire::Verdict::ok && owners[i] == nullptr) counters.add(Counter::unknown_qp);
+        if (v == wire::Verdict::ok && owners[i] == nullptr) take_management(port, packets[i]);
     }
     unsigned done = 0;  // frames[0, done) are ours to give back
     for (unsigned i = 0; i < n; ++i) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <new>
+#include <random>
 
+#include "host/cm.hpp"
 #include "host/dispatch.hpp"
 #include "host/handlers.hpp"
 #include "host/impl.hpp"
@@ -61,7 +63,8 @@ Conductor::Impl::Impl(const Limits& limits_in, std::vector<DeviceConfig> devices
                       engine::CommandPort& engines_in, Platform& platform_in)
     : limits(limits_in), devices(std::move(devices_in)), shared(shared_in), engines(engines_in), platform(platform_in),
       qpns(kFirstQpn, std::min(shared.qps.size(), kMask24)), keys(1, shared.keys.size()), ahs(1, shared.ahs.size()),
-      srqns(1, kMask24), key_variant(shared.keys.size(), 0), engine_load(engines.engines(), 0) {
+      srqns(1, kMask24), key_variant(shared.keys.size(), 0), engine_load(engines.engines(), 0),
+      cm(std::make_unique<CmService>(std::random_device{}())) {
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {
         addresses.push_back(std::make_unique<engine::PortAddresses>(
             engine::PortAddresses{devices[i].mac, devices[i].gids, devices[i].mtu_bytes}));
@@ -145,6 +148,13 @@ void Conductor::close_session(uint32_t session_id) {
     reclaim(host, *session);
     host.sessions.erase(session_id);
 }
+
+void Conductor::service(Nanos now) {
+    impl_->now = now;
+    cm_service(*impl_);
+}
+
+Nanos Conductor::next_deadline() const { return impl_->cm->manager.next_deadline(); }
 
 Conductor::Totals Conductor::totals() const {
     Totals t{};

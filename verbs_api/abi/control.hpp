@@ -56,6 +56,28 @@ enum class Op : uint16_t {
     open_xrcd,
     close_xrcd,
     status,          ///< reply fd: memfd with a JSON text (roci status)
+    // rdma_cm, bodies in cm_control.hpp
+    cm_open_channel,  ///< reply fd: pipe read end of EventSignal
+    cm_close_channel,
+    cm_create_id,
+    cm_destroy_id,
+    cm_bind,
+    cm_resolve_addr,
+    cm_resolve_route,
+    cm_listen,
+    cm_connect,
+    cm_accept,
+    cm_establish,
+    cm_reject,
+    cm_notify,
+    cm_disconnect,
+    cm_get_event,
+    cm_qp_attr,
+    cm_query,
+    cm_set_option,
+    cm_migrate,
+    cm_join,
+    cm_leave,
     last_op,
 };
 
