@@ -119,13 +119,15 @@ void count_group(Group& g) {
 
 /// Takes a signal off the pipe, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the event is gone; else -1.
 int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
+    const uint32_t handle = Channel::from(channel)->handle;  // the channel may be gone when read() returns
     abi::EventSignal signal{};
     const ssize_t n = read(channel->fd, &signal, sizeof signal);
-    if (n != ssize_t(sizeof signal)) {
-        if (n >= 0) errno = EIO;  // end of file: rocid is gone
-        return -1;
-    }
-    const int error = service().call(Op::cm_get_event, abi::HandleRequest{Channel::from(channel)->handle, 0}, reply);
+    if (n < 0) return -1;
+    const int error = service().call(Op::cm_get_event, abi::HandleRequest{handle, 0}, reply);
+    // End of file: rocid is gone, or another thread has destroyed the channel. As with the kernel, who waits there waits for ever:
+    // programs leave such a thread behind and do not expect it to come back.
+    if (n == 0 && error != EIO)
+        for (;;) pause();
     if (error == 0 || error == EAGAIN) return error;
     return fail(error);
 }
