@@ -98,10 +98,12 @@ void start_port(uint16_t port, const std::string& name, MbufPool* const* pools, 
     if (const int e = rte_eth_dev_configure(port, queues, queues, &conf); e != 0) refuse(name, "queues", e);
     for (uint16_t q = 0; q < queues; ++q) {
         const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
-        if (const int e = rte_eth_rx_queue_setup(port, q, kDescriptors, socket, nullptr, pools[q]->get()); e != 0) refuse(name, "rx queue", e);
+        if (const int e = rte_eth_rx_queue_setup(port, q, kDescriptors, socket, nullptr, pools[q]->get()); e != 0)
+            refuse(name, "rx queue", e);
         if (const int e = rte_eth_tx_queue_setup(port, q, kDescriptors, socket, nullptr); e != 0) refuse(name, "tx queue", e);
     }
     if (const int e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
+    rte_eth_allmulticast_enable(port);  // groups are sorted out by the engine; ports without a filter answer that they cannot
 }
 
 void stop_port(uint16_t port) {

@@ -11,8 +11,6 @@ constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr uint8_t kDefaultHopLimit = 64;
 constexpr uint32_t kPortNumber = 1;
 
-bool is_multicast(const Gid& g) { return g.is_ipv4() ? (g.bytes[12] & 0xf0) == 0xe0 : g.bytes[0] == 0xff; }
-
 /// RFC 1112 6.4 (IPv4), RFC 2464 7 (IPv6).
 MacAddress multicast_mac(const Gid& g) {
     const auto& b = g.bytes;
@@ -20,7 +18,9 @@ MacAddress multicast_mac(const Gid& g) {
     return {{0x33, 0x33, b[12], b[13], b[14], b[15]}};
 }
 
-bool has_gid(const DeviceConfig& device, const Gid& gid) { return std::find(device.gids.begin(), device.gids.end(), gid) != device.gids.end(); }
+bool has_gid(const DeviceConfig& device, const Gid& gid) {
+    return std::find(device.gids.begin(), device.gids.end(), gid) != device.gids.end();
+}
 
 /// Who answers to a GID: so far only rocid's own devices are known; everybody else's MAC comes with the request.
 Outcome find_neighbour(const Host& host, const Gid& gid, MacAddress& mac) {
@@ -33,14 +33,16 @@ Outcome find_neighbour(const Host& host, const Gid& gid, MacAddress& mac) {
         mac = it->second;
         return done();
     }
-    return fail(EHOSTUNREACH, "no MAC address known for {}: not an address of this rocid, and the client gave none", to_text(gid));
+    return fail(EHOSTUNREACH, "no MAC address known for {}: not an address of this rocid, and the client gave none",
+                to_text(gid));
 }
 
 Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
     if (av.is_global == 0) return fail(EINVAL, "address without GRH: RoCE addresses are GIDs, set is_global = 1 and grh.dgid");
     if (av.port_num != kPortNumber) return fail(EINVAL, "address with port_num {}: the device has port 1 only", av.port_num);
     if (av.sgid_index >= device.gids.size() || device.gids[av.sgid_index].is_zero()) {
-        return fail(EINVAL, "sgid_index {} is empty; {} has GIDs 0 to {}", av.sgid_index, device.name, int64_t(device.gids.size()) - 1);
+        return fail(EINVAL, "sgid_index {} is empty; {} has GIDs 0 to {}", av.sgid_index, device.name,
+                    int64_t(device.gids.size()) - 1);
     }
     return done();
 }
@@ -57,6 +59,8 @@ Outcome find_mac(const Host& host, const abi::AhAttr& av, ResolvedPath& out) {
 }
 
 }  // namespace
+
+bool is_multicast(const Gid& g) { return g.is_ipv4() ? (g.bytes[12] & 0xf0) == 0xe0 : g.bytes[0] == 0xff; }
 
 std::string to_text(const Gid& g) {
     const auto& b = g.bytes;

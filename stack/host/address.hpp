@@ -8,7 +8,7 @@ namespace roci::host {
 
 struct ResolvedPath {
     wire::PathSpec spec;
-    bool hairpin = false;    ///< the destination is the device itself
+    bool hairpin = false;  ///< the destination is the device itself
     bool multicast = false;
 };
 
@@ -20,9 +20,12 @@ struct FlowEnds {
 /// "::ffff:10.0.0.1" or "fe80:0:0:0:5054:ff:fe26:7505".
 std::string to_text(const Gid& gid);
 
-/// UDP source port of a flow, 0xc000..0xffff, constant for a connection and equal on both its ends (RoCEv2 annex A17.4.6). A flow label
-/// that the program chose decides; otherwise the QP numbers do, folded as Linux drivers fold them, so that a capture looks alike.
+/// UDP source port of a flow, 0xc000..0xffff, constant for a connection and equal on both its ends (RoCEv2 annex A17.4.6). A flow
+/// label that the program chose decides; otherwise the QP numbers do, folded as Linux drivers fold them, so that a capture looks
+/// alike.
 uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends);
+
+bool is_multicast(const Gid& gid);
 
 /// EINVAL: the vector is wrong. EHOSTUNREACH: nobody knows the destination's MAC.
 Outcome resolve_path(const Host& host, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out);

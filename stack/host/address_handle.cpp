@@ -11,7 +11,8 @@ Outcome create_ah(Call& c) {
     if (Outcome o = look_up(s.pds, in.pd, "PD", pd); o.failed()) return o;
     ResolvedPath path;
     if (Outcome o = resolve_path(c.host, *s.device, in.attr, {}, path); o.failed()) return o;
-    if (c.host.ahs.in_use() >= c.host.limits.max_ahs) return fail(ENOMEM, "all {} address handles are in use", c.host.limits.max_ahs);
+    if (c.host.ahs.in_use() >= c.host.limits.max_ahs)
+        return fail(ENOMEM, "all {} address handles are in use", c.host.limits.max_ahs);
     const auto number = c.host.ahs.allocate();
     if (!number) return fail(ENOMEM, "all {} address handles are in use", c.host.ahs.capacity());
 

@@ -110,7 +110,8 @@ void Arena::drop_unannounced() {
     while (chunks_.size() > announced_) {
         const auto chunk = uint32_t(chunks_.size() - 1);
         const auto whole = free_by_place_.find({chunk, 0});
-        if (whole == free_by_place_.end() || whole->second != chunks_[chunk].length) return;  // in use: it will be announced later
+        if (whole == free_by_place_.end() || whole->second != chunks_[chunk].length)
+            return;  // in use: it will be announced later
         erase_free(chunk, 0, whole->second);
         bytes_ -= chunks_[chunk].length;
         platform_.free_memory(chunks_[chunk]);

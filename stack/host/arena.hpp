@@ -1,5 +1,5 @@
-// A session's arena: shared memory in which its rings lie. Grown by chunks, never shrunk while the session lives; blocks come back and
-// are merged with their neighbours, so that creating and destroying for ever does not grow it.
+// A session's arena: shared memory in which its rings lie. Grown by chunks, never shrunk while the session lives; blocks come
+// back and are merged with their neighbours, so that creating and destroying for ever does not grow it.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ private:
 class Arena {
 public:
     static constexpr uint64_t kFirstChunk = 256 * 1024;
-    static constexpr uint64_t kLargestStep = uint64_t{64} << 20;  ///< chunks double up to this; larger ones only when one block needs it
+    static constexpr uint64_t kLargestStep = uint64_t{64}
+                                             << 20;  ///< chunks double up to this; larger ones only when one block needs it
 
     Arena(Platform& platform, uint64_t max_bytes) : platform_(platform), max_bytes_(max_bytes) {}
     ~Arena();
@@ -68,8 +69,8 @@ private:
     uint64_t bytes_ = 0;
     uint32_t announced_ = 0;
     std::vector<SharedMemory> chunks_;
-    std::map<Stretch, uint64_t> free_by_place_;           // -> length
-    std::set<std::pair<uint64_t, Stretch>> free_by_size_; // best fit
+    std::map<Stretch, uint64_t> free_by_place_;            // -> length
+    std::set<std::pair<uint64_t, Stretch>> free_by_size_;  // best fit
 };
 
 }  // namespace roci::host

@@ -37,6 +37,14 @@ void set_types(cm::ConnectSpec& s, qp::Type type) {
     s.extended_transport = cm::kExtendedXrc;
 }
 
+/// Our port's; a peer that is a device of this rocid may have a smaller one.
+uint32_t path_mtu(const Host& host, const CmId& id) {
+    uint32_t mtu = active_mtu(host.devices[*id.device]);
+    for (const DeviceConfig& d : host.devices)
+        if (std::find(d.gids.begin(), d.gids.end(), id.remote) != d.gids.end()) mtu = std::min(mtu, active_mtu(d));
+    return mtu;
+}
+
 Outcome send_req(Call& c, CmId& id, const abi::CmParam& p) {
     if (Outcome o = check_private(p, cm::kReqRoom); o.failed()) return o;
     cm::ConnectSpec s;
@@ -52,7 +60,7 @@ Outcome send_req(Call& c, CmId& id, const abi::CmParam& p) {
     s.rnr_retry_count = p.rnr_retry_count;
     s.flow_control = p.flow_control;
     s.srq = p.srq;
-    s.mtu = uint8_t(active_mtu(c.host.devices[*id.device]));
+    s.mtu = uint8_t(path_mtu(c.host, id));
     s.ack_timeout = id.ack_timeout;
     s.hop_limit = kHopLimit;
     s.owner = uint64_t(c.session.id) << 32 | id.handle;

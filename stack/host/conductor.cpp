@@ -61,9 +61,17 @@ Outcome run(Call& call, abi::Op op) {
 
 Conductor::Impl::Impl(const Limits& limits_in, std::vector<DeviceConfig> devices_in, engine::Shared& shared_in,
                       engine::CommandPort& engines_in, Platform& platform_in)
-    : limits(limits_in), devices(std::move(devices_in)), shared(shared_in), engines(engines_in), platform(platform_in),
-      qpns(kFirstQpn, std::min(shared.qps.size(), kMask24)), keys(1, shared.keys.size()), ahs(1, shared.ahs.size()),
-      srqns(1, kMask24), key_variant(shared.keys.size(), 0), engine_load(engines.engines(), 0),
+    : limits(limits_in),
+      devices(std::move(devices_in)),
+      shared(shared_in),
+      engines(engines_in),
+      platform(platform_in),
+      qpns(kFirstQpn, std::min(shared.qps.size(), kMask24)),
+      keys(1, shared.keys.size()),
+      ahs(1, shared.ahs.size()),
+      srqns(1, std::min(shared.srqs.size(), kMask24)),
+      key_variant(shared.keys.size(), 0),
+      engine_load(engines.engines(), 0),
       cm(std::make_unique<CmService>(std::random_device{}())) {
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {
         addresses.push_back(std::make_unique<engine::PortAddresses>(
@@ -76,6 +84,7 @@ Conductor::Impl::~Impl() {
     for (auto& [id, session] : sessions) reclaim(*this, *session);
     sessions.clear();
     for (uint32_t i = 0; i < addresses.size(); ++i) shared.addresses.clear(i);
+    shared.multicast.store(nullptr, std::memory_order_release);
     fence_all();
 }
 
@@ -104,8 +113,8 @@ void Conductor::Impl::fence_all() {
     }
 }
 
-Conductor::Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
-                     Platform& platform)
+Conductor::Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared,
+                     engine::CommandPort& engines, Platform& platform)
     : impl_(std::make_unique<Impl>(limits, std::move(devices), shared, engines, platform)) {}
 
 Conductor::~Conductor() = default;
@@ -123,17 +132,19 @@ Reply Conductor::handle(uint32_t session_id, std::span<const std::byte> packet, 
     close = false;
     ReceivedFds received(host.platform, fds);
     abi::RequestHeader header{};
-    std::memcpy(&header, packet.data(), std::min(packet.size(), sizeof header));
+    if (!packet.empty()) std::memcpy(&header, packet.data(), std::min(packet.size(), sizeof header));
     Session* session = host.find(session_id);
     if (session == nullptr) {
         close = true;
         return make_reply(header.cookie, fail(ENOTCONN, "no such session; connect again"), nullptr);
     }
     if (packet.size() < sizeof header) {
-        return make_reply(0, fail(EINVAL, "message of {} bytes, shorter than its header of {}", packet.size(), sizeof header), nullptr);
+        return make_reply(0, fail(EINVAL, "message of {} bytes, shorter than its header of {}", packet.size(), sizeof header),
+                          nullptr);
     }
     if (packet.size() > abi::kMaxMessage) {
-        return make_reply(header.cookie, fail(EMSGSIZE, "message of {} bytes, longer than {}", packet.size(), abi::kMaxMessage), nullptr);
+        return make_reply(header.cookie, fail(EMSGSIZE, "message of {} bytes, longer than {}", packet.size(), abi::kMaxMessage),
+                          nullptr);
     }
     Call call{host, *session, packet.subspan(sizeof header), received, {}, {}, {}, false};
     Outcome outcome = run(call, header.op);
@@ -168,6 +179,7 @@ Conductor::Totals Conductor::totals() const {
         t.srqs += s->srqs.count();
         t.qps += s->qps.count();
         t.ahs += s->ahs.size();
+        t.mws += s->mws.count();
         t.arena_bytes += s->arena.bytes();
         t.mapped_bytes += s->mapped.bytes;
     }

@@ -89,8 +89,8 @@ Outcome modify_cq(Call& c) {
     if (Outcome o = look_up(c.session.cqs, in.handle, "CQ", cq); o.failed()) return o;
     const Capabilities& caps = c.host.caps;
     if (in.count > caps.max_moderation_count || in.period_us > caps.max_moderation_us) {
-        return fail(EINVAL, "moderation by {} entries, {} us: at most {} and {}", in.count, in.period_us, caps.max_moderation_count,
-                    caps.max_moderation_us);
+        return fail(EINVAL, "moderation by {} entries, {} us: at most {} and {}", in.count, in.period_us,
+                    caps.max_moderation_count, caps.max_moderation_us);
     }
     std::atomic_ref(cq->ring.moderation_count).store(in.count, std::memory_order_relaxed);
     std::atomic_ref(cq->ring.moderation_period_us).store(in.period_us, std::memory_order_relaxed);

@@ -57,8 +57,9 @@ void answer(Call& c, const Cq& cq) {
     c.answer(abi::CreateCqReply{cq.ring.handle, cq.ring.generation, cq.depth, cq.ring.lane_count, cq.memory.where()});
 }
 
-/// Some lanes have moved to `partial`, then one did not fit any more because its engine completed meanwhile. As many entries as before always
-/// fit. Only a client that lies about its index makes this fail as well: its CQ is dead then, and keeps all three rings.
+/// Some lanes have moved to `partial`, then one did not fit any more because its engine completed meanwhile. As many entries as
+/// before always fit. Only a client that lies about its index makes this fail as well: its CQ is dead then, and keeps all three
+/// rings.
 Outcome fall_back(Call& c, Cq& cq, Ring& partial, uint32_t moved, const uint32_t* consumer) {
     Ring roomy;
     roomy.depth = std::max(cq.depth, partial.depth);
@@ -86,7 +87,8 @@ Outcome resize_cq(Call& c) {
     for (uint32_t e = 0; e < cq->ring.lane_count; ++e) {
         // `entries` of a lane changes only by commands of this thread.
         const uint32_t n = queued(cq->ring.lanes[e], in.consumer[e], cq->depth);
-        if (n > ring.depth) return fail(EINVAL, "CQ {} holds {} entries, more than the {} asked for; poll it first", in.handle, n, in.cqe);
+        if (n > ring.depth)
+            return fail(EINVAL, "CQ {} holds {} entries, more than the {} asked for; poll it first", in.handle, n, in.cqe);
     }
     if (Outcome o = lay_out_cq(c.session, ring.depth, cq->ring.lane_count, ring.memory, ring.parts); o.failed()) return o;
     const uint32_t moved = move_all(c.host, *cq, ring, in.consumer, 0);

@@ -56,13 +56,14 @@ Outcome hello(Call& c) {
     if (c.session.greeted) return fail(EINVAL, "hello was said already on this connection");
     if (in.magic != abi::kHelloMagic) {
         c.close = true;
-        return fail(EPROTO, "this is not a Rocinante client (magic {:#010x}); is {} set to the right socket?", in.magic, abi::kSocketEnv);
+        return fail(EPROTO, "this is not a Rocinante client (magic {:#010x}); is {} set to the right socket?", in.magic,
+                    abi::kSocketEnv);
     }
     c.answer(abi::HelloReply{abi::kAbiVersion, abi::kAbiVersion, uint32_t(c.host.devices.size()), c.host.engines.engines()});
     if (in.abi_version != abi::kAbiVersion) {
         c.close = true;
-        return fail(EPROTO, "client library speaks ABI version {}, rocid speaks version {}; install both from one release", in.abi_version,
-                    abi::kAbiVersion);
+        return fail(EPROTO, "client library speaks ABI version {}, rocid speaks version {}; install both from one release",
+                    in.abi_version, abi::kAbiVersion);
     }
     c.session.program = printable(in.program, sizeof in.program);
     c.session.greeted = true;
@@ -192,7 +193,7 @@ Outcome query_device(Call& c) {
     a.max_qp_rd_atom = a.max_qp_init_rd_atom = caps.max_rd_atomic;
     a.max_res_rd_atom = a.max_qp * caps.max_rd_atomic;
     a.atomic_cap = caps.atomic_cap;
-    a.max_mw = caps.max_mw;
+    a.max_mw = a.max_mr;
     a.max_mcast_grp = caps.max_mcast_groups;
     a.max_mcast_qp_attach = caps.max_mcast_attach;
     a.max_ah = std::min(l.max_ahs, c.host.ahs.capacity());
@@ -203,6 +204,16 @@ Outcome query_device(Call& c) {
     a.local_ca_ack_delay = caps.local_ca_ack_delay;
     a.phys_ports = 1;
     a.comp_vectors = c.host.engines.engines();
+    a.max_dm_size = caps.max_dm_bytes;
+    a.max_cq_count = caps.max_moderation_count;
+    a.max_cq_period = caps.max_moderation_us;
+    if (may_reach(c)) {
+        a.odp_general = caps.odp_general;
+        a.odp_rc = caps.odp_rc;
+        a.odp_uc = caps.odp_uc;
+        a.odp_ud = caps.odp_ud;
+        a.odp_xrc = caps.odp_xrc;
+    }
     copy_text(a.fw_ver, caps.firmware);
     c.answer(a);
     return done();

@@ -19,14 +19,13 @@ constexpr OpRule op(const char* name, Outcome (*handler)(Call&), Stage stage = S
     return {name, kSize<Body>, kSize<Body>, fds, stage, handler};
 }
 
-Outcome unsupported(Call&) { return fail(EOPNOTSUPP, "not supported by this rocid"); }
-
 /// hello must be understood from every version: only magic and version are looked at before it is refused.
 constexpr OpRule kHello{"hello", 8, kVariable, 0, Stage::connected, hello};
 constexpr OpRule kRegMr{"reg_mr", sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, reg_mr};
 constexpr OpRule kReregMr{"rereg_mr", sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
 constexpr OpRule kQueryPort{"query_port", 0, sizeof(abi::HandleRequest), 0, Stage::device, query_port};
-constexpr OpRule none(const char* name) { return {name, 0, kVariable, 0, Stage::device, unsupported}; }
+constexpr OpRule kOpenXrcd{
+    "open_xrcd", sizeof(abi::OpenXrcdRequest), sizeof(abi::OpenXrcdRequest), 0, Stage::device, open_xrcd, 1};
 
 struct Entry {
     Op number;
@@ -62,13 +61,17 @@ constexpr Entry kOps[] = {
     {Op::destroy_qp, op<abi::HandleRequest>("destroy_qp", destroy_qp)},
     {Op::create_ah, op<abi::CreateAhRequest>("create_ah", create_ah)},
     {Op::destroy_ah, op<abi::HandleRequest>("destroy_ah", destroy_ah)},
-    {Op::attach_mcast, none("attach_mcast")},
-    {Op::detach_mcast, none("detach_mcast")},
-    {Op::alloc_mw, none("alloc_mw")},
-    {Op::dealloc_mw, none("dealloc_mw")},
-    {Op::open_xrcd, none("open_xrcd")},
-    {Op::close_xrcd, none("close_xrcd")},
+    {Op::attach_mcast, op<abi::McastRequest>("attach_mcast", attach_mcast)},
+    {Op::detach_mcast, op<abi::McastRequest>("detach_mcast", detach_mcast)},
+    {Op::alloc_mw, op<abi::AllocMwRequest>("alloc_mw", alloc_mw)},
+    {Op::dealloc_mw, op<abi::HandleRequest>("dealloc_mw", dealloc_mw)},
+    {Op::open_xrcd, kOpenXrcd},
+    {Op::close_xrcd, op<abi::HandleRequest>("close_xrcd", close_xrcd)},
     {Op::status, op<abi::Empty>("status", status, Stage::greeted)},
+    {Op::alloc_dm, op<abi::AllocDmRequest>("alloc_dm", alloc_dm)},
+    {Op::free_dm, op<abi::HandleRequest>("free_dm", free_dm)},
+    {Op::reg_dm_mr, op<abi::RegDmMrRequest>("reg_dm_mr", reg_dm_mr)},
+    {Op::alloc_null_mr, op<abi::HandleRequest>("alloc_null_mr", alloc_null_mr)},
     {Op::cm_open_channel, op<abi::Empty>("cm_open_channel", cm_open_channel, Stage::greeted)},
     {Op::cm_close_channel, op<abi::HandleRequest>("cm_close_channel", cm_close_channel, Stage::greeted)},
     {Op::cm_create_id, op<abi::CmCreateIdRequest>("cm_create_id", cm_create_id, Stage::greeted)},
@@ -102,8 +105,10 @@ constexpr bool complete() {
 static_assert(complete());
 
 Outcome check_stage(const Call& call, const OpRule& rule) {
-    if (rule.stage >= Stage::greeted && !call.session.greeted) return fail(EPROTO, "{} before hello: hello must be the first message", rule.name);
-    if (rule.stage == Stage::device && !call.session.device) return fail(ENODEV, "{} needs an open device: send open_device first", rule.name);
+    if (rule.stage >= Stage::greeted && !call.session.greeted)
+        return fail(EPROTO, "{} before hello: hello must be the first message", rule.name);
+    if (rule.stage == Stage::device && !call.session.device)
+        return fail(ENODEV, "{} needs an open device: send open_device first", rule.name);
     return done();
 }
 
@@ -114,10 +119,13 @@ Outcome check_shape(const Call& call, const OpRule& rule) {
     // A newer client may send fields that we do not know; zero means that it does not use them.
     const auto unknown = rule.known_body == kVariable ? std::span<const std::byte>{} : call.after(rule.known_body);
     if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
-        return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", rule.name, rule.known_body);
+        return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", rule.name,
+                    rule.known_body);
     }
-    if (call.received.count() < rule.fds) return fail(EBADF, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
-    if (call.received.count() > rule.fds) return fail(EINVAL, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
+    if (call.received.count() < rule.fds)
+        return fail(EBADF, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
+    if (call.received.count() > rule.fds + rule.optional_fds)
+        return fail(EINVAL, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
     return done();
 }
 
@@ -130,7 +138,8 @@ const OpRule* find_op(Op number) {
 
 Outcome dispatch(Call& call, Op number) {
     const OpRule* rule = find_op(number);
-    if (rule == nullptr) return fail(EOPNOTSUPP, "operation {} is not known to this rocid (ABI version {})", unsigned(number), abi::kAbiVersion);
+    if (rule == nullptr)
+        return fail(EOPNOTSUPP, "operation {} is not known to this rocid (ABI version {})", unsigned(number), abi::kAbiVersion);
     if (Outcome o = check_stage(call, *rule); o.failed()) return o;
     if (Outcome o = check_shape(call, *rule); o.failed()) return o;
     return rule->handler(call);

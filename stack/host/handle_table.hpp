@@ -1,5 +1,5 @@
-// A session's objects of one kind by handle. A handle is a small number, so that clients can index by it; a slot has a generation that
-// grows with each object, and a freed slot rests behind kRest others before it is used again.
+// A session's objects of one kind by handle. A handle is a small number, so that clients can index by it; a slot has a generation
+// that grows with each object, and a freed slot rests behind kRest others before it is used again.
 #pragma once
 
 #include <cstdint>

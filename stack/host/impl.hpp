@@ -38,8 +38,12 @@ struct Conductor::Impl {
     NumberPool qpns, keys, ahs, srqns;
     std::unordered_set<uint32_t> pd_numbers;
     uint32_t last_pd = 0;
-    std::vector<uint8_t> key_variant;          ///< by key index
-    std::vector<uint32_t> engine_load;         ///< QPs and SRQs an engine
+    /// XRC domains that were opened with a file, by device and file; an entry whose domain is gone is replaced.
+    std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
+    uint32_t last_xrcd = 0;
+    std::unique_ptr<engine::MulticastTable> multicast;  ///< what the engines look at
+    std::vector<uint8_t> key_variant;                   ///< by key index
+    std::vector<uint32_t> engine_load;                  ///< QPs and SRQs an engine
     uint32_t next_engine = 0;
     std::vector<std::unique_ptr<engine::PortAddresses>> addresses;
 
@@ -74,6 +78,7 @@ public:
     }
     ReceivedFds(const ReceivedFds&) = delete;
     size_t count() const { return fds_.size(); }
+    int peek() const { return fds_.back(); }
     int take() {
         const int fd = fds_.back();
         fds_.pop_back();
@@ -91,9 +96,9 @@ struct Call {
     Session& session;
     std::span<const std::byte> request;  ///< body, at least as long as the operation's smallest
     ReceivedFds& received;
-    std::vector<std::byte> body;         ///< of the reply
+    std::vector<std::byte> body;  ///< of the reply
     std::vector<int> fds;
-    std::vector<int> keep_open;          ///< parallel to fds
+    std::vector<int> keep_open;  ///< parallel to fds
     bool close = false;
 
     /// The request's body, zero-extended when the client's struct is shorter than ours.
@@ -101,11 +106,13 @@ struct Call {
     T in() const {
         static_assert(std::is_trivially_copyable_v<T>);
         T value{};
-        std::memcpy(&value, request.data(), std::min(sizeof value, request.size()));
+        if (!request.empty()) std::memcpy(&value, request.data(), std::min(sizeof value, request.size()));
         return value;
     }
     /// What follows the fixed part.
-    std::span<const std::byte> after(size_t fixed) const { return request.size() > fixed ? request.subspan(fixed) : std::span<const std::byte>{}; }
+    std::span<const std::byte> after(size_t fixed) const {
+        return request.size() > fixed ? request.subspan(fixed) : std::span<const std::byte>{};
+    }
 
     template <class T>
     void answer(const T& value, size_t length = sizeof(T)) {

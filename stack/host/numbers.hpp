@@ -1,5 +1,5 @@
-// Numbers that are handed out and come back. A freed number rests as long as possible, so that a late packet or a stale handle does
-// not meet a new object.
+// Numbers that are handed out and come back. A freed number rests as long as possible, so that a late packet or a stale handle
+// does not meet a new object.
 #pragma once
 
 #include <bit>

@@ -16,14 +16,13 @@ struct Needs {
     bool send, receive;
 };
 constexpr Needs kNeeds[] = {
-    {qp::Type::rc, true, true},
-    {qp::Type::uc, true, true},
-    {qp::Type::ud, true, true},
-    {qp::Type::xrc_send, true, false},
+    {qp::Type::rc, true, true},        {qp::Type::uc, true, true},         {qp::Type::ud, true, true},
+    {qp::Type::xrc_send, true, false}, {qp::Type::xrc_recv, false, false},
 };
 
 const Needs* needs_of(uint32_t type) {
-    const auto found = std::find_if(std::begin(kNeeds), std::end(kNeeds), [=](const Needs& n) { return uint32_t(n.type) == type; });
+    const auto found =
+        std::find_if(std::begin(kNeeds), std::end(kNeeds), [=](const Needs& n) { return uint32_t(n.type) == type; });
     return found == std::end(kNeeds) ? nullptr : found;
 }
 
@@ -32,8 +31,8 @@ Outcome check_cap(const abi::QpCap& cap, const Limits& l) {
         const char* name;
         uint32_t asked, limit;
     } const rows[] = {
-        {"max_send_wr", cap.max_send_wr, l.max_qp_wr},     {"max_recv_wr", cap.max_recv_wr, l.max_qp_wr},
-        {"max_send_sge", cap.max_send_sge, l.max_sge},     {"max_recv_sge", cap.max_recv_sge, l.max_sge},
+        {"max_send_wr", cap.max_send_wr, l.max_qp_wr},          {"max_recv_wr", cap.max_recv_wr, l.max_qp_wr},
+        {"max_send_sge", cap.max_send_sge, l.max_sge},          {"max_recv_sge", cap.max_recv_sge, l.max_sge},
         {"max_inline_data", cap.max_inline_data, l.max_inline},
     };
     for (const auto& r : rows) {
@@ -48,10 +47,13 @@ struct Parts {
     Cq* send_cq = nullptr;
     Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
+    Xrcd* xrcd = nullptr;
 };
 
 Outcome find_parts(Call& c, const abi::CreateQpRequest& in, const Needs& needs, Parts& p) {
     Session& s = c.session;
+    // An XRC target has no PD: what its requests reach is decided by the SRQ that they name (IBA annex A14.2.3).
+    if (needs.type == qp::Type::xrc_recv) return look_up(s.xrcds, in.xrcd, "XRC domain", p.xrcd);
     if (Outcome o = look_up(s.pds, in.pd, "PD", p.pd); o.failed()) return o;
     if (needs.send) {
         if (Outcome o = look_up(s.cqs, in.send_cq, "send CQ", p.send_cq); o.failed()) return o;
@@ -59,15 +61,19 @@ Outcome find_parts(Call& c, const abi::CreateQpRequest& in, const Needs& needs, 
     if (!needs.receive) return done();
     if (Outcome o = look_up(s.cqs, in.recv_cq, "receive CQ", p.recv_cq); o.failed()) return o;
     if (in.srq == abi::kNoHandle) return done();
-    return look_up(s.srqs, in.srq, "SRQ", p.srq);
+    if (Outcome o = look_up(s.srqs, in.srq, "SRQ", p.srq); o.failed()) return o;
+    if (p.srq->spec.xrcd != 0)
+        return fail(EINVAL, "SRQ {} is an XRC SRQ: XRC targets reach it by its number, a QP cannot be created with it", in.srq);
+    return done();
 }
 
 Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& needs) {
     needs = needs_of(in.type);
-    if (needs == nullptr) return fail(EOPNOTSUPP, "QP type {} is not supported; RC, UC, UD and XRC_SEND are", in.type);
+    if (needs == nullptr) return fail(EOPNOTSUPP, "QP type {} is not supported; RC, UC, UD, XRC_SEND and XRC_RECV are", in.type);
     if (in.create_flags != 0) return fail(EOPNOTSUPP, "QP creation flags {:#x} are not supported", in.create_flags);
     if (Outcome o = check_cap(in.cap, c.host.limits); o.failed()) return o;
-    if (c.host.qpns.in_use() >= c.host.limits.max_qps) return fail(ENOMEM, "all {} QPs of the device are in use", c.host.limits.max_qps);
+    if (c.host.qpns.in_use() >= c.host.limits.max_qps)
+        return fail(ENOMEM, "all {} QPs of the device are in use", c.host.limits.max_qps);
     return has_room(c.session.qps, abi::kDoorbellSlots, "QP");
 }
 
@@ -110,11 +116,18 @@ Outcome start(Host& host, Qp& qp) {
     return done();
 }
 
+/// The engine of a QP: where its SRQ or its XRC domain is.
+uint32_t home(Host& host, const Parts& p) {
+    if (p.srq != nullptr) return p.srq->engine;
+    return p.xrcd != nullptr ? p.xrcd->domain->engine : host.pick_engine();
+}
+
 void hold(Qp& qp, Parts& p) {
-    qp.pd = Use(p.pd->uses);
+    if (p.pd != nullptr) qp.pd = Use(p.pd->uses);
     if (p.send_cq != nullptr) qp.send_cq = Use(p.send_cq->ring.use_count);
     if (p.recv_cq != nullptr) qp.recv_cq = Use(p.recv_cq->ring.use_count);
     if (p.srq != nullptr) qp.srq = Use(p.srq->uses);
+    if (p.xrcd != nullptr) qp.xrcd = Use(p.xrcd->uses);
 }
 
 void answer(Call& c, const Qp& qp) {
@@ -152,9 +165,10 @@ Outcome create_qp(Call& c) {
     qp::Spec& spec = qp->spec;
     spec.type = needs->type;
     spec.qpn = Qpn{*number};
-    spec.engine = parts.srq != nullptr ? parts.srq->engine : c.host.pick_engine();
+    spec.engine = home(c.host, parts);
     spec.port = *c.session.device;
-    spec.pd = parts.pd->number;
+    spec.pd = parts.pd != nullptr ? parts.pd->number : 0;
+    spec.xrcd = parts.xrcd != nullptr ? parts.xrcd->domain->number : 0;
     spec.session = c.session.id;
     spec.handle = place.handle;
     spec.generation = place.generation;
@@ -203,6 +217,7 @@ Outcome destroy_qp(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     Qp* qp;
     if (Outcome o = look_up(c.session.qps, handle, "QP", qp); o.failed()) return o;
+    if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     retire(c.host, *qp);
     c.host.fence_all();
     bury(c.host, *qp);
@@ -216,6 +231,7 @@ void retire(Host& host, Qp& qp) {
 }
 
 void bury(Host& host, Qp& qp) {
+    leave_groups(host, qp);
     qp::free(qp.engine_side);
     host.qpns.release(qp.spec.qpn.value);
     --host.engine_load[qp.spec.engine];

@@ -28,7 +28,8 @@ Outcome check_values(const Call& c, const abi::QpAttr& a, uint32_t mask) {
         {qp::kAttrRnrRetry, "rnr_retry", [](const abi::QpAttr& x) { return uint32_t(x.rnr_retry); }, 0, 7},
         {qp::kAttrMinRnrTimer, "min_rnr_timer", [](const abi::QpAttr& x) { return uint32_t(x.min_rnr_timer); }, 0, 31},
         {qp::kAttrMaxRdAtomic, "max_rd_atomic", [](const abi::QpAttr& x) { return uint32_t(x.max_rd_atomic); }, 0, atomic_limit},
-        {qp::kAttrMaxDestRdAtomic, "max_dest_rd_atomic", [](const abi::QpAttr& x) { return uint32_t(x.max_dest_rd_atomic); }, 0, atomic_limit},
+        {qp::kAttrMaxDestRdAtomic, "max_dest_rd_atomic", [](const abi::QpAttr& x) { return uint32_t(x.max_dest_rd_atomic); }, 0,
+         atomic_limit},
         {qp::kAttrDestQpn, "dest_qp_num", [](const abi::QpAttr& x) { return x.dest_qp_num; }, 0, kMask24},
         {qp::kAttrPathMigState, "path_mig_state", [](const abi::QpAttr& x) { return x.path_mig_state; }, kMigrated, kMigrated},
     };

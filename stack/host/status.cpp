@@ -1,4 +1,5 @@
-// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, sessions, host. Fields are added, never renamed.
+// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, sessions, host. Fields are added, never
+// renamed.
 #include <nlohmann/json.hpp>
 
 #include "host/address.hpp"
@@ -20,7 +21,11 @@ Json device_json(const DeviceConfig& d) {
     for (size_t i = 0; i < d.gids.size(); ++i) {
         if (!d.gids[i].is_zero()) gids.push_back({{"index", i}, {"gid", to_text(d.gids[i])}, {"type", "RoCE v2"}});
     }
-    return {{"name", d.name},     {"netdev", d.netdev}, {"mac", mac_text(d.mac)}, {"state", "active"}, {"mtu", mtu_bytes(active_mtu(d))},
+    return {{"name", d.name},
+            {"netdev", d.netdev},
+            {"mac", mac_text(d.mac)},
+            {"state", "active"},
+            {"mtu", mtu_bytes(active_mtu(d))},
             {"gids", std::move(gids)}};
 }
 
@@ -51,13 +56,9 @@ Json peer_json(const abi::QpAttr& a) {
 }
 
 Json qp_json(Host& host, uint32_t handle, const Qp& qp, size_t& detailed) {
-    Json j = {{"handle", handle},
-              {"qpn", qp.spec.qpn.value},
-              {"type", qp::type_name(qp.spec.type)},
-              {"engine", qp.spec.engine},
-              {"pd", qp.spec.pd},
-              {"send_depth", qp.spec.sq.depth},
-              {"recv_depth", qp.spec.rq.depth}};
+    Json j = {
+        {"handle", handle}, {"qpn", qp.spec.qpn.value},       {"type", qp::type_name(qp.spec.type)}, {"engine", qp.spec.engine},
+        {"pd", qp.spec.pd}, {"send_depth", qp.spec.sq.depth}, {"recv_depth", qp.spec.rq.depth}};
     if (detailed >= kDetailedQps) return j;
     ++detailed;
     qp::Snapshot now;
@@ -76,19 +77,24 @@ Json qp_json(Host& host, uint32_t handle, const Qp& qp, size_t& detailed) {
 Json memory_json(const Session& s) {
     uint64_t bytes = 0, slow = 0, slow_ops = 0;
     s.mrs.each([&](uint32_t, const Mr& mr) {
-        bytes += mr.region->length;
+        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // implicit and null MRs name everything and nothing
         if (mr.region->process == nullptr) return;
         ++slow;
         slow_ops += mr.region->slow_ops.load(std::memory_order_relaxed);
     });
-    return {{"registered_bytes", bytes}, {"mapped_bytes", s.mapped.bytes}, {"arena_bytes", s.arena.bytes()}, {"slow_mrs", slow}, {"slow_ops", slow_ops}};
+    return {{"registered_bytes", bytes},
+            {"mapped_bytes", s.mapped.bytes},
+            {"arena_bytes", s.arena.bytes()},
+            {"slow_mrs", slow},
+            {"slow_ops", slow_ops}};
 }
 
 Json session_json(Host& host, const Session& s, size_t& detailed) {
     Json j = {{"id", s.id}, {"pid", s.who.pid}, {"uid", s.who.uid}, {"gid", s.who.gid}, {"program", s.program}};
     j["device"] = s.device ? Json(host.devices[*s.device].name) : Json(nullptr);
-    j["objects"] = {{"pds", s.pds.count()},   {"regions", s.mapped.regions}, {"mrs", s.mrs.count()}, {"channels", s.channels.count()},
-                    {"cqs", s.cqs.count()},   {"srqs", s.srqs.count()},      {"qps", s.qps.count()}, {"ahs", s.ahs.size()}};
+    j["objects"] = {{"pds", s.pds.count()},           {"regions", s.mapped.regions}, {"mrs", s.mrs.count()},
+                    {"channels", s.channels.count()}, {"cqs", s.cqs.count()},        {"srqs", s.srqs.count()},
+                    {"qps", s.qps.count()},           {"ahs", s.ahs.size()}};
     j["memory"] = memory_json(s);
     j["qps"] = Json::array();
     s.qps.each([&](uint32_t handle, const Qp& qp) { j["qps"].push_back(qp_json(host, handle, qp, detailed)); });
@@ -111,8 +117,12 @@ std::string status_text(Host& host) {
     root["devices"] = Json::array();
     for (const DeviceConfig& d : host.devices) root["devices"].push_back(device_json(d));
     root["engines"] = Json::array();
-    for (size_t e = 0; e < host.engine_load.size(); ++e) root["engines"].push_back({{"index", e}, {"queues", host.engine_load[e]}});
-    root["totals"] = {{"sessions", host.sessions.size()}, {"qps", host.qpns.in_use()}, {"mrs", host.keys.in_use()}, {"ahs", host.ahs.in_use()},
+    for (size_t e = 0; e < host.engine_load.size(); ++e)
+        root["engines"].push_back({{"index", e}, {"queues", host.engine_load[e]}});
+    root["totals"] = {{"sessions", host.sessions.size()},
+                      {"qps", host.qpns.in_use()},
+                      {"mrs", host.keys.in_use()},
+                      {"ahs", host.ahs.in_use()},
                       {"srqs", host.srqns.in_use()}};
     root["sessions"] = Json::array();
     size_t detailed = 0;
@@ -123,7 +133,8 @@ std::string status_text(Host& host) {
 
 Outcome status(Call& c) {
     const int fd = c.host.platform.make_text_fd(status_text(c.host));
-    if (fd < 0 && c.host.real_descriptors()) return fail(EMFILE, "rocid could not make a file for the status; raise its descriptor limit");
+    if (fd < 0 && c.host.real_descriptors())
+        return fail(EMFILE, "rocid could not make a file for the status; raise its descriptor limit");
     c.give(fd, false);
     return done();
 }

@@ -45,14 +45,10 @@ constexpr Rule kUc[] = {
     {sqe, rts, 0, kAttrCurState | kAttrAccessFlags},
 };
 constexpr Rule kUd[] = {
-    {reset, init, kToInit | kAttrQkey, 0},
-    {init, init, 0, kToInit | kAttrQkey},
-    {init, rtr, 0, kAttrPkeyIndex | kAttrQkey},
-    {rtr, rts, kAttrSqPsn, kAttrCurState | kAttrQkey},
-    {rts, rts, 0, kAttrCurState | kAttrQkey},
-    {rts, sqd, 0, kAttrEnSqdAsyncNotify},
-    {sqd, rts, 0, kAttrCurState | kAttrQkey},
-    {sqd, sqd, 0, kAttrPkeyIndex | kAttrQkey},
+    {reset, init, kToInit | kAttrQkey, 0},      {init, init, 0, kToInit | kAttrQkey},
+    {init, rtr, 0, kAttrPkeyIndex | kAttrQkey}, {rtr, rts, kAttrSqPsn, kAttrCurState | kAttrQkey},
+    {rts, rts, 0, kAttrCurState | kAttrQkey},   {rts, sqd, 0, kAttrEnSqdAsyncNotify},
+    {sqd, rts, 0, kAttrCurState | kAttrQkey},   {sqd, sqd, 0, kAttrPkeyIndex | kAttrQkey},
     {sqe, rts, 0, kAttrCurState | kAttrQkey},
 };
 // XRC splits RC: the initiator has no responder attributes, the target no retry counters (annex A14).
@@ -131,13 +127,27 @@ const char* state_name(State state) {
 }
 
 const char* attribute_name(uint32_t bit) {
-    static constexpr const char* kNames[] = {
-        "IBV_QP_STATE",         "IBV_QP_CUR_STATE",     "IBV_QP_EN_SQD_ASYNC_NOTIFY", "IBV_QP_ACCESS_FLAGS",
-        "IBV_QP_PKEY_INDEX",    "IBV_QP_PORT",          "IBV_QP_QKEY",                "IBV_QP_AV",
-        "IBV_QP_PATH_MTU",      "IBV_QP_TIMEOUT",       "IBV_QP_RETRY_CNT",           "IBV_QP_RNR_RETRY",
-        "IBV_QP_RQ_PSN",        "IBV_QP_MAX_QP_RD_ATOMIC", "IBV_QP_ALT_PATH",         "IBV_QP_MIN_RNR_TIMER",
-        "IBV_QP_SQ_PSN",        "IBV_QP_MAX_DEST_RD_ATOMIC", "IBV_QP_PATH_MIG_STATE", "IBV_QP_CAP",
-        "IBV_QP_DEST_QPN"};
+    static constexpr const char* kNames[] = {"IBV_QP_STATE",
+                                             "IBV_QP_CUR_STATE",
+                                             "IBV_QP_EN_SQD_ASYNC_NOTIFY",
+                                             "IBV_QP_ACCESS_FLAGS",
+                                             "IBV_QP_PKEY_INDEX",
+                                             "IBV_QP_PORT",
+                                             "IBV_QP_QKEY",
+                                             "IBV_QP_AV",
+                                             "IBV_QP_PATH_MTU",
+                                             "IBV_QP_TIMEOUT",
+                                             "IBV_QP_RETRY_CNT",
+                                             "IBV_QP_RNR_RETRY",
+                                             "IBV_QP_RQ_PSN",
+                                             "IBV_QP_MAX_QP_RD_ATOMIC",
+                                             "IBV_QP_ALT_PATH",
+                                             "IBV_QP_MIN_RNR_TIMER",
+                                             "IBV_QP_SQ_PSN",
+                                             "IBV_QP_MAX_DEST_RD_ATOMIC",
+                                             "IBV_QP_PATH_MIG_STATE",
+                                             "IBV_QP_CAP",
+                                             "IBV_QP_DEST_QPN"};
     if (bit == kAttrRateLimit) return "IBV_QP_RATE_LIMIT";
     const auto index = size_t(std::countr_zero(bit));
     return std::has_single_bit(bit) && index < std::size(kNames) ? kNames[index] : "an unknown attribute bit";

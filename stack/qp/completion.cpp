@@ -44,6 +44,7 @@ void flush_send(Context& ctx, Qp& qp) {
     }
     rq.cursor = rq.tail;
     rq.cursor_packet = 0;
+    rq.blocked = false;
     rq.reads_outstanding = 0;
     rq.una = rq.next = rq.sent_end = rq.fetch_psn;
     rq.blocked = false;

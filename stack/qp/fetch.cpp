@@ -1,5 +1,5 @@
-// From the client's ring to the engine's: a WQE is copied once, then the copy is validated. What is wrong with it becomes a completion
-// in its turn, never a surprise later.
+// From the client's ring to the engine's: a WQE is copied once, then the copy is validated. What is wrong with it becomes a
+// completion in its turn, never a surprise later.
 #include <cstring>
 
 #include "qp/roles.hpp"
@@ -17,6 +17,10 @@ WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
         length = w.inline_length;
         return w.num_sge == 0 && w.inline_length <= qp.spec.cap.max_inline_data ? WcStatus::success : WcStatus::loc_qp_op_err;
     }
+    if (w.opcode == abi::WrOpcode::atomic_write) {  // the bytes are in the WQE itself
+        length = kAtomicWriteBytes;
+        return w.num_sge == 0 ? WcStatus::success : WcStatus::loc_qp_op_err;
+    }
     if (w.num_sge > qp.spec.cap.max_send_sge) return WcStatus::loc_qp_op_err;
     const auto* sge = reinterpret_cast<const abi::Sge*>(&w + 1);
     length = 0;
@@ -30,8 +34,7 @@ WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& in
     if (!sends(qp.spec.type, info.kind)) return WcStatus::loc_qp_op_err;
     if (qp.spec.type == Type::ud && (length > qp.mtu || w.opcode == abi::WrOpcode::send_inv))
         return length > qp.mtu ? WcStatus::loc_len_err : WcStatus::loc_qp_op_err;
-    const bool asks = info.kind == WorkKind::read || info.kind == WorkKind::atomic;
-    if (!asks) return WcStatus::success;
+    if (!asks(info.kind)) return WcStatus::success;
     if (qp.max_rd_atomic == 0) return WcStatus::loc_qp_op_err;
     if ((w.send_flags & abi::kSendInline) != 0) return WcStatus::loc_qp_op_err;
     if (info.kind == WorkKind::atomic && length != 8) return WcStatus::loc_len_err;

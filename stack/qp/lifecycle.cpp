@@ -1,10 +1,9 @@
 // Creation, the state machine's actions, and snapshots. Which transitions and attributes are legal was decided by the conductor
 // (qp/attributes.hpp); here is what each attribute and each state does to the transport.
-#include <infiniband/verbs.h>
-
 #include <bit>
 #include <new>
 
+#include "qp/attributes.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -51,23 +50,23 @@ struct Setter {
     void (*apply)(Qp&, const Change&);
 };
 constexpr Setter kSetters[] = {
-    {IBV_QP_EN_SQD_ASYNC_NOTIFY, [](Qp& q, const Change& c) { q.attr.en_sqd_async_notify = c.attr.en_sqd_async_notify; }},
-    {IBV_QP_ACCESS_FLAGS, [](Qp& q, const Change& c) { q.access = q.attr.qp_access_flags = c.attr.qp_access_flags; }},
-    {IBV_QP_PKEY_INDEX, [](Qp& q, const Change& c) { q.attr.pkey_index = c.attr.pkey_index; }},
-    {IBV_QP_PORT, [](Qp& q, const Change& c) { q.attr.port_num = c.attr.port_num; }},
-    {IBV_QP_QKEY, [](Qp& q, const Change& c) { q.attr.qkey = c.attr.qkey; }},
-    {IBV_QP_AV, set_path},
-    {IBV_QP_PATH_MTU, set_mtu},
-    {IBV_QP_TIMEOUT, set_timeout},
-    {IBV_QP_RETRY_CNT, set_retry},
-    {IBV_QP_RNR_RETRY, set_rnr_retry},
-    {IBV_QP_RQ_PSN, set_rq_psn},
-    {IBV_QP_MAX_QP_RD_ATOMIC, [](Qp& q, const Change& c) { q.max_rd_atomic = q.attr.max_rd_atomic = c.attr.max_rd_atomic; }},
-    {IBV_QP_MIN_RNR_TIMER, [](Qp& q, const Change& c) { q.min_rnr_timer = q.attr.min_rnr_timer = c.attr.min_rnr_timer; }},
-    {IBV_QP_SQ_PSN, set_sq_psn},
-    {IBV_QP_MAX_DEST_RD_ATOMIC, set_dest_reads},
-    {IBV_QP_PATH_MIG_STATE, [](Qp& q, const Change& c) { q.attr.path_mig_state = c.attr.path_mig_state; }},
-    {IBV_QP_DEST_QPN, [](Qp& q, const Change& c) { q.dest = Qpn{q.attr.dest_qp_num = c.attr.dest_qp_num}; }},
+    {kAttrEnSqdAsyncNotify, [](Qp& q, const Change& c) { q.attr.en_sqd_async_notify = c.attr.en_sqd_async_notify; }},
+    {kAttrAccessFlags, [](Qp& q, const Change& c) { q.access = q.attr.qp_access_flags = c.attr.qp_access_flags; }},
+    {kAttrPkeyIndex, [](Qp& q, const Change& c) { q.attr.pkey_index = c.attr.pkey_index; }},
+    {kAttrPort, [](Qp& q, const Change& c) { q.attr.port_num = c.attr.port_num; }},
+    {kAttrQkey, [](Qp& q, const Change& c) { q.attr.qkey = c.attr.qkey; }},
+    {kAttrAv, set_path},
+    {kAttrPathMtu, set_mtu},
+    {kAttrTimeout, set_timeout},
+    {kAttrRetryCount, set_retry},
+    {kAttrRnrRetry, set_rnr_retry},
+    {kAttrRqPsn, set_rq_psn},
+    {kAttrMaxRdAtomic, [](Qp& q, const Change& c) { q.max_rd_atomic = q.attr.max_rd_atomic = c.attr.max_rd_atomic; }},
+    {kAttrMinRnrTimer, [](Qp& q, const Change& c) { q.min_rnr_timer = q.attr.min_rnr_timer = c.attr.min_rnr_timer; }},
+    {kAttrSqPsn, set_sq_psn},
+    {kAttrMaxDestRdAtomic, set_dest_reads},
+    {kAttrPathMigState, [](Qp& q, const Change& c) { q.attr.path_mig_state = c.attr.path_mig_state; }},
+    {kAttrDestQpn, [](Qp& q, const Change& c) { q.dest = Qpn{q.attr.dest_qp_num = c.attr.dest_qp_num}; }},
 };
 
 /// RESET forgets everything but what the QP was created with; the client restarts its rings at 0 as well.
@@ -102,10 +101,11 @@ void enter(Context& ctx, Qp& qp, State next) {
         return;
     }
     if (next == State::err) return enter_error(ctx, qp);
+    if (qp.state == State::sqe) flush_queues(ctx, qp);  // what was posted before the way back to RTS is flushed, nothing of it is sent
     if (next == State::rtr && qp.responder.jobs.empty()) set_dest_reads(qp, Change{});
     if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram is as long as the port allows
         const engine::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
-        set_mtu_bytes(qp, port != nullptr ? port->mtu_bytes : mtu_bytes(IBV_MTU_1024));
+        set_mtu_bytes(qp, port != nullptr ? port->mtu_bytes : 1024);
     }
     qp.sqd_pending = next == State::sqd && qp.state == State::rts;
     qp.state = next;
@@ -144,7 +144,7 @@ Srq* create_srq(const SrqSpec& spec) {
 void free(Srq* srq) { delete srq; }
 
 int apply_change(Context& ctx, Qp& qp, const Change& change) {
-    const bool moves = (change.mask & IBV_QP_STATE) != 0;
+    const bool moves = (change.mask & kAttrState) != 0;
     if (moves && change.next == State::reset) {
         enter(ctx, qp, State::reset);
         return 0;

@@ -15,7 +15,8 @@ uint8_t ack_syndrome(const Qp& qp) {
     return make_syndrome(AethKind::ack, credits);
 }
 
-bool send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, const mem::MemoryRegion* region, uint64_t va, bool& lost) {
+bool send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, const mem::MemoryRegion* region, uint64_t va,
+          bool& lost) {
     engine::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return false;
     h.dest_qp = qp.dest;
@@ -38,10 +39,11 @@ wire::Operation response_operation(const ResponderJob& job) {
     return job.sent + 1 == job.packets ? O::read_response_last : O::read_response_middle;
 }
 
-/// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered meanwhile.
+/// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered
+/// meanwhile.
 const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t va, uint32_t length) {
     const mem::MemoryRegion* region = nullptr;
-    const mem::Fault f = mem::check(ctx.shared->keys, job.rkey, qp.spec.pd, qp.spec.qpn.value, va, length, mem::kRemoteRead, region);
+    const mem::Fault f = mem::check(ctx.shared->keys, job.rkey, job.pd, qp.spec.qpn.value, va, length, mem::kRemoteRead, region);
     return f == mem::Fault::ok ? region : nullptr;
 }
 
@@ -95,7 +97,8 @@ bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     return send(ctx, qp, h, 0, nullptr, 0, lost);
 }
 
-/// ACK of everything executed, or the NAK that is due; a NAK acknowledges everything before its PSN, so the ACK is not needed then.
+/// ACK of everything executed, or the NAK that is due; a NAK acknowledges everything before its PSN, so the ACK is not needed
+/// then.
 bool send_ack_or_nak(Context& ctx, Qp& qp) {
     Responder& rs = qp.responder;
     if (rs.nak_due) {

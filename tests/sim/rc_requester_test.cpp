@@ -282,6 +282,22 @@ TEST_F(ReadTest, AckOfALaterRequestDoesNotCompleteARead) {
     EXPECT_EQ(first_wrong(a.mr.data(), 2 * kMtu, 4), -1);
 }
 
+// The peer goes on NAKing later gaps while the response of a READ is awaited: it is alive, and going back once is enough.
+TEST_F(ReadTest, NaksBehindAMissingResponseTakeOneRetry) {
+    path.retry_cnt = 2;
+    path.timeout = 14;
+    join();
+    read(1, kMtu);
+    for (uint64_t i = 0; i < 8; ++i) a.client.post_send(qp, a.send(10 + i, 0, 10));
+    ASSERT_EQ(puppet.listen(50'000).size(), 9u);
+    for (uint32_t i = 1; i < 8; ++i) puppet.send_ack(0x101 + i, i, kNakSequence);
+    EXPECT_EQ(psns(puppet.listen(50'000)), range(0x100, 9)) << "once, from the READ on";
+    EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
+    respond(0x100, 1, 0, 0, 4);
+    puppet.send_ack(0x108, 9);
+    EXPECT_EQ(a.wait(9).size(), 9u);
+}
+
 TEST_F(ReadTest, ReadResponseAcknowledgesEarlierRequests) {
     join();
     a.client.post_send(qp, a.send(1, 0, 10));

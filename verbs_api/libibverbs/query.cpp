@@ -85,6 +85,12 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     ibv_device_attr_ex full{};
     full.orig_attr = to_verbs(now);
     full.completion_timestamp_mask = now.completion_timestamp_mask;
+    full.odp_caps.general_caps = now.odp_general;
+    full.odp_caps.per_transport_caps = {now.odp_rc, now.odp_uc, now.odp_ud};
+    full.xrc_odp_caps = now.odp_xrc;
+    full.max_dm_size = now.max_dm_size;
+    full.cq_mod_caps.max_cq_count = uint16_t(now.max_cq_count);
+    full.cq_mod_caps.max_cq_period = uint16_t(now.max_cq_period);
     full.hca_core_clock = now.hca_core_clock_khz;
     full.device_cap_flags_ex = now.device_cap_flags;
     full.phys_port_cnt_ex = now.phys_ports;
@@ -104,7 +110,8 @@ int query_port_ex(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
     return 0;
 }
 
-/// Raw clock: nanoseconds of the monotonic clock that completion timestamps are of, all in tv_nsec as the hardware drivers give theirs.
+/// Raw clock: nanoseconds of the monotonic clock that completion timestamps are of, all in tv_nsec as the hardware drivers give
+/// theirs.
 int query_rt_values(ibv_context*, ibv_values_ex* values) {
     if ((values->comp_mask & ~uint32_t(IBV_VALUES_MASK_RAW_CLOCK)) != 0) return EINVAL;
     const uint32_t wanted = values->comp_mask;

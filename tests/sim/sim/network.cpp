@@ -43,7 +43,7 @@ unsigned SimPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     for (; n < max && !rx_.empty(); ++n) {
         const std::vector<uint8_t>& b = rx_.front();
         auto* a = new Arrived{std::make_unique<uint8_t[]>(b.size())};
-        std::memcpy(a->bytes.get(), b.data(), b.size());
+        if (!b.empty()) std::memcpy(a->bytes.get(), b.data(), b.size());
         frames[n] = {a->bytes.get(), uint32_t(b.size()), a};
         rx_.pop_front();
     }

@@ -176,7 +176,7 @@ private:
     std::deque<Work> owed_;              // messages that must still arrive at the peer's receive queue
     std::deque<Posted> recvs_;
     uint32_t starving_ = 0;
-    bool mute_ = false;
+    uint32_t silent_ = 0;  // unsignalled requests in a row
 };
 
 constexpr uint64_t kAtomicArea = 64;
@@ -214,7 +214,6 @@ Actor::Actor(World& world, Host& host, uint32_t device, const Plan& plan, Rng rn
     q.signal_all = rng_.chance(0.2);
     if (plan.shared_receive && rng_.chance(0.7)) q.srq = &client_.create_srq(pd_, 64);
     qp_ = &client_.create_qp(pd_, *send_cq_, *recv_cq_, q);
-    if (q.signal_all) mute_ = false;
     to_send_ = plan.messages;
 }
 
@@ -256,7 +255,8 @@ Work Actor::plan_work() {
     w.length = uint32_t(std::min<uint64_t>(sizes[rng_.below(std::size(sizes))], plan_.largest));
     if (rng_.chance(plan_.largest >= (1 << 20) ? 0.5 : 0.0)) w.length = plan_.largest;
     if (is_atomic(w.opcode)) w.length = 8;
-    w.signaled = posted_ + 1 == to_send_ || qp_->sq.free_slots() < 3 || rng_.chance(0.6);
+    w.signaled = posted_ + 1 == to_send_ || qp_->sq.free_slots() < 3 || ++silent_ > 6 || rng_.chance(0.6);
+    if (w.signaled) silent_ = 0;
     w.imm = uint32_t(rng_.next());
     return w;
 }
@@ -433,13 +433,15 @@ std::string Actor::state() const {
 
 // ---- one world ------------------------------------------------------------------------------------------------------
 
-PathOptions make_path(Rng& rng) {
+PathOptions make_path(Rng& rng, const Plan& plan) {
     PathOptions o;
     o.mtu = uint32_t(rng.between(1, 5));
     o.gid_index = uint32_t(rng.below(2));
     o.psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
     o.peer_psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
-    o.timeout = uint8_t(rng.between(7, 10));
+    // An engine that takes frames slowly has long queues; a timeout shorter than they are would retransmit for ever.
+    const bool slow = plan.world.round_cost / plan.world.engine.rx_burst > 100;
+    o.timeout = uint8_t(rng.between(7, 10) + (slow ? 4 : 0));
     o.retry_cnt = 7;
     o.rnr_retry = 7;
     o.min_rnr_timer = uint8_t(rng.between(1, 8));
@@ -484,7 +486,7 @@ private:
         for (uint32_t l = 0; l < plan_.links; ++l) {
             Actor& a = *actors_[2 * l];
             Actor& b = *actors_[2 * l + 1];
-            PathOptions o = make_path(rng_);
+            PathOptions o = make_path(rng_, plan_);
             a.join(b, o);
             b.join(a, o);
             connect(a.client(), const_cast<Qp&>(a.qp()), b.client(), const_cast<Qp&>(b.qp()), o);

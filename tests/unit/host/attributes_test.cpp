@@ -11,13 +11,20 @@ namespace roci::qp {
 namespace {
 
 constexpr bool same(uint32_t ours, uint32_t theirs) { return ours == theirs; }
-static_assert(same(kAttrState, IBV_QP_STATE) && same(kAttrCurState, IBV_QP_CUR_STATE) && same(kAttrAccessFlags, IBV_QP_ACCESS_FLAGS));
-static_assert(same(kAttrPkeyIndex, IBV_QP_PKEY_INDEX) && same(kAttrPort, IBV_QP_PORT) && same(kAttrQkey, IBV_QP_QKEY) && same(kAttrAv, IBV_QP_AV));
-static_assert(same(kAttrPathMtu, IBV_QP_PATH_MTU) && same(kAttrTimeout, IBV_QP_TIMEOUT) && same(kAttrRetryCount, IBV_QP_RETRY_CNT));
-static_assert(same(kAttrRnrRetry, IBV_QP_RNR_RETRY) && same(kAttrRqPsn, IBV_QP_RQ_PSN) && same(kAttrMaxRdAtomic, IBV_QP_MAX_QP_RD_ATOMIC));
-static_assert(same(kAttrAltPath, IBV_QP_ALT_PATH) && same(kAttrMinRnrTimer, IBV_QP_MIN_RNR_TIMER) && same(kAttrSqPsn, IBV_QP_SQ_PSN));
-static_assert(same(kAttrMaxDestRdAtomic, IBV_QP_MAX_DEST_RD_ATOMIC) && same(kAttrPathMigState, IBV_QP_PATH_MIG_STATE) && same(kAttrCap, IBV_QP_CAP));
-static_assert(same(kAttrDestQpn, IBV_QP_DEST_QPN) && same(kAttrRateLimit, IBV_QP_RATE_LIMIT) && same(kAttrEnSqdAsyncNotify, IBV_QP_EN_SQD_ASYNC_NOTIFY));
+static_assert(same(kAttrState, IBV_QP_STATE) && same(kAttrCurState, IBV_QP_CUR_STATE) &&
+              same(kAttrAccessFlags, IBV_QP_ACCESS_FLAGS));
+static_assert(same(kAttrPkeyIndex, IBV_QP_PKEY_INDEX) && same(kAttrPort, IBV_QP_PORT) && same(kAttrQkey, IBV_QP_QKEY) &&
+              same(kAttrAv, IBV_QP_AV));
+static_assert(same(kAttrPathMtu, IBV_QP_PATH_MTU) && same(kAttrTimeout, IBV_QP_TIMEOUT) &&
+              same(kAttrRetryCount, IBV_QP_RETRY_CNT));
+static_assert(same(kAttrRnrRetry, IBV_QP_RNR_RETRY) && same(kAttrRqPsn, IBV_QP_RQ_PSN) &&
+              same(kAttrMaxRdAtomic, IBV_QP_MAX_QP_RD_ATOMIC));
+static_assert(same(kAttrAltPath, IBV_QP_ALT_PATH) && same(kAttrMinRnrTimer, IBV_QP_MIN_RNR_TIMER) &&
+              same(kAttrSqPsn, IBV_QP_SQ_PSN));
+static_assert(same(kAttrMaxDestRdAtomic, IBV_QP_MAX_DEST_RD_ATOMIC) && same(kAttrPathMigState, IBV_QP_PATH_MIG_STATE) &&
+              same(kAttrCap, IBV_QP_CAP));
+static_assert(same(kAttrDestQpn, IBV_QP_DEST_QPN) && same(kAttrRateLimit, IBV_QP_RATE_LIMIT) &&
+              same(kAttrEnSqdAsyncNotify, IBV_QP_EN_SQD_ASYNC_NOTIFY));
 
 constexpr Type kTypes[] = {Type::rc, Type::uc, Type::ud, Type::xrc_send, Type::xrc_recv};
 constexpr State kStates[] = {State::reset, State::init, State::rtr, State::rts, State::sqd, State::sqe, State::err};
@@ -61,7 +68,8 @@ TEST(Attributes, WhatTheManualAsksForIsEnoughAndEachBitOfItIsNeeded) {
 
 TEST(Attributes, AForbiddenOneIsNamed) {
     std::string why;
-    EXPECT_EQ(check_modify(Type::ud, State::reset, State::init, kInit | IBV_QP_QKEY | IBV_QP_ACCESS_FLAGS | IBV_QP_STATE, why), EINVAL);
+    EXPECT_EQ(check_modify(Type::ud, State::reset, State::init, kInit | IBV_QP_QKEY | IBV_QP_ACCESS_FLAGS | IBV_QP_STATE, why),
+              EINVAL);
     EXPECT_NE(why.find("must not carry IBV_QP_ACCESS_FLAGS"), std::string::npos) << why;
     EXPECT_EQ(check_modify(Type::rc, State::rts, State::rts, IBV_QP_CAP, why), EINVAL);
     EXPECT_NE(why.find("IBV_QP_CAP"), std::string::npos) << why;
@@ -87,9 +95,9 @@ TEST(Attributes, OnlyTheStateDiagramsArrowsAreLegal) {
     const auto legal = [](Type t, State a, State b) {
         if (b == State::reset || b == State::err) return true;
         if (a == State::sqe && b == State::rts) return t == Type::uc || t == Type::ud;  // RC never is in SQE
-        static constexpr std::pair<State, State> arrows[] = {{State::reset, State::init}, {State::init, State::init}, {State::init, State::rtr},
-                                                             {State::rtr, State::rts},    {State::rts, State::rts},   {State::rts, State::sqd},
-                                                             {State::sqd, State::rts},    {State::sqd, State::sqd}};
+        static constexpr std::pair<State, State> arrows[] = {
+            {State::reset, State::init}, {State::init, State::init}, {State::init, State::rtr}, {State::rtr, State::rts},
+            {State::rts, State::rts},    {State::rts, State::sqd},   {State::sqd, State::rts},  {State::sqd, State::sqd}};
         for (const auto& arrow : arrows)
             if (arrow.first == a && arrow.second == b) return true;
         return false;
@@ -101,7 +109,8 @@ TEST(Attributes, OnlyTheStateDiagramsArrowsAreLegal) {
                 std::string why;
                 check_modify(type, a, b, everything, why);
                 const bool refused = why.find("not a legal transition") != std::string::npos;
-                EXPECT_EQ(refused, !legal(type, a, b)) << type_name(type) << " " << state_name(a) << " " << state_name(b) << ": " << why;
+                EXPECT_EQ(refused, !legal(type, a, b))
+                    << type_name(type) << " " << state_name(a) << " " << state_name(b) << ": " << why;
             }
         }
     }

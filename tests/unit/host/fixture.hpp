@@ -1,5 +1,5 @@
-// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that record what they
-// are told. Everything that the conductor gets is counted, so that a test can ask what leaked.
+// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that record what
+// they are told. Everything that the conductor gets is counted, so that a test can ask what leaked.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,25 +29,32 @@ public:
         auto* base = static_cast<std::byte*>(std::aligned_alloc(4096, (length + 4095) / 4096 * 4096));
         std::memset(base, 0, length);
         memory[base] = length;
+        by_fd[next_fd] = base;
         return {base, length, next_fd++};
     }
-    void free_memory(const SharedMemory& m) override { ASSERT_EQ(memory.erase(m.base), 1u); std::free(m.base); }
+    void free_memory(const SharedMemory& m) override {
+        ASSERT_EQ(memory.erase(m.base), 1u);
+        std::free(m.base);
+    }
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override {
         taken.insert(fd);
-        if (refuse_map) {
+        if (refuse_map || (backed && length > kLargestBacked)) {
             why = "test says so";
             return nullptr;
         }
         auto region = std::make_unique<mem::MappedRegion>();
-        // Never touched by the conductor: only a number that differs from region to region.
-        region->base = reinterpret_cast<std::byte*>(next_base);
+        // Never touched by the conductor: without engines, only a number that differs from region to region.
+        region->base = backed ? new std::byte[length]{} : reinterpret_cast<std::byte*>(next_base);
         next_base += (length + 0xfff) / 0x1000 * 0x1000 + 0x1000;
         region->length = length;
         region->writable = writable;
         mapped.insert(region.get());
         return region;
     }
-    void unmap_region(mem::MappedRegion& r) override { EXPECT_EQ(mapped.erase(&r), 1u); }
+    void unmap_region(mem::MappedRegion& r) override {
+        EXPECT_EQ(mapped.erase(&r), 1u);
+        if (backed) delete[] r.base;
+    }
     void close_fd(int fd) override { EXPECT_TRUE(taken.insert(fd).second) << "closed twice"; }
     std::unique_ptr<mem::RemoteProcess> remote_process(int) override {
         struct Process : mem::RemoteProcess {
@@ -61,6 +68,7 @@ public:
         EXPECT_TRUE(pipes.insert({session, channel}).second);
         return next_fd++;
     }
+    void signal_channel(uint32_t session, uint32_t channel, uint32_t) override { ++signals[{session, channel}]; }
     void close_event_pipe(uint32_t session, uint32_t channel) override { pipes.erase({session, channel}); }
     void send_async(uint32_t, const abi::AsyncEventRecord&) override {}
     int make_wake_fd(uint32_t session, uint32_t) override {
@@ -78,13 +86,17 @@ public:
     bool clean() const { return memory.empty() && mapped.empty() && pipes.empty() && wake.empty(); }
 
     std::map<std::byte*, uint64_t> memory;
+    std::map<int, std::byte*> by_fd;  ///< where a client that maps the descriptor finds it
     std::set<mem::MappedRegion*> mapped;
     std::set<int> taken;
     std::set<std::pair<uint32_t, uint32_t>> pipes;
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> signals;
     std::set<uint32_t> wake;
     std::string status, host_json = R"({"lcores":2})";
     int next_fd = 1000;
     uintptr_t next_base = 0x100000000;
+    static constexpr uint64_t kLargestBacked = 1 << 20;
+    bool backed = false;  ///< regions are real memory, for engines that touch it
     bool refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
 };
 
@@ -104,7 +116,8 @@ public:
         ASSERT_LT(engine, engines_);
         log.push_back({c.kind, engine, c.qp, c.srq_limit});
         c.done = true;
-        if (c.kind == refuse && engine == refuse_engine) {
+        if (c.kind == refuse && engine == refuse_engine && refuse_times != 0) {
+            --refuse_times;
             c.error = refuse_error;
             return;
         }
@@ -113,6 +126,7 @@ public:
             if ((c.change->mask & IBV_QP_STATE) != 0) state[c.qp] = c.change->next;
         }
         if (c.kind == Kind::query_qp) *c.snapshot = {.state = state[c.qp], .send_psn = Psn(11), .expected_psn = Psn(22)};
+        if (c.kind == Kind::send_gsi) mads.push_back(*c.gsi);
         if (c.kind == Kind::remove_qp) state.erase(c.qp);
         if (c.kind == Kind::modify_srq) limit = c.srq_limit;
         if (c.kind == Kind::query_srq) c.srq_limit = limit;
@@ -130,10 +144,12 @@ public:
     std::vector<Record> log;
     std::map<qp::Qp*, qp::State> state;
     std::vector<uint32_t> consumers;
+    std::vector<engine::GsiSend> mads;
     qp::Change last_change;
     uint32_t limit = 0;
     Kind refuse = Kind::fence;
     uint32_t refuse_engine = ~0u;
+    int refuse_times = -1;  ///< below 0: always
     int refuse_error = EINVAL;
 
 private:
@@ -145,7 +161,8 @@ inline constexpr Gid kGid6{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1
 inline constexpr Gid kOtherGid4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2}};
 
 inline std::vector<DeviceConfig> two_devices() {
-    return {{"roci0", "eth0", {{2, 0, 0, 0, 0, 1}}, {kGid6, Gid{}, kGid4}, 4096}, {"roci1", "", {{2, 0, 0, 0, 0, 2}}, {kOtherGid4}, 1500}};
+    return {{"roci0", "eth0", {{2, 0, 0, 0, 0, 1}}, {kGid6, Gid{}, kGid4}, 4096},
+            {"roci1", "", {{2, 0, 0, 0, 0, 2}}, {kOtherGid4}, 1500}};
 }
 
 inline Limits small_limits() {
@@ -183,7 +200,8 @@ std::vector<std::byte> bytes_of(const T& t) {
 }
 
 /// Sends a packet and takes the reply apart, checking its form.
-inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& packet, const std::vector<int>& fds = {}) {
+inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& packet,
+                   const std::vector<int>& fds = {}) {
     Result r;
     const Reply reply = conductor.handle(session, packet, fds, r.closed);
     abi::ReplyHeader h{};
@@ -228,7 +246,8 @@ protected:
     }
     void expect_nothing_left() {
         const Conductor::Totals t = conductor.totals();
-        for (uint64_t n : {t.sessions, t.pds, t.regions, t.mrs, t.channels, t.cqs, t.srqs, t.qps, t.ahs, t.mws, t.arena_bytes, t.mapped_bytes})
+        for (uint64_t n :
+             {t.sessions, t.pds, t.regions, t.mrs, t.channels, t.cqs, t.srqs, t.qps, t.ahs, t.mws, t.arena_bytes, t.mapped_bytes})
             EXPECT_EQ(n, 0u);
     }
     uint32_t connect() {
@@ -280,7 +299,9 @@ protected:
         EXPECT_EQ(r.error, 0) << r.reason;
         return r.as<abi::CreateQpReply>();
     }
-    Result modify(uint32_t handle, uint32_t mask, const abi::QpAttr& attr) { return call(abi::Op::modify_qp, abi::ModifyQpRequest{handle, mask, attr}); }
+    Result modify(uint32_t handle, uint32_t mask, const abi::QpAttr& attr) {
+        return call(abi::Op::modify_qp, abi::ModifyQpRequest{handle, mask, attr});
+    }
 
     engine::Shared shared;
     MemoryPlatform platform;
@@ -309,9 +330,15 @@ inline Step to_init() {
             {.qp_state = IBV_QPS_INIT, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE, .port_num = 1}};
 }
 inline Step to_rtr() {
-    return {IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-            {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .rq_psn = 0x01000007, .dest_qp_num = 0x55, .ah = good_av(),
-             .max_dest_rd_atomic = 4, .min_rnr_timer = 12}};
+    return {IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                IBV_QP_MIN_RNR_TIMER,
+            {.qp_state = IBV_QPS_RTR,
+             .path_mtu = IBV_MTU_1024,
+             .rq_psn = 0x01000007,
+             .dest_qp_num = 0x55,
+             .ah = good_av(),
+             .max_dest_rd_atomic = 4,
+             .min_rnr_timer = 12}};
 }
 inline Step to_rts() {
     return {IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT,

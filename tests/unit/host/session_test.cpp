@@ -109,7 +109,8 @@ TEST_F(SessionTest, AFailedOpenLeavesNothing) {
     EXPECT_EQ(platform.memory.size(), memory);
     EXPECT_EQ(platform.pipes.size(), pipes);
     EXPECT_EQ(platform.wake.size(), wakes);
-    EXPECT_EQ(port.count(RecordingPort::Kind::detach_session), 2u + 1u) << "both engines after EMFILE, engine 0 after the refusal";
+    EXPECT_EQ(port.count(RecordingPort::Kind::detach_session), 2u + 1u)
+        << "both engines after EMFILE, engine 0 after the refusal";
     EXPECT_EQ(call_as(s, Op::open_device, abi::OpenDeviceRequest{0, 0}).error, 0) << "and it can be tried again";
 }
 
@@ -236,7 +237,9 @@ TEST_F(SessionTest, ClosingTakesEverythingBackInOrder) {
         abi::MrSegment segment;
     } reg{{p, IBV_ACCESS_LOCAL_WRITE, 0x1000, 0x2000, 1, 0}, {r, 0, 0, 0x2000}};
     const uint32_t lkey = call(Op::reg_mr, reg).as<abi::RegMrReply>().lkey;
-    const uint32_t srq = call(Op::create_srq, abi::CreateSrqRequest{p, 0, 8, 1, 0, abi::kNoHandle, abi::kNoHandle, 0, 0}).as<abi::CreateSrqReply>().handle;
+    const uint32_t srq = call(Op::create_srq, abi::CreateSrqRequest{p, 0, 8, 1, 0, abi::kNoHandle, abi::kNoHandle, 0, 0})
+                             .as<abi::CreateSrqReply>()
+                             .handle;
     auto want = qp_request(p, q);
     want.srq = srq;
     const auto made = call(Op::create_qp, want).as<abi::CreateQpReply>();

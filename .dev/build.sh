@@ -1,0 +1,5 @@
+# dev_build: everything, into $BUILD.
+dev_build() {
+    configure "$BUILD"
+    ninja -C "$BUILD" "$@"
+}

@@ -1,0 +1,24 @@
+# Format, lint, layering, sanitizer builds.
+source .dev/sanitizers.sh
+
+check_format() { sources | xargs clang-format --dry-run -Werror; }
+
+# The transport and the client library: code that reads what strangers write. Headers come with them.
+check_lint() { git ls-files 'stack/*.cpp' 'verbs_api/*.cpp' 'apps/*.cpp' | xargs -P "$(nproc)" -n 4 clang-tidy -p "$BUILD" --quiet; }
+
+check_shell() { bash -n dev .dev/*.sh .ci/run; }
+
+dev_check() {
+    step "build" source_and_build
+    step "format" check_format
+    step "layering" python3 tests/layering/check_layers.py
+    step "shell syntax" check_shell
+    step "lint (clang-tidy)" check_lint
+    sanitizer_steps
+    verdict
+}
+
+source_and_build() {
+    source .dev/build.sh
+    dev_build
+}

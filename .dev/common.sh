@@ -1,0 +1,96 @@
+# What every word of ./dev uses. Sourced with the repository as working directory.
+
+BUILD="${BUILD:-build}"
+export ROCI="$PWD/$BUILD/apps/roci/roci" ROCID="$PWD/$BUILD/apps/rocid/rocid"
+
+say() { printf '\n== %s\n' "$*"; }
+note() { printf '   %s\n' "$*"; }
+die() {
+    printf 'dev: %s\n' "$*" >&2
+    exit 1
+}
+
+# Runs a command as root: at once, by sudo, or not at all (then false).
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        return 1
+    fi
+}
+
+wanted_packages() { grep -vE '^\s*(#|$)' .dev/packages.txt; }
+
+missing_packages() {
+    local package
+    for package in $(wanted_packages); do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || echo "$package"
+    done
+}
+
+# Configures a build folder once. configure FOLDER [meson options]
+configure() {
+    local folder="$1"
+    shift
+    [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@"
+}
+
+# The files of all sources that we format and lint.
+sources() { git ls-files 'apps/*.[ch]pp' 'stack/*.[ch]pp' 'pmd_glue/*.[ch]pp' 'verbs_api/*.[ch]pp' 'tests/*.[ch]pp'; }
+
+# --- steps: each is counted, timed and logged -------------------------------------------------------------------------
+
+LOGS="$BUILD/dev-logs"
+PASSED=0 FAILED=0 SKIPPED=0
+
+# The number before a word in the last line of a log ("12 passed, 0 failed"), or nothing.
+count_of() { tail -n 1 "$2" | grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || true; }
+
+# step NAME COMMAND…: a command that ends with "N passed, N failed" counts as so many, any other as one.
+step() {
+    local name="$1" log start status=0
+    shift
+    mkdir -p "$LOGS"
+    log="$LOGS/${name//[^a-zA-Z0-9]/-}.log"
+    start=$SECONDS
+    printf '%-52s ' "$name"
+    # Not in an `if`: that would switch `set -e` off inside of functions.
+    set +e
+    (
+        set -e
+        "$@"
+    ) >"$log" 2>&1 </dev/null
+    status=$?
+    set -e
+    tally "$status" "$log"
+    if [ "$status" = 0 ]; then
+        printf 'ok     %4d s  %s\n' $((SECONDS - start)) "$(tail -n 1 "$log" | grep -E '[0-9]+ passed' || true)"
+    else
+        printf 'FAILED %4d s  %s\n' $((SECONDS - start)) "$log"
+        grep -E '^(FAIL|\[  FAILED|.*: error:|.*ERROR: )' "$log" | head -n 20 | sed 's/^/    /' || true
+        tail -n 25 "$log" | sed 's/^/    | /'
+    fi
+    return 0
+}
+
+tally() {
+    local status="$1" log="$2" passed failed skipped
+    passed="$(count_of passed "$log")"
+    failed="$(count_of failed "$log")"
+    skipped="$(count_of skipped "$log")"
+    if [ -z "$passed" ] || [ -z "$failed" ]; then
+        passed=$((status == 0 ? 1 : 0)) failed=$((status == 0 ? 0 : 1))
+    elif [ "$status" != 0 ] && [ "$failed" = 0 ]; then
+        failed=1
+    fi
+    PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) SKIPPED=$((SKIPPED + ${skipped:-0}))
+}
+
+# The last word: exit code 1 if anything failed.
+verdict() {
+    [ "$SKIPPED" = 0 ] || printf '\n%d skipped; the logs in %s say why\n' "$SKIPPED" "$LOGS"
+    printf '\n%d passed, %d failed\n' "$PASSED" "$FAILED"
+    [ "$FAILED" = 0 ]
+}

@@ -1,0 +1,1 @@
+dev_format() { sources | xargs clang-format -i; }

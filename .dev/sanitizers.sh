@@ -1,0 +1,31 @@
+# Sanitizer builds of what they test: unit tests, simulator and fuzzers under ASan+UBSan, rings under TSan.
+
+# build_and_test FOLDER SANITIZERS TESTS-BELOW…
+build_and_test() {
+    local folder="$1" sanitizers="$2" targets
+    shift 2
+    configure "$folder" "-Db_sanitize=$sanitizers" -Db_lundef=false
+    targets="$(python3 .dev/tests_below.py "$folder" --targets "$@")"
+    # shellcheck disable=SC2086
+    ninja -C "$folder" $targets
+    run_meson_tests "$folder" "$@"
+}
+
+# run_meson_tests BUILD-FOLDER TESTS-BELOW…: ends with the count of passed and failed cases.
+run_meson_tests() {
+    local folder="$1" names status=0
+    shift
+    names="$(python3 .dev/tests_below.py "$folder" --names "$@")"
+    # shellcheck disable=SC2086
+    meson test -C "$folder" --no-rebuild --print-errorlogs --timeout-multiplier "${TIMEOUT_MULTIPLIER:-3}" $names || status=$?
+    python3 .dev/count_tests.py "$folder/meson-logs/testlog.json"
+    return "$status"
+}
+
+export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:strict_string_checks=1" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
+export TSAN_OPTIONS="halt_on_error=1"
+
+sanitizer_steps() {
+    step "ASan + UBSan: unit, simulator, fuzzers" build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz
+    step "TSan: rings and doorbells" build_and_test "$BUILD-tsan" thread tests/unit/rings
+}

@@ -1,0 +1,28 @@
+# Everything that CI runs. Each step prints one line; logs are in build/dev-logs/.
+source .dev/sanitizers.sh
+
+build_all() {
+    source .dev/build.sh
+    dev_build
+}
+
+dev_test() {
+    local quick="" full=--quick
+    case "${1:-}" in
+        "") ;;
+        --quick) quick=yes ;;
+        --full) full=--full ;;
+        *) die "./dev test [--quick | --full]" ;;
+    esac
+    step "build" build_all
+    [ "$FAILED" = 0 ] || { verdict; return 1; }
+    step "layering" python3 tests/layering/check_layers.py
+    step "layering check, itself" python3 tests/layering/test_check_layers.py
+    step "unit tests" run_meson_tests "$BUILD" tests/unit
+    step "simulator: random workloads" run_meson_tests "$BUILD" tests/sim
+    step "fuzzers" run_meson_tests "$BUILD" tests/fuzz
+    step "conformance: Debian's programs over rocid" python3 tests/conformance/run.py "$full"
+    step "wire truth: tshark, ICRC, Soft-RoCE" python3 tests/interop/wire/wire_truth.py
+    [ -n "$quick" ] || sanitizer_steps
+    verdict
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Meson's tests whose executables lie below given folders.
+
+    tests_below.py BUILD_FOLDER --targets|--names FOLDER…
+"""
+import json
+import pathlib
+import subprocess
+import sys
+
+
+def main():
+    build, what, folders = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], sys.argv[3:]
+    tests = json.loads(subprocess.check_output(['meson', 'introspect', '--tests', build]))
+    out = []
+    for test in tests:
+        files = [pathlib.Path(part) for part in test['cmd'] if pathlib.Path(part).is_absolute()]
+        inside = [f.relative_to(build).as_posix() for f in files if f.is_relative_to(build)]
+        if any(f.startswith(folder.rstrip('/') + '/') for f in inside for folder in folders):
+            out += inside if what == '--targets' else [test['name']]
+    print('\n'.join(dict.fromkeys(out)))
+    return 0 if out else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

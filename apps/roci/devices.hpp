@@ -1,0 +1,27 @@
+// What rocid's devices look like: the facts that `roci run` puts into a program's /sys/class/infiniband.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "abi/control.hpp"
+
+namespace roci::cli {
+
+struct Device {
+    std::string name;    ///< "roci0"
+    std::string netdev;  ///< kernel interface behind the port, or ""
+    abi::DeviceAttr attr{};
+    abi::PortAttr port{};
+    std::vector<abi::GidEntry> gids;
+};
+
+/// Asks the rocid at `socket_path` for all of its devices. Empty, and `why` says it: nobody answers there, or it refused.
+std::vector<Device> query_devices(const std::string& socket_path, std::string& why);
+
+/// "fe80:0000:…" as the kernel writes a GID.
+std::string gid_text(const abi::GidValue& gid);
+/// "0200:00ff:fe00:0001" as the kernel writes a GUID, which is big endian in memory.
+std::string guid_text(uint64_t guid_be);
+
+}  // namespace roci::cli

@@ -1,0 +1,63 @@
+#include "paths.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+namespace roci::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path own_folder() {
+    std::error_code none;
+    return fs::read_symlink("/proc/self/exe", none).parent_path();
+}
+
+bool runnable(const fs::path& file) { return access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file); }
+
+/// Relative to the folder of the roci binary: installed under a prefix, then the build tree.
+constexpr const char* kLibraryFolders[] = {
+    "../lib/rocinante",
+    "../" ROCI_LIBDIR "/rocinante",
+    "../../verbs_api/libibverbs",
+    "../../verbs_api/librdmacm",
+};
+constexpr const char* kLibraries[] = {"libibverbs.so.1", "librdmacm.so.1"};
+
+std::string first_folder_with(const char* library) {
+    for (const char* relative : kLibraryFolders) {
+        const fs::path folder = (own_folder() / relative).lexically_normal();
+        std::error_code none;
+        if (fs::exists(folder / library, none)) return folder;
+    }
+    return {};
+}
+
+}  // namespace
+
+std::string find_rocid() {
+    for (const char* relative : {"rocid", "../rocid/rocid"}) {
+        const fs::path candidate = (own_folder() / relative).lexically_normal();
+        if (runnable(candidate)) return candidate;
+    }
+    const char* path = std::getenv("PATH");
+    std::istringstream folders(path != nullptr ? path : "");
+    for (std::string folder; std::getline(folders, folder, ':');)
+        if (!folder.empty() && runnable(fs::path(folder) / "rocid")) return fs::path(folder) / "rocid";
+    return {};
+}
+
+std::vector<std::string> library_folders() {
+    std::vector<std::string> out;
+    for (const char* library : kLibraries) {
+        const std::string folder = first_folder_with(library);
+        if (folder.empty() && out.empty()) return {};
+        if (!folder.empty() && (out.empty() || out.back() != folder)) out.push_back(folder);
+    }
+    return out;
+}
+
+}  // namespace roci::cli

@@ -1,0 +1,123 @@
+#include "private_view.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <system_error>
+
+namespace roci::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+
+void write_text(const fs::path& path, const std::string& text) {
+    std::ofstream file(path);
+    file << text;
+    file.close();
+    if (!file) refuse(path);
+}
+
+/// /proc/self/uid_map and gid_map take exactly one write(2).
+void write_map(const char* path, const std::string& text) {
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const bool ok = fd >= 0 && write(fd, text.data(), text.size()) == ssize_t(text.size());
+    if (fd >= 0) close(fd);
+    if (!ok) refuse(path);
+}
+
+void enter_namespaces() {
+    const uid_t uid = geteuid();
+    const gid_t gid = getegid();
+    if (unshare(CLONE_NEWNS) != 0) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) refuse("user namespace");
+        write_map("/proc/self/setgroups", "deny");  // or an unprivileged gid_map is refused (user_namespaces(7))
+        write_map("/proc/self/uid_map", fmt::format("{0} {0} 1", uid));
+        write_map("/proc/self/gid_map", fmt::format("{0} {0} 1", gid));
+    }
+    // What is mounted here stays here; what the system mounts later still arrives.
+    if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) refuse("making mounts private");
+}
+
+void bind(const fs::path& from, const fs::path& to) {
+    if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) refuse("bind " + from.string());
+}
+
+/// Shows `source` again at `target`, whatever it is. Sockets, device nodes and files are bound over an empty file.
+void show_again(const fs::path& source, const fs::path& target) {
+    const fs::file_status status = fs::symlink_status(source);
+    if (fs::is_symlink(status)) return fs::create_symlink(fs::read_symlink(source), target);
+    if (fs::is_directory(status))
+        fs::create_directory(target);
+    else
+        write_text(target, "");
+    bind(source, target);
+}
+
+using Names = std::span<const std::string>;
+
+void show_entries_again(const std::string& below, const fs::path& folder, Names except) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(below + "/")) {
+        const std::string name = entry.path().filename();
+        if (std::ranges::find(except, name) == except.end()) show_again(entry.path(), folder / name);
+    }
+}
+
+/// Covers `folder` with a tmpfs that shows its old entries but for `except`, so that new ones can be added. On failure the folder
+/// is as it was.
+void cover(const fs::path& folder, Names except) {
+    const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // reaches what is underneath, after the mount
+    if (old < 0) refuse(folder);
+    if (mount("rocinante", folder.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0) refuse("tmpfs on " + folder.string());
+    try {
+        show_entries_again(fmt::format("/proc/self/fd/{}", old), folder, except);
+    } catch (...) {
+        umount2(folder.c_str(), MNT_DETACH);
+        close(old);
+        throw;
+    }
+    close(old);
+}
+
+/// Makes `folder`/infiniband a place of our own, whether the system has one or not.
+fs::path own_infiniband(const fs::path& folder, Names devices) {
+    const fs::path ours = folder / "infiniband";
+    cover(fs::is_directory(ours) ? ours : folder, devices);
+    fs::create_directories(ours);
+    return ours;
+}
+
+void add_entry(const fs::path& root, const ViewEntry& entry) {
+    const fs::path path = root / entry.path;
+    fs::create_directories(path.parent_path());
+    if (!entry.link.empty())
+        fs::create_symlink(entry.link, path);
+    else if (entry.path.back() != '/')
+        write_text(path, entry.text + "\n");
+}
+
+}  // namespace
+
+bool enter_private_view(std::span<const ViewEntry> files, std::span<const std::string> devices, std::string& why) try {
+    enter_namespaces();
+    const fs::path sys = own_infiniband("/sys/class", devices);
+    for (const ViewEntry& entry : files) add_entry(sys, entry);
+    const fs::path dev = own_infiniband("/dev", devices);
+    for (const std::string& name : devices) fs::create_symlink("/dev/null", dev / name);
+    return true;
+} catch (const std::exception& e) {
+    why = e.what();
+    return false;
+}
+
+}  // namespace roci::cli

@@ -1,0 +1,89 @@
+#include "run.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "devices.hpp"
+#include "paths.hpp"
+#include "private_view.hpp"
+#include "sysfs_view.hpp"
+
+namespace roci::cli {
+namespace {
+
+constexpr int kOwnFailure = 125;  // as env(1) and timeout(1) do
+
+int fail(const std::string& why) {
+    fmt::print(stderr, "roci: {}\n", why);
+    return kOwnFailure;
+}
+
+/// Our libraries first, then what the user had.
+bool put_libraries_first(std::string& why) {
+    const std::vector<std::string> folders = library_folders();
+    if (folders.empty()) {
+        why = "Rocinante's libibverbs.so.1 not found next to roci; build it with `./dev build`";
+        return false;
+    }
+    std::string path;
+    for (const std::string& folder : folders) path += (path.empty() ? "" : ":") + folder;
+    const char* users = std::getenv("LD_LIBRARY_PATH");
+    if (users != nullptr && *users != '\0') path += std::string(":") + users;
+    setenv("LD_LIBRARY_PATH", path.c_str(), 1);
+    return true;
+}
+
+void show_devices(const std::string& socket) {
+    std::string why;
+    const std::vector<Device> devices = query_devices(socket, why);
+    std::vector<std::string> names;
+    for (const Device& device : devices) names.push_back(device.name);
+    if (!devices.empty() && enter_private_view(sysfs_view(devices, host_facts()), names, why)) return;
+    fmt::print(
+        stderr,
+        "roci: no private view of /sys/class/infiniband here ({}); programs that look for devices there (UCX, pyverbs) will not "
+        "find them, others run as usual\n",
+        why);
+}
+
+/// The program inherits the session: an ephemeral rocid then stays for as long as the program or a child of it lives. The number
+/// is high, out of the way of programs that count theirs.
+void keep_alive_with_program(ControlClient session) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const UniqueFd fd(session.release());
+    const int high = int(std::min<rlim_t>(limit.rlim_cur, 1024)) - 16;
+    if (fcntl(fd.get(), F_DUPFD, high) < 0)
+        fmt::print(stderr, "roci: cannot keep rocid alive for the program: {}\n", std::strerror(errno));
+}
+
+int become(const std::vector<std::string>& command) {
+    std::vector<char*> args;
+    for (const std::string& arg : command) args.push_back(const_cast<char*>(arg.c_str()));
+    args.push_back(nullptr);
+    execvp(args[0], args.data());
+    const int error = errno;
+    fmt::print(stderr, "roci: {}: {}\n", command[0], std::strerror(error));
+    return error == ENOENT ? 127 : 126;
+}
+
+}  // namespace
+
+int run(const RunOptions& options) {
+    std::string why;
+    if (!put_libraries_first(why)) return fail(why);
+    auto daemon = find_or_start_daemon(options.where, why);
+    if (!daemon) return fail(why);
+    setenv(abi::kSocketEnv, daemon->socket.c_str(), 1);
+    if (!options.no_view) show_devices(daemon->socket);
+    if (daemon->ephemeral) keep_alive_with_program(std::move(daemon->session));
+    return become(options.command);
+}
+
+}  // namespace roci::cli

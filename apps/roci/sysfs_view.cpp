@@ -1,0 +1,145 @@
+#include "sysfs_view.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+
+namespace roci::cli {
+namespace {
+
+using TextOf = std::string (*)(const Device&, const HostFacts&);
+struct FileOf {
+    const char* path;
+    TextOf text;
+};
+
+/// "4: ACTIVE": index and name of an enumeration of <infiniband/verbs.h>, as the kernel prints it.
+template <size_t N>
+std::string numbered(uint32_t value, const std::array<const char*, N>& names) {
+    return fmt::format("{}: {}", value, value < N ? names[value] : "<unknown>");
+}
+
+constexpr std::array kPortStates{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
+constexpr std::array kPhysStates{
+    "<none>", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"};
+
+/// Gb/s of one lane, in tenths, by enum ib_port_speed; and lanes by enum ib_port_width.
+struct Coded {
+    uint32_t code, value;
+};
+constexpr std::array<Coded, 8> kLaneSpeeds{{{1, 25}, {2, 50}, {4, 100}, {8, 100}, {16, 140}, {32, 250}, {64, 500}, {128, 1000}}};
+constexpr std::array<Coded, 5> kLanes{{{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}}};
+
+template <size_t N>
+uint32_t decode(const std::array<Coded, N>& table, uint32_t code, uint32_t otherwise) {
+    for (const Coded& c : table)
+        if (c.code == code) return c.value;
+    return otherwise;
+}
+
+std::string rate_text(const abi::PortAttr& port) {
+    const uint32_t lanes = decode(kLanes, port.active_width, 1);
+    const uint32_t tenths = decode(kLaneSpeeds, port.active_speed, 25) * lanes;
+    return fmt::format("{}{} Gb/sec ({}X)", tenths / 10, tenths % 10 != 0 ? fmt::format(".{}", tenths % 10) : "", lanes);
+}
+
+constexpr FileOf kDeviceFiles[] = {
+    {"node_type", [](const Device&, const HostFacts&) -> std::string { return "1: CA"; }},
+    {"node_guid", [](const Device& d, const HostFacts&) { return guid_text(d.attr.node_guid); }},
+    {"sys_image_guid", [](const Device& d, const HostFacts&) { return guid_text(d.attr.sys_image_guid); }},
+    {"node_desc", [](const Device& d, const HostFacts& h) { return h.node_name + " " + d.name; }},
+    {"fw_ver",
+     [](const Device& d, const HostFacts&) { return std::string(d.attr.fw_ver, strnlen(d.attr.fw_ver, sizeof d.attr.fw_ver)); }},
+    {"hw_rev", [](const Device& d, const HostFacts&) { return fmt::format("{:#x}", d.attr.hw_ver); }},
+    {"hca_type", [](const Device&, const HostFacts&) -> std::string { return "rocinante"; }},
+    {"board_id", [](const Device&, const HostFacts&) -> std::string { return "rocinante"; }},
+    {"device/vendor", [](const Device& d, const HostFacts&) { return fmt::format("{:#06x}", d.attr.vendor_id); }},
+    {"device/device", [](const Device& d, const HostFacts&) { return fmt::format("{:#06x}", d.attr.vendor_part_id); }},
+    {"device/numa_node", [](const Device&, const HostFacts&) -> std::string { return "-1"; }},
+    {"device/local_cpus", [](const Device&, const HostFacts& h) { return h.local_cpus; }},
+    {"device/local_cpulist", [](const Device&, const HostFacts& h) { return h.local_cpu_list; }},
+};
+
+constexpr FileOf kPortFiles[] = {
+    {"state", [](const Device& d, const HostFacts&) { return numbered(d.port.state, kPortStates); }},
+    {"phys_state", [](const Device& d, const HostFacts&) { return numbered(d.port.phys_state, kPhysStates); }},
+    {"link_layer", [](const Device&, const HostFacts&) -> std::string { return "Ethernet"; }},
+    {"rate", [](const Device& d, const HostFacts&) { return rate_text(d.port); }},
+    {"lid", [](const Device&, const HostFacts&) -> std::string { return "0x0"; }},
+    {"lid_mask_count", [](const Device&, const HostFacts&) -> std::string { return "0"; }},
+    {"sm_lid", [](const Device&, const HostFacts&) -> std::string { return "0x0"; }},
+    {"sm_sl", [](const Device&, const HostFacts&) -> std::string { return "0"; }},
+    {"cap_mask", [](const Device& d, const HostFacts&) { return fmt::format("{:#010x}", d.port.port_cap_flags); }},
+    {"pkeys/0", [](const Device&, const HostFacts&) -> std::string { return "0xffff"; }},
+};
+
+constexpr const char* kCounters[] = {
+    "counters/port_xmit_data",  "counters/port_rcv_data",   "counters/port_xmit_packets",    "counters/port_rcv_packets",
+    "counters/port_rcv_errors", "counters/port_xmit_wait",  "counters/symbol_error",         "counters/link_downed",
+    "hw_counters/sent_pkts",    "hw_counters/rcvd_pkts",    "hw_counters/duplicate_request", "hw_counters/out_of_seq_request",
+    "hw_counters/rcvd_rnr_err", "hw_counters/send_rnr_err", "hw_counters/rcvd_seq_err",      "hw_counters/retry_exceeded_err",
+};
+
+constexpr uint32_t kMaxGids = 1024;
+
+/// Every index has a GID, most of them zero; only a GID in use has a type and a netdev, as in the kernel.
+void add_gids(const std::string& port, const Device& device, std::vector<ViewEntry>& out) {
+    std::vector<abi::GidValue> table(std::min(device.port.gid_table_length, kMaxGids));
+    for (const abi::GidEntry& g : device.gids) {
+        if (g.index >= table.size()) continue;
+        table[g.index] = g.gid;
+        out.push_back({fmt::format("{}/gid_attrs/types/{}", port, g.index), "RoCE v2", {}});
+        const std::string netdev(g.netdev, strnlen(g.netdev, sizeof g.netdev));
+        if (!netdev.empty()) out.push_back({fmt::format("{}/gid_attrs/ndevs/{}", port, g.index), netdev, {}});
+    }
+    for (size_t i = 0; i < table.size(); ++i) out.push_back({fmt::format("{}/gids/{}", port, i), gid_text(table[i]), {}});
+}
+
+void add_files(const std::string& folder, std::span<const FileOf> files, const Device& device, const HostFacts& host,
+               std::vector<ViewEntry>& out) {
+    for (const FileOf& file : files) out.push_back({folder + "/" + file.path, file.text(device, host), {}});
+}
+
+/// device/net/ must be there even when empty: programs list it to find the interface behind a device.
+void add_netdev(const std::string& folder, const Device& device, std::vector<ViewEntry>& out) {
+    if (device.netdev.empty())
+        out.push_back({folder + "/", {}, {}});
+    else
+        out.push_back({folder + "/" + device.netdev, {}, "/sys/class/net/" + device.netdev});
+}
+
+std::string first_line(const char* path, const char* otherwise) {
+    std::ifstream file(path);
+    std::string line;
+    return std::getline(file, line) ? line : otherwise;
+}
+
+}  // namespace
+
+HostFacts host_facts() {
+    HostFacts facts;
+    facts.local_cpu_list = first_line("/sys/devices/system/cpu/online", "0");
+    facts.local_cpus = first_line("/sys/devices/system/node/node0/cpumap", "1");
+    char name[256] = {};
+    if (gethostname(name, sizeof name - 1) == 0) facts.node_name = name;
+    return facts;
+}
+
+std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFacts& host) {
+    std::vector<ViewEntry> out;
+    for (const Device& device : devices) {
+        const std::string port = device.name + "/ports/1";
+        add_files(device.name, kDeviceFiles, device, host, out);
+        add_netdev(device.name + "/device/net", device, out);
+        add_files(port, kPortFiles, device, host, out);
+        add_gids(port, device, out);
+        for (const char* counter : kCounters) out.push_back({port + "/" + counter, "0", {}});
+    }
+    return out;
+}
+
+}  // namespace roci::cli

@@ -1,0 +1,32 @@
+// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. Pure: nothing is written here
+// (private_view.hpp does that).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "devices.hpp"
+
+namespace roci::cli {
+
+/// A file with one line of text, a symbolic link (`link` set) or an empty folder (`path` ends in a slash), below
+/// /sys/class/infiniband.
+struct ViewEntry {
+    std::string path;
+    std::string text;
+    std::string link;
+};
+
+/// Facts about this machine that a device reports.
+struct HostFacts {
+    std::string local_cpus;      ///< CPU mask as the kernel writes it, such as "3"
+    std::string local_cpu_list;  ///< such as "0-1"
+    std::string node_name;
+};
+HostFacts host_facts();
+
+/// Files of every device. Counters are zero: a static view cannot follow them, `roci status` shows the live ones.
+std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFacts& host);
+
+}  // namespace roci::cli

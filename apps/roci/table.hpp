@@ -1,0 +1,45 @@
+// Text tables with aligned columns.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace roci::cli {
+
+class Table {
+public:
+    explicit Table(std::vector<std::string> columns) : columns_(std::move(columns)) {}
+    void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+    const std::vector<std::string>& columns() const { return columns_; }
+    bool empty() const { return rows_.empty(); }
+
+    /// Each line indented by two; the header only if a column has a name. A column without any text is left out.
+    std::string text() const {
+        const bool headed = std::ranges::any_of(columns_, [](const std::string& c) { return !c.empty(); });
+        std::string out = headed ? line(columns_) : "";
+        for (const auto& row : rows_) out += line(row);
+        return out;
+    }
+
+private:
+    size_t width(size_t column) const {
+        size_t cells = 0;
+        for (const auto& row : rows_) cells = std::max(cells, row[column].size());
+        return cells == 0 ? 0 : std::max(cells, columns_[column].size());
+    }
+    std::string line(const std::vector<std::string>& cells) const {
+        std::string out = " ";
+        for (size_t i = 0; i < cells.size(); ++i)
+            if (width(i) != 0) out += fmt::format(" {:<{}}", cells[i], width(i));
+        out.erase(out.find_last_not_of(' ') + 1);
+        return out + "\n";
+    }
+    std::vector<std::string> columns_;
+    std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace roci::cli

@@ -1,0 +1,98 @@
+/// What registering memory costs in the client: first time (adoption), and again.
+
+#include <benchmark/benchmark.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "adopt.hpp"
+
+namespace {
+
+using roci::memory::acquire;
+using roci::memory::Piece;
+using roci::memory::release;
+
+char* map_touched(size_t bytes) {
+    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) std::abort();
+    std::memset(p, 1, bytes);
+    return static_cast<char*>(p);
+}
+
+void check(int error, const std::vector<Piece>& pieces) {
+    if (error != 0 || pieces.front().fd < 0) std::abort();
+}
+
+/// First registration of touched memory; bytes a second.
+void adopt(benchmark::State& state) {
+    const auto bytes = static_cast<size_t>(state.range(0));
+    std::vector<Piece> pieces;
+    for (auto _ : state) {
+        state.PauseTiming();
+        char* p = map_touched(bytes);
+        uint64_t token = 0;
+        state.ResumeTiming();
+        check(acquire(p, bytes, true, pieces, token), pieces);
+        state.PauseTiming();
+        release(token);
+        ::munmap(p, bytes);
+        state.ResumeTiming();
+    }
+    state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(adopt)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
+
+/// One 4 KiB heap buffer after the other, each new: two pages, of which the first was adopted with the buffer before.
+void adopt_heap_buffer(benchmark::State& state) {
+    std::vector<Piece> pieces;
+    std::vector<uint64_t> tokens;
+    std::vector<void*> buffers;
+    for (auto _ : state) {
+        state.PauseTiming();
+        buffers.push_back(std::malloc(4096));
+        std::memset(buffers.back(), 1, 4096);
+        tokens.push_back(0);
+        state.ResumeTiming();
+        check(acquire(buffers.back(), 4096, true, pieces, tokens.back()), pieces);
+    }
+    for (const uint64_t token : tokens) release(token);
+    for (void* buffer : buffers) std::free(buffer);
+}
+BENCHMARK(adopt_heap_buffer)->Unit(benchmark::kMicrosecond)->Iterations(5000);
+
+/// Registration and release of memory that is adopted already.
+void adopted_again(benchmark::State& state) {
+    const auto bytes = static_cast<size_t>(state.range(0));
+    char* p = map_touched(bytes);
+    std::vector<Piece> pieces;
+    uint64_t first = 0, token = 0;
+    check(acquire(p, bytes, true, pieces, first), pieces);
+    for (auto _ : state) {
+        check(acquire(p, bytes, true, pieces, token), pieces);
+        release(token);
+    }
+    release(first);
+    ::munmap(p, bytes);
+}
+BENCHMARK(adopted_again)->Arg(4 << 10)->Arg(1 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
+
+/// Memory that was never touched.
+void adopt_untouched(benchmark::State& state) {
+    const auto bytes = static_cast<size_t>(state.range(0));
+    std::vector<Piece> pieces;
+    for (auto _ : state) {
+        void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        uint64_t token = 0;
+        check(acquire(p, bytes, true, pieces, token), pieces);
+        release(token);
+        ::munmap(p, bytes);
+    }
+}
+BENCHMARK(adopt_untouched)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

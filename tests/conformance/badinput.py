@@ -1,0 +1,160 @@
+"""What a user or a client can do wrongly: a clear sentence, a non-zero exit, and nobody else notices."""
+import os
+import pathlib
+import random
+import socket
+import struct
+import subprocess
+
+from kills import wait_for_totals
+from lab import ROCI, Failure, Program, free_port
+from pairs import Pair, run_pair
+
+MAGIC = 0x49434F52
+EPROTO = 71
+OP_HELLO, OP_LIST_DEVICES, OP_OPEN_DEVICE, OP_LAST = 1, 2, 3, 37
+
+
+# --- the control socket, byte by byte (verbs_api/abi/control.hpp) ------------------------------------------------------
+
+class Client:
+    """A client that may lie."""
+
+    def __init__(self, rocid):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(10)
+        self.socket.connect(rocid.socket)
+        self.fds = []
+
+    def close(self):
+        """Ends the session and lets go of the memory that rocid handed over."""
+        self.socket.close()
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+
+    def send(self, op, body=b''):
+        self.socket.send(struct.pack('<HHI', op, 0, 7) + body)
+
+    def receive(self):
+        """(error, body, reason, fds); None if rocid closed the connection."""
+        packet, fds, _, _ = socket.recv_fds(self.socket, 65536, 32)
+        self.fds += fds
+        if not packet:
+            return None
+        error, _cookie, body_length, reason_length, _chunks, _first = struct.unpack_from('<iIIIII', packet)
+        return error, packet[24:24 + body_length], packet[24 + body_length:24 + body_length + reason_length].decode(), fds
+
+    def request(self, op, body=b''):
+        self.send(op, body)
+        return self.receive()
+
+    def hello(self, version=1):
+        return self.request(OP_HELLO, struct.pack('<II64s', MAGIC, version, b'conformance'))
+
+
+def wrong_abi_version(rocid, _gids):
+    client = Client(rocid)
+    error, body, reason, _ = client.hello(version=999)
+    client.close()
+    low, high = struct.unpack_from('<II', body) if len(body) >= 8 else (None, None)
+    if error != EPROTO or low is None:
+        raise Failure(f'error {error}, body of {len(body)} bytes: EPROTO and the range of versions wanted')
+    if '999' not in reason or str(high) not in reason:
+        raise Failure(f'the reason must name the version asked for and those spoken, not: {reason!r}')
+
+
+def must_be_refused(rocid, what, send):
+    client = Client(rocid)
+    send(client)
+    try:
+        reply = client.receive()
+    except (ConnectionResetError, BrokenPipeError):
+        reply = None
+    finally:
+        client.close()
+    if reply is not None and reply[0] == 0:
+        raise Failure(f'{what} was accepted')
+    if reply is not None and not reply[2]:
+        raise Failure(f'{what} was refused without a reason')
+
+
+def malformed_messages(rocid, _gids):
+    hello = struct.pack('<II64s', MAGIC, 1, b'x')
+    cases = {
+        'an operation before hello': lambda c: c.send(OP_LIST_DEVICES),
+        'a hello with the wrong magic': lambda c: c.send(OP_HELLO, struct.pack('<II64s', 1, 1, b'')),
+        'a hello cut short': lambda c: c.send(OP_HELLO, b'ROCI'),
+        'a packet shorter than its header': lambda c: c.socket.send(b'abc'),
+        'an unknown operation': lambda c: (c.send(OP_HELLO, hello), c.receive(), c.send(4242)),
+        'a device that does not exist': lambda c: (c.send(OP_HELLO, hello), c.receive(), c.send(OP_OPEN_DEVICE, struct.pack('<II', 9999, 0))),
+        'an object without a device': lambda c: (c.send(OP_HELLO, hello), c.receive(), c.send(7)),
+    }
+    for what, send in cases.items():
+        must_be_refused(rocid, what, send)
+    rocid.check_alive()
+
+
+def send_noise(client, rng):
+    """Random operations with random bodies until rocid hangs up."""
+    for _ in range(100):
+        body = rng.randbytes(rng.choice((0, 4, 8, 16, 24, 40, 100, 400))) if rng.random() < 0.5 else small_numbers(rng)
+        try:
+            if client.request(rng.randrange(OP_LIST_DEVICES, OP_LAST + 2), body) is None:
+                return
+        except (ConnectionResetError, BrokenPipeError):
+            return
+
+
+def random_messages(rocid, gids, seed=1):
+    """Noise on the control socket from sessions with an open device, beside a program that must not notice."""
+    rng, port = random.Random(seed), free_port()
+    neighbour = Program(rocid, Pair('ibv_rc_pingpong', '-n 1000000').command(0, port, gids, False))
+    try:
+        neighbour.wait_listening(port)
+        before = rocid.totals()
+        for _ in range(20):
+            client = Client(rocid)
+            client.hello()
+            client.request(OP_OPEN_DEVICE, struct.pack('<II', rng.randrange(2), 0))
+            send_noise(client, rng)
+            client.close()
+        rocid.check_alive()
+        if neighbour.process.poll() is not None:
+            raise Failure(f'a neighbour ended:\n{neighbour.output()}')
+        wait_for_totals(rocid, before)
+    finally:
+        neighbour.kill()
+    run_pair(rocid, Pair('ibv_rc_pingpong', '-c'), gids, quick=False)
+
+
+def small_numbers(rng):
+    """Bodies that get past the first checks more often: small integers."""
+    return struct.pack('<32I', *(rng.choice((0, 1, 2, 3, 4, 8, 64, 0xFFFFFFFF, rng.randrange(1 << 12))) for _ in range(32)))
+
+
+# --- no rocid ---------------------------------------------------------------------------------------------------------
+
+def no_rocid(_rocid, _gids):
+    for command in (['status'], ['run', '--', 'true']):
+        done = subprocess.run([ROCI, command[0], '--socket', '/nonexistent/rocid.sock', *command[1:]], capture_output=True, text=True, timeout=20, check=False)
+        if done.returncode == 0 or 'rocid --loopback' not in done.stderr:
+            raise Failure(f'roci {command[0]} without a rocid: exit {done.returncode}, "{done.stderr.strip()}": it must say how to start one')
+
+
+def verbs_without_rocid(_rocid, _gids):
+    """A program under our library with no rocid: no devices, said plainly, no crash."""
+    folder = pathlib.Path(ROCI).parents[2] / 'verbs_api/libibverbs'
+    done = subprocess.run(['ibv_devinfo'], capture_output=True, text=True, timeout=20, check=False,
+                          env={**os.environ, 'LD_LIBRARY_PATH': str(folder), 'ROCI_SOCKET': '/nonexistent/rocid.sock'})
+    if 'No IB devices found' not in done.stdout + done.stderr or done.returncode < 0:
+        raise Failure(f'exit {done.returncode}: {done.stdout}{done.stderr}')
+
+
+CASES = {
+    'a client of another ABI version is told which versions': wrong_abi_version,
+    'malformed control messages are refused with a reason': malformed_messages,
+    'noise on the control socket hurts nobody else': random_messages,
+    'no rocid: roci says what to do': no_rocid,
+    'no rocid: programs find no devices': verbs_without_rocid,
+}

@@ -1,0 +1,80 @@
+"""The table of cases: Debian's programs and the arguments with which they must work."""
+import itertools
+
+from pairs import Pair
+
+LOOP = ('roci0', 'roci1')
+SELF = ('roci0', 'roci0')
+
+# --- ibv_rc_pingpong --------------------------------------------------------------------------------------------------
+
+# (arguments, appended in the short run)
+PINGPONG = [
+    ('', ''),
+    ('-s 1', ''),
+    ('-s 1048576', '-n 100'),
+    ('-m 256', ''),
+    ('-m 512', ''),
+    ('-m 1024', ''),
+    ('-m 2048', ''),
+    ('-m 4096', ''),
+    ('-e', ''),
+    ('-n 100000', '-n 10000'),
+    ('-c', ''),
+    ('-c -s 1048576', '-n 50'),
+    ('-c -e -m 512 -s 100000', '-n 100'),
+    ('-c -s 5001 -m 256', ''),
+]
+
+
+def pingpongs():
+    for (args, quick), path, gid in itertools.product(PINGPONG, (LOOP, SELF), ('ipv4', 'ipv6')):
+        usual = path == LOOP and gid == 'ipv4'
+        yield Pair('ibv_rc_pingpong', args, quick, path, gid, limit=120, in_quick=usual or args in ('', '-c', '-e'))
+
+
+# --- perftest ---------------------------------------------------------------------------------------------------------
+
+BANDWIDTH = ('ib_send_bw', 'ib_write_bw', 'ib_read_bw')
+LATENCY = ('ib_send_lat', 'ib_write_lat', 'ib_read_lat')
+WITH_EVENTS = ('ib_send_bw', 'ib_read_bw', 'ib_send_lat', 'ib_read_lat')  # the others have no -e
+
+
+def perftests():
+    for program in BANDWIDTH:
+        yield Pair(program, '', '-n 500')
+        yield Pair(program, '-a', '-n 20', limit=180)
+        yield Pair(program, '-q 16', '-n 100')
+        yield Pair(program, '-b', '-n 500')
+        yield Pair(program, '-b -a', '-n 20', limit=180, in_quick=False)
+        yield Pair(program, '-b -q 16 -a', '-n 20', limit=300, in_quick=False)
+    for program in LATENCY:
+        yield Pair(program, '', '-n 200')
+        yield Pair(program, '-a', '-n 10', limit=180)
+    for program in WITH_EVENTS:
+        yield Pair(program, '-e', '-n 500')
+        yield Pair(program, '-e -a', '-n 20', limit=180, in_quick=False)
+    for program in BANDWIDTH + LATENCY:
+        yield Pair(program, '', '-n 200', gid='ipv6')
+        yield Pair(program, '', '-n 500', path=SELF, in_quick=False)
+        for mtu in (256, 1024, 4096):
+            yield Pair(program, f'-m {mtu} -s 20000', '-n 100', in_quick=mtu == 256 and program in BANDWIDTH)
+
+
+# --- under faults: the programs must not notice ----------------------------------------------------------------------
+
+def under_faults():
+    for args, quick in (('-c', '-n 300'), ('-c -s 1048576', '-n 10'), ('-c -e -m 512 -s 100000', '-n 50')):
+        for gid in ('ipv4', 'ipv6'):
+            yield Pair('ibv_rc_pingpong', args, quick, gid=gid, faults=True, limit=300, in_quick=gid == 'ipv4')
+    for program in BANDWIDTH + LATENCY:
+        yield Pair(program, '', '-n 200', faults=True, limit=300)
+        yield Pair(program, '-a -n 100', '-n 5', faults=True, limit=600, in_quick=False)
+    for program in BANDWIDTH:
+        yield Pair(program, '-q 16 -n 200', '-n 50', faults=True, limit=300)
+        yield Pair(program, '-b -n 500', '-n 100', faults=True, limit=300, in_quick=False)
+
+
+def pairs(quick):
+    every = [*pingpongs(), *perftests(), *under_faults()]
+    return [p for p in every if p.in_quick] if quick else every

@@ -1,0 +1,117 @@
+"""A client that scribbles over everything it shares with rocid, beside one that must not notice."""
+import mmap
+import os
+import random
+import struct
+import time
+
+from badinput import OP_OPEN_DEVICE, Client
+from kills import wait_for_totals
+from lab import Failure
+from pairs import Pair, run_pair
+
+OP_ALLOC_PD, OP_CREATE_CQ, OP_CREATE_QP, OP_MODIFY_QP = 7, 16, 24, 25
+NO_HANDLE = 0xFFFFFFFF
+QPS = 8
+SESSIONS = 10
+SECONDS = 0.3  # of noise a session: its QPs are in error soon
+
+# enum ibv_qp_attr_mask
+STATE, ACCESS, PKEY, PORT, AV, MTU = 1, 8, 16, 32, 128, 256
+TIMEOUT, RETRY, RNR, RQ_PSN, RD, MIN_RNR, SQ_PSN, DEST_RD, DEST_QP = 512, 1024, 2048, 4096, 8192, 32768, 65536, 131072, 1 << 20
+INIT, RTR, RTS = 1, 2, 3
+WAY_UP = [(INIT, STATE | ACCESS | PKEY | PORT), (RTR, STATE | AV | MTU | DEST_QP | RQ_PSN | DEST_RD | MIN_RNR),
+          (RTS, STATE | TIMEOUT | RETRY | RNR | SQ_PSN | RD)]
+
+
+def qp_attr(state, dest_qpn, gid):
+    """abi::QpAttr with everything that any transition needs."""
+    path = gid + struct.pack('<I8BH6x', 0, 1, 64, 0, 0, 1, 1, 0, 0, 0)
+    numbers = struct.pack('<9I24x', state, 0, 3, 0, 0, 0, 0, dest_qpn, 7)
+    return numbers + path + bytes(36) + struct.pack('<2H12BI', 0, 0, 0, 0, 1, 1, 12, 1, 4, 7, 7, 0, 0, 0, 0)
+
+
+class Scribbler(Client):
+    """A session with queue pairs connected to each other, and all of its shared memory mapped."""
+
+    def __init__(self, rocid, seed):
+        super().__init__(rocid)
+        self.rng, self.maps = random.Random(seed), []
+        self.must('hello', self.hello())
+        _, fds = self.must('open_device', self.request(OP_OPEN_DEVICE, struct.pack('<II', 0, 0)))
+        self.keep_maps(fds)
+        self.wakes = fds[3:]
+        pd = struct.unpack_from('<I', self.must('alloc_pd', self.request(OP_ALLOC_PD))[0])[0]
+        body, fds = self.must('create_cq', self.request(OP_CREATE_CQ, struct.pack('<4I', 64, NO_HANDLE, 0, 0)))
+        self.keep_maps(fds)
+        cq = struct.unpack_from('<I', body)[0]
+        for _ in range(QPS):
+            self.make_qp(pd, cq)
+
+    @staticmethod
+    def must(what, reply):
+        if reply is None or reply[0] != 0:
+            raise Failure(f'{what} of an honest client was refused: {reply and reply[2]}')
+        return reply[1], reply[3]
+
+    def keep_maps(self, fds):
+        """Maps whatever can be mapped writable: arena chunks and doorbells, not pipes and eventfds."""
+        for fd in fds:
+            try:
+                self.maps.append(mmap.mmap(fd, os.fstat(fd).st_size))
+            except (OSError, ValueError):
+                pass
+
+    def close(self):
+        for shared in self.maps:
+            shared.close()
+        super().close()
+
+    def make_qp(self, pd, cq):
+        create = struct.pack('<8I6I', pd, 2, cq, cq, NO_HANDLE, NO_HANDLE, 1, 0, 64, 64, 4, 4, 64, 0)
+        body, fds = self.must('create_qp', self.request(OP_CREATE_QP, create))
+        self.keep_maps(fds)
+        handle, _, qpn = struct.unpack_from('<3I', body)
+        gid = bytes(10) + b'\xff\xff' + bytes((10, 77, 0, 1))
+        for state, mask in WAY_UP:
+            self.must(f'modify_qp to {state}', self.request(OP_MODIFY_QP, struct.pack('<2I', handle, mask) + qp_attr(state, qpn, gid)))
+
+    def scribble(self):
+        """Noise over all of it: indexes, WQEs, CQEs, arm words, doorbell bits; small numbers now and then, which get further."""
+        for shared in self.maps:
+            for _ in range(64):
+                words = self.rng.randrange(1, 32)
+                noise = self.rng.randbytes(8 * words) if self.rng.random() < 0.5 else struct.pack('<Q', self.rng.randrange(64)) * words
+                at = self.rng.randrange(0, max(1, min(len(shared), 1 << 20) - len(noise)), 8)
+                shared[at:at + len(noise)] = noise
+        for fd in self.wakes:
+            try:
+                os.write(fd, struct.pack('<Q', 1))
+            except OSError:
+                pass
+
+
+def states_of_qps(rocid, client):
+    """States of the client's QPs as rocid sees them; the client is the session with as many QPs."""
+    sessions = [s for s in rocid.status()['sessions'] if len(s['qps']) == QPS]
+    return [qp['state'] for s in sessions for qp in s['qps']] if client.maps else []
+
+
+def scribbling_client(rocid, gids, seed=1):
+    before = rocid.totals()
+    for number in range(SESSIONS):
+        client = Scribbler(rocid, seed + number)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            client.scribble()
+        if 'ERR' not in states_of_qps(rocid, client):
+            raise Failure(f'no QP went into error (seed {seed + number}): was anything scribbled on?')
+        rocid.check_alive()
+        if number == 0:
+            run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)  # beside the wreck
+        client.close()
+    wait_for_totals(rocid, before)
+    run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)
+
+
+CASES = {'a client that scribbles over its rings hurts nobody else': scribbling_client}

@@ -1,0 +1,83 @@
+"""kill -9 of either side, at any moment: rocid goes on serving, and nothing of the dead stays behind."""
+import dataclasses
+import random
+import time
+
+from lab import Failure, Program, free_port
+from pairs import Pair, run_pair
+
+SETTLE_LIMIT = 10  # seconds until rocid has reclaimed a dead client's objects
+
+# Long enough to be killed in the middle; the short delays hit registration and connection set-up.
+VICTIMS = [
+    Pair('ibv_rc_pingpong', '-n 10000000 -e'),
+    Pair('ibv_rc_pingpong', '-n 10000000 -s 1048576', path=('roci0', 'roci0')),
+    Pair('ib_write_bw', '-D 60'),
+    Pair('ib_read_bw', '-D 60 -s 1048576', gid='ipv6'),
+    Pair('ib_send_bw', '-D 60 -q 16'),
+    Pair('ib_send_lat', '-D 60 -s 100000'),
+]
+DELAYS = (0.0, 0.02, 0.1, 0.5, 1.0)
+CHECK_EVERY = 10
+CHECK = Pair('ibv_rc_pingpong', '-c -n 200')
+
+
+@dataclasses.dataclass
+class Round:
+    pair: Pair
+    victim: int   # 0 server, 1 client
+    delay: float  # seconds after the client's start
+
+    def __str__(self):
+        return f'{self.pair.name}: {("server", "client")[self.victim]} killed after {self.delay * 1000:.0f} ms'
+
+
+def make_rounds(count, seed):
+    rng = random.Random(seed)
+    return [Round(rng.choice(VICTIMS), rng.randrange(2), rng.choice(DELAYS) * rng.random()) for _ in range(count)]
+
+
+def play(rocid, one, gids):
+    """Starts both, kills the victim at its moment, then the survivor (whose peer never answers again)."""
+    port = free_port()
+    sides = [Program(rocid, one.pair.command(0, port, gids, quick=False))]
+    try:
+        if one.victim == 0 and one.delay < 0.02:
+            time.sleep(random.random() * 0.2)  # a server alone, in the middle of its own start
+        else:
+            sides[0].wait_listening(port)
+            sides.append(Program(rocid, one.pair.command(1, port, gids, quick=False)))
+            time.sleep(one.delay)
+            sides[one.victim].kill()
+            time.sleep(random.random() * 0.1)
+    finally:
+        for side in sides:
+            side.kill()
+
+
+def wait_for_totals(rocid, wanted):
+    end = time.monotonic() + SETTLE_LIMIT
+    while True:
+        now = rocid.totals()
+        if now == wanted:
+            return
+        if time.monotonic() > end:
+            changed = {key: f'{wanted.get(key)} -> {value}' for key, value in now.items() if wanted.get(key) != value}
+            raise Failure(f'rocid still holds what the dead left behind after {SETTLE_LIMIT} s: {changed}')
+        time.sleep(0.05)
+
+
+def storm(rocid, gids, count, seed):
+    """`count` kills. The seed makes the choice of victims and moments repeatable (the moments are only as exact as the machine)."""
+    run_pair(rocid, CHECK, gids, quick=False)  # so that what rocid makes once and keeps is there already
+    wanted = rocid.totals()
+    for number, one in enumerate(make_rounds(count, seed), 1):
+        try:
+            play(rocid, one, gids)
+            rocid.check_alive()
+            wait_for_totals(rocid, wanted)
+            if number % CHECK_EVERY == 0:
+                run_pair(rocid, CHECK, gids, quick=False)
+                wait_for_totals(rocid, wanted)
+        except Failure as failure:
+            raise Failure(f'kill {number} of {count} (seed {seed}; {one}): {failure}') from failure

@@ -1,0 +1,179 @@
+"""A rocid of our own to test against, programs over it, and time limits on everything."""
+import itertools
+import json
+import os
+import pathlib
+import random
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build')))
+ROCI = pathlib.Path(os.environ.get('ROCI', BUILD / 'apps/roci/roci'))
+ROCID = pathlib.Path(os.environ.get('ROCID', BUILD / 'apps/rocid/rocid'))
+START_LIMIT = 60
+
+
+class Failure(Exception):
+    """A case that did not show what it must; the text says why."""
+
+
+def shown(path):
+    """A path as a person would type it in the repository."""
+    path = pathlib.Path(path)
+    return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else str(path)
+
+
+class Rocid:
+    """A rocid on the loopback with its own socket; use with `with`."""
+
+    def __init__(self, config=None, args=()):
+        self.folder = tempfile.TemporaryDirectory(prefix='roci-lab-')
+        self.socket = os.path.join(self.folder.name, 'rocid.sock')
+        self.log_path = os.path.join(self.folder.name, 'rocid.log')
+        self.config = config
+        what = ['--config', str(config)] if config else ['--loopback']
+        self.command = [str(ROCID), *what, '--socket', self.socket, *args]
+        self.process = None
+
+    def __enter__(self):
+        read_end, write_end = os.pipe()
+        os.set_inheritable(write_end, True)
+        with open(self.log_path, 'wb') as log:
+            self.process = subprocess.Popen(self.command + ['--ready-fd', str(write_end)], pass_fds=[write_end], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, start_new_session=True)
+        os.close(write_end)
+        with os.fdopen(read_end, 'rb') as ready:
+            if not ready.read(5).startswith(b'ready'):
+                self.process.wait(START_LIMIT)
+                raise Failure(f'rocid did not start (exit {self.process.returncode}):\n{self.log()}')
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.folder.cleanup()
+
+    def log(self):
+        return pathlib.Path(self.log_path).read_text(errors='replace')
+
+    def check_alive(self):
+        if self.process.poll() is not None:
+            raise Failure(f'rocid died (exit {self.process.returncode}); its log ends:\n{self.log()[-2000:]}')
+
+    def status(self):
+        done = subprocess.run([ROCI, 'status', '--json', '--socket', self.socket], capture_output=True, text=True, timeout=30, check=False)
+        if done.returncode != 0:
+            self.check_alive()
+            raise Failure(f'roci status: {done.stderr.strip()}')
+        return json.loads(done.stdout)
+
+    def totals(self):
+        """Everything that must return to where it was: objects as rocid counts them, descriptors and shared memory as the kernel does."""
+        totals = self.status()['totals']
+        proc = pathlib.Path(f'/proc/{self.process.pid}')
+        totals['open files'] = len(os.listdir(proc / 'fd'))
+        totals['shared mappings'] = sum('/memfd:' in line for line in (proc / 'maps').read_text().splitlines())
+        return totals
+
+    def command_of(self, program):
+        return [str(ROCI), 'run', '--socket', self.socket, '--', *program]
+
+    def by_hand(self, program):
+        """How a person repeats it: an ephemeral rocid with the same configuration."""
+        config = f'--config {shown(self.config)} ' if self.config else ''
+        return f'{shown(ROCI)} run {config}-- {shlex.join(program)}'
+
+
+class Program:
+    """A running program over a rocid; its output goes to a file, so that nothing blocks on a full pipe."""
+
+    def __init__(self, rocid, command, env=None):
+        self.command, self.started = command, time.monotonic()
+        self.file = tempfile.TemporaryFile(mode='w+', errors='replace')
+        self.process = subprocess.Popen(rocid.command_of(command), stdin=subprocess.DEVNULL, stdout=self.file, stderr=subprocess.STDOUT,
+                                        start_new_session=True, env={**os.environ, **(env or {})})
+
+    def output(self):
+        self.file.seek(0)
+        return self.file.read()
+
+    def wait(self, limit):
+        """Exit code; the program is killed if it takes longer than `limit` seconds."""
+        try:
+            return self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Failure(f'{self.command[0]} took longer than {limit:.0f} s; it said:\n{self.output()[-1500:]}') from None
+
+    def kill(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)  # a session of its own: its process group
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+    def wait_listening(self, port, limit=30):
+        """Until somebody listens on the TCP port: the server is ready for its client."""
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            if port in listening_ports():
+                return
+            if self.process.poll() is not None:
+                raise Failure(f'{self.command[0]} (server) ended with {self.process.returncode} before its client came:\n{self.output()[-1500:]}')
+            time.sleep(0.02)
+        raise Failure(f'{self.command[0]} (server) does not listen on port {port} after {limit} s:\n{self.output()[-1500:]}')
+
+
+LISTEN = '0A'
+
+
+def listening_ports():
+    ports = set()
+    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
+        for line in pathlib.Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN:
+                ports.add(int(fields[1].rsplit(':', 1)[1], 16))
+    return ports
+
+
+_ports = itertools.count(random.randrange(21000, 31000))
+
+
+def free_port():
+    for port in _ports:
+        with socket.socket() as s:
+            try:
+                s.bind(('0.0.0.0', port))
+                return port
+            except OSError:
+                continue
+
+
+def run_once(rocid, command, limit=30):
+    """Runs a program to its end; its output. A Failure if it does not return 0."""
+    program = Program(rocid, command)
+    code = program.wait(limit)
+    rocid.check_alive()
+    if code != 0:
+        raise Failure(f'{shlex.join(command)} returned {code}:\n{program.output()[-1500:]}')
+    return program.output()
+
+
+def gid_indexes(rocid, device):
+    """{'ipv4': index, 'ipv6': index} of a device, as ibv_devinfo prints its GIDs."""
+    found = {}
+    for index, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', run_once(rocid, ['ibv_devinfo', '-v', '-d', device])):
+        found.setdefault('ipv4' if gid.startswith('::ffff:') else 'ipv6', int(index))
+    return found

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Debian's own RDMA programs, unmodified, over rocid.
+
+    tests/conformance/run.py [--quick | --full] [--only TEXT] [--list] [--kills N] [--seed N]
+
+Prints PASS or FAIL a case, with the reason and how to repeat it by hand; ends with `N passed, N failed, N skipped`.
+"""
+import argparse
+import random
+import shutil
+import sys
+import time
+import traceback
+
+import badinput
+import cases
+import config_errors
+import ephemeral
+import hostile
+import kills
+import lab
+import pairs
+import single
+
+FAULTS = lab.REPO / 'tests/conformance/faults.toml'
+
+
+class Report:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+
+    def run(self, name, body, by_hand=None):
+        start = time.monotonic()
+        try:
+            body()
+        except lab.Failure as failure:
+            why = str(failure)
+        except Exception:  # a fault of the tests themselves is a failure too
+            why = traceback.format_exc()
+        else:
+            self.passed += 1
+            print(f'PASS {time.monotonic() - start:6.1f} s  {name}', flush=True)
+            return
+        self.failed += 1
+        print(f'FAIL {time.monotonic() - start:6.1f} s  {name}\n    ' + why.strip().replace('\n', '\n    '))
+        if by_hand:
+            print(f'    by hand: {by_hand}')
+        sys.stdout.flush()
+
+    def skip(self, name, why):
+        self.skipped += 1
+        print(f'SKIP           {name}: {why}', flush=True)
+
+    def end(self):
+        print(f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
+        return 1 if self.failed or not self.passed else 0
+
+
+def run_pairs(report, rocid, gids, chosen, quick):
+    for pair in chosen:
+        if shutil.which(pair.program) is None:
+            report.skip(pair.name, f'{pair.program} is not installed (./dev setup)')
+            continue
+        report.run(pair.name, lambda p=pair: pairs.run_pair(rocid, p, gids, quick), pairs.by_hand(rocid, pair, gids, quick))
+
+
+def in_rocid(report, config, body):
+    """Runs `body(rocid, gids)` with a rocid of this configuration; then it must stop cleanly."""
+    try:
+        with lab.Rocid(config) as rocid:
+            body(rocid, {device: lab.gid_indexes(rocid, device) for device in single.DEVICES})
+            report.run(f'rocid stops cleanly{" (faults)" if config else ""}', lambda: stop_cleanly(rocid))
+    except (lab.Failure, OSError) as failure:
+        why = str(failure)
+        report.run(f'rocid serves{" with faults" if config else ""}', lambda: fail(why))
+
+
+def fail(why):
+    raise lab.Failure(why)
+
+
+def stop_cleanly(rocid):
+    rocid.check_alive()
+    rocid.process.terminate()
+    code = rocid.process.wait(20)
+    if code != 0:
+        fail(f'SIGTERM: exit code {code}; its log ends:\n{rocid.log()[-1500:]}')
+
+
+def clean_cases(report, options, wanted):
+    def body(rocid, gids):
+        for name, case in single.CASES.items():
+            if wanted(name):
+                report.run(name, lambda c=case: c(rocid))
+        run_pairs(report, rocid, gids, [p for p in cases.pairs(options.quick) if not p.faults and wanted(p.name)], options.quick)
+        for name, case in (badinput.CASES | hostile.CASES).items():
+            if wanted(name):
+                report.run(name, lambda c=case: c(rocid, gids))
+        storm = f'kill -9 of either side, {options.kills} times'
+        if wanted(storm):
+            report.run(storm, lambda: kills.storm(rocid, gids, options.kills, options.seed),
+                       f'tests/conformance/run.py --only kill --kills {options.kills} --seed {options.seed}')
+    in_rocid(report, None, body)
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--quick', action='store_true', help='fewer cases, fewer iterations (CI)')
+    parser.add_argument('--full', action='store_true', help='everything (default)')
+    parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
+    parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
+    parser.add_argument('--kills', type=int, help='how often kill -9 strikes (100; quick: 20)')
+    parser.add_argument('--seed', type=int, default=random.randrange(1 << 30), help='of the kills')
+    options = parser.parse_args()
+    options.kills = options.kills or (20 if options.quick else 100)
+    return options
+
+
+def main():
+    options = parse_options()
+    if options.list:
+        print('\n'.join([*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *ephemeral.CASES, *(p.name for p in cases.pairs(options.quick))]))
+        return 0
+    report = Report()
+    wanted = lambda name: options.only in name
+    faulty = [p for p in cases.pairs(options.quick) if p.faults and wanted(p.name)]
+    clean_cases(report, options, wanted)
+    if faulty:
+        in_rocid(report, FAULTS, lambda rocid, gids: run_pairs(report, rocid, gids, faulty, options.quick))
+    for name, case in config_errors.CASES.items():
+        if wanted(name):
+            report.run(name, case)
+    for name, (case, why_not) in ephemeral.CASES.items():
+        if wanted(name):
+            report.skip(name, why_not()) if why_not() else report.run(name, case)
+    return report.end()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""What Wireshark's dissector says about a capture."""
+import subprocess
+
+from lab import Failure
+
+# Dissectors that guess at payloads (an RDMA payload of zeros looks like RPC-over-RDMA to one of them): the frame is what we judge.
+GUESSERS = ('smc', 'smb_direct', 'rpcordma', 'nvme-rdma', 'lnet', 'iser', 'infiniband_sdp', 'fcoib', 'infiniband.eoib')
+
+FIELDS = ('frame.len', 'ip.dst', 'ipv6.dst', 'ip.version', 'ip.hdr_len', 'ip.dsfield', 'ip.flags', 'ip.ttl', 'ip.checksum.status', 'ipv6.version', 'ipv6.tclass', 'ipv6.flow',
+          'ipv6.hlim', 'udp.srcport', 'udp.dstport', 'udp.checksum', 'udp.length', 'infiniband.bth.opcode', 'infiniband.bth.se', 'infiniband.bth.m',
+          'infiniband.bth.padcnt', 'infiniband.bth.tver', 'infiniband.bth.p_key', 'infiniband.bth.destqp', 'infiniband.bth.a',
+          'infiniband.bth.reserved7', 'infiniband.bth.psn', 'infiniband.aeth.syndrome', 'infiniband.aeth.msn', 'infiniband.reth.dmalen',
+          'infiniband.reth.va', 'infiniband.reth.r_key', 'infiniband.invariant.crc')
+
+
+def tshark(path, *args):
+    guessers = [word for name in GUESSERS for word in ('--disable-protocol', name)]
+    command = ['tshark', '-r', str(path), '-o', 'ip.check_checksum:TRUE', *guessers, *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        raise Failure(f'{" ".join(command)}: {done.stderr[-1000:]}')
+    return done.stdout.splitlines()
+
+
+def malformed(path):
+    """Frames that the dissector calls malformed, or in which it sees an error. A UDP checksum of zero over IPv6 is one to it, but not to
+    RoCEv2, whose ICRC covers the datagram (RFC 6936 permits it)."""
+    return tshark(path, '-Y', '_ws.malformed || ip.checksum.status == "Bad" || (_ws.expert.severity == error && !(ipv6 && udp.checksum == 0))')
+
+
+def not_roce(path):
+    """Frames that are not RoCEv2 at all: there should be none on the loopback."""
+    return tshark(path, '-Y', '!infiniband')
+
+
+def packets(path):
+    """Every RoCEv2 packet as {field: text}."""
+    rows = tshark(path, '-Y', 'infiniband', '-T', 'fields', '-E', 'occurrence=f', *(word for f in FIELDS for word in ('-e', f)))
+    return [dict(zip(FIELDS, row.split('\t'))) for row in rows]

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Wire truth: what rocid puts on the wire, judged by Wireshark's dissector, by an independent ICRC, and by the Linux kernel's Soft-RoCE.
+
+    tests/interop/wire/wire_truth.py [--write] [--keep FILE]
+
+--write renews docs/wire.md; without it, that page must say what the capture shows. Ends with `N passed, N failed`.
+"""
+import argparse
+import pathlib
+import shutil
+import sys
+import tempfile
+
+REPO = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(REPO / 'tests/conformance'))
+
+import lab  # noqa: E402
+from pairs import Pair, run_pair  # noqa: E402
+
+import capture  # noqa: E402
+import compare  # noqa: E402
+import dissect  # noqa: E402
+
+REFERENCE = REPO / 'tests/data/rxe-excerpt.pcap'
+PAGE = REPO / 'docs/wire.md'
+
+# The operations of the reference capture, with its message sizes and path MTUs.
+OPERATIONS = [
+    Pair('ibv_rc_pingpong', '-n 4 -s 64 -m 1024'),
+    Pair('ibv_rc_pingpong', '-n 3 -s 5000 -m 1024'),
+    Pair('ibv_rc_pingpong', '-n 2 -s 1000 -m 256'),
+    Pair('ibv_rc_pingpong', '-n 3 -s 2000 -m 1024', gid='ipv6'),
+    Pair('ib_write_bw', '-m 1024 -s 64 -n 5 -t 5'),
+    Pair('ib_write_bw', '-m 1024 -s 8200 -n 5 -t 5'),
+    Pair('ib_write_bw', '-m 4096 -s 20000 -n 5 -t 5'),
+    Pair('ib_read_bw', '-m 1024 -s 64 -n 5 -t 5'),
+    Pair('ib_read_bw', '-m 1024 -s 8200 -n 5 -t 5'),
+    Pair('ib_send_bw', '-m 1024 -s 64 -n 40 -r 2 -t 20'),
+]
+
+TEXT = '''# Wire truth
+
+Made by `tests/interop/wire/wire_truth.py --write`; `./dev test` fails when this page and the wire disagree. The operations below run over
+a rocid that captures its frames. Every frame must be well-formed to Wireshark's dissector, its ICRC right by an independent computation
+(Python's zlib, over the masking of RoCEv2 annex A17.3.3), and its header fields must be those of the Linux 6.1 kernel's Soft-RoCE for the same
+operations (`tests/data/rxe-excerpt.pcap`), or differ for a reason given here.
+
+Operations: {operations}.
+
+## Header fields of RC packets
+
+| field | Soft-RoCE | Rocinante | verdict |
+| --- | --- | --- | --- |
+{fields}
+
+Chosen anew for every connection, so not compared: QP numbers, PSNs, R_Keys, addresses, the IPv4 identification and the UDP source port within its
+range. In both captures a QP keeps one UDP source port, so that a switch that hashes on it keeps the QP's packets in order.
+
+## Frames by opcode
+
+Equal frame lengths for the same operations mean equal segmentation, header layout and padding.
+
+| code | opcode | frame lengths in both | AckReq Soft-RoCE | AckReq Rocinante |
+| ---: | --- | --- | --- | --- |
+{opcodes}
+
+AckReq: Soft-RoCE asks with the last packet of a message. Ours may ask in the middle of a long one too, so that the window moves on.
+'''
+
+
+def take_capture(path, folder):
+    """Runs the operations over a rocid that captures into `path`."""
+    config = pathlib.Path(folder) / 'capture.toml'
+    config.write_text(f'[capture]\nfile = "{path}"\n')
+    with lab.Rocid(config) as rocid:
+        gids = {device: lab.gid_indexes(rocid, device) for device in ('roci0', 'roci1')}
+        for pair in OPERATIONS:
+            run_pair(rocid, pair, gids, quick=False)
+
+
+class Tally:
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def check(self, name, complaints):
+        """A check passes if it has no complaint."""
+        complaints = list(complaints)
+        if complaints:
+            self.failed += 1
+            print(f'FAIL {name}')
+            print('\n'.join(f'    {c}' for c in complaints[:20]))
+        else:
+            self.passed += 1
+            print(f'PASS {name}')
+
+
+def check_frames(tally, who, path):
+    right, wrong = capture.count_icrcs(path)
+    print(f'{who}: {right + wrong} RoCEv2 frames')
+    tally.check(f'{who}: every ICRC is right', [f'{wrong} of {right + wrong} are wrong'] if wrong or not right else [])
+    tally.check(f'{who}: no malformed frame', dissect.malformed(path))
+
+
+def page_of(fields, opcodes):
+    operations = '; '.join(f'`{p.program} {p.args}`' + (' over IPv6' if p.gid == 'ipv6' else '') for p in OPERATIONS)
+    return TEXT.format(operations=operations, fields='\n'.join(fields), opcodes='\n'.join(opcodes))
+
+
+def check_page(tally, page, write):
+    if write:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page)
+    stale = not PAGE.exists() or PAGE.read_text() != page
+    tally.check('docs/wire.md says what the capture shows', ['it does not: run tests/interop/wire/wire_truth.py --write, and read the change'] if stale else [])
+
+
+def judge(tally, path, write):
+    check_frames(tally, 'Soft-RoCE (the reference)', REFERENCE)  # judges the judges
+    check_frames(tally, 'Rocinante', path)
+    tally.check('Rocinante: nothing but RoCEv2 on the wire', dissect.not_roce(path))
+    reference, ours = dissect.packets(REFERENCE), dissect.packets(path)
+    fields, field_complaints = compare.fields_table(reference, ours)
+    opcodes, opcode_complaints = compare.opcodes_table(reference, ours)
+    tally.check('header fields are those of Soft-RoCE, or differ for a known reason', field_complaints)
+    tally.check('the same operations make the same frames', opcode_complaints)
+    tally.check('a QP keeps its UDP source port', compare.flow_complaints(ours))
+    check_page(tally, page_of(fields, opcodes), write)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--write', action='store_true', help='renew docs/wire.md')
+    parser.add_argument('--keep', metavar='FILE', help='keep the capture there')
+    parser.add_argument('--capture', metavar='FILE', help='judge this capture instead of taking one')
+    options = parser.parse_args()
+    tally = Tally()
+    with tempfile.TemporaryDirectory(prefix='roci-wire-') as folder:
+        path = pathlib.Path(options.capture or pathlib.Path(folder) / 'wire.pcapng')
+        try:
+            if not options.capture:
+                take_capture(path, folder)
+            judge(tally, path, options.write)
+        except (lab.Failure, OSError, ValueError) as failure:
+            why = str(failure)
+            tally.check('wire truth could be judged', [why])
+        if options.keep and path.exists():
+            shutil.copy(path, options.keep)
+    print(f'{tally.passed} passed, {tally.failed} failed')
+    return 1 if tally.failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""The layering check finds what it must: each rule is broken once in a made-up tree."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import check_layers  # noqa: E402
+
+# (file, include line, is it a breach?)
+TABLE = [
+    ('stack/wire/a.hpp', '#include "base/types.hpp"', False),
+    ('stack/wire/a.hpp', '#include "qp/spec.hpp"', True),
+    ('stack/base/a.hpp', '#include "wire/packet.hpp"', True),
+    ('stack/qp/a.cpp', '#include "engine/engine.hpp"', True),
+    ('stack/rings/a.hpp', '#include "engine/event.hpp"', False),
+    ('stack/rings/a.hpp', '#include "engine/engine.hpp"', True),
+    ('stack/engine/a.cpp', '#include "host/conductor.hpp"', True),
+    ('stack/host/a.cpp', '#include "engine/engine.hpp"', False),
+    ('stack/host/a.cpp', '#include "abi/control.hpp"', False),
+    ('stack/host/a.cpp', '#include <sys/mman.h>', True),
+    ('stack/qp/a.cpp', '  #  include <chrono>', True),
+    ('stack/qp/a.cpp', '#include <rte_mbuf.h>', True),
+    ('pmd_glue/a.cpp', '#include <rte_mbuf.h>', False),
+    ('pmd_glue/a.cpp', '#include "engine/port.hpp"', False),
+    ('pmd_glue/a.cpp', '#include "roci/run.hpp"', True),
+    ('verbs_api/libibverbs/a.cpp', '#include "abi/rings.hpp"', False),
+    ('verbs_api/libibverbs/a.cpp', '#include "base/types.hpp"', True),
+    ('verbs_api/libibverbs/a.cpp', '#include <rte_eal.h>', True),
+    ('verbs_api/libibverbs/a.cpp', '#include <sys/mman.h>', False),
+    ('verbs_api/abi/a.hpp', '#include "rings/queues.hpp"', True),
+]
+
+
+class CheckLayers(unittest.TestCase):
+    def test_each_rule(self):
+        for path, line, breach in TABLE:
+            with self.subTest(path=path, line=line), tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder) / path
+                file.parent.mkdir(parents=True)
+                file.write_text(f'#pragma once\n{line}\n')
+                found = list(check_layers.problems_in(pathlib.Path(folder)))
+                self.assertEqual(len(found), 1 if breach else 0, found)
+                if breach:
+                    self.assertTrue(found[0].startswith(f'{path}:2: '), found[0])
+
+
+if __name__ == '__main__':
+    unittest.main()

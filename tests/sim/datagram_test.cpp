@@ -1,0 +1,159 @@
+// UD and UC: services that acknowledge nothing. What is lost is lost, and nothing else is.
+#include "fixture.hpp"
+
+namespace roci::sim {
+namespace {
+
+constexpr uint32_t kQkey = 0x11111111;
+
+struct UdTest : PairTest {
+    Qp& ua = a.qp({.type = IBV_QPT_UD});
+    Qp& ub = b.qp({.type = IBV_QPT_UD});
+    uint32_t ah = 0;
+    static void ready(Side& s, Qp& q, uint32_t qkey) {
+        abi::QpAttr t{};
+        t.qp_state = IBV_QPS_INIT;
+        t.port_num = 1;
+        t.qkey = qkey;
+        ASSERT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, t), 0) << s.client.reason();
+        s.client.to_state(q, IBV_QPS_RTR);
+        t.qp_state = IBV_QPS_RTS;
+        t.sq_psn = 7;
+        ASSERT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_SQ_PSN, t), 0) << s.client.reason();
+    }
+    void SetUp() override {
+        ready(a, ua, kQkey);
+        ready(b, ub, kQkey);
+        ah = a.client.create_ah(a.pd, b.client.self(ub));
+    }
+    SendWr datagram(uint64_t id, uint32_t bytes, uint32_t qkey = kQkey) {
+        SendWr w = a.send(id, 0, bytes);
+        w.ah = ah;
+        w.remote_qpn = ub.qpn;
+        w.remote_qkey = qkey;
+        return w;
+    }
+};
+
+TEST_F(UdTest, ArrivesBehindTheGrh) {
+    b.client.post_recv(ub, 1, {b.sge(0, 140)});
+    fill(a.mr.data(), 100, 4);
+    a.client.post_send(ua, datagram(5, 100));
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    const auto got = b.wait(1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].byte_len, 140u);
+    EXPECT_EQ(got[0].src_qp, ua.qpn);
+    EXPECT_EQ(got[0].wc_flags & abi::kWcGrh, abi::kWcGrh);
+    EXPECT_EQ(first_wrong(b.mr.data() + 40, 100, 4), -1);
+    EXPECT_EQ(b.mr.data()[20] >> 4, 4) << "IPv4 header in the last 20 bytes of the GRH (A17.4.5.2)";
+}
+
+TEST_F(UdTest, WhatCannotBeReceivedIsDroppedAndTheNextOneArrives) {
+    a.client.post_send(ua, datagram(1, 100));  // nothing posted
+    EXPECT_EQ(a.wait_status(), WcStatus::success) << "a datagram is done when it is sent";
+    world.run_for(100'000);
+    b.client.post_recv(ub, 2, {b.sge(0, 200)});
+    a.client.post_send(ua, datagram(3, 100, kQkey + 1));  // wrong Q_Key
+    world.run_for(100'000);
+    EXPECT_TRUE(b.poll_all().empty());
+    a.client.post_send(ua, datagram(4, 100));
+    EXPECT_EQ(b.wait(1).size(), 1u);
+    EXPECT_EQ(b.client.query(ub).attr.qp_state, uint32_t(IBV_QPS_RTS));
+}
+
+TEST_F(UdTest, ABufferTooSmallIsNotWrittenBeyond) {
+    b.client.post_recv(ub, 1, {b.sge(0, 60)});
+    std::memset(b.mr.data(), 0x5a, 200);
+    a.client.post_send(ua, datagram(1, 100));
+    world.run_for(100'000);
+    for (uint32_t i = 60; i < 200; ++i) EXPECT_EQ(b.mr.data()[i], 0x5a);
+}
+
+TEST_F(UdTest, LongerThanThePathMtuIsRefused) {
+    a.client.post_send(ua, datagram(1, 5000));
+    EXPECT_EQ(a.wait_status(), WcStatus::loc_len_err);
+}
+
+// IBA 10.3.1.6: an error on a datagram's send queue stops that queue only.
+TEST_F(UdTest, BadAddressHandleStopsTheSendQueueOnly) {
+    SendWr w = datagram(1, 10);
+    w.ah = 9999;
+    a.client.post_send(ua, w);
+    const auto done = a.wait(1);
+    ASSERT_EQ(done.size(), 1u);
+    EXPECT_NE(done[0].status, WcStatus::success);
+    EXPECT_EQ(a.client.query(ua).attr.qp_state, uint32_t(IBV_QPS_SQE));
+    a.client.to_state(ua, IBV_QPS_RTS);
+    b.client.post_recv(ub, 1, {b.sge(0, 200)});
+    a.poll_all();
+    a.client.post_send(ua, datagram(2, 10));
+    EXPECT_EQ(b.wait(1).size(), 1u);
+}
+
+struct UcTest : PairTest {
+    Qp& ua = a.qp({.type = IBV_QPT_UC});
+    Qp& ub = b.qp({.type = IBV_QPT_UC});
+    static void ready(Side& s, Qp& q, const Peer& peer) {
+        s.client.to_init(q, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        abi::QpAttr t{};
+        t.qp_state = IBV_QPS_RTR;
+        t.path_mtu = IBV_MTU_1024;
+        t.dest_qp_num = peer.qpn;
+        t.rq_psn = t.sq_psn = 0xfffff0;
+        std::memcpy(t.ah.dgid.raw, peer.gid.bytes.data(), 16);
+        std::memcpy(t.ah.dmac, peer.mac.bytes.data(), 6);
+        t.ah.is_global = t.ah.port_num = 1;
+        t.ah.hop_limit = 64;
+        ASSERT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, t), 0) << s.client.reason();
+        t.qp_state = IBV_QPS_RTS;
+        ASSERT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_SQ_PSN, t), 0) << s.client.reason();
+    }
+    void SetUp() override {
+        ready(a, ua, b.client.self(ub));
+        ready(b, ub, a.client.self(ua));
+    }
+};
+
+// IBA 9.8.2.2: a message with a hole is dropped whole, without a word; the next First or Only starts anew.
+TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
+    for (uint64_t i = 0; i < 10; ++i) b.client.post_recv(ub, i, {b.sge(i * 4096, 4096)});
+    uint32_t frame = 0;
+    world.net().set_script([&](const Sent&) { return ++frame == 5 ? Verdict{Verdict::drop} : Verdict{}; });
+    for (uint64_t i = 0; i < 4; ++i) {
+        fill(a.mr.data() + i * 4096, 3000, i);
+        a.client.post_send(ua, a.send(i, i * 4096, 3000));  // 3 packets each: frame 5 is in message 1
+    }
+    const auto sent = a.wait(4);
+    ASSERT_EQ(sent.size(), 4u);
+    for (const auto& c : sent) EXPECT_EQ(c.status, WcStatus::success);
+    world.run_for(100'000);
+    const auto got = b.poll_all();
+    std::vector<const uint8_t*> where;
+    size_t good = 0;
+    for (const auto& c : got) {
+        ASSERT_EQ(c.status, WcStatus::success);
+        EXPECT_EQ(c.byte_len, 3000u);
+        for (uint64_t tag : {0, 2, 3}) good += first_wrong(b.mr.data() + c.wr_id * 4096, 3000, tag) == -1;
+    }
+    EXPECT_EQ(got.size(), 3u);
+    EXPECT_EQ(good, 3u);
+    for (const Sent& s : world.net().capture()) EXPECT_EQ(s.from, 0u) << "UC answers nothing";
+    EXPECT_EQ(b.client.query(ub).attr.qp_state, uint32_t(IBV_QPS_RTS));
+}
+
+TEST_F(UcTest, WritesToWhatIsNotAllowedAreDropped) {
+    a.client.post_send(ua, a.rdma(WrOpcode::rdma_write, 1, 0, 100, b.mr.address(), b.mr.rkey ^ 1));
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    world.run_for(100'000);
+    fill(a.mr.data(), 100, 8);
+    a.client.post_send(ua, a.rdma(WrOpcode::rdma_write, 2, 0, 100, b.mr.address(), b.mr.rkey));
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    world.run_for(100'000);
+    EXPECT_EQ(first_wrong(b.mr.data(), 100, 8), -1) << "the QP works on";
+    a.client.post_send(ua, a.rdma(WrOpcode::rdma_read, 3, 0, 100, b.mr.address(), b.mr.rkey));
+    EXPECT_EQ(a.wait_status(), WcStatus::loc_qp_op_err) << "UC has no READ";
+}
+
+}  // namespace
+}  // namespace roci::sim

@@ -1,0 +1,94 @@
+// enter_private_view() changes the process for good, so each test runs it in a child.
+#include "private_view.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+
+using namespace roci::cli;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kNotPermitted = 77;
+
+std::set<std::string> names_in(const char* folder) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+    return names;
+}
+
+int exit_code_of(const std::function<int()>& body) {
+    const pid_t child = fork();
+    if (child == 0) _exit(body());
+    int result = -1;
+    waitpid(child, &result, 0);
+    return WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
+}
+
+const std::vector<ViewEntry> kFiles = {
+    {"roci9/node_type", "1: CA", {}}, {"roci9/device/net/", {}, {}}, {"roci9/link", {}, "/sys/class/net"}};
+const std::vector<std::string> kDevices = {"roci9"};
+
+int enter_and(const std::function<bool()>& check) {
+    std::string why;
+    if (!enter_private_view(kFiles, kDevices, why)) {
+        fprintf(stderr, "not permitted: %s\n", why.c_str());
+        return kNotPermitted;
+    }
+    return check() ? 0 : 1;
+}
+
+std::string first_line(const char* path) {
+    std::ifstream in(path);
+    std::string line;
+    std::getline(in, line);
+    return line;
+}
+
+bool our_files_are_there() {
+    return first_line("/sys/class/infiniband/roci9/node_type") == "1: CA" &&
+           fs::is_directory("/sys/class/infiniband/roci9/device/net") && fs::is_symlink("/sys/class/infiniband/roci9/link") &&
+           fs::is_character_file("/dev/infiniband/roci9");
+}
+
+}  // namespace
+
+TEST(PrivateView, adds_our_files_and_keeps_the_old_entries) {
+    const auto classes = names_in("/sys/class"), nodes = names_in("/dev");
+    const int code = exit_code_of([&] {
+        return enter_and([&] {
+            const auto now = names_in("/sys/class"), now_nodes = names_in("/dev");
+            return our_files_are_there() && std::ranges::includes(now, classes) && std::ranges::includes(now_nodes, nodes) &&
+                   !first_line("/sys/class/net/lo/address").empty() && std::ofstream("/dev/null").good();
+        });
+    });
+    if (code == kNotPermitted) GTEST_SKIP() << "this system permits no mount namespace";
+    EXPECT_EQ(code, 0);
+    EXPECT_FALSE(fs::exists("/sys/class/infiniband/roci9")) << "the view leaked out of the program";
+    EXPECT_FALSE(fs::exists("/dev/infiniband/roci9"));
+}
+
+TEST(PrivateView, works_again_inside_of_itself) {
+    const int code = exit_code_of([] { return enter_and([] { return enter_and(our_files_are_there) == 0; }); });
+    if (code == kNotPermitted) GTEST_SKIP() << "this system permits no mount namespace";
+    EXPECT_EQ(code, 0);
+}
+
+TEST(PrivateView, an_ordinary_user_gets_it_too_and_stays_himself) {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
+    const int code = exit_code_of([] {
+        if (setgid(65534) != 0 || setuid(65534) != 0) return 2;
+        prctl(PR_SET_DUMPABLE, 1);  // else /proc/self stays root's, as it would not after an exec
+        return enter_and([] { return our_files_are_there() && geteuid() == 65534; });
+    });
+    if (code == kNotPermitted) GTEST_SKIP() << "this system permits no user namespaces";
+    EXPECT_EQ(code, 0);
+}

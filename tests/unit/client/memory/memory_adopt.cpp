@@ -1,0 +1,296 @@
+/// Private anonymous memory becomes shared with rocid, and the program does not notice.
+
+#include <dirent.h>
+#include <malloc.h>
+
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "helper.hpp"
+
+using namespace roci::memory;
+
+namespace {
+
+size_t open_descriptors() {
+    size_t count = 0;
+    DIR* folder = ::opendir("/proc/self/fd");
+    while (::readdir(folder)) count++;
+    ::closedir(folder);
+    return count;
+}
+
+size_t vmas() {
+    std::ifstream maps("/proc/self/maps");
+    size_t count = 0;
+    for (std::string line; std::getline(maps, line);) count++;
+    return count;
+}
+
+/// Bytes of the page cache that the file behind a piece uses.
+uint64_t allocated(const Piece& piece) {
+    struct stat st {};
+    ::fstat(piece.fd, &st);
+    return static_cast<uint64_t>(st.st_blocks) * 512;
+}
+
+}  // namespace
+
+TEST(Adopt, ContentStaysAndIsSharedBothWays) {
+    const size_t bytes = 5 * kPage;
+    char* p = map_anonymous(bytes);
+    fill(p, bytes);
+    Registration r(p + 100, bytes - 300);
+    ASSERT_EQ(r.error, 0);
+    EXPECT_TRUE(r.covers());
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_TRUE(filled(p, bytes));
+    EXPECT_EQ(std::memcmp(r.at(0), p + 100, bytes - 300), 0);
+    EXPECT_TRUE(r.mirrors());
+    ::munmap(p, bytes);
+}
+
+TEST(Adopt, LargeRangeOverManySteps) {
+    const size_t bytes = 67 * (1 << 20) + 3 * kPage;
+    char* p = map_anonymous(bytes);
+    fill(p, bytes);
+    Registration r(p + 1, bytes - 2);
+    ASSERT_EQ(r.error, 0);
+    EXPECT_TRUE(r.covers());
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_EQ(r.pieces.size(), 1u);
+    EXPECT_TRUE(filled(p, bytes));
+    const auto seen = r.read_back();
+    EXPECT_EQ(std::memcmp(seen.data(), p + 1, bytes - 2), 0);
+    EXPECT_TRUE(r.mirrors());
+    ::munmap(p, bytes);
+}
+
+TEST(Adopt, FileIsSealedAgainstTruncation) {
+    char* p = map_anonymous(kPage);
+    Registration r(p, kPage);
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_NE(::ftruncate(r.pieces[0].fd, 0), 0);
+    EXPECT_NE(::ftruncate(r.pieces[0].fd, static_cast<off_t>(r.pieces[0].fd_length * 2)), 0);
+    ::munmap(p, kPage);
+}
+
+TEST(Adopt, UntouchedPagesStayHoles) {
+    const size_t bytes = 256 << 20;
+    char* p = map_anonymous(bytes);
+    p[bytes / 2] = 42;
+    Registration r(p, bytes);
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_LE(allocated(r.pieces[0]), 16 * kPage);
+    EXPECT_EQ(*r.at(bytes / 2), 42);
+    p[17] = 3;  // a page that was a hole
+    EXPECT_EQ(*r.at(17), 3);
+    EXPECT_TRUE(r.mirrors());
+    ::munmap(p, bytes);
+}
+
+TEST(Adopt, OverlappingAndRepeatedRegistrationsShareOnePage) {
+    char* p = map_anonymous(32 * kPage);
+    fill(p, 32 * kPage);
+    Registration a(p + 1000, 6 * kPage), b(p + 3 * kPage, 20 * kPage), c(p + 1000, 6 * kPage), d(p + 2 * kPage + 5, 9);
+    for (Registration* r : {&a, &b, &c, &d}) {
+        ASSERT_EQ(r->error, 0);
+        EXPECT_TRUE(r->covers());
+        ASSERT_TRUE(r->all_shared());
+        EXPECT_TRUE(r->mirrors());
+    }
+    EXPECT_EQ(a.pieces[0].id, c.pieces[0].id);
+    EXPECT_EQ(a.pieces[0].fd_offset, c.pieces[0].fd_offset);
+    *b.at(0) = 'x';
+    EXPECT_EQ(*a.at(3 * kPage - 1000), 'x');
+    EXPECT_EQ(b.pieces.size(), 1u) << "neighbours in memory are neighbours in the file";
+    EXPECT_NE(a.token, c.token);
+    a.end();
+    EXPECT_TRUE(c.mirrors());
+    ::munmap(p, 32 * kPage);
+}
+
+TEST(Adopt, ManyHeapBuffersTakeFewDescriptors) {
+    const size_t count = 10'000, size = 4096;
+    const size_t descriptors = open_descriptors(), mappings = vmas();
+    std::vector<char*> buffers;
+    for (size_t i = 0; i < count; i++) buffers.push_back(static_cast<char*>(std::malloc(size)));
+    std::vector<size_t> order(count);
+    for (size_t i = 0; i < count; i++) order[i] = i;
+    std::shuffle(order.begin(), order.end(), std::mt19937(7));
+    std::vector<uint64_t> tokens(count);
+    std::vector<std::vector<Piece>> pieces(count);
+    for (const size_t i : order) {
+        fill(buffers[i], size, static_cast<unsigned>(i));
+        ASSERT_EQ(acquire(buffers[i], size, true, pieces[i], tokens[i]), 0);
+        ASSERT_GE(pieces[i][0].fd, 0);
+    }
+    EXPECT_LE(open_descriptors(), descriptors + 8);
+    EXPECT_LE(vmas(), mappings + 2500);
+    for (size_t i = 0; i < count; i++) {
+        ASSERT_TRUE(filled(buffers[i], size, static_cast<unsigned>(i)));
+        char first = 0;
+        ASSERT_EQ(::pread(pieces[i][0].fd, &first, 1, static_cast<off_t>(pieces[i][0].fd_offset)), 1);
+        ASSERT_EQ(first, buffers[i][0]);
+    }
+    for (const uint64_t token : tokens) release(token);
+    for (char* buffer : buffers) std::free(buffer);
+}
+
+TEST(Adopt, ScatteredPagesTakeFewDescriptors) {
+    const size_t count = 4'000, stride = 128 << 10;
+    const size_t descriptors = open_descriptors();
+    char* p = map_anonymous(count * stride);
+    std::vector<uint64_t> tokens(count);
+    std::vector<Piece> pieces;
+    for (size_t i = 0; i < count; i++) {
+        ASSERT_EQ(acquire(p + i * stride, kPage, true, pieces, tokens[i]), 0);
+        ASSERT_GE(pieces[0].fd, 0);
+    }
+    EXPECT_LE(open_descriptors(), descriptors + 8);
+    for (const uint64_t token : tokens) release(token);
+    ::munmap(p, count * stride);
+}
+
+TEST(Adopt, ProtectionIsKept) {
+    char* p = map_anonymous(3 * kPage);
+    fill(p, 3 * kPage);
+    ::mprotect(p + kPage, kPage, PROT_READ);
+    Registration whole(p, 3 * kPage, true);
+    EXPECT_EQ(whole.error, EFAULT) << "the kernel answers EFAULT for a read-only page";
+    EXPECT_TRUE(whole.pieces.empty());
+    Registration r(p, 3 * kPage, false);
+    ASSERT_EQ(r.error, 0);
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_TRUE(filled(p, 3 * kPage));
+    EXPECT_EXIT({ *const_cast<volatile char*>(p + kPage) = 1; }, testing::KilledBySignal(SIGSEGV), "");
+    ::munmap(p, 3 * kPage);
+}
+
+TEST(Adopt, MlockIsKept) {
+    char* p = map_anonymous(4 * kPage);
+    fill(p, 4 * kPage);
+    ASSERT_EQ(::mlock(p, 4 * kPage), 0);
+    Registration r(p, 4 * kPage);
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_NE(::msync(p, 4 * kPage, MS_ASYNC | MS_INVALIDATE), 0) << "still locked";
+    EXPECT_EQ(errno, EBUSY);
+    ::munmap(p, 4 * kPage);
+}
+
+TEST(Adopt, ErrorsOfTheKernel) {
+    std::vector<Piece> pieces;
+    uint64_t token = 0;
+    char* p = map_anonymous(4 * kPage);
+    EXPECT_EQ(acquire(p, 0, true, pieces, token), EINVAL);
+    EXPECT_EQ(acquire(p, SIZE_MAX, true, pieces, token), EINVAL);
+    EXPECT_EQ(acquire(reinterpret_cast<void*>(SIZE_MAX - 10), 10, true, pieces, token), EINVAL);
+    ::munmap(p + 2 * kPage, kPage);
+    EXPECT_EQ(acquire(p, 4 * kPage, true, pieces, token), EFAULT);
+    ::mprotect(p + kPage, kPage, PROT_NONE);
+    EXPECT_EQ(acquire(p, 2 * kPage, false, pieces, token), EFAULT);
+    EXPECT_EQ(acquire(nullptr, 10, false, pieces, token), EFAULT);
+    EXPECT_TRUE(pieces.empty());
+    EXPECT_EQ(usage().tokens, 0u);
+    release(0);
+    release(123456789);
+    ::munmap(p, 4 * kPage);
+}
+
+TEST(Adopt, PythonLikeHeapUse) {
+    std::mt19937 random(3);
+    struct Object {
+        char* p;
+        size_t size;
+        unsigned seed;
+        uint64_t token;
+    };
+    std::vector<Object> objects;
+    for (unsigned i = 0; i < 20'000; i++) {
+        if (objects.size() > 300 || (!objects.empty() && random() % 3 == 0)) {
+            const size_t k = random() % objects.size();
+            const Object o = objects[k];
+            ASSERT_TRUE(filled(o.p, o.size, o.seed));
+            if (o.token) release(o.token);
+            std::free(o.p);
+            objects.erase(objects.begin() + static_cast<long>(k));
+            continue;
+        }
+        Object o{nullptr, 1 + random() % (random() % 20 ? 3000 : 300'000), i, 0};
+        o.p = static_cast<char*>(std::malloc(o.size));
+        fill(o.p, o.size, o.seed);
+        if (random() % 4 == 0) {
+            std::vector<Piece> pieces;
+            ASSERT_EQ(acquire(o.p, o.size, true, pieces, o.token), 0);
+        }
+        objects.push_back(o);
+    }
+    for (const Object& o : objects) {
+        ASSERT_TRUE(filled(o.p, o.size, o.seed));
+        if (o.token) release(o.token);
+        std::free(o.p);
+    }
+    ::malloc_trim(0);
+    EXPECT_EQ(usage().tokens, 0u);
+}
+
+TEST(Adopt, ThreadsRegisterAtTheSameTime) {
+    const size_t bytes = 64 * kPage;
+    char* p = map_anonymous(bytes);
+    fill(p, bytes);
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong{0};
+    for (unsigned t = 0; t < 4; t++) {
+        threads.emplace_back([&, t] {
+            std::mt19937 random(t);
+            for (int i = 0; i < 300; i++) {
+                const size_t start = random() % (bytes - 1), length = 1 + random() % (bytes - start);
+                std::vector<Piece> pieces;
+                uint64_t token = 0;
+                if (acquire(p + start, length, true, pieces, token) != 0) wrong++;
+                for (const Piece& piece : pieces) {
+                    char byte = 0;
+                    if (piece.fd < 0 || ::pread(piece.fd, &byte, 1, static_cast<off_t>(piece.fd_offset)) != 1) wrong++;
+                    if (byte != *reinterpret_cast<char*>(piece.address)) wrong++;
+                }
+                release(token);
+                char* own = static_cast<char*>(std::malloc(1 + random() % 60'000));
+                own[0] = static_cast<char>(i);
+                if (acquire(own, 1, true, pieces, token) != 0 || own[0] != static_cast<char>(i)) wrong++;
+                release(token);
+                std::free(own);
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_TRUE(filled(p, bytes));
+    ::munmap(p, bytes);
+}
+
+TEST(Adopt, NeverMeansProcessVm) {
+    EXPECT_TRUE(in_child_process([] {
+        ::setenv("ROCI_ADOPT", "never", 1);
+        char* p = map_anonymous(kPage);
+        Registration r(p, kPage);
+        return r.error == 0 && r.covers() && r.none_shared();
+    }));
+}
+
+TEST(Adopt, DescriptorsClosedByTheProgramAreNotHandedOut) {
+    EXPECT_TRUE(in_child_process([] {
+        char* p = map_anonymous(8 * kPage);
+        fill(p, 8 * kPage);
+        {
+            Registration r(p, 4 * kPage);
+            if (!r.all_shared()) return false;
+            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);  // as a daemon does that closes everything and opens anew
+        }
+        Registration again(p, 8 * kPage);
+        return again.all_shared() && again.covers() && again.mirrors() && filled(p, 8 * kPage);
+    }));
+}

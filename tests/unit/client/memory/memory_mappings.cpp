@@ -1,0 +1,241 @@
+/// The program unmaps, maps over, moves, grows and frees registered memory; nothing stale is handed out, and nothing is kept for
+/// ever.
+
+#include <malloc.h>
+
+#include <fstream>
+#include <random>
+#include <string>
+
+#include "helper.hpp"
+#include "maps.hpp"
+
+using namespace roci::memory;
+
+namespace {
+
+char* map_at(char* address, size_t bytes) {
+    return static_cast<char*>(::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+}
+
+/// Shared memory in use by this machine, kB: where the pages of deleted memfds show.
+uint64_t shmem_kb() {
+    std::ifstream info("/proc/meminfo");
+    for (std::string word; info >> word;) {
+        uint64_t value = 0;
+        if (word == "Shmem:" && info >> value) return value;
+    }
+    return 0;
+}
+
+}  // namespace
+
+class Mappings : public testing::TestWithParam<bool> {
+protected:
+    void SetUp() override { forbid_procmap_query(GetParam()); }
+    void TearDown() override { forbid_procmap_query(false); }
+};
+INSTANTIATE_TEST_SUITE_P(ByQueryAndByText, Mappings, testing::Bool());
+
+TEST_P(Mappings, NewMemoryAtAnOldAddress) {
+    const size_t bytes = 40 * kPage;
+    char* p = map_anonymous(bytes);
+    for (unsigned round = 0; round < 50; round++) {
+        fill(p, bytes, round);
+        Registration old(p, bytes);
+        ASSERT_TRUE(old.all_shared());
+        ::munmap(p, bytes);
+        ASSERT_EQ(map_at(p, bytes), p);
+        EXPECT_EQ(p[5], 0);
+        fill(p, bytes, round + 100);
+        Registration fresh(p, bytes);
+        ASSERT_TRUE(fresh.all_shared());
+        EXPECT_TRUE(fresh.mirrors());
+        EXPECT_TRUE(filled(p, bytes, round + 100));
+        const auto kept = old.read_back();
+        EXPECT_TRUE(filled(kept.data(), bytes, round)) << "a registration keeps its pages, as pinned ones would be";
+    }
+    ::munmap(p, bytes);
+}
+
+TEST_P(Mappings, HolesPunchedByTheProgram) {
+    const size_t pages = 64;
+    char* p = map_anonymous(pages * kPage);
+    fill(p, pages * kPage);
+    {
+        Registration r(p, pages * kPage);
+        ASSERT_TRUE(r.all_shared());
+    }
+    ASSERT_EQ(map_at(p + 10 * kPage, 3 * kPage), p + 10 * kPage);
+    fill(p + 10 * kPage, 3 * kPage, 77);
+    Registration r(p, pages * kPage);
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_GE(r.pieces.size(), 3u);
+    EXPECT_TRUE(r.covers() && r.mirrors());
+    EXPECT_TRUE(filled(p + 10 * kPage, 3 * kPage, 77));
+    const auto seen = r.read_back();
+    EXPECT_EQ(std::memcmp(seen.data(), p, pages * kPage), 0);
+    ::munmap(p, pages * kPage);
+    EXPECT_EQ(Registration(p, kPage).error, EFAULT);
+}
+
+TEST_P(Mappings, MovedByMremap) {
+    const size_t bytes = 8 * kPage;
+    char* p = map_anonymous(bytes);
+    fill(p, bytes);
+    {
+        Registration r(p, bytes);
+        ASSERT_TRUE(r.all_shared());
+    }
+    char* reserved = map_anonymous(bytes);
+    char* q = static_cast<char*>(::mremap(p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, reserved));
+    ASSERT_EQ(q, reserved);
+    ASSERT_EQ(map_at(p, bytes), p);
+    fill(p, bytes, 50);
+    Registration here(p, bytes), there(q, bytes);
+    ASSERT_TRUE(here.all_shared() && there.all_shared());
+    EXPECT_TRUE(filled(p, bytes, 50) && filled(q, bytes));
+    std::memset(p, 1, bytes);
+    EXPECT_TRUE(filled(q, bytes));
+    EXPECT_TRUE(here.mirrors() && there.mirrors());
+    ::munmap(p, bytes);
+    ::munmap(q, bytes);
+}
+
+/// realloc() grows large blocks by mremap(). An adopted mapping must not grow into what follows it in its file.
+TEST_P(Mappings, ReallocOfRegisteredMemory) {
+    std::mt19937 random(5);
+    for (int round = 0; round < 40; round++) {
+        struct Block {
+            char* p;
+            size_t size;
+        };
+        std::vector<Block> blocks;
+        for (int i = 0; i < 6; i++) {
+            Block b{nullptr, 140'000 + random() % 900'000};
+            b.p = static_cast<char*>(std::malloc(b.size));
+            fill(b.p, b.size, static_cast<unsigned>(i));
+            if (round % 2) {
+                Registration r(b.p, b.size);
+                ASSERT_TRUE(r.all_shared());
+            } else {  // piece by piece
+                for (size_t at = 0; at < b.size; at += 4096) {
+                    Registration r(b.p + at, std::min<size_t>(4096, b.size - at));
+                    ASSERT_TRUE(r.all_shared());
+                }
+            }
+            blocks.push_back(b);
+        }
+        for (size_t i = 0; i < blocks.size(); i++) {
+            Block& b = blocks[i];
+            const size_t shrunk = b.size / 2, grown = b.size * 3;
+            b.p = static_cast<char*>(std::realloc(b.p, shrunk));
+            ASSERT_TRUE(filled(b.p, shrunk, static_cast<unsigned>(i)));
+            b.p = static_cast<char*>(std::realloc(b.p, grown));
+            ASSERT_TRUE(filled(b.p, shrunk, static_cast<unsigned>(i)));
+            fill(b.p, grown, static_cast<unsigned>(i));
+            b.size = grown;
+        }
+        for (size_t i = 0; i < blocks.size(); i++) {
+            Registration r(blocks[i].p, blocks[i].size);
+            ASSERT_TRUE(r.all_shared());
+            ASSERT_TRUE(filled(blocks[i].p, blocks[i].size, static_cast<unsigned>(i))) << round;
+            std::free(blocks[i].p);
+        }
+    }
+}
+
+TEST_P(Mappings, FreedByMallocAndComeBack) {
+    for (unsigned round = 0; round < 200; round++) {
+        const size_t size = 500'000;  // malloc maps it, and free() unmaps it without going through the PLT
+        char* p = static_cast<char*>(std::malloc(size));
+        fill(p, size, round);
+        Registration r(p, size);
+        ASSERT_TRUE(r.all_shared());
+        EXPECT_TRUE(r.mirrors());
+        const auto seen = r.read_back();
+        EXPECT_TRUE(filled(seen.data(), size, round));
+        std::free(p);
+    }
+    EXPECT_LE(usage().files, 8u);
+}
+
+TEST_P(Mappings, BrkHeapShrinksAndGrows) {
+    char* before = static_cast<char*>(::sbrk(0));
+    ASSERT_NE(::sbrk(64 * kPage), reinterpret_cast<void*>(-1));
+    auto* p = reinterpret_cast<char*>((number(before) + kPage - 1) & ~(kPage - 1));
+    fill(p, 32 * kPage);
+    {
+        Registration r(p, 32 * kPage);
+        ASSERT_TRUE(r.all_shared());
+        ASSERT_EQ(::brk(before), 0);
+    }
+    ASSERT_EQ(::brk(before + 64 * kPage), 0);
+    EXPECT_EQ(p[3 * kPage], 0) << "fresh memory";
+    fill(p, 32 * kPage, 3);
+    Registration r(p, 32 * kPage);
+    EXPECT_TRUE(r.all_shared() && r.mirrors());
+    ASSERT_EQ(::brk(before), 0);
+}
+
+TEST_P(Mappings, DeadMemoryIsGivenBack) {
+    const uint64_t before = shmem_kb();
+    for (int i = 0; i < 40; i++) {
+        const size_t bytes = 48 << 20;
+        char* p = map_anonymous(bytes);
+        std::memset(p, 'd', bytes);
+        Registration r(p, bytes);
+        ASSERT_TRUE(r.all_shared());
+        ::munmap(p, bytes);
+    }
+    for (int i = 0; i < 2000; i++) {
+        const size_t bytes = 1 << 20;
+        char* p = map_anonymous(bytes);
+        p[0] = p[bytes / 2] = p[bytes - 1] = 'd';
+        std::memset(p, 'd', 200'000);
+        Registration r(p, bytes);
+        ASSERT_TRUE(r.all_shared());
+        ::munmap(p, bytes);
+    }
+    EXPECT_LE(usage().files, 16u);
+    EXPECT_LE(usage().adopted_bytes, 2 * kIdleBytes);
+    EXPECT_LE(shmem_kb(), before + 2 * (kIdleBytes >> 10));
+}
+
+TEST_P(Mappings, GivenUpMemoryIsAdoptedAgain) {
+    for (const char* way : {"uffd", "mprotect"}) {
+        EXPECT_TRUE(in_child_process([&] {
+            ::setenv("ROCI_ADOPT", way, 1);
+            const size_t bytes = kIdleBytes + (20 << 20);
+            char* p = map_anonymous(bytes);
+            for (size_t i = 0; i < bytes; i += 3 * kPage) p[i] = static_cast<char>(i >> 13 | 1);
+            {
+                Registration r(p, bytes);
+                if (!r.all_shared()) return false;
+            }
+            if (usage().files != 0) return false;
+            p[1] = 99;
+            Registration r(p, bytes);
+            if (!r.all_shared() || !r.mirrors() || p[1] != 99) return false;
+            for (size_t i = 0; i < bytes; i += 3 * kPage) {
+                if (p[i] != static_cast<char>(i >> 13 | 1) || *r.at(i) != p[i]) return false;
+            }
+            return true;
+        }));
+    }
+}
+
+/// Freeing after the last registration has gone gives the memory back at once when it was more than is kept idle.
+TEST_P(Mappings, FreeingAfterReleaseGivesBackMemory) {
+    const size_t bytes = kIdleBytes * 2;
+    char* p = map_anonymous(bytes);
+    std::memset(p, 'x', bytes);
+    const uint64_t before = shmem_kb();
+    {
+        Registration r(p, bytes);
+        ASSERT_TRUE(r.all_shared());
+    }
+    EXPECT_GE(shmem_kb() + (32 << 10), before + (bytes >> 10));
+    ::munmap(p, bytes);
+    EXPECT_LE(shmem_kb(), before + (32 << 10));
+}

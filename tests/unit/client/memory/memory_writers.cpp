@@ -1,0 +1,317 @@
+/// Threads that write while their memory is being registered lose no update, whichever way they are held back.
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <csetjmp>
+#include <thread>
+
+#include "helper.hpp"
+
+using namespace roci::memory;
+
+namespace {
+
+/// Every writer increments its own word of every page, and knows how often. After the storm each word must hold that count.
+struct Storm {
+    static constexpr size_t kWriters = 3;
+
+    explicit Storm(char* memory, size_t page_count) : base(memory), pages(page_count), expected(kWriters * page_count) {
+        for (size_t w = 0; w < kWriters; w++) threads.emplace_back([this, w] { write(w); });
+        while (rounds < kWriters) std::this_thread::yield();
+    }
+    void write(size_t w) {
+        for (size_t i = 0; !stop.load(std::memory_order_relaxed); i = (i + 1) % pages) {
+            *word(w, i) = *word(w, i) + 1;
+            expected[w * pages + i]++;
+            if (i == pages - 1) rounds++;
+        }
+    }
+    volatile uint64_t* word(size_t w, size_t page) {
+        return reinterpret_cast<volatile uint64_t*>(base + page * kPage + 8 * w + 512);
+    }
+    ~Storm() { end(); }
+    void end() {
+        stop = true;
+        for (auto& thread : threads) thread.join();
+        threads.clear();
+    }
+    size_t lost() {
+        end();
+        size_t count = 0;
+        for (size_t w = 0; w < kWriters; w++) {
+            for (size_t i = 0; i < pages; i++) count += *word(w, i) != expected[w * pages + i];
+        }
+        return count;
+    }
+
+    char* base;
+    size_t pages;
+    std::vector<uint64_t> expected;
+    std::atomic<bool> stop{false};
+    std::atomic<size_t> rounds{0};
+    std::vector<std::thread> threads;
+};
+
+bool storm_round(size_t pages) {
+    char* p = map_anonymous(pages * kPage);
+    Storm storm(p, pages);
+    bool good = true;
+    {
+        Registration r(p, pages * kPage);
+        good = r.error == 0 && r.all_shared();
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        const size_t lost = storm.lost();
+        EXPECT_EQ(lost, 0u);
+        const auto seen = r.read_back();
+        good = good && lost == 0 && std::memcmp(seen.data(), p, seen.size()) == 0;
+    }
+    ::munmap(p, pages * kPage);
+    return good;
+}
+
+/// One page at a time, while the heap around it is in use: the worst case for what shares a page with a buffer.
+bool storm_page_by_page(size_t pages) {
+    char* p = map_anonymous(pages * kPage);
+    Storm storm(p, pages);
+    bool good = true;
+    std::vector<uint64_t> tokens(pages);
+    std::vector<Piece> pieces;
+    for (size_t i = 0; i < pages; i++)
+        good = acquire(p + i * kPage + 7, 100, true, pieces, tokens[i]) == 0 && pieces[0].fd >= 0 && good;
+    good = storm.lost() == 0 && good;
+    for (const uint64_t token : tokens) release(token);
+    ::munmap(p, pages * kPage);
+    return good;
+}
+
+bool many_rounds() {
+    for (const size_t pages : {4096, 1, 3, 64, 1024, 600, 4096, 2048}) {
+        if (!storm_round(pages)) return false;
+    }
+    for (int i = 0; i < 60; i++) {
+        if (!storm_round(16)) return false;
+    }
+    return storm_page_by_page(500);
+}
+
+bool with_way(const char* way, const std::function<bool()>& body) {
+    return in_child_process([&] {
+        ::setenv("ROCI_ADOPT", way, 1);
+        return body();
+    });
+}
+
+/// What Docker's default profile does to userfaultfd.
+bool deny_userfaultfd() {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // seccomp_data.nr
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{.len = std::size(code), .filter = code};
+    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 &&
+           ::syscall(SYS_userfaultfd, 0) < 0 && errno == EPERM;
+}
+
+bool drop_privileges() {
+    return ::geteuid() != 0 ||
+           (::setresgid(65534, 65534, 65534) == 0 && ::setresuid(65534, 65534, 65534) == 0 && ::prctl(PR_SET_DUMPABLE, 1) == 0);
+}
+
+}  // namespace
+
+TEST(Writers, NothingLostByUserfaultfd) { EXPECT_TRUE(with_way("uffd", many_rounds)); }
+
+TEST(Writers, NothingLostByUserfaultfdWithoutPrivilege) {
+    EXPECT_TRUE(with_way("uffd", [] { return drop_privileges() && many_rounds(); }));
+}
+
+TEST(Writers, NothingLostByMprotect) { EXPECT_TRUE(with_way("mprotect", many_rounds)); }
+
+TEST(Writers, NothingLostUnderAProfileThatDeniesUserfaultfd) {
+    EXPECT_TRUE(with_way("", [] { return drop_privileges() && deny_userfaultfd() && many_rounds(); }));
+    EXPECT_TRUE(with_way("uffd", [] {
+        if (!deny_userfaultfd()) return false;
+        char* p = map_anonymous(kPage);
+        Registration r(p, kPage);
+        return r.error == 0 && r.none_shared();
+    })) << "and where only userfaultfd is allowed, nothing is adopted";
+}
+
+/// A system call that writes while its page is moved: the kernel waits with us if we have the privilege. Without, it may answer
+/// EFAULT, but nothing may be lost silently.
+static void receive_during_adoption(unsigned& faults, unsigned& wrong) {
+    const size_t pages = 2048;
+    char* p = map_anonymous(pages * kPage);
+    fill(p, pages * kPage);
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    std::atomic<bool> stop{false};
+    std::atomic<unsigned> fault_count{0}, wrong_count{0}, calls{0};
+    std::thread reader([&] {
+        for (size_t i = 0; !stop; i = (i + 1) % pages) {
+            const uint64_t sent = i * 977 + 5;
+            if (::send(ends[0], &sent, sizeof sent, 0) != sizeof sent) wrong_count++;
+            char* to = p + i * kPage + 64;
+            if (::recv(ends[1], to, sizeof sent, 0) < 0) {
+                fault_count += errno == EFAULT;
+                wrong_count += errno != EFAULT;
+            } else if (std::memcmp(to, &sent, sizeof sent) != 0) {
+                wrong_count++;
+            }
+            calls++;
+        }
+    });
+    while (calls < 100) std::this_thread::yield();
+    {
+        Registration r(p, pages * kPage);
+        EXPECT_TRUE(r.all_shared());
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    stop = true;
+    reader.join();
+    faults = fault_count;
+    wrong = wrong_count;
+    ::close(ends[0]);
+    ::close(ends[1]);
+    ::munmap(p, pages * kPage);
+}
+
+TEST(Writers, SystemCallsWaitWithPrivilege) {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs CAP_SYS_PTRACE";
+    unsigned faults = 0, wrong = 0;
+    for (int i = 0; i < 10; i++) {
+        receive_during_adoption(faults, wrong);
+        EXPECT_EQ(faults, 0u);
+        EXPECT_EQ(wrong, 0u);
+    }
+}
+
+TEST(Writers, SystemCallsAreNeverSilentlyLost) {
+    for (const char* way : {"uffd", "mprotect"}) {
+        EXPECT_TRUE(with_way(way, [way] {
+            if (!drop_privileges()) return false;
+            unsigned faults = 0, wrong = 0, all = 0;
+            for (int i = 0; i < 10; i++) {
+                receive_during_adoption(faults, wrong);
+                if (wrong) return false;
+                all += faults;
+            }
+            std::printf("[          ] %s: %u calls answered EFAULT in 10 registrations of 8 MiB\n", way, all);
+            return true;
+        }));
+    }
+}
+
+// ---- the fault handler of the mprotect way --------------------------------------------------------------------------
+
+namespace {
+
+sigjmp_buf back;
+volatile sig_atomic_t program_faults = 0;
+void program_handler(int, siginfo_t*, void*) {
+    program_faults = program_faults + 1;
+    siglongjmp(back, 1);
+}
+
+bool register_one() {
+    char* p = map_anonymous(64 * kPage);
+    Storm storm(p, 64);
+    Registration r(p, 64 * kPage);
+    return r.all_shared() && storm.lost() == 0;
+}
+
+bool fault_reaches_program(char* bad, bool write) {
+    const int before = program_faults;
+    if (sigsetjmp(back, 1) == 0) {
+        if (write)
+            *const_cast<volatile char*>(bad) = 1;
+        else
+            (void)*const_cast<volatile char*>(bad);
+        return false;
+    }
+    return program_faults == before + 1;
+}
+
+void set_program_handler() {
+    struct sigaction action {};
+    action.sa_sigaction = program_handler;
+    action.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGSEGV, &action, nullptr);
+}
+
+}  // namespace
+
+TEST(Writers, OtherFaultsGoToTheProgramsHandler) {
+    EXPECT_TRUE(with_way("mprotect", [] {
+        set_program_handler();
+        if (!register_one()) return false;
+        char* readonly = map_anonymous(kPage, PROT_READ);
+        char* none = map_anonymous(kPage, PROT_NONE);
+        if (!fault_reaches_program(readonly, true) || !fault_reaches_program(none, false) ||
+            !fault_reaches_program(nullptr, true))
+            return false;
+        set_program_handler();  // the program sets it anew: ours goes in front again with the next registration
+        return register_one() && fault_reaches_program(readonly, true);
+    }));
+}
+
+TEST(Writers, AFaultThatNobodyHandlesStillKills) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+        ::setenv("ROCI_ADOPT", "mprotect", 1);
+        if (!register_one()) ::_exit(1);
+        *const_cast<volatile char*>(map_anonymous(kPage, PROT_READ)) = 1;
+        ::_exit(2);
+    }
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+}
+
+TEST(Writers, AHandlerThatCallsOursBackDoesNotLoop) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+        ::setenv("ROCI_ADOPT", "mprotect", 1);
+        static struct sigaction saved;
+        if (!register_one()) ::_exit(1);
+        ::sigaction(SIGSEGV, nullptr, &saved);  // ours
+        struct sigaction chained {};
+        chained.sa_sigaction = [](int signal, siginfo_t* info, void* context) { saved.sa_sigaction(signal, info, context); };
+        chained.sa_flags = SA_SIGINFO;
+        ::sigaction(SIGSEGV, &chained, nullptr);
+        if (!register_one()) ::_exit(2);
+        *const_cast<volatile char*>(map_anonymous(kPage, PROT_READ)) = 1;
+        ::_exit(3);
+    }
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+}
+
+TEST(Writers, AThreadThatBlocksSigsegvIsNotKilled) {
+    EXPECT_TRUE(with_way("mprotect", [] {
+        const size_t pages = 256;
+        char* p = map_anonymous(pages * kPage);
+        std::atomic<bool> stop{false}, ready{false};
+        std::thread writer([&] {
+            sigset_t all;
+            sigfillset(&all);
+            pthread_sigmask(SIG_SETMASK, &all, nullptr);
+            ready = true;
+            for (size_t i = 0; !stop; i = (i + 1) % pages) p[i * kPage]++;
+        });
+        while (!ready) std::this_thread::yield();
+        Registration r(p, pages * kPage);
+        stop = true;
+        writer.join();
+        return r.error == 0 && r.covers() && r.none_shared();
+    }));
+}

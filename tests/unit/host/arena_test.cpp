@@ -1,0 +1,117 @@
+// The arena's blocks and the number pool.
+#include "host/arena.hpp"
+
+#include <random>
+
+#include "fixture.hpp"
+#include "host/numbers.hpp"
+
+namespace roci::host::test {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+struct ArenaTest : ::testing::Test {
+    MemoryPlatform platform;
+    ArenaBlock take(Arena& a, uint64_t length) {
+        ArenaBlock b;
+        const Outcome o = a.allocate(length, b);
+        EXPECT_FALSE(o.failed()) << o.reason;
+        return b;
+    }
+};
+
+TEST_F(ArenaTest, BlocksAreZeroedAlignedAndApart) {
+    Arena arena(platform, 64 * kMiB);
+    std::mt19937 random(7);
+    std::vector<ArenaBlock> live;
+    for (int i = 0; i < 20'000; ++i) {
+        if (live.empty() || random() % 2 == 0) {
+            const uint64_t length = 1 + random() % (random() % 16 == 0 ? 200'000 : 2000);
+            ArenaBlock b;
+            if (arena.allocate(length, b).failed()) continue;
+            ASSERT_EQ(b.where().offset % 64, 0u);
+            ASSERT_GE(b.where().length, length);
+            for (uint64_t k = 0; k < b.where().length; ++k)
+                ASSERT_EQ(b.base()[k], std::byte{0}) << "overlap, or left from its last user";
+            std::memset(b.base(), 0xee, b.where().length);
+            live.push_back(std::move(b));
+        } else {
+            const size_t which = random() % live.size();
+            std::memset(live[which].base(), 0, 64);  // its own bytes only
+            std::memset(live[which].base(), 0x77, live[which].where().length);
+            std::swap(live[which], live.back());
+            live.pop_back();
+        }
+    }
+    live.clear();
+    // All merged again: the largest chunk can be taken in one piece.
+    const size_t chunks = arena.chunks();
+    const uint64_t bytes = arena.bytes();
+    uint64_t largest = 0;
+    for (const auto& [base, length] : platform.memory) largest = std::max(largest, length);
+    const ArenaBlock whole = take(arena, largest);
+    EXPECT_EQ(whole.where().length, largest);
+    EXPECT_EQ(arena.chunks(), chunks);
+    EXPECT_EQ(arena.bytes(), bytes);
+}
+
+TEST_F(ArenaTest, ChunksGrowByDoubling) {
+    Arena arena(platform, 1024 * kMiB);
+    std::vector<ArenaBlock> live;
+    live.push_back(take(arena, 64));
+    EXPECT_EQ(arena.bytes(), Arena::kFirstChunk);
+    live.push_back(take(arena, Arena::kFirstChunk));
+    EXPECT_EQ(arena.bytes(), 3 * Arena::kFirstChunk);
+    live.push_back(take(arena, 100 * kMiB));
+    EXPECT_EQ(arena.bytes(), 3 * Arena::kFirstChunk + 100 * kMiB) << "one block larger than a step gets its own chunk";
+}
+
+TEST_F(ArenaTest, TheLimitIsExact) {
+    Arena arena(platform, kMiB);
+    ArenaBlock a = take(arena, kMiB), b;
+    EXPECT_EQ(arena.allocate(1, b).error, ENOMEM);
+    a.reset();
+    EXPECT_FALSE(arena.allocate(kMiB, b).failed());
+    EXPECT_EQ(arena.allocate(~uint64_t{0}, a).error, ENOMEM);
+    EXPECT_EQ(arena.allocate(kMiB + 1, a).error, ENOMEM);
+}
+
+TEST_F(ArenaTest, UnannouncedChunksCanBeTakenBack) {
+    Arena arena(platform, 8 * kMiB);
+    ArenaBlock a = take(arena, 64);
+    uint32_t first = 9;
+    EXPECT_EQ(arena.announce(first).size(), 1u);
+    EXPECT_EQ(first, 0u);
+    ArenaBlock b = take(arena, 2 * kMiB);
+    arena.drop_unannounced();
+    EXPECT_EQ(arena.chunks(), 2u) << "in use";
+    b.reset();
+    arena.drop_unannounced();
+    EXPECT_EQ(arena.chunks(), 1u);
+    EXPECT_EQ(arena.bytes(), Arena::kFirstChunk);
+    b = take(arena, 2 * kMiB);
+    EXPECT_EQ(b.where().chunk, 1u);
+    EXPECT_EQ(arena.announce(first).size(), 1u);
+    EXPECT_EQ(first, 1u);
+    EXPECT_EQ(arena.announce(first).size(), 0u);
+}
+
+TEST(NumberPool, GoesRoundAndRunsOut) {
+    NumberPool pool(3, 200);
+    EXPECT_EQ(pool.capacity(), 197u);
+    for (uint32_t n = 3; n < 200; ++n) EXPECT_EQ(pool.allocate(), n);
+    EXPECT_EQ(pool.allocate(), std::nullopt);
+    pool.release(5);
+    pool.release(150);
+    EXPECT_EQ(pool.allocate(), 5u);
+    EXPECT_EQ(pool.allocate(), 150u);
+    for (uint32_t n = 3; n < 200; ++n) pool.release(n);
+    EXPECT_EQ(pool.in_use(), 0u);
+    EXPECT_EQ(pool.allocate(), 151u) << "a freed number rests";
+    NumberPool none(5, 5);
+    EXPECT_EQ(none.allocate(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace roci::host::test

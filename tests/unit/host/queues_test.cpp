@@ -1,0 +1,401 @@
+// Channels, CQs, SRQs, QPs: what is granted, what is refused, who is busy.
+#include "fixture.hpp"
+
+namespace roci::host::test {
+namespace {
+
+using abi::Op;
+using Kind = engine::Command::Kind;
+
+class QueuesTest : public ConductorTest {
+protected:
+    Result make_cq(uint32_t cqe, uint32_t channel = abi::kNoHandle, uint32_t vector = 0, uint32_t flags = 0) {
+        return call(Op::create_cq, abi::CreateCqRequest{cqe, channel, vector, flags});
+    }
+    Result make_srq(uint32_t p, uint32_t wr, uint32_t sge, uint32_t type = 0) {
+        return call(Op::create_srq, abi::CreateSrqRequest{p, type, wr, sge, 5, abi::kNoHandle, abi::kNoHandle, 0, 0});
+    }
+};
+
+TEST_F(QueuesTest, Channels) {
+    const Result r = call(Op::create_channel);
+    ASSERT_EQ(r.error, 0);
+    EXPECT_EQ(r.fds.size(), 1u);
+    const uint32_t channel = r.as<abi::HandleReply>().handle;
+    EXPECT_TRUE(platform.pipes.contains({session, channel}));
+    const uint32_t q = cq(4, channel);
+    EXPECT_EQ(on(Op::destroy_channel, channel).error, EBUSY);
+    EXPECT_EQ(on(Op::destroy_cq, q).error, 0);
+    EXPECT_EQ(on(Op::destroy_channel, channel).error, 0);
+    EXPECT_FALSE(platform.pipes.contains({session, channel}));
+    EXPECT_EQ(on(Op::destroy_channel, channel).error, EINVAL);
+    platform.refuse_fds = true;
+    EXPECT_EQ(call(Op::create_channel).error, EMFILE);
+    EXPECT_EQ(conductor.totals().channels, 0u);
+}
+
+TEST_F(QueuesTest, ACqHasALaneAnEngineAndAPowerOfTwo) {
+    for (const auto& [asked, depth] : {std::pair{1u, 1u}, {2u, 2u}, {3u, 4u}, {100u, 128u}, {4096u, 4096u}}) {
+        const Result r = make_cq(asked);
+        ASSERT_EQ(r.error, 0) << r.reason;
+        const auto c = r.as<abi::CreateCqReply>();
+        EXPECT_EQ(c.depth, depth);
+        EXPECT_EQ(c.lanes, 2u);
+        EXPECT_GE(c.where.length, 64 + 2 * (64 + 64 * uint64_t{depth}));
+        EXPECT_EQ(c.where.offset % 64, 0u);
+    }
+}
+
+TEST_F(QueuesTest, CqsThatAreRefused) {
+    EXPECT_EQ(make_cq(0).error, EINVAL);
+    EXPECT_EQ(make_cq(4097).error, EINVAL);
+    EXPECT_EQ(make_cq(0xffffffff).error, EINVAL);
+    EXPECT_EQ(make_cq(4, 9).error, EINVAL);
+    EXPECT_EQ(make_cq(4, abi::kNoHandle, 2).error, EINVAL) << "two vectors: 0 and 1";
+    EXPECT_EQ(make_cq(4, abi::kNoHandle, 0, 2).error, EOPNOTSUPP);
+    EXPECT_EQ(make_cq(4, abi::kNoHandle, 1, 1).error, 0);
+    EXPECT_EQ(conductor.totals().cqs, 1u);
+}
+
+TEST_F(QueuesTest, NewChunksAreAnnouncedOnceAndFirst) {
+    const Result first = make_cq(4);
+    EXPECT_EQ(first.new_chunks, 1u);
+    EXPECT_EQ(first.first_chunk, 0u);
+    ASSERT_EQ(first.fds.size(), 1u);
+    EXPECT_EQ(make_cq(4).new_chunks, 0u);
+    const Result big = make_cq(4096);  // 2 lanes * 256 KiB: needs another
+    EXPECT_EQ(big.new_chunks, 1u);
+    EXPECT_EQ(big.first_chunk, 1u);
+    EXPECT_EQ(big.as<abi::CreateCqReply>().where.chunk, 1u);
+}
+
+TEST_F(QueuesTest, AFailedRequestLeavesNoChunkBehind) {
+    const uint32_t p = pd(), q = cq();
+    auto want = qp_request(p, q);
+    want.cap.max_send_wr = 1024;
+    want.cap.max_send_sge = 30;  // half a MiB: a new chunk
+    const auto before = conductor.totals().arena_bytes;
+    port.refuse = Kind::add_qp;
+    for (const uint32_t e : {0u, 1u}) {
+        port.refuse_engine = e;
+        if (call(Op::create_qp, want).error == 0) continue;
+        EXPECT_EQ(conductor.totals().arena_bytes, before);
+        port.refuse_engine = ~0u;
+        const Result r = call(Op::create_qp, want);
+        EXPECT_EQ(r.new_chunks, 1u);
+        EXPECT_EQ(r.first_chunk, 1u) << "the number was not lost";
+        return;
+    }
+    FAIL() << "one of two engines in turn must have refused";
+}
+
+TEST_F(QueuesTest, TheArenasLimitIsTheSessions) {
+    Result r;
+    int made = 0;
+    while ((r = make_cq(4096)).error == 0) ++made;
+    EXPECT_EQ(r.error, ENOMEM);
+    EXPECT_TRUE(r.says("limit")) << r.reason;
+    EXPECT_GE(made, 25) << "16 MiB hold about thirty of 512 KiB";
+    EXPECT_LE(conductor.totals().arena_bytes, uint64_t{16} << 20);
+    EXPECT_EQ(call_as(open(), Op::create_cq, abi::CreateCqRequest{4096, abi::kNoHandle, 0, 0}).error, 0) << "nobody else is hurt";
+}
+
+TEST_F(QueuesTest, RocidOutOfMemory) {
+    platform.refuse_memory = true;
+    const Result r = make_cq(4);
+    EXPECT_EQ(r.error, ENOMEM);
+    EXPECT_TRUE(r.says("test says so"));
+    EXPECT_EQ(conductor.totals().arena_bytes, 0u);
+}
+
+TEST_F(QueuesTest, ModifyCq) {
+    const uint32_t q = cq();
+    EXPECT_EQ(call(Op::modify_cq, abi::ModifyCqRequest{q, 16, 100, 0}).error, 0);
+    EXPECT_EQ(call(Op::modify_cq, abi::ModifyCqRequest{q, 70000, 0, 0}).error, EINVAL);
+    EXPECT_EQ(call(Op::modify_cq, abi::ModifyCqRequest{q + 1, 1, 1, 0}).error, EINVAL);
+}
+
+TEST_F(QueuesTest, ResizeMovesEveryLane) {
+    const uint32_t q = cq(16);
+    abi::ResizeCqRequest in{};
+    in.handle = q;
+    in.cqe = 100;
+    in.consumer[0] = 3;
+    in.consumer[1] = 4;
+    const auto before = conductor.totals().arena_bytes;
+    const Result r = call(Op::resize_cq, in);
+    ASSERT_EQ(r.error, 0) << r.reason;
+    EXPECT_EQ(r.as<abi::CreateCqReply>().depth, 128u);
+    EXPECT_EQ(r.as<abi::CreateCqReply>().handle, q);
+    EXPECT_EQ(port.consumers, (std::vector<uint32_t>{3, 4}));
+    EXPECT_EQ(conductor.totals().arena_bytes, before);
+    in.cqe = 0;
+    EXPECT_EQ(call(Op::resize_cq, in).error, EINVAL);
+    in.cqe = 5000;
+    EXPECT_EQ(call(Op::resize_cq, in).error, EINVAL);
+    in.handle = 77;
+    EXPECT_EQ(call(Op::resize_cq, in).error, EINVAL);
+}
+
+TEST_F(QueuesTest, ALaneThatRefusesToMove) {
+    const uint32_t q = cq(16);
+    abi::ResizeCqRequest in{};
+    in.handle = q;
+    in.cqe = 4;
+    port.refuse = Kind::resize_cq;
+    port.refuse_engine = 0;
+    EXPECT_EQ(call(Op::resize_cq, in).error, EINVAL) << "the first lane: nothing has moved";
+    EXPECT_EQ(call(Op::resize_cq, in).error, EINVAL) << "and the CQ is as it was";
+    port.refuse_engine = 1;
+    const Result dead = call(Op::resize_cq, in);
+    EXPECT_EQ(dead.error, EINVAL) << "engine 1 refuses the roomy ring as well: the client lied";
+    EXPECT_TRUE(dead.says("dead"));
+    port.refuse_engine = ~0u;
+    EXPECT_EQ(call(Op::resize_cq, in).error, EINVAL) << "stays dead";
+    EXPECT_EQ(on(Op::destroy_cq, q).error, 0);
+}
+
+TEST_F(QueuesTest, ALaneThatFilledUpMeanwhileGetsItsOldRoom) {
+    const uint32_t q = cq(64);
+    abi::ResizeCqRequest in{};
+    in.handle = q;
+    in.cqe = 4;
+    in.consumer[0] = 10;
+    in.consumer[1] = 20;
+    port.refuse = Kind::resize_cq;
+    port.refuse_engine = 1;
+    port.refuse_times = 1;
+    const Result r = call(Op::resize_cq, in);
+    ASSERT_EQ(r.error, 0) << r.reason;
+    EXPECT_EQ(r.as<abi::CreateCqReply>().depth, 64u) << "more than asked for";
+    EXPECT_EQ(port.consumers, (std::vector<uint32_t>{10, 0, 20})) << "lane 0 moved twice, the second time from index 0";
+    EXPECT_EQ(on(Op::destroy_cq, q).error, 0);
+}
+
+// ---- SRQs -----------------------------------------------------------------------------------------------------------
+
+TEST_F(QueuesTest, SrqLife) {
+    const uint32_t p = pd();
+    const Result r = make_srq(p, 100, 3);
+    ASSERT_EQ(r.error, 0) << r.reason;
+    const auto s = r.as<abi::CreateSrqReply>();
+    EXPECT_EQ(s.depth, 128u);
+    EXPECT_EQ(s.max_wr, 128u);
+    EXPECT_GE(s.max_sge, 3u);
+    EXPECT_EQ(s.stride % 32, 0u);
+    EXPECT_GE(s.stride, 16 + 16 * s.max_sge);
+    EXPECT_NE(s.srqn, 0u);
+    EXPECT_EQ(port.count(Kind::add_srq), 1u);
+    EXPECT_EQ(call(Op::modify_srq, abi::ModifySrqRequest{s.handle, IBV_SRQ_LIMIT, 0, 10}).error, 0);
+    EXPECT_EQ(port.limit, 10u);
+    EXPECT_EQ(on(Op::query_srq, s.handle).as<abi::QuerySrqReply>().limit, 10u);
+    EXPECT_EQ(on(Op::query_srq, s.handle).as<abi::QuerySrqReply>().max_wr, 128u);
+    EXPECT_EQ(call(Op::modify_srq, abi::ModifySrqRequest{s.handle, IBV_SRQ_LIMIT, 0, 129}).error, EINVAL);
+    EXPECT_EQ(call(Op::modify_srq, abi::ModifySrqRequest{s.handle, IBV_SRQ_MAX_WR, 200, 0}).error, EOPNOTSUPP);
+    EXPECT_EQ(call(Op::modify_srq, abi::ModifySrqRequest{s.handle, 4, 0, 0}).error, EINVAL);
+    EXPECT_EQ(on(Op::dealloc_pd, p).error, EBUSY);
+    EXPECT_EQ(on(Op::destroy_srq, s.handle).error, 0);
+    EXPECT_EQ(on(Op::destroy_srq, s.handle).error, EINVAL);
+    EXPECT_EQ(on(Op::dealloc_pd, p).error, 0);
+}
+
+TEST_F(QueuesTest, SrqsThatAreRefused) {
+    const uint32_t p = pd();
+    EXPECT_EQ(make_srq(p + 1, 4, 1).error, EINVAL);
+    EXPECT_EQ(make_srq(p, 0, 1).error, EINVAL);
+    EXPECT_EQ(make_srq(p, 0x80000000, 1).error, EINVAL);
+    EXPECT_EQ(make_srq(p, 4, 1000).error, EINVAL);
+    EXPECT_EQ(make_srq(p, 4, 1, IBV_SRQT_XRC).error, EOPNOTSUPP);
+    EXPECT_EQ(make_srq(p, 4, 1, IBV_SRQT_TM).error, EOPNOTSUPP);
+    port.refuse = Kind::add_srq;
+    port.refuse_engine = 0;
+    port.refuse_error = ENOSPC;
+    const int one = make_srq(p, 4, 1).error, two = make_srq(p, 4, 1).error;
+    EXPECT_EQ(std::min(one, two), 0);
+    EXPECT_EQ(std::max(one, two), ENOSPC);
+    EXPECT_EQ(conductor.totals().srqs, 1u);
+}
+
+// ---- QPs ------------------------------------------------------------------------------------------------------------
+
+TEST_F(QueuesTest, WhatAQpIsGranted) {
+    const auto q = qp();
+    EXPECT_GE(q.qpn, 0x11u);
+    EXPECT_EQ(q.sq_depth, 16u);
+    EXPECT_EQ(q.rq_depth, 32u);
+    EXPECT_EQ(q.cap.max_send_wr, 16u);
+    EXPECT_EQ(q.cap.max_recv_wr, 32u);
+    EXPECT_EQ(q.sq_stride % 64, 0u);
+    EXPECT_GE(q.sq_stride, 48u + 100);
+    EXPECT_GE(q.cap.max_inline_data, 100u);
+    EXPECT_LE(48 + q.cap.max_inline_data, q.sq_stride);
+    EXPECT_LE(48 + 16 * q.cap.max_send_sge, q.sq_stride);
+    EXPECT_EQ(q.rq_stride % 32, 0u);
+    EXPECT_LE(16 + 16 * q.cap.max_recv_sge, q.rq_stride);
+    EXPECT_GE(q.sq.length, 128 + uint64_t{q.sq_depth} * q.sq_stride);
+    EXPECT_GE(q.rq.length, sizeof(abi::RqShared) + uint64_t{q.rq_depth} * q.rq_stride);
+    EXPECT_NE(shared.qps.find(q.qpn), nullptr);
+}
+
+TEST_F(QueuesTest, AQueueOfNothingGetsASlot) {
+    auto want = qp_request(pd(), cq());
+    want.cap = {};
+    const auto q = call(Op::create_qp, want).as<abi::CreateQpReply>();
+    EXPECT_EQ(q.sq_depth, 1u);
+    EXPECT_EQ(q.rq_depth, 1u);
+    EXPECT_EQ(q.sq_stride, 64u);
+    EXPECT_EQ(q.cap.max_send_sge, 1u);
+    EXPECT_EQ(q.cap.max_inline_data, 16u);
+}
+
+TEST_F(QueuesTest, QpsThatAreRefused) {
+    const uint32_t p = pd(), c = cq();
+    const auto with = [&](auto&& change) {
+        auto want = qp_request(p, c);
+        change(want);
+        return call(Op::create_qp, want);
+    };
+    using Q = abi::CreateQpRequest;
+    EXPECT_EQ(with([](Q& q) { q.pd = 99; }).error, EINVAL);
+    EXPECT_EQ(with([](Q& q) { q.send_cq = 99; }).error, EINVAL);
+    EXPECT_EQ(with([](Q& q) { q.recv_cq = 99; }).error, EINVAL);
+    EXPECT_EQ(with([](Q& q) { q.srq = 99; }).error, EINVAL);
+    EXPECT_EQ(with([](Q& q) { q.type = IBV_QPT_RAW_PACKET; }).error, EOPNOTSUPP);
+    EXPECT_EQ(with([](Q& q) { q.type = 0x102; }).error, EOPNOTSUPP) << "not RC in a narrower type";
+    EXPECT_EQ(with([](Q& q) { q.type = IBV_QPT_DRIVER; }).error, EOPNOTSUPP);
+    EXPECT_EQ(with([](Q& q) { q.create_flags = 1; }).error, EOPNOTSUPP);
+    EXPECT_EQ(with([](Q& q) { q.cap.max_send_wr = 1025; }).error, EINVAL);
+    EXPECT_EQ(with([](Q& q) { q.cap.max_recv_wr = 0xffffffff; }).error, EINVAL);
+    EXPECT_EQ(with([](Q& q) { q.cap.max_send_sge = 31; }).error, EINVAL);
+    EXPECT_EQ(with([](Q& q) { q.cap.max_recv_sge = 0x10000001; }).error, EINVAL);
+    const Result inl = with([](Q& q) { q.cap.max_inline_data = 957; });
+    EXPECT_EQ(inl.error, EINVAL) << "libfabric probes for this";
+    EXPECT_TRUE(inl.says("max_inline_data of 957")) << inl.reason;
+    EXPECT_EQ(with([](Q& q) { q.cap.max_inline_data = 956; }).error, 0);
+    EXPECT_EQ(conductor.totals().qps, 1u);
+    EXPECT_EQ(port.count(Kind::add_qp), 1u);
+}
+
+TEST_F(QueuesTest, XrcSendHasNoReceiveSide) {
+    auto want = qp_request(pd(), cq(), IBV_QPT_XRC_SEND);
+    want.recv_cq = abi::kNoHandle;
+    const Result r = call(Op::create_qp, want);
+    ASSERT_EQ(r.error, 0) << r.reason;
+    EXPECT_EQ(r.as<abi::CreateQpReply>().rq_depth, 0u);
+    EXPECT_EQ(r.as<abi::CreateQpReply>().cap.max_recv_wr, 0u);
+}
+
+TEST_F(QueuesTest, QpsAreSpreadOverEnginesAndThoseOfAnSrqStayTogether) {
+    const uint32_t p = pd(), c = cq();
+    uint32_t each[2] = {};
+    for (int i = 0; i < 10; ++i) ++each[call(Op::create_qp, qp_request(p, c)).as<abi::CreateQpReply>().engine];
+    EXPECT_EQ(each[0], 5u);
+    EXPECT_EQ(each[1], 5u);
+    port.log.clear();
+    auto want = qp_request(p, c);
+    want.srq = make_srq(p, 8, 1).as<abi::CreateSrqReply>().handle;
+    const uint32_t home = port.log.front().engine;
+    for (int i = 0; i < 5; ++i) {
+        const auto q = call(Op::create_qp, want).as<abi::CreateQpReply>();
+        EXPECT_EQ(q.engine, home);
+        EXPECT_EQ(q.rq_depth, 0u);
+        EXPECT_EQ(q.rq.length, 0u);
+    }
+    for (int i = 0; i < 6; ++i) {
+        const auto q = call(Op::create_qp, qp_request(p, c)).as<abi::CreateQpReply>();
+        EXPECT_NE(q.engine, home) << "the other engine has fewer";
+    }
+}
+
+TEST_F(QueuesTest, ABusyThingIsNotDestroyed) {
+    const uint32_t p = pd(), send_cq = cq(), recv_cq = cq();
+    const uint32_t srq = make_srq(p, 8, 1).as<abi::CreateSrqReply>().handle;
+    auto want = qp_request(p, send_cq);
+    want.recv_cq = recv_cq;
+    want.srq = srq;
+    const auto q = call(Op::create_qp, want).as<abi::CreateQpReply>();
+    EXPECT_EQ(on(Op::dealloc_pd, p).error, EBUSY);
+    EXPECT_EQ(on(Op::destroy_cq, send_cq).error, EBUSY);
+    EXPECT_EQ(on(Op::destroy_cq, recv_cq).error, EBUSY);
+    EXPECT_EQ(on(Op::destroy_srq, srq).error, EBUSY);
+    port.log.clear();
+    EXPECT_EQ(on(Op::destroy_qp, q.handle).error, 0);
+    ASSERT_EQ(port.log.size(), 3u);
+    EXPECT_EQ(port.log[0].kind, Kind::remove_qp);
+    EXPECT_EQ(port.log[0].engine, q.engine);
+    EXPECT_EQ(port.log[1].kind, Kind::fence);
+    EXPECT_EQ(port.log[2].kind, Kind::fence);
+    EXPECT_EQ(shared.qps.find(q.qpn), nullptr);
+    EXPECT_EQ(on(Op::destroy_qp, q.handle).error, EINVAL);
+    EXPECT_EQ(on(Op::destroy_srq, srq).error, 0);
+    EXPECT_EQ(on(Op::destroy_cq, send_cq).error, 0);
+    EXPECT_EQ(on(Op::destroy_cq, recv_cq).error, 0);
+    EXPECT_EQ(on(Op::dealloc_pd, p).error, 0);
+}
+
+TEST_F(QueuesTest, AQpNumberRestsAndHandlesAreNotReusedAtOnce) {
+    const uint32_t p = pd(), c = cq();
+    uint32_t last_qpn = 0, last_handle = ~0u;
+    for (int i = 0; i < 600; ++i) {
+        const auto q = call(Op::create_qp, qp_request(p, c)).as<abi::CreateQpReply>();
+        EXPECT_NE(q.qpn, last_qpn);
+        EXPECT_NE(q.handle, last_handle);
+        EXPECT_GE(q.qpn, 0x11u);
+        EXPECT_LT(q.qpn, 256u);
+        EXPECT_EQ(q.slot, q.handle);
+        last_qpn = q.qpn;
+        last_handle = q.handle;
+        ASSERT_EQ(on(Op::destroy_qp, q.handle).error, 0);
+        EXPECT_EQ(on(Op::query_qp, q.handle).error, EINVAL) << "stale";
+    }
+}
+
+TEST_F(QueuesTest, QpNumbersRunOut) {
+    const uint32_t p = pd(), c = cq();
+    auto want = qp_request(p, c);
+    want.cap = {};
+    uint32_t made = 0;
+    Result r;
+    while ((r = call(Op::create_qp, want)).error == 0) ++made;
+    EXPECT_EQ(r.error, ENOMEM);
+    EXPECT_EQ(made, 256u - 0x11);
+}
+
+TEST_F(QueuesTest, AHundredThousandCreationsDoNotGrowAnything) {
+    const uint32_t p = pd(), c = cq();
+    const auto q = call(Op::create_qp, qp_request(p, c)).as<abi::CreateQpReply>();
+    ASSERT_EQ(on(Op::destroy_qp, q.handle).error, 0);
+    const auto arena = conductor.totals().arena_bytes;
+    const auto memory = platform.memory.size();
+    for (int i = 0; i < 100'000; ++i) {
+        port.log.clear();
+        auto want = qp_request(p, c);
+        want.cap.max_send_wr = 1 + uint32_t(i) % 64;
+        const Result r = call(Op::create_qp, want);
+        ASSERT_EQ(r.error, 0) << r.reason;
+        ASSERT_EQ(on(Op::destroy_qp, r.as<abi::CreateQpReply>().handle).error, 0);
+    }
+    EXPECT_EQ(conductor.totals().arena_bytes, arena);
+    EXPECT_EQ(platform.memory.size(), memory);
+    EXPECT_LT(call(Op::create_qp, qp_request(p, c)).as<abi::CreateQpReply>().handle, 128u);
+}
+
+TEST_F(QueuesTest, ARefusedQpLeavesNothing) {
+    const uint32_t p = pd(), c = cq();
+    port.refuse = Kind::add_qp;
+    port.refuse_error = ENOSPC;
+    for (const uint32_t e : {0u, 1u}) {
+        port.refuse_engine = e;
+        int errors[2];
+        for (int& error : errors) error = call(Op::create_qp, qp_request(p, c)).error;
+        EXPECT_EQ(std::max(errors[0], errors[1]), ENOSPC);
+    }
+    const auto t = conductor.totals();
+    EXPECT_EQ(t.qps, port.count(Kind::add_qp) - 2);
+    uint32_t published = 0;
+    for (uint32_t n = 0; n < shared.qps.size(); ++n) published += shared.qps.find(n) != nullptr;
+    EXPECT_EQ(published, t.qps);
+}
+
+}  // namespace
+}  // namespace roci::host::test

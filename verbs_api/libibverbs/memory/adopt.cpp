@@ -1,0 +1,313 @@
+#include "adopt.hpp"
+
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "foreign.hpp"
+#include "fork.hpp"
+#include "maps.hpp"
+#include "move.hpp"
+#include "room.hpp"
+
+namespace roci::memory {
+
+pthread_mutex_t room_mutex = PTHREAD_MUTEX_INITIALIZER;
+Room* room = nullptr;
+uint64_t last_token = 0;
+
+namespace {
+
+struct Range {
+    uint64_t start, end;
+};
+bool overlap(const Range& a, const Range& b) { return a.start < b.end && b.start < a.end; }
+
+/// This thread's stack with its TLS, which it cannot freeze without waiting for itself, and which fork() writes to in the child.
+Range own_stack() {
+    static thread_local Range cached{0, 0};
+    if (cached.end != 0) return cached;
+    pthread_attr_t attributes;
+    void* base = nullptr;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {0, 0};
+    pthread_attr_getstack(&attributes, &base, &size);
+    pthread_attr_destroy(&attributes);
+    const auto start = reinterpret_cast<uint64_t>(base);
+    // The process's first stack is known by its name. Where its size is unlimited, other mappings lie in its range.
+    const uint64_t on_first_stack = getauxval(AT_RANDOM);
+    if (on_first_stack >= start && on_first_stack - start < size) return cached = {1, 1};
+    return cached = {page_floor(start), page_ceil(start + size)};
+}
+
+/// The page where this code's frames are, and some below (a coroutine's stack is not the thread's); errno; the thread's control
+/// block.
+bool is_in_use_by_this_thread(const Range& range) {
+    constexpr uint64_t kBelow = 64 << 10, kAbove = 16 << 10, kControlBlock = 2304;
+    const auto frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+    const auto self = static_cast<uint64_t>(pthread_self()), error = reinterpret_cast<uint64_t>(&errno);
+    const Range taken[] = {
+        own_stack(), {frame - kBelow, frame + kAbove}, {self, self + kControlBlock}, {error, error + sizeof errno}};
+    return std::any_of(std::begin(taken), std::end(taken), [&](const Range& r) {
+        return overlap(range, {page_floor(r.start), page_ceil(r.end)});
+    });
+}
+
+/// The page with the control data of a malloc arena (aligned as glibc aligns its heaps, its first word pointing into itself). In
+/// a fork's child glibc resets the lock in it before any handler can run: were it shared, it would break a lock that a thread of
+/// the parent holds.
+constexpr uint64_t kArenaAlignment = 64ull << 20;
+bool is_arena_head(uint64_t page) {
+    if (page % kArenaAlignment != 0) return false;
+    const uint64_t first_word = *pointer<const volatile uint64_t>(page);
+    return first_word > page && first_word < page + page_size();
+}
+
+/// Device memory and the like cannot be reached by process_vm_readv either. Where the call itself is forbidden nothing is known.
+bool is_reachable(uint64_t address) {
+    char byte;
+    iovec local{&byte, 1}, remote{pointer(address), 1};
+    return ::process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
+}
+
+/// realloc() and others grow a mapping by mremap(), which would extend an adopted one into the space of its neighbours in the
+/// file. mremap() refuses a range of more than one VMA, so make the first page one of its own, by advice that means nothing to
+/// shared memory.
+void forbid_growth(uint64_t address, uint64_t length, uint64_t first_byte) {
+    constexpr uint64_t kMallocHeader = 16, kMmapped = 2, kFlags = 7;
+    const bool malloc_mapping = first_byte == address + kMallocHeader && (pointer<const uint64_t>(address)[1] & kMmapped) &&
+                                ((pointer<const uint64_t>(address)[1] & ~kFlags) % page_size()) == 0;
+    if (length >= kSlotPages * page_size() || malloc_mapping) ::madvise(pointer(address), page_size(), MADV_RANDOM);
+}
+
+/// One acquire(): looks at what is mapped, makes pieces of it.
+class Acquisition {
+public:
+    Acquisition(uint64_t start, uint64_t end, bool need_write, std::vector<Piece>& out)
+        : bytes_{start, end}, pages_{page_floor(start), page_ceil(end)}, need_write_(need_write), out_(out) {}
+
+    ~Acquisition() {
+        for (const Use& use : uses_) room->files.unpin(use);
+    }
+    Acquisition(const Acquisition&) = delete;
+    Acquisition& operator=(const Acquisition&) = delete;
+
+    int run() {
+        if (const int error = look()) return error;
+        for (const Vma& vma : vmas_) {
+            if (const int error = take(vma)) return error;
+        }
+        trim();
+        return 0;
+    }
+    /// What it has pinned; the caller's from now on.
+    std::vector<Use> take_uses() { return std::exchange(uses_, {}); }
+
+private:
+    /// What is mapped, before anything is changed.
+    int look() {
+        char buffer[4096];
+        VmaFinder finder(buffer);
+        if (!finder.opened()) return errno ? errno : EIO;
+        for (uint64_t at = pages_.start; at < pages_.end;) {
+            Vma vma;
+            if (!finder.find(at, vma)) return EFAULT;
+            if (!vma.protection() || (need_write_ && !vma.write)) return EFAULT;
+            vmas_.push_back(vma);
+            at = vma.end;
+        }
+        return 0;
+    }
+
+    int take(const Vma& whole) {
+        const Range range{std::max(whole.start, pages_.start), std::min(whole.end, pages_.end)};
+        const bool file = whole.inode != 0 || whole.name[0] == '/';  // the inode of a SysV segment is its id, which may be 0
+        if (whole.shared && file) return take_shared(whole, range);
+        const std::string_view name = whole.name;
+        const bool anonymous = !file && !whole.shared && (name.empty() || name == "[heap]" || name.starts_with("[anon:"));
+        if (!anonymous || is_in_use_by_this_thread(range)) return add_unshared(range, whole.write);
+        return take_anonymous(whole, range);
+    }
+
+    int take_shared(const Vma& vma, const Range& range) {
+        const uint64_t offset = vma.offset + (range.start - vma.start);
+        File* file = room->files.find(vma.device, vma.inode, vma.write);
+        if (file && !room->files.check(file)) file = nullptr;
+        if (!file && std::string_view(vma.name) == kMapsName)
+            return is_in_use_by_this_thread(range) ? add_unshared(range, vma.write) : adopt(vma, range, 0);
+        if (!file) file = open_foreign(vma);
+        const bool whole = file && offset + (range.end - range.start) <= page_ceil(file->length);
+        if (!whole || (need_write_ && !file->writable)) {
+            if (file) room->files.remove_unused(file);
+            return add_unshared(range, vma.write);
+        }
+        room->files.note_mapped(*file, offset, range.end - range.start);
+        add({file, offset, range.start, range.end - range.start});
+        return 0;
+    }
+
+    static File* open_foreign(const Vma& vma) {
+        bool writable = vma.write;
+        uint64_t length = 0;
+        Fd fd = open_mapped_file(vma, writable, length);
+        return fd ? room->files.add_foreign(std::move(fd), vma.device, vma.inode, length, writable) : nullptr;
+    }
+
+    /// Leaves out the heads of malloc arenas.
+    int take_anonymous(const Vma& vma, const Range& range) {
+        for (uint64_t at = range.start; at < range.end;) {
+            if (vma.read && is_arena_head(at)) {
+                if (const int error = add_unshared({at, at + page_size()}, vma.write)) return error;
+                at += page_size();
+                continue;
+            }
+            uint64_t stop = (at / kArenaAlignment + 1) * kArenaAlignment;
+            while (stop < range.end && !(vma.read && is_arena_head(stop))) stop += kArenaAlignment;
+            stop = std::min(stop, range.end);
+            if (const int error = adopt(vma, {at, stop}, bytes_.start)) return error;
+            at = stop;
+        }
+        return 0;
+    }
+
+    /// @param first_byte  of the program's range, where it is the program's own mapping
+    int adopt(const Vma& vma, const Range& range, uint64_t first_byte) {
+        Files& files = room->files;
+        std::vector<Placement> placements;
+        if (way_wanted() != Way::never && vma.read) {
+            if (files.collect_due()) files.collect();
+            if (files.vmas_left()) files.place(range.start, range.end - range.start, placements);
+        }
+        uint64_t at = range.start;
+        for (size_t i = 0; i < placements.size(); i++) {
+            Placement done = placements[i];
+            done.length = at == done.address ? move(vma, done) : 0;
+            if (done.length > 0) {
+                add(done);
+                forbid_growth(done.address, done.length, first_byte);
+                at += done.length;
+            }
+            if (done.length < placements[i].length) give_back(placements[i], done.length);
+        }
+        return at < range.end ? add_unshared({at, range.end}, vma.write) : 0;
+    }
+
+    static void give_back(Placement placement, uint64_t used) {
+        if (placement.file->kind == File::Kind::own && used > 0) return;  // the rest of it is a hole
+        placement.offset += used;
+        placement.address += used;
+        placement.length -= used;
+        room->files.unplace(placement);
+    }
+
+    static uint64_t move(const Vma& vma, const Placement& to) {
+        for (Way way = Way::automatic;;) {
+            const auto freezer = make_freezer(way);
+            if (!freezer) return 0;
+            const uint64_t moved =
+                move_pages({to.address, to.length, vma.protection(), vma.shared, to.file->fd.get(), to.offset}, *freezer);
+            // If userfaultfd is there but refuses this mapping, the program may have one of its own on it.
+            if (moved > 0 || !vma.shared) return moved;
+        }
+    }
+
+    void add(const Placement& p) {
+        uses_.push_back({p.file, p.offset, p.length});
+        room->files.pin(uses_.back());
+        append({p.file->fd.get(), p.offset, p.file->length, p.file->id, p.file->writable, p.address, p.length});
+    }
+
+    int add_unshared(const Range& range, bool writable) {
+        if (!is_reachable(range.start)) return EFAULT;
+        append({-1, 0, 0, 0, writable, range.start, range.end - range.start});
+        return 0;
+    }
+
+    void append(const Piece& piece) {
+        if (!out_.empty()) {
+            Piece& last = out_.back();
+            const bool follows = piece.fd < 0 || last.fd_offset + last.length == piece.fd_offset;
+            if (last.id == piece.id && last.writable == piece.writable && follows) {
+                last.length += piece.length;
+                return;
+            }
+        }
+        out_.push_back(piece);
+    }
+
+    /// From whole pages to the very bytes.
+    void trim() {
+        Piece& first = out_.front();
+        const uint64_t before = bytes_.start - first.address;
+        first.address += before;
+        first.length -= before;
+        if (first.fd >= 0) first.fd_offset += before;
+        Piece& last = out_.back();
+        last.length -= last.address + last.length - bytes_.end;
+    }
+
+    const Range bytes_, pages_;
+    const bool need_write_;
+    std::vector<Vma> vmas_;
+    std::vector<Piece>& out_;
+    std::vector<Use> uses_;
+};
+
+int acquire_locked(uint64_t start, uint64_t end, bool need_write, std::vector<Piece>& out, uint64_t& token) {
+    if (!room) room = new Room;
+    Acquisition acquisition(start, end, need_write, out);
+    const int error = acquisition.run();
+    if (error != 0) return error;
+    auto& uses = room->tokens[last_token + 1];
+    uses = acquisition.take_uses();
+    token = ++last_token;
+    return 0;
+}
+
+}  // namespace
+
+int acquire(void* addr, size_t length, bool need_write, std::vector<Piece>& out, uint64_t& token) {
+    out.clear();
+    token = 0;
+    const auto start = reinterpret_cast<uint64_t>(addr);
+    const uint64_t end = start + length;
+    if (length == 0 || end < start || page_ceil(end) < end) return EINVAL;
+    watch_forks();
+    const Undisturbed undisturbed;
+    const Locked locked;
+    int error;
+    try {
+        error = acquire_locked(start, end, need_write, out, token);
+    } catch (const std::bad_alloc&) {
+        error = ENOMEM;
+    }
+    if (error != 0) out.clear();
+    return error;
+}
+
+void release(uint64_t token) {
+    const Undisturbed undisturbed;
+    const Locked locked;
+    if (!room) return;
+    const auto it = room->tokens.find(token);
+    if (it == room->tokens.end()) return;
+    for (const Use& use : it->second) room->files.unpin(use);
+    room->tokens.erase(it);
+    room->files.give_up_idle(kIdleBytes);
+}
+
+Usage usage() {
+    const Undisturbed undisturbed;
+    const Locked locked;
+    if (!room) return {};
+    return {room->files.count(), room->files.adopted_bytes(), room->tokens.size()};
+}
+
+}  // namespace roci::memory

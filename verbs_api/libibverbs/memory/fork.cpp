@@ -1,0 +1,145 @@
+#include "fork.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "freeze.hpp"
+#include "maps.hpp"
+#include "room.hpp"
+
+namespace roci::memory {
+namespace {
+
+constexpr int kMostWaitMs = 60'000;  ///< for a child that neither finishes nor dies (a debugger has stopped it)
+
+int done_pipe[2] = {-1, -1};
+sigset_t mask_before;
+
+void close_end(int end) {
+    if (done_pipe[end] >= 0) ::close(done_pipe[end]);
+    done_pipe[end] = -1;
+}
+
+/// The signals stay blocked until both sides are done: a handler must not run in a child that still shares memory.
+void before_fork() {
+    sigset_t all, mask;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask);
+    pthread_mutex_lock(&room_mutex);
+    mask_before = mask;
+    // Out of descriptors, the parent does not wait: what it writes next may be seen by the child.
+    if (room && ::pipe2(done_pipe, O_CLOEXEC) != 0) done_pipe[0] = done_pipe[1] = -1;
+}
+
+void leave() {
+    const sigset_t mask = mask_before;
+    pthread_mutex_unlock(&room_mutex);
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
+
+/// Returns when the child has its copies, or is dead: the kernel closes its end of the pipe then.
+void in_parent() {
+    close_end(1);
+    if (done_pipe[0] >= 0) {
+        pollfd wait{.fd = done_pipe[0], .events = POLLIN, .revents = 0};
+        while (::poll(&wait, 1, kMostWaitMs) < 0 && errno == EINTR) {
+        }
+    }
+    close_end(0);
+    leave();
+}
+
+// ---- the child ------------------------------------------------------------------------------------------------------
+
+/// Reads content from the file, without touching its holes; from the mapping if the file has been given up.
+bool copy_content(const Vma& vma, int fd, char* to) {
+    const uint64_t length = vma.end - vma.start;
+    if (fd < 0) {
+        std::memcpy(to, pointer(vma.start), length);
+        return true;
+    }
+    const off_t end = static_cast<off_t>(vma.offset + length);
+    for (off_t at = static_cast<off_t>(vma.offset); at < end;) {
+        const off_t data = ::lseek(fd, at, SEEK_DATA);
+        if (data < 0 || data >= end) return data >= 0 || errno == ENXIO;
+        const off_t stop = std::min(end, ::lseek(fd, data, SEEK_HOLE));
+        for (at = data; at < stop;) {
+            const ssize_t n = ::pread(fd, to + (at - static_cast<off_t>(vma.offset)), static_cast<size_t>(stop - at), at);
+            if (n <= 0) return false;
+            at += n;
+        }
+    }
+    return true;
+}
+
+bool replace_by_copy(const Vma& vma, int fd) {
+    const uint64_t length = vma.end - vma.start;
+    void* copy = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (copy == MAP_FAILED) return false;
+    if (!vma.read && fd < 0) ::mprotect(pointer(vma.start), length, PROT_READ);
+    if (!copy_content(vma, fd, static_cast<char*>(copy))) return false;
+    if (::mprotect(copy, length, vma.protection()) != 0) return false;
+    return ::mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(vma.start)) != MAP_FAILED;
+}
+
+bool is_adopted(const Vma& vma) { return vma.shared && std::string_view(vma.name) == kMapsName; }
+
+/// Without a private copy the child would write into its parent's memory.
+[[noreturn]] void give_up() {
+    constexpr char kMessage[] = "rocinante: a fork's child could not get its own copy of registered memory; it ends here\n";
+    [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+    ::abort();
+}
+
+/// Runs on memory that is still shared: it writes to its stack and to this library's own variables only.
+void make_private() {
+    char buffer[4096];
+    MapsText maps(buffer);
+    Vma vma;
+    while (maps.next(vma)) {
+        if (!is_adopted(vma)) continue;
+        const File* file = room->files.find(vma.device, vma.inode, true);
+        if (!replace_by_copy(vma, file && is_intact(*file) ? file->fd.get() : -1)) give_up();
+    }
+    if (maps.failed()) give_up();
+}
+
+void in_child() {
+    close_end(0);
+    if (room) {
+        make_private();
+        for (const auto& file : room->files.all()) {
+            if (is_intact(*file)) ::close(file->fd.get());
+        }
+    }
+    room = nullptr;  // leaked: its descriptors and numbers are the parent's
+    forget_way();
+    reset_fault_handler();
+    if (done_pipe[1] >= 0) {
+        while (::write(done_pipe[1], "", 1) < 0 && errno == EINTR) {
+        }
+    }
+    close_end(1);
+    leave();
+}
+
+/// When the library is loaded, to come as early as can be among the child's handlers (they run in the order they were set).
+[[gnu::constructor]] void at_load() { watch_forks(); }
+
+}  // namespace
+
+void watch_forks() {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, [] { pthread_atfork(before_fork, in_parent, in_child); });
+}
+
+}  // namespace roci::memory

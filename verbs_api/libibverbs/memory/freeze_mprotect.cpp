@@ -1,0 +1,198 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "freeze.hpp"
+#include "maps.hpp"
+
+namespace roci::memory {
+namespace {
+
+/// The range that is frozen now; one at a time, under the room's mutex. The count is odd while it is; waiters sleep on it.
+std::atomic<uint64_t> frozen_start{0}, frozen_end{0};
+std::atomic<uint32_t> frozen_count{0};
+
+/// The handlers that were there before ours, the current one last. A slot is written before its number is published.
+struct sigaction previous[2];
+std::atomic<unsigned> previous_index{0};
+/// The last call of a previous handler, to notice one that calls us back (it saved ours as its own previous one): by the same
+/// thread, for the same signal frame, from deeper in the stack. A handler that leaves by longjmp() leaves this behind; its next
+/// fault is not deeper.
+std::atomic<pid_t> chaining_thread{0};
+std::atomic<const void*> chaining_info{nullptr};
+std::atomic<uint64_t> chaining_frame{0};
+
+long futex(std::atomic<uint32_t>& word, int op, uint32_t value) {
+    return ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), op | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
+}
+
+bool is_write(const void* context) {
+#if defined(__x86_64__)
+    constexpr greg_t kWriteFault = 2;
+    return static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteFault;
+#else
+    (void)context;
+    return true;
+#endif
+}
+
+/// True when the access that faulted may be tried again: it met a freeze that has ended (or another thread has mapped or
+/// unprotected the page).
+bool now_permitted(uint64_t address, bool write) {
+    char buffer[512];
+    VmaFinder finder(buffer);
+    Vma vma;
+    return finder.opened() && finder.find(address, vma, false) && (write ? vma.write : vma.read);
+}
+
+/// Returns when the address is no longer frozen; false if it was not.
+bool wait_while_frozen(uint64_t address) {
+    bool waited = false;
+    for (;;) {
+        const uint32_t count = frozen_count.load(std::memory_order_acquire);
+        if (!(count & 1) || address < frozen_start.load(std::memory_order_relaxed) ||
+            address >= frozen_end.load(std::memory_order_relaxed))
+            return waited;
+        futex(frozen_count, FUTEX_WAIT, count);
+        waited = true;
+    }
+}
+
+void default_action(int signal) {
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(signal, &action, nullptr);  // the fault comes again and ends the process, with the right core
+}
+
+/// @param frame  of the handler on the stack
+void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
+    const struct sigaction& action = previous[previous_index.load(std::memory_order_acquire)];
+    const pid_t self = static_cast<pid_t>(::syscall(SYS_gettid));
+    const bool called_back = chaining_thread == self && chaining_info == info && frame < chaining_frame;
+    if (called_back || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
+        default_action(signal);
+        if (info->si_code <= 0) ::syscall(SYS_tgkill, getpid(), self, signal);  // sent, not a fault: it would not come again
+        return;
+    }
+    chaining_thread = self;
+    chaining_info = info;
+    chaining_frame = frame;
+    if (action.sa_flags & SA_SIGINFO)
+        action.sa_sigaction(signal, info, context);
+    else
+        action.sa_handler(signal);
+    chaining_thread = 0;  // which also keeps this from becoming a tail call, at the depth of its caller
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+    const int saved_errno = errno;
+    const auto address = reinterpret_cast<uint64_t>(info->si_addr);
+    const bool ours = info->si_code == SEGV_ACCERR && (wait_while_frozen(address) || now_permitted(address, is_write(context)));
+    errno = saved_errno;
+    if (!ours) call_previous(signal, info, context, reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
+}
+
+/// Puts our handler in front of whichever is there. It stays: a thread that has faulted may enter it long after the freeze has
+/// ended.
+bool install() {
+    struct sigaction current {};
+    if (::sigaction(SIGSEGV, nullptr, &current) != 0) return false;
+    if (current.sa_flags & SA_SIGINFO && current.sa_sigaction == on_fault) return true;
+    const unsigned next = 1 - previous_index.load();
+    previous[next] = current;
+    previous_index.store(next, std::memory_order_release);
+    struct sigaction ours {};
+    ours.sa_sigaction = on_fault;
+    ours.sa_mask = current.sa_mask;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (current.sa_flags & (SA_NODEFER | SA_RESTART));
+    return ::sigaction(SIGSEGV, &ours, nullptr) == 0;
+}
+
+/// A thread that has SIGSEGV blocked would be killed by its first write to a frozen page.
+bool thread_blocks_sigsegv(const char* tid) {
+    char path[64], text[4096];
+    std::snprintf(path, sizeof path, "/proc/self/task/%.20s/status", tid);
+    Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
+    if (!fd) return errno != ENOENT && errno != ESRCH;  // it has ended
+    const ssize_t n = ::read(fd.get(), text, sizeof text - 1);
+    if (n <= 0) return n < 0 && errno != ESRCH;
+    text[n] = 0;
+    const char* field = std::strstr(text, "SigBlk:");
+    return !field || (std::strtoull(field + 7, nullptr, 16) >> (SIGSEGV - 1) & 1);
+}
+
+/// A thread other than this one that has SIGSEGV blocked, or 0.
+pid_t thread_that_blocks_sigsegv() {
+    DIR* tasks = ::opendir("/proc/self/task");
+    if (!tasks) return -1;
+    const long self = ::syscall(SYS_gettid);
+    pid_t found = 0;
+    while (const dirent* entry = ::readdir(tasks)) {
+        const int tid = std::atoi(entry->d_name);
+        if (tid == 0 || tid == self || !thread_blocks_sigsegv(entry->d_name)) continue;
+        found = tid;
+        break;
+    }
+    ::closedir(tasks);
+    return found;
+}
+
+/// A thread blocks every signal while it is being started, and now and then inside the C library: such a one is waited for, but
+/// not twice.
+bool nobody_blocks_sigsegv() {
+    static pid_t known = 0;  // under the room's mutex
+    constexpr int kTries = 200;
+    const timespec pause{.tv_sec = 0, .tv_nsec = 500'000};
+    pid_t blocker = 0;
+    for (int i = 0; i < kTries; i++) {
+        blocker = thread_that_blocks_sigsegv();
+        if (blocker == 0) return true;
+        if (blocker == known) return false;
+        ::nanosleep(&pause, nullptr);
+    }
+    known = blocker;
+    return false;
+}
+
+class MprotectFreezer final : public Freezer {
+public:
+    bool cover(uint64_t, uint64_t, bool) override { return nobody_blocks_sigsegv() && install(); }
+
+    bool freeze(uint64_t address, uint64_t length, int protection) override {
+        if (!(protection & PROT_WRITE)) return true;
+        frozen_start = address;
+        frozen_end = address + length;
+        frozen_count.fetch_add(1, std::memory_order_release);
+        if (::mprotect(pointer(address), length, protection & ~PROT_WRITE) == 0) return true;
+        thaw(address, length, protection, false);
+        return false;
+    }
+
+    void thaw(uint64_t address, uint64_t length, int protection, bool replaced) override {
+        if (!(protection & PROT_WRITE)) return;
+        if (!replaced) ::mprotect(pointer(address), length, protection);
+        frozen_count.fetch_add(1, std::memory_order_release);
+        futex(frozen_count, FUTEX_WAKE, INT_MAX);
+    }
+};
+
+}  // namespace
+
+void reset_fault_handler() { chaining_thread = 0; }
+
+std::unique_ptr<Freezer> make_mprotect_freezer() { return std::make_unique<MprotectFreezer>(); }
+
+}  // namespace roci::memory

@@ -1,0 +1,86 @@
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "freeze.hpp"
+#include "sys.hpp"
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+
+namespace roci::memory {
+namespace {
+
+constexpr uint64_t kWpShared = 1ull << 12;       ///< UFFD_FEATURE_WP_HUGETLBFS_SHMEM, Linux 5.19
+constexpr uint64_t kWpUnpopulated = 1ull << 13;  ///< UFFD_FEATURE_WP_UNPOPULATED, Linux 6.4
+
+/// What to ask the kernel for, best first: it refuses what it does not know.
+constexpr uint64_t kFeatureSets[] = {kWpShared | kWpUnpopulated, kWpShared, 0};
+std::atomic<unsigned> feature_set{0};
+
+/// With the privilege to make the kernel's own writes wait too, if we have it; else for user mode only.
+Fd open_uffd() {
+    Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
+    if (!fd && errno == EPERM) fd.reset(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY)));
+    return fd;
+}
+
+class UffdFreezer final : public Freezer {
+public:
+    bool open() {
+        for (unsigned set = feature_set; set < std::size(kFeatureSets); set++) {
+            fd_ = open_uffd();
+            if (!fd_) return false;
+            uffdio_api api{.api = UFFD_API, .features = kFeatureSets[set], .ioctls = 0};
+            if (::ioctl(fd_.get(), UFFDIO_API, &api) != 0) continue;
+            feature_set = set;
+            return api.features & UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+        }
+        return false;
+    }
+
+    bool cover(uint64_t address, uint64_t length, bool shared) override {
+        if (shared && !(kFeatureSets[feature_set] & kWpShared)) return false;
+        uffdio_register range{.range = {address, length}, .mode = UFFDIO_REGISTER_MODE_WP, .ioctls = 0};
+        return ::ioctl(fd_.get(), UFFDIO_REGISTER, &range) == 0;
+    }
+
+    bool freeze(uint64_t address, uint64_t length, int) override {
+        if (protect(address, length, UFFDIO_WRITEPROTECT_MODE_WP)) return true;
+        protect(address, length, 0);  // it may have stopped half-way
+        return false;
+    }
+
+    void thaw(uint64_t address, uint64_t length, int, bool replaced) override {
+        if (!replaced) protect(address, length, 0);
+        uffdio_range range{address, length};
+        ::ioctl(fd_.get(), UFFDIO_WAKE, &range);
+    }
+
+private:
+    bool protect(uint64_t address, uint64_t length, uint64_t mode) {
+        uffdio_writeprotect protect{.range = {address, length}, .mode = mode};
+        int result;
+        do {
+            result = ::ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &protect);
+        } while (result != 0 && errno == EAGAIN);
+        return result == 0;
+    }
+
+    Fd fd_;
+};
+
+}  // namespace
+
+std::unique_ptr<Freezer> make_uffd_freezer() {
+    auto freezer = std::make_unique<UffdFreezer>();
+    return freezer->open() ? std::move(freezer) : nullptr;
+}
+
+}  // namespace roci::memory

@@ -1,0 +1,64 @@
+#pragma once
+/// What is mapped in this process: one VMA by address (PROCMAP_QUERY, Linux 6.11), or all of them (/proc/self/maps).
+/// Neither allocates memory, both may be used in a signal handler and in a fork's child.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "sys.hpp"
+
+namespace roci::memory {
+
+struct Vma {
+    uint64_t start, end;  ///< addresses
+    uint64_t offset;      ///< of `start` in the file, bytes
+    uint64_t inode;       ///< 0: no file
+    uint64_t device;      ///< as st_dev
+    bool read, write, execute, shared;
+    char name[256];  ///< path or [heap] and the like; empty when it has none or is longer
+
+    int protection() const;  ///< PROT_*
+};
+
+/// Reads /proc/self/maps line by line, ascending.
+class MapsText {
+public:
+    explicit MapsText(std::span<char> buffer);
+    bool opened() const { return static_cast<bool>(fd_); }
+    bool next(Vma& vma);                             ///< false at the end
+    bool failed() const { return !fd_ || failed_; }  ///< what next() gave is not all there is
+
+private:
+    int get();
+    uint64_t number(unsigned base, int& terminator);
+
+    Fd fd_;
+    std::span<char> buffer_;
+    size_t at_ = 0, end_ = 0;
+    bool failed_ = false;
+};
+
+/// Finds VMAs by address; successive addresses must ascend.
+class VmaFinder {
+public:
+    explicit VmaFinder(std::span<char> buffer);
+    bool opened() const { return fast_ || text_.opened(); }
+    /// The VMA that holds `address`; false when nothing is mapped there.
+    /// @param with_name  false leaves the name empty and uses little stack
+    bool find(uint64_t address, Vma& vma, bool with_name = true);
+
+private:
+    bool query(uint64_t address, Vma& vma, bool with_name);
+
+    MapsText text_;
+    Fd query_fd_;
+    bool fast_ = false;
+    Vma ahead_{};
+    bool have_ahead_ = false;
+};
+
+/// Tests switch the fast way off, as on older kernels.
+void forbid_procmap_query(bool forbid);
+
+}  // namespace roci::memory

@@ -1,0 +1,132 @@
+#include "move.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "sys.hpp"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT 1
+#endif
+
+namespace roci::memory {
+namespace {
+
+bool all_zero(const uint64_t* page, uint64_t bytes) {
+    constexpr uint64_t kBlock = 8;
+    for (uint64_t i = 0; i < bytes / sizeof(uint64_t); i += kBlock) {
+        uint64_t any = 0;
+        for (uint64_t k = 0; k < kBlock; k++) any |= page[i + k];
+        if (any) return false;
+    }
+    return true;
+}
+
+/// An untouched page has no entry that could be write-protected, so a first write to it would slip through: let it read as zeros
+/// first.
+bool populate_for_reading(uint64_t address, uint64_t length) {
+    if (::madvise(pointer(address), length, MADV_POPULATE_READ) == 0) return true;
+    if (errno != EINVAL) return false;  // part of it is gone, or poisoned
+    for (uint64_t at = address; at < address + length; at += page_size()) *static_cast<const volatile char*>(pointer(at));
+    return true;
+}
+
+/// Copies [address, +length) to the file with a system call, which answers an error where a store into a mapping would raise
+/// SIGBUS.
+bool copy_out(int fd, uint64_t address, uint64_t length, uint64_t offset) {
+    while (length > 0) {
+        const long n = ::syscall(SYS_pwrite64, fd, address, length, offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        address += static_cast<uint64_t>(n);
+        offset += static_cast<uint64_t>(n);
+        length -= static_cast<uint64_t>(n);
+    }
+    return true;
+}
+
+/// Copies the runs of pages that are not zero.
+bool copy_content(const Move& step) {
+    const uint64_t page = page_size(), end = step.address + step.length;
+    for (uint64_t at = step.address; at < end;) {
+        uint64_t run = at;
+        while (run < end && !all_zero(pointer<const uint64_t>(run), page)) run += page;
+        if (run > at && !copy_out(step.fd, at, run - at, step.offset + (at - step.address))) return false;
+        at = run + page;
+    }
+    return true;
+}
+
+bool replace(const Move& step) {
+    return ::mmap(pointer(step.address), step.length, step.protection, MAP_SHARED | MAP_FIXED, step.fd,
+                  static_cast<off_t>(step.offset)) != MAP_FAILED;
+}
+
+/// Enters the pages that hold data into the page table, so that the program does not fault on each of them.
+void populate(const Move& step) {
+    const int advice = step.protection & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+    const uint64_t end = step.offset + step.length;
+    for (uint64_t at = step.offset; at < end;) {
+        const off_t data = ::lseek(step.fd, static_cast<off_t>(at), SEEK_DATA);
+        if (data < 0 || static_cast<uint64_t>(data) >= end) return;
+        const off_t hole = ::lseek(step.fd, data, SEEK_HOLE);
+        at = hole < 0 ? end : std::min(end, static_cast<uint64_t>(hole));
+        const uint64_t from = static_cast<uint64_t>(data);
+        if (::madvise(pointer(step.address + (from - step.offset)), at - from, advice) != 0) return;  // only an optimisation
+    }
+}
+
+/// msync refuses to invalidate a locked mapping, and does nothing else to anonymous memory: a cheap way to ask.
+bool is_locked(const Move& step) {
+    return ::msync(pointer(step.address), step.length, MS_ASYNC | MS_INVALIDATE) != 0 && errno == EBUSY;
+}
+
+void lock_again(const Move& step) { ::syscall(SYS_mlock2, step.address, step.length, MLOCK_ONFAULT); }
+
+void discard(const Move& step) {
+    ::fallocate(step.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(step.offset),
+                static_cast<off_t>(step.length));
+}
+
+bool move_step(const Move& step, Freezer& freezer) {
+    const bool locked = is_locked(step);
+    if (!populate_for_reading(step.address, step.length)) return false;
+    if (!freezer.freeze(step.address, step.length, step.protection)) return false;
+    const bool moved = copy_content(step) && replace(step);
+    freezer.thaw(step.address, step.length, step.protection, moved);
+    if (!moved) {
+        discard(step);
+        return false;
+    }
+    if (locked) lock_again(step);
+    populate(step);
+    return true;
+}
+
+}  // namespace
+
+uint64_t move_pages(const Move& move, Freezer& freezer) {
+    if (!freezer.cover(move.address, move.length, move.shared)) return 0;
+    uint64_t done = 0;
+    while (done < move.length) {
+        Move step = move;
+        step.address += done;
+        step.offset += done;
+        step.length = std::min(move.length - done, kMoveStep - step.address % kMoveStep);
+        if (!move_step(step, freezer)) break;
+        done += step.length;
+    }
+    return done;
+}
+
+}  // namespace roci::memory

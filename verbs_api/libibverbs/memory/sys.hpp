@@ -1,0 +1,73 @@
+#pragma once
+/// Small things around system calls.
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace roci::memory {
+
+inline uint64_t page_size() {
+    static const uint64_t size = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return size;
+}
+inline uint64_t page_floor(uint64_t address) { return address & ~(page_size() - 1); }
+inline uint64_t page_ceil(uint64_t address) { return page_floor(address + page_size() - 1); }
+
+template <typename T = void>
+T* pointer(uint64_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+/// A descriptor that is closed at the end of its scope.
+class Fd {
+public:
+    explicit Fd(int fd = -1) : fd_(fd) {}
+    ~Fd() { reset(); }
+    Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    Fd& operator=(Fd&& other) noexcept {
+        reset(std::exchange(other.fd_, -1));
+        return *this;
+    }
+    Fd(const Fd&) = delete;
+    Fd& operator=(const Fd&) = delete;
+
+    int get() const { return fd_; }
+    explicit operator bool() const { return fd_ >= 0; }
+    void reset(int fd = -1) {
+        if (fd_ >= 0) ::close(fd_);
+        fd_ = fd;
+    }
+    /// Forgets the descriptor without closing it.
+    int release() { return std::exchange(fd_, -1); }
+
+private:
+    int fd_;
+};
+
+/// No signal handler and no cancellation runs in this thread meanwhile. A handler that wrote to a frozen page would wait for its
+/// own thread.
+class Undisturbed {
+public:
+    Undisturbed() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old_mask_);
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old_cancel_);
+    }
+    ~Undisturbed() {
+        pthread_setcancelstate(old_cancel_, nullptr);
+        pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+    }
+    Undisturbed(const Undisturbed&) = delete;
+    Undisturbed& operator=(const Undisturbed&) = delete;
+
+private:
+    sigset_t old_mask_;
+    int old_cancel_ = 0;
+};
+
+}  // namespace roci::memory
