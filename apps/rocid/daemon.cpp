@@ -10,8 +10,8 @@
 #include <chrono>
 #include <cstdlib>
 
-#include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
+#include <nlohmann/json.hpp>
 
 #include "addresses.hpp"
 #include "sigbus_guard.hpp"
@@ -38,7 +38,8 @@ void check_cpus(const Config& c) {
     const std::vector<unsigned> allowed = pmd::allowed_cpus();
     for (const unsigned cpu : c.cpu_numbers)
         if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end())
-            throw pmd::StartError("engine.cpus names CPU " + std::to_string(cpu) + ", but this process may use only " + pmd::cpu_list(allowed));
+            throw pmd::StartError("engine.cpus names CPU " + std::to_string(cpu) + ", but this process may use only " +
+                                  pmd::cpu_list(allowed));
 }
 
 host::Limits limits_of(const Config& c) {
@@ -91,14 +92,14 @@ int prepare_process() {
     return fd;
 }
 
-Daemon::Daemon(const Config& config, const RunOptions& options, int signals) : config_(config), options_(options), signals_(signals) {
+Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
+    : config_(config), options_(options), signals_(signals) {
     check_cpus(config_);
     SessionHandler handler;
     handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
     handler.close = [this](uint32_t session) { conductor_->close_session(session); };
-    handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
-        return handle(session, who, packet, fds, close);
-    };
+    handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet,
+                            std::span<const int> fds, bool& close) { return handle(session, who, packet, fds, close); };
     socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler);
     socket_->watch(signals_, [this] { on_signal(); });
 
@@ -125,7 +126,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals) : c
 }
 
 Daemon::~Daemon() {
-    socket_.reset();     // ends the sessions, with the engines still running
+    socket_.reset();  // ends the sessions, with the engines still running
     conductor_.reset();
     if (events_ != nullptr) events_->stop();  // it reads the engines' rings
     if (gsi_wake_ >= 0) close(gsi_wake_);
@@ -136,7 +137,8 @@ Daemon::~Daemon() {
     eal_.reset();
 }
 
-host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
+host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds,
+                           bool& close) {
     platform_->set_current_client(who);
     conductor_->service(pmd::Clock::monotonic());
     return conductor_->handle(session, packet, fds, close);
@@ -145,10 +147,13 @@ host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<
 std::string Daemon::status_json() const {
     nlohmann::json j = nlohmann::json::parse(engines_->status_json());
     const ControlSocket::Counters& s = socket_->counters();
-    j["socket"] = {{"path", config_.socket},      {"connections", socket_->connections()}, {"accepted", s.accepted}, {"refused", s.refused},
-                   {"requests", s.requests},      {"malformed", s.malformed},              {"slow_dropped", s.slow_dropped}};
+    j["socket"] = {{"path", config_.socket},        {"connections", socket_->connections()},
+                   {"accepted", s.accepted},        {"refused", s.refused},
+                   {"requests", s.requests},        {"malformed", s.malformed},
+                   {"slow_dropped", s.slow_dropped}};
     const EventPipes::Counters& e = events_->counters();
-    j["events"] = {{"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
+    j["events"] = {
+        {"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
     j["poisoned_regions"] = SigbusGuard::instance().poisoned();
     j["pid"] = getpid();
     return j.dump();
@@ -165,8 +170,8 @@ void Daemon::on_signal() {
 void Daemon::say_ready() {
     std::string names;
     for (const DeviceSection& d : config_.devices) names += (names.empty() ? "" : ", ") + d.name;
-    spdlog::info("serving {} at {}; {} engine(s), idle = {}; memory: {}", names, config_.socket, config_.engine.count, config_.engine.idle,
-                 eal_->memory_mode());
+    spdlog::info("serving {} at {}; {} engine(s), idle = {}; memory: {}", names, config_.socket, config_.engine.count,
+                 config_.engine.idle, eal_->memory_mode());
     if (options_.ready_fd < 0) return;
     if (write(options_.ready_fd, "ready\n", 6) != 6) spdlog::warn("nobody reads --ready-fd {}", options_.ready_fd);
     close(options_.ready_fd);

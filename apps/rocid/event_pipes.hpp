@@ -1,5 +1,5 @@
-// The event thread: takes events from the engines' rings and writes them into the pipes of completion channels and open devices, so
-// that lcores make no system call. It never blocks on a client: what a full pipe does not take is kept, one record an object,
+// The event thread: takes events from the engines' rings and writes them into the pipes of completion channels and open devices,
+// so that lcores make no system call. It never blocks on a client: what a full pipe does not take is kept, one record an object,
 // and written when there is room again.
 #pragma once
 
@@ -77,7 +77,7 @@ private:
 
     mutable std::mutex mutex_;  ///< guards pipes_ and every write to one
     Table pipes_;
-    size_t kept_pipes_ = 0;     ///< pipes that have kept records
+    size_t kept_pipes_ = 0;  ///< pipes that have kept records
     pmd::WakeFlag wake_;
     std::vector<engine::EventRing*> rings_;
     std::function<void()> on_gsi_;

@@ -21,7 +21,8 @@ uint32_t Manager::resolve_service(const SidrSpec& s, Nanos now) {
     return c->id;
 }
 
-int Manager::answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> private_data, Nanos now) {
+int Manager::answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> private_data,
+                            Nanos now) {
     Connection* c = get(id);
     if (c == nullptr) return ENOENT;
     if (c->state != State::sidr_req_rcvd) return EINVAL;

@@ -43,7 +43,8 @@ std::optional<IpHeader> get_ip_header(std::span<const uint8_t> data) {
     if (data.size() < kIpHeaderLength || data[0] >> 4 != 0) return std::nullopt;
     const unsigned version = data[1] >> 4;
     if (version != 4 && version != 6) return std::nullopt;
-    return IpHeader{load_be<uint16_t>(&data[2]), get_address(&data[kSourceAt], version == 4), get_address(&data[kDestAt], version == 4)};
+    return IpHeader{load_be<uint16_t>(&data[2]), get_address(&data[kSourceAt], version == 4),
+                    get_address(&data[kDestAt], version == 4)};
 }
 
 }  // namespace roci::cm

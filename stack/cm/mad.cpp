@@ -153,7 +153,8 @@ void fields(const A& a, M& m) {
 }  // namespace
 
 const char* attribute_name(Attribute a) {
-    static constexpr const char* kNames[] = {"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "LAP", "APR"};
+    static constexpr const char* kNames[] = {"REQ",  "MRA",      "REJ",      "REP", "RTU", "DREQ",
+                                             "DREP", "SIDR_REQ", "SIDR_REP", "LAP", "APR"};
     const size_t i = size_t(a) - size_t(Attribute::req);
     return i < std::size(kNames) ? kNames[i] : "?";
 }
@@ -186,8 +187,8 @@ Message decode(const Mad& mad) {
     return message;
 }
 
-#define ROCI_CM_MESSAGE(M)                          \
-    template Mad encode<M>(uint64_t, const M&);     \
+#define ROCI_CM_MESSAGE(M)                      \
+    template Mad encode<M>(uint64_t, const M&); \
     template M decode<M>(const Mad&);
 ROCI_CM_MESSAGE(Req)
 ROCI_CM_MESSAGE(Mra)

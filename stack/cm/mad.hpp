@@ -1,5 +1,6 @@
-// Communication management messages as they stand in a MAD on QP 1 (IBA 12.6, 12.11): typed structs, and encode / decode made from one
-// list of fields a message. Decoding never fails once the header was accepted: a field is what its bits say; judging it is the manager's.
+// Communication management messages as they stand in a MAD on QP 1 (IBA 12.6, 12.11): typed structs, and encode / decode made
+// from one list of fields a message. Decoding never fails once the header was accepted: a field is what its bits say; judging it
+// is the manager's.
 #pragma once
 
 #include <array>
@@ -32,10 +33,29 @@ bool parse_header(std::span<const uint8_t> mad, Header& out);
 
 /// Why a connection is refused (IBA table 115). Any number may come from a peer.
 enum class Reason : uint16_t {
-    no_qp = 1, no_eec = 2, no_resources = 3, timeout = 4, unsupported = 5, invalid_comm_id = 6, invalid_comm_instance = 7,
-    invalid_service_id = 8, invalid_transport = 9, stale_connection = 10, rdc_not_supported = 11, invalid_gid = 12, invalid_lid = 13,
-    invalid_sl = 14, invalid_traffic_class = 15, invalid_hop_limit = 16, invalid_packet_rate = 17, invalid_alt_gid = 18,
-    invalid_mtu = 26, insufficient_resources = 27, consumer = 28, duplicate_local_comm_id = 30, unsupported_class_version = 31,
+    no_qp = 1,
+    no_eec = 2,
+    no_resources = 3,
+    timeout = 4,
+    unsupported = 5,
+    invalid_comm_id = 6,
+    invalid_comm_instance = 7,
+    invalid_service_id = 8,
+    invalid_transport = 9,
+    stale_connection = 10,
+    rdc_not_supported = 11,
+    invalid_gid = 12,
+    invalid_lid = 13,
+    invalid_sl = 14,
+    invalid_traffic_class = 15,
+    invalid_hop_limit = 16,
+    invalid_packet_rate = 17,
+    invalid_alt_gid = 18,
+    invalid_mtu = 26,
+    insufficient_resources = 27,
+    consumer = 28,
+    duplicate_local_comm_id = 30,
+    unsupported_class_version = 31,
 };
 
 /// Which message an MRA or REJ is about (IBA 12.6.6, 12.6.7).
@@ -47,7 +67,7 @@ struct PathFields {
     uint32_t flow_label = 0;
     uint8_t packet_rate = 0, traffic_class = 0, hop_limit = 0, sl = 0;
     uint8_t subnet_local = 0;
-    uint8_t ack_timeout = 0;         ///< 4.096 us * 2^n
+    uint8_t ack_timeout = 0;  ///< 4.096 us * 2^n
 };
 
 enum class Service : uint8_t { rc = 0, uc = 1, rd = 2, extended = 3 };
@@ -57,7 +77,7 @@ struct Req {
     static constexpr Attribute kAttribute = Attribute::req;
     uint32_t local_comm_id = 0;
     uint64_t service_id = 0;
-    uint64_t ca_guid = 0;            ///< host order
+    uint64_t ca_guid = 0;  ///< host order
     uint32_t qkey = 0, qpn = 0;
     uint8_t responder_resources = 0, initiator_depth = 0;
     uint8_t remote_response_timeout = 0, local_response_timeout = 0;
@@ -66,7 +86,7 @@ struct Req {
     uint32_t psn = 0;
     uint8_t retry_count = 0, rnr_retry_count = 0;
     uint16_t pkey = 0xffff;
-    uint8_t mtu = 0;                 ///< enum ibv_mtu
+    uint8_t mtu = 0;  ///< enum ibv_mtu
     uint8_t max_cm_retries = 0;
     uint8_t srq = 0, extended_transport = 0;
     PathFields primary;
@@ -121,7 +141,14 @@ struct SidrReq {
     std::array<uint8_t, 216> private_data{};
 };
 /// IBA table 121.
-enum class SidrStatus : uint8_t { valid = 0, invalid_service_id = 1, rejected = 2, no_qp = 3, redirect = 4, unsupported_version = 5 };
+enum class SidrStatus : uint8_t {
+    valid = 0,
+    invalid_service_id = 1,
+    rejected = 2,
+    no_qp = 3,
+    redirect = 4,
+    unsupported_version = 5
+};
 struct SidrRep {
     static constexpr Attribute kAttribute = Attribute::sidr_rep;
     uint32_t request_id = 0;

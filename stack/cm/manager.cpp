@@ -10,8 +10,8 @@
 namespace roci::cm {
 namespace {
 
-/// The first repetition comes early and the pauses double up to the full response time: a lost message costs little, and a peer that is
-/// slow is not flooded.
+/// The first repetition comes early and the pauses double up to the full response time: a lost message costs little, and a peer
+/// that is slow is not flooded.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>
@@ -24,8 +24,8 @@ Answered rejected_message(State s) { return s == State::rep_rcvd || s == State::
 }  // namespace
 
 const char* state_name(State s) {
-    static constexpr const char* kNames[] = {"idle",        "req_sent",  "req_rcvd", "rep_sent",      "rep_rcvd",     "established",
-                                             "dreq_sent",   "dreq_rcvd", "timewait", "sidr_req_sent", "sidr_req_rcvd"};
+    static constexpr const char* kNames[] = {"idle",      "req_sent",  "req_rcvd", "rep_sent",      "rep_rcvd",     "established",
+                                             "dreq_sent", "dreq_rcvd", "timewait", "sidr_req_sent", "sidr_req_rcvd"};
     return size_t(s) < std::size(kNames) ? kNames[size_t(s)] : "?";
 }
 
@@ -346,12 +346,15 @@ int Manager::disconnect(uint32_t id, Nanos now) {
     if (c == nullptr) return ENOENT;
     switch (c->state) {
         case State::established:
-        case State::rep_sent: send_dreq(*c, now); return 0;
+        case State::rep_sent:
+            send_dreq(*c, now);
+            return 0;
         case State::dreq_rcvd:
             send_drep(*c);
             enter_timewait(*c, now);
             return 0;
-        default: return EINVAL;
+        default:
+            return EINVAL;
     }
 }
 
@@ -364,14 +367,23 @@ void Manager::destroy(uint32_t id, Nanos now) {
     if (c == nullptr || !c->owned) return;
     std::erase_if(events_, [id](const Event& e) { return e.connection == id; });
     switch (c->state) {
-        case State::req_sent: send_rej(*c, Answered::req, Reason::timeout); break;
+        case State::req_sent:
+            send_rej(*c, Answered::req, Reason::timeout);
+            break;
         case State::req_rcvd:
-        case State::rep_rcvd: reject(id, Reason::consumer, {}, now); break;
-        case State::sidr_req_rcvd: answer_service(id, SidrStatus::rejected, 0, 0, {}, now); break;
+        case State::rep_rcvd:
+            reject(id, Reason::consumer, {}, now);
+            break;
+        case State::sidr_req_rcvd:
+            answer_service(id, SidrStatus::rejected, 0, 0, {}, now);
+            break;
         case State::established:
         case State::rep_sent:
-        case State::dreq_rcvd: disconnect(id, now); break;
-        default: break;
+        case State::dreq_rcvd:
+            disconnect(id, now);
+            break;
+        default:
+            break;
     }
     c = get(id);
     if (c == nullptr || !c->owned) return;

@@ -1,8 +1,9 @@
 // The communication manager: connections and their states (IBA 12.9), sans-IO. Messages come in by receive(), time by advance();
 // messages and events go out by next_message() and next_event(). One object serves all ports; one thread.
 //
-// A connection is named by its local communication ID. Its owner (a program's cm_id) is a cookie; when the owner lets go by destroy(), the
-// connection ends by itself, as the protocol asks. Memory is bounded by Config::max_connections: beyond it requests are refused.
+// A connection is named by its local communication ID. Its owner (a program's cm_id) is a cookie; when the owner lets go by
+// destroy(), the connection ends by itself, as the protocol asks. Memory is bounded by Config::max_connections: beyond it
+// requests are refused.
 #pragma once
 
 #include <deque>
@@ -22,9 +23,9 @@ constexpr Nanos response_time(uint8_t n) { return Nanos{4096} << (n & 31); }
 
 /// Who talks to whom.
 struct Endpoint {
-    uint32_t port = 0;        ///< device index
+    uint32_t port = 0;  ///< device index
     Gid local, remote;
-    MacAddress remote_mac;    ///< all zero: not known
+    MacAddress remote_mac;  ///< all zero: not known
     uint8_t traffic_class = 0;
 };
 struct Incoming {
@@ -39,27 +40,35 @@ struct Outgoing {
 };
 
 enum class State : uint8_t {
-    idle,            ///< over; waits for destroy()
-    req_sent, req_rcvd, rep_sent, rep_rcvd, established, dreq_sent, dreq_rcvd, timewait,
-    sidr_req_sent, sidr_req_rcvd,
+    idle,  ///< over; waits for destroy()
+    req_sent,
+    req_rcvd,
+    rep_sent,
+    rep_rcvd,
+    established,
+    dreq_sent,
+    dreq_rcvd,
+    timewait,
+    sidr_req_sent,
+    sidr_req_rcvd,
 };
 const char* state_name(State s);
 
 struct Connection {
-    uint32_t id = 0;               ///< local communication ID, or SIDR request ID
+    uint32_t id = 0;  ///< local communication ID, or SIDR request ID
     uint32_t remote_id = 0;
     State state = State::idle;
     bool active = false, datagram = false;
     bool owned = true;
-    bool paired = false;           ///< in the tables by the peer's ID
+    bool paired = false;  ///< in the tables by the peer's ID
     uint64_t owner = 0;
     Endpoint peer;
     uint32_t local_qpn = 0, remote_qpn = 0;
     uint64_t transaction = 0;
-    Req req;                       ///< sent or received
-    Rep rep;                       ///< sent or received
+    Req req;  ///< sent or received
+    Rep rep;  ///< sent or received
     SidrReq sidr_req;
-    Mad last{};                    ///< the message that is repeated
+    Mad last{};  ///< the message that is repeated
     uint8_t response_timeout = 20, max_retries = 15;
     Nanos deadline = kNever, interval = 0, give_up = kNever;
 };
@@ -78,16 +87,16 @@ struct Event {
     Kind kind = Kind::established;
     uint32_t connection = 0;
     uint64_t owner = 0;
-    uint16_t reason = 0;           ///< Reason or SidrStatus
-    uint32_t qpn = 0, qkey = 0;    ///< sidr_reply
+    uint16_t reason = 0;                ///< Reason or SidrStatus
+    uint32_t qpn = 0, qkey = 0;         ///< sidr_reply
     std::vector<uint8_t> private_data;  ///< whole field of the message
 };
 
 struct Listener {
     uint64_t service_id = 0;
-    std::optional<uint32_t> port;  ///< nothing: every device
-    Gid address;                   ///< zero: every address
-    bool ipv4 = true, ipv6 = true; ///< with a zero address: which families
+    std::optional<uint32_t> port;   ///< nothing: every device
+    Gid address;                    ///< zero: every address
+    bool ipv4 = true, ipv6 = true;  ///< with a zero address: which families
     uint64_t owner = 0;
 };
 
@@ -119,11 +128,11 @@ struct SidrSpec {
 };
 
 struct Config {
-    uint32_t first_id = 1;               ///< communication IDs start here; should differ from run to run
-    uint32_t max_connections = 65536;    ///< all states together
-    uint8_t response_timeout = 20;       ///< how long we say that we take, and wait
+    uint32_t first_id = 1;             ///< communication IDs start here; should differ from run to run
+    uint32_t max_connections = 65536;  ///< all states together
+    uint8_t response_timeout = 20;     ///< how long we say that we take, and wait
     uint8_t max_retries = 15;
-    uint8_t mra_timeout = 24;            ///< service timeout of our MRAs
+    uint8_t mra_timeout = 24;  ///< service timeout of our MRAs
 };
 
 class Manager {
@@ -146,7 +155,8 @@ public:
     /// DREQ, or the DREP that answers the peer's.
     int disconnect(uint32_t id, Nanos now);
     uint32_t resolve_service(const SidrSpec& spec, Nanos now);
-    int answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> private_data, Nanos now);
+    int answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> private_data,
+                       Nanos now);
     /// The owner is gone: no more events; the peer is told if it must be.
     void destroy(uint32_t id, Nanos now);
     void set_owner(uint32_t id, uint64_t owner);
@@ -160,7 +170,8 @@ public:
     bool next_event(Event& out);
 
     struct Counters {
-        uint64_t received[11] = {}, sent[11] = {}, repeated = 0, duplicates = 0, stale = 0, unknown = 0, malformed = 0, timeouts = 0, refused_full = 0;
+        uint64_t received[11] = {}, sent[11] = {}, repeated = 0, duplicates = 0, stale = 0, unknown = 0, malformed = 0,
+                 timeouts = 0, refused_full = 0;
     };
     const Counters& counters() const { return counters_; }
     size_t connections() const { return connections_.size(); }

@@ -1,5 +1,5 @@
-// What a message does to a connection, by the state that it meets (IBA 12.9.7). Everything here comes from the network: it is matched with
-// the IDs and the address of the connection that it names, and what does not fit changes nothing.
+// What a message does to a connection, by the state that it meets (IBA 12.9.7). Everything here comes from the network: it is
+// matched with the IDs and the address of the connection that it names, and what does not fit changes nothing.
 #include <algorithm>
 
 #include "cm/send.hpp"
@@ -24,23 +24,34 @@ void Manager::receive(const Incoming& in, Nanos now) {
     const size_t index = size_t(h.attribute) - size_t(Attribute::req);
     if (index < std::size(counters_.received)) ++counters_.received[index];
     switch (h.attribute) {
-        case Attribute::req: return on_req(in, h.transaction, now);
-        case Attribute::mra: return on_mra(in, now);
-        case Attribute::rej: return on_rej(in, now);
-        case Attribute::rep: return on_rep(in, h.transaction, now);
-        case Attribute::rtu: return on_rtu(in, now);
-        case Attribute::dreq: return on_dreq(in, h.transaction, now);
-        case Attribute::drep: return on_drep(in, now);
-        case Attribute::sidr_req: return on_sidr_req(in, h.transaction, now);
-        case Attribute::sidr_rep: return on_sidr_rep(in, now);
-        default: ++counters_.unknown;  // LAP and APR: there are no alternate paths
+        case Attribute::req:
+            return on_req(in, h.transaction, now);
+        case Attribute::mra:
+            return on_mra(in, now);
+        case Attribute::rej:
+            return on_rej(in, now);
+        case Attribute::rep:
+            return on_rep(in, h.transaction, now);
+        case Attribute::rtu:
+            return on_rtu(in, now);
+        case Attribute::dreq:
+            return on_dreq(in, h.transaction, now);
+        case Attribute::drep:
+            return on_drep(in, now);
+        case Attribute::sidr_req:
+            return on_sidr_req(in, h.transaction, now);
+        case Attribute::sidr_rep:
+            return on_sidr_rep(in, now);
+        default:
+            ++counters_.unknown;  // LAP and APR: there are no alternate paths
     }
 }
 
 /// The connection that a message names by our ID and the sender's. remote_id is not compared before the peer has told it to us.
 Connection* Manager::named(uint32_t id, uint32_t remote_id, const Incoming& in) {
     Connection* c = get(id);
-    const bool fits = c != nullptr && !c->datagram && c->peer.remote == in.from.remote && (!c->paired || c->remote_id == remote_id);
+    const bool fits =
+        c != nullptr && !c->datagram && c->peer.remote == in.from.remote && (!c->paired || c->remote_id == remote_id);
     if (!fits) {
         ++counters_.unknown;
         return nullptr;
@@ -170,7 +181,8 @@ void Manager::on_rej(const Incoming& in, Nanos now) {
             raise(*c, Event::Kind::disconnected);
             enter_timewait(*c, now);
             break;
-        default: break;
+        default:
+            break;
     }
 }
 
@@ -237,7 +249,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
     }
     c->transaction = tid;
     switch (c->state) {
-        case State::rep_sent:      // the RTU was lost, and the peer is done already
+        case State::rep_sent:  // the RTU was lost, and the peer is done already
         case State::established:
             stop_repeating(*c);
             c->state = State::dreq_rcvd;
@@ -248,7 +260,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
             raise(*c, Event::Kind::rejected, uint16_t(Reason::consumer));
             end(*c);
             break;
-        case State::dreq_sent:     // both ask at the same time: each answers, and each is done
+        case State::dreq_sent:  // both ask at the same time: each answers, and each is done
             raise(*c, Event::Kind::disconnected, 0, dreq.private_data);
             send_drep(*c);
             enter_timewait(*c, now);
@@ -258,7 +270,9 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
             ++counters_.duplicates;
             send_drep(*c);
             break;
-        default: ++counters_.duplicates; break;
+        default:
+            ++counters_.duplicates;
+            break;
     }
 }
 

@@ -1,4 +1,5 @@
-// QP 1: frames for it go to the conductor, its MADs go out. Off the hot path: only frames whose QP number belongs to no QP come here.
+// QP 1: frames for it go to the conductor, its MADs go out. Off the hot path: only frames whose QP number belongs to no QP come
+// here.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -12,7 +13,8 @@ void Engine::Impl::take_management(uint32_t port, const wire::Packet& p) {
     if (p.dest_qp != kGsiQpn) return counters.add(Counter::unknown_qp);
     const PortAddresses* own = shared.addresses.find(port);
     const bool ours = own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
-    const bool fits = p.opcode == kUdSendOnly && p.qkey == kGsiQkey && p.payload_length == kMadLength && (p.pkey & 0x7fff) == 0x7fff;
+    const bool fits =
+        p.opcode == kUdSendOnly && p.qkey == kGsiQkey && p.payload_length == kMadLength && (p.pkey & 0x7fff) == 0x7fff;
     if (!ours || !fits) return counters.add(Counter::gsi_refused);
     GsiFrame f;
     f.port = port;

@@ -18,7 +18,7 @@ inline constexpr uint32_t kMadLength = 256;       ///< IBA 13.4.2
 struct GsiFrame {
     uint32_t port = 0;
     Gid local, remote;
-    MacAddress remote_mac;       ///< whoever handed the frame to us: the peer, or the router before it
+    MacAddress remote_mac;  ///< whoever handed the frame to us: the peer, or the router before it
     Qpn source;
     std::array<uint8_t, kMadLength> mad;
 };

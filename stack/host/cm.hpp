@@ -1,5 +1,5 @@
-// The rdma_cm service of the conductor: ids of clients on top of the communication manager (cm/manager.hpp). Addresses, port spaces,
-// listeners with backlogs, events on channels. Semantics are those of rdma_cm(7).
+// The rdma_cm service of the conductor: ids of clients on top of the communication manager (cm/manager.hpp). Addresses, port
+// spaces, listeners with backlogs, events on channels. Semantics are those of rdma_cm(7).
 #pragma once
 
 #include <deque>
@@ -15,13 +15,27 @@ namespace roci::host {
 
 /// enum rdma_cm_event_type.
 enum class CmEventType : uint32_t {
-    addr_resolved, addr_error, route_resolved, route_error, connect_request, connect_response, connect_error, unreachable, rejected,
-    established, disconnected, device_removal, multicast_join, multicast_error, addr_change, timewait_exit,
+    addr_resolved,
+    addr_error,
+    route_resolved,
+    route_error,
+    connect_request,
+    connect_response,
+    connect_error,
+    unreachable,
+    rejected,
+    established,
+    disconnected,
+    device_removal,
+    multicast_join,
+    multicast_error,
+    addr_change,
+    timewait_exit,
 };
 
 struct CmEvent {
-    uint32_t id = abi::kNoHandle;        ///< whose event it is (CONNECT_REQUEST: the listener)
-    uint32_t child = abi::kNoHandle;     ///< CONNECT_REQUEST
+    uint32_t id = abi::kNoHandle;     ///< whose event it is (CONNECT_REQUEST: the listener)
+    uint32_t child = abi::kNoHandle;  ///< CONNECT_REQUEST
     uint32_t group = abi::kNoHandle;
     CmEventType type = CmEventType::addr_resolved;
     int32_t status = 0;
@@ -34,7 +48,18 @@ struct CmChannel {
     uint32_t ids = 0;
 };
 
-enum class IdState : uint8_t { idle, bound, listening, addr_resolved, route_resolved, connecting, requested, accepted, connected, disconnected };
+enum class IdState : uint8_t {
+    idle,
+    bound,
+    listening,
+    addr_resolved,
+    route_resolved,
+    connecting,
+    requested,
+    accepted,
+    connected,
+    disconnected
+};
 
 struct CmGroup {
     uint32_t id = 0;
@@ -57,10 +82,10 @@ struct CmId {
     uint32_t psn = 0;
     uint8_t responder_resources = 0, initiator_depth = 0;
     uint8_t retry_count = 7, rnr_retry_count = 7;
-    uint32_t listener = 0;               ///< manager's number
-    uint32_t backlog = 0, pending = 0;   ///< listening: requests that were not fetched yet
-    uint32_t parent = abi::kNoHandle;    ///< request that was not fetched yet: its listener
-    uint32_t connection = 0;             ///< manager's number
+    uint32_t listener = 0;              ///< manager's number
+    uint32_t backlog = 0, pending = 0;  ///< listening: requests that were not fetched yet
+    uint32_t parent = abi::kNoHandle;   ///< request that was not fetched yet: its listener
+    uint32_t connection = 0;            ///< manager's number
     uint32_t events_reported = 0;
     bool datagram() const { return qp_type == qp::Type::ud; }
 };
@@ -74,7 +99,7 @@ struct CmClient {
 /// Who holds a port.
 struct PortUser {
     uint32_t session = 0, id = 0;
-    Gid address;                         ///< zero: any
+    Gid address;  ///< zero: any
     bool ipv4 = true, ipv6 = true;
     bool reuse = false, listening = false;
 };
@@ -83,9 +108,9 @@ struct CmService {
     explicit CmService(uint64_t seed);
 
     cm::Manager manager;
-    std::unordered_map<uint32_t, CmClient> clients;                           ///< by session
+    std::unordered_map<uint32_t, CmClient> clients;  ///< by session
     std::map<std::pair<cm::PortSpace, uint16_t>, std::vector<PortUser>> ports;
-    std::map<Gid, MacAddress> neighbours;                                     ///< learned from MADs
+    std::map<Gid, MacAddress> neighbours;  ///< learned from MADs
     uint32_t next_signal = 0;
     uint64_t random_state;
 

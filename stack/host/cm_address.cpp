@@ -12,13 +12,15 @@ namespace {
 constexpr uint16_t kIpv4 = 2, kIpv6 = 10;  // AF_INET, AF_INET6
 constexpr uint16_t kFirstEphemeral = 32768, kEphemerals = 28232;
 constexpr uint8_t kZeros[4] = {};
-constexpr uint8_t kPacketLifeTime = 13;    // 4.096 us * 2^13 = 34 ms
+constexpr uint8_t kPacketLifeTime = 13;  // 4.096 us * 2^13 = 34 ms
 
 bool is_loopback(const Gid& g) {
     static constexpr Gid kOne{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
     return g == kOne || (g.is_ipv4() && g.bytes[12] == 127);
 }
-bool is_any(const Gid& g) { return g.is_zero() || (g.is_ipv4() && std::all_of(&g.bytes[12], &g.bytes[16], [](uint8_t b) { return b == 0; })); }
+bool is_any(const Gid& g) {
+    return g.is_zero() || (g.is_ipv4() && std::all_of(&g.bytes[12], &g.bytes[16], [](uint8_t b) { return b == 0; }));
+}
 bool is_link_local(const Gid& g) { return g.bytes[0] == 0xfe && (g.bytes[1] & 0xc0) == 0x80; }
 
 /// Bits that two addresses have in common from the front.
@@ -49,7 +51,8 @@ std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     return best;
 }
 
-/// Which device reaches `dest`. An address of our own is reached from the device that is wired to its owner, else by the owner itself.
+/// Which device reaches `dest`. An address of our own is reached from the device that is wired to its owner, else by the owner
+/// itself.
 std::optional<Place> route_to(const Host& host, const Gid& dest) {
     if (const auto owner = place_of(host, dest)) {
         const std::string& peer = host.devices[owner->device].peer;
@@ -76,7 +79,8 @@ std::optional<Place> loopback_of(const Host& host, bool ipv4) {
 }
 
 Outcome check_address(const abi::CmAddress& a) {
-    if (a.family != kIpv4 && a.family != kIpv6) return fail(EAFNOSUPPORT, "address family {}: only IPv4 and IPv6 addresses are served", a.family);
+    if (a.family != kIpv4 && a.family != kIpv6)
+        return fail(EAFNOSUPPORT, "address family {}: only IPv4 and IPv6 addresses are served", a.family);
     return done();
 }
 
@@ -188,7 +192,8 @@ Outcome cm_resolve_addr(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
     if (Outcome o = check_address(in.dest); o.failed()) return o;
-    if (id->state != IdState::idle && id->state != IdState::bound) return fail(EINVAL, "the id has an address resolved, or listens, already");
+    if (id->state != IdState::idle && id->state != IdState::bound)
+        return fail(EINVAL, "the id has an address resolved, or listens, already");
     Gid dest = to_gid(in.dest);
     if (id->state == IdState::idle) {
         abi::CmAddress source = in.source;
@@ -231,7 +236,8 @@ Outcome cm_resolve_addr(Call& c) {
 Outcome cm_resolve_route(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, c.in<abi::HandleRequest>().handle, id); o.failed()) return o;
-    if (id->state != IdState::addr_resolved) return fail(EINVAL, "the id's address is not resolved; call rdma_resolve_addr first");
+    if (id->state != IdState::addr_resolved)
+        return fail(EINVAL, "the id's address is not resolved; call rdma_resolve_addr first");
     id->state = IdState::route_resolved;
     CmEvent event;
     event.type = CmEventType::route_resolved;
@@ -250,9 +256,11 @@ Outcome cm_listen(Call& c) {
     }
     if (id->state != IdState::bound) return fail(EINVAL, "only an id that is bound and nothing more can listen");
     auto& users = c.host.cm->ports[{id->space, id->source.port}];
-    const auto self = std::find_if(users.begin(), users.end(), [&](const PortUser& u) { return u.session == c.session.id && u.id == id->handle; });
+    const auto self = std::find_if(users.begin(), users.end(),
+                                   [&](const PortUser& u) { return u.session == c.session.id && u.id == id->handle; });
     for (const PortUser& u : users)
-        if (&u != &*self && u.listening && overlap(u, *self)) return fail(EADDRINUSE, "somebody listens on port {} already", id->source.port);
+        if (&u != &*self && u.listening && overlap(u, *self))
+            return fail(EADDRINUSE, "somebody listens on port {} already", id->source.port);
     self->listening = true;
     cm::Listener l;
     l.service_id = cm::service_id(id->space, id->source.port);

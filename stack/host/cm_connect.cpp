@@ -9,17 +9,18 @@
 namespace roci::host {
 namespace {
 
-constexpr uint32_t kUdpQkey = 0x01234567;   ///< of every UDP port (RDMA_UDP_QKEY)
-constexpr uint8_t kMinRnrTimer = 12;        ///< 0.64 ms
+constexpr uint32_t kUdpQkey = 0x01234567;  ///< of every UDP port (RDMA_UDP_QKEY)
+constexpr uint8_t kMinRnrTimer = 12;       ///< 0.64 ms
 constexpr uint8_t kHopLimit = 64;
 constexpr uint32_t kStateInit = 1, kStateRtr = 2, kStateRts = 3;
 constexpr uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;  // enum ibv_access_flags
-constexpr uint32_t kCommEstablished = 4;    // IBV_EVENT_COMM_EST
+constexpr uint32_t kCommEstablished = 4;                                  // IBV_EVENT_COMM_EST
 
 uint64_t guid_of(const MacAddress& mac) {
     const auto& m = mac.bytes;
     uint64_t value = 0;
-    for (const uint8_t byte : {uint8_t(m[0] ^ 2), m[1], m[2], uint8_t{0xff}, uint8_t{0xfe}, m[3], m[4], m[5]}) value = value << 8 | byte;
+    for (const uint8_t byte : {uint8_t(m[0] ^ 2), m[1], m[2], uint8_t{0xff}, uint8_t{0xfe}, m[3], m[4], m[5]})
+        value = value << 8 | byte;
     return value;
 }
 
@@ -98,7 +99,8 @@ Outcome send_rep(Call& c, CmId& id, const abi::CmParam& p) {
     s.rnr_retry_count = p.rnr_retry_count;
     s.srq = p.srq;
     std::copy_n(p.private_data, p.private_length, s.private_data.begin());
-    if (const int error = c.host.cm->manager.accept(id.connection, s, c.host.now); error != 0) return fail(EINVAL, "the request is over");
+    if (const int error = c.host.cm->manager.accept(id.connection, s, c.host.now); error != 0)
+        return fail(EINVAL, "the request is over");
     id.state = IdState::accepted;
     return done();
 }
@@ -201,7 +203,8 @@ Outcome cm_accept(Call& c) {
 Outcome cm_establish(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, c.in<abi::HandleRequest>().handle, id); o.failed()) return o;
-    if (id->state != IdState::connecting || c.host.cm->manager.ready(id->connection, c.host.now) != 0) return fail(EINVAL, "the id has no response to confirm");
+    if (id->state != IdState::connecting || c.host.cm->manager.ready(id->connection, c.host.now) != 0)
+        return fail(EINVAL, "the id has no response to confirm");
     id->state = IdState::connected;
     cm_settle(c.host);
     return done();
@@ -229,7 +232,8 @@ Outcome cm_notify(Call& c) {
     const auto in = c.in<abi::CmNotifyRequest>();
     CmId* id;
     if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
-    if (in.event != kCommEstablished || id->connection == 0) return fail(EINVAL, "only IBV_EVENT_COMM_EST of a connection can be told");
+    if (in.event != kCommEstablished || id->connection == 0)
+        return fail(EINVAL, "only IBV_EVENT_COMM_EST of a connection can be told");
     const int error = c.host.cm->manager.traffic_seen(id->connection, c.host.now);
     cm_settle(c.host);
     return error == 0 ? done() : fail(error, "the connection is not waiting to be established");

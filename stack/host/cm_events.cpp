@@ -257,7 +257,8 @@ void cm_reclaim(Host& host, uint32_t session) {
         if (first == abi::kNoHandle) break;
         cm_destroy(host, session, *it->second.ids.find(first));
     }
-    it->second.channels.each([&](uint32_t handle, CmChannel&) { host.platform.close_event_pipe(session, kCmChannelBase + handle); });
+    it->second.channels.each(
+        [&](uint32_t handle, CmChannel&) { host.platform.close_event_pipe(session, kCmChannelBase + handle); });
     host.cm->clients.erase(it);
     cm_settle(host);
 }

@@ -13,8 +13,10 @@ struct SpaceRule {
     cm::PortSpace space;
     bool datagram, connected;
 };
-constexpr SpaceRule kSpaces[] = {
-    {cm::PortSpace::tcp, false, true}, {cm::PortSpace::udp, true, false}, {cm::PortSpace::ipoib, true, false}, {cm::PortSpace::ib, true, true}};
+constexpr SpaceRule kSpaces[] = {{cm::PortSpace::tcp, false, true},
+                                 {cm::PortSpace::udp, true, false},
+                                 {cm::PortSpace::ipoib, true, false},
+                                 {cm::PortSpace::ib, true, true}};
 constexpr qp::Type kConnectedTypes[] = {qp::Type::rc, qp::Type::uc, qp::Type::xrc_send, qp::Type::xrc_recv};
 
 bool fits(const SpaceRule& rule, qp::Type type) {
@@ -46,7 +48,9 @@ void CmService::learn(const Gid& gid, const MacAddress& mac) {
     neighbours[gid] = mac;
 }
 
-Outcome find_id(Call& c, uint32_t handle, CmId*& out) { return look_up(c.host.cm->client(c.session.id).ids, handle, "connection id", out); }
+Outcome find_id(Call& c, uint32_t handle, CmId*& out) {
+    return look_up(c.host.cm->client(c.session.id).ids, handle, "connection id", out);
+}
 
 Outcome cm_open_channel(Call& c) {
     CmClient& client = c.host.cm->client(c.session.id);
@@ -76,10 +80,12 @@ Outcome cm_create_id(Call& c) {
     CmClient& client = c.host.cm->client(c.session.id);
     CmChannel* channel;
     if (Outcome o = look_up(client.channels, in.channel, "event channel", channel); o.failed()) return o;
-    const auto* rule = std::find_if(std::begin(kSpaces), std::end(kSpaces), [&](const SpaceRule& r) { return uint32_t(r.space) == in.port_space; });
+    const auto* rule = std::find_if(std::begin(kSpaces), std::end(kSpaces),
+                                    [&](const SpaceRule& r) { return uint32_t(r.space) == in.port_space; });
     if (rule == std::end(kSpaces)) return fail(EPROTONOSUPPORT, "port space {:#x} is none of TCP, UDP, IPoIB, IB", in.port_space);
     const auto type = qp::Type(in.qp_type);
-    if (in.qp_type > 255 || !fits(*rule, type)) return fail(EINVAL, "QP type {} does not go with port space {:#x}", in.qp_type, in.port_space);
+    if (in.qp_type > 255 || !fits(*rule, type))
+        return fail(EINVAL, "QP type {} does not go with port space {:#x}", in.qp_type, in.port_space);
     if (Outcome o = has_room(client.ids, kMaxCmIds, "connection id"); o.failed()) return o;
     const auto p = client.ids.next();
     CmId& id = client.ids.put(std::make_unique<CmId>());
@@ -158,7 +164,8 @@ Outcome cm_set_option(Call& c) {
             return done();
         case IdOption::reuse_address:
             if (Outcome o = need(4); o.failed()) return o;
-            if (id->state != IdState::idle && !(id->state == IdState::bound && value != 0)) return fail(EINVAL, "the id is bound already");
+            if (id->state != IdState::idle && !(id->state == IdState::bound && value != 0))
+                return fail(EINVAL, "the id is bound already");
             id->reuse = value != 0;
             return done();
         case IdOption::af_only:

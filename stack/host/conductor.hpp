@@ -61,7 +61,8 @@ public:
     virtual void close_event_pipe(uint32_t session, uint32_t channel) = 0;
     /// Writes an async event to the session's pipe from the conductor itself (port and device events).
     virtual void send_async(uint32_t session, const abi::AsyncEventRecord& record) = 0;
-    /// Writes a record to the pipe of (session, channel) from the conductor itself: something waits there. `number` tells records apart.
+    /// Writes a record to the pipe of (session, channel) from the conductor itself: something waits there. `number` tells records
+    /// apart.
     virtual void signal_channel(uint32_t session, uint32_t channel, uint32_t number) {
         (void)session, (void)channel, (void)number;
     }
@@ -125,8 +126,8 @@ public:
     /// The connection is gone: reclaims everything. Engines hold nothing of it afterwards.
     void close_session(uint32_t session);
 
-    /// What the conductor does by itself: management datagrams that arrived, timers of connections. Called before requests, when an
-    /// engine says that MADs wait (Event::Kind::gsi), and at next_deadline(). Sets the conductor's time.
+    /// What the conductor does by itself: management datagrams that arrived, timers of connections. Called before requests, when
+    /// an engine says that MADs wait (Event::Kind::gsi), and at next_deadline(). Sets the conductor's time.
     void service(Nanos now);
     Nanos next_deadline() const;
 

@@ -67,4 +67,3 @@ __be16 port_of(const sockaddr_storage& a) {
 
 __be16 rdma_get_src_port(rdma_cm_id* id) { return port_of(id->route.addr.src_storage); }
 __be16 rdma_get_dst_port(rdma_cm_id* id) { return port_of(id->route.addr.dst_storage); }
-

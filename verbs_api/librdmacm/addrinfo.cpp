@@ -28,16 +28,28 @@ addrinfo to_system(const rdma_addrinfo& h) {
         case IBV_QPT_RC:
         case IBV_QPT_UC:
         case IBV_QPT_XRC_SEND:
-        case IBV_QPT_XRC_RECV: ai.ai_socktype = SOCK_STREAM; break;
-        case IBV_QPT_UD: ai.ai_socktype = SOCK_DGRAM; break;
-        default: break;
+        case IBV_QPT_XRC_RECV:
+            ai.ai_socktype = SOCK_STREAM;
+            break;
+        case IBV_QPT_UD:
+            ai.ai_socktype = SOCK_DGRAM;
+            break;
+        default:
+            break;
     }
     switch (h.ai_port_space) {
-        case RDMA_PS_TCP: ai.ai_protocol = IPPROTO_TCP; break;
+        case RDMA_PS_TCP:
+            ai.ai_protocol = IPPROTO_TCP;
+            break;
         case RDMA_PS_IPOIB:
-        case RDMA_PS_UDP: ai.ai_protocol = IPPROTO_UDP; break;
-        case RDMA_PS_IB: ai.ai_protocol = ai.ai_socktype == SOCK_DGRAM ? IPPROTO_UDP : ai.ai_socktype == SOCK_STREAM ? IPPROTO_TCP : 0; break;
-        default: break;
+        case RDMA_PS_UDP:
+            ai.ai_protocol = IPPROTO_UDP;
+            break;
+        case RDMA_PS_IB:
+            ai.ai_protocol = ai.ai_socktype == SOCK_DGRAM ? IPPROTO_UDP : ai.ai_socktype == SOCK_STREAM ? IPPROTO_TCP : 0;
+            break;
+        default:
+            break;
     }
     return ai;
 }
@@ -45,7 +57,9 @@ addrinfo to_system(const rdma_addrinfo& h) {
 int from_system(rdma_addrinfo& out, const rdma_addrinfo* hints, const addrinfo& ai, bool passive) {
     const bool datagram = ai.ai_socktype == SOCK_DGRAM;
     out.ai_qp_type = hints != nullptr && hints->ai_qp_type != 0 ? hints->ai_qp_type : datagram ? IBV_QPT_UD : IBV_QPT_RC;
-    out.ai_port_space = hints != nullptr && hints->ai_port_space != 0 ? hints->ai_port_space : ai.ai_protocol == IPPROTO_UDP ? RDMA_PS_UDP : RDMA_PS_TCP;
+    out.ai_port_space = hints != nullptr && hints->ai_port_space != 0 ? hints->ai_port_space
+                        : ai.ai_protocol == IPPROTO_UDP               ? RDMA_PS_UDP
+                                                                      : RDMA_PS_TCP;
     out.ai_family = ai.ai_family;
     out.ai_flags = passive ? RAI_PASSIVE : 0;
     char*& name = passive ? out.ai_src_canonname : out.ai_dst_canonname;
@@ -83,7 +97,8 @@ int rdma_getaddrinfo(const char* node, const char* port, const rdma_addrinfo* hi
     if (out == nullptr) return fail(ENOMEM);
     int rc = node != nullptr || port != nullptr ? resolve(node, port, hints, *out) : copy_hints(*hints, *out);
     const bool wants_source = rc == 0 && out->ai_src_len == 0 && hints != nullptr && hints->ai_src_len != 0;
-    if (wants_source && !copy_address(out->ai_src_addr, out->ai_src_len, hints->ai_src_addr, hints->ai_src_len)) rc = fail(ENOMEM);
+    if (wants_source && !copy_address(out->ai_src_addr, out->ai_src_len, hints->ai_src_addr, hints->ai_src_len))
+        rc = fail(ENOMEM);
     if (rc != 0) {
         rdma_freeaddrinfo(out);
         return rc;
@@ -95,8 +110,9 @@ int rdma_getaddrinfo(const char* node, const char* port, const rdma_addrinfo* hi
 void rdma_freeaddrinfo(rdma_addrinfo* res) {
     while (res != nullptr) {
         rdma_addrinfo* const next = res->ai_next;
-        for (void* p : {res->ai_connect, res->ai_route, static_cast<void*>(res->ai_src_canonname), static_cast<void*>(res->ai_dst_canonname),
-                        static_cast<void*>(res->ai_src_addr), static_cast<void*>(res->ai_dst_addr)})
+        for (void* p : {res->ai_connect, res->ai_route, static_cast<void*>(res->ai_src_canonname),
+                        static_cast<void*>(res->ai_dst_canonname), static_cast<void*>(res->ai_src_addr),
+                        static_cast<void*>(res->ai_dst_addr)})
             std::free(p);
         std::free(res);
         res = next;

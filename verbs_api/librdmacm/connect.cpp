@@ -96,8 +96,10 @@ int rdma_accept(rdma_cm_id* p, rdma_conn_param* param) {
     const bool own_depth = param != nullptr && param->initiator_depth != RDMA_MAX_INIT_DEPTH;
     const bool own_resources = param != nullptr && param->responder_resources != RDMA_MAX_RESP_RES;
     id.initiator_depth = own_depth ? param->initiator_depth : std::min(id.initiator_depth, device->max_initiator_depth);
-    id.responder_resources = own_resources ? param->responder_resources : std::min(id.responder_resources, device->max_responder_resources);
-    if (!datagram(*p) && (modify_to_rtr(*p, id.responder_resources) != 0 || modify_to_rts(*p, id.initiator_depth) != 0)) return -1;
+    id.responder_resources =
+        own_resources ? param->responder_resources : std::min(id.responder_resources, device->max_responder_resources);
+    if (!datagram(*p) && (modify_to_rtr(*p, id.responder_resources) != 0 || modify_to_rts(*p, id.initiator_depth) != 0))
+        return -1;
     roci::abi::CmConnectRequest request{};
     request.id = id.handle;
     int error = fill(id, param, request.param);
@@ -128,7 +130,8 @@ int rdma_disconnect(rdma_cm_id* p) {
     if (p->verbs == nullptr) return fail(EINVAL);
     if (modify_to_error(*p) != 0) return -1;
     Id& id = *Id::from(p);
-    if (const int error = service().tell(Op::cm_disconnect, roci::abi::HandleRequest{id.handle, 0}); error != 0) return fail(error);
+    if (const int error = service().tell(Op::cm_disconnect, roci::abi::HandleRequest{id.handle, 0}); error != 0)
+        return fail(error);
     return complete(id);
 }
 

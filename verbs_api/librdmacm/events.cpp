@@ -15,8 +15,8 @@ using abi::Op;
 struct Event {
     rdma_cm_event event;
     uint8_t private_data[abi::kMaxCmPrivateData];
-    Id* counted;     ///< whose counter an acknowledgement raises
-    Group* group;    ///< and this one's
+    Id* counted;   ///< whose counter an acknowledgement raises
+    Group* group;  ///< and this one's
 };
 
 ibv_ah_attr to_verbs(const abi::AhAttr& a) {
@@ -36,8 +36,8 @@ void set_parameters(Event& e, const abi::CmEventReply& r) {
         e.event.param.ud = {data, length, to_verbs(r.ah), p.qpn, p.qkey};
         return;
     }
-    e.event.param.conn = {data,  length,       p.responder_resources, p.initiator_depth, p.flow_control, p.retry_count, p.rnr_retry_count,
-                          p.srq, p.qpn};
+    e.event.param.conn = {
+        data, length, p.responder_resources, p.initiator_depth, p.flow_control, p.retry_count, p.rnr_retry_count, p.srq, p.qpn};
 }
 
 int new_connection(Event& e, uint32_t handle) {
@@ -77,7 +77,8 @@ bool process(Event& e, const abi::CmEventReply& r) {
                 out.status = -errno;
             }
             return true;
-        case RDMA_CM_EVENT_CONNECT_REQUEST: return new_connection(e, r.id) == 0;
+        case RDMA_CM_EVENT_CONNECT_REQUEST:
+            return new_connection(e, r.id) == 0;
         case RDMA_CM_EVENT_CONNECT_RESPONSE:
             if (id.id.qp == nullptr) return true;
             out.event = RDMA_CM_EVENT_ESTABLISHED;
@@ -91,7 +92,8 @@ bool process(Event& e, const abi::CmEventReply& r) {
             if (id.connect_error) return false;
             modify_to_error(id.id);
             return true;
-        case RDMA_CM_EVENT_DISCONNECTED: return !id.connect_error;
+        case RDMA_CM_EVENT_DISCONNECTED:
+            return !id.connect_error;
         case RDMA_CM_EVENT_MULTICAST_JOIN:
             if (e.group == nullptr) return false;
             out.param.ud.private_data = e.group->context;
@@ -100,7 +102,8 @@ bool process(Event& e, const abi::CmEventReply& r) {
                 out.status = -errno;
             }
             return true;
-        default: return true;
+        default:
+            return true;
     }
 }
 
@@ -117,15 +120,16 @@ void count_group(Group& g) {
     pthread_mutex_unlock(&g.owner->mutex);
 }
 
-/// Takes a signal off the pipe, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the event is gone; else -1.
+/// Takes a signal off the pipe, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the event is gone;
+/// else -1.
 int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     const uint32_t handle = Channel::from(channel)->handle;  // the channel may be gone when read() returns
     abi::EventSignal signal{};
     const ssize_t n = read(channel->fd, &signal, sizeof signal);
     if (n < 0) return -1;
     const int error = service().call(Op::cm_get_event, abi::HandleRequest{handle, 0}, reply);
-    // End of file: rocid is gone, or another thread has destroyed the channel. As with the kernel, who waits there waits for ever:
-    // programs leave such a thread behind and do not expect it to come back.
+    // End of file: rocid is gone, or another thread has destroyed the channel. As with the kernel, who waits there waits for
+    // ever: programs leave such a thread behind and do not expect it to come back.
     if (n == 0 && error != EIO)
         for (;;) pause();
     if (error == 0 || error == EAGAIN) return error;
@@ -202,10 +206,12 @@ int rdma_ack_cm_event(rdma_cm_event* event) {
 
 const char* rdma_event_str(rdma_cm_event_type event) {
     static constexpr const char* kNames[] = {
-        "RDMA_CM_EVENT_ADDR_RESOLVED",    "RDMA_CM_EVENT_ADDR_ERROR",       "RDMA_CM_EVENT_ROUTE_RESOLVED",  "RDMA_CM_EVENT_ROUTE_ERROR",
-        "RDMA_CM_EVENT_CONNECT_REQUEST",  "RDMA_CM_EVENT_CONNECT_RESPONSE", "RDMA_CM_EVENT_CONNECT_ERROR",   "RDMA_CM_EVENT_UNREACHABLE",
-        "RDMA_CM_EVENT_REJECTED",         "RDMA_CM_EVENT_ESTABLISHED",      "RDMA_CM_EVENT_DISCONNECTED",    "RDMA_CM_EVENT_DEVICE_REMOVAL",
-        "RDMA_CM_EVENT_MULTICAST_JOIN",   "RDMA_CM_EVENT_MULTICAST_ERROR",  "RDMA_CM_EVENT_ADDR_CHANGE",     "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+        "RDMA_CM_EVENT_ADDR_RESOLVED",  "RDMA_CM_EVENT_ADDR_ERROR",      "RDMA_CM_EVENT_ROUTE_RESOLVED",
+        "RDMA_CM_EVENT_ROUTE_ERROR",    "RDMA_CM_EVENT_CONNECT_REQUEST", "RDMA_CM_EVENT_CONNECT_RESPONSE",
+        "RDMA_CM_EVENT_CONNECT_ERROR",  "RDMA_CM_EVENT_UNREACHABLE",     "RDMA_CM_EVENT_REJECTED",
+        "RDMA_CM_EVENT_ESTABLISHED",    "RDMA_CM_EVENT_DISCONNECTED",    "RDMA_CM_EVENT_DEVICE_REMOVAL",
+        "RDMA_CM_EVENT_MULTICAST_JOIN", "RDMA_CM_EVENT_MULTICAST_ERROR", "RDMA_CM_EVENT_ADDR_CHANGE",
+        "RDMA_CM_EVENT_TIMEWAIT_EXIT",
     };
     return size_t(event) < std::size(kNames) ? kNames[event] : "UNKNOWN EVENT";
 }

@@ -177,7 +177,8 @@ int rdma_resolve_addr(rdma_cm_id* p, sockaddr* source, sockaddr* dest, int timeo
 
 int rdma_resolve_route(rdma_cm_id* p, int) {
     Id& id = *Id::from(p);
-    if (const int error = service().tell(Op::cm_resolve_route, roci::abi::HandleRequest{id.handle, 0}); error != 0) return fail(error);
+    if (const int error = service().tell(Op::cm_resolve_route, roci::abi::HandleRequest{id.handle, 0}); error != 0)
+        return fail(error);
     return complete(id);
 }
 

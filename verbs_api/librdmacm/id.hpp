@@ -32,24 +32,25 @@ struct Group;
 /// What an rdma_cm_id is the beginning of. Up to `sync` the layout is rdma-core's: the system's r-sockets look at it.
 struct Id {
     rdma_cm_id id;
-    void* system_device;         ///< NULL for ever
-    void* connect;               ///< private data of rdma_getaddrinfo, sent with rdma_connect
+    void* system_device;  ///< NULL for ever
+    void* connect;        ///< private data of rdma_getaddrinfo, sent with rdma_connect
     size_t connect_length;
     int events_completed;
     int connect_error;
-    int sync;                    ///< made without a channel: calls wait for their events
+    int sync;  ///< made without a channel: calls wait for their events
     pthread_cond_t cond;
     pthread_mutex_t mutex;
     // ours
     uint32_t handle;
-    uint32_t epoch;              ///< of the connection to rocid that knows it
+    uint32_t epoch;  ///< of the connection to rocid that knows it
     uint8_t initiator_depth, responder_resources;
     ibv_qp_init_attr* qp_init_attr;
     Group* groups;
 
     static Id* from(rdma_cm_id* p) { return reinterpret_cast<Id*>(p); }
 };
-static_assert(sizeof(rdma_cm_id) == 416 && offsetof(Id, system_device) == 416 && offsetof(Id, events_completed) == 440 && offsetof(Id, sync) == 448);
+static_assert(sizeof(rdma_cm_id) == 416 && offsetof(Id, system_device) == 416 && offsetof(Id, events_completed) == 440 &&
+              offsetof(Id, sync) == 448);
 
 struct Channel {
     rdma_event_channel channel;  ///< fd: the read end of the pipe
@@ -134,15 +135,15 @@ inline Service& service() { return Service::instance(); }
 inline bool ours(const Id& id) { return id.epoch == service().epoch(); }
 
 // address.cpp
-int to_abi(const sockaddr* address, abi::CmAddress& out);   ///< 0 or EAFNOSUPPORT
+int to_abi(const sockaddr* address, abi::CmAddress& out);  ///< 0 or EAFNOSUPPORT
 void from_abi(const abi::CmAddress& address, sockaddr_storage& out);
-socklen_t length_of(const sockaddr* address);               ///< 0: a family that we do not serve
+socklen_t length_of(const sockaddr* address);  ///< 0: a family that we do not serve
 // id.cpp
 Id* allocate_id(rdma_event_channel* channel, void* context, rdma_port_space space, ibv_qp_type type);
 void free_id(Id* id);
 int create_id(rdma_event_channel* channel, rdma_cm_id** out, void* context, rdma_port_space space, ibv_qp_type type);
 int query_route(Id& id);
-int destroy_handle(uint32_t handle);                        ///< events reported, or -1
+int destroy_handle(uint32_t handle);  ///< events reported, or -1
 // events.cpp
 /// Synchronous ids: waits for the event that ends the call. 0, or -1 with the errno that the event says.
 int complete(Id& id);

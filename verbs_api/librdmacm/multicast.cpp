@@ -44,12 +44,15 @@ int joined(Group& group, const ibv_ah_attr& address) {
 
 using namespace roci::rdmacm;
 
-int rdma_join_multicast(rdma_cm_id* id, sockaddr* address, void* context) { return join(id, address, RDMA_MC_JOIN_FLAG_FULLMEMBER, context); }
+int rdma_join_multicast(rdma_cm_id* id, sockaddr* address, void* context) {
+    return join(id, address, RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
+}
 
 int rdma_join_multicast_ex(rdma_cm_id* id, rdma_cm_join_mc_attr_ex* attr, void* context) {
     if (attr->comp_mask >= RDMA_CM_JOIN_MC_ATTR_RESERVED) return fail(ENOTSUP);
     if ((attr->comp_mask & RDMA_CM_JOIN_MC_ATTR_ADDRESS) == 0) return fail(EINVAL);
-    if ((attr->comp_mask & RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS) == 0 || attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED) return fail(EINVAL);
+    if ((attr->comp_mask & RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS) == 0 || attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED)
+        return fail(EINVAL);
     return join(id, attr->addr, uint16_t(attr->join_flags), context);
 }
 
@@ -64,9 +67,12 @@ int rdma_leave_multicast(rdma_cm_id* p, sockaddr* address) {
     if (group) *at = group->next;
     pthread_mutex_unlock(&id.mutex);
     if (!group) return fail(EADDRNOTAVAIL);
-    if (p->qp != nullptr && group->join_flags != RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER) ibv_detach_mcast(p->qp, &group->mgid, group->mlid);
+    if (p->qp != nullptr && group->join_flags != RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER)
+        ibv_detach_mcast(p->qp, &group->mgid, group->mlid);
     roci::abi::CmEventsReply reply{};
-    if (const int error = service().call(roci::abi::Op::cm_leave, roci::abi::CmLeaveRequest{id.handle, group->handle}, reply); error != 0) return fail(error);
+    if (const int error = service().call(roci::abi::Op::cm_leave, roci::abi::CmLeaveRequest{id.handle, group->handle}, reply);
+        error != 0)
+        return fail(error);
     pthread_mutex_lock(&id.mutex);
     while (group->events_completed < int(reply.events_reported)) pthread_cond_wait(&id.cond, &id.mutex);
     pthread_mutex_unlock(&id.mutex);

@@ -29,7 +29,8 @@ int create_cq(rdma_cm_id& id, uint32_t entries, ibv_comp_channel*& channel, ibv_
 
 /// CQs for what the program did not bring itself.
 int create_cqs(rdma_cm_id& id, uint32_t send, uint32_t receive) {
-    if (create_cq(id, receive, id.recv_cq_channel, id.recv_cq) == 0 && create_cq(id, send, id.send_cq_channel, id.send_cq) == 0) return 0;
+    if (create_cq(id, receive, id.recv_cq_channel, id.recv_cq) == 0 && create_cq(id, send, id.send_cq_channel, id.send_cq) == 0)
+        return 0;
     const int saved = errno;
     destroy_cqs(id);
     return fail(saved);
@@ -118,7 +119,8 @@ int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
         if (attr->xrcd == nullptr) return -1;
         attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
     }
-    const bool has_send = attr->send_cq != nullptr || id->send_cq != nullptr, has_receive = attr->recv_cq != nullptr || id->recv_cq != nullptr;
+    const bool has_send = attr->send_cq != nullptr || id->send_cq != nullptr,
+               has_receive = attr->recv_cq != nullptr || id->recv_cq != nullptr;
     if (create_cqs(*id, has_send ? 0 : attr->cap.max_send_wr, has_receive ? 0 : attr->cap.max_recv_wr) != 0) return -1;
     if (attr->send_cq == nullptr) attr->send_cq = id->send_cq;
     if (attr->recv_cq == nullptr) attr->recv_cq = id->recv_cq;

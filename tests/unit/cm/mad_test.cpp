@@ -39,15 +39,24 @@ Mad rewritten(const Captured& c) {
 
 Mad rewritten(const Captured& c) {
     switch (c.header.attribute) {
-        case Attribute::req: return rewritten<Req>(c);
-        case Attribute::rej: return rewritten<Rej>(c);
-        case Attribute::rep: return rewritten<Rep>(c);
-        case Attribute::rtu: return rewritten<Rtu>(c);
-        case Attribute::dreq: return rewritten<Dreq>(c);
-        case Attribute::drep: return rewritten<Drep>(c);
-        case Attribute::sidr_req: return rewritten<SidrReq>(c);
-        case Attribute::sidr_rep: return rewritten<SidrRep>(c);
-        default: return {};
+        case Attribute::req:
+            return rewritten<Req>(c);
+        case Attribute::rej:
+            return rewritten<Rej>(c);
+        case Attribute::rep:
+            return rewritten<Rep>(c);
+        case Attribute::rtu:
+            return rewritten<Rtu>(c);
+        case Attribute::dreq:
+            return rewritten<Dreq>(c);
+        case Attribute::drep:
+            return rewritten<Drep>(c);
+        case Attribute::sidr_req:
+            return rewritten<SidrReq>(c);
+        case Attribute::sidr_rep:
+            return rewritten<SidrRep>(c);
+        default:
+            return {};
     }
 }
 

@@ -511,8 +511,8 @@ TEST(CmManager, ServiceIdResolution) {
     EXPECT_EQ(w.events_a.back().reason, uint16_t(SidrStatus::invalid_service_id));
 }
 
-/// Connects and disconnects many times over a network that loses, doubles and repeats: every end must hear of every step once, in order,
-/// and nothing may be left.
+/// Connects and disconnects many times over a network that loses, doubles and repeats: every end must hear of every step once, in
+/// order, and nothing may be left.
 class Lossy : public testing::TestWithParam<std::pair<int, double>> {};
 
 TEST_P(Lossy, EveryConnectionComesAndGoes) {
@@ -554,9 +554,11 @@ TEST_P(Lossy, EveryConnectionComesAndGoes) {
     }
     EXPECT_GE(good, int(kConnections) * 95 / 100);
     for (const auto& [id, kinds] : seen_b) {
-        const bool whole = kinds == std::vector{Kind::connect_request, Kind::established, Kind::disconnected, Kind::timewait_exit};
+        const bool whole =
+            kinds == std::vector{Kind::connect_request, Kind::established, Kind::disconnected, Kind::timewait_exit};
         const bool no_rtu = kinds == std::vector{Kind::connect_request, Kind::disconnected, Kind::timewait_exit};
-        const bool gave_up = kinds == std::vector{Kind::connect_request, Kind::unreachable} || kinds == std::vector{Kind::connect_request, Kind::rejected};
+        const bool gave_up = kinds == std::vector{Kind::connect_request, Kind::unreachable} ||
+                             kinds == std::vector{Kind::connect_request, Kind::rejected};
         EXPECT_TRUE(whole || no_rtu || gave_up) << id << " saw " << kinds.size() << " events";
     }
     for (const uint32_t id : ids) w.a.destroy(id, w.now);
@@ -567,7 +569,8 @@ TEST_P(Lossy, EveryConnectionComesAndGoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Lossy,
-                         testing::Values(std::pair(1, 0.0), std::pair(2, 0.01), std::pair(3, 0.1), std::pair(4, 0.3), std::pair(5, 0.5), std::pair(6, 0.5)));
+                         testing::Values(std::pair(1, 0.0), std::pair(2, 0.01), std::pair(3, 0.1), std::pair(4, 0.3),
+                                         std::pair(5, 0.5), std::pair(6, 0.5)));
 
 }  // namespace
 }  // namespace roci::cm

@@ -30,11 +30,16 @@ protected:
     }
     uint32_t open_channel(uint32_t s) { return handle_of(send(conductor, s, packet(Op::cm_open_channel, {}))); }
     uint32_t make_id(uint32_t s, uint32_t ch, uint32_t space = kTcp) {
-        return handle_of(call_as(s, Op::cm_create_id, abi::CmCreateIdRequest{ch, space, space == kTcp ? IBV_QPT_RC : IBV_QPT_UD, 0}));
+        return handle_of(
+            call_as(s, Op::cm_create_id, abi::CmCreateIdRequest{ch, space, space == kTcp ? IBV_QPT_RC : IBV_QPT_UD, 0}));
     }
-    int bind(uint32_t s, uint32_t id, const abi::CmAddress& a) { return call_as(s, Op::cm_bind, abi::CmBindRequest{id, 0, a}).error; }
+    int bind(uint32_t s, uint32_t id, const abi::CmAddress& a) {
+        return call_as(s, Op::cm_bind, abi::CmBindRequest{id, 0, a}).error;
+    }
     int tell(uint32_t s, Op op, uint32_t id) { return call_as(s, op, abi::HandleRequest{id, 0}).error; }
-    int listen(uint32_t s, uint32_t id, uint32_t backlog = 10) { return call_as(s, Op::cm_listen, abi::CmListenRequest{id, backlog}).error; }
+    int listen(uint32_t s, uint32_t id, uint32_t backlog = 10) {
+        return call_as(s, Op::cm_listen, abi::CmListenRequest{id, backlog}).error;
+    }
     abi::CmEventReply event(uint32_t s, uint32_t ch, CmEventType type) {
         const Result r = call_as(s, Op::cm_get_event, abi::HandleRequest{ch, 0});
         EXPECT_EQ(r.error, 0) << r.reason;
