@@ -229,8 +229,9 @@ inline Result send(Conductor& conductor, uint32_t session, const std::vector<std
 }
 
 inline std::vector<std::byte> packet(abi::Op op, const std::vector<std::byte>& body, uint32_t cookie = 5) {
-    auto p = bytes_of(abi::RequestHeader{op, 0, cookie});
-    p.insert(p.end(), body.begin(), body.end());
+    const auto header = bytes_of(abi::RequestHeader{op, 0, cookie});
+    std::vector<std::byte> p(header.size() + body.size());
+    std::copy(body.begin(), body.end(), std::copy(header.begin(), header.end(), p.begin()));
     return p;
 }
 
