@@ -30,6 +30,24 @@ void remove_qp(Impl& e, Command& c) {
     Session* s = e.session(c.qp->spec.session);
     if (s != nullptr && c.qp->spec.slot < s->slots.size()) s->slots[c.qp->spec.slot] = nullptr;
 }
+qp::Srq** tag_slot(Impl& e, const qp::Srq& srq) {
+    Session* s = e.session(srq.spec.session);
+    if (s == nullptr) return nullptr;
+    const uint32_t index = srq.spec.tags.slot - abi::kFirstTagSlot;
+    if (index >= s->tag_srqs.size()) s->tag_srqs.resize(index + 1);
+    return &s->tag_srqs[index];
+}
+/// Only tag matching SRQs have doorbells.
+void add_srq(Impl& e, Command& c) {
+    if (c.srq->tags == nullptr) return;
+    qp::Srq** slot = tag_slot(e, *c.srq);
+    if (slot != nullptr) *slot = c.srq;
+    c.error = slot != nullptr ? 0 : EINVAL;
+}
+void remove_srq(Impl& e, Command& c) {
+    qp::Srq** slot = c.srq->tags != nullptr ? tag_slot(e, *c.srq) : nullptr;
+    if (slot != nullptr) *slot = nullptr;
+}
 void modify_srq(Impl& e, Command& c) {
     c.srq->limit = c.srq_limit;
     qp::check_srq_limit(e.ctx, *c.srq);
@@ -43,7 +61,6 @@ void resize_cq(Impl& e, Command& c) {
 void fence(Impl& e, Command&) {
     std::erase_if(e.ctx.dirty, [](const rings::Cq* cq) { return cq->use_count.load() == 0; });
 }
-void nothing(Impl&, Command&) {}
 
 struct Row {
     Command::Kind kind;
@@ -53,8 +70,8 @@ constexpr Row kCommands[] = {
     {Command::Kind::attach_session, attach_session}, {Command::Kind::detach_session, detach_session},
     {Command::Kind::add_qp, add_qp},                 {Command::Kind::modify_qp, modify_qp},
     {Command::Kind::query_qp, query_qp},             {Command::Kind::remove_qp, remove_qp},
-    {Command::Kind::add_srq, nothing},               {Command::Kind::modify_srq, modify_srq},
-    {Command::Kind::query_srq, query_srq},           {Command::Kind::remove_srq, nothing},
+    {Command::Kind::add_srq, add_srq},               {Command::Kind::modify_srq, modify_srq},
+    {Command::Kind::query_srq, query_srq},           {Command::Kind::remove_srq, remove_srq},
     {Command::Kind::resize_cq, resize_cq},           {Command::Kind::fence, fence},
 };
 constexpr bool in_order() {

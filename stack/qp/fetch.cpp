@@ -48,6 +48,13 @@ void take(Qp& qp, uint32_t index) {
     Requester& rq = qp.requester;
     std::byte* copy = rq.wqes.get() + size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride;
     std::memcpy(copy, qp.spec.sq.slot(index), qp.spec.sq.stride);
+    admit(qp, index);
+}
+
+}  // namespace
+
+void admit(Qp& qp, uint32_t index) {
+    Requester& rq = qp.requester;
     const abi::SendWqe& w = wqe(qp, index);
     const WorkInfo& info = work_info(w.opcode);
     SendRecord& r = record(qp, index);
@@ -68,13 +75,13 @@ void take(Qp& qp, uint32_t index) {
     rq.fetch_psn = rq.fetch_psn + r.packets;
 }
 
-}  // namespace
-
 bool posted(const Qp& qp) {
+    if (qp.tags != nullptr) return rendezvous_waits(qp);
     return qp.spec.sq.depth != 0 && !qp.requester.broken && qp.spec.sq.producer() != qp.requester.fetched;
 }
 
 bool fetch(Context& ctx, Qp& qp) {
+    if (qp.tags != nullptr) return fetch_rendezvous(qp);
     Requester& rq = qp.requester;
     const uint32_t depth = qp.spec.sq.depth;
     if (depth == 0 || rq.broken) return false;

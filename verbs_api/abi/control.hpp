@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "rings.hpp"
+#include "tag_matching.hpp"
 #include "version.hpp"
 #include "wqe.hpp"
 
@@ -121,6 +122,7 @@ struct DeviceAttr {
     uint32_t phys_ports;
     uint32_t comp_vectors;
     char fw_ver[64];
+    TagCaps tm;
 };
 
 struct PortAttr {
@@ -187,7 +189,7 @@ struct CreateSrqRequest {
     uint32_t xrcd, cq;  ///< XRC and TM; else kNoHandle
     uint32_t tm_max_tags, tm_max_ops;
 };
-struct CreateSrqReply { uint32_t handle, generation; uint32_t srqn; uint32_t depth, stride, max_wr, max_sge, reserved; Location where; };
+struct CreateSrqReply { uint32_t handle, generation; uint32_t srqn; uint32_t depth, stride, max_wr, max_sge, reserved; Location where; TagQueue tags; };
 struct ModifySrqRequest { uint32_t handle; uint32_t mask; uint32_t max_wr; uint32_t limit; };
 struct QuerySrqReply { uint32_t max_wr, max_sge, limit, reserved; };
 
