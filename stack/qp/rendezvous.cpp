@@ -58,8 +58,6 @@ void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::P
     const uint32_t slot = t.free.pop();
     Rendezvous& job = t.jobs[slot];
     job.recv_wr_id = entry.recv_wr_id;
-    job.tag = t.tag;
-    job.app_ctx = t.app_ctx;
     job.remote_va = load_be<uint64_t>(p.payload + kTmhBytes);
     job.rkey = load_be<uint32_t>(p.payload + kTmhBytes + 8);
     job.length = load_be<uint32_t>(p.payload + kTmhBytes + 12);
@@ -101,9 +99,7 @@ void end_rendezvous(Context& ctx, Qp& qp, uint32_t index, WcStatus status) {
     e.status = status;
     e.vendor_err = uint32_t(status);
     e.opcode = abi::WcOpcode::tm_recv;
-    e.byte_len = job.length;
-    e.tag = job.tag;
-    e.src_qp = job.app_ctx;
+    e.byte_len = job.length;  // tag and app_ctx were told with the match
     const bool good = status == WcStatus::success;
     if (good) e.wc_flags = abi::kWcTmDataValid;
     (good ? t.to_finish : t.free).push(slot);

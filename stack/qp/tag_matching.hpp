@@ -80,8 +80,8 @@ enum class TagMessage : uint8_t { ordinary, no_tag, unexpected, matched, rendezv
 
 /// A matched rendezvous: READ, then FIN.
 struct Rendezvous {
-    uint64_t recv_wr_id = 0, tag = 0, remote_va = 0;
-    uint32_t app_ctx = 0, rkey = 0, length = 0;
+    uint64_t recv_wr_id = 0, remote_va = 0;
+    uint32_t rkey = 0, length = 0;
     uint16_t num_sge = 0;
     std::array<abi::Sge, abi::kMaxTagSge> sges{};
     std::array<uint8_t, kRndvBytes> header{};  ///< of the request; the FIN repeats it
