@@ -1,13 +1,14 @@
 // Tag matching SRQs over the simulated network: b receives through one, a sends what a program would: headers it wrote itself.
 #include "base/bytes.hpp"
 #include "fixture.hpp"
+#include "qp/state.hpp"
 
 namespace roci::sim {
 namespace {
 
 constexpr uint8_t kNoTag = 0, kRndv = 1, kFin = 2, kEager = 3;
 constexpr uint8_t kMatch = abi::kWcTmMatch, kValid = abi::kWcTmDataValid, kSyncReq = abi::kWcTmSyncReq;
-constexpr uint32_t kTags = 8, kOps = 16;
+constexpr uint32_t kTags = 64, kOps = 16;
 constexpr uint64_t kBuffer = 8192;                ///< of each tagged or ordinary buffer
 constexpr uint64_t kOrdinary = uint64_t{1} << 19; ///< ordinary buffers from here on
 
@@ -224,7 +225,7 @@ TEST_F(TagMatching, RendezvousIsReadAndFinishedByTheResponder) {
 
 TEST_F(TagMatching, ManyRendezvousOverALossyNetworkComeWhole) {
     world.net().set_faults({.drop = 0.05});
-    constexpr uint64_t kCount = 40;  // more than a QP has room for, and than the list has
+    constexpr uint64_t kCount = 50;  // more than a QP has room for: some are met with an RNR NAK
     std::map<uint64_t, uint8_t> told;
     uint64_t added = 0, sent = 0, finished = 0, acknowledged = 0;
     for (uint64_t i = 0; i < kCount; ++i) a.client.post_recv(qa, 500 + i, {a.sge(900'000 + i * 32, 32)});
@@ -253,6 +254,7 @@ TEST_F(TagMatching, ManyRendezvousOverALossyNetworkComeWhole) {
         EXPECT_EQ(first_wrong(buffer(i % 60), 7000, 4), -1) << i;
     }
     EXPECT_GT(world.net().lost(), 0u);
+    EXPECT_GT(world.host(1).shared().qps.find(qb.qpn)->counters.rnr_nak_sent, 0u);
 }
 
 TEST_F(TagMatching, RendezvousThatDoesNotFitIsLeftToTheProgram) {
