@@ -1,15 +1,7 @@
-# Figures: Google Benchmark programs, then perftest over a rocid on the loopback.
-
-bench_programs() { find "$BUILD/tests/bench" -maxdepth 1 -type f -executable 2>/dev/null | sort; }
+# Figures beside their anchors, measured in one run (docs/tuning.md): a table, bench.json and bench.html in the build folder.
 
 dev_bench() {
-    local program
     source .dev/build.sh
     dev_build >/dev/null
-    for program in $(bench_programs); do
-        say "$(basename "$program")"
-        "$program" "$@"
-    done
-    say "perftest, roci0 to roci1, one rocid on the loopback"
-    python3 tests/conformance/figures.py
+    python3 tests/bench/run.py --build "$BUILD" "$@"
 }

@@ -90,6 +90,7 @@ tally() {
 
 # The last word: exit code 1 if anything failed.
 verdict() {
-    printf '\n%s%d passed, %d failed\n' "$([ "$SKIPPED" = 0 ] || echo "$SKIPPED skipped (the logs say why); ")" "$PASSED" "$FAILED"
+    [ "$SKIPPED" = 0 ] || printf '\n%d skipped; the logs in %s say why\n' "$SKIPPED" "$LOGS"
+    printf '\n%d passed, %d failed\n' "$PASSED" "$FAILED"
     [ "$FAILED" = 0 ]
 }

@@ -1,3 +1,5 @@
+install_packages() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
+
 # Installs the packages that are missing, and nothing else.
 dev_setup() {
     local missing
@@ -9,6 +11,6 @@ dev_setup() {
     command -v apt-get >/dev/null || die "this is not Debian: install by hand what .dev/packages.txt lists"
     say "installing $(wc -w <<<"$missing") Debian packages"
     # shellcheck disable=SC2086
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing ||
+    install_packages $missing || { as_root apt-get update && install_packages $missing; } ||
         die "could not install them; as root: apt-get update && apt-get install" $missing
 }

@@ -17,6 +17,7 @@ dev_test() {
     step "build" build_all
     [ "$FAILED" = 0 ] || { verdict; return 1; }
     step "layering" python3 tests/layering/check_layers.py
+    step "layering check, itself" python3 tests/layering/test_check_layers.py
     step "unit tests" run_meson_tests "$BUILD" tests/unit
     step "simulator: random workloads" run_meson_tests "$BUILD" tests/sim
     step "fuzzers" run_meson_tests "$BUILD" tests/fuzz

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint16_t kDescriptors = 1024;
 constexpr uint32_t kCache = 512;
-constexpr uint16_t kDataRoom = RTE_PKTMBUF_HEADROOM + (wire::kMaxFrame + 127) / 128 * 128;
+constexpr uint16_t kDataRoom = RTE_PKTMBUF_HEADROOM + (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
 template <class Frame>
 void free_mbufs(const Frame* frames, unsigned count) {
@@ -83,6 +83,7 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
         for (unsigned i = 0; i < burst; ++i) {
             const engine::TxFrame& f = frames[sent + i];
             mbufs[i] = static_cast<rte_mbuf*>(f.cookie);
+            mbufs[i]->data_off = uint16_t(f.data - static_cast<const uint8_t*>(mbufs[i]->buf_addr));
             mbufs[i]->data_len = uint16_t(f.length);
             mbufs[i]->pkt_len = f.length;
         }
@@ -98,10 +99,12 @@ void start_port(uint16_t port, const std::string& name, MbufPool* const* pools, 
     if (const int e = rte_eth_dev_configure(port, queues, queues, &conf); e != 0) refuse(name, "queues", e);
     for (uint16_t q = 0; q < queues; ++q) {
         const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
-        if (const int e = rte_eth_rx_queue_setup(port, q, kDescriptors, socket, nullptr, pools[q]->get()); e != 0) refuse(name, "rx queue", e);
+        if (const int e = rte_eth_rx_queue_setup(port, q, kDescriptors, socket, nullptr, pools[q]->get()); e != 0)
+            refuse(name, "rx queue", e);
         if (const int e = rte_eth_tx_queue_setup(port, q, kDescriptors, socket, nullptr); e != 0) refuse(name, "tx queue", e);
     }
     if (const int e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
+    rte_eth_allmulticast_enable(port);  // groups are sorted out by the engine; ports without a filter answer that they cannot
 }
 
 void stop_port(uint16_t port) {

@@ -16,6 +16,9 @@ uint64_t mac_word(const uint8_t* mac) {
 
 bool hairpinned(const engine::RxFrame& f) { return (reinterpret_cast<uintptr_t>(f.cookie) & kHairpinned) != 0; }
 
+/// Broadcast, too, is none of a QP's business.
+bool is_multicast(const engine::TxFrame& f) { return f.length >= 6 && (f.data[0] & 1) != 0 && mac_word(f.data) != kMacMask; }
+
 engine::TxFrame back_to_tx(const engine::RxFrame& f) {
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) & ~kHairpinned);
     return {const_cast<uint8_t*>(f.data), 0, f.length, cookie};
@@ -69,6 +72,17 @@ void HairpinPort::rx_free(engine::RxFrame* frames, unsigned count) {
     }
 }
 
+/// True if it went out. Its copy may be lost for want of room, like any datagram.
+bool HairpinPort::send_multicast(engine::TxFrame& f) {
+    engine::TxFrame copy;
+    const bool copied = inner_.tx_alloc(&copy, 1) == 1 && copy.capacity >= f.length;
+    if (copied) std::memcpy(copy.data, f.data, f.length);
+    copy.length = f.length;
+    const bool sent = inner_.tx_burst(&f, 1) == 1;
+    if (copy.data != nullptr && (!copied || !sent || !queue(copy))) inner_.tx_free(&copy, 1);
+    return sent;
+}
+
 unsigned HairpinPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     for (unsigned i = 0; i < count;) {
         if (is_own(frames[i])) {
@@ -76,8 +90,13 @@ unsigned HairpinPort::tx_burst(engine::TxFrame* frames, unsigned count) {
             ++i;
             continue;
         }
+        if (is_multicast(frames[i])) {
+            if (!send_multicast(frames[i])) return i;
+            ++i;
+            continue;
+        }
         const unsigned first = i;
-        while (i < count && !is_own(frames[i])) ++i;
+        while (i < count && !is_own(frames[i]) && !is_multicast(frames[i])) ++i;
         const unsigned sent = inner_.tx_burst(frames + first, i - first);
         if (sent < i - first) return first + sent;
     }

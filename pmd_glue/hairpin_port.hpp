@@ -1,5 +1,6 @@
 // In-engine loopback: a NIC does not send a frame back to itself, but two QPs of one device must be able to talk. Frames whose
-// destination MAC is the port's own go into a bounded queue and come back at the next rx_burst; all others pass through.
+// destination MAC is the port's own go into a bounded queue and come back at the next rx_burst; of multicast frames a copy does,
+// as RDMA NICs have it; all others pass through.
 #pragma once
 
 #include <memory>
@@ -30,6 +31,7 @@ private:
     bool is_own(const engine::TxFrame& f) const;
     unsigned take_waiting(engine::RxFrame* frames, unsigned max);
     bool queue(const engine::TxFrame& f);
+    bool send_multicast(engine::TxFrame& f);
 
     engine::Port& inner_;
     const uint64_t own_;  ///< the MAC in the low 48 bits, as the bytes lie in memory

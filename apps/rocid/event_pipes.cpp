@@ -27,6 +27,10 @@ EventPipes::~EventPipes() {
 void EventPipes::start(std::vector<engine::EventRing*> rings) {
     rings_ = std::move(rings);
     stop_ = false;
+    for (Dispatcher& d : dispatchers_) {
+        d.stop = false;
+        d.thread = std::thread([this, &d] { dispatch(d); });
+    }
     thread_ = std::thread([this] { run(); });
 }
 
@@ -35,6 +39,14 @@ void EventPipes::stop() {
     stop_.store(true, std::memory_order_seq_cst);
     wake_.sleeper.wake();
     thread_.join();
+    for (Dispatcher& d : dispatchers_) {
+        {
+            const std::lock_guard lock(d.mutex);
+            d.stop = true;
+        }
+        d.work.notify_one();
+        d.thread.join();
+    }
 }
 
 int EventPipes::make(uint32_t session, uint32_t channel) {
@@ -64,6 +76,11 @@ void EventPipes::close(uint32_t session, uint32_t channel) {
 size_t EventPipes::pipes() const {
     const std::lock_guard lock(mutex_);
     return pipes_.size();
+}
+
+bool EventPipes::has_kept() const {
+    const std::lock_guard lock(mutex_);
+    return kept_pipes_ != 0;
 }
 
 EventPipes::Pipe* EventPipes::find(uint32_t session, uint32_t channel) {
@@ -123,13 +140,39 @@ void EventPipes::deliver(const engine::Event& e) {
     write_or_keep(*p, p->asyncs, e.type, abi::AsyncEventRecord{e.type, e.handle, e.generation, 0});
 }
 
+/// Vector 0 and asynchronous events are served here and now, without another wake-up.
+void EventPipes::hand_on(const engine::Event& e) {
+    const uint32_t vector = e.kind == engine::Event::Kind::completion ? e.vector % kVectors : 0;
+    if (vector == 0) return deliver(e);
+    Dispatcher& d = dispatchers_[vector - 1];
+    {
+        const std::lock_guard lock(d.mutex);
+        d.queue.push_back(e);
+    }
+    d.work.notify_one();
+}
+
+void EventPipes::dispatch(Dispatcher& d) {
+    std::unique_lock lock(d.mutex);
+    for (;;) {
+        d.work.wait(lock, [&] { return d.stop || !d.queue.empty(); });
+        if (d.queue.empty()) return;
+        const engine::Event e = d.queue.front();
+        d.queue.pop_front();
+        lock.unlock();
+        deliver(e);
+        if (has_kept()) wake_.notify();  // a full pipe is tried again by the event thread
+        lock.lock();
+    }
+}
+
 bool EventPipes::drain() {
     bool any = false;
     for (engine::EventRing* r : rings_) {
         constexpr int kTurn = 256;  // so that a busy engine does not starve another's events
         engine::Event e;
         for (int i = 0; i < kTurn && r->pop(e); ++i) {
-            deliver(e);
+            hand_on(e);
             any = true;
         }
     }

@@ -1,10 +1,13 @@
-// The event thread: takes events from the engines' rings and writes them into the pipes of completion channels and open devices, so
+// Event dispatchers, one a completion vector. The first is the event thread: takes events from the engines' rings and writes them into the pipes of completion channels and open devices, so
 // that lcores make no system call. It never blocks on a client: what a full pipe does not take is kept, one record an object,
 // and written when there is room again.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -14,12 +17,15 @@
 #include "abi/control.hpp"
 #include "abi/rings.hpp"
 #include "engine/event.hpp"
+#include "host/capabilities.hpp"
 #include "pmd_glue/lcore_loop.hpp"
 
 namespace roci::rocid {
 
 class EventPipes {
 public:
+    static constexpr uint32_t kVectors = host::Capabilities{}.comp_vectors;
+
     EventPipes();
     ~EventPipes();
     EventPipes(const EventPipes&) = delete;
@@ -57,8 +63,20 @@ private:
     };
     using Table = std::unordered_map<uint64_t, Pipe>;
 
+    /// Serves the events of one completion vector but the first. What the event thread hands it, it writes in the same order.
+    struct Dispatcher {
+        std::mutex mutex;
+        std::condition_variable work;
+        std::deque<engine::Event> queue;
+        bool stop = false;
+        std::thread thread;
+    };
+
     void run();
+    void dispatch(Dispatcher& d);
+    void hand_on(const engine::Event& e);
     bool drain();
+    bool has_kept() const;
     void deliver(const engine::Event& e);
     template <class Record>
     void write_or_keep(Pipe& p, Kept<Record>& kept, uint32_t kind, const Record& r);
@@ -77,6 +95,7 @@ private:
     Counters counters_;
     std::atomic<bool> stop_{false};
     std::thread thread_;
+    std::array<Dispatcher, kVectors - 1> dispatchers_;
 };
 
 }  // namespace roci::rocid

@@ -37,7 +37,8 @@ int make_memfd(uint64_t length, unsigned huge_flags) {
     const int fd = memfd_create("rocid-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
     if (fd < 0) return -1;
     constexpr int kSize = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-    if (ftruncate(fd, off_t(length)) == 0 && fallocate(fd, 0, 0, off_t(length)) == 0 && fcntl(fd, F_ADD_SEALS, kSize) == 0) return fd;
+    if (ftruncate(fd, off_t(length)) == 0 && fallocate(fd, 0, 0, off_t(length)) == 0 && fcntl(fd, F_ADD_SEALS, kSize) == 0)
+        return fd;
     const int error = errno;
     close(fd);
     errno = error;
@@ -63,11 +64,14 @@ struct OwnedFd {
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
-    if (length == 0 || fstat(fd, &s) != 0 || fstatfs(fd, &f) != 0 || !S_ISREG(s.st_mode)) return why = "not a file with bytes in it", 0;
+    if (length == 0 || fstat(fd, &s) != 0 || fstatfs(fd, &f) != 0 || !S_ISREG(s.st_mode))
+        return why = "not a file with bytes in it", 0;
     // A file of another kind (FUSE, network) could make an engine wait for its server at every page.
     if (f.f_type != kTmpfs && f.f_type != kHugetlbfs) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (s.st_size < 0 || uint64_t(s.st_size) < length)
-        return why = "the file has " + std::to_string(s.st_size) + " bytes, fewer than the " + std::to_string(length) + " to be mapped", 0;
+        return why = "the file has " + std::to_string(s.st_size) + " bytes, fewer than the " + std::to_string(length) +
+                     " to be mapped",
+               0;
     const uint64_t page = uint64_t(f.f_bsize) > 4096 ? uint64_t(f.f_bsize) : 4096;
     if (length > UINT64_MAX - page) return why = "too long", 0;
     return (length + page - 1) / page * page;
@@ -114,7 +118,8 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
         return {};
     }
     int fd = -1;
-    if (hugepages_ != pmd::Hugepages::never && length >= kHugepage && length % kHugepage == 0) fd = make_memfd(length, MFD_HUGETLB | kHuge2M);
+    if (hugepages_ != pmd::Hugepages::never && length >= kHugepage && length % kHugepage == 0)
+        fd = make_memfd(length, MFD_HUGETLB | kHuge2M);
     if (fd < 0) fd = make_memfd(length, 0);
     if (fd < 0) {
         why = "no shared memory of " + std::to_string(length) + " bytes: " + errno_text();
@@ -127,6 +132,13 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
         return {};
     }
     return {static_cast<std::byte*>(p), length, fd};
+}
+
+bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
+    struct stat s {};
+    if (fstat(fd, &s) != 0) return false;
+    out = {uint64_t(s.st_dev), uint64_t(s.st_ino)};
+    return true;
 }
 
 void OsPlatform::free_memory(const host::SharedMemory& m) {
@@ -181,8 +193,8 @@ int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {
         close(fd);
         return -1;
     }
-    // It stays open here until close_wake_fds(), because without it the eventfd could not be taken out of the lcore's epoll set; the
-    // conductor sends it as one that is not to be closed.
+    // It stays open here until close_wake_fds(), because without it the eventfd could not be taken out of the lcore's epoll set;
+    // the conductor sends it as one that is not to be closed.
     wake_fds_[session].push_back({engine, fd});
     return fd;
 }

@@ -34,7 +34,8 @@ bool leaves_enough(uint64_t length, uint64_t available);
 
 class OsPlatform final : public host::Platform {
 public:
-    OsPlatform(EventPipes& pipes, EnginePageMemory& engine_page, pmd::Hugepages hugepages) : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages) {}
+    OsPlatform(EventPipes& pipes, EnginePageMemory& engine_page, pmd::Hugepages hugepages)
+        : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages) {}
     ~OsPlatform() override;
 
     /// Whose wake eventfds: sleepers[i] is engine i's lcore.
@@ -47,6 +48,7 @@ public:
     void free_memory(const host::SharedMemory&) override;
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
     void unmap_region(mem::MappedRegion&) override;
+    bool identify_file(int fd, host::FileIdentity& out) override;
     void close_fd(int fd) override;
     std::unique_ptr<mem::RemoteProcess> remote_process(int pid) override;
     int make_event_pipe(uint32_t session, uint32_t channel) override { return pipes_.make(session, channel); }

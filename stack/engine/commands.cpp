@@ -8,9 +8,7 @@ namespace {
 
 using Impl = Engine::Impl;
 
-void attach_session(Impl& e, Command& c) {
-    e.sessions.push_back({c.session, c.doorbells, {}});
-}
+void attach_session(Impl& e, Command& c) { e.sessions.push_back({c.session, c.doorbells, {}}); }
 void detach_session(Impl& e, Command& c) {
     std::erase_if(e.sessions, [&](const Session& s) { return s.id == c.session; });
 }
@@ -44,8 +42,8 @@ void add_srq(Impl& e, Command& c) {
     if (slot != nullptr) *slot = c.srq;
     c.error = slot != nullptr ? 0 : EINVAL;
 }
-void remove_srq(Impl& e, Command& c) {
-    qp::Srq** slot = c.srq->tags != nullptr ? tag_slot(e, *c.srq) : nullptr;
+void remove_tags(Impl& e, const qp::Srq& srq) {
+    qp::Srq** slot = srq.tags != nullptr ? tag_slot(e, srq) : nullptr;
     if (slot != nullptr) *slot = nullptr;
 }
 void modify_srq(Impl& e, Command& c) {
@@ -53,11 +51,23 @@ void modify_srq(Impl& e, Command& c) {
     qp::check_srq_limit(e.ctx, *c.srq);
 }
 void query_srq(Impl&, Command& c) { c.srq_limit = c.srq->limit; }
+/// An XRC target may be in the middle of a message for it: what was taken from it is gone, and the message with it.
+void remove_srq(Impl& e, Command& c) {
+    remove_tags(e, *c.srq);
+    if (c.srq->spec.xrcd == 0) return;  // others have no QPs any more
+    for (Session& s : e.sessions) {
+        for (qp::Qp* qp : s.slots) {
+            if (qp == nullptr || !qp->responder.recv.held || qp->responder.recv.srq != c.srq) continue;
+            qp->responder.recv.held = false;
+            qp::enter_error(e.ctx, *qp);
+        }
+    }
+}
 void resize_cq(Impl& e, Command& c) {
     if (!rings::move_lane(c.cq->lanes[e.config.index], c.new_lane, c.consumer)) c.error = EINVAL;
 }
-/// Objects that the conductor has taken out of the tables may be freed after this: nothing here remembers them. CQs that no QP uses any
-/// more are about to go; they may still wait for room in the event ring.
+/// Objects that the conductor has taken out of the tables may be freed after this: nothing here remembers them. CQs that no QP
+/// uses any more are about to go; they may still wait for room in the event ring.
 void fence(Impl& e, Command&) {
     std::erase_if(e.ctx.dirty, [](const rings::Cq* cq) { return cq->use_count.load() == 0; });
 }
@@ -67,12 +77,18 @@ struct Row {
     void (*run)(Impl&, Command&);
 };
 constexpr Row kCommands[] = {
-    {Command::Kind::attach_session, attach_session}, {Command::Kind::detach_session, detach_session},
-    {Command::Kind::add_qp, add_qp},                 {Command::Kind::modify_qp, modify_qp},
-    {Command::Kind::query_qp, query_qp},             {Command::Kind::remove_qp, remove_qp},
-    {Command::Kind::add_srq, add_srq},               {Command::Kind::modify_srq, modify_srq},
-    {Command::Kind::query_srq, query_srq},           {Command::Kind::remove_srq, remove_srq},
-    {Command::Kind::resize_cq, resize_cq},           {Command::Kind::fence, fence},
+    {Command::Kind::attach_session, attach_session},
+    {Command::Kind::detach_session, detach_session},
+    {Command::Kind::add_qp, add_qp},
+    {Command::Kind::modify_qp, modify_qp},
+    {Command::Kind::query_qp, query_qp},
+    {Command::Kind::remove_qp, remove_qp},
+    {Command::Kind::add_srq, add_srq},
+    {Command::Kind::modify_srq, modify_srq},
+    {Command::Kind::query_srq, query_srq},
+    {Command::Kind::remove_srq, remove_srq},
+    {Command::Kind::resize_cq, resize_cq},
+    {Command::Kind::fence, fence},
 };
 constexpr bool in_order() {
     for (size_t i = 0; i < std::size(kCommands); ++i)

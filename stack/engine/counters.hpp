@@ -1,5 +1,5 @@
-// Counters of an engine: one table makes the storage, the names that `roci status` shows and the documentation. Written with plain
-// stores by the engine, read relaxed by anyone.
+// Counters of an engine: one table makes the storage, the names that `roci status` shows and the documentation. Written with
+// plain stores by the engine, read relaxed by anyone.
 #pragma once
 
 #include <array>
@@ -10,28 +10,31 @@
 
 namespace roci::engine {
 
-#define ROCI_ENGINE_COUNTERS(X)                                                         \
-    X(polls, "rounds of the engine's loop")                                             \
-    X(busy_polls, "rounds that had something to do")                                    \
-    X(rx_frames, "frames received")                                                     \
-    X(tx_frames, "frames handed to ports")                                              \
-    X(commands, "commands of the conductor executed")                                   \
-    X(doorbells, "doorbells of QPs seen")                                               \
-    X(stray_doorbells, "doorbells for a slot that holds no QP")                         \
-    X(timers, "timers that expired")                                                    \
-    X(handed_over, "frames passed on to the engine that owns their QP")                 \
-    X(handover_full, "frames dropped because that engine's inbox was full")             \
-    X(unknown_qp, "frames for a QP number that is not in use")                          \
-    X(wrong_service, "frames whose opcode is not of the QP's service")                  \
-    X(wrong_pkey, "frames whose P_Key is not the default partition's")                  \
-    X(wrong_address, "frames whose addresses are not those of the QP's path")           \
+#define ROCI_ENGINE_COUNTERS(X)                                                \
+    X(polls, "rounds of the engine's loop")                                    \
+    X(busy_polls, "rounds that had something to do")                           \
+    X(rx_frames, "frames received")                                            \
+    X(tx_frames, "frames handed to ports")                                     \
+    X(commands, "commands of the conductor executed")                          \
+    X(doorbells, "doorbells of QPs seen")                                      \
+    X(stray_doorbells, "doorbells for a slot that holds no QP")                \
+    X(timers, "timers that expired")                                           \
+    X(handed_over, "frames passed on to the engine that owns their QP")        \
+    X(handover_full, "frames dropped because that engine's inbox was full")    \
+    X(multicast, "frames for a multicast group")                               \
+    X(multicast_copies, "copies of them that were handed to other engines")    \
+    X(unknown_group, "frames for a multicast group that no QP is attached to") \
+    X(unknown_qp, "frames for a QP number that is not in use")                 \
+    X(wrong_service, "frames whose opcode is not of the QP's service")         \
+    X(wrong_pkey, "frames whose P_Key is not the default partition's")         \
+    X(wrong_address, "frames whose addresses are not those of the QP's path")  \
     X(wrong_state, "frames for a QP that does not receive in its state")
 
 enum class Counter : uint32_t {
 #define X(name, text) name,
     ROCI_ENGINE_COUNTERS(X)
 #undef X
-    count_,
+        count_,
 };
 
 struct CounterText {
@@ -50,7 +53,9 @@ struct Counters {
 
     void add(Counter c, uint64_t n = 1) { bump(value[size_t(c)], n); }
     void add(wire::Verdict v) { bump(verdict[size_t(v)], 1); }
-    uint64_t get(Counter c) const { return std::atomic_ref(const_cast<uint64_t&>(value[size_t(c)])).load(std::memory_order_relaxed); }
+    uint64_t get(Counter c) const {
+        return std::atomic_ref(const_cast<uint64_t&>(value[size_t(c)])).load(std::memory_order_relaxed);
+    }
     uint64_t get(wire::Verdict v) const {
         return std::atomic_ref(const_cast<uint64_t&>(verdict[size_t(v)])).load(std::memory_order_relaxed);
     }

@@ -9,13 +9,25 @@ namespace {
 /// A QP without work stays on the list for so many rounds, so that a busy client needs no doorbell; not when many are on it.
 constexpr uint8_t kLinger = 32;
 constexpr uint32_t kLingerMost = 32;
+/// What a round sends, and how many QPs it looks at, at most.
+constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
+/// Bursts that a round takes from a port while they come in full.
+constexpr uint32_t kRoundBursts = 8;
+/// QPs on the list that are fetched from memory before their turn.
+constexpr uint32_t kAhead = 3;
+constexpr uint32_t kFrameCopies = 64;
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
+
+const qp::Qp* look_ahead(const qp::Qp* qp) {
+    qp::prefetch_state(*qp);
+    return qp->next_active;
+}
 
 }  // namespace
 
 Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
-    : config(c), shared(s), ports(p.begin(), p.end()), events(c.event_ring) {
+    : config(c), shared(s), ports(p.begin(), p.end()), events(c.event_ring), copies(s.handover != nullptr ? kFrameCopies : 0) {
     config.rx_burst = std::clamp<uint32_t>(config.rx_burst, 1, kMaxBurst);
     config.qp_quantum = std::max<uint32_t>(config.qp_quantum, 1);
     ctx.engine = c.index;
@@ -70,24 +82,28 @@ bool Engine::Impl::scan_doorbells() {
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
-/// True if anything was sent or flushed.
-bool Engine::Impl::serve(qp::Qp& qp) {
+/// How many frames were sent or work requests flushed.
+uint32_t Engine::Impl::serve(qp::Qp& qp) {
     if (flushing(qp)) {
         const uint32_t before = qp.requester.tail + qp.rq.consumed;
         qp::flush_queues(ctx, qp);
-        return before != qp.requester.tail + qp.rq.consumed;
+        return qp.requester.tail + qp.rq.consumed - before;
     }
     const uint32_t answered = qp::send_responses(ctx, qp, config.qp_quantum);
     const uint32_t asked = answered < config.qp_quantum ? qp::send_requests(ctx, qp, config.qp_quantum - answered) : 0;
     qp::report_drained(ctx, qp);
-    return answered + asked != 0;
+    return answered + asked;
 }
 
-/// The QP has nothing to do now: off the list. If everything posted was taken, the client is asked to ring (abi/rings.hpp, the doorbell rule);
-/// if not, something that will come (an ACK, a timer) puts the QP back on the list.
+/// The QP has nothing to do now: off the list. If everything posted was taken, the client is asked to ring (abi/rings.hpp, the
+/// doorbell rule); if not, something that will come (an ACK, a timer) puts the QP back on the list.
 void Engine::Impl::rest(qp::Qp& qp) {
     qp::deactivate(ctx, qp);
-    if (qp.spec.sq.depth == 0 || qp::posted(qp)) return;
+    if (qp.spec.sq.depth == 0) return;
+    if (qp::posted(qp)) {  // since we looked, perhaps: then nothing else would bring it back
+        if (qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
+        return;
+    }
     std::atomic_ref idle(qp.spec.sq.shared->idle);
     if (idle.load(std::memory_order_relaxed) != 0) return;
     idle.store(1, std::memory_order_seq_cst);
@@ -97,15 +113,26 @@ void Engine::Impl::rest(qp::Qp& qp) {
     qp::activate(ctx, qp);
 }
 
+/// Each QP on the list has its turn, until the round has sent its share of frames; the next round goes on where this one ended. A round that sent
+/// for thousands of QPs would fill rings and pools with frames that are cold when they are received, then visit the same QPs again in vain.
 bool Engine::Impl::run_active() {
     bool any = false;
-    for (uint32_t n = ctx.active_count; n != 0 && ctx.first_active != nullptr; --n) {
+    uint32_t budget = kRoundFrames;
+    // Runs before the QP that is served and has its lines fetched; the few QPs of a short list are in the cache anyway.
+    const qp::Qp* ahead = ctx.active_count > kLingerMost ? ctx.first_active : nullptr;
+    for (uint32_t i = 0; i < kAhead && ahead != nullptr; ++i) ahead = look_ahead(ahead);
+    for (uint32_t n = std::min(ctx.active_count, kRoundVisits); n != 0 && budget != 0 && ctx.first_active != nullptr; --n) {
         qp::Qp& qp = *ctx.first_active;
+        if (ahead != nullptr) {
+            ahead = look_ahead(ahead);
+            qp::prefetch_work(*qp.next_active);
+        }
         qp::deactivate(ctx, qp);
-        const bool worked = serve(qp);
-        any = any || worked;
-        if (worked) qp.linger = kLinger;
-        const bool more = flushing(qp) ? worked : qp::has_responses(qp) || qp::has_requests(ctx, qp);
+        const uint32_t worked = serve(qp);
+        budget -= std::min(budget, worked);
+        any = any || worked != 0;
+        if (worked != 0) qp.linger = kLinger;
+        const bool more = flushing(qp) ? worked != 0 : qp::has_responses(qp) || qp::has_requests(ctx, qp);
         const bool lingers = qp.linger != 0 && ctx.active_count < kLingerMost;
         if (more) {
             qp::activate(ctx, qp);
@@ -133,7 +160,11 @@ bool Engine::poll(Nanos now) {
         e.started = true;
     }
     bool any = e.scan_doorbells();
-    for (uint32_t port = 0; port < e.ports.size(); ++port) any |= e.receive(port);
+    for (uint32_t port = 0; port < e.ports.size(); ++port) {
+        unsigned got = e.receive(port);
+        any |= got != 0;
+        for (uint32_t i = 1; i < kRoundBursts && got == e.config.rx_burst; ++i) got = e.receive(port);
+    }
     any |= e.receive_handed_over();
     const unsigned fired = e.ctx.wheel.advance(now, [&](Timer& t) { qp::on_timer(e.ctx, *static_cast<qp::Qp*>(t.owner)); });
     if (fired != 0) e.counters.add(Counter::timers, fired);
@@ -151,10 +182,12 @@ bool Engine::poll(Nanos now) {
 
 Nanos Engine::next_deadline(Nanos now) const {
     const Impl& e = *impl_;
-    if (e.ctx.first_active != nullptr || !e.ctx.dirty.empty() || !e.ctx.late_events.empty()) return now;
+    if (e.ctx.first_active != nullptr || !e.ctx.late_events.empty()) return now;
     for (const qp::Outbox& out : e.ctx.outbox)
         if (out.waiting() != 0) return now;
     Nanos next = e.ctx.wheel.next_deadline();
+    for (const rings::Cq* cq : e.ctx.dirty)  // moderated, or waiting for room in the event ring
+        next = std::min<Nanos>(next, std::max<Nanos>(rings::event_due(*cq, cq->lanes[e.config.index]), now));
     for (const Port* port : e.ports) next = std::min<Nanos>(next, port->next_event());
     return next;
 }

@@ -16,6 +16,7 @@ struct Event {
     uint32_t handle = 0;   ///< CQ, QP or SRQ handle of the session
     uint32_t generation = 0;
     uint32_t channel = 0;  ///< completion: channel handle
+    uint32_t vector = 0;   ///< completion: which dispatcher serves it
 };
 
 class EventRing {

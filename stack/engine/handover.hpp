@@ -43,6 +43,7 @@ struct HandedFrame {
     RxFrame frame;
     uint32_t port = 0;
     wire::Packet packet;  ///< parsed already; points into the frame
+    bool copy = false;    ///< of a multicast frame: the buffer is one of the sender's FrameCopies, not the port's
 };
 
 struct HandoverLane {
@@ -50,6 +51,29 @@ struct HandoverLane {
     SpscRing<HandedFrame> there{kSize};
     SpscRing<HandedFrame> back{kSize};
     uint32_t away = 0;  ///< frames that have not come back; the sender's. Never more than kSize, so `back` always has room
+};
+
+/// Buffers for copies of multicast frames, one for each engine that has receivers besides the one where the frame came in.
+class FrameCopies {
+public:
+    explicit FrameCopies(uint32_t count) {
+        for (uint32_t i = 0; i < count; ++i) {
+            buffers_.push_back(std::make_unique<uint8_t[]>(wire::kMaxFrame));
+            free_.push_back(buffers_.back().get());
+        }
+    }
+    /// nullptr: all are away.
+    uint8_t* take() {
+        if (free_.empty()) return nullptr;
+        uint8_t* b = free_.back();
+        free_.pop_back();
+        return b;
+    }
+    void give_back(uint8_t* buffer) { free_.push_back(buffer); }
+
+private:
+    std::vector<std::unique_ptr<uint8_t[]>> buffers_;
+    std::vector<uint8_t*> free_;
 };
 
 class HandoverMatrix {

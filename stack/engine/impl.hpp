@@ -33,6 +33,7 @@ struct Engine::Impl {
     std::array<RxFrame, kMaxBurst> frames;
     std::array<wire::Packet, kMaxBurst> packets;
     std::array<qp::Qp*, kMaxBurst> owners;
+    FrameCopies copies;
     uint32_t wake_mask = 0;  ///< engines that frames were handed to
     bool started = false;
 
@@ -44,10 +45,10 @@ struct Engine::Impl {
     void ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
     bool run_active();
-    bool serve(qp::Qp& qp);
+    uint32_t serve(qp::Qp& qp);
     void rest(qp::Qp& qp);
     // receive.cpp
-    bool receive(uint32_t port);
+    unsigned receive(uint32_t port);
     bool receive_handed_over();
     bool inbox_waits() const;
     // commands.cpp

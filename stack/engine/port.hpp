@@ -15,10 +15,11 @@ struct RxFrame {
     void* cookie = nullptr;  ///< the port's own (an mbuf)
 };
 
-/// A frame to be sent. From tx_alloc() until tx_burst() accepts it (or tx_free()) the engine owns the bytes.
+/// A frame to be sent. From tx_alloc() until tx_burst() accepts it (or tx_free()) the engine owns the bytes. It may move `data` forward within
+/// the capacity: the frame is what lies at `data` when it is handed over.
 struct TxFrame {
     uint8_t* data = nullptr;
-    uint32_t capacity = 0;   ///< at least wire::kMaxFrame
+    uint32_t capacity = 0;   ///< at least wire::kMaxFrame; 63 more, and the engine aligns payloads to cache lines
     uint32_t length = 0;     ///< set by the engine before tx_burst
     void* cookie = nullptr;
 };

@@ -1,5 +1,6 @@
 // Frames in: a burst is parsed, then looked up, then executed; what belongs to another engine is handed over.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "engine/impl.hpp"
@@ -7,8 +8,9 @@
 namespace roci::engine {
 namespace {
 
-/// A datagram QP hears anybody who names one of its port's addresses.
+/// A datagram QP hears anybody who names one of its port's addresses, or a group that it is attached to.
 bool for_this_port(const Shared& shared, uint32_t port, const wire::Packet& p) {
+    if (p.dest_qp.value == kMulticastQpn) return true;  // it was found by its group
     const PortAddresses* own = shared.addresses.find(port);
     return own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
 }
@@ -29,8 +31,12 @@ bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     const bool datagram = qp.spec.type == qp::Type::ud;
     if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return counters.add(Counter::wrong_service), false;
     if ((p.pkey & 0x7fff) != 0x7fff) return counters.add(Counter::wrong_pkey), false;
+    // An XRC initiator is asked nothing, and nobody answers a target (annex A14).
+    const qp::Type deaf = p.info->has(wire::kRequest) ? qp::Type::xrc_send : qp::Type::xrc_recv;
+    if (qp.spec.type == deaf) return counters.add(Counter::wrong_service), false;
     if (!receives(qp.state)) return counters.add(Counter::wrong_state), false;
-    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p)) return counters.add(Counter::wrong_address), false;
+    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p))
+        return counters.add(Counter::wrong_address), false;
     return true;
 }
 
@@ -46,17 +52,70 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
 /// True: the frame is away and comes back later.
 bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame, const wire::Packet& p) {
     HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
-    if (lane.away == HandoverLane::kSize || !lane.there.push({frame, port, p})) return e.counters.add(Counter::handover_full), false;
+    if (lane.away == HandoverLane::kSize || !lane.there.push({frame, port, p}))
+        return e.counters.add(Counter::handover_full), false;
     ++lane.away;
     e.wake_mask |= 1u << to;
     e.counters.add(Counter::handed_over);
     return true;
 }
 
+/// The packet in a copy of its frame.
+wire::Packet moved(const wire::Packet& p, const uint8_t* to) {
+    wire::Packet q = p;
+    q.frame = to;
+    q.l3 = to + (p.l3 - p.frame);
+    q.payload = to + (p.payload - p.frame);
+    return q;
+}
+
+/// Every engine delivers to its own QPs; a copy of the frame goes to each of the others that have some.
+void hand_copy(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame, const wire::Packet& p) {
+    HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
+    uint8_t* buffer = lane.away == HandoverLane::kSize || frame.length > wire::kMaxFrame ? nullptr : e.copies.take();
+    if (buffer == nullptr) return e.counters.add(Counter::handover_full);
+    std::memcpy(buffer, frame.data, frame.length);
+    if (!lane.there.push({{buffer, frame.length, nullptr}, port, moved(p, buffer), true})) {
+        e.copies.give_back(buffer);
+        return e.counters.add(Counter::handover_full);
+    }
+    ++lane.away;
+    e.wake_mask |= 1u << to;
+    e.counters.add(Counter::multicast_copies);
+}
+
+/// To each QP of this engine that is attached to the group (IBA 10.5.2.1): every one takes a receive WQE of its own. Says which
+/// other engines have some.
+uint32_t deliver_to_group(Engine::Impl& e, uint32_t port, const wire::Packet& p) {
+    const MulticastTable* table = e.shared.multicast.load(std::memory_order_acquire);
+    const MulticastTable::Group* group = table != nullptr ? table->find(port, p.dest_gid()) : nullptr;
+    if (group == nullptr) return e.counters.add(Counter::unknown_group), 0;
+    uint32_t elsewhere = 0;
+    for (const uint32_t qpn : group->qpns) {
+        qp::Qp* qp = e.shared.qps.find(qpn);
+        if (qp == nullptr || qp->spec.port != port) continue;
+        if (qp->spec.engine == e.config.index)
+            dispatch(e, *qp, p);
+        else
+            elsewhere |= 1u << qp->spec.engine;
+    }
+    return elsewhere;
+}
+
+void receive_multicast(Engine::Impl& e, uint32_t port, const RxFrame& frame, const wire::Packet& p) {
+    e.counters.add(Counter::multicast);
+    for (uint32_t others = deliver_to_group(e, port, p); others != 0; others &= others - 1)
+        hand_copy(e, uint32_t(std::countr_zero(others)), port, frame, p);
+}
+
 void take_back(Engine::Impl& e, HandoverLane& lane) {
     HandedFrame item;
     while (lane.away != 0 && lane.back.pop(item)) {
         --lane.away;
+        if (item.copy) {
+            e.copies.give_back(const_cast<uint8_t*>(item.frame.data));
+            continue;
+        }
         e.ports[item.port]->rx_free(&item.frame, 1);
     }
 }
@@ -66,7 +125,10 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
     uint32_t n = 0;
     for (; n < e.config.rx_burst && lane.there.pop(item); ++n) {
         qp::Qp* qp = e.shared.qps.find(item.packet.dest_qp.value);
-        if (qp != nullptr && qp->spec.engine == e.config.index && qp->spec.port == item.port) dispatch(e, *qp, item.packet);
+        if (item.copy) {
+            deliver_to_group(e, item.port, item.packet);
+        } else if (qp != nullptr && qp->spec.engine == e.config.index && qp->spec.port == item.port)
+            dispatch(e, *qp, item.packet);
         lane.back.push(item);
     }
     return n != 0;
@@ -74,9 +136,9 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
 
 }  // namespace
 
-bool Engine::Impl::receive(uint32_t port) {
+unsigned Engine::Impl::receive(uint32_t port) {
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
-    if (n == 0) return false;
+    if (n == 0) return 0;
     counters.add(Counter::rx_frames, n);
     for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
     for (unsigned i = 0; i < n; ++i) {
@@ -84,13 +146,17 @@ bool Engine::Impl::receive(uint32_t port) {
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) __builtin_prefetch(&owners[i]->responder);
-        if (v == wire::Verdict::ok && owners[i] == nullptr) counters.add(Counter::unknown_qp);
+        if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
+            counters.add(Counter::unknown_qp);
+        if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
     unsigned done = 0;  // frames[0, done) are ours to give back
     for (unsigned i = 0; i < n; ++i) {
         qp::Qp* qp = owners[i];
         const RxFrame frame = frames[i];
-        if (qp != nullptr && qp->spec.port != port) {
+        if (packets[i].dest_qp.value == kMulticastQpn) {
+            receive_multicast(*this, port, frame, packets[i]);
+        } else if (qp != nullptr && qp->spec.port != port) {
             counters.add(Counter::unknown_qp);
         } else if (qp != nullptr && qp->spec.engine != config.index) {
             if (hand_over(*this, qp->spec.engine, port, frame, packets[i])) continue;
@@ -100,7 +166,7 @@ bool Engine::Impl::receive(uint32_t port) {
         frames[done++] = frame;
     }
     ports[port]->rx_free(frames.data(), done);
-    return true;
+    return n;
 }
 
 bool Engine::Impl::receive_handed_over() {

@@ -1,5 +1,5 @@
-// Tables that the conductor writes and every engine reads. Same rule as the key table: publish with release order; after clearing,
-// a fence command on every engine before the object is freed.
+// Tables that the conductor writes and every engine reads. Same rule as the key table: publish with release order; after
+// clearing, a fence command on every engine before the object is freed.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,10 @@
 #include "mem/memory_region.hpp"
 #include "wire/build.hpp"
 
-namespace roci::qp { struct Qp; struct Srq; }
+namespace roci::qp {
+struct Qp;
+struct Srq;
+}  // namespace roci::qp
 
 namespace roci::engine {
 
@@ -21,7 +24,7 @@ struct AddressHandle {
     uint32_t session = 0;
     uint32_t pd = 0;
     uint32_t port = 0;
-    bool hairpin = false;      ///< the destination is the port's own address
+    bool hairpin = false;  ///< the destination is the port's own address
     bool multicast = false;
     wire::PathTemplate path{};
 };
@@ -42,18 +45,36 @@ private:
 /// Addresses of a port, for the destination check of incoming frames. Replaced as a whole.
 struct PortAddresses {
     MacAddress mac;
-    std::vector<Gid> gids;     ///< index = GID index; zero = empty
-    uint32_t mtu_bytes = 4096; ///< active path MTU
+    std::vector<Gid> gids;      ///< index = GID index; zero = empty
+    uint32_t mtu_bytes = 4096;  ///< active path MTU
 };
+
+/// QPs that are attached to multicast groups, by port. Replaced as a whole; fence before the old one is freed.
+struct MulticastTable {
+    struct Group {
+        uint32_t port = 0;
+        Gid gid;
+        std::vector<uint32_t> qpns;
+    };
+    std::vector<Group> groups;
+    const Group* find(uint32_t port, const Gid& gid) const {
+        for (const Group& g : groups)
+            if (g.port == port && g.gid == gid) return &g;
+        return nullptr;
+    }
+};
+/// Destination QP number of a multicast packet (IBA 10.5.2).
+inline constexpr uint32_t kMulticastQpn = 0xffffff;
 
 struct Shared {
     explicit Shared(uint32_t max_qps, uint32_t max_keys, uint32_t max_ahs, uint32_t ports)
         : keys(max_keys), qps(max_qps), ahs(max_ahs), srqs(max_qps), addresses(ports) {}
     mem::KeyTable keys;
-    PointerTable<qp::Qp> qps;            ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
-    PointerTable<AddressHandle> ahs;     ///< by the ABI's address handle
-    PointerTable<qp::Srq> srqs;          ///< XRC SRQs by SRQ number
+    PointerTable<qp::Qp> qps;         ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
+    PointerTable<AddressHandle> ahs;  ///< by the ABI's address handle
+    PointerTable<qp::Srq> srqs;       ///< XRC SRQs by SRQ number
     PointerTable<PortAddresses> addresses;
+    std::atomic<const MulticastTable*> multicast{nullptr};
     std::unique_ptr<HandoverMatrix> handover;  ///< with more than one engine; made before the engines
 };
 

@@ -9,8 +9,6 @@ constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr uint8_t kDefaultHopLimit = 64;
 constexpr uint32_t kPortNumber = 1;
 
-bool is_multicast(const Gid& g) { return g.is_ipv4() ? (g.bytes[12] & 0xf0) == 0xe0 : g.bytes[0] == 0xff; }
-
 /// RFC 1112 6.4 (IPv4), RFC 2464 7 (IPv6).
 MacAddress multicast_mac(const Gid& g) {
     const auto& b = g.bytes;
@@ -55,6 +53,8 @@ Outcome find_mac(const Host& host, const abi::AhAttr& av, ResolvedPath& out) {
 }
 
 }  // namespace
+
+bool is_multicast(const Gid& g) { return g.is_ipv4() ? (g.bytes[12] & 0xf0) == 0xe0 : g.bytes[0] == 0xff; }
 
 std::string to_text(const Gid& g) {
     const auto& b = g.bytes;

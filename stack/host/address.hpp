@@ -25,6 +25,8 @@ std::string to_text(const Gid& gid);
 /// alike.
 uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends);
 
+bool is_multicast(const Gid& gid);
+
 /// EINVAL: the vector is wrong. EHOSTUNREACH: nobody knows the destination's MAC.
 Outcome resolve_path(const Host& host, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out);
 

@@ -67,7 +67,7 @@ Conductor::Impl::Impl(const Limits& limits_in, std::vector<DeviceConfig> devices
       qpns(kFirstQpn, std::min(shared.qps.size(), kMask24)),
       keys(1, shared.keys.size()),
       ahs(1, shared.ahs.size()),
-      srqns(1, kMask24),
+      srqns(1, std::min(shared.srqs.size(), kMask24)),
       key_variant(shared.keys.size(), 0),
       engine_load(engines.engines(), 0) {
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {
@@ -81,6 +81,7 @@ Conductor::Impl::~Impl() {
     for (auto& [id, session] : sessions) reclaim(*this, *session);
     sessions.clear();
     for (uint32_t i = 0; i < addresses.size(); ++i) shared.addresses.clear(i);
+    shared.multicast.store(nullptr, std::memory_order_release);
     fence_all();
 }
 
@@ -168,6 +169,7 @@ Conductor::Totals Conductor::totals() const {
         t.srqs += s->srqs.count();
         t.qps += s->qps.count();
         t.ahs += s->ahs.size();
+        t.mws += s->mws.count();
         t.arena_bytes += s->arena.bytes();
         t.mapped_bytes += s->mapped.bytes;
     }

@@ -1,10 +1,11 @@
 // The conductor: sessions and their objects, sans-IO. Takes one control message at a time, validates everything in it, keeps the
 // object tables, drives the engines by commands and answers. All of one thread.
 //
-// What only an operating system can do (make and map memfds, pipes, eventfds) is asked of `Platform`; rocid implements it for real, the
-// simulator with plain memory.
+// What only an operating system can do (make and map memfds, pipes, eventfds) is asked of `Platform`; rocid implements it for
+// real, the simulator with plain memory.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,6 +27,12 @@ struct SharedMemory {
     int fd = -1;
 };
 
+/// Names a file as long as it exists: what stat(2) says.
+struct FileIdentity {
+    uint64_t device = 0, inode = 0;
+    auto operator<=>(const FileIdentity&) const = default;
+};
+
 class Platform {
 public:
     virtual ~Platform() = default;
@@ -35,10 +42,16 @@ public:
     /// Maps a client's descriptor whole. nullptr: refused (reason in `why`). Takes the descriptor in any case.
     virtual std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) = 0;
     virtual void unmap_region(mem::MappedRegion&) = 0;
-    /// Closes a client's descriptor that is not wanted. By default through map_region(), which takes any descriptor and refuses length 0.
+    /// Closes a client's descriptor that is not wanted. By default through map_region(), which takes any descriptor and refuses
+    /// length 0.
     virtual void close_fd(int fd) {
         std::string why;
         if (auto region = map_region(fd, 0, false, why)) unmap_region(*region);
+    }
+    /// Which file a client's descriptor is open on; the descriptor stays open. False: it cannot be told.
+    virtual bool identify_file(int fd, FileIdentity& out) {
+        out = {0, uint64_t(uint32_t(fd))};
+        return fd >= 0;
     }
     /// The slow way into the session's process, or nullptr if not permitted.
     virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;
@@ -61,16 +74,16 @@ public:
 
 /// One device = one port.
 struct DeviceConfig {
-    std::string name;                 ///< "roci0"
-    std::string netdev;               ///< kernel interface behind it, or ""
+    std::string name;    ///< "roci0"
+    std::string netdev;  ///< kernel interface behind it, or ""
     MacAddress mac;
     std::vector<Gid> gids;
-    uint32_t mtu_bytes = 4096;        ///< largest path MTU
+    uint32_t mtu_bytes = 4096;  ///< largest path MTU
 };
 
 struct Limits {
     uint32_t max_sessions = 1024;
-    uint32_t max_qps = 65536;         ///< all devices together
+    uint32_t max_qps = 65536;  ///< all devices together
     uint32_t max_keys = 1 << 20;
     uint32_t max_ahs = 65536;
     uint32_t max_qp_wr = 32768;
@@ -82,9 +95,9 @@ struct Limits {
 
 /// Descriptors are owned by whoever holds the struct; the transport closes what it has sent.
 struct Reply {
-    std::vector<std::byte> bytes;     ///< ReplyHeader, body, reason
-    std::vector<int> fds;             ///< to send, then to close; those of `shared_fds` are not closed
-    std::vector<int> shared_fds_mask; ///< 1 = the fd at this index stays open after sending (arena chunks, engine page)
+    std::vector<std::byte> bytes;      ///< ReplyHeader, body, reason
+    std::vector<int> fds;              ///< to send, then to close; those of `shared_fds` are not closed
+    std::vector<int> shared_fds_mask;  ///< 1 = the fd at this index stays open after sending (arena chunks, engine page)
 };
 
 struct Client {
@@ -94,23 +107,28 @@ struct Client {
 
 class Conductor {
 public:
-    Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines, Platform& platform);
+    Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
+              Platform& platform);
     /// Closes what sessions are left, by commands and fences: engines must still run.
     ~Conductor();
 
     /// A connection was accepted. Returns a session id (never reused while rocid lives), or kNoHandle when there are too many.
     uint32_t open_session(const Client& who);
-    /// One request packet and its descriptors (taken over in any case). Always gives a reply; `close` = the connection must be closed after it.
+    /// One request packet and its descriptors (taken over in any case). Always gives a reply; `close` = the connection must be
+    /// closed after it.
     Reply handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
     /// The connection is gone: reclaims everything. Engines hold nothing of it afterwards.
     void close_session(uint32_t session);
 
     /// Totals, to prove that nothing leaks.
-    struct Totals { uint64_t sessions, pds, regions, mrs, channels, cqs, srqs, qps, ahs, mws, arena_bytes, mapped_bytes; };
+    struct Totals {
+        uint64_t sessions, pds, regions, mrs, channels, cqs, srqs, qps, ahs, mws, arena_bytes, mapped_bytes;
+    };
     Totals totals() const;
     std::string status_json() const;
 
     struct Impl;
+
 private:
     std::unique_ptr<Impl> impl_;
 };

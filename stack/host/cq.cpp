@@ -56,7 +56,8 @@ Outcome create_cq(Call& c) {
     const uint32_t lanes = c.host.engines.engines();
     uint32_t depth;
     if (Outcome o = cq_depth(c.host.limits, in.cqe, depth); o.failed()) return o;
-    if (in.vector >= lanes) return fail(EINVAL, "no completion vector {}: there are {}", in.vector, lanes);
+    const uint32_t vectors = c.host.caps.comp_vectors;
+    if (in.vector >= vectors) return fail(EINVAL, "no completion vector {}: there are {}", in.vector, vectors);
     if ((in.flags & ~kIgnoreOverrun) != 0) return fail(EOPNOTSUPP, "unknown CQ flags {:#x}", in.flags);
     Channel* channel = nullptr;
     if (in.channel != abi::kNoHandle) {
@@ -75,6 +76,7 @@ Outcome create_cq(Call& c) {
     r.handle = place.handle;
     r.generation = place.generation;
     r.channel = in.channel;
+    r.vector = in.vector;
     r.ignore_overrun = (in.flags & kIgnoreOverrun) != 0;
     cq->depth = depth;
     if (channel != nullptr) cq->channel = Use(channel->uses);

@@ -84,6 +84,11 @@ Outcome resize_cq(Call& c) {
     if (!cq->stranded.empty()) return fail(EINVAL, "CQ {} is dead after a failed resize; destroy it", in.handle);
     Ring ring;
     if (Outcome o = cq_depth(c.host.limits, in.cqe, ring.depth); o.failed()) return o;
+    if (ring.depth <
+        cq->depth) {  // a round between two fences: what was posted before the call may have completed, and then counts
+        c.host.fence_all();
+        c.host.fence_all();
+    }
     for (uint32_t e = 0; e < cq->ring.lane_count; ++e) {
         // `entries` of a lane changes only by commands of this thread.
         const uint32_t n = queued(cq->ring.lanes[e], in.consumer[e], cq->depth);

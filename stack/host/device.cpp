@@ -194,7 +194,7 @@ Outcome query_device(Call& c) {
     a.max_qp_rd_atom = a.max_qp_init_rd_atom = caps.max_rd_atomic;
     a.max_res_rd_atom = a.max_qp * caps.max_rd_atomic;
     a.atomic_cap = caps.atomic_cap;
-    a.max_mw = caps.max_mw;
+    a.max_mw = a.max_mr;
     a.max_mcast_grp = caps.max_mcast_groups;
     a.max_mcast_qp_attach = caps.max_mcast_attach;
     a.max_ah = std::min(l.max_ahs, c.host.ahs.capacity());
@@ -204,7 +204,17 @@ Outcome query_device(Call& c) {
     a.max_pkeys = caps.pkeys;
     a.local_ca_ack_delay = caps.local_ca_ack_delay;
     a.phys_ports = 1;
-    a.comp_vectors = c.host.engines.engines();
+    a.comp_vectors = caps.comp_vectors;
+    a.max_dm_size = caps.max_dm_bytes;
+    a.max_cq_count = caps.max_moderation_count;
+    a.max_cq_period = caps.max_moderation_us;
+    if (may_reach(c)) {
+        a.odp_general = caps.odp_general;
+        a.odp_rc = caps.odp_rc;
+        a.odp_uc = caps.odp_uc;
+        a.odp_ud = caps.odp_ud;
+        a.odp_xrc = caps.odp_xrc;
+    }
     copy_text(a.fw_ver, caps.firmware);
     a.tm = kTagCaps;
     c.answer(a);

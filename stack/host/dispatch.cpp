@@ -18,14 +18,13 @@ constexpr OpRule op(const char* name, Outcome (*handler)(Call&), Stage stage = S
     return {name, kSize<Body>, kSize<Body>, fds, stage, handler};
 }
 
-Outcome unsupported(Call&) { return fail(EOPNOTSUPP, "not supported by this rocid"); }
-
 /// hello must be understood from every version: only magic and version are looked at before it is refused.
 constexpr OpRule kHello{"hello", 8, kVariable, 0, Stage::connected, hello};
 constexpr OpRule kRegMr{"reg_mr", sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, reg_mr};
 constexpr OpRule kReregMr{"rereg_mr", sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
 constexpr OpRule kQueryPort{"query_port", 0, sizeof(abi::HandleRequest), 0, Stage::device, query_port};
-constexpr OpRule none(const char* name) { return {name, 0, kVariable, 0, Stage::device, unsupported}; }
+constexpr OpRule kOpenXrcd{
+    "open_xrcd", sizeof(abi::OpenXrcdRequest), sizeof(abi::OpenXrcdRequest), 0, Stage::device, open_xrcd, 1};
 
 struct Entry {
     Op number;
@@ -61,13 +60,17 @@ constexpr Entry kOps[] = {
     {Op::destroy_qp, op<abi::HandleRequest>("destroy_qp", destroy_qp)},
     {Op::create_ah, op<abi::CreateAhRequest>("create_ah", create_ah)},
     {Op::destroy_ah, op<abi::HandleRequest>("destroy_ah", destroy_ah)},
-    {Op::attach_mcast, none("attach_mcast")},
-    {Op::detach_mcast, none("detach_mcast")},
-    {Op::alloc_mw, none("alloc_mw")},
-    {Op::dealloc_mw, none("dealloc_mw")},
-    {Op::open_xrcd, none("open_xrcd")},
-    {Op::close_xrcd, none("close_xrcd")},
+    {Op::attach_mcast, op<abi::McastRequest>("attach_mcast", attach_mcast)},
+    {Op::detach_mcast, op<abi::McastRequest>("detach_mcast", detach_mcast)},
+    {Op::alloc_mw, op<abi::AllocMwRequest>("alloc_mw", alloc_mw)},
+    {Op::dealloc_mw, op<abi::HandleRequest>("dealloc_mw", dealloc_mw)},
+    {Op::open_xrcd, kOpenXrcd},
+    {Op::close_xrcd, op<abi::HandleRequest>("close_xrcd", close_xrcd)},
     {Op::status, op<abi::Empty>("status", status, Stage::greeted)},
+    {Op::alloc_dm, op<abi::AllocDmRequest>("alloc_dm", alloc_dm)},
+    {Op::free_dm, op<abi::HandleRequest>("free_dm", free_dm)},
+    {Op::reg_dm_mr, op<abi::RegDmMrRequest>("reg_dm_mr", reg_dm_mr)},
+    {Op::alloc_null_mr, op<abi::HandleRequest>("alloc_null_mr", alloc_null_mr)},
 };
 
 /// kOps is in order of its numbers and has every one of them, so that a number is an index.
@@ -99,7 +102,7 @@ Outcome check_shape(const Call& call, const OpRule& rule) {
     }
     if (call.received.count() < rule.fds)
         return fail(EBADF, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
-    if (call.received.count() > rule.fds)
+    if (call.received.count() > rule.fds + rule.optional_fds)
         return fail(EINVAL, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
     return done();
 }

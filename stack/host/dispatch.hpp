@@ -14,9 +14,10 @@ struct OpRule {
     const char* name;
     uint32_t min_body;    ///< bytes of the first ABI version: less is refused
     uint32_t known_body;  ///< bytes that we understand: what follows must be zero; kVariable: the handler looks
-    uint32_t fds;
+    uint32_t fds;         ///< that must come
     Stage stage;
     Outcome (*handler)(Call&);
+    uint32_t optional_fds = 0;  ///< that may come besides
 };
 
 /// nullptr: no such operation.

@@ -24,6 +24,25 @@ Outcome remove_region(Call&);
 Outcome reg_mr(Call&);
 Outcome rereg_mr(Call&);
 Outcome dereg_mr(Call&);
+Outcome alloc_null_mr(Call&);
+Outcome check_access(uint32_t asked, uint32_t& served);  ///< enum ibv_access_flags; `served`: what the engines look at
+bool may_reach(Call&);  ///< rocid may read and write the client's memory by address: what on-demand paging needs
+/// A key for the region, which is then published. ENOMEM: all are in use.
+Outcome take_key(Host&, mem::MemoryRegion&);
+
+// window.cpp
+Outcome alloc_mw(Call&);
+Outcome dealloc_mw(Call&);
+void bury(Host&, Mw&);  ///< after the slot was cleared and fence_all(): its key goes
+
+// device_memory.cpp
+Outcome alloc_dm(Call&);
+Outcome free_dm(Call&);
+Outcome reg_dm_mr(Call&);
+
+// xrcd.cpp
+Outcome open_xrcd(Call&);
+Outcome close_xrcd(Call&);
 
 // cq.cpp
 Outcome create_channel(Call&);
@@ -51,6 +70,11 @@ void bury(Host&, Qp&);
 int snapshot(Host&, const Qp&, qp::Snapshot& out);  ///< asks the QP's engine
 // qp_modify.cpp
 Outcome modify_qp(Call&);
+
+// multicast.cpp
+Outcome attach_mcast(Call&);
+Outcome detach_mcast(Call&);
+void leave_groups(Host&, Qp&);
 
 // address_handle.cpp
 Outcome create_ah(Call&);

@@ -36,8 +36,12 @@ struct Conductor::Impl {
     NumberPool qpns, keys, ahs, srqns;
     std::unordered_set<uint32_t> pd_numbers;
     uint32_t last_pd = 0;
-    std::vector<uint8_t> key_variant;   ///< by key index
-    std::vector<uint32_t> engine_load;  ///< QPs and SRQs an engine
+    /// XRC domains that were opened with a file, by device and file; an entry whose domain is gone is replaced.
+    std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
+    uint32_t last_xrcd = 0;
+    std::unique_ptr<engine::MulticastTable> multicast;  ///< what the engines look at
+    std::vector<uint8_t> key_variant;                   ///< by key index
+    std::vector<uint32_t> engine_load;                  ///< QPs and SRQs an engine
     uint32_t next_engine = 0;
     std::vector<std::unique_ptr<engine::PortAddresses>> addresses;
 
@@ -69,6 +73,7 @@ public:
     }
     ReceivedFds(const ReceivedFds&) = delete;
     size_t count() const { return fds_.size(); }
+    int peek() const { return fds_.back(); }
     int take() {
         const int fd = fds_.back();
         fds_.pop_back();

@@ -9,26 +9,13 @@ namespace {
 // enum ibv_access_flags beyond mem::Access.
 constexpr uint32_t kHugeTlb = 1 << 7;             // a hint
 constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: may be ignored
-constexpr uint32_t kServedAccess =
-    mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased;
+constexpr uint32_t kServedAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind |
+                                   mem::kZeroBased |
+                                   mem::kOnDemand;  // pages come by demand anyway, on the slow way that such a region takes
 constexpr uint32_t kWriteAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteAtomic;
 
 // enum ibv_rereg_mr_flags.
 enum Rereg : uint32_t { kTranslation = 1, kPd = 2, kAccess = 4 };
-
-Outcome check_access(uint32_t asked, uint32_t& served) {
-    served = asked & kServedAccess;
-    if ((asked & mem::kOnDemand) != 0)
-        return fail(EOPNOTSUPP, "on-demand paging is not supported; register without IBV_ACCESS_ON_DEMAND");
-    if (const uint32_t unknown = asked & ~(kServedAccess | kHugeTlb | kOptionalAccess); unknown != 0) {
-        return fail(EINVAL, "unknown access flags {:#x}", unknown);
-    }
-    // A region that peers may write must be writable by its owner too (ibv_reg_mr(3)).
-    if ((asked & (mem::kRemoteWrite | mem::kRemoteAtomic)) != 0 && (asked & mem::kLocalWrite) == 0) {
-        return fail(EINVAL, "IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE");
-    }
-    return done();
-}
 
 Outcome check_range(uint64_t start, uint64_t length, const char* what) {
     if (length != 0 && start + (length - 1) < start) return fail(EINVAL, "{} {:#x} plus length {:#x} wraps", what, start, length);
@@ -60,8 +47,7 @@ void add_segment(Layout& l, const mem::Segment& s) {
 Outcome add_slow(Call& c, Layout& l, const abi::MrSegment& in) {
     if (Outcome o = check_range(in.offset, in.length, "segment address"); o.failed()) return o;
     Session& s = c.session;
-    if (!s.process) s.process = c.host.platform.remote_process(s.who.pid);
-    if (!s.process) {
+    if (!may_reach(c)) {
         return fail(EPERM, "rocid may not reach the memory of process {}; give rocid CAP_SYS_PTRACE or register shareable memory",
                     s.who.pid);
     }
@@ -119,6 +105,33 @@ void answer_keys(Call& c, uint32_t handle, Key key) { c.answer(abi::RegMrReply{h
 
 }  // namespace
 
+Outcome check_access(uint32_t asked, uint32_t& served) {
+    served = asked & kServedAccess;
+    if (const uint32_t unknown = asked & ~(kServedAccess | kHugeTlb | kOptionalAccess); unknown != 0) {
+        return fail(EINVAL, "unknown access flags {:#x}", unknown);
+    }
+    // A region that peers may write must be writable by its owner too (ibv_reg_mr(3)).
+    if ((asked & (mem::kRemoteWrite | mem::kRemoteAtomic)) != 0 && (asked & mem::kLocalWrite) == 0) {
+        return fail(EINVAL, "IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE");
+    }
+    return done();
+}
+
+bool may_reach(Call& c) {
+    Session& s = c.session;
+    if (!s.process) s.process = c.host.platform.remote_process(s.who.pid);
+    return s.process != nullptr;
+}
+
+Outcome take_key(Host& host, mem::MemoryRegion& region) {
+    if (host.keys.in_use() >= host.limits.max_keys) return fail(ENOMEM, "all {} memory keys are in use", host.limits.max_keys);
+    const auto index = host.keys.allocate();
+    if (!index) return fail(ENOMEM, "all {} memory keys are in use", host.keys.capacity());
+    region.key = host.new_key(*index);
+    host.shared.keys.publish(*index, &region);
+    return done();
+}
+
 Outcome alloc_pd(Call& c) {
     auto& pds = c.session.pds;
     if (Outcome o = has_room(pds, c.host.caps.max_pds, "PD"); o.failed()) return o;
@@ -175,23 +188,36 @@ Outcome reg_mr(Call& c) {
     if (Outcome o = check_access(in.access, access); o.failed()) return o;
     Layout layout;
     if (Outcome o = read_layout(c, in, c.after(sizeof in), access, layout); o.failed()) return o;
-    if (c.host.keys.in_use() >= c.host.limits.max_keys)
-        return fail(ENOMEM, "all {} memory keys are in use", c.host.limits.max_keys);
-    const auto index = c.host.keys.allocate();
-    if (!index) return fail(ENOMEM, "all {} memory keys are in use", c.host.keys.capacity());
 
     auto mr = std::make_unique<Mr>();
     mr->region = std::make_unique<mem::MemoryRegion>();
-    mr->region->key = c.host.new_key(*index);
     mr->region->pd = pd->number;
     mr->region->access = access;
     mr->memory = std::move(layout.regions);
     set_layout(*mr->region, layout, in, s);
     mr->pd = Use(pd->uses);
+    if (Outcome o = take_key(c.host, *mr->region); o.failed()) return o;
     const auto place = s.mrs.next();
-    const Mr& kept = s.mrs.put(std::move(mr));
-    c.host.shared.keys.publish(*index, kept.region.get());
-    answer_keys(c, place.handle, kept.region->key);
+    answer_keys(c, place.handle, mr->region->key);
+    s.mrs.put(std::move(mr));
+    return done();
+}
+
+Outcome alloc_null_mr(Call& c) {
+    Session& s = c.session;
+    Pd* pd;
+    if (Outcome o = look_up(s.pds, c.in<abi::HandleRequest>().handle, "PD", pd); o.failed()) return o;
+    auto mr = std::make_unique<Mr>();
+    mr->region = std::make_unique<mem::MemoryRegion>();
+    mr->region->pd = pd->number;
+    mr->region->access = mem::kLocalWrite;
+    mr->region->length = ~uint64_t{0};
+    mr->region->is_null = true;
+    mr->pd = Use(pd->uses);
+    if (Outcome o = take_key(c.host, *mr->region); o.failed()) return o;
+    const auto place = s.mrs.next();
+    c.answer(abi::RegMrReply{place.handle, mr->region->key.value, 0, 0});
+    s.mrs.put(std::move(mr));
     return done();
 }
 
@@ -216,6 +242,7 @@ Outcome rereg_mr(Call& c) {
     if ((in.flags & kAccess) != 0) {
         if (Outcome o = check_access(in.mr.access, fresh->access); o.failed()) return o;
     }
+    if (old.is_null) return fail(EINVAL, "a null MR cannot be changed");
     const bool writable = std::all_of(old.segments.begin(), old.segments.end(), [](const mem::Segment& g) { return g.writable; });
     Layout layout;
     if ((in.flags & kTranslation) != 0) {

@@ -78,7 +78,41 @@ struct RegionHandle {
 struct Mr {
     std::unique_ptr<mem::MemoryRegion> region;
     std::vector<std::shared_ptr<Region>> memory;
+    Use pd, dm;
+};
+
+struct Mw {
+    std::unique_ptr<mem::MemoryRegion> region;
     Use pd;
+};
+
+/// Device memory: a stretch of the session's arena.
+struct Dm {
+    ArenaBlock memory;
+    uint64_t length = 0;
+    std::atomic<uint32_t> uses{0};
+    ~Dm() {
+        if (total != nullptr) *total -= length;
+    }
+    uint64_t* total = nullptr;  ///< of the session
+};
+
+/// An XRC domain, shared by the sessions that have opened it. Everything in it lives on one engine.
+struct XrcDomain {
+    explicit XrcDomain(Platform& p) : platform(p) {}
+    ~XrcDomain() {
+        if (file >= 0) platform.close_fd(file);
+    }
+    XrcDomain(const XrcDomain&) = delete;
+    Platform& platform;
+    uint32_t number = 0;  ///< unique in rocid, never 0
+    uint32_t engine = 0;
+    int file = -1;  ///< kept open, so that its inode number is not given to another file
+};
+/// A session's hold on one.
+struct Xrcd {
+    std::shared_ptr<XrcDomain> domain;
+    std::atomic<uint32_t> uses{0};  ///< SRQs and QPs of this session
 };
 
 struct Channel {
@@ -120,7 +154,7 @@ struct Srq {
     ArenaBlock memory;
     ArenaBlock tags;   ///< tag matching: the ring of operations
     TagSlot tag_slot;
-    Use pd, cq;
+    Use pd, xrcd, cq;
     std::atomic<uint32_t> uses{0};
 };
 
@@ -129,7 +163,8 @@ struct Qp {
     qp::Spec spec;
     abi::QpAttr attr{};  ///< what modify_qp has set so far
     ArenaBlock sq, rq;
-    Use pd, send_cq, recv_cq, srq;
+    Use pd, send_cq, recv_cq, srq, xrcd;
+    std::vector<Gid> groups;  ///< multicast, attached to
 };
 
 struct Ah {
@@ -151,10 +186,14 @@ struct Session {
     // Destroyed from the bottom up: users before what they use.
     Arena arena;
     Mapped mapped;
+    uint64_t device_memory = 0;  ///< bytes allocated
     std::unique_ptr<mem::RemoteProcess> process;
     HandleTable<Pd> pds;
+    HandleTable<Xrcd> xrcds;
     HandleTable<RegionHandle> regions;
+    HandleTable<Dm> dms;
     HandleTable<Mr> mrs;
+    HandleTable<Mw> mws;
     HandleTable<Channel> channels;
     HandleTable<Cq> cqs;
     NumberPool tag_slots{0, abi::kTagSlots};

@@ -17,10 +17,8 @@ struct Needs {
     bool send, receive;
 };
 constexpr Needs kNeeds[] = {
-    {qp::Type::rc, true, true},
-    {qp::Type::uc, true, true},
-    {qp::Type::ud, true, true},
-    {qp::Type::xrc_send, true, false},
+    {qp::Type::rc, true, true},        {qp::Type::uc, true, true},         {qp::Type::ud, true, true},
+    {qp::Type::xrc_send, true, false}, {qp::Type::xrc_recv, false, false},
 };
 
 const Needs* needs_of(uint32_t type) {
@@ -50,10 +48,13 @@ struct Parts {
     Cq* send_cq = nullptr;
     Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
+    Xrcd* xrcd = nullptr;
 };
 
 Outcome find_parts(Call& c, const abi::CreateQpRequest& in, const Needs& needs, Parts& p) {
     Session& s = c.session;
+    // An XRC target has no PD: what its requests reach is decided by the SRQ that they name (IBA annex A14.2.3).
+    if (needs.type == qp::Type::xrc_recv) return look_up(s.xrcds, in.xrcd, "XRC domain", p.xrcd);
     if (Outcome o = look_up(s.pds, in.pd, "PD", p.pd); o.failed()) return o;
     if (needs.send) {
         if (Outcome o = look_up(s.cqs, in.send_cq, "send CQ", p.send_cq); o.failed()) return o;
@@ -62,12 +63,14 @@ Outcome find_parts(Call& c, const abi::CreateQpRequest& in, const Needs& needs, 
     if (Outcome o = look_up(s.cqs, in.recv_cq, "receive CQ", p.recv_cq); o.failed()) return o;
     if (in.srq == abi::kNoHandle) return done();
     if (Outcome o = look_up(s.srqs, in.srq, "SRQ", p.srq); o.failed()) return o;
+    if (p.srq->spec.xrcd != 0)
+        return fail(EINVAL, "SRQ {} is an XRC SRQ: XRC targets reach it by its number, a QP cannot be created with it", in.srq);
     return check_tag_qp(in, *p.pd, p.srq);
 }
 
 Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& needs) {
     needs = needs_of(in.type);
-    if (needs == nullptr) return fail(EOPNOTSUPP, "QP type {} is not supported; RC, UC, UD and XRC_SEND are", in.type);
+    if (needs == nullptr) return fail(EOPNOTSUPP, "QP type {} is not supported; RC, UC, UD, XRC_SEND and XRC_RECV are", in.type);
     if (in.create_flags != 0) return fail(EOPNOTSUPP, "QP creation flags {:#x} are not supported", in.create_flags);
     if (Outcome o = check_cap(in.cap, c.host.limits); o.failed()) return o;
     if (c.host.qpns.in_use() >= c.host.limits.max_qps)
@@ -114,11 +117,18 @@ Outcome start(Host& host, Qp& qp) {
     return done();
 }
 
+/// The engine of a QP: where its SRQ or its XRC domain is.
+uint32_t home(Host& host, const Parts& p) {
+    if (p.srq != nullptr) return p.srq->engine;
+    return p.xrcd != nullptr ? p.xrcd->domain->engine : host.pick_engine();
+}
+
 void hold(Qp& qp, Parts& p) {
-    qp.pd = Use(p.pd->uses);
+    if (p.pd != nullptr) qp.pd = Use(p.pd->uses);
     if (p.send_cq != nullptr) qp.send_cq = Use(p.send_cq->ring.use_count);
     if (p.recv_cq != nullptr) qp.recv_cq = Use(p.recv_cq->ring.use_count);
     if (p.srq != nullptr) qp.srq = Use(p.srq->uses);
+    if (p.xrcd != nullptr) qp.xrcd = Use(p.xrcd->uses);
 }
 
 void answer(Call& c, const Qp& qp) {
@@ -156,9 +166,10 @@ Outcome create_qp(Call& c) {
     qp::Spec& spec = qp->spec;
     spec.type = needs->type;
     spec.qpn = Qpn{*number};
-    spec.engine = parts.srq != nullptr ? parts.srq->engine : c.host.pick_engine();
+    spec.engine = home(c.host, parts);
     spec.port = *c.session.device;
-    spec.pd = parts.pd->number;
+    spec.pd = parts.pd != nullptr ? parts.pd->number : 0;
+    spec.xrcd = parts.xrcd != nullptr ? parts.xrcd->domain->number : 0;
     spec.session = c.session.id;
     spec.handle = place.handle;
     spec.generation = place.generation;
@@ -207,6 +218,7 @@ Outcome destroy_qp(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     Qp* qp;
     if (Outcome o = look_up(c.session.qps, handle, "QP", qp); o.failed()) return o;
+    if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     retire(c.host, *qp);
     c.host.fence_all();
     bury(c.host, *qp);
@@ -220,6 +232,7 @@ void retire(Host& host, Qp& qp) {
 }
 
 void bury(Host& host, Qp& qp) {
+    leave_groups(host, qp);
     qp::free(qp.engine_side);
     host.qpns.release(qp.spec.qpn.value);
     --host.engine_load[qp.spec.engine];

@@ -9,6 +9,7 @@ void withdraw(Host& host, Session& s) {
     s.qps.each([&](uint32_t, Qp& qp) { retire(host, qp); });
     s.srqs.each([&](uint32_t, Srq& srq) { retire(host, srq); });
     s.mrs.each([&](uint32_t, Mr& mr) { host.shared.keys.clear(mr.region->key.index()); });
+    s.mws.each([&](uint32_t, Mw& mw) { host.shared.keys.clear(mw.region->key.index()); });
     for (const auto& [number, ah] : s.ahs) host.shared.ahs.clear(number);
     host.fence_all();
 }
@@ -25,11 +26,15 @@ void reclaim(Host& host, Session& s) {
     s.cqs.clear();
     s.mrs.each([&](uint32_t, Mr& mr) { host.keys.release(mr.region->key.index()); });
     s.mrs.clear();
+    s.mws.each([&](uint32_t, Mw& mw) { bury(host, mw); });
+    s.mws.clear();
+    s.dms.clear();
     s.regions.clear();
     for (const auto& [number, ah] : s.ahs) host.ahs.release(number);
     s.ahs.clear();
     s.pds.each([&](uint32_t, Pd& pd) { host.pd_numbers.erase(pd.number); });
     s.pds.clear();
+    s.xrcds.clear();
     s.channels.each([&](uint32_t handle, Channel&) { host.platform.close_event_pipe(s.id, handle); });
     s.channels.clear();
     close_device(host, s);

@@ -7,17 +7,28 @@
 namespace roci::host {
 namespace {
 
-constexpr uint32_t kBasic = 0;                    // enum ibv_srq_type
+constexpr uint32_t kBasic = 0, kXrc = 1;          // enum ibv_srq_type
 constexpr uint32_t kSrqMaxWr = 1, kSrqLimit = 2;  // enum ibv_srq_attr_mask
 
 Outcome check_size(const Call& c, const abi::CreateSrqRequest& in) {
     const Capabilities& caps = c.host.caps;
-    if (in.type != kBasic && in.type != kTagMatchingSrq)
-        return fail(EOPNOTSUPP, "SRQ type {} is not supported; IBV_SRQT_BASIC and IBV_SRQT_TM are", in.type);
+    if (in.type != kBasic && in.type != kXrc && in.type != kTagMatchingSrq)
+        return fail(EOPNOTSUPP, "SRQ type {} is not supported; IBV_SRQT_BASIC, IBV_SRQT_XRC and IBV_SRQT_TM are", in.type);
     if (in.max_wr == 0 || in.max_wr > caps.max_srq_wr)
         return fail(EINVAL, "SRQ of {} entries: 1 to {} are possible", in.max_wr, caps.max_srq_wr);
     if (in.max_sge > caps.max_srq_sge) return fail(EINVAL, "SRQ with {} SGEs: at most {}", in.max_sge, caps.max_srq_sge);
     return has_room(c.session.srqs, caps.max_srqs, "SRQ");
+}
+
+/// What an XRC SRQ names besides its PD; both stay nullptr for a basic one.
+struct XrcParts {
+    Xrcd* xrcd = nullptr;
+    Cq* cq = nullptr;
+};
+Outcome find_xrc_parts(const Session& s, const abi::CreateSrqRequest& in, XrcParts& p) {
+    if (in.type != kXrc) return done();
+    if (Outcome o = look_up(s.xrcds, in.xrcd, "XRC domain", p.xrcd); o.failed()) return o;
+    return look_up(s.cqs, in.cq, "CQ", p.cq);
 }
 
 int execute(Host& host, Srq& srq, engine::Command::Kind kind, uint32_t& limit) {
@@ -39,11 +50,13 @@ Outcome create_srq(Call& c) {
     Pd* pd;
     if (Outcome o = look_up(s.pds, in.pd, "PD", pd); o.failed()) return o;
     if (Outcome o = check_size(c, in); o.failed()) return o;
+    XrcParts xrc;
+    if (Outcome o = find_xrc_parts(s, in, xrc); o.failed()) return o;
 
     auto srq = std::make_unique<Srq>();
     const RqShape shape = rq_shape(in.max_wr, in.max_sge, c.host.caps.max_srq_sge);
     if (Outcome o = lay_out_rq(s, shape, srq->memory, srq->spec.rq); o.failed()) return o;
-    srq->engine = c.host.pick_engine();
+    srq->engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.host.pick_engine();
     abi::TagQueue tags{};
     if (Outcome o = add_tag_matching(c, in, *srq, tags); o.failed()) return o;
     const auto number = c.host.srqns.allocate();
@@ -55,6 +68,9 @@ Outcome create_srq(Call& c) {
     spec.generation = place.generation;
     spec.srqn = *number;
     spec.pd = pd->number;
+    spec.engine = srq->engine;
+    spec.xrcd = xrc.xrcd != nullptr ? xrc.xrcd->domain->number : 0;
+    if (xrc.cq != nullptr) spec.cq = &xrc.cq->ring;
     srq->engine_side = qp::create_srq(spec);
     uint32_t no_limit = 0;  // ibv_create_srq(3): the limit counts only in ibv_modify_srq
     const int error = srq->engine_side == nullptr ? ENOMEM : execute(c.host, *srq, engine::Command::Kind::add_srq, no_limit);
@@ -65,6 +81,11 @@ Outcome create_srq(Call& c) {
     }
     ++c.host.engine_load[srq->engine];
     srq->pd = Use(pd->uses);
+    if (xrc.xrcd != nullptr) {
+        srq->xrcd = Use(xrc.xrcd->uses);
+        srq->cq = Use(xrc.cq->ring.use_count);
+        c.host.shared.srqs.publish(*number, srq->engine_side);
+    }
     c.answer(abi::CreateSrqReply{place.handle, place.generation, *number, shape.depth, shape.stride, shape.depth, shape.max_sge,
                                  0, srq->memory.where(), tags});
     s.srqs.put(std::move(srq));
@@ -109,6 +130,7 @@ Outcome destroy_srq(Call& c) {
 }
 
 void retire(Host& host, Srq& srq) {
+    if (srq.spec.xrcd != 0) host.shared.srqs.clear(srq.spec.srqn);
     uint32_t unused = 0;
     execute(host, srq, engine::Command::Kind::remove_srq, unused);
 }

@@ -77,7 +77,7 @@ Json qp_json(Host& host, uint32_t handle, const Qp& qp, size_t& detailed) {
 Json memory_json(const Session& s) {
     uint64_t bytes = 0, slow = 0, slow_ops = 0;
     s.mrs.each([&](uint32_t, const Mr& mr) {
-        bytes += mr.region->length;
+        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // implicit and null MRs name everything and nothing
         if (mr.region->process == nullptr) return;
         ++slow;
         slow_ops += mr.region->slow_ops.load(std::memory_order_relaxed);

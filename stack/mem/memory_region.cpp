@@ -18,8 +18,8 @@ bool inside(const MemoryRegion& r, uint64_t va, uint64_t length) {
 
 /// The stretch that holds byte `offset`. The conductor made the segments ascending and without gaps.
 const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
-    auto after = std::upper_bound(r.segments.begin(), r.segments.end(), offset,
-                                  [](uint64_t o, const Segment& s) { return o < s.offset; });
+    auto after =
+        std::upper_bound(r.segments.begin(), r.segments.end(), offset, [](uint64_t o, const Segment& s) { return o < s.offset; });
     if (after == r.segments.begin()) return nullptr;
     const Segment& s = *(after - 1);
     return offset - s.offset < s.length ? &s : nullptr;
@@ -115,16 +115,19 @@ Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t 
 
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length) {
     if (const Segment* s = single(r, va, length)) return read_segment(r, *s, va - r.iova, out, length);
-    return walk(r, va, length, [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) {
-        return read_segment(r, s, at, out + done, n);
-    });
+    if (r.is_null) {
+        std::memset(out, 0, length);
+        return true;
+    }
+    return walk(r, va, length,
+                [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) { return read_segment(r, s, at, out + done, n); });
 }
 
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length) {
     if (const Segment* s = single(r, va, length)) return write_segment(r, *s, va - r.iova, in, length);
-    return walk(r, va, length, [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) {
-        return write_segment(r, s, at, in + done, n);
-    });
+    if (r.is_null) return true;
+    return walk(r, va, length,
+                [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) { return write_segment(r, s, at, in + done, n); });
 }
 
 std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length) {

@@ -1,6 +1,6 @@
 // Memory regions: what an lkey or rkey names, and the table that resolves keys. The conductor writes the table, engines read
-// it without a lock: a slot is published with release order, and after a slot was cleared the conductor waits until every engine has passed a
-// fence command before it frees the region.
+// it without a lock: a slot is published with release order, and after a slot was cleared the conductor waits until every engine
+// has passed a fence command before it frees the region.
 #pragma once
 
 #include <atomic>
@@ -42,34 +42,37 @@ public:
 
 /// One stretch of a region, ascending.
 struct Segment {
-    uint64_t offset = 0;            ///< of this stretch within the region
+    uint64_t offset = 0;  ///< of this stretch within the region
     uint64_t length = 0;
-    std::byte* base = nullptr;      ///< mapped; nullptr: through `process`
-    uint64_t client_address = 0;    ///< with base == nullptr
-    MappedRegion* mapped = nullptr; ///< owner of base (kept alive by the conductor)
+    std::byte* base = nullptr;       ///< mapped; nullptr: through `process`
+    uint64_t client_address = 0;     ///< with base == nullptr
+    MappedRegion* mapped = nullptr;  ///< owner of base (kept alive by the conductor)
     bool writable = true;
 };
 
 struct MemoryRegion {
     Key key;
-    uint32_t pd = 0;                ///< global PD number, never 0 for a client's region
-    uint32_t access = 0;            ///< Access
+    uint32_t pd = 0;      ///< global PD number, never 0 for a client's region
+    uint32_t access = 0;  ///< Access
     uint64_t iova = 0;
     uint64_t length = 0;
     std::vector<Segment> segments;  ///< one: the fast way
     RemoteProcess* process = nullptr;
     mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
-    std::atomic<bool> invalidated{false};///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
-    // A memory window has no memory of its own: it opens a part of the region `parent` names, found anew at every access, so that a
-    // deregistered parent closes its windows. While it is not bound, `invalidated` is set.
+    std::atomic<bool> invalidated{
+        false};  ///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
+    // A memory window has no memory of its own: it opens a part of the region `parent` names, found anew at every access, so that
+    // a deregistered parent closes its windows. While it is not bound, `invalidated` is set.
     bool is_window = false;
-    bool type2 = false;             ///< bound by a work request of a QP, usable by that QP only
-    uint32_t bound_qpn = 0;         ///< type 2: that QP; else 0
+    bool is_null = false;    ///< no memory at all: writing is lost, reading gives zeros; no segments (ibv_alloc_null_mr)
+    bool type2 = false;      ///< bound by a work request of a QP, usable by that QP only
+    uint32_t bound_qpn = 0;  ///< type 2: that QP; else 0
     Key parent;
 };
 
-/// Binds a window (IBA 10.6.7.2): `fresh` is its new R_Key (same index), [iova, iova+length) the part of region `parent` that it opens with
-/// the remote rights of `access`. Length 0 unbinds. False: window, region, PD, rights or range do not fit (a memory window bind error).
+/// Binds a window (IBA 10.6.7.2): `fresh` is its new R_Key (same index), [iova, iova+length) the part of region `parent` that it
+/// opens with the remote rights of `access`. Length 0 unbinds. False: window, region, PD, rights or range do not fit (a memory
+/// window bind error).
 struct BindRequest {
     Key fresh, parent;
     uint32_t pd = 0, qpn = 0, access = 0;
@@ -105,15 +108,17 @@ bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn);
 /// Why an access was refused. `ok` is 0.
 enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };
 
-/// Checks that [va, va+length) may be accessed with all of `needed` through `key` by a QP of protection domain `pd` (IBA 10.6.3.3 …):
-/// key, PD, rights, range, in this order. Zero length needs no key (IBA 9.7.4.1.3: none is checked for 0 bytes): always ok, `out` is then an
-/// empty region that any zero-length copy accepts. A window is reached by remote rights only, never as an lkey (IBA 10.6.7.2.2).
-Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed, const MemoryRegion*& out);
+/// Checks that [va, va+length) may be accessed with all of `needed` through `key` by a QP of protection domain `pd` (IBA 10.6.3.3
+/// …): key, PD, rights, range, in this order. Zero length needs no key (IBA 9.7.4.1.3: none is checked for 0 bytes): always ok,
+/// `out` is then an empty region that any zero-length copy accepts. A window is reached by remote rights only, never as an lkey
+/// (IBA 10.6.7.2.2).
+Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
+            const MemoryRegion*& out);
 
-/// Copies between a frame and a region that check() approved. False: the memory went away (poisoned, process gone), is read-only, or the
-/// range is not inside the region. Zero length is fine. Frame and region never overlap: frames are rocid's own memory, also on loopback.
-/// Order: copy_in stores the last 8 bytes of a range after the rest, since programs poll the end of a buffer for an RDMA WRITE (x86-64 keeps
-/// the order of stores). 8-byte atomicity is promised by direct() only.
+/// Copies between a frame and a region that check() approved. False: the memory went away (poisoned, process gone), is read-only,
+/// or the range is not inside the region. Zero length is fine. Frame and region never overlap: frames are rocid's own memory,
+/// also on loopback. Order: copy_in stores the last 8 bytes of a range after the rest, since programs poll the end of a buffer
+/// for an RDMA WRITE (x86-64 keeps the order of stores). 8-byte atomicity is promised by direct() only.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
 /// Address of `length` naturally aligned bytes for an atomic, in one mapped and writable stretch; or nullptr (do it by copy).

@@ -4,8 +4,10 @@ namespace roci::mem {
 namespace {
 
 constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite;  // local rights mean nothing for a window, but programs name them
 
-/// The parent must be of the same PD, allow binding, cover the range, and may be written locally if the window is to be written (IBA 10.6.7.2.3).
+/// The parent must be of the same PD, allow binding, cover the range, and may be written locally if the window is to be written
+/// (IBA 10.6.7.2.3).
 bool parent_allows(const KeyTable& table, const BindRequest& b) {
     const MemoryRegion* parent = table.find(b.parent);
     if (parent == nullptr || parent->is_window || parent->pd != b.pd || (parent->access & kMwBind) == 0) return false;
@@ -19,7 +21,7 @@ bool parent_allows(const KeyTable& table, const BindRequest& b) {
 
 bool bind_window(KeyTable& table, const BindRequest& b) {
     MemoryRegion* window = table.slot(b.fresh);
-    if (window == nullptr || !window->is_window || window->pd != b.pd || (b.access & ~kRemoteRights) != 0) return false;
+    if (window == nullptr || !window->is_window || window->pd != b.pd || (b.access & ~kBindRights) != 0) return false;
     const bool bound = !window->invalidated.load(std::memory_order_acquire);
     if (window->type2 && bound) return false;  // must be invalidated first (IBA 10.6.7.2.4)
     if (b.length != 0 && !parent_allows(table, b)) return false;
@@ -28,7 +30,7 @@ bool bind_window(KeyTable& table, const BindRequest& b) {
     window->parent = b.parent;
     window->iova = b.iova;
     window->length = b.length;
-    window->access = b.access;
+    window->access = b.access & kRemoteRights;
     window->bound_qpn = window->type2 ? b.qpn : 0;
     if (b.length != 0) window->invalidated.store(false, std::memory_order_release);
     return true;

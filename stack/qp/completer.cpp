@@ -1,4 +1,5 @@
-// The completer: ACKs, NAKs, READ and atomic responses (IBA 9.7.5, 9.7.6). What was not asked for is a ghost: counted and dropped.
+// The completer: ACKs, NAKs, READ and atomic responses (IBA 9.7.5, 9.7.6). What was not asked for is a ghost: counted and
+// dropped.
 #include <cstring>
 
 #include "qp/roles.hpp"
@@ -8,7 +9,7 @@ namespace {
 
 using abi::WcStatus;
 
-bool has_own_response(const SendRecord& r) { return r.kind == WorkKind::read || r.kind == WorkKind::atomic; }
+bool has_own_response(const SendRecord& r) { return asks(r.kind); }
 
 /// Progress was made: full retries again, the timer starts anew, and sending may go on.
 void progressed(Context& ctx, Qp& qp) {
@@ -52,8 +53,8 @@ void skip_acknowledged(Qp& qp) {
 
 enum class Acked : uint8_t { all, response_missing, failed };
 
-/// Everything before `end` is acknowledged. Stops at a READ or atomic that was not answered: later packets were, so its response is
-/// lost (IBA 9.7.5.1.4, implied NAK).
+/// Everything before `end` is acknowledged. Stops at a READ or atomic that was not answered: later packets were, so its response
+/// is lost (IBA 9.7.5.1.4, implied NAK).
 Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     Requester& rq = qp.requester;
     uint32_t span = psn_span(rq.una, end);
@@ -171,7 +172,7 @@ SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
         return nullptr;
     }
     SendRecord& r = record(qp, rq.tail);
-    if (rq.tail == rq.fetched || !r.outstanding) return nullptr;  // ghost, or rolled back and not asked for again yet
+    if (rq.tail == rq.fetched) return nullptr;
     return &r;
 }
 
@@ -179,15 +180,17 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     // A response of a request that was rolled back and is about to be repeated is as good as the repeated one.
     SendRecord* r = awaited_record(ctx, qp, p);
-    if (r == nullptr || r->kind != WorkKind::read) {
+    if (r == nullptr || r->kind == WorkKind::atomic) {
         ++qp.counters.duplicates;
         return;
     }
     const uint32_t position = psn_span(r->first_psn, p.psn);
     const uint64_t offset = uint64_t(position) << qp.mtu_shift;
     const bool final = position + 1 == r->packets;
-    const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, r->length - offset));
-    if (final != p.info->has(wire::kLast | wire::kOnly)) return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
+    const uint64_t asked_for = r->kind == WorkKind::read ? r->length : 0;  // an ATOMIC WRITE is answered by an empty response
+    const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, asked_for - offset));
+    if (final != p.info->has(wire::kLast | wire::kOnly))
+        return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
     const abi::SendWqe& w = wqe(qp, rq.tail);
     const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
@@ -241,10 +244,15 @@ void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kRead)) return receive_read_response(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return receive_atomic_response(ctx, qp, p);
     switch (aeth_kind(p.syndrome)) {
-        case AethKind::ack: return receive_ack(ctx, qp, p);
-        case AethKind::nak: return receive_nak(ctx, qp, p);
-        case AethKind::rnr_nak: return receive_rnr_nak(ctx, qp, p);
-        case AethKind::reserved: ++qp.counters.dropped; return;
+        case AethKind::ack:
+            return receive_ack(ctx, qp, p);
+        case AethKind::nak:
+            return receive_nak(ctx, qp, p);
+        case AethKind::rnr_nak:
+            return receive_rnr_nak(ctx, qp, p);
+        case AethKind::reserved:
+            ++qp.counters.dropped;
+            return;
     }
 }
 

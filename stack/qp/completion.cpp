@@ -18,11 +18,12 @@ bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     e.timestamp = ctx.now;
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);
     if (rings::push(cq, ctx.engine, e) == rings::PushResult::overrun) {
-        if (!was_dead) send_event(ctx, {engine::Event::Kind::async, cq.session, kEventCqErr, cq.handle, cq.generation, 0});
+        if (!was_dead) send_event(ctx, {engine::Event::Kind::async, cq.session, kEventCqErr, cq.handle, cq.generation});
         return !was_dead;
     }
     rings::CqLane& lane = cq.lanes[ctx.engine];
     lane.solicited = lane.solicited || solicited || e.status != WcStatus::success;
+    if (lane.unannounced++ == 0) lane.since = ctx.now;
     if (lane.dirty) return false;
     lane.dirty = true;
     ctx.dirty.push_back(&cq);
@@ -119,11 +120,11 @@ void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solici
 }
 
 void raise(Context& ctx, Qp& qp, uint32_t type) {
-    send_event(ctx, {engine::Event::Kind::async, qp.spec.session, type, qp.spec.handle, qp.spec.generation, 0});
+    send_event(ctx, {engine::Event::Kind::async, qp.spec.session, type, qp.spec.handle, qp.spec.generation});
 }
 
 void raise_srq(Context& ctx, const Srq& srq, uint32_t type) {
-    send_event(ctx, {engine::Event::Kind::async, srq.spec.session, type, srq.spec.handle, srq.spec.generation, 0});
+    send_event(ctx, {engine::Event::Kind::async, srq.spec.session, type, srq.spec.handle, srq.spec.generation});
 }
 
 void report_drained(Context& ctx, Qp& qp) {
@@ -164,8 +165,9 @@ void notify_all(Context& ctx) {
     size_t kept = 0;
     for (rings::Cq* cq : ctx.dirty) {
         rings::CqLane& lane = cq->lanes[ctx.engine];
-        if (rings::notify(*cq, lane.solicited, *ctx.events)) {
+        if (rings::event_due(*cq, lane) <= ctx.now && rings::notify(*cq, lane.solicited, *ctx.events)) {
             lane.dirty = lane.solicited = false;
+            lane.unannounced = 0;
         } else {
             ctx.dirty[kept++] = cq;
         }

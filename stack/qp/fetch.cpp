@@ -1,5 +1,5 @@
-// From the client's ring to the engine's: a WQE is copied once, then the copy is validated. What is wrong with it becomes a completion
-// in its turn, never a surprise later.
+// From the client's ring to the engine's: a WQE is copied once, then the copy is validated. What is wrong with it becomes a
+// completion in its turn, never a surprise later.
 #include <cstring>
 
 #include "qp/roles.hpp"
@@ -17,6 +17,10 @@ WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
         length = w.inline_length;
         return w.num_sge == 0 && w.inline_length <= qp.spec.cap.max_inline_data ? WcStatus::success : WcStatus::loc_qp_op_err;
     }
+    if (w.opcode == abi::WrOpcode::atomic_write) {  // the bytes are in the WQE itself
+        length = kAtomicWriteBytes;
+        return w.num_sge == 0 ? WcStatus::success : WcStatus::loc_qp_op_err;
+    }
     if (w.num_sge > qp.spec.cap.max_send_sge) return WcStatus::loc_qp_op_err;
     const auto* sge = reinterpret_cast<const abi::Sge*>(&w + 1);
     length = 0;
@@ -30,8 +34,7 @@ WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& in
     if (!sends(qp.spec.type, info.kind)) return WcStatus::loc_qp_op_err;
     if (qp.spec.type == Type::ud && (length > qp.mtu || w.opcode == abi::WrOpcode::send_inv))
         return length > qp.mtu ? WcStatus::loc_len_err : WcStatus::loc_qp_op_err;
-    const bool asks = info.kind == WorkKind::read || info.kind == WorkKind::atomic;
-    if (!asks) return WcStatus::success;
+    if (!asks(info.kind)) return WcStatus::success;
     if (qp.max_rd_atomic == 0) return WcStatus::loc_qp_op_err;
     if ((w.send_flags & abi::kSendInline) != 0) return WcStatus::loc_qp_op_err;
     if (info.kind == WorkKind::atomic && length != 8) return WcStatus::loc_len_err;
@@ -44,9 +47,17 @@ uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
     return uint32_t((length + qp.mtu - 1) >> qp.mtu_shift);
 }
 
+/// Slots that are asked for before they are read: the client has written them on another core.
+constexpr uint32_t kAhead = 4;
+
+std::byte* copy_of(Qp& qp, uint32_t index) {
+    return qp.requester.wqes.get() + size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride;
+}
+
 void take(Qp& qp, uint32_t index) {
-    Requester& rq = qp.requester;
-    std::byte* copy = rq.wqes.get() + size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride;
+    std::byte* copy = copy_of(qp, index);
+    __builtin_prefetch(qp.spec.sq.slot(index + kAhead));
+    __builtin_prefetch(copy_of(qp, index + kAhead), 1);
     std::memcpy(copy, qp.spec.sq.slot(index), qp.spec.sq.stride);
     admit(qp, index);
 }

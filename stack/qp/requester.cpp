@@ -1,5 +1,5 @@
-// The requester: turns send WQEs into request packets, in PSN order, as far as the window, the peer's credits, fences and the limit of
-// outstanding READs and atomics allow.
+// The requester: turns send WQEs into request packets, in PSN order, as far as the window, the peer's credits, fences and the
+// limit of outstanding READs and atomics allow.
 #include <cstring>
 
 #include "qp/roles.hpp"
@@ -9,13 +9,12 @@ namespace {
 
 using abi::WcStatus;
 
-
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     const Requester& rq = qp.requester;
     if (psn_span(rq.una, rq.next) >= ctx.max_inflight) return false;
     if (qp.requester.cursor_packet != 0 && r.kind != WorkKind::read) return true;  // within a message
     if (r.fence && rq.reads_outstanding != 0) return false;                        // IBA 10.8.3.3
-    if ((r.kind == WorkKind::read || r.kind == WorkKind::atomic) && rq.reads_outstanding >= qp.max_rd_atomic) return false;
+    if (asks(r.kind) && rq.reads_outstanding >= qp.max_rd_atomic) return false;
     // Out of credits a single message may go ahead, to learn of new ones (IBA 9.7.7.2.5).
     const bool beyond = r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0;
     return !beyond || !rq.credit_probe;
@@ -29,6 +28,10 @@ wire::Operation operation_at(const WorkInfo& info, const SendRecord& r, uint32_t
 
 /// Bytes of the message from position `offset` into the frame.
 bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* out, uint32_t length) {
+    if (w.opcode == abi::WrOpcode::atomic_write) {
+        std::memcpy(out, &w.compare_add, length);
+        return true;
+    }
     const auto* tail = reinterpret_cast<const std::byte*>(&w + 1);
     if ((w.send_flags & abi::kSendInline) != 0) {
         std::memcpy(out, tail + offset, length);
@@ -52,7 +55,7 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
     h.psn = r.first_psn + packet;
     const bool last = packet + 1 >= r.packets || r.kind == WorkKind::read;
     h.solicited = last && (w.send_flags & abi::kSendSolicited) != 0;
-    h.xrc_srqn = r.takes_recv ? uint32_t(w.remote_srqn) : 0;
+    h.xrc_srqn = r.kind == WorkKind::atomic ? w.atomic_srqn : uint32_t(w.remote_srqn);  // every XRC request names one (annex A14)
     h.imm_be = w.imm_or_inv;
     h.invalidate = Key{w.imm_or_inv};
     if (r.kind == WorkKind::read) return fill_read(qp, w, r, packet, h);
@@ -67,7 +70,8 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
     }
 }
 
-/// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now and then.
+/// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now
+/// and then.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     if (!last && ++rq.since_ack_request < ctx.ack_every) return false;
     rq.since_ack_request = 0;
@@ -77,7 +81,7 @@ bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
 /// After a packet was sent: where the next one is.
 void move_cursor(Qp& qp, SendRecord& r) {
     Requester& rq = qp.requester;
-    if (r.kind == WorkKind::read || r.kind == WorkKind::atomic) {
+    if (asks(r.kind)) {
         r.outstanding = true;
         ++rq.reads_outstanding;
         rq.next = r.first_psn + r.packets;
@@ -100,7 +104,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     if (frame == nullptr) return Step::wait;
     const abi::SendWqe& w = wqe(qp, rq.cursor);
     const uint32_t packet = rq.cursor_packet;
-    const bool carries_data = r.kind == WorkKind::send || r.kind == WorkKind::write;
+    const bool carries_data = r.kind == WorkKind::send || r.kind == WorkKind::write || r.kind == WorkKind::atomic_write;
     const uint64_t offset = uint64_t(packet) << qp.mtu_shift;
     const uint32_t length = carries_data ? uint32_t(std::min<uint64_t>(qp.mtu, r.length - offset)) : 0;
     const bool last = packet + 1 >= r.packets || !carries_data;
@@ -113,13 +117,14 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
         return Step::fault;
     }
     h.ack_request = !unacknowledged(qp.spec.type) && ask_for_ack(ctx, rq, last);
-    uint8_t* payload = wire::begin_frame(frame->data, *path, h, length);
+    uint8_t* start = Outbox::place(*frame, wire::header_bytes(*path, h.opcode));
+    uint8_t* payload = wire::begin_frame(start, *path, h, length);
     if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) {
         r.fault = WcStatus::loc_prot_err;
         return Step::fault;
     }
-    const uint32_t bytes = wire::finish_frame(frame->data, *path, payload, length);
-    ctx.out(qp).commit(bytes);
+    const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
+    ctx.out(qp).commit(start, bytes);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     if (psn_span(rq.una, rq.next) < psn_span(rq.una, rq.sent_end)) ++qp.counters.retransmits;

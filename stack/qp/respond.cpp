@@ -15,17 +15,19 @@ uint8_t ack_syndrome(const Qp& qp) {
     return make_syndrome(AethKind::ack, credits);
 }
 
-bool send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, const mem::MemoryRegion* region, uint64_t va, bool& lost) {
+bool send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, const mem::MemoryRegion* region, uint64_t va,
+          bool& lost) {
     engine::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return false;
     h.dest_qp = qp.dest;
-    uint8_t* payload = wire::begin_frame(frame->data, qp.path, h, length);
+    uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
+    uint8_t* payload = wire::begin_frame(start, qp.path, h, length);
     if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) {
         lost = true;
         return false;
     }
-    const uint32_t bytes = wire::finish_frame(frame->data, qp.path, payload, length);
-    ctx.out(qp).commit(bytes);
+    const uint32_t bytes = wire::finish_frame(start, qp.path, payload, length);
+    ctx.out(qp).commit(start, bytes);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     return true;
@@ -38,10 +40,11 @@ wire::Operation response_operation(const ResponderJob& job) {
     return job.sent + 1 == job.packets ? O::read_response_last : O::read_response_middle;
 }
 
-/// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered meanwhile.
+/// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered
+/// meanwhile.
 const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t va, uint32_t length) {
     const mem::MemoryRegion* region = nullptr;
-    const mem::Fault f = mem::check(ctx.shared->keys, job.rkey, qp.spec.pd, qp.spec.qpn.value, va, length, mem::kRemoteRead, region);
+    const mem::Fault f = mem::check(ctx.shared->keys, job.rkey, job.pd, qp.spec.qpn.value, va, length, mem::kRemoteRead, region);
     return f == mem::Fault::ok ? region : nullptr;
 }
 
@@ -95,7 +98,8 @@ bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     return send(ctx, qp, h, 0, nullptr, 0, lost);
 }
 
-/// ACK of everything executed, or the NAK that is due; a NAK acknowledges everything before its PSN, so the ACK is not needed then.
+/// ACK of everything executed, or the NAK that is due; a NAK acknowledges everything before its PSN, so the ACK is not needed
+/// then.
 bool send_ack_or_nak(Context& ctx, Qp& qp) {
     Responder& rs = qp.responder;
     if (rs.nak_due) {

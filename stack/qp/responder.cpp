@@ -1,6 +1,7 @@
-// The responder: one request packet at a time, through the check chain of IBA 9.7.4.1 in its order: PSN, opcode succession, opcode
-// allowed, resources, length, R_Key; then execution. Each fault has its row in kFaults.
+// The responder: one request packet at a time, through the check chain of IBA 9.7.4.1 in its order: PSN, opcode succession,
+// opcode allowed, resources, length, R_Key; then execution. Each fault has its row in kFaults.
 #include <cstring>
+#include <mutex>
 
 #include "mem/memory_region.hpp"
 #include "qp/roles.hpp"
@@ -11,28 +12,38 @@ namespace {
 using abi::WcStatus;
 
 enum class RequestFault : uint8_t {
-    none, invalid_succession, not_allowed, too_many_reads, bad_length, message_too_long, access, recv_protection, malformed_recv, unreachable,
+    none,
+    invalid_succession,
+    not_allowed,
+    too_many_reads,
+    bad_length,
+    message_too_long,
+    access,
+    recv_protection,
+    malformed_recv,
+    unreachable,
 };
 
 constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
 
-/// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table 57; 9.9.3.1).
+/// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table
+/// 57; 9.9.3.1).
 struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
     uint32_t event;
 };
 constexpr FaultRow kFaults[] = {
-    {NakCode::psn_sequence, WcStatus::success, 0},                              // none
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // invalid_succession
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // not_allowed
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // too_many_reads
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},      // bad_length
-    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},          // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::rem_access_err, kEventQpAccessErr},      // access
-    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal},       // recv_protection
-    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal},      // malformed_recv
-    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},     // unreachable: the memory went away
+    {NakCode::psn_sequence, WcStatus::success, 0},                           // none
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // invalid_succession
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // not_allowed
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // too_many_reads
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // bad_length
+    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},       // message_too_long: longer than the receive buffer
+    {NakCode::remote_access, WcStatus::rem_access_err, kEventQpAccessErr},   // access
+    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal},    // recv_protection
+    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal},   // malformed_recv
+    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},  // unreachable: the memory went away
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
@@ -64,8 +75,8 @@ void receiver_not_ready(Context& ctx, Qp& qp) {
 
 // ---- PSN ------------------------------------------------------------------------------------------------------------
 
-/// A READ that was asked for before is executed again; an atomic is answered from what was kept; anything else was executed, so the
-/// ACK is repeated (IBA 9.7.5.1.5, C9-105 …).
+/// A READ that was asked for before is executed again; an atomic is answered from what was kept; anything else was executed, so
+/// the ACK is repeated (IBA 9.7.5.1.5, C9-105 …).
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p);
 
 /// True if the packet is the expected one.
@@ -86,22 +97,23 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 // ---- opcode ---------------------------------------------------------------------------------------------------------
 
-/// First and Only start a message and may come only when none is under way; Middle and Last continue one of the same kind (IBA 9.7.4.1.3).
+/// First and Only start a message and may come only when none is under way; Middle and Last continue one of the same kind
+/// (IBA 9.7.4.1.3).
 bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
-    const bool starts = info.has(wire::kFirst | wire::kOnly) || info.has(wire::kRead | wire::kAtomic);
+    const bool starts = info.has(wire::kFirst | wire::kOnly) || info.has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
     if (starts) return !rs.in_message;
     return rs.in_message && rs.message_is_write == info.has(wire::kWrite);
 }
 
 uint32_t right_needed(const wire::OpcodeInfo& info) {
-    if (info.has(wire::kWrite)) return mem::kRemoteWrite;
+    if (info.has(wire::kWrite | wire::kAtomicWrite)) return mem::kRemoteWrite;
     if (info.has(wire::kRead)) return mem::kRemoteRead;
     if (info.has(wire::kAtomic)) return mem::kRemoteAtomic;
     return 0;
 }
 
 bool supported(const wire::OpcodeInfo& info) {
-    return info.has(wire::kSend | wire::kWrite | wire::kRead | wire::kAtomic) && !info.has(wire::kAtomicWrite | wire::kFlushEth);
+    return info.has(wire::kSend | wire::kWrite | wire::kRead | wire::kAtomic | wire::kAtomicWrite) && !info.has(wire::kFlushEth);
 }
 
 /// First and Middle are full packets; a Last carries something; an Only at most a packet (IBA 9.7.4.1.6).
@@ -114,10 +126,20 @@ bool legal_length(const Qp& qp, const wire::Packet& p) {
 
 // ---- R_Key ----------------------------------------------------------------------------------------------------------
 
+/// The protection domain that a request acts in: the QP's; of an XRC target the SRQ's that the packet names, which must be of its
+/// domain (annex A14.2.3). 0: none.
+uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
+    if (qp.spec.type != Type::xrc_recv) return qp.spec.pd;
+    const Srq* srq = ctx.shared->srqs.find(p.xrc_srqn);
+    return srq != nullptr && srq->spec.xrcd == qp.spec.xrcd ? srq->spec.pd : 0;
+}
+
 /// Zero-length requests need no valid R_Key (C9-88).
-bool remote_memory(Context& ctx, const Qp& qp, Key key, uint64_t va, uint64_t length, uint32_t right, const mem::MemoryRegion*& region) {
+bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
+                   const mem::MemoryRegion*& region) {
     if (length == 0) return true;
-    return mem::check(ctx.shared->keys, key, qp.spec.pd, qp.spec.qpn.value, va, length, right, region) == mem::Fault::ok;
+    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, va, length, right, region) ==
+           mem::Fault::ok;
 }
 
 // ---- SEND and WRITE -------------------------------------------------------------------------------------------------
@@ -160,7 +182,7 @@ RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return RequestFault::bad_length;
     if (!last && p.payload_length == rs.remaining) return RequestFault::bad_length;
     const mem::MemoryRegion* region = nullptr;
-    if (!remote_memory(ctx, qp, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, region)) return RequestFault::access;
+    if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, region)) return RequestFault::access;
     if (region != nullptr && !mem::copy_in(*region, rs.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
         return RequestFault::unreachable;
     rs.va += p.payload_length;
@@ -182,7 +204,7 @@ TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
 RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kIeth)) return RequestFault::none;
     // only windows can be invalidated from afar; a region that ibv_reg_mr made cannot (IBA 10.6.5)
-    const bool done = mem::invalidate_window(ctx.shared->keys, p.invalidate, qp.spec.pd, qp.spec.qpn.value);
+    const bool done = mem::invalidate_window(ctx.shared->keys, p.invalidate, domain_of(ctx, qp, p), qp.spec.qpn.value);
     if (!done) return RequestFault::access;
     return RequestFault::none;
 }
@@ -191,7 +213,8 @@ RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kReth)) return RequestFault::none;
     if (p.dma_length > kMaxMessage) return RequestFault::bad_length;
     const mem::MemoryRegion* region = nullptr;
-    return remote_memory(ctx, qp, p.rkey, p.va, p.dma_length, mem::kRemoteWrite, region) ? RequestFault::none : RequestFault::access;
+    return remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteWrite, region) ? RequestFault::none
+                                                                                            : RequestFault::access;
 }
 
 void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -227,13 +250,14 @@ uint32_t response_packets(const Qp& qp, uint32_t length) {
     return length == 0 ? 1 : uint32_t((uint64_t{length} + qp.mtu - 1) >> qp.mtu_shift);
 }
 
-ResponderJob read_job(const Qp& qp, const wire::Packet& p) {
+ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     ResponderJob job;
     job.first = p.psn;
     job.packets = response_packets(qp, p.dma_length);
     job.va = p.va;
     job.length = p.dma_length;
     job.rkey = p.rkey;
+    job.pd = domain_of(ctx, qp, p);
     job.msn = qp.responder.msn;
     return job;
 }
@@ -255,10 +279,11 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.dma_length > kMaxMessage) return fault(ctx, qp, RequestFault::bad_length);
     const mem::MemoryRegion* region = nullptr;
-    if (!remote_memory(ctx, qp, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region)) return fault(ctx, qp, RequestFault::access);
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region))
+        return fault(ctx, qp, RequestFault::access);
     ++rs.msn;
     ++qp.counters.rx_messages;
-    const ResponderJob job = read_job(qp, p);
+    const ResponderJob job = read_job(ctx, qp, p);
     rs.expected = rs.expected + job.packets;
     queue_job(ctx, qp, job);
 }
@@ -277,6 +302,9 @@ bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& 
         word.compare_exchange_strong(original, p.swap_add);
         return true;
     }
+    // Two engines may serve requests for the same place; the lock makes them one after the other.
+    static std::mutex slow;
+    const std::lock_guard guard(slow);
     std::byte bytes[8];
     if (!mem::copy_out(region, p.va, bytes, 8)) return false;
     std::memcpy(&original, bytes, 8);
@@ -300,7 +328,7 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::not_allowed);  // misaligned: NAK invalid request (IBA 9.4.5)
     const mem::MemoryRegion* region = nullptr;
-    if (!remote_memory(ctx, qp, p.rkey, p.va, 8, mem::kRemoteAtomic, region)) return fault(ctx, qp, RequestFault::access);
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, region)) return fault(ctx, qp, RequestFault::access);
     uint64_t original = 0;
     if (!exchange(*region, p, original)) return fault(ctx, qp, RequestFault::unreachable);
     ++rs.msn;
@@ -311,15 +339,49 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.msn));
 }
 
+/// An ATOMIC WRITE is answered by an empty READ response.
+ResponderJob atomic_write_job(const Qp& qp, Psn psn) {
+    ResponderJob job;
+    job.first = psn;
+    job.packets = 1;
+    job.msn = qp.responder.msn;
+    return job;
+}
+
+bool store(const mem::MemoryRegion& region, uint64_t va, const uint8_t* bytes) {
+    std::byte* direct = mem::direct(region, va, kAtomicWriteBytes);
+    if (direct == nullptr) return mem::copy_in(region, va, reinterpret_cast<const std::byte*>(bytes), kAtomicWriteBytes);
+    uint64_t value;
+    std::memcpy(&value, bytes, sizeof value);
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(direct)).store(value);
+    return true;
+}
+
+void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (p.payload_length != kAtomicWriteBytes || p.dma_length != kAtomicWriteBytes)
+        return fault(ctx, qp, RequestFault::bad_length);
+    if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::not_allowed);
+    const mem::MemoryRegion* region = nullptr;
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, region))
+        return fault(ctx, qp, RequestFault::access);
+    if (!store(*region, p.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
+    ++rs.msn;
+    ++rs.expected;
+    ++qp.counters.rx_messages;
+    queue_job(ctx, qp, atomic_write_job(qp, p.psn));
+}
+
 // ---- duplicates -----------------------------------------------------------------------------------------------------
 
 bool overlap(const ResponderJob& a, const ResponderJob& b) {
     return a.first.in_window(b.first, b.packets) || b.first.in_window(a.first, a.packets);
 }
 
-/// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first answer is
-/// still under way, this one replaces it. Replays do not count against the number of READs agreed, and are as many at most: one too many
-/// is dropped, its requester asks again.
+/// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first
+/// answer is still under way, this one replaces it. Replays do not count against the number of READs agreed, and are as many at
+/// most: one too many is dropped, its requester asks again.
 void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
     Responder& rs = qp.responder;
     job.replay = true;
@@ -343,10 +405,11 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
 void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const mem::MemoryRegion* region = nullptr;
-    const ResponderJob job = read_job(qp, p);
+    const ResponderJob job = read_job(ctx, qp, p);
     // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
     if (p.dma_length > kMaxMessage || (job.first + job.packets).distance_from(rs.expected) > 0) return;
-    if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region)) return;
+    if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region))
+        return;
     answer_again(ctx, qp, job);
 }
 
@@ -357,10 +420,14 @@ void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     }
 }
 
+/// It was executed when it came first; what was written there later must stay.
+void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
+
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++qp.counters.duplicates;
     if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
+    if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
     qp.responder.ack_due = true;
     activate(ctx, qp);
 }
@@ -407,12 +474,13 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint32_t right = right_needed(*p.info);
     if (!supported(*p.info) || (qp.access & right) != right) return fault(ctx, qp, RequestFault::not_allowed);
     // READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2)
-    if (p.ack_request && !p.info->has(wire::kRead | wire::kAtomic)) {
+    if (p.ack_request && !p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite)) {
         rs.ack_due = true;
         activate(ctx, qp);
     }
     if (p.info->has(wire::kRead)) return execute_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return execute_atomic(ctx, qp, p);
+    if (p.info->has(wire::kAtomicWrite)) return execute_atomic_write(ctx, qp, p);
     execute_message(ctx, qp, p);
     if (qp.spec.type == Type::uc && rs.expected == p.psn) ++rs.expected;
 }

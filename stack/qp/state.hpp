@@ -15,44 +15,46 @@
 
 namespace roci::qp {
 
-/// A send WQE that the engine has taken over: the WQE itself lies in Requester::wqes (the engine's copy; retransmission uses only that).
+/// A send WQE that the engine has taken over: the WQE itself lies in Requester::wqes (the engine's copy; retransmission uses only
+/// that).
 struct SendRecord {
-    uint32_t length = 0;             ///< bytes of the message
-    uint32_t packets = 0;            ///< PSNs it takes: request packets, or response packets of a READ
+    uint32_t length = 0;   ///< bytes of the message
+    uint32_t packets = 0;  ///< PSNs it takes: request packets, or response packets of a READ
     Psn first_psn;
-    uint32_t ssn = 0;                ///< send sequence number, compared with the limit of end-to-end credits (IBA 9.7.7.2)
+    uint32_t ssn = 0;  ///< send sequence number, compared with the limit of end-to-end credits (IBA 9.7.7.2)
     WorkKind kind = WorkKind::none;
     abi::WcStatus fault = abi::WcStatus::success;  ///< found on our side: reported once it is the oldest
     bool signaled = false, fence = false;
-    bool outstanding = false;        ///< READ or atomic whose request is on the way
-    bool executed = false;           ///< local operation that was done; a roll-back does not repeat it
+    bool outstanding = false;  ///< READ or atomic whose request is on the way
+    bool executed = false;     ///< local operation that was done; a roll-back does not repeat it
     bool takes_recv = false;
     abi::WcOpcode wc = abi::WcOpcode::send;
 };
 
-/// Requester and completer. PSN order: una <= next <= sent_end (after a roll-back next < sent_end); una == next: nothing is awaited.
+/// Requester and completer. PSN order: una <= next <= sent_end (after a roll-back next < sent_end); una == next: nothing is
+/// awaited.
 struct Requester {
     // indices into the send queue, free-running: tail <= cursor <= fetched
-    uint32_t tail = 0;               ///< oldest WQE not completed
-    uint32_t cursor = 0;             ///< WQE being sent
-    uint32_t cursor_packet = 0;      ///< packet of it to be sent next
-    uint32_t fetched = 0;            ///< next WQE to copy from the client's ring
-    Psn una;                         ///< oldest PSN not acknowledged
-    Psn next;                        ///< PSN of the next packet to be sent
-    Psn sent_end;                    ///< one past the newest PSN ever sent
-    Psn fetch_psn;                   ///< PSN that the next fetched WQE starts at
+    uint32_t tail = 0;           ///< oldest WQE not completed
+    uint32_t cursor = 0;         ///< WQE being sent
+    uint32_t cursor_packet = 0;  ///< packet of it to be sent next
+    uint32_t fetched = 0;        ///< next WQE to copy from the client's ring
+    Psn una;                     ///< oldest PSN not acknowledged
+    Psn next;                    ///< PSN of the next packet to be sent
+    Psn sent_end;                ///< one past the newest PSN ever sent
+    Psn fetch_psn;               ///< PSN that the next fetched WQE starts at
     uint32_t fetch_ssn = 0;
-    uint32_t credit_limit = 0;       ///< LSN: newest SSN that may be sent
-    bool credits_valid = false;      ///< the peer counts credits
-    bool credit_probe = false;       ///< one message beyond the limit is on the way (IBA 9.7.7.2.5)
-    bool blocked = false;            ///< the record at the cursor has a fault: nothing after it is sent
-    bool broken = false;             ///< the client lied about its queue: it is not read any more
-    bool implied_nak_pending = false;///< went back for a lost response and still waits for it
+    uint32_t credit_limit = 0;         ///< LSN: newest SSN that may be sent
+    bool credits_valid = false;        ///< the peer counts credits
+    bool credit_probe = false;         ///< one message beyond the limit is on the way (IBA 9.7.7.2.5)
+    bool blocked = false;              ///< the record at the cursor has a fault: nothing after it is sent
+    bool broken = false;               ///< the client lied about its queue: it is not read any more
+    bool implied_nak_pending = false;  ///< went back for a lost response and still waits for it
     uint8_t reads_outstanding = 0;
     uint8_t retries_left = 0, rnr_retries_left = 0;
     uint32_t since_ack_request = 0;
     Nanos ack_deadline = kNever;
-    Nanos rnr_deadline = kNever;     ///< waiting after an RNR NAK
+    Nanos rnr_deadline = kNever;  ///< waiting after an RNR NAK
     std::unique_ptr<SendRecord[]> records;
     std::unique_ptr<std::byte[]> wqes;  ///< depth * stride
 };
@@ -70,23 +72,24 @@ struct RecvWork {
     bool held = false;
     uint64_t wr_id = 0;
     uint32_t num_sge = 0;
-    uint32_t pd = 0;                 ///< of the queue it came from: an SRQ's may be another than the QP's
-    Srq* srq = nullptr;              ///< where it came from, if not from the QP's own queue
+    uint32_t pd = 0;     ///< of the queue it came from: an SRQ's may be another than the QP's
+    Srq* srq = nullptr;  ///< where it came from, if not from the QP's own queue
     uint64_t capacity = 0;
     std::unique_ptr<abi::Sge[]> sges;
 };
 
-/// A READ or atomic being answered, or kept so that a duplicate can be answered again (IBA 9.7.5.1.5 / C9-150).
+/// A READ, atomic or ATOMIC WRITE being answered, or kept so that a duplicate can be answered again (IBA 9.7.5.1.5 / C9-150).
 struct ResponderJob {
-    Psn first;                       ///< PSN of the first response packet (still to be sent)
-    uint32_t packets = 0;            ///< response packets
+    Psn first;             ///< PSN of the first response packet (still to be sent)
+    uint32_t packets = 0;  ///< response packets
     uint32_t sent = 0;
     uint64_t va = 0;
     uint32_t length = 0;
     Key rkey;
+    uint32_t pd = 0;
     Msn msn;
     bool atomic = false;
-    bool replay = false;             ///< answers a duplicate
+    bool replay = false;  ///< answers a duplicate
     uint64_t original = 0;
 };
 
@@ -99,20 +102,20 @@ struct AtomicResult {
 };
 
 struct Responder {
-    Psn expected;                    ///< ePSN
+    Psn expected;  ///< ePSN
     Msn msn;
     // the message being received
     bool in_message = false;
     bool message_is_write = false;
-    bool nak_outstanding = false;    ///< a sequence NAK or RNR NAK was sent; silent until the expected PSN arrives (IBA 9.7.4.1.2)
+    bool nak_outstanding = false;  ///< a sequence NAK or RNR NAK was sent; silent until the expected PSN arrives (IBA 9.7.4.1.2)
     bool ack_due = false;
-    bool fatal_nak = false;          ///< send `nak`, then go to ERR
+    bool fatal_nak = false;  ///< send `nak`, then go to ERR
     bool nak_due = false;
-    uint8_t nak = 0;                 ///< syndrome
-    uint64_t va = 0;                 ///< WRITE: where the next packet goes
-    uint32_t remaining = 0;          ///< WRITE: bytes still to come
+    uint8_t nak = 0;         ///< syndrome
+    uint64_t va = 0;         ///< WRITE: where the next packet goes
+    uint32_t remaining = 0;  ///< WRITE: bytes still to come
     Key rkey;
-    uint64_t received = 0;           ///< bytes of the message so far
+    uint64_t received = 0;  ///< bytes of the message so far
     RecvWork recv;
     // READs and atomics to be answered, in PSN order: ring of max_dest_rd_atomic new ones and as many replays
     std::vector<ResponderJob> jobs;
@@ -121,20 +124,20 @@ struct Responder {
     uint32_t atomic_next = 0;
 };
 
-struct Qp {
+struct alignas(64) Qp {
     Spec spec;
     // ---- hot, both roles
     State state = State::reset;
-    bool active = false;             ///< on the engine's list of QPs with work
-    bool watched = false;            ///< the engine looks at the SQ's producer by itself
-    bool sqd_pending = false;        ///< SQD asked for: SQ_DRAINED event to be sent
+    bool active = false;       ///< on the engine's list of QPs with work
+    bool watched = false;      ///< the engine looks at the SQ's producer by itself
+    bool sqd_pending = false;  ///< SQD asked for: SQ_DRAINED event to be sent
     bool established = false;
     uint8_t linger = 0;
-    uint32_t mtu = 0;                ///< bytes
+    uint32_t mtu = 0;  ///< bytes
     uint32_t mtu_shift = 0;
     Qpn dest;
-    uint32_t access = 0;             ///< enum ibv_access_flags that remote requests may use
-    uint32_t pending_events = 0;     ///< bit i: enum ibv_event_type i is to be sent
+    uint32_t access = 0;          ///< enum ibv_access_flags that remote requests may use
+    uint32_t pending_events = 0;  ///< bit i: enum ibv_event_type i is to be sent
     Nanos ack_timeout = kNever;
     uint8_t retry_cnt = 0, rnr_retry = 0, min_rnr_timer = 0;
     uint8_t max_rd_atomic = 0, max_dest_rd_atomic = 0;
@@ -145,15 +148,34 @@ struct Qp {
     std::unique_ptr<TagQp> tags;     ///< its SRQ matches tags, else nullptr
     Requester requester;
     Responder responder;
-    rings::RqView rq;                ///< own receive queue, consumed by the engine
-    engine::Timer timer;             ///< one timer a QP: the earliest of its deadlines
+    rings::RqView rq;     ///< own receive queue, consumed by the engine
+    engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
     Counters counters;
-    abi::QpAttr attr{};              ///< what query_qp answers for attributes that the transport does not need
+    abi::QpAttr attr{};  ///< what query_qp answers for attributes that the transport does not need
 };
 
+/// Up to here a QP is touched by every message; what follows is for events and queries.
+constexpr size_t kHotBytes = offsetof(Qp, counters) + 6 * sizeof(uint64_t);
+
 inline SendRecord& record(Qp& qp, uint32_t index) { return qp.requester.records[index & (qp.spec.sq.depth - 1)]; }
+inline const SendRecord& record(const Qp& qp, uint32_t index) { return qp.requester.records[index & (qp.spec.sq.depth - 1)]; }
 inline const abi::SendWqe& wqe(const Qp& qp, uint32_t index) {
-    return *reinterpret_cast<const abi::SendWqe*>(qp.requester.wqes.get() + size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride);
+    return *reinterpret_cast<const abi::SendWqe*>(qp.requester.wqes.get() +
+                                                  size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride);
+}
+/// Thousands of QPs do not fit into the nearest cache. Whoever knows which QP comes soon asks for its lines now: first the QP's own …
+inline void prefetch_state(const Qp& qp) {
+    const auto* p = reinterpret_cast<const std::byte*>(&qp);
+    for (size_t at = 0; at < kHotBytes; at += 64) __builtin_prefetch(p + at);
+}
+/// … and once they are here, what they point to: the next work request in the client's ring and in the engine's.
+inline void prefetch_work(const Qp& qp) {
+    if (qp.spec.sq.depth == 0) return;
+    const Requester& rq = qp.requester;
+    __builtin_prefetch(qp.spec.sq.shared);
+    __builtin_prefetch(qp.spec.sq.slot(rq.fetched));
+    __builtin_prefetch(&record(qp, rq.cursor));
+    __builtin_prefetch(&wqe(qp, rq.cursor));
 }
 /// Steps from `from` forward to `to` on the PSN circle.
 inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }

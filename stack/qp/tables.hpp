@@ -19,21 +19,28 @@ constexpr uint8_t aeth_value(uint8_t syndrome) { return syndrome & 0x1f; }
 constexpr uint8_t make_syndrome(AethKind k, uint8_t value) { return uint8_t(uint8_t(k) << 5 | (value & 0x1f)); }
 
 /// NAK codes (IBA table 45).
-enum class NakCode : uint8_t { psn_sequence = 0, invalid_request = 1, remote_access = 2, remote_operational = 3, invalid_rd_request = 4 };
+enum class NakCode : uint8_t {
+    psn_sequence = 0,
+    invalid_request = 1,
+    remote_access = 2,
+    remote_operational = 3,
+    invalid_rd_request = 4
+};
 constexpr uint8_t nak_syndrome(NakCode c) { return make_syndrome(AethKind::nak, uint8_t(c)); }
 
 /// RNR NAK timer field to time (IBA table 46), in microseconds. Code 0 is the longest.
 inline constexpr std::array<uint32_t, 32> kRnrTimerUs = {
-    655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920,
-    2560, 3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
+    655360, 10,   20,   30,   40,    60,    80,    120,   160,   240,   320,   480,    640,    960,    1280,   1920,
+    2560,   3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
 
 /// Local ACK timeout: 4.096 us * 2^n, 0 = never (IBA 9.9.2.1).
 constexpr Nanos ack_timeout(uint8_t n) { return n == 0 ? kNever : Nanos{4096} << n; }
 
 /// End-to-end credit codes (IBA table 44): value of the AETH field to number of receive WQEs. 31: the responder counts none.
 inline constexpr uint8_t kNoCredits = 31;
-inline constexpr std::array<uint32_t, 31> kCredits = {0,   1,   2,   3,   4,   6,    8,    12,   16,   24,   32,   48,    64,    96,    128,  192,
-                                                      256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
+inline constexpr std::array<uint32_t, 31> kCredits = {0,    1,    2,    3,    4,    6,     8,     12,    16,   24,   32,
+                                                      48,   64,   96,   128,  192,  256,   384,   512,   768,  1024, 1536,
+                                                      2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
 /// Largest code that does not promise more than `posted`.
 constexpr uint8_t credit_code(uint32_t posted) {
     uint8_t code = 0;
@@ -42,7 +49,12 @@ constexpr uint8_t credit_code(uint32_t posted) {
 }
 
 /// What a send work request is, for the requester.
-enum class WorkKind : uint8_t { none, send, write, read, atomic, local };
+enum class WorkKind : uint8_t { none, send, write, read, atomic, atomic_write, local };
+/// Work that the peer answers with data or a response of its own: it takes one of the responder resources (IBA 9.7.7,
+/// max_rd_atomic).
+constexpr bool asks(WorkKind k) { return k == WorkKind::read || k == WorkKind::atomic || k == WorkKind::atomic_write; }
+/// An ATOMIC WRITE carries so many bytes, no more and no less (IBA 1.6, annex on memory placement extensions).
+inline constexpr uint32_t kAtomicWriteBytes = 8;
 
 struct WorkInfo {
     WorkKind kind = WorkKind::none;
@@ -60,11 +72,17 @@ constexpr std::array<WorkInfo, 16> make_work_table() {
     t[size_t(W::send)] = {WorkKind::send, C::send, true, O::send_only, O::send_first, O::send_middle, O::send_last};
     t[size_t(W::send_imm)] = {WorkKind::send, C::send, true, O::send_only_imm, O::send_first, O::send_middle, O::send_last_imm};
     t[size_t(W::send_inv)] = {WorkKind::send, C::send, true, O::send_only_inv, O::send_first, O::send_middle, O::send_last_inv};
-    t[size_t(W::rdma_write)] = {WorkKind::write, C::rdma_write, false, O::write_only, O::write_first, O::write_middle, O::write_last};
-    t[size_t(W::rdma_write_imm)] = {WorkKind::write, C::rdma_write, true, O::write_only_imm, O::write_first, O::write_middle, O::write_last_imm};
-    t[size_t(W::rdma_read)] = {WorkKind::read, C::rdma_read, false, O::read_request, O::read_request, O::read_request, O::read_request};
+    t[size_t(W::rdma_write)] = {WorkKind::write, C::rdma_write,   false,        O::write_only,
+                                O::write_first,  O::write_middle, O::write_last};
+    t[size_t(W::rdma_write_imm)] = {WorkKind::write, C::rdma_write,    true, O::write_only_imm, O::write_first,
+                                    O::write_middle, O::write_last_imm};
+    t[size_t(W::rdma_read)] = {WorkKind::read,  C::rdma_read,    false,          O::read_request,
+                               O::read_request, O::read_request, O::read_request};
     t[size_t(W::atomic_cmp_swp)] = {WorkKind::atomic, C::comp_swap, false, O::cmp_swap, O::cmp_swap, O::cmp_swap, O::cmp_swap};
-    t[size_t(W::atomic_fetch_add)] = {WorkKind::atomic, C::fetch_add, false, O::fetch_add, O::fetch_add, O::fetch_add, O::fetch_add};
+    t[size_t(W::atomic_fetch_add)] = {WorkKind::atomic, C::fetch_add, false,       O::fetch_add,
+                                      O::fetch_add,     O::fetch_add, O::fetch_add};
+    t[size_t(W::atomic_write)] = {WorkKind::atomic_write, C::atomic_write, false,          O::atomic_write,
+                                  O::atomic_write,        O::atomic_write, O::atomic_write};
     t[size_t(W::bind_mw)] = {WorkKind::local, C::bind_mw, false};
     t[size_t(W::local_inv)] = {WorkKind::local, C::local_inv, false};
     return t;
@@ -78,11 +96,15 @@ static_assert(kWork[12].kind == WorkKind::none);
 /// BTH service of each QP type.
 constexpr wire::Service service_of(Type t) {
     switch (t) {
-        case Type::uc: return wire::Service::uc;
-        case Type::ud: return wire::Service::ud;
+        case Type::uc:
+            return wire::Service::uc;
+        case Type::ud:
+            return wire::Service::ud;
         case Type::xrc_send:
-        case Type::xrc_recv: return wire::Service::xrc;
-        default: return wire::Service::rc;
+        case Type::xrc_recv:
+            return wire::Service::xrc;
+        default:
+            return wire::Service::rc;
     }
 }
 

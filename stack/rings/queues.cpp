@@ -38,6 +38,13 @@ PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e) {
     return PushResult::ok;
 }
 
+uint64_t event_due(const Cq& cq, const CqLane& lane) {
+    const uint32_t count = std::atomic_ref(const_cast<uint32_t&>(cq.moderation_count)).load(std::memory_order_relaxed);
+    const uint64_t period = std::atomic_ref(const_cast<uint32_t&>(cq.moderation_period_us)).load(std::memory_order_relaxed);
+    // Without both limits an event could wait for ever.
+    return count == 0 || period == 0 || lane.unannounced >= count ? 0 : lane.since + period * 1000;
+}
+
 bool notify(Cq& cq, bool solicited, engine::EventRing& events) {
     if (cq.channel == abi::kNoHandle) return true;
     // Entry first, then `arm`; the client does arm first, then entries. With a full fence on both sides one of them sees the other.
@@ -52,7 +59,8 @@ bool notify(Cq& cq, bool solicited, engine::EventRing& events) {
                               .type = 0,
                               .handle = cq.handle,
                               .generation = cq.generation,
-                              .channel = cq.channel};
+                              .channel = cq.channel,
+                              .vector = cq.vector};
     if (events.push(event)) return true;
     // Undo, unless another engine has fired for a newer arm meanwhile: that event serves as well.
     uint32_t mine = arm;

@@ -42,6 +42,8 @@ struct CqLane {
     uint32_t consumer_seen = 0;
     bool dirty = false;       ///< got entries that notify() has not been called for
     bool solicited = false;   ///< one of them is solicited, or an error
+    uint32_t unannounced = 0; ///< entries since the last notify()
+    uint64_t since = 0;       ///< when the first of them was written, nanoseconds
 };
 
 /// A completion queue. Lane e is written by engine e only; `fired` is shared by the engines (an exchange decides who fires).
@@ -52,6 +54,7 @@ struct Cq {
     uint32_t session = 0;
     uint32_t handle = 0, generation = 0;
     uint32_t channel = abi::kNoHandle;
+    uint32_t vector = 0;
     bool ignore_overrun = false;
     std::atomic<uint32_t> fired{0};     ///< last value of `arm` that an event was sent for
     std::atomic<bool> dead{false};      ///< overrun: takes no more entries (IBA 11.6.3.2: CQ in error)
@@ -65,6 +68,8 @@ enum class PushResult : uint8_t { ok, overrun };
 /// on a full lane the CQ is dead from then on and the result is overrun (the caller raises IBV_EVENT_CQ_ERR, once: see `dead` before the
 /// call); with ignore_overrun the new entry is dropped and the result is ok, so that the entries already there stay readable.
 PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e);
+/// Moderation (ibv_modify_cq): so many entries, or so long after the first of them, until which this lane's event waits. 0: now.
+uint64_t event_due(const Cq& cq, const CqLane& lane);
 /// After a batch of push(): sends a completion event if the CQ is armed for it. False: event ring full or another engine was about to, call
 /// again later (with the same `solicited`).
 bool notify(Cq& cq, bool solicited, engine::EventRing& events);

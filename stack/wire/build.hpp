@@ -57,6 +57,9 @@ struct TransportHeaders {
 /// for kMaxOverhead + payload_length.
 uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHeaders& headers, uint32_t payload_length);
 
+/// Bytes before the payload of a frame with that opcode.
+inline uint32_t header_bytes(const PathTemplate& path, uint8_t opcode) { return path.length + opcode_info(opcode).header_length; }
+
 /// After the payload has been written at begin_frame's result: adds padding and ICRC. Returns the frame's length.
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length);
 

@@ -1,22 +1,31 @@
-// The transport alone: one engine, one thread, two devices joined by memory, both ends of every QP driven by this process. What is
-// measured is post + fetch + frames out and in + ICRC twice + ACK + completion + poll, per message.
+// The transport alone: one engine, one thread, two devices joined by memory (or, with --net-ring, by DPDK's ring driver as in
+// rocid), both ends of every QP driven by this process. What is measured is post + fetch + frames out and in + ICRC twice + ACK +
+// completion + poll, per message.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "abi/client_rings.hpp"
+#include "pmd_glue/dpdk_port.hpp"
+#include "pmd_glue/eal.hpp"
+#include "pmd_glue/net_ring.hpp"
 #include "sim/client.hpp"
 #include "sim/world.hpp"
 
 namespace roci::bench {
 namespace {
 
+bool over_net_ring = false;
+
 /// Frames of one pool, handed to the other end by pointer.
 class MemoryPort final : public engine::Port {
 public:
-    static constexpr uint32_t kFrames = 4096, kRoom = 4352;
+    static constexpr uint32_t kFrames = 4096, kRoom = 4352 + 64;
 
     MemoryPort() : bytes_(std::make_unique<uint8_t[]>(size_t{kFrames} * kRoom)) {
         for (uint32_t i = 0; i < kFrames; ++i) free_.push_back(bytes_.get() + size_t{i} * kRoom);
@@ -58,55 +67,105 @@ private:
     MemoryPort* peer_ = nullptr;
 };
 
+/// Two ports joined by memory.
+struct MemoryWire {
+    std::array<MemoryPort, 2> ports;
+    MemoryWire() { ports[0].join(ports[1]); }
+    engine::Port* port(uint32_t i) { return &ports[i]; }
+};
+
+/// rocid's own: DPDK's ring driver, mbufs, and the port over them.
+class RingWire {
+public:
+    RingWire()
+        : eal_(options()),
+          pool_("bench", kMbufs, 0),
+          pair_("roci0", "roci1", 1),
+          a_(pair_.port_a(), 0, pool_),
+          b_(pair_.port_b(), 0, pool_) {
+        pmd::MbufPool* pools[] = {&pool_};
+        pmd::start_port(pair_.port_a(), "roci0", pools, 1);
+        pmd::start_port(pair_.port_b(), "roci1", pools, 1);
+    }
+    engine::Port* port(uint32_t i) { return i == 0 ? &a_ : &b_; }
+
+private:
+    static constexpr uint32_t kMbufs = 8192;
+    static pmd::EalOptions options() {
+        pmd::EalOptions o;
+        o.hugepages = pmd::Hugepages::never;
+        o.memory_bytes = pmd::MbufPool::bytes(kMbufs) + (16 << 20);
+        return o;
+    }
+    pmd::Eal eal_;
+    pmd::MbufPool pool_;
+    pmd::RingPair pair_;
+    pmd::DpdkPort a_, b_;
+};
+
+/// Chosen on the command line; there is one EAL a process.
+engine::Port* wire_port(uint32_t i, bool new_rig) {
+    static std::unique_ptr<RingWire> rings;
+    static std::unique_ptr<MemoryWire> memory;
+    if (over_net_ring) {
+        if (!rings) rings = std::make_unique<RingWire>();
+        return rings->port(i);
+    }
+    if (new_rig) memory = std::make_unique<MemoryWire>();
+    return memory->port(i);
+}
+
 /// One host with two devices back to back, and `qps` connected pairs.
 struct Rig {
     struct Pair {
         sim::Qp *a, *b;
         sim::Mr *source, *target;
     };
-    std::array<MemoryPort, 2> ports;
     sim::World world;
     sim::Client left, right;
     sim::Cq *left_cq, *right_cq;
     std::vector<Pair> pairs;
     Nanos now = 1'000'000;
 
-    static sim::WorldOptions options(std::array<MemoryPort, 2>& ports) {
-        ports[0].join(ports[1]);
+    static sim::WorldOptions options() {
         sim::WorldOptions o;
         o.hosts = 1;
         o.devices = 2;
         o.limits = {.max_sessions = 8, .max_qps = 65536, .max_keys = 65536, .max_ahs = 16};
-        o.port = [&ports](uint32_t endpoint, uint32_t) { return &ports[endpoint]; };
+        wire_port(0, true);
+        o.port = [](uint32_t endpoint, uint32_t) { return wire_port(endpoint, false); };
         return o;
     }
-    Rig(uint32_t qps, uint32_t bytes, uint32_t depth)
-        : world(options(ports)), left(world.host(0), 0), right(world.host(0), 1) {
+    Rig(uint32_t qps, uint32_t bytes, uint32_t depth) : world(options()), left(world.host(0), 0), right(world.host(0), 1) {
         const uint32_t lpd = left.alloc_pd(), rpd = right.alloc_pd();
         left_cq = &left.create_cq(std::min(qps * depth, 1u << 20));
         right_cq = &right.create_cq(std::min(qps * depth, 1u << 20));
         for (uint32_t i = 0; i < qps; ++i) {
-            const sim::QpOptions o{.max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
+            const sim::QpOptions o{
+                .max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
             sim::Qp& a = left.create_qp(lpd, *left_cq, *left_cq, o);
             sim::Qp& b = right.create_qp(rpd, *right_cq, *right_cq, o);
             sim::connect(left, a, right, b, {.mtu = 5, .timeout = 14});
-            pairs.push_back({&a, &b, &left.reg_mr(lpd, bytes), &right.reg_mr(rpd, bytes)});
+            pairs.push_back({&a, &b, &left.reg_mr(lpd, bytes + kLine), &right.reg_mr(rpd, bytes + kLine)});
         }
     }
+    /// Programs' buffers begin pages as a rule.
+    static constexpr uint64_t kLine = 64;
+    static uint64_t aligned(const sim::Mr& mr) { return (mr.address() + kLine - 1) & ~(kLine - 1); }
     void post(Pair& p, abi::WrOpcode opcode, uint32_t bytes, bool signaled) {
         abi::SendWqe* w = p.a->sq.slot(p.a->sq.head++);
         *w = abi::SendWqe{};
         w->opcode = opcode;
         w->send_flags = signaled ? abi::kSendSignaled : 0;
         w->num_sge = 1;
-        w->remote_addr = p.target->address();
+        w->remote_addr = aligned(*p.target);
         w->rkey = p.target->rkey;
-        *abi::sges(w) = {p.source->address(), bytes, p.source->lkey};
+        *abi::sges(w) = {aligned(*p.source), bytes, p.source->lkey};
     }
     void post_recv(Pair& p, uint32_t bytes) {
         abi::RecvWqe* w = p.b->rq.slot(p.b->rq.head++);
         *w = {0, 1, 0};
-        *abi::sges(w) = {p.target->address(), bytes, p.target->lkey};
+        *abi::sges(w) = {aligned(*p.target), bytes, p.target->lkey};
     }
     void publish(Pair& p) {
         if (p.a->sq.publish()) left.ring(p.a->engine, p.a->slot);
@@ -114,34 +173,43 @@ struct Rig {
     void poll() { world.host(0).engine(0).poll(now += 1000); }
 };
 
-/// Batches of `depth` messages a QP, the last of each signalled; rounds until all are complete.
+/// A batch of messages on every QP, the last of each signalled, and polls until all are complete. False: something failed.
+bool one_round(Rig& rig, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch) {
+    const bool send = opcode == abi::WrOpcode::send;
+    bool good = true;
+    for (Rig::Pair& p : rig.pairs) {
+        for (uint32_t i = 0; send && i < batch; ++i) rig.post_recv(p, bytes);
+        if (send && p.b->rq.publish()) good = false;
+        for (uint32_t i = 0; i < batch; ++i) rig.post(p, opcode, bytes, i + 1 == batch);
+        rig.publish(p);
+    }
+    for (uint32_t done = 0, idle = 0; done < rig.pairs.size(); ++idle) {
+        if (idle == 100'000) return false;
+        rig.poll();
+        while (const abi::Cqe* e = rig.left_cq->ring.peek()) {
+            good = good && e->status == abi::WcStatus::success;
+            rig.pairs[0].a->sq.free_send(e->wqe_index);
+            rig.left_cq->ring.pop();
+            ++done, idle = 0;
+        }
+        while (rig.right_cq->ring.peek() != nullptr) rig.right_cq->ring.pop();
+    }
+    return good;
+}
+
 void run(benchmark::State& state, abi::WrOpcode opcode) {
     const auto bytes = uint32_t(state.range(0)), qps = uint32_t(state.range(1));
     const auto batch = uint32_t(state.range(2));
     Rig rig(qps, bytes, batch * 2);
-    const bool send = opcode == abi::WrOpcode::send;
     uint64_t messages = 0;
     for (auto _ : state) {
-        for (Rig::Pair& p : rig.pairs) {
-            for (uint32_t i = 0; send && i < batch; ++i) rig.post_recv(p, bytes);
-            if (send && p.b->rq.publish()) state.SkipWithError("the receiver is in error");
-            for (uint32_t i = 0; i < batch; ++i) rig.post(p, opcode, bytes, i + 1 == batch);
-            rig.publish(p);
-        }
-        for (uint32_t done = 0, idle = 0; done < qps && idle < 100'000; ++idle) {
-            rig.poll();
-            while (const abi::Cqe* e = rig.left_cq->ring.peek()) {
-                if (e->status != abi::WcStatus::success) state.SkipWithError("a message failed");
-                rig.pairs[0].a->sq.free_send(e->wqe_index);
-                rig.left_cq->ring.pop();
-                ++done, idle = 0;
-            }
-            while (rig.right_cq->ring.peek() != nullptr) rig.right_cq->ring.pop();
-        }
+        if (!one_round(rig, opcode, bytes, batch)) state.SkipWithError("a message failed");
         messages += uint64_t{qps} * batch;
     }
     state.counters["msg/s"] = benchmark::Counter(double(messages), benchmark::Counter::kIsRate);
-    state.counters["ns/msg"] = benchmark::Counter(double(messages) * 1e-9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    state.counters["ns/msg"] =
+        benchmark::Counter(double(messages) * 1e-9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    state.SetItemsProcessed(int64_t(messages));
     state.SetBytesProcessed(int64_t(messages * bytes));
 }
 
@@ -153,11 +221,36 @@ void sizes(benchmark::internal::Benchmark* b) {
     for (int64_t qps : {1, 16}) b->Args({64, qps, 32});
     b->Args({4096, 16, 32})->Args({65536, 1, 16})->Args({1 << 20, 1, 8});
 }
-BENCHMARK(write)->Apply(sizes)->Args({64, 10'000, 1});
+BENCHMARK(write)->Apply(sizes)->Args({64, 16, 1})->Args({64, 10'000, 1})->Args({64, 10'000, 32});
 BENCHMARK(send)->Apply(sizes);
 BENCHMARK(read)->Apply(sizes);
+
+/// `--fixed write|send|read BYTES QPS BATCH ROUNDS`: so many rounds and no clock, for tools that count instructions. The
+/// difference of two runs is what the additional messages cost.
+int fixed(char** argv) {
+    const std::string_view name = argv[2];
+    const abi::WrOpcode opcode = name == "read"   ? abi::WrOpcode::rdma_read
+                                 : name == "send" ? abi::WrOpcode::send
+                                                  : abi::WrOpcode::rdma_write;
+    const auto number = [&](int i) { return uint32_t(std::strtoul(argv[i], nullptr, 10)); };
+    Rig rig(number(4), number(3), number(5) * 2);
+    for (uint32_t i = 0; i < number(6); ++i)
+        if (!one_round(rig, opcode, number(3), number(5))) return 1;
+    return 0;
+}
 
 }  // namespace
 }  // namespace roci::bench
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+    if (argc > 1 && std::string_view(argv[1]) == "--net-ring") {  // must be the first argument
+        roci::bench::over_net_ring = true;
+        std::rotate(argv + 1, argv + 2, argv + argc);
+        argv[--argc] = nullptr;
+    }
+    if (argc == 7 && std::string_view(argv[1]) == "--fixed") return roci::bench::fixed(argv);
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+}

@@ -15,6 +15,7 @@ import traceback
 import badinput
 import cases
 import config_errors
+import ephemeral
 import hostile
 import kills
 import lab
@@ -118,7 +119,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        print('\n'.join([*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *(p.name for p in cases.pairs(options.quick))]))
+        print('\n'.join([*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *ephemeral.CASES, *(p.name for p in cases.pairs(options.quick))]))
         return 0
     report = Report()
     wanted = lambda name: options.only in name
@@ -129,6 +130,9 @@ def main():
     for name, case in config_errors.CASES.items():
         if wanted(name):
             report.run(name, case)
+    for name, (case, why_not) in ephemeral.CASES.items():
+        if wanted(name):
+            report.skip(name, why_not()) if why_not() else report.run(name, case)
     return report.end()
 
 

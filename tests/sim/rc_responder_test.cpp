@@ -403,6 +403,34 @@ TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR)) << "IBA 9.7.4.1.5: invalid request";
 }
 
+// Requests that come again, late or in part, are answered in their place; they never count as READs beyond the agreed number.
+TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
+    path.max_dest_rd_atomic = 2;
+    join();
+    fill(a.mr.data(), 64 * kMtu, 1);
+    auto request = [&](uint32_t offset, uint32_t packets) {  // PSN and address move together
+        puppet.send(Operation::read_request, write_at(first + offset, a.mr.address() + offset * kMtu, a.mr.rkey, packets * kMtu));
+    };
+    request(0, 10);
+    EXPECT_EQ(psns(puppet.listen(50'000)), range(first, 10));
+    request(10, 10);
+    request(0, 10);   // an old one that was long under way
+    request(13, 7);   // the end of the second once more
+    request(13, 7);
+    request(2, 3);
+    request(20, 5);   // and a new one, the second that is outstanding
+    std::map<uint32_t, std::vector<uint8_t>> answers;
+    for (const auto& g : puppet.listen(200'000)) {
+        EXPECT_TRUE(g.packet.info->has(wire::kRead)) << "no NAK";
+        answers[g.psn() - first] = g.payload();
+    }
+    for (uint32_t i = 10; i < 25; ++i) {
+        ASSERT_EQ(answers[i].size(), kMtu) << i;
+        EXPECT_EQ(std::memcmp(answers[i].data(), a.mr.data() + i * kMtu, kMtu), 0) << i;
+    }
+    EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
+}
+
 // ---- frames that are not for this QP ----------------------------------------------------------------------------------
 
 TEST_F(Responder, FramesThatDoNotBelongAreDroppedInSilence) {

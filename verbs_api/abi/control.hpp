@@ -1,10 +1,10 @@
 // Control messages between a client library and rocid, over a SOCK_SEQPACKET unix socket.
 //
 // One connection = one session = one open device (or none yet). A request is RequestHeader + the op's Request body; every request
-// gets exactly one reply: ReplyHeader + the op's Reply body (absent on error) + `reason_length` bytes of text that says why it failed and what to
-// do. File descriptors travel as SCM_RIGHTS of the same packet. Object handles belong to the session; when the connection
-// closes, rocid reclaims all of them. Bodies are plain structs, zero-extended by the receiver when shorter than it expects, so that fields can be
-// added at the end. Attribute masks and enum values are those of <infiniband/verbs.h>.
+// gets exactly one reply: ReplyHeader + the op's Reply body (absent on error) + `reason_length` bytes of text that says why it
+// failed and what to do. File descriptors travel as SCM_RIGHTS of the same packet. Object handles belong to the session; when the
+// connection closes, rocid reclaims all of them. Bodies are plain structs, zero-extended by the receiver when shorter than it
+// expects, so that fields can be added at the end. Attribute masks and enum values are those of <infiniband/verbs.h>.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ inline constexpr uint32_t kMaxFdsPerMessage = 32;
 inline constexpr uint32_t kNoHandle = 0xffffffff;
 
 enum class Op : uint16_t {
-    hello = 1,       ///< must be first
+    hello = 1,  ///< must be first
     list_devices,
-    open_device,     ///< fds: async pipe read end, engine page, doorbell memfd, then one wake eventfd an engine
+    open_device,  ///< fds: async pipe read end, engine page, doorbell memfd, then one wake eventfd an engine
     query_device,
     query_port,
     query_gid_table,
     alloc_pd,
     dealloc_pd,
-    add_region,      ///< request fd: the memory to map
+    add_region,  ///< request fd: the memory to map
     remove_region,
     reg_mr,
     rereg_mr,
@@ -56,7 +56,11 @@ enum class Op : uint16_t {
     dealloc_mw,
     open_xrcd,
     close_xrcd,
-    status,          ///< reply fd: memfd with a JSON text (roci status)
+    status,  ///< reply fd: memfd with a JSON text (roci status)
+    alloc_dm,
+    free_dm,
+    reg_dm_mr,      ///< replied to, and undone, as reg_mr is
+    alloc_null_mr,  ///< HandleRequest of a PD; replied to, and undone, as reg_mr is
     last_op,
 };
 
@@ -67,7 +71,7 @@ struct RequestHeader {
 };
 
 struct ReplyHeader {
-    int32_t error;           ///< 0 or a positive errno
+    int32_t error;  ///< 0 or a positive errno
     uint32_t cookie;
     uint32_t body_length;
     uint32_t reason_length;  ///< text after the body, no terminator
@@ -78,43 +82,71 @@ struct ReplyHeader {
 
 /// Body-less replies and requests that carry only one handle.
 struct Empty {};
-struct HandleRequest { uint32_t handle; uint32_t reserved; };
-struct HandleReply { uint32_t handle; uint32_t generation; };
+struct HandleRequest {
+    uint32_t handle;
+    uint32_t reserved;
+};
+struct HandleReply {
+    uint32_t handle;
+    uint32_t generation;
+};
 
 // ---- connection -----------------------------------------------------------------------------------------------------
 
-struct HelloRequest { uint32_t magic; uint32_t abi_version; char program[64]; };
+struct HelloRequest {
+    uint32_t magic;
+    uint32_t abi_version;
+    char program[64];
+};
 /// Also sent (with error EPROTO) when the version is refused. Its layout never changes.
-struct HelloReply { uint32_t abi_min; uint32_t abi_max; uint32_t devices; uint32_t engines; };
+struct HelloReply {
+    uint32_t abi_min;
+    uint32_t abi_max;
+    uint32_t devices;
+    uint32_t engines;
+};
 
 struct DeviceEntry {
-    char name[64];        ///< "roci0"
-    char netdev[16];      ///< kernel interface behind the port, or ""
-    uint64_t node_guid;   ///< big endian
-    uint32_t index;       ///< for OpenDeviceRequest
+    char name[64];       ///< "roci0"
+    char netdev[16];     ///< kernel interface behind the port, or ""
+    uint64_t node_guid;  ///< big endian
+    uint32_t index;      ///< for OpenDeviceRequest
     uint32_t reserved;
 };
-struct ListDevicesReply { uint32_t count; uint32_t reserved; DeviceEntry device[32]; };
+struct ListDevicesReply {
+    uint32_t count;
+    uint32_t reserved;
+    DeviceEntry device[32];
+};
 
-struct OpenDeviceRequest { uint32_t device; uint32_t reserved; };
-struct OpenDeviceReply { uint32_t engines; uint32_t session; uint64_t doorbell_stride; };  ///< doorbell memfd: DoorbellPage of engine e at e * doorbell_stride
+struct OpenDeviceRequest {
+    uint32_t device;
+    uint32_t reserved;
+};
+struct OpenDeviceReply {
+    uint32_t engines;
+    uint32_t session;
+    uint64_t doorbell_stride;
+};  ///< doorbell memfd: DoorbellPage of engine e at e * doorbell_stride
 
 // ---- attributes -----------------------------------------------------------------------------------------------------
 
-struct GidValue { uint8_t raw[16]; };
+struct GidValue {
+    uint8_t raw[16];
+};
 
 /// What rocid serves: limits and capabilities (struct ibv_device_attr_ex, flattened to what we have).
 struct DeviceAttr {
-    uint64_t node_guid, sys_image_guid;   ///< big endian
+    uint64_t node_guid, sys_image_guid;  ///< big endian
     uint64_t max_mr_size, page_size_cap;
-    uint64_t device_cap_flags;            ///< enum ibv_device_cap_flags
+    uint64_t device_cap_flags;  ///< enum ibv_device_cap_flags
     uint64_t hca_core_clock_khz;
     uint64_t completion_timestamp_mask;
     uint32_t vendor_id, vendor_part_id, hw_ver;
     uint32_t max_qp, max_qp_wr, max_sge, max_sge_rd, max_inline;
     uint32_t max_cq, max_cqe, max_mr, max_pd;
     uint32_t max_qp_rd_atom, max_qp_init_rd_atom, max_res_rd_atom;
-    uint32_t atomic_cap;                  ///< enum ibv_atomic_cap
+    uint32_t atomic_cap;  ///< enum ibv_atomic_cap
     uint32_t max_mw, max_mcast_grp, max_mcast_qp_attach, max_ah;
     uint32_t max_srq, max_srq_wr, max_srq_sge;
     uint32_t max_pkeys;
@@ -122,11 +154,15 @@ struct DeviceAttr {
     uint32_t phys_ports;
     uint32_t comp_vectors;
     char fw_ver[64];
+    uint64_t max_dm_size;                      ///< device memory, bytes a session
+    uint64_t odp_general;                      ///< enum ibv_odp_general_caps
+    uint32_t odp_rc, odp_uc, odp_ud, odp_xrc;  ///< enum ibv_odp_transport_cap_bits
+    uint32_t max_cq_count, max_cq_period;      ///< moderation: entries, microseconds
     TagCaps tm;
 };
 
 struct PortAttr {
-    uint32_t state;         ///< enum ibv_port_state
+    uint32_t state;                ///< enum ibv_port_state
     uint32_t max_mtu, active_mtu;  ///< enum ibv_mtu
     uint32_t gid_table_length;
     uint32_t max_message;
@@ -137,72 +173,123 @@ struct PortAttr {
     uint32_t bad_pkey_counter, qkey_violation_counter;
 };
 
-struct GidEntry { GidValue gid; uint32_t index; uint32_t type; char netdev[16]; };  ///< type: 2 = RoCE v2 (enum ibv_gid_type_sysfs is internal)
-struct QueryGidTableReply { uint32_t count; uint32_t reserved; GidEntry entry[128]; };
+struct GidEntry {
+    GidValue gid;
+    uint32_t index;
+    uint32_t type;
+    char netdev[16];
+};  ///< type: 2 = RoCE v2 (enum ibv_gid_type_sysfs is internal)
+struct QueryGidTableReply {
+    uint32_t count;
+    uint32_t reserved;
+    GidEntry entry[128];
+};
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
 /// The fd is mapped whole, shared. A region outlives its removal while an MR uses it.
-struct AddRegionRequest { uint64_t length; uint32_t writable; uint32_t reserved; };
+struct AddRegionRequest {
+    uint64_t length;
+    uint32_t writable;
+    uint32_t reserved;
+};
 
-/// One stretch of an MR, in ascending order, without gaps. region = kNoHandle: `offset` is a virtual address of the client, reached by
-/// process_vm_readv/writev (slow, counted).
-struct MrSegment { uint32_t region; uint32_t reserved; uint64_t offset; uint64_t length; };
+/// One stretch of an MR, in ascending order, without gaps. region = kNoHandle: `offset` is a virtual address of the client,
+/// reached by process_vm_readv/writev (slow, counted).
+struct MrSegment {
+    uint32_t region;
+    uint32_t reserved;
+    uint64_t offset;
+    uint64_t length;
+};
 inline constexpr uint32_t kMaxMrSegments = 2048;  ///< that fit a message
 
 struct RegMrRequest {
     uint32_t pd;
-    uint32_t access;      ///< enum ibv_access_flags; optional bits ignored
-    uint64_t iova;        ///< address as remote peers (and local SGEs) name it
+    uint32_t access;  ///< enum ibv_access_flags; optional bits ignored
+    uint64_t iova;    ///< address as remote peers (and local SGEs) name it
     uint64_t length;
-    uint32_t segments;    ///< MrSegment[segments] follow
+    uint32_t segments;  ///< MrSegment[segments] follow
     uint32_t reserved;
 };
-struct RegMrReply { uint32_t handle; uint32_t lkey; uint32_t rkey; uint32_t reserved; };
+struct RegMrReply {
+    uint32_t handle;
+    uint32_t lkey;
+    uint32_t rkey;
+    uint32_t reserved;
+};
 
 /// flags: enum ibv_rereg_mr_flags. With CHANGE_TRANSLATION the segments follow as in RegMr.
-struct ReregMrRequest { uint32_t handle; uint32_t flags; RegMrRequest mr; };
+struct ReregMrRequest {
+    uint32_t handle;
+    uint32_t flags;
+    RegMrRequest mr;
+};
 
 // ---- completion queues ----------------------------------------------------------------------------------------------
 
 struct CreateCqRequest {
-    uint32_t cqe;       ///< at least so many entries
-    uint32_t channel;   ///< handle or kNoHandle
+    uint32_t cqe;      ///< at least so many entries
+    uint32_t channel;  ///< handle or kNoHandle
     uint32_t vector;
-    uint32_t flags;     ///< bit 0: overrun ignored (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
+    uint32_t flags;  ///< bit 0: overrun ignored (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 };
 struct CreateCqReply {
     uint32_t handle, generation;
-    uint32_t depth;     ///< entries a lane, power of two
+    uint32_t depth;  ///< entries a lane, power of two
     uint32_t lanes;
-    Location where;     ///< CqShared, then the lanes
+    Location where;  ///< CqShared, then the lanes
 };
-struct ResizeCqRequest { uint32_t handle; uint32_t cqe; uint32_t consumer[kMaxEngines]; };  ///< the caller holds the CQ; entries not polled move to the new ring, from index 0 on
-struct ModifyCqRequest { uint32_t handle; uint32_t count; uint32_t period_us; uint32_t reserved; };
+struct ResizeCqRequest {
+    uint32_t handle;
+    uint32_t cqe;
+    uint32_t consumer[kMaxEngines];
+};  ///< the caller holds the CQ; entries not polled move to the new ring, from index 0 on
+struct ModifyCqRequest {
+    uint32_t handle;
+    uint32_t count;
+    uint32_t period_us;
+    uint32_t reserved;
+};
 
 // ---- shared receive queues ------------------------------------------------------------------------------------------
 
 struct CreateSrqRequest {
     uint32_t pd;
-    uint32_t type;      ///< enum ibv_srq_type
+    uint32_t type;  ///< enum ibv_srq_type
     uint32_t max_wr, max_sge, limit;
     uint32_t xrcd, cq;  ///< XRC and TM; else kNoHandle
     uint32_t tm_max_tags, tm_max_ops;
 };
-struct CreateSrqReply { uint32_t handle, generation; uint32_t srqn; uint32_t depth, stride, max_wr, max_sge, reserved; Location where; TagQueue tags; };
-struct ModifySrqRequest { uint32_t handle; uint32_t mask; uint32_t max_wr; uint32_t limit; };
-struct QuerySrqReply { uint32_t max_wr, max_sge, limit, reserved; };
+struct CreateSrqReply {
+    uint32_t handle, generation;
+    uint32_t srqn;
+    uint32_t depth, stride, max_wr, max_sge, reserved;
+    Location where;
+    TagQueue tags;
+};
+struct ModifySrqRequest {
+    uint32_t handle;
+    uint32_t mask;
+    uint32_t max_wr;
+    uint32_t limit;
+};
+struct QuerySrqReply {
+    uint32_t max_wr, max_sge, limit, reserved;
+};
 
 // ---- queue pairs ----------------------------------------------------------------------------------------------------
 
-struct QpCap { uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data, reserved; };
+struct QpCap {
+    uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data, reserved;
+};
 
 struct CreateQpRequest {
     uint32_t pd;
-    uint32_t type;                 ///< enum ibv_qp_type
-    uint32_t send_cq, recv_cq;     ///< handles; XRC INI has no recv_cq, XRC TGT has none
-    uint32_t srq;                  ///< or kNoHandle
-    uint32_t xrcd;                 ///< XRC TGT
+    uint32_t type;              ///< enum ibv_qp_type
+    uint32_t send_cq, recv_cq;  ///< handles; XRC INI has no recv_cq, XRC TGT has none
+    uint32_t srq;               ///< or kNoHandle
+    uint32_t xrcd;              ///< XRC TGT
     uint32_t sq_sig_all;
     uint32_t create_flags;
     QpCap cap;
@@ -210,12 +297,12 @@ struct CreateQpRequest {
 struct CreateQpReply {
     uint32_t handle, generation;
     uint32_t qpn;
-    uint32_t engine;               ///< whose doorbell page to ring
-    uint32_t slot;                 ///< doorbell bit
+    uint32_t engine;  ///< whose doorbell page to ring
+    uint32_t slot;    ///< doorbell bit
     uint32_t sq_depth, sq_stride;
     uint32_t rq_depth, rq_stride;  ///< 0 with an SRQ
     uint32_t reserved;
-    QpCap cap;                     ///< what was granted (>= asked)
+    QpCap cap;  ///< what was granted (>= asked)
     Location sq, rq;
 };
 
@@ -225,7 +312,7 @@ struct AhAttr {
     uint8_t sgid_index, hop_limit, traffic_class;
     uint8_t sl, port_num, is_global, static_rate, src_path_bits;
     uint16_t dlid;
-    uint8_t dmac[6];               ///< all zero: rocid resolves
+    uint8_t dmac[6];  ///< all zero: rocid resolves
 };
 
 /// struct ibv_qp_attr. `mask` bits: enum ibv_qp_attr_mask.
@@ -246,17 +333,64 @@ struct QpAttr {
     uint8_t alt_port_num, alt_timeout, reserved;
     uint32_t rate_limit;
 };
-struct ModifyQpRequest { uint32_t handle; uint32_t mask; QpAttr attr; };
-struct ModifyQpReply { uint32_t qp_state; uint32_t reserved; };
-struct QueryQpReply { QpAttr attr; uint32_t sq_sig_all; uint32_t reserved; };
+struct ModifyQpRequest {
+    uint32_t handle;
+    uint32_t mask;
+    QpAttr attr;
+};
+struct ModifyQpReply {
+    uint32_t qp_state;
+    uint32_t reserved;
+};
+struct QueryQpReply {
+    QpAttr attr;
+    uint32_t sq_sig_all;
+    uint32_t reserved;
+};
 
 // ---- the rest -------------------------------------------------------------------------------------------------------
 
-struct CreateAhRequest { uint32_t pd; uint32_t reserved; AhAttr attr; };
-struct McastRequest { uint32_t qp; uint32_t lid; GidValue gid; };
-struct AllocMwRequest { uint32_t pd; uint32_t type; };
-struct AllocMwReply { uint32_t handle; uint32_t rkey; };
-/// open_xrcd. With has_fd the request carries a descriptor: sessions that name the same file share the domain. oflags: O_CREAT, O_EXCL.
-struct OpenXrcdRequest { uint32_t oflags; uint32_t has_fd; };
+struct CreateAhRequest {
+    uint32_t pd;
+    uint32_t reserved;
+    AhAttr attr;
+};
+struct McastRequest {
+    uint32_t qp;
+    uint32_t lid;
+    GidValue gid;
+};
+struct AllocMwRequest {
+    uint32_t pd;
+    uint32_t type;
+};
+struct AllocMwReply {
+    uint32_t handle;
+    uint32_t rkey;
+};
+/// open_xrcd. With has_fd the request carries a descriptor: sessions that name the same file share the domain. oflags: O_CREAT,
+/// O_EXCL.
+struct OpenXrcdRequest {
+    uint32_t oflags;
+    uint32_t has_fd;
+};
+
+/// Device memory lies in the arena, so that the client copies to and from it by itself.
+struct AllocDmRequest {
+    uint64_t length;
+    uint32_t log_align;
+    uint32_t reserved;
+};
+struct AllocDmReply {
+    uint32_t handle, generation;
+    Location where;
+};
+struct RegDmMrRequest {
+    uint32_t pd;
+    uint32_t dm;
+    uint32_t access;
+    uint32_t reserved;
+    uint64_t offset, length;
+};
 
 }  // namespace roci::abi

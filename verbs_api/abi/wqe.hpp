@@ -50,14 +50,14 @@ enum SendFlags : uint8_t {
 struct SendWqe {
     uint64_t wr_id;
     WrOpcode opcode;
-    uint8_t send_flags;      ///< SendFlags
-    uint8_t num_sge;         ///< 0 when inline
+    uint8_t send_flags;  ///< SendFlags
+    uint8_t num_sge;     ///< 0 when inline
     uint8_t reserved;
-    uint32_t imm_or_inv;     ///< immediate data as the program gave it (big endian), or the rkey to invalidate
+    uint32_t imm_or_inv;  ///< immediate data as the program gave it (big endian), or the rkey to invalidate
     union {
         uint64_t remote_addr;  ///< RDMA and atomics; bind_mw: start of the window
         struct {
-            uint32_t ah;       ///< UD: address handle (control.hpp, CreateAh)
+            uint32_t ah;  ///< UD: address handle (control.hpp, CreateAh)
             uint32_t remote_qpn;
         } ud;
     };
@@ -68,6 +68,7 @@ struct SendWqe {
     union {
         uint32_t inline_length;  ///< bytes of payload, only with kSendInline
         uint32_t bind_mr_lkey;   ///< bind_mw
+        uint32_t atomic_srqn;    ///< XRC atomics: they use `swap` and are never inline
     };
     union {
         uint64_t compare_add;  ///< atomics; atomic_write: the 8 bytes
@@ -75,7 +76,7 @@ struct SendWqe {
     };
     union {
         uint64_t swap;         ///< atomics
-        uint64_t remote_srqn;  ///< XRC sends and writes with immediate
+        uint64_t remote_srqn;  ///< XRC, but atomics
         uint64_t bind_access;  ///< bind_mw: enum ibv_access_flags
     };
 };
@@ -159,22 +160,22 @@ enum CqeQueue : uint8_t { kCqeSend = 0, kCqeRecv = 1, kCqeSrq = 2, kCqeTag = 3 }
 /// The entry at free-running index i is valid once seq == uint32_t(i + 1).
 struct alignas(64) Cqe {
     uint64_t wr_id;
-    uint64_t timestamp;     ///< nanoseconds of rocid's monotonic clock when the entry was made
-    uint64_t tag;           ///< tag matching: the message's tag
-    uint32_t qpn;           ///< QP that the completion belongs to
+    uint64_t timestamp;  ///< nanoseconds of rocid's monotonic clock when the entry was made
+    uint64_t tag;        ///< tag matching: the message's tag
+    uint32_t qpn;        ///< QP that the completion belongs to
     uint32_t byte_len;
-    uint32_t imm_or_inv;    ///< immediate (big endian) or invalidated rkey, by wc_flags
-    uint32_t src_qp;        ///< UD; tag matching: app_ctx of the message's TMH
-    uint32_t wqe_index;     ///< send: free-running index of the WQE: frees that slot and every one before it
+    uint32_t imm_or_inv;  ///< immediate (big endian) or invalidated rkey, by wc_flags
+    uint32_t src_qp;      ///< UD; tag matching: app_ctx of the message's TMH
+    uint32_t wqe_index;   ///< send: free-running index of the WQE: frees that slot and every one before it
     uint32_t vendor_err;
     WcStatus status;
     WcOpcode opcode;
-    uint8_t wc_flags;       ///< WcFlags
-    uint8_t queue;          ///< CqeQueue
+    uint8_t wc_flags;  ///< WcFlags
+    uint8_t queue;     ///< CqeQueue
     uint8_t sl;
     uint8_t reserved;
     uint16_t pkey_index;
-    uint32_t srq_handle;    ///< kCqeSrq: the SRQ whose slot is free again
+    uint32_t srq_handle;  ///< kCqeSrq: the SRQ whose slot is free again
     uint32_t seq;
 };
 static_assert(sizeof(Cqe) == 64 && offsetof(Cqe, seq) == 60);

@@ -18,11 +18,47 @@ namespace {
 
 /// Indexed by abi::Op, for messages.
 constexpr const char* kOpNames[] = {
-    "?",          "hello",      "list_devices",   "open_device",     "query_device", "query_port", "query_gid_table", "alloc_pd",
-    "dealloc_pd", "add_region", "remove_region",  "reg_mr",          "rereg_mr",     "dereg_mr",   "create_channel",  "destroy_channel",
-    "create_cq",  "resize_cq",  "modify_cq",      "destroy_cq",      "create_srq",   "modify_srq", "query_srq",       "destroy_srq",
-    "create_qp",  "modify_qp",  "query_qp",       "destroy_qp",      "create_ah",    "destroy_ah", "attach_mcast",    "detach_mcast",
-    "alloc_mw",   "dealloc_mw", "open_xrcd",      "close_xrcd",      "status",
+    "?",
+    "hello",
+    "list_devices",
+    "open_device",
+    "query_device",
+    "query_port",
+    "query_gid_table",
+    "alloc_pd",
+    "dealloc_pd",
+    "add_region",
+    "remove_region",
+    "reg_mr",
+    "rereg_mr",
+    "dereg_mr",
+    "create_channel",
+    "destroy_channel",
+    "create_cq",
+    "resize_cq",
+    "modify_cq",
+    "destroy_cq",
+    "create_srq",
+    "modify_srq",
+    "query_srq",
+    "destroy_srq",
+    "create_qp",
+    "modify_qp",
+    "query_qp",
+    "destroy_qp",
+    "create_ah",
+    "destroy_ah",
+    "attach_mcast",
+    "detach_mcast",
+    "alloc_mw",
+    "dealloc_mw",
+    "open_xrcd",
+    "close_xrcd",
+    "status",
+    "alloc_dm",
+    "free_dm",
+    "reg_dm_mr",
+    "alloc_null_mr",
 };
 static_assert(std::size(kOpNames) == size_t(abi::Op::last_op));
 
@@ -83,7 +119,8 @@ int Connection::open() {
     fd_ = connect_to(path);
     if (fd_ < 0) {
         const int err = errno;
-        log("no rocid at %s: %s (start rocid, or say where its socket is with %s)", path.c_str(), std::strerror(err), abi::kSocketEnv);
+        log("no rocid at %s: %s (start rocid, or say where its socket is with %s)", path.c_str(), std::strerror(err),
+            abi::kSocketEnv);
         return err;
     }
     buffer_.reset(new (std::nothrow) std::byte[abi::kMaxMessage]);
@@ -99,8 +136,10 @@ int Connection::hello() {
     const int err = call(abi::Op::hello, request, reply);
     const bool speaks_ours = reply.abi_min <= abi::kAbiVersion && abi::kAbiVersion <= reply.abi_max;
     if (err == EPROTO || (err == 0 && !speaks_ours)) {
-        warn("rocid at %s speaks ABI version %u to %u, this library speaks %u: install rocid and the libraries from the same release",
-             socket_path().c_str(), reply.abi_min, reply.abi_max, abi::kAbiVersion);
+        warn(
+            "rocid at %s speaks ABI version %u to %u, this library speaks %u: install rocid and the libraries from the same "
+            "release",
+            socket_path().c_str(), reply.abi_min, reply.abi_max, abi::kAbiVersion);
         gone_ = true;
         return EPROTO;
     }
@@ -134,7 +173,8 @@ int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyF
     std::fill(reply.begin() + ptrdiff_t(copied), reply.end(), std::byte{0});
     if (header.error != 0) {
         const auto* reason = reinterpret_cast<const char*>(body + header.body_length);
-        log("%s: %s%s%.*s", name_of(out.op), std::strerror(header.error), header.reason_length != 0 ? ": " : "", int(header.reason_length), reason);
+        log("%s: %s%s%.*s", name_of(out.op), std::strerror(header.error), header.reason_length != 0 ? ": " : "",
+            int(header.reason_length), reason);
     }
     return header.error;
 }
@@ -190,13 +230,15 @@ int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds
     }
     if (size_t(n) < sizeof header) return lost("malformed reply");
     std::memcpy(&header, buffer_.get(), sizeof header);
-    if ((message.msg_flags & MSG_TRUNC) != 0 || header.cookie != cookie || size_t(n) - sizeof header < uint64_t(header.body_length) + header.reason_length)
+    if ((message.msg_flags & MSG_TRUNC) != 0 || header.cookie != cookie ||
+        size_t(n) - sizeof header < uint64_t(header.body_length) + header.reason_length)
         return lost("malformed reply");
     if ((message.msg_flags & MSG_CTRUNC) != 0) {
         log("descriptors of a reply were lost: too many open files in this process");
         return EMFILE;
     }
-    if (header.new_chunks > all || (header.new_chunks != 0 && arena_ == nullptr)) return lost("reply with chunks that are not there");
+    if (header.new_chunks > all || (header.new_chunks != 0 && arena_ == nullptr))
+        return lost("reply with chunks that are not there");
     for (uint32_t i = 0; i < all; ++i) {
         const int fd = rest.take(int(i));
         if (i >= header.new_chunks) {

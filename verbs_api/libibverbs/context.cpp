@@ -40,6 +40,11 @@ void set_ops(verbs_context& v) {
     v.create_qp_ex = create_qp_ex;
     v.open_xrcd = open_xrcd;
     v.close_xrcd = close_xrcd;
+    v.advise_mr = advise_mr;
+    v.alloc_null_mr = alloc_null_mr;
+    v.alloc_dm = alloc_dm;
+    v.free_dm = free_dm;
+    v.reg_dm_mr = reg_dm_mr;
 }
 
 void init(Context& c, ibv_device* device) {
@@ -88,6 +93,8 @@ void close_all(Context& c) {
     if (c.verbs.context.async_fd >= 0) close(c.verbs.context.async_fd);
     for (int fd : c.wake_fd)
         if (fd >= 0) close(fd);
+    for (int fd : c.imported) close(fd);
+    if (c.heir != nullptr) ibv_close_device(c.heir);
     unmap(c.engine_page);
     unmap(c.doorbells);
     pthread_mutex_destroy(&c.verbs.context.mutex);
@@ -121,7 +128,13 @@ ibv_context* ibv_open_device(ibv_device* device) {
 
 int ibv_close_device(ibv_context* context) {
     Context* c = Context::from(context);
-    forget_context(c);
-    close_all(*c);
+    if (forget_context(c)) close_all(*c);
     return 0;
+}
+
+// Within the process: the same session, once more. Another process's session cannot be joined, because its queues and memory are
+// mapped there.
+ibv_context* ibv_import_device(int cmd_fd) {
+    Context* c = find_by_cmd_fd(cmd_fd);
+    return c != nullptr ? c->base() : fail<ibv_context>(EOPNOTSUPP);
 }

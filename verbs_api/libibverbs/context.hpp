@@ -9,6 +9,15 @@ namespace roci::client {
 int query_device_ex(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr_ex*, size_t);
 int query_port_ex(ibv_context*, uint8_t port, ibv_port_attr*, size_t);
 int query_rt_values(ibv_context*, ibv_values_ex*);
+// mr.cpp
+int advise_mr(ibv_pd*, ibv_advise_mr_advice, uint32_t flags, ibv_sge*, uint32_t count);
+ibv_mr* alloc_null_mr(ibv_pd*);
+/// Fills in the public part of a new MR and makes it known. The caller hands it out afterwards.
+void publish(Mr& mr, ibv_pd* pd, void* addr, size_t length);
+// dm.cpp
+ibv_dm* alloc_dm(ibv_context*, ibv_alloc_dm_attr*);
+int free_dm(ibv_dm*);
+ibv_mr* reg_dm_mr(ibv_pd*, ibv_dm*, uint64_t offset, size_t length, unsigned int access);
 // pd.cpp
 ibv_td* alloc_td(ibv_context*, ibv_td_init_attr*);
 int dealloc_td(ibv_td*);
@@ -29,8 +38,8 @@ void purge_qp(Cq& cq, Context& context, uint32_t qpn);
 void purge_srq(Cq& cq, uint32_t srq_handle);
 /// The next entry, copied and taken off the ring, its queue slots freed. The caller holds the lock.
 bool take_entry(Cq& cq, Context& context, abi::Cqe& out);
-/// Called without the lock after a poll that found nothing. A program that spins on an empty CQ may hold the core that the engine (or its
-/// peer) needs: after a while it lets others run, which costs nothing when there are none.
+/// Called without the lock after a poll that found nothing. A program that spins on an empty CQ may hold the core that the engine
+/// (or its peer) needs: after a while it lets others run, which costs nothing when there are none.
 void polled_in_vain(Cq& cq);
 // cq_ex.cpp
 void set_cq_ex_functions(Cq& cq, uint64_t wc_flags);
@@ -61,6 +70,12 @@ void set_qp_ex_functions(Qp& qp);
 uint64_t offered_send_ops(ibv_qp_type type);
 // fork.cpp
 void remember_context(Context*);
-void forget_context(Context*);
+/// One user less. True: that was the last one, and the context is forgotten.
+bool forget_context(Context*);
+/// The open context whose cmd_fd is the same socket as `fd`, with one more user; nullptr: none of this process.
+Context* find_by_cmd_fd(int fd);
+/// The context that serves requests which need no other object: in a fork's child one that is opened when first needed. nullptr:
+/// rocid is gone.
+Context* serving(Context&);
 
 }  // namespace roci::client

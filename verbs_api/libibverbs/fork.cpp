@@ -1,5 +1,7 @@
-// fork(): the child gets copies of every pointer and descriptor of its parent's session. It must neither disturb it nor keep it alive.
+// fork(): the child gets copies of every pointer and descriptor of its parent's session. It must neither disturb it nor keep it
+// alive.
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,8 +27,8 @@ void close_quietly(int& fd) {
     fd = -1;
 }
 
-/// In the child: closes its descriptors (so that rocid sees the end of the parent when the parent ends), puts private memory in place of
-/// the shared rings, and marks the context so that closing its objects says nothing to rocid.
+/// In the child: closes its descriptors (so that rocid sees the end of the parent when the parent ends), puts private memory in
+/// place of the shared rings, and marks the context so that closing its objects says nothing to rocid.
 void leave_to_parent(Context& c) {
     c.inherited = true;
     c.link.leave_to_parent();
@@ -55,9 +57,33 @@ void remember_context(Context* c) {
     open_contexts().list.push_back(c);
 }
 
-void forget_context(Context* c) {
+bool forget_context(Context* c) {
     std::lock_guard guard(open_contexts().mutex);
+    if (--c->opens != 0) return false;
     std::erase(open_contexts().list, c);
+    return true;
+}
+
+Context* find_by_cmd_fd(int fd) {
+    struct stat wanted {
+    }, have{};
+    if (fstat(fd, &wanted) != 0 || !S_ISSOCK(wanted.st_mode)) return nullptr;
+    std::lock_guard guard(open_contexts().mutex);
+    for (Context* c : open_contexts().list) {
+        const int cmd_fd = c->verbs.context.cmd_fd;
+        if (cmd_fd < 0 || fstat(cmd_fd, &have) != 0 || have.st_ino != wanted.st_ino || have.st_dev != wanted.st_dev) continue;
+        ++c->opens;
+        if (cmd_fd != fd) c->imported.push_back(fd);
+        return c;
+    }
+    return nullptr;
+}
+
+Context* serving(Context& c) {
+    if (!c.inherited) return &c;
+    std::lock_guard guard(c.heir_mutex);
+    if (c.heir == nullptr) c.heir = ibv_open_device(c.verbs.context.device);
+    return c.heir != nullptr ? serving(*Context::from(c.heir)) : nullptr;
 }
 
 }  // namespace roci::client

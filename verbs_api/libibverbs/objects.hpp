@@ -41,6 +41,15 @@ struct Mr {
     static Mr* from(ibv_mr* p) { return reinterpret_cast<Mr*>(p); }
 };
 
+/// Device memory: ours is a part of the arena.
+struct Dm {
+    ibv_dm dm;
+    Context* owner = nullptr;  ///< whose session it belongs to: in a fork's child not the one that the program named
+    std::byte* base = nullptr;
+    uint64_t length = 0;
+    static Dm* from(ibv_dm* p) { return reinterpret_cast<Dm*>(p); }
+};
+
 struct Mw {
     ibv_mw mw;
     static Mw* from(ibv_mw* p) { return reinterpret_cast<Mw*>(p); }
@@ -70,11 +79,11 @@ struct Cq {
     ibv_cq_ex cq;
     uint32_t generation = 0;
     uint32_t comp_delivered = 0, async_delivered = 0;  ///< under HandleMap's lock
-    bool locked = true;       ///< false: IBV_CREATE_CQ_ATTR_SINGLE_THREADED
-    Spinlock lock;            ///< ring, current
-    Spinlock arm_lock;        ///< the arm word only, so that arming between start_poll and end_poll is fine
+    bool locked = true;                                ///< false: IBV_CREATE_CQ_ATTR_SINGLE_THREADED
+    Spinlock lock;                                     ///< ring, current
+    Spinlock arm_lock;  ///< the arm word only, so that arming between start_poll and end_poll is fine
     abi::CqConsumer ring;
-    abi::Cqe current{};       ///< entry that the read_* functions show
+    abi::Cqe current{};                    ///< entry that the read_* functions show
     std::atomic<uint32_t> empty_polls{0};  ///< in a row
     static Cq* from(ibv_cq* p) { return reinterpret_cast<Cq*>(p); }
     static Cq* from(ibv_cq_ex* p) { return reinterpret_cast<Cq*>(p); }
@@ -98,14 +107,14 @@ struct Qp {
     ibv_qp_ex qp;
     uint32_t generation = 0;
     uint32_t delivered = 0;
-    bool extended = false;        ///< created with send_ops_flags
-    uint32_t send_opcodes = 0;    ///< bit n: opcode n may be posted
+    bool extended = false;      ///< created with send_ops_flags
+    uint32_t send_opcodes = 0;  ///< bit n: opcode n may be posted
     abi::QpCap cap{};
     int sq_sig_all = 0;
     // send side
     alignas(64) Spinlock sq_lock;
     abi::SqProducer sq;
-    uint32_t send_limit = 0;      ///< WQEs in flight, at most
+    uint32_t send_limit = 0;  ///< WQEs in flight, at most
     uint32_t slot = 0;
     const int* wake_fd = nullptr;  ///< the context's, which a fork's child closes
     abi::DoorbellTarget bell;
@@ -132,15 +141,22 @@ struct Context {
     uint64_t doorbell_stride = 0;
     int wake_fd[abi::kMaxEngines];
 
-    IndexTable<Qp> qps;        ///< by QPN
-    IndexTable<Srq> srqs;      ///< by handle
+    IndexTable<Qp> qps;    ///< by QPN
+    IndexTable<Srq> srqs;  ///< by handle
     HandleMap<Cq> cq_events;
     HandleMap<Qp> qp_events;
     HandleMap<Srq> srq_events;
     RegionTable regions;
-    std::mutex lifecycle;      ///< held from a destroy (or reset) at rocid until our tables agree, and while creating
+    Registry<Mr> mrs;         ///< by lkey
+    Registry<Mr> mr_handles;  ///< by handle
+    Registry<Dm> dms;         ///< by handle
+    std::mutex lifecycle;     ///< held from a destroy (or reset) at rocid until our tables agree, and while creating
     std::atomic<bool> fatal_reported{false};
-    bool inherited = false;    ///< in a fork's child: everything here belongs to the parent
+    bool inherited = false;       ///< in a fork's child: everything here belongs to the parent
+    uint32_t opens = 1;           ///< ibv_open_device and ibv_import_device, under the lock of all contexts
+    std::vector<int> imported;    ///< descriptors that came with imports: closed with the device
+    std::mutex heir_mutex;        ///< locked in a fork's child only
+    ibv_context* heir = nullptr;  ///< in a fork's child: a session of its own, for what needs no object of the parent
 
     static Context* from(ibv_context* c) {
         return reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(c) - offsetof(verbs_context, context));
@@ -155,8 +171,8 @@ struct Context {
     int tell(abi::Op op, const Request& request) {
         return inherited ? EIO : link.tell(op, request);
     }
-    /// Destroys rocid's side of an object. 0 also when rocid is gone, or when the object is a parent process's: nothing is left to
-    /// destroy, or nothing that is ours.
+    /// Destroys rocid's side of an object. 0 also when rocid is gone, or when the object is a parent process's: nothing is left
+    /// to destroy, or nothing that is ours.
     int destroy(abi::Op op, uint32_t handle) {
         if (inherited) return 0;
         const int err = link.tell(op, abi::HandleRequest{handle, 0});

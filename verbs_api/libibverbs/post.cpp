@@ -12,13 +12,13 @@ namespace {
 /// What a send opcode carries.
 enum Carries : uint8_t {
     kKnown = 1 << 0,
-    kRemote = 1 << 1,    ///< wr.rdma
-    kAtomic = 1 << 2,    ///< wr.atomic
+    kRemote = 1 << 1,  ///< wr.rdma
+    kAtomic = 1 << 2,  ///< wr.atomic
     kImmOrInv = 1 << 3,
     kBind = 1 << 4,
-    kOut = 1 << 5,       ///< payload from the SGEs: may be inline
-    kIn = 1 << 6,        ///< payload into the SGEs
-    kValue = 1 << 7,     ///< 8 bytes, carried in the WQE
+    kOut = 1 << 5,    ///< payload from the SGEs: may be inline
+    kIn = 1 << 6,     ///< payload into the SGEs
+    kValue = 1 << 7,  ///< 8 bytes, carried in the WQE
 };
 constexpr auto kOpcodes = [] {
     std::array<uint8_t, 32> t{};
@@ -38,15 +38,15 @@ constexpr auto kOpcodes = [] {
 
 constexpr uint32_t bit(int opcode) { return 1u << opcode; }
 constexpr uint32_t kDatagram = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
-constexpr uint32_t kUnreliable = kDatagram | bit(IBV_WR_RDMA_WRITE) | bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_SEND_WITH_INV) |
-                                 bit(IBV_WR_LOCAL_INV) | bit(IBV_WR_BIND_MW);
-constexpr uint32_t kReliable = kUnreliable | bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) | bit(IBV_WR_ATOMIC_FETCH_AND_ADD) |
-                               bit(IBV_WR_ATOMIC_WRITE);
+constexpr uint32_t kUnreliable = kDatagram | bit(IBV_WR_RDMA_WRITE) | bit(IBV_WR_RDMA_WRITE_WITH_IMM) |
+                                 bit(IBV_WR_SEND_WITH_INV) | bit(IBV_WR_LOCAL_INV) | bit(IBV_WR_BIND_MW);
+constexpr uint32_t kReliable = kUnreliable | bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
+                               bit(IBV_WR_ATOMIC_FETCH_AND_ADD) | bit(IBV_WR_ATOMIC_WRITE);
 
 /// Where the request goes.
 void fill_address(const Qp& qp, const ibv_send_wr& wr, uint8_t carries, abi::SendWqe* w) {
     if ((carries & kImmOrInv) != 0) w->imm_or_inv = wr.imm_data;
-    if (qp.qp.qp_base.qp_type == IBV_QPT_XRC_SEND) w->remote_srqn = wr.qp_type.xrc.remote_srqn;
+    if (qp.qp.qp_base.qp_type == IBV_QPT_XRC_SEND) set_xrc_srqn(w, wr.qp_type.xrc.remote_srqn);
     if ((carries & kRemote) != 0) {
         w->remote_addr = wr.wr.rdma.remote_addr;
         w->rkey = wr.wr.rdma.rkey;
@@ -119,8 +119,8 @@ int write_receive(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, const i
     return 0;
 }
 
-/// Writes and publishes a list up to the first that cannot be posted, which *bad then names. `bell`: the QP is in error and rocid wants to be
-/// told, because what was posted must be flushed.
+/// Writes and publishes a list up to the first that cannot be posted, which *bad then names. `bell`: the QP is in error and rocid
+/// wants to be told, because what was posted must be flushed.
 int post_receives(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, ibv_recv_wr* wr, ibv_recv_wr** bad, bool& bell) {
     const uint32_t first = rq.head;
     int err = 0;
@@ -151,11 +151,16 @@ void ring_bell(const Qp& qp) {
 uint32_t sendable_opcodes(ibv_qp_type type) {
     switch (type) {
         case IBV_QPT_RC:
-        case IBV_QPT_XRC_SEND: return kReliable;
-        case IBV_QPT_UC: return kUnreliable;
-        case IBV_QPT_UD: return kDatagram;
-        case IBV_QPT_RAW_PACKET: return bit(IBV_WR_SEND);
-        default: return 0;
+        case IBV_QPT_XRC_SEND:
+            return kReliable;
+        case IBV_QPT_UC:
+            return kUnreliable;
+        case IBV_QPT_UD:
+            return kDatagram;
+        case IBV_QPT_RAW_PACKET:
+            return bit(IBV_WR_SEND);
+        default:
+            return 0;
     }
 }
 

@@ -44,7 +44,8 @@ void wr_atomic_fetch_add(ibv_qp_ex* p, uint32_t rkey, uint64_t address, uint64_t
     if (abi::SendWqe* w = begin_remote(p, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, address)) w->compare_add = add;
 }
 void wr_atomic_write(ibv_qp_ex* p, uint32_t rkey, uint64_t address, const void* value) {
-    if (abi::SendWqe* w = begin_remote(p, IBV_WR_ATOMIC_WRITE, rkey, address)) std::memcpy(&w->compare_add, value, sizeof w->compare_add);
+    if (abi::SendWqe* w = begin_remote(p, IBV_WR_ATOMIC_WRITE, rkey, address))
+        std::memcpy(&w->compare_add, value, sizeof w->compare_add);
 }
 void wr_bind_mw(ibv_qp_ex* p, ibv_mw*, uint32_t rkey, const ibv_mw_bind_info* info) {
     if (abi::SendWqe* w = begin(p, IBV_WR_BIND_MW)) fill_bind(w, rkey, *info);
@@ -67,11 +68,7 @@ void wr_set_ud_addr(ibv_qp_ex* p, ibv_ah* ah, uint32_t remote_qpn, uint32_t remo
     qp.building->remote_qkey = remote_qkey;
 }
 void wr_set_xrc_srqn(ibv_qp_ex* p, uint32_t remote_srqn) {
-    abi::SendWqe* w = Qp::from(p)->building;
-    if (w == nullptr) return;
-    // Atomics and binds reach no receive queue, and have their operands in its place.
-    const bool taken = w->opcode == abi::WrOpcode::atomic_cmp_swp || w->opcode == abi::WrOpcode::atomic_fetch_add || w->opcode == abi::WrOpcode::bind_mw;
-    if (!taken) w->remote_srqn = remote_srqn;
+    if (abi::SendWqe* w = Qp::from(p)->building) set_xrc_srqn(w, remote_srqn);
 }
 
 void wr_set_inline_data_list(ibv_qp_ex* p, size_t count, const ibv_data_buf* buffers) {
@@ -134,9 +131,10 @@ void wr_abort(ibv_qp_ex* p) {
 
 uint64_t offered_send_ops(ibv_qp_type type) {
     // The flags are numbered like the opcodes, but for the atomic write.
-    constexpr uint64_t kSameNumber = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                                     IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-                                     IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+    constexpr uint64_t kSameNumber = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
+                                     IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
+                                     IBV_QP_EX_WITH_SEND_WITH_INV;
     static_assert(IBV_QP_EX_WITH_SEND_WITH_INV == 1 << IBV_WR_SEND_WITH_INV && IBV_QP_EX_WITH_RDMA_READ == 1 << IBV_WR_RDMA_READ);
     const uint32_t opcodes = sendable_opcodes(type);
     const uint64_t atomic_write = (opcodes >> IBV_WR_ATOMIC_WRITE & 1) != 0 ? uint64_t(IBV_QP_EX_WITH_ATOMIC_WRITE) : 0;

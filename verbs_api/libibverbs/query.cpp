@@ -74,7 +74,10 @@ ibv_port_attr to_verbs(const abi::PortAttr& a) {
 }
 
 /// The device as it is now; what was read at open would not show that rocid is gone.
-int refresh(Context& c, abi::DeviceAttr& attr) { return c.call(abi::Op::query_device, abi::Empty{}, attr); }
+int refresh(Context& c, abi::DeviceAttr& attr) {
+    Context* s = serving(c);
+    return s != nullptr ? s->call(abi::Op::query_device, abi::Empty{}, attr) : EIO;
+}
 
 }  // namespace
 
@@ -85,6 +88,12 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     ibv_device_attr_ex full{};
     full.orig_attr = to_verbs(now);
     full.completion_timestamp_mask = now.completion_timestamp_mask;
+    full.odp_caps.general_caps = now.odp_general;
+    full.odp_caps.per_transport_caps = {now.odp_rc, now.odp_uc, now.odp_ud};
+    full.xrc_odp_caps = now.odp_xrc;
+    full.max_dm_size = now.max_dm_size;
+    full.cq_mod_caps.max_cq_count = uint16_t(now.max_cq_count);
+    full.cq_mod_caps.max_cq_period = uint16_t(now.max_cq_period);
     full.hca_core_clock = now.hca_core_clock_khz;
     full.device_cap_flags_ex = now.device_cap_flags;
     full.phys_port_cnt_ex = now.phys_ports;
@@ -98,14 +107,17 @@ int query_port_ex(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
     Context& c = *Context::from(context);
     if (port == 0 || port > std::max<uint32_t>(c.attr.phys_ports, 1)) return EINVAL;
     abi::PortAttr reply{};
-    if (const int err = c.call(abi::Op::query_port, abi::HandleRequest{port, 0}, reply); err != 0) return err;
+    Context* s = serving(c);
+    if (s == nullptr) return EIO;
+    if (const int err = s->call(abi::Op::query_port, abi::HandleRequest{port, 0}, reply); err != 0) return err;
     const ibv_port_attr full = to_verbs(reply);
     std::memset(static_cast<void*>(attr), 0, attr_size);
     std::memcpy(static_cast<void*>(attr), &full, std::min(attr_size, sizeof full));
     return 0;
 }
 
-/// Raw clock: nanoseconds of the monotonic clock that completion timestamps are of, all in tv_nsec as the hardware drivers give theirs.
+/// Raw clock: nanoseconds of the monotonic clock that completion timestamps are of, all in tv_nsec as the hardware drivers give
+/// theirs.
 int query_rt_values(ibv_context*, ibv_values_ex* values) {
     if ((values->comp_mask & ~uint32_t(IBV_VALUES_MASK_RAW_CLOCK)) != 0) return EINVAL;
     const uint32_t wanted = values->comp_mask;

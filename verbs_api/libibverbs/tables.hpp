@@ -1,5 +1,5 @@
-// Two ways from a number to an object: IndexTable for the hot path (no lock to look up), HandleMap for events (counts what was
-// delivered, under its lock).
+// Ways from a number to an object: IndexTable for the hot path (no lock to look up), HandleMap for events (counts what was
+// delivered, under its lock), Registry for rare look-ups.
 #pragma once
 
 #include <array>
@@ -61,6 +61,31 @@ private:
     std::mutex mutex_;
 };
 
+/// Objects by a number, each used under the lock only.
+template <class T>
+class Registry {
+public:
+    void insert(uint32_t number, T* object) {
+        std::lock_guard guard(mutex_);
+        objects_[number] = object;
+    }
+    void erase(uint32_t number, T* object) {
+        std::lock_guard guard(mutex_);
+        if (auto it = objects_.find(number); it != objects_.end() && it->second == object) objects_.erase(it);
+    }
+    /// f(object or nullptr), while the object cannot go.
+    template <class F>
+    auto with(uint32_t number, F&& f) {
+        std::lock_guard guard(mutex_);
+        const auto it = objects_.find(number);
+        return f(it != objects_.end() ? it->second : nullptr);
+    }
+
+private:
+    std::mutex mutex_;
+    std::unordered_map<uint32_t, T*> objects_;
+};
+
 /// Objects that events are about. T has `uint32_t generation`.
 template <class T>
 class HandleMap {
@@ -75,7 +100,7 @@ public:
         if (auto it = objects_.find(handle); it != objects_.end() && it->second == object) objects_.erase(it);
     }
     /// The object that a record is about, with `counter` counted up; nullptr when it was destroyed meanwhile.
-    T* deliver(uint32_t handle, uint32_t generation, uint32_t T::* counter) {
+    T* deliver(uint32_t handle, uint32_t generation, uint32_t T::*counter) {
         std::lock_guard guard(mutex_);
         const auto it = objects_.find(handle);
         if (it == objects_.end() || it->second->generation != generation) return nullptr;

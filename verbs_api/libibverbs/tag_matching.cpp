@@ -50,7 +50,7 @@ int post_srq_ops(ibv_srq* p, ibv_ops_wr* wr, ibv_ops_wr** bad) {
     Context& c = *Context::from(p->context);
     std::lock_guard guard(srq.lock);
     const bool usable = srq.tags.valid() && !c.inherited;
-    int err = usable ? 0 : srq.tags.valid() ? EIO : EINVAL;
+    int err = usable ? 0 : srq.tags.valid() ? EIO : EOPNOTSUPP;
     for (; err == 0 && wr != nullptr; wr = wr->next) {
         err = post_one(srq, *wr);
         if (err != 0) break;

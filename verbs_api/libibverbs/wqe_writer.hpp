@@ -35,6 +35,16 @@ inline void finish_inline(abi::SendWqe* w, uint32_t used) {
     w->inline_length = used;
 }
 
+/// Atomics have no room for it where the others have, and binds need none.
+inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
+    if (w->opcode == abi::WrOpcode::bind_mw) return;
+    const bool atomic = w->opcode == abi::WrOpcode::atomic_cmp_swp || w->opcode == abi::WrOpcode::atomic_fetch_add;
+    if (atomic)
+        w->atomic_srqn = srqn;
+    else
+        w->remote_srqn = srqn;
+}
+
 inline void fill_bind(abi::SendWqe* w, uint32_t rkey, const ibv_mw_bind_info& info) {
     w->remote_addr = info.addr;
     w->rkey = rkey;

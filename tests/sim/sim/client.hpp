@@ -111,10 +111,12 @@ public:
     /// Any request: errno of the reply. `body` gets the reply's body (zero-extended), `tail` follows the request's body.
     int call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds = {});
     template <class Req>
-    int try_call(abi::Op op, const Req& req) { return call(op, std::as_bytes(std::span(&req, 1)), {}); }
+    int try_call(abi::Op op, const Req& req) {
+        return call(op, bytes(req), {});
+    }
     template <class Rep, class Req>
     int try_call(abi::Op op, const Req& req, Rep& rep) {
-        return call(op, std::as_bytes(std::span(&req, 1)), std::as_writable_bytes(std::span(&rep, 1)));
+        return call(op, bytes(req), std::as_writable_bytes(std::span(&rep, 1)));
     }
     const std::string& reason() const { return reason_; }
 
@@ -152,6 +154,12 @@ public:
     void close();
 
 private:
+    /// A request's body; an empty struct has none.
+    template <class Req>
+    static std::span<const std::byte> bytes(const Req& req) {
+        if constexpr (std::is_empty_v<Req>) return {};
+        return std::as_bytes(std::span(&req, 1));
+    }
     std::byte* at(const abi::Location& where);
     template <class T>
     T must(int error, const T& value, const char* what);

@@ -23,7 +23,7 @@ struct Faults {
     double corrupt = 0;         ///< one bit anywhere in the frame flips
     double delay = 0;           ///< the frame comes up to max_delay later; others overtake it
     Nanos max_delay = 0;
-    double burst = 0;           ///< a burst of loss starts: up to burst_length frames vanish, for at most 100 us
+    double burst = 0;           ///< a burst of loss starts: up to burst_length frames vanish, for at most 10 us
     uint32_t burst_length = 0;
     double starve = 0;          ///< a tx_alloc or tx_burst call gets less than it asked for
 };

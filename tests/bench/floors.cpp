@@ -1,0 +1,153 @@
+// What this machine cannot be beaten at: the anchors that the transport's figures are held against, measured in the same run.
+#include <isa-l/crc.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "pmd_glue/dpdk_port.hpp"
+#include "pmd_glue/eal.hpp"
+#include "pmd_glue/net_ring.hpp"
+#include "report.hpp"
+
+namespace roci::bench {
+namespace {
+
+constexpr uint32_t kMtu = 4096;
+bool quick = false;
+
+/// Written from end to end, so that the pages are there.
+std::unique_ptr<uint8_t[]> memory(size_t bytes) {
+    auto m = std::make_unique_for_overwrite<uint8_t[]>(bytes);
+    std::memset(m.get(), 0x5a, bytes);
+    return m;
+}
+
+void memcpy_floor(const char* where, size_t bytes) {
+    const auto from = memory(bytes), to = memory(bytes);
+    const size_t rounds = std::max<size_t>(1, (size_t{32} << 20) / bytes);
+    const double ns = best_ns(quick ? 5 : 15, [&] {
+        for (size_t i = 0; i < rounds; ++i) {
+            std::memcpy(to.get(), from.get(), bytes);
+            asm volatile("" ::: "memory");
+        }
+    });
+    report(std::string("floor.memcpy.") + where, double(bytes * rounds) / ns, "GB/s");
+}
+
+/// One message of `bytes` through frames, nothing but the bytes: copy into a frame and CRC of it on one side, CRC and copy out on
+/// the other.
+void copy_crc_floor(const char* where, size_t bytes) {
+    constexpr size_t kFrames = 64, kRoom = 4480;
+    const auto from = memory(bytes), to = memory(bytes), frames = memory(kFrames * kRoom);
+    const size_t rounds = std::max<size_t>(1, (size_t{16} << 20) / bytes);
+    uint32_t sum = 0;
+    const double ns = best_ns(quick ? 5 : 15, [&] {
+        for (size_t r = 0; r < rounds; ++r) {
+            for (size_t at = 0; at < bytes; at += kMtu) {
+                uint8_t* frame = frames.get() + at / kMtu % kFrames * kRoom;
+                std::memcpy(frame, from.get() + at, kMtu);
+                sum ^= crc32_gzip_refl(0, frame, kMtu);
+                sum ^= crc32_gzip_refl(0, frame, kMtu);
+                std::memcpy(to.get() + at, frame, kMtu);
+            }
+        }
+    });
+    asm volatile("" ::"r"(sum));
+    report(std::string("floor.copy_crc_both_sides.") + where, double(bytes * rounds) / ns, "GB/s");
+}
+
+void pin(unsigned cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+/// A cache line that goes from one core to another and back.
+void cross_core_floor() {
+    const std::vector<unsigned> cpus = pmd::allowed_cpus();
+    if (cpus.size() < 2) return;
+    struct alignas(64) Line {
+        std::atomic<uint32_t> value{0};
+    } there, back;
+    constexpr uint32_t kRounds = 2000, kStop = ~0u;
+    std::thread echo([&] {
+        pin(cpus[1]);
+        for (uint32_t seen = 0;;) {
+            const uint32_t v = there.value.load(std::memory_order_acquire);
+            if (v == kStop) return;
+            if (v != seen) back.value.store(seen = v, std::memory_order_release);
+        }
+    });
+    std::thread asker([&] {
+        pin(cpus[0]);
+        uint32_t next = 0;
+        const double ns = best_ns(quick ? 20 : 100, [&] {
+            for (uint32_t i = 0; i < kRounds; ++i) {
+                there.value.store(++next, std::memory_order_release);
+                while (back.value.load(std::memory_order_acquire) != next) {
+                }
+            }
+        });
+        there.value.store(kStop, std::memory_order_release);
+        report("floor.cross_core_round_trip", ns / kRounds, "ns");
+    });
+    asker.join();
+    echo.join();
+}
+
+/// Frames of 64 bytes over the ring driver and back to their pool, by the port that rocid uses, on one lcore: no transport.
+void net_ring_floor() {
+    constexpr uint32_t kMbufs = 4096, kBurst = 32, kRounds = 20'000;
+    pmd::EalOptions options;
+    options.hugepages = pmd::Hugepages::never;
+    options.memory_bytes = pmd::MbufPool::bytes(kMbufs) + (16 << 20);
+    pmd::Eal eal(options);
+    pmd::MbufPool pool("floor", kMbufs, 0);
+    pmd::RingPair pair("fa", "fb", 1);
+    pmd::MbufPool* pools[] = {&pool};
+    pmd::start_port(pair.port_a(), "fa", pools, 1);
+    pmd::start_port(pair.port_b(), "fb", pools, 1);
+    eal.launch(0, [&] {
+        pmd::DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
+        engine::TxFrame out[kBurst];
+        engine::RxFrame in[kBurst];
+        const double ns = best_ns(quick ? 5 : 20, [&] {
+            for (uint32_t i = 0; i < kRounds; ++i) {
+                const unsigned n = a.tx_alloc(out, kBurst);
+                for (unsigned k = 0; k < n; ++k) out[k].length = 64;
+                a.tx_burst(out, n);
+                b.rx_free(in, b.rx_burst(in, kBurst));
+            }
+        });
+        report("floor.net_ring_io", double(kRounds) * kBurst * 1e3 / ns, "Mframes/s");
+    });
+    eal.join();
+    pmd::stop_port(pair.port_a());
+    pmd::stop_port(pair.port_b());
+}
+
+}  // namespace
+}  // namespace roci::bench
+
+int main(int argc, char** argv) {
+    using namespace roci::bench;
+    quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+    memcpy_floor("4KiB", 4096);
+    memcpy_floor("64KiB", 64 << 10);
+    memcpy_floor("1MiB", 1 << 20);
+    memcpy_floor("256MiB", 256 << 20);
+    copy_crc_floor("4KiB", 4096);
+    copy_crc_floor("64KiB", 64 << 10);
+    copy_crc_floor("1MiB", 1 << 20);
+    copy_crc_floor("64MiB", 64 << 20);
+    cross_core_floor();
+    net_ring_floor();
+    return 0;
+}

@@ -1,0 +1,80 @@
+"""The goals: each a figure of ours, what it is held against in the same run, and the least (or most) that the ratio may be."""
+
+
+def _least(figure, anchor, goal, text, why, scale=1.0):
+    return {"figure": figure, "anchor": anchor, "goal": goal, "what": text, "why": why, "scale": scale, "more_is_better": True}
+
+
+def _most(figure, anchor, goal, text, why, scale=1.0):
+    return dict(_least(figure, anchor, goal, text, why, scale), more_is_better=False)
+
+
+# An anchor that is a number is a fixed goal in the figure's unit; the ratio is then figure / goal.
+GOALS = [
+    _least("transport.write.64B.16qp", 5.0, 1, "64 B WRITE, 16 QPs, batches: engine alone", "eRPC's 10 M sides/s a core"),
+    _least("transport.send.64B.16qp", 5.0, 1, "64 B SEND, 16 QPs, batches: engine alone", "eRPC's 10 M sides/s a core"),
+    _least("verbs.rate.write.64B.16qp", 5.0, 1, "64 B WRITE, 16 QPs, postlists: through rocid", "eRPC's 10 M sides/s a core"),
+    _least("verbs.rate.send.64B.16qp", 5.0, 1, "64 B SEND, 16 QPs, postlists: through rocid", "eRPC's 10 M sides/s a core"),
+    _least("verbs.rate.write.64B.1qp.no_postlist", 2.6, 1, "64 B WRITE, 1 QP, no postlist: native", "the published hardware figure"),
+    _least("perftest.write_bw.64B.no_postlist", 2.6, 1, "64 B WRITE, 1 QP: ib_write_bw", "the published hardware figure"),
+    _most("verbs.half_round_trip.send.64B.p50", "ucx_posix.half_round_trip.64B", 2.5, "half round trip, 64 B SEND, p50, against UCX posix",
+          "two ring hops are the floor"),
+    _most("verbs.half_round_trip.send.64B.p50", "floor.cross_core_round_trip", 2, "half round trip, 64 B SEND, p50, against the cross-core round trip",
+          "two ring hops are the floor"),
+    _least("perftest.write_bw.64KiB", "floor.copy_crc_both_sides.64KiB", 0.8, "ib_write_bw 64 KiB against copy + CRC on both sides", "one copy a side"),
+    _least("perftest.write_bw.1MiB", "floor.copy_crc_both_sides.1MiB", 0.8, "ib_write_bw 1 MiB against copy + CRC on both sides", "one copy a side"),
+    _least("verbs.bandwidth.write.64KiB", "floor.copy_crc_both_sides.64KiB", 0.8, "native WRITE 64 KiB against copy + CRC on both sides", "one copy a side"),
+    _least("verbs.bandwidth.write.1MiB", "floor.copy_crc_both_sides.1MiB", 0.8, "native WRITE 1 MiB against copy + CRC on both sides", "one copy a side"),
+    _least("verbs.rate.write.64B.16qp", "ucx_tcp.rate.64B", 10, "message rate against UCX TCP", "what one falls back to"),
+    _least("verbs.bandwidth.write.1MiB", "ucx_tcp.bandwidth.1MiB", 4, "bandwidth at 1 MiB against UCX TCP", "what one falls back to"),
+    _most("verbs.half_round_trip.send.64B.p50", "ucx_tcp.half_round_trip.64B", 0.2, "half round trip against UCX TCP", "what one falls back to"),
+    _least("transport.write.64B.batch1.10000qp", "transport.write.64B.batch1.16qp", 0.8, "10,000 QPs against 16, one message a visit: engine alone",
+           "hardware's known cliff"),
+    _least("transport.write.64B.batch32.10000qp", "transport.write.64B.16qp", 0.8, "10,000 QPs against 16, batches of 32: engine alone",
+           "hardware's known cliff"),
+    _least("verbs.rate.write.64B.batch32.10000qp", "verbs.rate.write.64B.batch32.16qp", 0.8, "10,000 QPs against 16, batches of 32: through rocid",
+           "hardware's known cliff"),
+    _most("verbs.rocid_memory_a_qp", 1024.0, 1, "memory of rocid a connected QP (depth 1)", "20,000 QPs fit in a cache"),
+    _most("verbs.reg_mr.4KiB.first", 30.0, 1, "ibv_reg_mr 4 KiB", "measured possible"),
+    _least("verbs.reg_mr.large.rate", 1.0, 1, "ibv_reg_mr 1 GiB (quick: 128 MiB)", "measured possible"),
+    _most("verbs.reg_mr.4KiB.second", 10.0, 1, "second ibv_reg_mr of the same 4 KiB", "measured possible"),
+    _least("verbs.create_to_rts", 20000.0, 1, "QP create to RTS", "connection storms"),
+    _most("rocid.idle_cpu", 2.0, 1, "CPU of an idle rocid", "laptop and CI manners"),
+    _most("verbs.write_completes.engine_asleep.p50", 50000.0, 1, "a WRITE that finds the engine asleep, p50", "laptop and CI manners"),
+]
+
+
+def rows(figures):
+    out = []
+    for g in GOALS:
+        fixed = isinstance(g["anchor"], float)
+        mine = figures.get(g["figure"])
+        anchor = {"value": g["anchor"], "unit": mine["unit"] if mine else ""} if fixed else figures.get(g["anchor"])
+        ratio = mine["value"] / anchor["value"] if mine and anchor and anchor["value"] else None
+        met = ratio is not None and (ratio >= g["goal"] if g["more_is_better"] else ratio <= g["goal"])
+        # a ratio of which more is better, for comparing runs
+        score = None if ratio is None else ratio if g["more_is_better"] else 1 / max(ratio, 1e-9)
+        out.append({"key": g["figure"] + " / " + ("goal" if fixed else g["anchor"]), "what": g["what"], "why": g["why"], "value": mine and mine["value"],
+                    "unit": mine and mine["unit"], "anchor": "goal" if fixed else g["anchor"], "anchor_value": anchor and anchor["value"],
+                    "measured_ratio": ratio, "goal": g["goal"], "more_is_better": g["more_is_better"], "met": met, "ratio": score})
+    return out
+
+
+def number(v):
+    if v is None:
+        return "-"
+    return f"{v:,.0f}" if abs(v) >= 1000 else f"{v:.3g}"
+
+
+def table(figures, goal_rows):
+    lines = ["", f"{'figure':<52}{'value':>14} unit"]
+    lines += [f"{name:<52}{number(f['value']):>14} {f['unit']}" for name, f in sorted(figures.items())]
+    lines += ["", f"{'goal':<68}{'value':>10} {'unit':<8}{'anchor':>10}{'ratio':>8}  {'wanted':<9}"]
+    for r in goal_rows:
+        if r["measured_ratio"] is None:
+            lines.append(f"{r['what']:<68}{'not measured':>20}")
+            continue
+        wanted = ("≥ " if r["more_is_better"] else "≤ ") + f"{r['goal']:g}"
+        lines.append(f"{r['what']:<68}{number(r['value']):>10} {r['unit']:<8}{number(r['anchor_value']):>10}{r['measured_ratio']:>8.2f}  {wanted:<7}"
+                     f"{'reached' if r['met'] else 'NOT REACHED'}")
+    return "\n".join(lines)

@@ -1,0 +1,37 @@
+// What a benchmark program says: a line of JSON a figure on standard output. run.py collects them.
+#pragma once
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace roci::bench {
+
+inline uint64_t now_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return uint64_t(t.tv_sec) * 1'000'000'000 + uint64_t(t.tv_nsec);
+}
+
+/// `name` is unique in the run: words joined by dots, from the general to the special.
+inline void report(const std::string& name, double value, const char* unit) {
+    std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n", name.c_str(), value, unit);
+    std::fflush(stdout);
+}
+
+/// The least of several tries: other programs on the machine only ever make it longer.
+template <class Work>
+double best_ns(unsigned tries, Work&& work) {
+    double best = 1e300;
+    for (unsigned i = 0; i < tries; ++i) {
+        const uint64_t start = now_ns();
+        work();
+        best = std::min(best, double(now_ns() - start));
+    }
+    return best;
+}
+
+}  // namespace roci::bench

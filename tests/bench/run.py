@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""Every figure beside its anchor, measured in one run.
+
+    tests/bench/run.py [--quick] [--only WORD ...] [--build DIR] [--out DIR] [--save-baseline]
+
+Prints a table, writes bench.json and bench.html (one file, charts inside) into --out, and compares the ratios with
+tests/bench/baseline.json. Exit status 1: a figure could not be measured, or a ratio fell by more than the tolerance.
+"""
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import page
+import reach
+
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+
+
+class Run:
+    """Figures by name, and what could not be had."""
+
+    def __init__(self, quick, build, realtime):
+        self.quick, self.build = quick, build
+        # Pinned and before everybody else: engine on one CPU, the program on another. Other programs wait meanwhile.
+        self.engine_cpu = self.program_cpu = []
+        if realtime:
+            cpus = sorted(os.sched_getaffinity(0))
+            self.engine_cpu, self.program_cpu = (["chrt", "-r", "5", "taskset", "-c", str(c)] for c in (cpus[0], cpus[-1]))
+        self.figures, self.missing = {}, []
+        self.env = dict(os.environ)
+
+    def put(self, name, value, unit):
+        self.figures[name] = {"value": value, "unit": unit}
+
+    def miss(self, what, why):
+        self.missing.append(f"{what}: {why}")
+        print(f"  missing: {what}: {why}", flush=True)
+
+    def program(self, path, *args, timeout=300, env=None):
+        """Runs one of ours; its lines of JSON become figures."""
+        command = self.program_cpu + [str(self.build / path), *args] + (["--quick"] if self.quick else [])
+        if path.endswith("floors"):
+            command = command[:3] + command[6:] if self.program_cpu else command  # it needs both CPUs
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env or self.env)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            return self.miss(path, str(e))
+        for line in done.stdout.splitlines():
+            if line.startswith("{"):
+                f = json.loads(line)
+                self.put(f["name"], f["value"], f["unit"])
+        if done.returncode != 0:
+            self.miss(" ".join([path, *args]), (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
+
+
+# ---- what is measured -----------------------------------------------------------------------------------------------
+
+
+def floors(run):
+    run.program("tests/bench/floors")
+
+
+def transport(run):
+    """The engine alone: no rocid, no second thread. CPU time, so that other programs' load does not count."""
+    # --net-ring: over DPDK's ring driver, as in rocid
+    names = {"write/64/1/32": "transport.write.64B.1qp", "write/64/16/32": "transport.write.64B.16qp",
+             "write/4096/16/32": "transport.write.4KiB.16qp", "write/64/16/1": "transport.write.64B.batch1.16qp", "write/64/10000/1": "transport.write.64B.batch1.10000qp",
+             "write/64/10000/32": "transport.write.64B.batch32.10000qp",
+             "send/64/16/32": "transport.send.64B.16qp", "read/64/16/32": "transport.read.64B.16qp",
+             "write/65536/1/16": "transport.write.64KiB", "write/1048576/1/8": "transport.write.1MiB"}
+    command = run.program_cpu + [str(run.build / "tests/bench/transport_bench"), "--net-ring", "--benchmark_format=json",
+               f"--benchmark_min_time={0.05 if run.quick else 0.2}", "--benchmark_repetitions=3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        return run.miss("transport_bench", done.stderr.strip()[-200:])
+    best = {}
+    for b in json.loads(done.stdout)["benchmarks"]:
+        m = re.match(r"(\w+)/bytes:(\d+)/qps:(\d+)/batch:(\d+)", b["name"])
+        figure = m and b.get("run_type") == "iteration" and names.get("/".join(m.groups()))
+        if figure:
+            best[figure] = max(best.get(figure, 0), b["items_per_second"])
+    for figure, rate in best.items():
+        run.put(figure, rate / 1e6, "Mmsg/s")
+        if figure.endswith(("64KiB", "1MiB")):
+            size = {"64KiB": 65536, "1MiB": 1 << 20}[figure.rsplit(".", 1)[1]]
+            run.put(figure, rate * size / 1e9, "GB/s")
+
+
+def instructions(run):
+    """Instructions a message in the engine alone: the difference of two runs under callgrind. Free of noise."""
+    def count(rounds, *what):
+        with tempfile.TemporaryDirectory() as d:
+            done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={d}/out",
+                                   str(run.build / "tests/bench/transport_bench"), "--fixed", *what, str(rounds)],
+                                  capture_output=True, text=True, timeout=300)
+            return int(re.search(r"Collected : (\d+)", done.stderr).group(1))
+    for op in ("write", "send", "read"):
+        try:
+            few, many = count(10, op, "64", "16", "32"), count(30, op, "64", "16", "32")
+        except (OSError, AttributeError, subprocess.TimeoutExpired) as e:
+            return run.miss("instruction counts (valgrind)", str(e))
+        run.put(f"transport.instructions.{op}.64B", (many - few) / (20 * 16 * 32), "instr/msg")
+
+
+STAGES = {"ICRC": r"crc|icrc|clear_upper", "copy": r"memmove|memcpy|copy_in|copy_out|_segment|single", "parse": r"wire::parse", "build": r"begin_frame|finish_frame",
+          "requester": r"send_requests|SgeList|take_step", "fetch": r"qp::fetch|posted", "responder": r"receive_request|receive_queue|take_recv",
+          "acknowledge": r"send_responses|respond", "completer": r"receive_response|acknowledge|progressed|retire", "completion": r"complete_|rings::|notify",
+          "look-up and checks": r"Impl::receive|acceptable|mem::check", "round, doorbells": r"run_active|Engine::poll|scan_doorbells|rest\b|serve",
+          "timers": r"[Tt]imer", "port": r"DpdkPort|rte_|MbufPool|ring_|eth_", "client (the benchmark)": r"one_round|bench::"}
+
+
+def stages(run):
+    """Where the time of a message goes in the engine alone: samples by function (perf), put together by stage."""
+    for name, what in (("write.64B", ["write", "64", "16", "32"]), ("write.4KiB", ["write", "4096", "16", "32"])):
+        messages = 16 * 32 * (15_000 if name.endswith("64B") else 6_000)
+        with tempfile.TemporaryDirectory() as d:
+            command = run.program_cpu + ["perf", "record", "-q", "-F", "4000", "-e", "cpu-clock", "-o", f"{d}/perf", str(run.build / "tests/bench/transport_bench"),
+                                         "--net-ring", "--fixed", *what, str(messages // 512)]
+            try:
+                subprocess.run(command, capture_output=True, check=True, timeout=60)
+                out = subprocess.run(["perf", "report", "-i", f"{d}/perf", "--no-children", "--stdio", "-F", "overhead,sym"], capture_output=True, text=True,
+                                     check=True, timeout=60).stdout
+            except (OSError, subprocess.SubprocessError) as e:
+                return run.miss("stages (perf)", str(e))
+        rate = run.figures.get(f"transport.{name}.16qp")
+        if rate is None:
+            return run.miss("stages", "the transport's rate was not measured")
+        shares = dict.fromkeys([*STAGES, "other"], 0.0)
+        for line in out.splitlines():  # the kernel's share is start-up
+            m = re.match(r"\s+([\d.]+)%\s+\[\.\]\s+(.*)", line)
+            if m:
+                shares[next((s for s, pattern in STAGES.items() if re.search(pattern, m[2])), "other")] += float(m[1])
+        for stage, share in shares.items():
+            run.put(f"stage.{name}.{stage}", share / sum(shares.values()) * 1e3 / rate["value"], "ns/msg")
+
+
+def verbs(run):
+    for mode in ("rate", "many", "bandwidth", "latency", "wake", "connect", "register", "memory"):
+        run.program("tests/bench/verbs_bench", mode)
+
+
+def idle(run):
+    """CPU that rocid takes with a device open and nothing to do."""
+    holder = subprocess.Popen([str(run.build / "tests/bench/verbs_bench"), "hold"], env=run.env, stdin=subprocess.PIPE)
+    time.sleep(0.7)
+    ticks = os.sysconf("SC_CLK_TCK")
+
+    def used():
+        fields = Path(f"/proc/{run.rocid.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / ticks
+    before, start = used(), time.time()
+    time.sleep(2)
+    run.put("rocid.idle_cpu", 100 * (used() - before) / (time.time() - start), "%")
+    holder.stdin.close()
+    holder.wait(timeout=10)
+
+
+def two_sided(server, client, run, pause=0.5, timeout=60, alone=False):
+    """Runs a program's server and client; the client's output. `alone`: rocid has no part in it, so the server may have its CPU."""
+    server, client = (run.engine_cpu if alone else run.program_cpu) + server, run.program_cpu + client
+    s = subprocess.Popen(server, env=run.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(pause)
+        return subprocess.run(client, env=run.env, capture_output=True, text=True, timeout=timeout).stdout
+    finally:
+        try:
+            s.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            s.kill()
+            s.wait()
+
+
+def perftest(run):
+    rows = [("perftest.write_bw.64B.no_postlist", ["ib_write_bw", "-s", "64", "-n", "200000"], "msg"),
+            ("perftest.write_bw.64KiB", ["ib_write_bw", "-s", "65536", "-n", "20000"], "gb"),
+            ("perftest.write_bw.1MiB", ["ib_write_bw", "-s", "1048576", "-n", "2000"], "gb"),
+            ("perftest.send_lat.64B", ["ib_send_lat", "-s", "64", "-n", "20000"], "us")]
+    for name, command, what in rows:
+        if run.quick:
+            command[-1] = str(int(command[-1]) // 4)
+        command = command + ["-F", "-x", "1", "-p", "18999"] + ([] if what == "us" else ["--report_gbits"])
+        try:
+            out = two_sided(command + ["-d", "roci1"], command + ["-d", "roci0", "127.0.0.1"], run)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            run.miss(name, str(e))
+            continue
+        rows_out = [line.split() for line in out.splitlines() if re.match(r"\s*\d+\s+\d+\s", line)]
+        if not rows_out:
+            run.miss(name, f"{command[0]} gave no figure")
+            continue
+        row = [float(x) for x in rows_out[-1]]
+        if what == "us":
+            run.put(name + ".p50", row[4] * 1000, "ns")
+        elif what == "msg":
+            run.put(name, row[4], "Mmsg/s")
+        else:
+            run.put(name, row[3] / 8, "GB/s")
+
+
+def ucx(run):
+    """What one would take without us, on the same machine; and the same program over us."""
+    over_us = {"UCX_TLS": "rc_verbs,self", "UCX_NET_DEVICES": "roci0:1", "UCX_IB_GID_INDEX": "1"}
+    rivals = {"ucx_posix": {"UCX_TLS": "posix,self,sm"}, "ucx_tcp": {"UCX_TLS": "tcp,self"}, "ucx_rc_over_us": over_us}
+    tests = [("rate.64B", ["-t", "ucp_put_bw", "-s", "64", "-n", "300000", "-w", "10000", "-O", "32"], "msg"),
+             ("half_round_trip.64B", ["-t", "tag_lat", "-s", "64", "-n", "20000", "-w", "1000"], "lat"),
+             ("bandwidth.64KiB", ["-t", "tag_bw", "-s", "65536", "-n", "5000", "-w", "200"], "bw"),
+             ("bandwidth.1MiB", ["-t", "tag_bw", "-s", "1048576", "-n", "500", "-w", "20"], "bw")]
+    for rival, settings in rivals.items():
+        env = dict(run.env if rival == "ucx_rc_over_us" else os.environ, **settings, UCX_WARN_UNUSED_ENV_VARS="n")
+        for name, args, what in tests:
+            if run.quick:
+                args = [str(int(a) // 5) if args[i - 1] == "-n" else a for i, a in enumerate(args)]
+            command = ["ucx_perftest", "-p", "18998", *args]
+            try:
+                keep, run.env = run.env, env
+                out = two_sided(command, command + ["127.0.0.1"], run, timeout=15, alone=rival != "ucx_rc_over_us")
+            except (OSError, subprocess.TimeoutExpired) as e:
+                run.miss(f"{rival} {name}", "does not come up: " + type(e).__name__)
+                break
+            finally:
+                run.env = keep
+            final = [line.split() for line in out.splitlines() if line.startswith("Final:")]
+            if not final:
+                run.miss(f"{rival} {name}", "no figure")
+                break
+            # Final: iterations, latency us (percentile, average, overall), MB/s (average, overall), msg/s (average, overall)
+            v = [float(x) for x in final[0][2:]]
+            if what == "msg":
+                run.put(f"{rival}.{name}", v[-1] / 1e6, "Mmsg/s")
+            elif what == "lat":
+                run.put(f"{rival}.{name}", v[2] * 1000, "ns")
+            else:
+                run.put(f"{rival}.{name}", v[4] * 1048576 / 1e9, "GB/s")
+
+
+PARTS = {"floors": floors, "transport": transport, "instructions": instructions, "stages": stages, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
+NEED_ROCID = {"verbs", "idle", "perftest", "ucx"}
+
+
+def start_rocid(run, folder):
+    socket = f"{folder}/rocid.sock"
+    pinned = ["--set", f"engine.cpus={run.engine_cpu[-1]}"] if run.engine_cpu else []
+    run.rocid = subprocess.Popen(run.engine_cpu[:3] + [str(run.build / "apps/rocid/rocid"), "--loopback", "--socket", socket, *pinned],
+                                 stdout=open(f"{folder}/log", "w"), stderr=subprocess.STDOUT)
+    for _ in range(100):
+        if Path(socket).exists():
+            break
+        if run.rocid.poll() is not None:
+            sys.exit("rocid does not start: " + Path(f"{folder}/log").read_text()[-500:])
+        time.sleep(0.1)
+    run.env.update(ROCI_SOCKET=socket, LD_LIBRARY_PATH=str(run.build / "verbs_api/libibverbs"), ROCI_BENCH_ROCID_PID=str(run.rocid.pid))
+
+
+# ---- what is made of it ---------------------------------------------------------------------------------------------
+
+
+def compare(ratios, baseline, tolerance):
+    """What moved against the stored ratios; True: nothing fell."""
+    good = True
+    for row in ratios:
+        old = baseline.get(row["key"])
+        if old is None or row["ratio"] is None:
+            continue
+        change = row["ratio"] / old - 1
+        if abs(change) < tolerance:
+            continue
+        worse = change < 0
+        good = good and not worse
+        print(f"  {'fell' if worse else 'rose'} {100 * change:+.0f} %: {row['what']} (ratio {old:.3g} -> {row['ratio']:.3g})")
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="under a minute; figures are coarser")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), help="parts to measure")
+    parser.add_argument("--build", type=Path, default=TOP / "build")
+    parser.add_argument("--out", type=Path, help="default: the build folder")
+    parser.add_argument("--tolerance", type=float, default=0.25, help="a ratio that moved by less is noise (0.25)")
+    parser.add_argument("--realtime", action="store_true", help="run what is measured before all other programs (needs root); for a machine that is busy")
+    parser.add_argument("--save-baseline", action="store_true", help="store this run's ratios in baseline.json")
+    args = parser.parse_args()
+
+    run = Run(args.quick, args.build.resolve(), args.realtime)
+    run.rocid = None
+    started = time.time()
+    parts = [p for p in PARTS if (not args.only or p in args.only) and not (args.quick and p == "instructions" and not args.only)]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            if NEED_ROCID & set(parts):
+                start_rocid(run, folder)
+            for part in parts:
+                print(f"measuring: {part}", flush=True)
+                PARTS[part](run)
+        finally:
+            if run.rocid is not None:
+                run.rocid.send_signal(signal.SIGTERM)
+                run.rocid.wait(timeout=10)
+
+    rows = reach.rows(run.figures)
+    out = args.out or run.build
+    result = {"date": time.strftime("%Y-%m-%d %H:%M"), "load": os.getloadavg()[0], "cpus": os.cpu_count(), "seconds": round(time.time() - started),
+              "quick": args.quick, "figures": run.figures, "reach": rows, "missing": run.missing}
+    (out / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
+    (out / "bench.html").write_text(page.render(result))
+    print(reach.table(run.figures, rows))
+    print(f"{result['seconds']} s, load average {result['load']:.1f} on {result['cpus']} CPUs; {out}/bench.json, {out}/bench.html")
+    stored = HERE / "baseline.json"
+    good = not run.missing
+    if args.save_baseline:
+        stored.write_text(json.dumps({r["key"]: float(f"{r['ratio']:.4g}") for r in rows if r["ratio"] is not None}, indent=1) + "\n")
+    elif stored.exists():
+        print("against the stored ratios:")
+        good = compare(rows, json.loads(stored.read_text()), args.tolerance) and good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""`roci run` where no rocid is: it starts one, programs started apart meet in it, and it ends with the last of them."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+from lab import ROCI, Failure, free_port, listening_ports
+
+NOBODY = 65534
+IDLE_LIMIT = 20  # seconds after which an ephemeral rocid without programs must have ended
+
+
+def start(command, folder, uid):
+    environment = {k: v for k, v in os.environ.items() if k != 'ROCI_SOCKET'} | {'XDG_RUNTIME_DIR': folder}
+    become = {'user': uid, 'group': uid, 'extra_groups': []} if uid != os.geteuid() else {}
+    return subprocess.Popen([str(ROCI), 'run', '--', *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, cwd='/', **become)
+
+
+def finish(process, what):
+    try:
+        output, _ = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise Failure(f'{what} hangs: {process.communicate()[0][-1000:]}') from None
+    if process.returncode != 0:
+        raise Failure(f'{what} returned {process.returncode}: {output[-1500:]}')
+    return output
+
+
+def wait_for(condition, limit, what):
+    end = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > end:
+            raise Failure(f'{what}, after {limit} s')
+        time.sleep(0.1)
+
+
+def rocids_of(folder):
+    """Processes that serve a socket in this folder."""
+    found = []
+    for entry in pathlib.Path('/proc').iterdir():
+        try:
+            words = (entry / 'cmdline').read_bytes().split(b'\0') if entry.name.isdigit() else []
+        except OSError:
+            continue
+        if words and words[0].endswith(b'rocid') and any(w.startswith(folder.encode()) for w in words):
+            found.append(int(entry.name))
+    return found
+
+
+def life_of_one(uid):
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
+        os.chown(folder, uid, uid)
+        # Both at once: they race for who starts it.
+        server = start(['ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-c', '-p', str(port)], folder, uid)
+        listing = start(['ibv_devices'], folder, uid)
+        if 'roci1' not in finish(listing, 'ibv_devices'):
+            raise Failure('ibv_devices does not list roci1')
+        wait_for(lambda: port in listening_ports() or server.poll() is not None, 60, 'the server does not listen')
+        client = start(['ibv_rc_pingpong', '-d', 'roci1', '-g', '1', '-c', '-p', str(port), '127.0.0.1'], folder, uid)
+        finish(client, 'the client')
+        finish(server, 'the server')
+        if len(rocids_of(folder)) != 1:
+            raise Failure(f'{len(rocids_of(folder))} rocids run: all programs of a user must meet in one')
+        wait_for(lambda: not rocids_of(folder), IDLE_LIMIT, 'the ephemeral rocid still runs without any program')
+
+
+def can_run_as(uid):
+    done = subprocess.run([str(ROCI), '--version'], user=uid, group=uid, extra_groups=[], capture_output=True, cwd='/', check=False)
+    return done.returncode == 0
+
+
+def as_ordinary_user():
+    if os.geteuid() != 0:
+        return life_of_one(os.geteuid())
+    return life_of_one(NOBODY)
+
+
+def why_not_ordinary_user():
+    """A reason to skip, or None."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return None if can_run_as(NOBODY) else 'this checkout cannot be read by an ordinary user'
+    except OSError as error:
+        return f'this checkout cannot be read by an ordinary user ({error})'
+
+
+# name: (case, why it cannot run here)
+CASES = {
+    'roci run without a rocid starts one, which ends with its last program': (lambda: life_of_one(os.geteuid()), lambda: None),
+    'the same as an ordinary user without any privilege': (as_ordinary_user, why_not_ordinary_user),
+}

@@ -1,0 +1,151 @@
+// Completion channels: arming, solicited events, many CQs a channel, non-blocking descriptors, acknowledgement, no lost wake-up.
+#include <fcntl.h>
+#include <poll.h>
+
+#include <atomic>
+
+#include "fixture.hpp"
+
+namespace verbs_test {
+namespace {
+
+class Channels : public Pair {
+protected:
+    void SetUp() override {
+        Pair::SetUp();
+        b->channel = ibv_create_comp_channel(b->context);
+        ASSERT_NE(b->channel, nullptr);
+        connect();
+    }
+    bool readable(int milliseconds) {
+        pollfd p{b->channel->fd, POLLIN, 0};
+        return ::poll(&p, 1, milliseconds) == 1;
+    }
+    void take_event() {
+        ibv_cq* cq = nullptr;
+        void* user = nullptr;
+        ASSERT_EQ(ibv_get_cq_event(b->channel, &cq, &user), 0);
+        EXPECT_EQ(cq, b->cq);
+        EXPECT_EQ(user, b.get());
+        ibv_ack_cq_events(cq, 1);
+    }
+};
+
+TEST_F(Channels, AnEventComesOnceForEachArming) {
+    for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
+    ASSERT_EQ(a->send(0, 0, 8), 0);
+    EXPECT_DONE(*b, 0);
+    EXPECT_FALSE(readable(30)) << "not armed";
+    ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);
+    EXPECT_FALSE(readable(30)) << "an old completion is no reason";
+    ASSERT_EQ(a->send(1, 0, 8), 0);
+    ASSERT_TRUE(readable(5000));
+    take_event();
+    ASSERT_EQ(a->send(2, 0, 8), 0);
+    EXPECT_FALSE(readable(30));
+}
+
+TEST_F(Channels, SolicitedOnlyWaitsForASolicitedMessage) {
+    for (uint64_t i = 0; i < 2; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
+    ASSERT_EQ(ibv_req_notify_cq(b->cq, 1), 0);
+    ASSERT_EQ(a->send(0, 0, 8), 0);
+    EXPECT_FALSE(readable(50));
+    ASSERT_EQ(a->post(IBV_WR_SEND, 1, 0, 8, [](ibv_send_wr& wr) { wr.send_flags |= IBV_SEND_SOLICITED; }), 0);
+    ASSERT_TRUE(readable(5000));
+    take_event();
+}
+
+TEST_F(Channels, SolicitedOnlyHearsOfErrors) {
+    ASSERT_EQ(b->receive(0, 0, 64), 0);
+    ASSERT_EQ(ibv_req_notify_cq(b->cq, 1), 0);
+    ASSERT_EQ(b->to_state(IBV_QPS_ERR), 0);
+    ASSERT_TRUE(readable(5000));
+    take_event();
+}
+
+TEST_F(Channels, NonBlockingMeansNonBlocking) {
+    fcntl(b->channel->fd, F_SETFL, fcntl(b->channel->fd, F_GETFL) | O_NONBLOCK);
+    ibv_cq* cq = nullptr;
+    void* user = nullptr;
+    errno = 0;
+    EXPECT_EQ(ibv_get_cq_event(b->channel, &cq, &user), -1);
+    EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(Channels, ABusyChannelStays) { EXPECT_EQ(ibv_destroy_comp_channel(b->channel), EBUSY); }
+
+TEST_F(Channels, SeveralCqsOfDifferentVectorsShareOne) {
+    ibv_cq* other = ibv_create_cq(b->context, 16, nullptr, b->channel, b->context->num_comp_vectors - 1);
+    ASSERT_NE(other, nullptr);
+    End* const c = b.get();
+    ASSERT_EQ(ibv_req_notify_cq(other, 0), 0);
+    ASSERT_EQ(ibv_req_notify_cq(c->cq, 0), 0);
+    ASSERT_EQ(b->receive(1, 0, 64), 0);
+    ASSERT_EQ(a->send(1, 0, 8), 0);
+    take_event();
+    EXPECT_FALSE(readable(20));
+    EXPECT_EQ(ibv_destroy_cq(other), 0);
+}
+
+TEST_F(Channels, DestroyWaitsForAcknowledgements) {
+    ibv_cq* cq = ibv_create_cq(b->context, 16, nullptr, b->channel, 0);
+    ASSERT_EQ(ibv_destroy_qp(b->qp), 0);
+    b->qp = nullptr;
+    ibv_cq* old = b->cq;
+    b->cq = cq;
+    ASSERT_EQ(ibv_destroy_cq(old), 0);
+    ASSERT_NE(b->create(), nullptr);
+    ASSERT_EQ(a->to_state(IBV_QPS_RESET), 0);
+    raise();
+    ASSERT_EQ(b->receive(1, 0, 64), 0);
+    ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+    ASSERT_EQ(a->send(1, 0, 8), 0);
+    ibv_cq* got = nullptr;
+    void* user = nullptr;
+    ASSERT_EQ(ibv_get_cq_event(b->channel, &got, &user), 0);
+    ASSERT_EQ(ibv_destroy_qp(b->qp), 0);
+    b->qp = nullptr;
+    b->cq = nullptr;
+    std::atomic<bool> destroyed{false};
+    std::thread destroyer([&] {
+        EXPECT_EQ(ibv_destroy_cq(cq), 0);
+        destroyed = true;
+    });
+    std::this_thread::sleep_for(50ms);
+    EXPECT_FALSE(destroyed);
+    ibv_ack_cq_events(cq, 1);
+    destroyer.join();
+    EXPECT_TRUE(destroyed);
+}
+
+/// Would hang if an event were ever lost between arming and the last look.
+TEST_F(Channels, NoWakeUpIsLost) {
+    constexpr uint64_t kMessages = 2000;
+    for (uint64_t i = 0; i < 32; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
+    std::thread sender([&] {
+        for (uint64_t i = 0; i < kMessages; ++i) {
+            ASSERT_EQ(a->send(i, 0, 8), 0);
+            for (int k = i % 16 == 15 ? 16 : 0; k > 0; --k) EXPECT_EQ(a->poll().status, IBV_WC_SUCCESS);
+        }
+    });
+    uint64_t seen = 0;
+    while (seen < kMessages) {
+        ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);
+        ibv_wc wc{};
+        int n = 0;
+        bool any = false;
+        while ((n = ibv_poll_cq(b->cq, 1, &wc)) == 1) {
+            any = true;
+            ++seen;
+            ASSERT_EQ(b->receive(seen, 0, 64), 0);
+        }
+        if (any || seen == kMessages) continue;
+        ASSERT_TRUE(readable(20000)) << "after " << seen;
+        take_event();
+    }
+    sender.join();
+    while (readable(10)) take_event();
+}
+
+}  // namespace
+}  // namespace verbs_test

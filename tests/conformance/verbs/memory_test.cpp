@@ -1,0 +1,201 @@
+// Memory: rights, protection domains, ranges, rereg, on-demand paging, advice, device memory, null MR.
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "fixture.hpp"
+
+namespace verbs_test {
+namespace {
+
+class Memory : public Pair {
+protected:
+    ibv_device_attr_ex device() {
+        ibv_device_attr_ex attr{};
+        EXPECT_EQ(ibv_query_device_ex(b->context, nullptr, &attr), 0);
+        return attr;
+    }
+    /// The status that a 64-byte WRITE from a to b ends with.
+    ibv_wc_status write_status(uint64_t address, uint32_t rkey, uint32_t length = 64) {
+        EXPECT_EQ(a->post(IBV_WR_RDMA_WRITE, 1, 0, length, [&](ibv_send_wr& wr) { wr.wr.rdma = {address, rkey}; }), 0);
+        return a->poll().status;
+    }
+};
+
+TEST_F(Memory, RegistrationChecksItsRights) {
+    EXPECT_EQ(ibv_reg_mr(b->pd, b->memory.data(), 64, IBV_ACCESS_REMOTE_WRITE), nullptr) << "needs local write";
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(ibv_reg_mr(b->pd, b->memory.data(), 64, IBV_ACCESS_REMOTE_ATOMIC), nullptr);
+    ibv_mr* relaxed = ibv_reg_mr(b->pd, b->memory.data(), 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+    ASSERT_NE(relaxed, nullptr);
+    EXPECT_EQ(ibv_dereg_mr(relaxed), 0);
+}
+
+TEST_F(Memory, UnmappedMemoryCannotBeRegistered) {
+    void* hole = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_EQ(munmap(hole, 8192), 0);
+    errno = 0;
+    EXPECT_EQ(ibv_reg_mr(b->pd, hole, 8192, IBV_ACCESS_LOCAL_WRITE), nullptr);
+    EXPECT_EQ(errno, EFAULT);
+}
+
+TEST_F(Memory, ARightThatWasNotGivenIsRefused) {
+    ibv_mr* read_only = ibv_reg_mr(b->pd, b->memory.data(), 4096, IBV_ACCESS_REMOTE_READ);
+    ASSERT_NE(read_only, nullptr);
+    connect();
+    EXPECT_EQ(write_status(b->address(), read_only->rkey), IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_dereg_mr(read_only), 0);
+}
+
+TEST_F(Memory, AnotherProtectionDomainIsRefused) {
+    ibv_pd* other = ibv_alloc_pd(b->context);
+    ibv_mr* mr = ibv_reg_mr(other, b->memory.data(), 4096, kFullAccess);
+    ASSERT_NE(mr, nullptr);
+    EXPECT_EQ(ibv_dealloc_pd(other), EBUSY);
+    connect();
+    EXPECT_EQ(write_status(b->address(), mr->rkey), IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    EXPECT_EQ(ibv_dealloc_pd(other), 0);
+}
+
+TEST_F(Memory, OneByteTooFarIsRefused) {
+    ibv_mr* mr = ibv_reg_mr(b->pd, b->memory.data(), 1000, kFullAccess);
+    ASSERT_NE(mr, nullptr);
+    connect();
+    EXPECT_EQ(write_status(b->address(1000 - 64), mr->rkey), IBV_WC_SUCCESS);
+    EXPECT_EQ(write_status(b->address(1001 - 64), mr->rkey), IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+}
+
+TEST_F(Memory, ADeregisteredKeyIsDead) {
+    ibv_mr* mr = ibv_reg_mr(b->pd, b->memory.data(), 4096, kFullAccess);
+    ASSERT_NE(mr, nullptr);
+    const uint32_t rkey = mr->rkey;
+    ASSERT_EQ(ibv_dereg_mr(mr), 0);
+    connect();
+    EXPECT_EQ(write_status(b->address(), rkey), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST_F(Memory, AWrongLocalKeyIsALocalError) {
+    connect();
+    ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 1, 0, 64,
+                      [&](ibv_send_wr& wr) {
+                          wr.sg_list->lkey ^= 0x99;
+                          wr.wr.rdma = {b->address(), b->mr->rkey};
+                      }),
+              0);
+    EXPECT_EQ(a->poll().status, IBV_WC_LOC_PROT_ERR);
+}
+
+TEST_F(Memory, ReregistrationMovesAndRestricts) {
+    std::vector<uint8_t> elsewhere(8192);
+    ibv_mr* mr = ibv_reg_mr(b->pd, b->memory.data(), 4096, kFullAccess);
+    ASSERT_NE(mr, nullptr);
+    ASSERT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, elsewhere.data(), elsewhere.size(), 0), 0);
+    connect();
+    a->fill(0, 64, 55);
+    EXPECT_EQ(write_status(uint64_t(uintptr_t(elsewhere.data())) + 4096, mr->rkey), IBV_WC_SUCCESS);
+    EXPECT_EQ(std::memcmp(elsewhere.data() + 4096, a->memory.data(), 64), 0);
+    ASSERT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE), 0);
+    EXPECT_EQ(write_status(uint64_t(uintptr_t(elsewhere.data())), mr->rkey), IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+}
+
+TEST_F(Memory, OnDemandPagingSeesWhatIsMappedNow) {
+    if ((device().odp_caps.general_caps & IBV_ODP_SUPPORT) == 0) GTEST_SKIP() << "no on-demand paging";
+    constexpr size_t kBytes = 1 << 16;
+    auto* p = static_cast<uint8_t*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ibv_mr* mr = ibv_reg_mr(b->pd, p, kBytes, kFullAccess | IBV_ACCESS_ON_DEMAND);
+    ASSERT_NE(mr, nullptr);
+    connect();
+    a->fill(0, 64, 19);
+    ASSERT_EQ(write_status(uint64_t(uintptr_t(p)) + 8000, mr->rkey), IBV_WC_SUCCESS);
+    EXPECT_EQ(std::memcmp(p + 8000, a->memory.data(), 64), 0);
+    ASSERT_NE(mmap(p, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), MAP_FAILED);
+    EXPECT_EQ(p[8000], 0);
+    ASSERT_EQ(write_status(uint64_t(uintptr_t(p)) + 8000, mr->rkey), IBV_WC_SUCCESS);
+    EXPECT_EQ(std::memcmp(p + 8000, a->memory.data(), 64), 0);
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    munmap(p, kBytes);
+}
+
+TEST_F(Memory, AnImplicitRegionCoversAllAddresses) {
+    if ((device().odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT) == 0) GTEST_SKIP() << "no implicit on-demand paging";
+    ibv_mr* mr = ibv_reg_mr(b->pd, nullptr, SIZE_MAX, kFullAccess | IBV_ACCESS_ON_DEMAND);
+    ASSERT_NE(mr, nullptr);
+    connect();
+    std::vector<uint8_t> anywhere(4096);
+    a->fill(0, 64, 23);
+    EXPECT_EQ(write_status(uint64_t(uintptr_t(anywhere.data())), mr->rkey), IBV_WC_SUCCESS);
+    EXPECT_EQ(std::memcmp(anywhere.data(), a->memory.data(), 64), 0);
+    EXPECT_NE(write_status(16, mr->rkey), IBV_WC_SUCCESS) << "nothing is mapped there";
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+}
+
+TEST_F(Memory, AdviceIsChecked) {
+    if ((device().odp_caps.general_caps & IBV_ODP_SUPPORT) == 0) GTEST_SKIP() << "no on-demand paging";
+    ibv_mr* mr = ibv_reg_mr(b->pd, b->memory.data(), 8192, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+    ASSERT_NE(mr, nullptr);
+    ibv_sge good{b->address(), 8192, mr->lkey}, outside{b->address(4096), 8192, mr->lkey},
+        unknown{b->address(), 64, mr->lkey ^ 0xff00};
+    const auto advise = [&](ibv_sge& s, uint32_t flags) {
+        return ibv_advise_mr(b->pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, flags, &s, 1);
+    };
+    EXPECT_EQ(advise(good, IBV_ADVISE_MR_FLAG_FLUSH), 0);
+    EXPECT_EQ(advise(good, 0), 0);
+    EXPECT_NE(advise(outside, IBV_ADVISE_MR_FLAG_FLUSH), 0);
+    EXPECT_NE(advise(unknown, IBV_ADVISE_MR_FLAG_FLUSH), 0);
+    EXPECT_EQ(advise(good, 1 << 7), EINVAL);
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+}
+
+TEST_F(Memory, DeviceMemoryIsReachedByCopyAndByRdma) {
+    if (device().max_dm_size == 0) GTEST_SKIP() << "no device memory";
+    ibv_alloc_dm_attr want{};
+    want.length = 4096;
+    ibv_dm* dm = ibv_alloc_dm(b->context, &want);
+    ASSERT_NE(dm, nullptr);
+    EXPECT_EQ(ibv_reg_dm_mr(b->pd, dm, 0, 4100, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE), nullptr);
+    EXPECT_EQ(ibv_reg_dm_mr(b->pd, dm, 0, 4096, IBV_ACCESS_LOCAL_WRITE), nullptr) << "must be zero based";
+    ibv_mr* mr = ibv_reg_dm_mr(b->pd, dm, 1024, 2048, IBV_ACCESS_ZERO_BASED | kFullAccess);
+    ASSERT_NE(mr, nullptr);
+    EXPECT_EQ(ibv_free_dm(dm), EBUSY);
+    connect();
+    a->fill(0, 64, 91);
+    EXPECT_EQ(write_status(64, mr->rkey), IBV_WC_SUCCESS);
+    uint8_t seen[64];
+    ASSERT_EQ(ibv_memcpy_from_dm(seen, dm, 1024 + 64, 64), 0);
+    EXPECT_EQ(std::memcmp(seen, a->memory.data(), 64), 0);
+    EXPECT_NE(ibv_memcpy_to_dm(dm, 4090, seen, 64), 0) << "beyond its end";
+    EXPECT_EQ(write_status(2000, mr->rkey), IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    EXPECT_EQ(ibv_free_dm(dm), 0);
+}
+
+TEST_F(Memory, TheNullRegionSwallowsAndGivesZeros) {
+    ibv_mr* null = ibv_alloc_null_mr(b->pd);
+    if (null == nullptr) GTEST_SKIP() << "no null MR";
+    connect();
+    ibv_sge s{0x1000, 512, null->lkey};
+    ibv_recv_wr wr{}, *bad = nullptr;
+    wr.wr_id = 3;
+    wr.sg_list = &s;
+    wr.num_sge = 1;
+    ASSERT_EQ(ibv_post_recv(b->qp, &wr, &bad), 0);
+    ASSERT_EQ(a->send(4, 0, 512), 0);
+    EXPECT_DONE(*b, 3);
+    EXPECT_DONE(*a, 4);
+    a->fill(0, 512, 3);
+    ASSERT_EQ(b->post(IBV_WR_RDMA_WRITE, 5, 0, 512,
+                      [&](ibv_send_wr& w) {
+                          *w.sg_list = s;
+                          w.wr.rdma = {a->address(), a->mr->rkey};
+                      }),
+              0);
+    EXPECT_DONE(*b, 5);
+    EXPECT_EQ(std::count(a->memory.begin(), a->memory.begin() + 512, 0), 512);
+    EXPECT_EQ(ibv_dereg_mr(null), 0);
+}
+
+}  // namespace
+}  // namespace verbs_test
