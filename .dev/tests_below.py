@@ -1,12 +1,22 @@
 #!/usr/bin/env python3
-"""Meson's tests whose executables lie below given folders.
+"""Meson's tests whose executables lie below given folders; -FOLDER leaves out what is below it.
 
-    tests_below.py BUILD_FOLDER --targets|--names FOLDER…
+    tests_below.py BUILD_FOLDER --targets|--names FOLDER… [-FOLDER…]
 """
 import json
 import pathlib
 import subprocess
 import sys
+
+
+def below(file, folder):
+    return file.startswith(folder.rstrip('/') + '/')
+
+
+def chosen(file, folders):
+    wanted = [f for f in folders if not f.startswith('-')]
+    unwanted = [f[1:] for f in folders if f.startswith('-')]
+    return any(below(file, f) for f in wanted) and not any(below(file, f) for f in unwanted)
 
 
 def main():
@@ -16,7 +26,7 @@ def main():
     for test in tests:
         files = [pathlib.Path(part) for part in test['cmd'] if pathlib.Path(part).is_absolute()]
         inside = [f.relative_to(build).as_posix() for f in files if f.is_relative_to(build)]
-        if any(f.startswith(folder.rstrip('/') + '/') for f in inside for folder in folders):
+        if any(chosen(f, folders) for f in inside):
             out += inside if what == '--targets' else [test['name']]
     print('\n'.join(dict.fromkeys(out)))
     return 0 if out else 1

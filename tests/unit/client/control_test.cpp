@@ -141,15 +141,11 @@ TEST_F(Client, WhatHasNoOpIsExactlyNotSupported) {
     EXPECT_TRUE(refused(ibv_create_rwq_ind_table(context, &table)));
     ibv_counters_init_attr counters{};
     EXPECT_TRUE(refused(ibv_create_counters(context, &counters)));
-    ibv_alloc_dm_attr dm{};
-    EXPECT_TRUE(refused(ibv_alloc_dm(context, &dm)));
-    EXPECT_TRUE(refused(ibv_alloc_null_mr(pd)));
     EXPECT_TRUE(refused(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 0)));
     EXPECT_TRUE(refused(ibv_import_device(0)));
-    EXPECT_TRUE(refused(ibv_import_pd(context, 0)));
     ibv_qp_open_attr open{};
     EXPECT_TRUE(refused(ibv_open_qp(context, &open)));
-    EXPECT_EQ(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EOPNOTSUPP);
+    EXPECT_EQ(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EINVAL) << "advice about nothing";
     ibv_ece ece{1, 0, 0};
     EXPECT_EQ(ibv_set_ece(qp, &ece), EOPNOTSUPP);
     EXPECT_EQ(ibv_query_ece(qp, &ece), EOPNOTSUPP);
@@ -161,15 +157,14 @@ TEST_F(Client, WhatHasNoOpIsExactlyNotSupported) {
     ibv_ops_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_srq_ops(srq, &ops, &bad), EOPNOTSUPP);
     EXPECT_EQ(bad, &ops);
-    char byte;
-    EXPECT_TRUE(refused(ibv_reg_mr(pd, &byte, 1, IBV_ACCESS_ON_DEMAND)));
     EXPECT_EQ(ibv_destroy_srq(srq), 0);
     EXPECT_EQ(ibv_destroy_qp(qp), 0);
     EXPECT_EQ(ibv_destroy_cq(cq), 0);
 }
 
 TEST_F(Client, TheErrnoOfTheReplyIsWhatTheVerbReturns) {
-    for (Op op : {Op::create_ah, Op::alloc_mw, Op::open_xrcd, Op::attach_mcast, Op::reg_mr, Op::create_srq, Op::create_cq}) rocid.refuse(op, EOPNOTSUPP);
+    for (Op op : {Op::create_ah, Op::alloc_mw, Op::open_xrcd, Op::attach_mcast, Op::reg_mr, Op::create_srq, Op::create_cq})
+        rocid.refuse(op, EOPNOTSUPP);
     rocid.refuse(Op::dealloc_pd, EBUSY);
     const auto refused = [](const void* p) { return p == nullptr && errno == EOPNOTSUPP; };
     ibv_ah_attr ah{};
@@ -197,7 +192,8 @@ TEST_F(Client, TheErrnoOfTheReplyIsWhatTheVerbReturns) {
 
 TEST_F(Client, RegistrationDescribesTheWholeRangeAndGivesItBack) {
     std::vector<char> memory(3 * 4096 + 100);
-    ibv_mr* mr = ibv_reg_mr_iova(pd, memory.data() + 5, memory.size() - 5, 0x5000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING);
+    ibv_mr* mr = ibv_reg_mr_iova(pd, memory.data() + 5, memory.size() - 5, 0x5000,
+                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING);
     ASSERT_NE(mr, nullptr);
     EXPECT_EQ(mr->addr, memory.data() + 5);
     EXPECT_EQ(mr->length, memory.size() - 5);
@@ -216,7 +212,9 @@ TEST_F(Client, RegistrationDescribesTheWholeRangeAndGivesItBack) {
     for (uint32_t i = 0; i < request.segments; ++i) {
         abi::MrSegment s;
         std::memcpy(&s, body.data() + sizeof request + i * sizeof s, sizeof s);
-        if (s.region == abi::kNoHandle) { EXPECT_EQ(s.offset, uint64_t(uintptr_t(memory.data() + 5)) + covered); }
+        if (s.region == abi::kNoHandle) {
+            EXPECT_EQ(s.offset, uint64_t(uintptr_t(memory.data() + 5)) + covered);
+        }
         covered += s.length;
     }
     EXPECT_EQ(covered, memory.size() - 5);
@@ -437,7 +435,7 @@ TEST_F(Client, AForksChildLeavesItsParentsObjectsAlone) {
         ibv_wc wc{};
         if (ibv_post_send(qp, &wr, &bad) != 0) _exit(1);  // goes into the child's own memory
         if (ibv_poll_cq(cq, 1, &wc) != 0) _exit(2);
-        if (___ibv_query_port(context, 1, &port) != EIO) _exit(3);
+        if (___ibv_query_port(context, 1, &port) != 0) _exit(3);  // by a session of its own
         if (ibv_dereg_mr(mr) != 0) _exit(4);
         if (ibv_destroy_qp(qp) != 0) _exit(5);
         if (ibv_destroy_cq(cq) != 0) _exit(6);
@@ -453,7 +451,8 @@ TEST_F(Client, AForksChildLeavesItsParentsObjectsAlone) {
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 0);
     EXPECT_EQ(rocid.qp(qp->handle).sq->producer, 0u);
-    for (Op op : {Op::dereg_mr, Op::destroy_qp, Op::destroy_cq, Op::destroy_channel, Op::dealloc_pd}) EXPECT_EQ(rocid.count(op), 0u);
+    for (Op op : {Op::dereg_mr, Op::destroy_qp, Op::destroy_cq, Op::destroy_channel, Op::dealloc_pd})
+        EXPECT_EQ(rocid.count(op), 0u);
     ibv_port_attr port{};
     EXPECT_EQ(___ibv_query_port(context, 1, &port), 0);  // the parent's session lives
     ibv_send_wr wr = send_wr(1);

@@ -56,6 +56,11 @@ public:
         if (backed) delete[] r.base;
     }
     void close_fd(int fd) override { EXPECT_TRUE(taken.insert(fd).second) << "closed twice"; }
+    /// Descriptors that are equal in their last three digits are of the same file.
+    bool identify_file(int fd, FileIdentity& out) override {
+        out = {1, uint64_t(fd) % 1000};
+        return true;
+    }
     std::unique_ptr<mem::RemoteProcess> remote_process(int) override {
         struct Process : mem::RemoteProcess {
             bool read(uint64_t, std::byte*, uint64_t) override { return false; }

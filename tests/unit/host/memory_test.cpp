@@ -108,7 +108,6 @@ TEST_F(MemoryTest, WhatAnMrRefuses) {
         {{p + 1, kLocal, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}}, EINVAL, "PD"},
         {{p, IBV_ACCESS_REMOTE_WRITE, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}}, EINVAL, "LOCAL_WRITE"},
         {{p, IBV_ACCESS_REMOTE_ATOMIC, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}}, EINVAL, "LOCAL_WRITE"},
-        {{p, IBV_ACCESS_ON_DEMAND, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}}, EOPNOTSUPP, "on-demand"},
         {{p, 1u << 15, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}}, EINVAL, "unknown access"},
         {{p, kLocal, 0, 0x1000, 1, 0}, {{r + 9, 0, 0, 0x1000}}, EINVAL, "region"},
         {{p, kLocal, 0, 0x1000, 1, 0}, {{r, 0, 0x1001, 0x1000}}, EINVAL, "outside"},

@@ -51,7 +51,7 @@ TEST_F(QueuesTest, CqsThatAreRefused) {
     EXPECT_EQ(make_cq(4097).error, EINVAL);
     EXPECT_EQ(make_cq(0xffffffff).error, EINVAL);
     EXPECT_EQ(make_cq(4, 9).error, EINVAL);
-    EXPECT_EQ(make_cq(4, abi::kNoHandle, 2).error, EINVAL) << "two vectors: 0 and 1";
+    EXPECT_EQ(make_cq(4, abi::kNoHandle, 4).error, EINVAL) << "four vectors: 0 to 3";
     EXPECT_EQ(make_cq(4, abi::kNoHandle, 0, 2).error, EOPNOTSUPP);
     EXPECT_EQ(make_cq(4, abi::kNoHandle, 1, 1).error, 0);
     EXPECT_EQ(conductor.totals().cqs, 1u);
@@ -205,7 +205,7 @@ TEST_F(QueuesTest, SrqsThatAreRefused) {
     EXPECT_EQ(make_srq(p, 0, 1).error, EINVAL);
     EXPECT_EQ(make_srq(p, 0x80000000, 1).error, EINVAL);
     EXPECT_EQ(make_srq(p, 4, 1000).error, EINVAL);
-    EXPECT_EQ(make_srq(p, 4, 1, IBV_SRQT_XRC).error, EINVAL);
+    EXPECT_EQ(make_srq(p, 4, 1, IBV_SRQT_XRC).error, EINVAL) << "no domain";
     EXPECT_EQ(make_srq(p, 4, 1, IBV_SRQT_TM).error, EINVAL) << "neither tags nor a CQ";
     port.refuse = Kind::add_srq;
     port.refuse_engine = 0;

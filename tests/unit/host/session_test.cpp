@@ -166,8 +166,8 @@ TEST_F(SessionTest, QueryDevicePortAndGids) {
     EXPECT_EQ(d.max_cqe, 4096u);
     EXPECT_LE(d.max_mr, 511u);
     EXPECT_LE(d.max_qp, 256u - 0x11);
-    EXPECT_EQ(d.max_mw, 0u) << "nothing is claimed that does not work";
-    EXPECT_EQ(d.device_cap_flags & IBV_DEVICE_XRC, 0u);
+    EXPECT_LE(d.max_mw, 511u);
+    EXPECT_EQ(d.device_cap_flags & IBV_DEVICE_XRC, uint64_t(IBV_DEVICE_XRC));
     const auto p = call(Op::query_port).as<abi::PortAttr>();
     EXPECT_EQ(p.state, uint32_t(IBV_PORT_ACTIVE));
     EXPECT_EQ(p.active_mtu, uint32_t(IBV_MTU_4096));
@@ -186,12 +186,6 @@ TEST_F(SessionTest, QueryDevicePortAndGids) {
 TEST_F(SessionTest, ActiveMtuIsTheLargestThatFits) {
     session = open(1);
     EXPECT_EQ(call(Op::query_port).as<abi::PortAttr>().active_mtu, uint32_t(IBV_MTU_1024)) << "1500 bytes: 1024";
-}
-
-TEST_F(SessionTest, WhatIsNotSupportedSaysExactlyThat) {
-    for (const Op op : {Op::attach_mcast, Op::detach_mcast, Op::alloc_mw, Op::dealloc_mw, Op::open_xrcd, Op::close_xrcd}) {
-        EXPECT_EQ(call(op).error, EOPNOTSUPP);
-    }
 }
 
 TEST_F(SessionTest, StatusIsJsonThatNamesTheProgramAndItsQps) {

@@ -149,8 +149,8 @@ TEST_F(WindowTest, BindNeedsAFittingParent) {
     r.pd = kPd + 1;
     EXPECT_FALSE(bind_window(table, r)) << "another protection domain";
     r = request();
-    r.access = kLocalWrite;
-    EXPECT_FALSE(bind_window(table, r)) << "a window has remote rights only";
+    r.access = kRemoteRead | kMwBind;
+    EXPECT_FALSE(bind_window(table, r)) << "a window cannot be bound to in turn";
     r = request();
     r.fresh = region.key;
     EXPECT_FALSE(bind_window(table, r)) << "not a window";

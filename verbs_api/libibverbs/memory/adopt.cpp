@@ -64,7 +64,7 @@ bool is_in_use_by_this_thread(const Range& range) {
 /// a fork's child glibc resets the lock in it before any handler can run: were it shared, it would break a lock that a thread of
 /// the parent holds.
 constexpr uint64_t kArenaAlignment = 64ull << 20;
-bool is_arena_head(uint64_t page) {
+__attribute__((no_sanitize("address"))) bool is_arena_head(uint64_t page) {
     if (page % kArenaAlignment != 0) return false;
     const uint64_t first_word = *pointer<const volatile uint64_t>(page);
     return first_word > page && first_word < page + page_size();
