@@ -28,6 +28,24 @@ void remove_qp(Impl& e, Command& c) {
     Session* s = e.session(c.qp->spec.session);
     if (s != nullptr && c.qp->spec.slot < s->slots.size()) s->slots[c.qp->spec.slot] = nullptr;
 }
+qp::Srq** tag_slot(Impl& e, const qp::Srq& srq) {
+    Session* s = e.session(srq.spec.session);
+    if (s == nullptr) return nullptr;
+    const uint32_t index = srq.spec.tags.slot - abi::kFirstTagSlot;
+    if (index >= s->tag_srqs.size()) s->tag_srqs.resize(index + 1);
+    return &s->tag_srqs[index];
+}
+/// Only tag matching SRQs have doorbells.
+void add_srq(Impl& e, Command& c) {
+    if (c.srq->tags == nullptr) return;
+    qp::Srq** slot = tag_slot(e, *c.srq);
+    if (slot != nullptr) *slot = c.srq;
+    c.error = slot != nullptr ? 0 : EINVAL;
+}
+void remove_tags(Impl& e, const qp::Srq& srq) {
+    qp::Srq** slot = srq.tags != nullptr ? tag_slot(e, srq) : nullptr;
+    if (slot != nullptr) *slot = nullptr;
+}
 void modify_srq(Impl& e, Command& c) {
     c.srq->limit = c.srq_limit;
     qp::check_srq_limit(e.ctx, *c.srq);
@@ -35,7 +53,8 @@ void modify_srq(Impl& e, Command& c) {
 void query_srq(Impl&, Command& c) { c.srq_limit = c.srq->limit; }
 /// An XRC target may be in the middle of a message for it: what was taken from it is gone, and the message with it.
 void remove_srq(Impl& e, Command& c) {
-    if (c.srq->spec.xrcd == 0) return;  // a basic one has no QPs any more
+    remove_tags(e, *c.srq);
+    if (c.srq->spec.xrcd == 0) return;  // others have no QPs any more
     for (Session& s : e.sessions) {
         for (qp::Qp* qp : s.slots) {
             if (qp == nullptr || !qp->responder.recv.held || qp->responder.recv.srq != c.srq) continue;
@@ -52,7 +71,6 @@ void resize_cq(Impl& e, Command& c) {
 void fence(Impl& e, Command&) {
     std::erase_if(e.ctx.dirty, [](const rings::Cq* cq) { return cq->use_count.load() == 0; });
 }
-void nothing(Impl&, Command&) {}
 void send_gsi(Impl& e, Command& c) { c.error = e.send_management(*c.gsi); }
 
 struct Row {
@@ -66,7 +84,7 @@ constexpr Row kCommands[] = {
     {Command::Kind::modify_qp, modify_qp},
     {Command::Kind::query_qp, query_qp},
     {Command::Kind::remove_qp, remove_qp},
-    {Command::Kind::add_srq, nothing},
+    {Command::Kind::add_srq, add_srq},
     {Command::Kind::modify_srq, modify_srq},
     {Command::Kind::query_srq, query_srq},
     {Command::Kind::remove_srq, remove_srq},

@@ -46,8 +46,20 @@ Engine::Impl::~Impl() {
 
 // ---- doorbells ------------------------------------------------------------------------------------------------------
 
+bool Engine::Impl::ring_tags(Session& s, uint32_t slot) {
+    const uint32_t index = slot - abi::kFirstTagSlot;
+    qp::Srq* srq = index < s.tag_srqs.size() ? s.tag_srqs[index] : nullptr;
+    if (srq == nullptr) return false;
+    counters.add(Counter::doorbells);
+    if (!qp::take_tag_operations(ctx, *srq)) return true;
+    std::atomic_ref(s.page->words[slot / 64]).fetch_or(uint64_t{1} << (slot % 64), std::memory_order_seq_cst);
+    std::atomic_ref(s.page->summary[slot / 64 / 64]).fetch_or(uint64_t{1} << (slot / 64 % 64), std::memory_order_seq_cst);
+    return true;
+}
+
 void Engine::Impl::ring(Session& s, uint32_t slot) {
     qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr;
+    if (qp == nullptr && ring_tags(s, slot)) return;
     counters.add(qp != nullptr ? Counter::doorbells : Counter::stray_doorbells);
     if (qp != nullptr) qp::activate(ctx, *qp);
 }

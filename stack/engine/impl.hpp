@@ -18,6 +18,7 @@ struct Session {
     uint32_t id = 0;
     abi::DoorbellPage* page = nullptr;
     std::vector<qp::Qp*> slots;  ///< by doorbell bit
+    std::vector<qp::Srq*> tag_srqs;  ///< by doorbell bit - abi::kFirstTagSlot
 };
 
 struct Engine::Impl {
@@ -44,6 +45,7 @@ struct Engine::Impl {
     // engine.cpp
     bool scan_doorbells();
     void ring(Session& s, uint32_t slot);
+    bool ring_tags(Session& s, uint32_t slot);
     bool run_active();
     uint32_t serve(qp::Qp& qp);
     void rest(qp::Qp& qp);

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "host/handlers.hpp"
+#include "host/tag_matching.hpp"
 
 namespace roci::host {
 namespace {
@@ -182,7 +183,7 @@ Outcome query_device(Call& c) {
     a.hca_core_clock_khz = caps.clock_khz;
     a.completion_timestamp_mask = caps.timestamp_mask;
     a.vendor_id = caps.vendor_id;
-    a.max_qp = std::min({l.max_qps, c.host.qpns.capacity(), abi::kDoorbellSlots});
+    a.max_qp = std::min({l.max_qps, c.host.qpns.capacity(), kQpSlots});
     a.max_qp_wr = l.max_qp_wr;
     a.max_sge = a.max_sge_rd = l.max_sge;
     a.max_inline = l.max_inline;
@@ -215,6 +216,7 @@ Outcome query_device(Call& c) {
         a.odp_xrc = caps.odp_xrc;
     }
     copy_text(a.fw_ver, caps.firmware);
+    a.tm = kTagCaps;
     c.answer(a);
     return done();
 }

@@ -14,6 +14,7 @@
 #include "host/arena.hpp"
 #include "host/conductor.hpp"
 #include "host/handle_table.hpp"
+#include "host/numbers.hpp"
 #include "mem/memory_region.hpp"
 #include "qp/spec.hpp"
 #include "rings/queues.hpp"
@@ -126,11 +127,33 @@ struct Cq {
     Use channel;
 };
 
+/// A doorbell slot, given back with its holder.
+class TagSlot {
+public:
+    TagSlot() = default;
+    TagSlot(NumberPool& pool, uint32_t number) : pool_(&pool), number_(number) {}
+    TagSlot(TagSlot&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)), number_(other.number_) {}
+    TagSlot& operator=(TagSlot&& other) noexcept {
+        std::swap(pool_, other.pool_);
+        std::swap(number_, other.number_);
+        return *this;
+    }
+    ~TagSlot() {
+        if (pool_ != nullptr) pool_->release(number_);
+    }
+
+private:
+    NumberPool* pool_ = nullptr;
+    uint32_t number_ = 0;
+};
+
 struct Srq {
     qp::Srq* engine_side = nullptr;
     qp::SrqSpec spec;
     uint32_t engine = 0;
     ArenaBlock memory;
+    ArenaBlock tags;   ///< tag matching: the ring of operations
+    TagSlot tag_slot;
     Use pd, xrcd, cq;
     std::atomic<uint32_t> uses{0};
 };
@@ -173,6 +196,7 @@ struct Session {
     HandleTable<Mw> mws;
     HandleTable<Channel> channels;
     HandleTable<Cq> cqs;
+    NumberPool tag_slots{0, abi::kTagSlots};
     HandleTable<Srq> srqs;
     HandleTable<Qp> qps;
     std::unordered_map<uint32_t, std::unique_ptr<Ah>> ahs;

@@ -3,6 +3,7 @@
 
 #include "host/handlers.hpp"
 #include "host/queue_memory.hpp"
+#include "host/tag_matching.hpp"
 #include "qp/attributes.hpp"
 
 namespace roci::host {
@@ -64,7 +65,7 @@ Outcome find_parts(Call& c, const abi::CreateQpRequest& in, const Needs& needs, 
     if (Outcome o = look_up(s.srqs, in.srq, "SRQ", p.srq); o.failed()) return o;
     if (p.srq->spec.xrcd != 0)
         return fail(EINVAL, "SRQ {} is an XRC SRQ: XRC targets reach it by its number, a QP cannot be created with it", in.srq);
-    return done();
+    return check_tag_qp(in, *p.pd, p.srq);
 }
 
 Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& needs) {
@@ -74,13 +75,13 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
     if (Outcome o = check_cap(in.cap, c.host.limits); o.failed()) return o;
     if (c.host.qpns.in_use() >= c.host.limits.max_qps)
         return fail(ENOMEM, "all {} QPs of the device are in use", c.host.limits.max_qps);
-    return has_room(c.session.qps, abi::kDoorbellSlots, "QP");
+    return has_room(c.session.qps, kQpSlots, "QP");
 }
 
-Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, Qp& qp) {
+Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, const Srq* srq, Qp& qp) {
     abi::QpCap& cap = qp.spec.cap;
     if (needs.send) {
-        const SqShape shape = sq_shape(in.cap, c.host.limits);
+        const SqShape shape = sq_shape(matches_tags(srq) ? rendezvous_cap() : in.cap, c.host.limits);
         if (Outcome o = lay_out_sq(c.session, shape, qp.sq, qp.spec.sq); o.failed()) return o;
         cap.max_send_wr = shape.depth;
         cap.max_send_sge = shape.max_sge;
@@ -138,11 +139,11 @@ void answer(Call& c, const Qp& qp) {
     out.qpn = s.qpn.value;
     out.engine = s.engine;
     out.slot = s.slot;
-    out.sq_depth = s.sq.depth;
+    out.sq_depth = qp.attr.cap.max_send_wr != 0 ? s.sq.depth : 0;  // 0: the send queue is its tag matching SRQ's
     out.sq_stride = s.sq.stride;
     out.rq_depth = s.rq.depth;
     out.rq_stride = s.rq.stride;
-    out.cap = s.cap;
+    out.cap = qp.attr.cap;
     out.sq = qp.sq.where();
     out.rq = qp.rq.where();
     c.answer(out);
@@ -158,7 +159,7 @@ Outcome create_qp(Call& c) {
     if (Outcome o = find_parts(c, in, *needs, parts); o.failed()) return o;
 
     auto qp = std::make_unique<Qp>();
-    if (Outcome o = lay_out(c, in, *needs, *qp); o.failed()) return o;
+    if (Outcome o = lay_out(c, in, *needs, parts.srq, *qp); o.failed()) return o;
     const auto number = c.host.qpns.allocate();
     if (!number) return fail(ENOMEM, "all QP numbers are in use");
     const auto place = c.session.qps.next();
@@ -177,7 +178,7 @@ Outcome create_qp(Call& c) {
     spec.send_cq = parts.send_cq != nullptr ? &parts.send_cq->ring : nullptr;
     spec.recv_cq = parts.recv_cq != nullptr ? &parts.recv_cq->ring : nullptr;
     spec.srq = parts.srq != nullptr ? parts.srq->engine_side : nullptr;
-    qp->attr.cap = spec.cap;
+    if (!matches_tags(parts.srq)) qp->attr.cap = spec.cap;  // else nothing of it is the client's
     if (Outcome o = start(c.host, *qp); o.failed()) {
         c.host.qpns.release(*number);
         return o;

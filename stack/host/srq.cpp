@@ -2,6 +2,7 @@
 #include "host/queue_memory.hpp"
 
 #include "host/handlers.hpp"
+#include "host/tag_matching.hpp"
 
 namespace roci::host {
 namespace {
@@ -11,8 +12,8 @@ constexpr uint32_t kSrqMaxWr = 1, kSrqLimit = 2;  // enum ibv_srq_attr_mask
 
 Outcome check_size(const Call& c, const abi::CreateSrqRequest& in) {
     const Capabilities& caps = c.host.caps;
-    if (in.type != kBasic && in.type != kXrc)
-        return fail(EOPNOTSUPP, "SRQ type {} is not supported; IBV_SRQT_BASIC and IBV_SRQT_XRC are", in.type);
+    if (in.type != kBasic && in.type != kXrc && in.type != kTagMatchingSrq)
+        return fail(EOPNOTSUPP, "SRQ type {} is not supported; IBV_SRQT_BASIC, IBV_SRQT_XRC and IBV_SRQT_TM are", in.type);
     if (in.max_wr == 0 || in.max_wr > caps.max_srq_wr)
         return fail(EINVAL, "SRQ of {} entries: 1 to {} are possible", in.max_wr, caps.max_srq_wr);
     if (in.max_sge > caps.max_srq_sge) return fail(EINVAL, "SRQ with {} SGEs: at most {}", in.max_sge, caps.max_srq_sge);
@@ -55,6 +56,9 @@ Outcome create_srq(Call& c) {
     auto srq = std::make_unique<Srq>();
     const RqShape shape = rq_shape(in.max_wr, in.max_sge, c.host.caps.max_srq_sge);
     if (Outcome o = lay_out_rq(s, shape, srq->memory, srq->spec.rq); o.failed()) return o;
+    srq->engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.host.pick_engine();
+    abi::TagQueue tags{};
+    if (Outcome o = add_tag_matching(c, in, *srq, tags); o.failed()) return o;
     const auto number = c.host.srqns.allocate();
     if (!number) return fail(ENOMEM, "all SRQ numbers are in use");
     const auto place = s.srqs.next();
@@ -64,10 +68,9 @@ Outcome create_srq(Call& c) {
     spec.generation = place.generation;
     spec.srqn = *number;
     spec.pd = pd->number;
-    srq->engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.host.pick_engine();
     spec.engine = srq->engine;
     spec.xrcd = xrc.xrcd != nullptr ? xrc.xrcd->domain->number : 0;
-    spec.cq = xrc.cq != nullptr ? &xrc.cq->ring : nullptr;
+    if (xrc.cq != nullptr) spec.cq = &xrc.cq->ring;
     srq->engine_side = qp::create_srq(spec);
     uint32_t no_limit = 0;  // ibv_create_srq(3): the limit counts only in ibv_modify_srq
     const int error = srq->engine_side == nullptr ? ENOMEM : execute(c.host, *srq, engine::Command::Kind::add_srq, no_limit);
@@ -84,7 +87,7 @@ Outcome create_srq(Call& c) {
         c.host.shared.srqs.publish(*number, srq->engine_side);
     }
     c.answer(abi::CreateSrqReply{place.handle, place.generation, *number, shape.depth, shape.stride, shape.depth, shape.max_sge,
-                                 0, srq->memory.where()});
+                                 0, srq->memory.where(), tags});
     s.srqs.put(std::move(srq));
     return done();
 }

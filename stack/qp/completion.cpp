@@ -13,26 +13,29 @@ void send_event(Context& ctx, const engine::Event& e) {
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
 
-/// A CQ that overran is in error for good, and so is every QP that completes into it (IBA 11.6.3.2).
-void overrun(Context& ctx, Qp& qp, rings::Cq& cq, bool first) {
-    if (!first) return;
-    send_event(ctx, {engine::Event::Kind::async, cq.session, kEventCqErr, cq.handle, cq.generation});
-    raise(ctx, qp, kEventQpFatal);
-    enter_error(ctx, qp);
+/// True: the CQ overran with this entry. It is in error for good, and so is every QP that completes into it (IBA 11.6.3.2).
+bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
+    e.timestamp = ctx.now;
+    const bool was_dead = cq.dead.load(std::memory_order_relaxed);
+    if (rings::push(cq, ctx.engine, e) == rings::PushResult::overrun) {
+        if (!was_dead) send_event(ctx, {engine::Event::Kind::async, cq.session, kEventCqErr, cq.handle, cq.generation});
+        return !was_dead;
+    }
+    rings::CqLane& lane = cq.lanes[ctx.engine];
+    lane.solicited = lane.solicited || solicited || e.status != WcStatus::success;
+    if (lane.unannounced++ == 0) lane.since = ctx.now;
+    if (lane.dirty) return false;
+    lane.dirty = true;
+    ctx.dirty.push_back(&cq);
+    return false;
 }
 
 void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     if (cq == nullptr) return;
     e.qpn = qp.spec.qpn.value;
-    e.timestamp = ctx.now;
-    const bool was_dead = cq->dead.load(std::memory_order_relaxed);
-    if (rings::push(*cq, ctx.engine, e) == rings::PushResult::overrun) return overrun(ctx, qp, *cq, !was_dead);
-    rings::CqLane& lane = cq->lanes[ctx.engine];
-    lane.solicited = lane.solicited || solicited || e.status != WcStatus::success;
-    if (lane.unannounced++ == 0) lane.since = ctx.now;
-    if (lane.dirty) return;
-    lane.dirty = true;
-    ctx.dirty.push_back(cq);
+    if (!overruns(ctx, *cq, e, solicited)) return;
+    raise(ctx, qp, kEventQpFatal);
+    enter_error(ctx, qp);
 }
 
 /// Flushes what is posted, and forgets what was awaited.
@@ -65,6 +68,7 @@ void flush_recv(Context& ctx, Qp& qp) {
 void complete_send(Context& ctx, Qp& qp, uint32_t index, WcStatus status) {
     const SendRecord& r = record(qp, index);
     if (status == WcStatus::success && !r.signaled) return;
+    if (qp.tags != nullptr) return end_rendezvous(ctx, qp, index, status);
     abi::Cqe e{};
     e.wr_id = wqe(qp, index).wr_id;
     e.wqe_index = index;
@@ -103,8 +107,16 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
         }
     }
     work.held = false;
+    if (qp.tags != nullptr) describe_tagged(qp, e);
     rings::Cq* cq = work.srq != nullptr && work.srq->spec.cq != nullptr ? work.srq->spec.cq : qp.spec.recv_cq;
     push(ctx, qp, cq, e, packet != nullptr && packet->solicited);
+}
+
+void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solicited) {
+    e.queue = abi::kCqeTag;
+    e.srq_handle = srq.spec.handle;
+    if (qp != nullptr) return push(ctx, *qp, srq.spec.cq, e, solicited);
+    if (srq.spec.cq != nullptr) overruns(ctx, *srq.spec.cq, e, solicited);
 }
 
 void raise(Context& ctx, Qp& qp, uint32_t type) {

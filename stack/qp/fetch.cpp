@@ -55,11 +55,17 @@ std::byte* copy_of(Qp& qp, uint32_t index) {
 }
 
 void take(Qp& qp, uint32_t index) {
-    Requester& rq = qp.requester;
     std::byte* copy = copy_of(qp, index);
     __builtin_prefetch(qp.spec.sq.slot(index + kAhead));
     __builtin_prefetch(copy_of(qp, index + kAhead), 1);
     std::memcpy(copy, qp.spec.sq.slot(index), qp.spec.sq.stride);
+    admit(qp, index);
+}
+
+}  // namespace
+
+void admit(Qp& qp, uint32_t index) {
+    Requester& rq = qp.requester;
     const abi::SendWqe& w = wqe(qp, index);
     const WorkInfo& info = work_info(w.opcode);
     SendRecord& r = record(qp, index);
@@ -80,13 +86,13 @@ void take(Qp& qp, uint32_t index) {
     rq.fetch_psn = rq.fetch_psn + r.packets;
 }
 
-}  // namespace
-
 bool posted(const Qp& qp) {
+    if (qp.tags != nullptr) return rendezvous_waits(qp);
     return qp.spec.sq.depth != 0 && !qp.requester.broken && qp.spec.sq.producer() != qp.requester.fetched;
 }
 
 bool fetch(Context& ctx, Qp& qp) {
+    if (qp.tags != nullptr) return fetch_rendezvous(qp);
     Requester& rq = qp.requester;
     const uint32_t depth = qp.spec.sq.depth;
     if (depth == 0 || rq.broken) return false;

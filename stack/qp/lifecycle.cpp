@@ -73,6 +73,7 @@ constexpr Setter kSetters[] = {
 void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
+    if (qp.tags != nullptr) forget_tagged(qp);
     auto records = std::move(qp.requester.records);
     auto wqes = std::move(qp.requester.wqes);
     qp.requester = Requester{};
@@ -127,7 +128,9 @@ Qp* create(const Spec& spec) {
     }
     // an XRC target may meet any SRQ of its domain
     const uint32_t recv_sges = spec.type == Type::xrc_recv ? kMaxRecvSge : spec.srq != nullptr ? spec.srq->rq.max_sge : spec.rq.max_sge;
-    qp->responder.recv.sges = std::make_unique<abi::Sge[]>(std::max(recv_sges, 1u));
+    const bool tags = spec.srq != nullptr && spec.srq->tags != nullptr;
+    if (tags) qp->tags = std::make_unique<TagQp>();
+    qp->responder.recv.sges = std::make_unique<abi::Sge[]>(std::max(recv_sges, tags ? abi::kMaxTagSge : 1u));
     return qp.release();
 }
 
@@ -138,6 +141,7 @@ Srq* create_srq(const SrqSpec& spec) {
     srq->spec = spec;
     srq->rq = spec.rq;
     srq->limit = spec.limit;
+    if (spec.tags.shared != nullptr) srq->tags = std::make_unique<TagSrq>(spec.tags);
     return srq.release();
 }
 
@@ -176,6 +180,7 @@ void snapshot(const Qp& qp, Snapshot& out) {
 void detach(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
+    if (qp.tags != nullptr) forget_tagged(qp);
 }
 
 }  // namespace roci::qp

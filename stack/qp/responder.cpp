@@ -165,9 +165,13 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 RequestFault place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    if (rs.received + p.payload_length > rs.recv.capacity) return RequestFault::message_too_long;
+    uint64_t offset = rs.received;
+    const uint8_t* payload = p.payload;
+    uint32_t length = p.payload_length;
+    if (qp.tags != nullptr && !place_tagged(qp, p, offset, payload, length)) return RequestFault::none;
+    if (offset + length > rs.recv.capacity) return RequestFault::message_too_long;
     const SgeList sges(ctx, rs.recv.pd, {rs.recv.sges.get(), rs.recv.num_sge});
-    if (!sges.scatter(rs.received, p.payload, p.payload_length)) return RequestFault::recv_protection;
+    if (!sges.scatter(offset, payload, length)) return RequestFault::recv_protection;
     return RequestFault::none;
 }
 
@@ -191,6 +195,7 @@ TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
     const wire::OpcodeInfo& info = *p.info;
     if (qp.responder.recv.held) return TakeRecv::ok;
     const bool send_starts = info.has(wire::kSend) && info.has(wire::kFirst | wire::kOnly);
+    if (send_starts && qp.tags != nullptr) return take_tagged(ctx, qp, p);
     const bool write_imm = info.has(wire::kWrite) && info.has(wire::kImmDt);
     return send_starts || write_imm ? take_recv(ctx, qp, &p) : TakeRecv::ok;
 }
@@ -222,7 +227,7 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
         return;
     }
     if (taken == TakeRecv::malformed) return fault(ctx, qp, RequestFault::malformed_recv);
-    if (taken == TakeRecv::no_queue) return fault(ctx, qp, RequestFault::not_allowed);
+    if (taken == TakeRecv::no_queue || taken == TakeRecv::refused) return fault(ctx, qp, RequestFault::not_allowed);
     if (!legal_length(qp, p)) return fault(ctx, qp, RequestFault::bad_length);
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
     if (starts) {

@@ -12,6 +12,33 @@ bool fetch(Context& ctx, Qp& qp);
 /// True if the client has posted WQEs that were not fetched yet.
 bool posted(const Qp& qp);
 
+/// Makes a record of the WQE that lies in the engine's ring at `index`.
+void admit(Qp& qp, uint32_t index);
+
+// ---- tag_matching.cpp: messages that arrive at a QP of a tag matching SRQ
+/// A SEND begins: finds out what kind it is and where it goes. Like take_recv.
+enum class TakeRecv : uint8_t;
+TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// Where a packet's payload goes in the buffer and what of it is header. False: nothing is to be placed (a rendezvous request).
+bool place_tagged(const Qp& qp, const wire::Packet& packet, uint64_t& offset, const uint8_t*& payload, uint32_t& length);
+/// Makes a receive completion one of tag matching.
+void describe_tagged(const Qp& qp, abi::Cqe& e);
+/// An unexpected message that broke off is none.
+void forget_unexpected(TagSrq& t);
+/// The QP is reset or goes: the message and the rendezvous under way are forgotten.
+void forget_tagged(Qp& qp);
+/// Takes operations on the list that a client has posted: the doorbell rang. True: there are more, come again.
+bool take_tag_operations(Context& ctx, Srq& srq);
+
+// ---- rendezvous.cpp: READ and FIN, by the QP's own requester
+/// Takes the matched buffer over. The caller made sure that there is room.
+void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::Packet& packet);
+bool rendezvous_waits(const Qp& qp);
+/// Like fetch.
+bool fetch_rendezvous(Qp& qp);
+/// A READ or FIN has ended.
+void end_rendezvous(Context& ctx, Qp& qp, uint32_t index, abi::WcStatus status);
+
 // ---- requester.cpp: sending requests
 /// Sends up to `quantum` request packets. Returns how many.
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum);
@@ -46,7 +73,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 
 // ---- receive_queue.cpp: receive WQEs
-enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue };
+enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused };
 /// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv.
 TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet);
 /// Raises SRQ_LIMIT_REACHED if fewer WQEs are left than the armed limit.
@@ -57,6 +84,8 @@ uint32_t recv_available(const Qp& qp);
 // ---- completion.cpp: CQEs, events, errors
 void complete_send(Context& ctx, Qp& qp, uint32_t index, abi::WcStatus status);
 void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, abi::WcStatus status, uint32_t byte_len);
+/// A completion of the SRQ itself, or of a tagged buffer (`qp` nullptr: of none).
+void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solicited);
 void raise(Context& ctx, Qp& qp, uint32_t ibv_event_type);
 void raise_srq(Context& ctx, const Srq& srq, uint32_t ibv_event_type);
 /// Oldest WQE completes with `status`, the QP goes to ERR (UC, UD: to SQE), everything else is flushed.

@@ -5,6 +5,7 @@
 
 #include "abi/control.hpp"
 #include "base/types.hpp"
+#include "qp/tag_matching.hpp"
 #include "rings/queues.hpp"
 #include "wire/build.hpp"
 
@@ -25,7 +26,8 @@ struct SrqSpec {
     uint32_t limit = 0;
     uint32_t engine = 0;
     uint32_t xrcd = 0;            ///< XRC: global number of the domain, else 0
-    rings::Cq* cq = nullptr;      ///< XRC: where its receives complete
+    rings::Cq* cq = nullptr;      ///< XRC and tag matching: where its receives complete
+    TagSpec tags;                 ///< tag matching
 };
 
 struct Spec {

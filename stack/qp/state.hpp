@@ -64,6 +64,7 @@ struct Srq {
     SrqSpec spec;
     rings::RqView rq;
     uint32_t limit = 0;  ///< 0: not armed
+    std::unique_ptr<TagSrq> tags;  ///< tag matching, else nullptr
 };
 
 /// A receive WQE taken from the RQ or SRQ, copied.
@@ -144,6 +145,7 @@ struct alignas(64) Qp {
     Qp* next_active = nullptr;
     Qp* prev_active = nullptr;
     wire::PathTemplate path;
+    std::unique_ptr<TagQp> tags;     ///< its SRQ matches tags, else nullptr
     Requester requester;
     Responder responder;
     rings::RqView rq;     ///< own receive queue, consumed by the engine

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "rings.hpp"
+#include "tag_matching.hpp"
 #include "version.hpp"
 #include "wqe.hpp"
 
@@ -179,6 +180,7 @@ struct DeviceAttr {
     uint64_t odp_general;                      ///< enum ibv_odp_general_caps
     uint32_t odp_rc, odp_uc, odp_ud, odp_xrc;  ///< enum ibv_odp_transport_cap_bits
     uint32_t max_cq_count, max_cq_period;      ///< moderation: entries, microseconds
+    TagCaps tm;
 };
 
 struct PortAttr {
@@ -286,6 +288,7 @@ struct CreateSrqReply {
     uint32_t srqn;
     uint32_t depth, stride, max_wr, max_sge, reserved;
     Location where;
+    TagQueue tags;
 };
 struct ModifySrqRequest {
     uint32_t handle;

@@ -153,7 +153,8 @@ enum WcFlags : uint8_t {
 };
 
 /// Which queue of the QP the completed entry was on.
-enum CqeQueue : uint8_t { kCqeSend = 0, kCqeRecv = 1, kCqeSrq = 2 };
+/// kCqeTag: on none of them: a tagged buffer of an SRQ, or an operation on its list.
+enum CqeQueue : uint8_t { kCqeSend = 0, kCqeRecv = 1, kCqeSrq = 2, kCqeTag = 3 };
 
 /// Completion queue entry: one cache line. rocid writes all but `seq`, then stores `seq` with release order.
 /// The entry at free-running index i is valid once seq == uint32_t(i + 1).
@@ -164,7 +165,7 @@ struct alignas(64) Cqe {
     uint32_t qpn;        ///< QP that the completion belongs to
     uint32_t byte_len;
     uint32_t imm_or_inv;  ///< immediate (big endian) or invalidated rkey, by wc_flags
-    uint32_t src_qp;      ///< UD
+    uint32_t src_qp;      ///< UD; tag matching: app_ctx of the message's TMH
     uint32_t wqe_index;   ///< send: free-running index of the WQE: frees that slot and every one before it
     uint32_t vendor_err;
     WcStatus status;

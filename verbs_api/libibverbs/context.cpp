@@ -36,6 +36,7 @@ void set_ops(verbs_context& v) {
     v.modify_cq = modify_cq;
     v.create_srq_ex = create_srq_ex;
     v.get_srq_num = get_srq_num;
+    v.post_srq_ops = post_srq_ops;
     v.create_qp_ex = create_qp_ex;
     v.open_xrcd = open_xrcd;
     v.close_xrcd = close_xrcd;

@@ -46,6 +46,8 @@ void set_cq_ex_functions(Cq& cq, uint64_t wc_flags);
 // srq.cpp
 ibv_srq* create_srq_ex(ibv_context*, ibv_srq_init_attr_ex*);
 int get_srq_num(ibv_srq*, uint32_t*);
+// tag_matching.cpp
+int post_srq_ops(ibv_srq*, ibv_ops_wr*, ibv_ops_wr** bad);
 // qp.cpp
 ibv_qp* create_qp_ex(ibv_context*, ibv_qp_init_attr_ex*);
 // qp_attr.cpp

@@ -77,8 +77,9 @@ Cq* create(ibv_context* context, const NewCq& wanted) {
     return cq.release();
 }
 
-/// Gives back the slot that a completed work request had.
+/// Gives back the slot that a completed work request had. A tagged buffer had none.
 void free_slot(Context& c, const abi::Cqe& e) {
+    if (e.queue == abi::kCqeTag) return;
     if (e.queue == abi::kCqeSrq) {
         if (Srq* srq = c.srqs.find(e.srq_handle)) srq->rq.free_recv();
         return;
@@ -130,7 +131,7 @@ void purge_qp(Cq& cq, Context& context, uint32_t qpn) {
 }
 
 void purge_srq(Cq& cq, uint32_t srq_handle) {
-    purge(cq, [&](const abi::Cqe& e) { return e.queue == abi::kCqeSrq && e.srq_handle == srq_handle; });
+    purge(cq, [&](const abi::Cqe& e) { return e.queue >= abi::kCqeSrq && e.srq_handle == srq_handle; });
 }
 
 bool take_entry(Cq& cq, Context& context, abi::Cqe& out) {

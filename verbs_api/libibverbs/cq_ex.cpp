@@ -51,7 +51,9 @@ uint8_t read_dlid_path_bits(ibv_cq_ex*) { return 0; }
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
 uint32_t read_flow_tag(ibv_cq_ex*) { return 0; }
 
-void read_tm_info(ibv_cq_ex* p, ibv_wc_tm_info* info) { *info = {current(p).tag, 0}; }
+/// Completions of tagged buffers carry the message's app_ctx where datagrams have their source.
+bool is_tagged(const abi::Cqe& e) { return e.queue == abi::kCqeTag && e.opcode == abi::WcOpcode::tm_recv; }
+void read_tm_info(ibv_cq_ex* p, ibv_wc_tm_info* info) { *info = {current(p).tag, is_tagged(current(p)) ? current(p).src_qp : 0}; }
 
 uint64_t nanoseconds(clockid_t clock) {
     timespec t{};

@@ -96,9 +96,10 @@ struct Srq {
     uint32_t delivered = 0;
     uint32_t srqn = 0;
     uint32_t max_sge = 0, limit = 0;  ///< `limit`: WQEs that may be posted and not completed
-    Cq* cq = nullptr;                 ///< XRC: where its completions go
+    Cq* cq = nullptr;                 ///< XRC and tag matching: where its completions go
     Spinlock lock;
     abi::RqProducer rq;
+    abi::TagProducer tags;            ///< tag matching: operations on the list; under `lock`
     static Srq* from(ibv_srq* p) { return reinterpret_cast<Srq*>(p); }
 };
 

@@ -97,6 +97,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     full.hca_core_clock = now.hca_core_clock_khz;
     full.device_cap_flags_ex = now.device_cap_flags;
     full.phys_port_cnt_ex = now.phys_ports;
+    full.tm_caps = {now.tm.max_rndv_hdr_size, now.tm.max_num_tags, now.tm.flags, now.tm.max_ops, now.tm.max_sge};
     std::memset(static_cast<void*>(attr), 0, attr_size);
     std::memcpy(static_cast<void*>(attr), &full, std::min(attr_size, sizeof full));
     return 0;

@@ -21,6 +21,19 @@ bool locate_ring(Context& c, const abi::CreateSrqReply& reply, abi::RqProducer& 
     return true;
 }
 
+bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+/// True also for an SRQ that does not match tags.
+bool locate_tags(Context& c, const abi::TagQueue& q, Srq& srq) {
+    if (q.depth == 0) return true;
+    const bool shaped = power_of_two(q.depth) && power_of_two(q.handles) && q.max_ops <= q.depth && q.max_tags <= q.handles && q.max_tags <= 0x10000;
+    if (!shaped || q.engine >= c.engines || q.slot >= abi::kDoorbellSlots) return false;
+    std::byte* base = c.arena.locate(q.where, abi::tag_queue_bytes(q.depth, q.handles));
+    if (base == nullptr) return false;
+    srq.tags = abi::TagProducer(base, q);
+    return true;
+}
+
 ibv_srq* create(ibv_pd* pd, void* user, ibv_srq_attr& attr, abi::CreateSrqRequest request, ibv_cq* cq) {
     Context& c = *Context::from(pd->context);
     std::unique_lock guard(c.lifecycle, std::defer_lock);
@@ -41,6 +54,11 @@ ibv_srq* create(ibv_pd* pd, void* user, ibv_srq_attr& attr, abi::CreateSrqReques
     srq->srqn = reply.srqn;
     srq->max_sge = reply.max_sge;
     srq->limit = std::min(reply.max_wr, reply.depth);
+    if (!locate_tags(c, reply.tags, *srq)) {
+        c.srqs.erase(reply.handle, srq.get());
+        c.destroy(Op::destroy_srq, reply.handle);
+        return fail<ibv_srq>(EPROTO);
+    }
     srq->cq = cq != nullptr ? Cq::from(cq) : nullptr;
     srq->srq.context = pd->context;
     srq->srq.srq_context = user;
@@ -74,7 +92,9 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
         request.tm_max_tags = attr->tm_cap.max_num_tags;
         request.tm_max_ops = attr->tm_cap.max_ops;
     }
-    return create(attr->pd, attr->srq_context, attr->attr, request, has_cq ? attr->cq : nullptr);
+    ibv_srq* srq = create(attr->pd, attr->srq_context, attr->attr, request, has_cq ? attr->cq : nullptr);
+    if (srq != nullptr && type == IBV_SRQT_TM) attr->tm_cap = {Srq::from(srq)->tags.shape().max_tags, Srq::from(srq)->tags.shape().max_ops};
+    return srq;
 }
 
 int get_srq_num(ibv_srq* srq, uint32_t* number) {

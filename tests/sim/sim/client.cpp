@@ -158,6 +158,35 @@ Srq& Client::create_srq(uint32_t pd, uint32_t max_wr, uint32_t max_sge, uint32_t
     return *srqs_.back();
 }
 
+Srq& Client::create_tag_srq(uint32_t pd, Cq& cq, uint32_t max_wr, uint32_t max_tags, uint32_t max_ops) {
+    abi::CreateSrqRequest q{};
+    q.pd = pd;
+    q.type = IBV_SRQT_TM;
+    q.max_wr = max_wr;
+    q.max_sge = 4;
+    q.cq = cq.handle;
+    q.xrcd = abi::kNoHandle;
+    q.tm_max_tags = max_tags;
+    q.tm_max_ops = max_ops;
+    abi::CreateSrqReply r{};
+    must(try_call(abi::Op::create_srq, q, r), "create_srq");
+    auto srq = std::make_unique<Srq>();
+    srq->handle = r.handle;
+    srq->generation = r.generation;
+    srq->srqn = r.srqn;
+    srq->ring = {reinterpret_cast<abi::RqShared*>(at(r.where)), at(r.where) + sizeof(abi::RqShared), r.depth, r.stride};
+    srq->tags = abi::TagProducer(at(r.tags.where), r.tags);
+    srq->tag_ring = reinterpret_cast<abi::TagShared*>(at(r.tags.where));
+    srqs_.push_back(std::move(srq));
+    return *srqs_.back();
+}
+
+int Client::post_tag(Srq& srq, abi::TagOp& op) {
+    const int error = srq.tags.post(op);
+    if (srq.tags.publish()) ring(srq.tags.shape().engine, srq.tags.shape().slot);
+    return error;
+}
+
 Qp& Client::create_qp(uint32_t pd, Cq& send_cq, Cq& recv_cq, const QpOptions& o) {
     abi::CreateQpRequest q{};
     q.pd = pd;

@@ -43,6 +43,8 @@ struct Cq {
 struct Srq {
     uint32_t handle = 0, generation = 0, srqn = 0;
     abi::RqProducer ring;
+    abi::TagProducer tags;        ///< tag matching
+    abi::TagShared* tag_ring = nullptr;
 };
 struct Qp {
     uint32_t handle = 0, generation = 0, qpn = 0, engine = 0, slot = 0;
@@ -123,6 +125,7 @@ public:
     void dereg_mr(Mr& mr);
     Cq& create_cq(uint32_t entries, bool with_channel = false);
     Srq& create_srq(uint32_t pd, uint32_t max_wr, uint32_t max_sge = 4, uint32_t limit = 0);
+    Srq& create_tag_srq(uint32_t pd, Cq& cq, uint32_t max_wr, uint32_t max_tags, uint32_t max_ops);
     Qp& create_qp(uint32_t pd, Cq& send_cq, Cq& recv_cq, const QpOptions& o = {});
     uint32_t create_ah(uint32_t pd, const Peer& peer, uint32_t gid_index = 0);
     void destroy_qp(Qp& qp);
@@ -138,6 +141,8 @@ public:
     bool post_send(Qp& qp, const SendWr& wr);
     bool post_recv(Qp& qp, uint64_t id, const std::vector<Sge>& sges);
     bool post_srq_recv(Srq& srq, uint64_t id, const std::vector<Sge>& sges);
+    /// errno of the post; fills in the handle of an add.
+    int post_tag(Srq& srq, abi::TagOp& op);
     std::optional<abi::Cqe> poll(Cq& cq);
     void ring(uint32_t engine, uint32_t slot);
 

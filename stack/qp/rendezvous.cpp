@@ -1,0 +1,110 @@
+// Matched rendezvous requests: the QP that got the request READs the data by its own requester, so that ordering, retries and
+// completion errors are those of any READ, and then sends the FIN.
+#include <cstring>
+
+#include "base/bytes.hpp"
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+using abi::WcStatus;
+using abi::WrOpcode;
+
+abi::SendWqe& next_wqe(Qp& qp) {
+    Requester& rq = qp.requester;
+    std::byte* at = rq.wqes.get() + size_t(rq.fetched & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride;
+    return *new (at) abi::SendWqe{};
+}
+
+/// The SGEs of the matched buffer, cut to the length of the data.
+void write_read(Qp& qp, uint32_t slot) {
+    const Rendezvous& job = qp.tags->jobs[slot];
+    abi::SendWqe& w = next_wqe(qp);
+    w.wr_id = job.recv_wr_id;
+    w.opcode = WrOpcode::rdma_read;
+    w.send_flags = abi::kSendSignaled;
+    w.remote_addr = job.remote_va;
+    w.rkey = job.rkey;
+    w.compare_add = slot;
+    auto* sges = reinterpret_cast<abi::Sge*>(&w + 1);
+    uint32_t left = job.length;
+    for (uint32_t i = 0; i < job.num_sge && left != 0; ++i) {
+        sges[w.num_sge] = job.sges[i];
+        sges[w.num_sge].length = std::min(left, job.sges[i].length);
+        left -= sges[w.num_sge++].length;
+    }
+}
+
+void write_fin(Qp& qp, uint32_t slot) {
+    abi::SendWqe& w = next_wqe(qp);
+    w.opcode = WrOpcode::send;
+    w.send_flags = abi::kSendSignaled | abi::kSendInline;
+    w.inline_length = kRndvBytes;
+    w.compare_add = slot;
+    auto* out = reinterpret_cast<uint8_t*>(&w + 1);
+    std::memcpy(out, qp.tags->jobs[slot].header.data(), kRndvBytes);
+    out[0] = uint8_t(TmOperation::fin);
+}
+
+}  // namespace
+
+TagQp::TagQp() {
+    for (uint32_t i = 0; i < kRendezvous; ++i) free.push(i);
+}
+
+void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::Packet& p) {
+    TagQp& t = *qp.tags;
+    const uint32_t slot = t.free.pop();
+    Rendezvous& job = t.jobs[slot];
+    job.recv_wr_id = entry.recv_wr_id;
+    job.remote_va = load_be<uint64_t>(p.payload + kTmhBytes);
+    job.rkey = load_be<uint32_t>(p.payload + kTmhBytes + 8);
+    job.length = load_be<uint32_t>(p.payload + kTmhBytes + 12);
+    job.num_sge = entry.num_sge;
+    job.sges = entry.sges;
+    std::memcpy(job.header.data(), p.payload, kRndvBytes);
+    t.to_read.push(slot);
+    activate(ctx, qp);
+}
+
+bool rendezvous_waits(const Qp& qp) { return qp.tags->to_read.count + qp.tags->to_finish.count != 0; }
+
+bool fetch_rendezvous(Qp& qp) {
+    TagQp& t = *qp.tags;
+    Requester& rq = qp.requester;
+    bool any = false;
+    while (rendezvous_waits(qp) && rq.fetched - rq.tail < qp.spec.sq.depth) {
+        // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2).
+        if (psn_span(rq.una, rq.fetch_psn) > (1u << 22) && rq.fetched != rq.tail) break;
+        if (t.to_finish.count != 0) {
+            write_fin(qp, t.to_finish.pop());
+        } else {
+            write_read(qp, t.to_read.pop());
+        }
+        admit(qp, rq.fetched++);
+        any = true;
+    }
+    return any;
+}
+
+void end_rendezvous(Context& ctx, Qp& qp, uint32_t index, WcStatus status) {
+    TagQp& t = *qp.tags;
+    const abi::SendWqe& w = wqe(qp, index);
+    const auto slot = uint32_t(w.compare_add);
+    if (w.opcode != WrOpcode::rdma_read) return t.free.push(slot);
+    const Rendezvous& job = t.jobs[slot];
+    abi::Cqe e{};
+    e.wr_id = job.recv_wr_id;
+    e.status = status;
+    e.vendor_err = uint32_t(status);
+    e.opcode = abi::WcOpcode::tm_recv;
+    e.byte_len = job.length;  // tag and app_ctx were told with the match
+    const bool good = status == WcStatus::success;
+    if (good) e.wc_flags = abi::kWcTmDataValid;
+    (good ? t.to_finish : t.free).push(slot);
+    if (good) activate(ctx, qp);
+    complete_tag(ctx, *qp.spec.srq, &qp, e, false);
+}
+
+}  // namespace roci::qp

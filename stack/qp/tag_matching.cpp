@@ -1,0 +1,247 @@
+// Messages that arrive at a QP of a tag matching SRQ, and the operations by which a client changes the SRQ's list. The rules: rdma-core's
+// Documentation/tag_matching.md and ibv_post_srq_ops(3).
+#include "qp/tag_matching.hpp"
+
+#include <cstring>
+
+#include "base/bytes.hpp"
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+using abi::WcOpcode;
+using abi::WcStatus;
+
+constexpr uint32_t kEventSrqErr = 14;
+/// More unexpected messages than this that the client has not told to have handled: completions ask it to.
+constexpr uint32_t kMaxLag = 1u << 14;
+
+bool in_phase(const TagSrq& t) { return t.handled == t.unexpected; }
+
+void give_back(TagSrq& t, uint32_t handle) {
+    std::atomic_ref(t.spec.given_back[t.returned++ & (t.spec.handles - 1)]).store(handle, std::memory_order_relaxed);
+    std::atomic_ref(t.spec.shared->returned).store(t.returned, std::memory_order_release);
+}
+
+void leave_list(TagSrq& t, TagEntry& entry) {
+    t.list.remove(entry);
+    give_back(t, entry.handle);
+}
+
+abi::Cqe match_completion(const TagQp& m, const TagEntry& entry, uint32_t length) {
+    abi::Cqe e{};
+    e.wr_id = entry.recv_wr_id;
+    e.opcode = WcOpcode::tm_recv;
+    e.wc_flags = abi::kWcTmMatch;
+    e.byte_len = length;
+    e.tag = m.tag;
+    e.src_qp = m.app_ctx;
+    return e;
+}
+
+// ---- messages -------------------------------------------------------------------------------------------------------
+
+/// The message goes to the SRQ's next ordinary buffer, header and all.
+TakeRecv take_ordinary(Context& ctx, Qp& qp, const wire::Packet& p, TagMessage kind) {
+    const TakeRecv taken = take_recv(ctx, qp, &p);
+    if (taken != TakeRecv::ok) return taken;
+    qp.tags->message = kind;
+    if (kind == TagMessage::unexpected) ++qp.spec.srq->tags->unexpected;
+    return taken;
+}
+
+/// The payload goes to the entry's buffers.
+TakeRecv take_eager(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p) {
+    TagQp& m = *qp.tags;
+    RecvWork& work = qp.responder.recv;
+    work.held = true;
+    work.srq = qp.spec.srq;
+    work.pd = qp.spec.srq->spec.pd;
+    work.wr_id = entry.recv_wr_id;
+    work.num_sge = entry.num_sge;
+    work.capacity = entry.capacity;
+    std::copy_n(entry.sges.begin(), entry.num_sge, work.sges.get());
+    m.message = TagMessage::matched;
+    m.match_told = !p.info->has(wire::kOnly);
+    abi::Cqe e = match_completion(m, entry, 0);
+    leave_list(*qp.spec.srq->tags, entry);
+    if (m.match_told) complete_tag(ctx, *qp.spec.srq, &qp, e, false);
+    return TakeRecv::ok;
+}
+
+/// We cannot fetch the data: the client gets the headers in the matched buffer and goes on by itself.
+void hand_to_client(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p, uint32_t length) {
+    const SgeList sges(ctx, qp.spec.srq->spec.pd, {entry.sges.data(), entry.num_sge});
+    abi::Cqe e = match_completion(*qp.tags, entry, length);
+    e.status = WcStatus::tm_rndv_incomplete;
+    if (!sges.scatter(0, p.payload, uint32_t(std::min<uint64_t>(kRndvBytes, entry.capacity)))) e.status = WcStatus::loc_prot_err;
+    e.vendor_err = uint32_t(e.status);
+    leave_list(*qp.spec.srq->tags, entry);
+    complete_tag(ctx, *qp.spec.srq, &qp, e, p.solicited);
+}
+
+TakeRecv take_rendezvous(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p) {
+    TagQp& m = *qp.tags;
+    const uint32_t length = load_be<uint32_t>(p.payload + kTmhBytes + 12);
+    m.message = TagMessage::rendezvous;
+    if (length > entry.capacity || length > kMaxMessage || qp.max_rd_atomic == 0) {
+        hand_to_client(ctx, qp, entry, p, length);
+        return TakeRecv::ok;
+    }
+    if (m.free.count == 0) return TakeRecv::empty;
+    begin_rendezvous(ctx, qp, entry, p);
+    abi::Cqe e = match_completion(m, entry, length);
+    leave_list(*qp.spec.srq->tags, entry);
+    complete_tag(ctx, *qp.spec.srq, &qp, e, p.solicited);
+    return TakeRecv::ok;
+}
+
+/// What a tagged message's first packet must look like: whole headers, and a rendezvous request in one packet.
+bool well_formed(TmOperation op, const wire::Packet& p) {
+    if (op == TmOperation::eager) return p.payload_length >= kTmhBytes;
+    return p.info->has(wire::kOnly) && p.payload_length >= kRndvBytes && p.payload_length <= kMaxRndvRequest;
+}
+
+}  // namespace
+
+TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& p) {
+    TagQp& m = *qp.tags;
+    m.message = TagMessage::ordinary;
+    if (p.payload_length == 0) return TakeRecv::refused;
+    const auto op = TmOperation(p.payload[0]);
+    if (op != TmOperation::eager && op != TmOperation::rendezvous) return take_ordinary(ctx, qp, p, TagMessage::no_tag);
+    if (!well_formed(op, p)) return TakeRecv::refused;
+    m.app_ctx = load_be<uint32_t>(p.payload + 4);
+    m.tag = load_be<uint64_t>(p.payload + 8);
+    TagEntry* entry = qp.spec.srq->tags->list.match(m.tag);
+    if (entry == nullptr) return take_ordinary(ctx, qp, p, TagMessage::unexpected);
+    return op == TmOperation::eager ? take_eager(ctx, qp, *entry, p) : take_rendezvous(ctx, qp, *entry, p);
+}
+
+bool place_tagged(const Qp& qp, const wire::Packet& p, uint64_t& offset, const uint8_t*& payload, uint32_t& length) {
+    const TagMessage kind = qp.tags->message;
+    if (kind != TagMessage::matched) return kind != TagMessage::rendezvous;
+    if (p.info->has(wire::kFirst | wire::kOnly)) {
+        payload += kTmhBytes;
+        length -= kTmhBytes;
+    } else {
+        offset -= kTmhBytes;
+    }
+    return true;
+}
+
+void describe_tagged(const Qp& qp, abi::Cqe& e) {
+    TagQp& m = *qp.tags;
+    TagSrq& t = *qp.spec.srq->tags;
+    const bool good = e.status == WcStatus::success;
+    const TagMessage kind = std::exchange(m.message, TagMessage::ordinary);
+    if (kind == TagMessage::no_tag) e.opcode = WcOpcode::tm_no_tag;
+    if (kind == TagMessage::unexpected) {
+        e.opcode = WcOpcode::tm_recv;
+        if (!good) forget_unexpected(t);
+        if (t.unexpected - t.handled > kMaxLag) e.wc_flags |= abi::kWcTmSyncReq;
+    }
+    if (kind != TagMessage::matched) return;
+    e.opcode = WcOpcode::tm_recv;
+    e.queue = abi::kCqeTag;
+    e.tag = m.tag;
+    e.src_qp = m.app_ctx;
+    if (e.byte_len >= kTmhBytes) e.byte_len -= kTmhBytes;
+    if (good) e.wc_flags |= abi::kWcTmDataValid;
+    if (!m.match_told) e.wc_flags |= abi::kWcTmMatch;
+}
+
+void forget_unexpected(TagSrq& t) {
+    --t.unexpected;
+    if (in_phase(t)) t.list.release_waiting();
+}
+
+void forget_tagged(Qp& qp) {
+    if (qp.responder.recv.held && qp.tags->message == TagMessage::unexpected) forget_unexpected(*qp.spec.srq->tags);
+    *qp.tags = TagQp();
+}
+
+// ---- operations -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+WcStatus add_entry(TagSrq& t, const abi::TagOp& op) {
+    if (op.num_sge > abi::kMaxTagSge) return WcStatus::loc_qp_op_err;
+    TagEntry entry;
+    entry.handle = op.handle;
+    entry.waits = !in_phase(t);
+    entry.num_sge = op.num_sge;
+    entry.recv_wr_id = op.recv_wr_id;
+    entry.tag = op.tag;
+    entry.mask = op.mask;
+    std::copy_n(op.sges, op.num_sge, entry.sges.begin());
+    for (uint32_t i = 0; i < op.num_sge; ++i) entry.capacity += op.sges[i].length;
+    return t.list.add(entry) ? WcStatus::success : WcStatus::loc_qp_op_err;
+}
+
+/// An entry that a message has taken cannot be deleted any more.
+WcStatus delete_entry(TagSrq& t, const abi::TagOp& op) {
+    TagEntry* entry = t.list.find(op.handle);
+    if (entry == nullptr) return WcStatus::tm_err;
+    leave_list(t, *entry);
+    return WcStatus::success;
+}
+
+WcStatus nothing_more(TagSrq&, const abi::TagOp&) { return WcStatus::success; }
+
+struct OperationRow {
+    WcOpcode wc;
+    WcStatus (*execute)(TagSrq&, const abi::TagOp&);
+};
+/// By abi::TagOpcode.
+constexpr OperationRow kOperations[] = {{WcOpcode::tm_add, add_entry}, {WcOpcode::tm_del, delete_entry}, {WcOpcode::tm_sync, nothing_more}};
+
+void learn_handled(TagSrq& t, const abi::TagOp& op) {
+    if ((op.flags & abi::kTagSync) == 0 && op.opcode != abi::TagOpcode::sync) return;
+    t.handled = op.unexpected_count;
+    if (in_phase(t)) t.list.release_waiting();
+}
+
+void execute(Context& ctx, Srq& srq, const abi::TagOp& op) {
+    TagSrq& t = *srq.tags;
+    const bool known = size_t(op.opcode) < std::size(kOperations);
+    learn_handled(t, op);
+    abi::Cqe e{};
+    e.wr_id = op.wr_id;
+    e.opcode = known ? kOperations[size_t(op.opcode)].wc : WcOpcode::tm_sync;
+    e.status = known ? kOperations[size_t(op.opcode)].execute(t, op) : WcStatus::loc_qp_op_err;
+    e.vendor_err = uint32_t(e.status);
+    if (e.status == WcStatus::success && (op.flags & abi::kTagSignaled) == 0) return;
+    if (!in_phase(t)) e.wc_flags |= abi::kWcTmSyncReq;
+    complete_tag(ctx, srq, nullptr, e, false);
+}
+
+uint32_t posted_operations(const TagSrq& t) { return std::atomic_ref(t.spec.shared->producer).load(std::memory_order_acquire) - t.taken; }
+
+}  // namespace
+
+bool take_tag_operations(Context& ctx, Srq& srq) {
+    TagSrq& t = *srq.tags;
+    const uint32_t claimed = posted_operations(t);
+    if (t.broken) return false;
+    if (claimed > t.spec.depth) {  // more than the ring holds: nothing in it can be trusted
+        t.broken = true;
+        raise_srq(ctx, srq, kEventSrqErr);
+        return false;
+    }
+    for (uint32_t n = 0; n < claimed; ++n) {
+        abi::TagOp op;
+        std::memcpy(&op, &t.spec.ops[t.taken++ & (t.spec.depth - 1)], sizeof op);
+        execute(ctx, srq, op);
+    }
+    std::atomic_ref(t.spec.shared->consumed).store(t.taken, std::memory_order_release);
+    std::atomic_ref idle(t.spec.shared->idle);
+    idle.store(1, std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (posted_operations(t) == 0) return false;
+    idle.store(0, std::memory_order_relaxed);
+    return true;
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,126 @@
+// Tag matching SRQs (IBV_SRQT_TM): the ring through which a client changes the list of tagged buffers, and what of it is shared.
+//
+// Layout in the arena: TagShared, `depth` TagOp, then `handles` uint32_t: the ring in which rocid gives back the handles of entries that have
+// left the list, matched or deleted. A handle is an index below `max_tags` and, above 16 bits, how often the client has used that index;
+// so an old handle never names a new entry.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "rings.hpp"
+#include "wqe.hpp"
+
+namespace roci::abi {
+
+/// What a device can do (struct ibv_tm_caps); `flags`: enum ibv_tm_cap_flags.
+struct TagCaps {
+    uint32_t max_rndv_hdr_size, max_num_tags, flags, max_ops, max_sge, reserved;
+};
+
+inline constexpr uint32_t kMaxTagSge = 4;
+
+/// Doorbell slots at the end of the bitmap belong to tag matching SRQs, the ones below to QPs.
+inline constexpr uint32_t kTagSlots = 1024;
+inline constexpr uint32_t kFirstTagSlot = kDoorbellSlots - kTagSlots;
+
+/// enum ibv_ops_wr_opcode, enum ibv_ops_flags.
+enum class TagOpcode : uint8_t { add = 0, del = 1, sync = 2 };
+enum TagOpFlags : uint8_t { kTagSignaled = 1 << 0, kTagSync = 1 << 1 };
+
+struct TagOp {
+    uint64_t wr_id;
+    uint64_t recv_wr_id;
+    uint64_t tag, mask;
+    uint32_t handle;
+    uint32_t unexpected_count;  ///< with kTagSync: unexpected messages that the program has handled so far
+    TagOpcode opcode;
+    uint8_t flags;              ///< TagOpFlags
+    uint16_t num_sge;
+    uint32_t reserved[5];
+    Sge sges[kMaxTagSge];
+};
+static_assert(sizeof(TagOp) == 128);
+
+/// The doorbell rule is that of SqShared, except that rocid takes what is posted when the doorbell rings and never watches the ring.
+struct TagShared {
+    alignas(kCacheLine) uint32_t producer;  ///< client: operations posted so far
+    alignas(kCacheLine) uint32_t idle;      ///< both: 1 = ring the doorbell
+    alignas(kCacheLine) uint32_t consumed;  ///< rocid: operations taken so far
+    uint32_t returned;                      ///< rocid: handles given back so far
+};
+static_assert(sizeof(TagShared) == 192);
+
+/// The part of create_srq's reply that is about tag matching; `depth` 0: not such an SRQ.
+struct TagQueue {
+    uint32_t depth;     ///< operations, power of two
+    uint32_t handles;   ///< slots of the ring of handles, power of two
+    uint32_t max_tags, max_ops;
+    uint32_t engine;    ///< whose doorbell page to ring
+    uint32_t slot;      ///< doorbell bit
+    Location where;
+};
+constexpr uint64_t tag_queue_bytes(uint64_t depth, uint64_t handles) {
+    return sizeof(TagShared) + depth * sizeof(TagOp) + handles * sizeof(uint32_t);
+}
+
+/// The client's end. Not thread-safe: the caller holds the SRQ's lock.
+class TagProducer {
+public:
+    TagProducer() = default;
+    /// `base` holds tag_queue_bytes().
+    TagProducer(std::byte* base, const TagQueue& q)
+        : shared_(reinterpret_cast<TagShared*>(base)), ops_(reinterpret_cast<TagOp*>(base + sizeof(TagShared))),
+          given_back_(reinterpret_cast<uint32_t*>(base + sizeof(TagShared) + size_t(q.depth) * sizeof(TagOp))), shape_(q),
+          uses_(q.max_tags, 0) {
+        free_.reserve(q.max_tags);
+        for (uint32_t i = q.max_tags; i-- > 0;) free_.push_back(i);
+    }
+    bool valid() const { return shared_ != nullptr; }
+    const TagQueue& shape() const { return shape_; }
+
+    /// 0, ENOMEM (list or ring is full) or EINVAL. Fills in op.handle of an add. publish() afterwards.
+    int post(TagOp& op) {
+        if (op.opcode > TagOpcode::sync || op.num_sge > kMaxTagSge || (op.flags & ~(kTagSignaled | kTagSync)) != 0) return EINVAL;
+        if (op.opcode == TagOpcode::del && (op.handle & 0xffff) >= shape_.max_tags) return EINVAL;
+        if (head_ - std::atomic_ref(shared_->consumed).load(std::memory_order_acquire) >= shape_.max_ops) return ENOMEM;
+        if (op.opcode == TagOpcode::add && !take_handle(op.handle)) return ENOMEM;
+        ops_[head_++ & (shape_.depth - 1)] = op;
+        return 0;
+    }
+    /// True: ring the doorbell.
+    [[nodiscard]] bool publish() {
+        std::atomic_ref(shared_->producer).store(head_, std::memory_order_release);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        return std::atomic_ref(shared_->idle).exchange(0, std::memory_order_acq_rel) != 0;
+    }
+
+private:
+    bool take_handle(uint32_t& handle) {
+        if (free_.empty()) collect();
+        if (free_.empty()) return false;
+        const uint32_t index = free_.back();
+        free_.pop_back();
+        handle = uint32_t(++uses_[index]) << 16 | index;
+        return true;
+    }
+    void collect() {
+        const uint32_t returned = std::atomic_ref(shared_->returned).load(std::memory_order_acquire);
+        for (; collected_ != returned && free_.size() < shape_.max_tags; ++collected_) {
+            const uint32_t index = given_back_[collected_ & (shape_.handles - 1)] & 0xffff;
+            if (index < shape_.max_tags) free_.push_back(index);
+        }
+    }
+
+    TagShared* shared_ = nullptr;
+    TagOp* ops_ = nullptr;
+    const uint32_t* given_back_ = nullptr;
+    TagQueue shape_{};
+    uint32_t head_ = 0, collected_ = 0;
+    std::vector<uint16_t> uses_;
+    std::vector<uint32_t> free_;
+};
+
+}  // namespace roci::abi
