@@ -1,6 +1,7 @@
 #include "daemon.hpp"
 
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -9,8 +10,8 @@
 #include <chrono>
 #include <cstdlib>
 
-#include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
+#include <nlohmann/json.hpp>
 
 #include "addresses.hpp"
 #include "sigbus_guard.hpp"
@@ -37,7 +38,8 @@ void check_cpus(const Config& c) {
     const std::vector<unsigned> allowed = pmd::allowed_cpus();
     for (const unsigned cpu : c.cpu_numbers)
         if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end())
-            throw pmd::StartError("engine.cpus names CPU " + std::to_string(cpu) + ", but this process may use only " + pmd::cpu_list(allowed));
+            throw pmd::StartError("engine.cpus names CPU " + std::to_string(cpu) + ", but this process may use only " +
+                                  pmd::cpu_list(allowed));
 }
 
 host::Limits limits_of(const Config& c) {
@@ -61,6 +63,7 @@ host::DeviceConfig device_of(const DeviceSection& d) {
     out.gids.push_back(link_local(out.mac));
     for (const std::string& a : d.addresses) out.gids.push_back(parse_address(a).value());
     out.mtu_bytes = uint32_t(d.mtu);
+    out.peer = d.peer;
     return out;
 }
 
@@ -89,14 +92,14 @@ int prepare_process() {
     return fd;
 }
 
-Daemon::Daemon(const Config& config, const RunOptions& options, int signals) : config_(config), options_(options), signals_(signals) {
+Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
+    : config_(config), options_(options), signals_(signals) {
     check_cpus(config_);
     SessionHandler handler;
     handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
     handler.close = [this](uint32_t session) { conductor_->close_session(session); };
-    handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
-        return handle(session, who, packet, fds, close);
-    };
+    handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet,
+                            std::span<const int> fds, bool& close) { return handle(session, who, packet, fds, close); };
     socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler);
     socket_->watch(signals_, [this] { on_signal(); });
 
@@ -109,15 +112,24 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals) : c
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());
     platform_->set_status([this] { return status_json(); });
+    gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (gsi_wake_ < 0) throw pmd::StartError("no descriptor for management datagrams");
+    events_->set_on_gsi([fd = gsi_wake_] { eventfd_write(fd, 1); });
+    socket_->watch(gsi_wake_, [this] {
+        eventfd_t n;
+        eventfd_read(gsi_wake_, &n);
+        conductor_->service(pmd::Clock::monotonic());
+    });
     events_->start(engines_->event_rings());
     engines_->start();
     conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices_of(config_), *shared_, *engines_, *platform_);
 }
 
 Daemon::~Daemon() {
-    socket_.reset();     // ends the sessions, with the engines still running
+    socket_.reset();  // ends the sessions, with the engines still running
     conductor_.reset();
     if (events_ != nullptr) events_->stop();  // it reads the engines' rings
+    if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
     platform_.reset();
     shared_.reset();
@@ -125,18 +137,23 @@ Daemon::~Daemon() {
     eal_.reset();
 }
 
-host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
+host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds,
+                           bool& close) {
     platform_->set_current_client(who);
+    conductor_->service(pmd::Clock::monotonic());
     return conductor_->handle(session, packet, fds, close);
 }
 
 std::string Daemon::status_json() const {
     nlohmann::json j = nlohmann::json::parse(engines_->status_json());
     const ControlSocket::Counters& s = socket_->counters();
-    j["socket"] = {{"path", config_.socket},      {"connections", socket_->connections()}, {"accepted", s.accepted}, {"refused", s.refused},
-                   {"requests", s.requests},      {"malformed", s.malformed},              {"slow_dropped", s.slow_dropped}};
+    j["socket"] = {{"path", config_.socket},        {"connections", socket_->connections()},
+                   {"accepted", s.accepted},        {"refused", s.refused},
+                   {"requests", s.requests},        {"malformed", s.malformed},
+                   {"slow_dropped", s.slow_dropped}};
     const EventPipes::Counters& e = events_->counters();
-    j["events"] = {{"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
+    j["events"] = {
+        {"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
     j["poisoned_regions"] = SigbusGuard::instance().poisoned();
     j["pid"] = getpid();
     return j.dump();
@@ -153,11 +170,21 @@ void Daemon::on_signal() {
 void Daemon::say_ready() {
     std::string names;
     for (const DeviceSection& d : config_.devices) names += (names.empty() ? "" : ", ") + d.name;
-    spdlog::info("serving {} at {}; {} engine(s), idle = {}; memory: {}", names, config_.socket, config_.engine.count, config_.engine.idle,
-                 eal_->memory_mode());
+    spdlog::info("serving {} at {}; {} engine(s), idle = {}; memory: {}", names, config_.socket, config_.engine.count,
+                 config_.engine.idle, eal_->memory_mode());
     if (options_.ready_fd < 0) return;
     if (write(options_.ready_fd, "ready\n", 6) != 6) spdlog::warn("nobody reads --ready-fd {}", options_.ready_fd);
     close(options_.ready_fd);
+}
+
+/// How long to wait for requests: until the conductor's next timer, at most `most` (-1: for ever).
+int Daemon::wait_ms(int most) const {
+    constexpr Nanos kMs = 1'000'000;
+    constexpr int kLongest = 60'000;
+    const Nanos next = conductor_->next_deadline(), now = pmd::Clock::monotonic();
+    if (next == kNever) return most;
+    const int wait = next <= now ? 0 : int(std::min<Nanos>((next - now) / kMs + 1, kLongest));
+    return most < 0 ? wait : std::min(most, wait);
 }
 
 void Daemon::run() {
@@ -167,7 +194,8 @@ void Daemon::run() {
     auto busy_at = Steady::now();
     while (!stop_) {
         constexpr int kTick = 200;
-        socket_->serve(options_.exit_when_idle_s == 0 ? -1 : kTick);
+        socket_->serve(wait_ms(options_.exit_when_idle_s == 0 ? -1 : kTick));
+        conductor_->service(pmd::Clock::monotonic());
         if (options_.exit_when_idle_s == 0) continue;
         if (socket_->connections() != 0) busy_at = Steady::now();
         if (Steady::now() - busy_at < patience) continue;

@@ -11,8 +11,8 @@
 namespace roci::rocid {
 
 struct RunOptions {
-    int ready_fd = -1;            ///< "ready\n" is written to it when clients are served
-    uint32_t exit_when_idle_s = 0;///< end after so many seconds without a connection; 0: never
+    int ready_fd = -1;              ///< "ready\n" is written to it when clients are served
+    uint32_t exit_when_idle_s = 0;  ///< end after so many seconds without a connection; 0: never
     bool verbose = false;
 };
 
@@ -30,15 +30,18 @@ public:
     void run();
 
 private:
-    host::Reply handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
+    host::Reply handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds,
+                       bool& close);
     std::string status_json() const;
     void say_ready();
+    int wait_ms(int most) const;
     void on_signal();
 
     const Config config_;
     const RunOptions options_;
     const int signals_;
     bool stop_ = false;
+    int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 
     std::unique_ptr<ControlSocket> socket_;  // first: a taken socket is found out before anything is set up
     std::unique_ptr<pmd::Eal> eal_;

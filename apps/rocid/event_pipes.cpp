@@ -98,6 +98,16 @@ void EventPipes::send_async(uint32_t session, const abi::AsyncEventRecord& recor
     wake_.notify();  // it may have to try again
 }
 
+void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
+    {
+        const std::lock_guard lock(mutex_);
+        Pipe* p = find(session, channel);
+        if (p == nullptr) return count(counters_.no_pipe);
+        write_or_keep(*p, p->completions, 0, abi::CompEventRecord{number, 0});
+    }
+    wake_.notify();
+}
+
 /// A record is shorter than PIPE_BUF, so it goes in whole or not at all.
 template <class Record>
 bool EventPipes::write_now(Pipe& p, const Record& r) {
@@ -132,6 +142,10 @@ void EventPipes::write_kept(Pipe& p, Kept<Record>& kept) {
 }
 
 void EventPipes::deliver(const engine::Event& e) {
+    if (e.kind == engine::Event::Kind::gsi) {
+        if (on_gsi_) on_gsi_();
+        return;
+    }
     const std::lock_guard lock(mutex_);
     const bool completion = e.kind == engine::Event::Kind::completion;
     Pipe* p = find(e.session, completion ? e.channel : abi::kNoHandle);

@@ -1,5 +1,6 @@
-// Event dispatchers, one a completion vector. The first is the event thread: takes events from the engines' rings and writes them into the pipes of completion channels and open devices, so
-// that lcores make no system call. It never blocks on a client: what a full pipe does not take is kept, one record an object,
+// Event dispatchers, one a completion vector. The first is the event thread: takes events from the engines' rings and writes them
+// into the pipes of completion channels and open devices, so that lcores make no system call. It never blocks on a client: what a
+// full pipe does not take is kept, one record an object,
 // and written when there is room again.
 #pragma once
 
@@ -8,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -40,6 +42,11 @@ public:
     void close(uint32_t session, uint32_t channel);
     /// Writes an async event. Any thread.
     void send_async(uint32_t session, const abi::AsyncEventRecord& record);
+
+    /// Before start(): called by the event thread when management datagrams wait for the conductor.
+    void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
+    /// Tells the client's end of (session, channel) that something waits for it; `number` tells signals apart.
+    void signal(uint32_t session, uint32_t channel, uint32_t number);
 
     /// An lcore notifies it after it has pushed events.
     pmd::WakeFlag& wake_flag() { return wake_; }
@@ -89,9 +96,10 @@ private:
 
     mutable std::mutex mutex_;  ///< guards pipes_ and every write to one
     Table pipes_;
-    size_t kept_pipes_ = 0;     ///< pipes that have kept records
+    size_t kept_pipes_ = 0;  ///< pipes that have kept records
     pmd::WakeFlag wake_;
     std::vector<engine::EventRing*> rings_;
+    std::function<void()> on_gsi_;
     Counters counters_;
     std::atomic<bool> stop_{false};
     std::thread thread_;

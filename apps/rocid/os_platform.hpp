@@ -54,6 +54,7 @@ public:
     int make_event_pipe(uint32_t session, uint32_t channel) override { return pipes_.make(session, channel); }
     void close_event_pipe(uint32_t session, uint32_t channel) override { pipes_.close(session, channel); }
     void send_async(uint32_t session, const abi::AsyncEventRecord& record) override { pipes_.send_async(session, record); }
+    void signal_channel(uint32_t session, uint32_t channel, uint32_t number) override { pipes_.signal(session, channel, number); }
     int make_wake_fd(uint32_t session, uint32_t engine) override;
     void close_wake_fds(uint32_t session) override;
     int engine_page_fd() override { return engine_page_.fd(); }

@@ -9,6 +9,8 @@
 
 namespace roci::engine {
 
+struct GsiSend;  // gsi.hpp
+
 struct Command {
     enum class Kind : uint8_t {
         attach_session,   ///< watch this session's doorbells
@@ -20,6 +22,7 @@ struct Command {
         add_srq, modify_srq, query_srq, remove_srq,
         resize_cq,        ///< move this engine's lane to new memory
         fence,            ///< nothing read before this command is used after it (keys, address handles, multicast groups)
+        send_gsi,         ///< send a management datagram
     };
     Kind kind = Kind::fence;
     uint32_t session = 0;
@@ -32,6 +35,7 @@ struct Command {
     rings::Cq* cq = nullptr;                 // resize_cq
     rings::CqLane new_lane{};
     uint32_t consumer = 0;
+    const GsiSend* gsi = nullptr;     // send_gsi
     int error = 0;                           ///< out: errno
     std::atomic<bool> done{false};           ///< out
 };

@@ -71,6 +71,7 @@ void resize_cq(Impl& e, Command& c) {
 void fence(Impl& e, Command&) {
     std::erase_if(e.ctx.dirty, [](const rings::Cq* cq) { return cq->use_count.load() == 0; });
 }
+void send_gsi(Impl& e, Command& c) { c.error = e.send_management(*c.gsi); }
 
 struct Row {
     Command::Kind kind;
@@ -89,13 +90,14 @@ constexpr Row kCommands[] = {
     {Command::Kind::remove_srq, remove_srq},
     {Command::Kind::resize_cq, resize_cq},
     {Command::Kind::fence, fence},
+    {Command::Kind::send_gsi, send_gsi},
 };
 constexpr bool in_order() {
     for (size_t i = 0; i < std::size(kCommands); ++i)
         if (size_t(kCommands[i].kind) != i) return false;
     return true;
 }
-static_assert(in_order() && std::size(kCommands) == size_t(Command::Kind::fence) + 1);
+static_assert(in_order() && std::size(kCommands) == size_t(Command::Kind::send_gsi) + 1);
 
 }  // namespace
 

@@ -28,7 +28,11 @@ namespace roci::engine {
     X(wrong_service, "frames whose opcode is not of the QP's service")         \
     X(wrong_pkey, "frames whose P_Key is not the default partition's")         \
     X(wrong_address, "frames whose addresses are not those of the QP's path")  \
-    X(wrong_state, "frames for a QP that does not receive in its state")
+    X(wrong_state, "frames for a QP that does not receive in its state")       \
+    X(gsi_received, "management datagrams for QP 1 handed to the conductor")   \
+    X(gsi_sent, "management datagrams sent from QP 1")                         \
+    X(gsi_refused, "frames for QP 1, not to us or no management datagram")     \
+    X(gsi_full, "management datagrams dropped: the conductor was behind")
 
 enum class Counter : uint32_t {
 #define X(name, text) name,

@@ -36,6 +36,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);
+    if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<GsiRing>(kGsiRingSize);
     for (Port* port : ports) ctx.outbox.emplace_back(port, config.tx_burst);
 }
 

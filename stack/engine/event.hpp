@@ -1,6 +1,6 @@
-// What an engine tells the rest of rocid: events for completion channels and async pipes. Single producer (the engine), single consumer
-// (the event thread); fixed size, power of two. A full ring makes push() false: the engine keeps the event pending in the object and
-// tries again, so none is lost.
+// What an engine tells the rest of rocid: events for completion channels and async pipes. Single producer (the engine), single
+// consumer (the event thread); fixed size, power of two. A full ring makes push() false: the engine keeps the event pending in
+// the object and tries again, so none is lost.
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,10 @@
 namespace roci::engine {
 
 struct Event {
-    enum class Kind : uint32_t { completion, async } kind = Kind::completion;
+    enum class Kind : uint32_t { completion, async, gsi /* MADs wait for the conductor */ } kind = Kind::completion;
     uint32_t session = 0;
-    uint32_t type = 0;     ///< async: enum ibv_event_type
-    uint32_t handle = 0;   ///< CQ, QP or SRQ handle of the session
+    uint32_t type = 0;    ///< async: enum ibv_event_type
+    uint32_t handle = 0;  ///< CQ, QP or SRQ handle of the session
     uint32_t generation = 0;
     uint32_t channel = 0;  ///< completion: channel handle
     uint32_t vector = 0;   ///< completion: which dispatcher serves it

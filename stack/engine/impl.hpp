@@ -6,6 +6,7 @@
 
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
+#include "engine/gsi.hpp"
 #include "engine/handover.hpp"
 #include "engine/shared.hpp"
 #include "qp/roles.hpp"
@@ -36,6 +37,7 @@ struct Engine::Impl {
     FrameCopies copies;
     uint32_t wake_mask = 0;  ///< engines that frames were handed to
     bool started = false;
+    uint32_t gsi_psn = 0;
 
     Impl(const Config& c, Shared& s, std::span<Port* const> p);
     ~Impl();
@@ -54,6 +56,9 @@ struct Engine::Impl {
     // commands.cpp
     Session* session(uint32_t id);
     void run(Command& command);
+    // gsi.cpp
+    void take_management(uint32_t port, const wire::Packet& p);
+    int send_management(const GsiSend& m);
 };
 
 }  // namespace roci::engine

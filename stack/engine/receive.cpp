@@ -147,7 +147,7 @@ unsigned Engine::Impl::receive(uint32_t port) {
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) __builtin_prefetch(&owners[i]->responder);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
-            counters.add(Counter::unknown_qp);
+            take_management(port, packets[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
     unsigned done = 0;  // frames[0, done) are ours to give back

@@ -2,12 +2,15 @@
 // clearing, a fence command on every engine before the object is freed.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "base/types.hpp"
+#include "abi/version.hpp"
+#include "engine/gsi.hpp"
 #include "engine/handover.hpp"
 #include "mem/memory_region.hpp"
 #include "wire/build.hpp"
@@ -76,6 +79,7 @@ struct Shared {
     PointerTable<PortAddresses> addresses;
     std::atomic<const MulticastTable*> multicast{nullptr};
     std::unique_ptr<HandoverMatrix> handover;  ///< with more than one engine; made before the engines
+    std::array<std::unique_ptr<GsiRing>, abi::kMaxEngines> gsi; ///< by engine, made by it; read by the conductor
 };
 
 }  // namespace roci::engine

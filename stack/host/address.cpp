@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "host/cm.hpp"
+
 namespace roci::host {
 namespace {
 
@@ -25,6 +27,10 @@ Outcome find_neighbour(const Host& host, const Gid& gid, MacAddress& mac) {
     for (const DeviceConfig& d : host.devices) {
         if (!has_gid(d, gid)) continue;
         mac = d.mac;
+        return done();
+    }
+    if (const auto it = host.cm->neighbours.find(gid); it != host.cm->neighbours.end()) {
+        mac = it->second;
         return done();
     }
     return fail(EHOSTUNREACH, "no MAC address known for {}: not an address of this rocid, and the client gave none",

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <new>
+#include <random>
 
+#include "host/cm.hpp"
 #include "host/dispatch.hpp"
 #include "host/handlers.hpp"
 #include "host/impl.hpp"
@@ -69,7 +71,8 @@ Conductor::Impl::Impl(const Limits& limits_in, std::vector<DeviceConfig> devices
       ahs(1, shared.ahs.size()),
       srqns(1, std::min(shared.srqs.size(), kMask24)),
       key_variant(shared.keys.size(), 0),
-      engine_load(engines.engines(), 0) {
+      engine_load(engines.engines(), 0),
+      cm(std::make_unique<CmService>(std::random_device{}())) {
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {
         addresses.push_back(std::make_unique<engine::PortAddresses>(
             engine::PortAddresses{devices[i].mac, devices[i].gids, devices[i].mtu_bytes}));
@@ -156,6 +159,13 @@ void Conductor::close_session(uint32_t session_id) {
     reclaim(host, *session);
     host.sessions.erase(session_id);
 }
+
+void Conductor::service(Nanos now) {
+    impl_->now = now;
+    cm_service(*impl_);
+}
+
+Nanos Conductor::next_deadline() const { return impl_->cm->manager.next_deadline(); }
 
 Conductor::Totals Conductor::totals() const {
     Totals t{};

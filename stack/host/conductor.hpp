@@ -61,6 +61,11 @@ public:
     virtual void close_event_pipe(uint32_t session, uint32_t channel) = 0;
     /// Writes an async event to the session's pipe from the conductor itself (port and device events).
     virtual void send_async(uint32_t session, const abi::AsyncEventRecord& record) = 0;
+    /// Writes a record to the pipe of (session, channel) from the conductor itself: something waits there. `number` tells records
+    /// apart.
+    virtual void signal_channel(uint32_t session, uint32_t channel, uint32_t number) {
+        (void)session, (void)channel, (void)number;
+    }
     /// A non-blocking eventfd that wakes engine `engine`, for the client of `session`; -1 in the simulator.
     virtual int make_wake_fd(uint32_t session, uint32_t engine) = 0;
     virtual void close_wake_fds(uint32_t session) = 0;
@@ -79,6 +84,7 @@ struct DeviceConfig {
     MacAddress mac;
     std::vector<Gid> gids;
     uint32_t mtu_bytes = 4096;  ///< largest path MTU
+    std::string peer = {};      ///< the device of this rocid that is wired to it, or ""
 };
 
 struct Limits {
@@ -119,6 +125,11 @@ public:
     Reply handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
     /// The connection is gone: reclaims everything. Engines hold nothing of it afterwards.
     void close_session(uint32_t session);
+
+    /// What the conductor does by itself: management datagrams that arrived, timers of connections. Called before requests, when
+    /// an engine says that MADs wait (Event::Kind::gsi), and at next_deadline(). Sets the conductor's time.
+    void service(Nanos now);
+    Nanos next_deadline() const;
 
     /// Totals, to prove that nothing leaks.
     struct Totals {

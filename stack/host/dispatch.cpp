@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host/cm.hpp"
 #include "host/handlers.hpp"
 
 namespace roci::host {
@@ -71,6 +72,27 @@ constexpr Entry kOps[] = {
     {Op::free_dm, op<abi::HandleRequest>("free_dm", free_dm)},
     {Op::reg_dm_mr, op<abi::RegDmMrRequest>("reg_dm_mr", reg_dm_mr)},
     {Op::alloc_null_mr, op<abi::HandleRequest>("alloc_null_mr", alloc_null_mr)},
+    {Op::cm_open_channel, op<abi::Empty>("cm_open_channel", cm_open_channel, Stage::greeted)},
+    {Op::cm_close_channel, op<abi::HandleRequest>("cm_close_channel", cm_close_channel, Stage::greeted)},
+    {Op::cm_create_id, op<abi::CmCreateIdRequest>("cm_create_id", cm_create_id, Stage::greeted)},
+    {Op::cm_destroy_id, op<abi::HandleRequest>("cm_destroy_id", cm_destroy_id, Stage::greeted)},
+    {Op::cm_bind, op<abi::CmBindRequest>("cm_bind", cm_bind, Stage::greeted)},
+    {Op::cm_resolve_addr, op<abi::CmResolveRequest>("cm_resolve_addr", cm_resolve_addr, Stage::greeted)},
+    {Op::cm_resolve_route, op<abi::HandleRequest>("cm_resolve_route", cm_resolve_route, Stage::greeted)},
+    {Op::cm_listen, op<abi::CmListenRequest>("cm_listen", cm_listen, Stage::greeted)},
+    {Op::cm_connect, op<abi::CmConnectRequest>("cm_connect", cm_connect, Stage::greeted)},
+    {Op::cm_accept, op<abi::CmConnectRequest>("cm_accept", cm_accept, Stage::greeted)},
+    {Op::cm_establish, op<abi::HandleRequest>("cm_establish", cm_establish, Stage::greeted)},
+    {Op::cm_reject, op<abi::CmRejectRequest>("cm_reject", cm_reject, Stage::greeted)},
+    {Op::cm_notify, op<abi::CmNotifyRequest>("cm_notify", cm_notify, Stage::greeted)},
+    {Op::cm_disconnect, op<abi::HandleRequest>("cm_disconnect", cm_disconnect, Stage::greeted)},
+    {Op::cm_get_event, op<abi::HandleRequest>("cm_get_event", cm_get_event, Stage::greeted)},
+    {Op::cm_qp_attr, op<abi::CmQpAttrRequest>("cm_qp_attr", cm_qp_attr, Stage::greeted)},
+    {Op::cm_query, op<abi::HandleRequest>("cm_query", cm_query, Stage::greeted)},
+    {Op::cm_set_option, op<abi::CmOptionRequest>("cm_set_option", cm_set_option, Stage::greeted)},
+    {Op::cm_migrate, op<abi::CmMigrateRequest>("cm_migrate", cm_migrate, Stage::greeted)},
+    {Op::cm_join, op<abi::CmJoinRequest>("cm_join", cm_join, Stage::greeted)},
+    {Op::cm_leave, op<abi::CmLeaveRequest>("cm_leave", cm_leave, Stage::greeted)},
 };
 
 /// kOps is in order of its numbers and has every one of them, so that a number is an index.

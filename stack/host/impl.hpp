@@ -19,6 +19,8 @@
 
 namespace roci::host {
 
+struct CmService;  // cm.hpp
+
 struct Conductor::Impl {
     Impl(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
          Platform& platform);
@@ -44,6 +46,9 @@ struct Conductor::Impl {
     std::vector<uint32_t> engine_load;                  ///< QPs and SRQs an engine
     uint32_t next_engine = 0;
     std::vector<std::unique_ptr<engine::PortAddresses>> addresses;
+
+    Nanos now = 0;                             ///< of the last service()
+    std::unique_ptr<CmService> cm;
 
     uint32_t new_pd_number();
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }

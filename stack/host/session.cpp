@@ -1,4 +1,5 @@
 // The end of a session: everything that it had goes back, in the order in which things use each other.
+#include "host/cm.hpp"
 #include "host/handlers.hpp"
 
 namespace roci::host {
@@ -17,6 +18,7 @@ void withdraw(Host& host, Session& s) {
 }  // namespace
 
 void reclaim(Host& host, Session& s) {
+    cm_reclaim(host, s.id);
     withdraw(host, s);
     s.qps.each([&](uint32_t, Qp& qp) { bury(host, qp); });
     s.qps.clear();

@@ -171,9 +171,9 @@ SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
         if (result == Acked::response_missing) implied_nak(ctx, qp);
         return nullptr;
     }
-    SendRecord& r = record(qp, rq.tail);
     if (rq.tail == rq.fetched) return nullptr;
-    return &r;
+    SendRecord& r = record(qp, rq.tail);
+    return has_own_response(r) ? &r : nullptr;
 }
 
 void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {

@@ -61,6 +61,28 @@ enum class Op : uint16_t {
     free_dm,
     reg_dm_mr,      ///< replied to, and undone, as reg_mr is
     alloc_null_mr,  ///< HandleRequest of a PD; replied to, and undone, as reg_mr is
+    // rdma_cm, bodies in cm_control.hpp
+    cm_open_channel,  ///< reply fd: pipe read end of EventSignal
+    cm_close_channel,
+    cm_create_id,
+    cm_destroy_id,
+    cm_bind,
+    cm_resolve_addr,
+    cm_resolve_route,
+    cm_listen,
+    cm_connect,
+    cm_accept,
+    cm_establish,
+    cm_reject,
+    cm_notify,
+    cm_disconnect,
+    cm_get_event,
+    cm_qp_attr,
+    cm_query,
+    cm_set_option,
+    cm_migrate,
+    cm_join,
+    cm_leave,
     last_op,
 };
 

@@ -74,7 +74,9 @@ bool Host::poll() {
 void Host::drain_events(uint32_t index) {
     engine::Event e;
     while (engines_[index]->events().pop(e)) {
-        if (e.kind == engine::Event::Kind::completion) {
+        if (e.kind == engine::Event::Kind::gsi) {
+            conductor_->service(world_.now());
+        } else if (e.kind == engine::Event::Kind::completion) {
             if (platform_.pipe_open(e.session, e.channel)) platform_.completions[{e.session, e.channel}].push_back({e.handle, e.generation});
         } else {
             platform_.send_async(e.session, {e.type, e.handle, e.generation, 0});

@@ -73,6 +73,7 @@ public:
         EXPECT_TRUE(pipes.insert({session, channel}).second);
         return next_fd++;
     }
+    void signal_channel(uint32_t session, uint32_t channel, uint32_t) override { ++signals[{session, channel}]; }
     void close_event_pipe(uint32_t session, uint32_t channel) override { pipes.erase({session, channel}); }
     void send_async(uint32_t, const abi::AsyncEventRecord&) override {}
     int make_wake_fd(uint32_t session, uint32_t) override {
@@ -94,6 +95,7 @@ public:
     std::set<mem::MappedRegion*> mapped;
     std::set<int> taken;
     std::set<std::pair<uint32_t, uint32_t>> pipes;
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> signals;
     std::set<uint32_t> wake;
     std::string status, host_json = R"({"lcores":2})";
     int next_fd = 1000;
@@ -129,6 +131,7 @@ public:
             if ((c.change->mask & IBV_QP_STATE) != 0) state[c.qp] = c.change->next;
         }
         if (c.kind == Kind::query_qp) *c.snapshot = {.state = state[c.qp], .send_psn = Psn(11), .expected_psn = Psn(22)};
+        if (c.kind == Kind::send_gsi) mads.push_back(*c.gsi);
         if (c.kind == Kind::remove_qp) state.erase(c.qp);
         if (c.kind == Kind::modify_srq) limit = c.srq_limit;
         if (c.kind == Kind::query_srq) c.srq_limit = limit;
@@ -146,6 +149,7 @@ public:
     std::vector<Record> log;
     std::map<qp::Qp*, qp::State> state;
     std::vector<uint32_t> consumers;
+    std::vector<engine::GsiSend> mads;
     qp::Change last_change;
     uint32_t limit = 0;
     Kind refuse = Kind::fence;
@@ -225,8 +229,9 @@ inline Result send(Conductor& conductor, uint32_t session, const std::vector<std
 }
 
 inline std::vector<std::byte> packet(abi::Op op, const std::vector<std::byte>& body, uint32_t cookie = 5) {
-    auto p = bytes_of(abi::RequestHeader{op, 0, cookie});
-    p.insert(p.end(), body.begin(), body.end());
+    const auto header = bytes_of(abi::RequestHeader{op, 0, cookie});
+    std::vector<std::byte> p(header.size() + body.size());
+    std::copy(body.begin(), body.end(), std::copy(header.begin(), header.end(), p.begin()));
     return p;
 }
 

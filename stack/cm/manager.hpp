@@ -1,0 +1,244 @@
+// The communication manager: connections and their states (IBA 12.9), sans-IO. Messages come in by receive(), time by advance();
+// messages and events go out by next_message() and next_event(). One object serves all ports; one thread.
+//
+// A connection is named by its local communication ID. Its owner (a program's cm_id) is a cookie; when the owner lets go by
+// destroy(), the connection ends by itself, as the protocol asks. Memory is bounded by Config::max_connections: beyond it
+// requests are refused.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "cm/ip_cm.hpp"
+#include "cm/mad.hpp"
+
+namespace roci::cm {
+
+/// 4.096 us * 2^n (IBA 12.7.26).
+constexpr Nanos response_time(uint8_t n) { return Nanos{4096} << (n & 31); }
+
+/// Who talks to whom.
+struct Endpoint {
+    uint32_t port = 0;  ///< device index
+    Gid local, remote;
+    MacAddress remote_mac;  ///< all zero: not known
+    uint8_t traffic_class = 0;
+};
+struct Incoming {
+    Endpoint from;
+    Qpn source;
+    Mad mad;
+};
+struct Outgoing {
+    Endpoint to;
+    Qpn dest = kGsiQpn;
+    Mad mad;
+};
+
+enum class State : uint8_t {
+    idle,  ///< over; waits for destroy()
+    req_sent,
+    req_rcvd,
+    rep_sent,
+    rep_rcvd,
+    established,
+    dreq_sent,
+    dreq_rcvd,
+    timewait,
+    sidr_req_sent,
+    sidr_req_rcvd,
+};
+const char* state_name(State s);
+
+struct Connection {
+    uint32_t id = 0;  ///< local communication ID, or SIDR request ID
+    uint32_t remote_id = 0;
+    State state = State::idle;
+    bool active = false, datagram = false;
+    bool owned = true;
+    bool paired = false;  ///< in the tables by the peer's ID
+    uint64_t owner = 0;
+    Endpoint peer;
+    uint32_t local_qpn = 0, remote_qpn = 0;
+    uint64_t transaction = 0;
+    Req req;  ///< sent or received
+    Rep rep;  ///< sent or received
+    SidrReq sidr_req;
+    Mad last{};  ///< the message that is repeated
+    uint8_t response_timeout = 20, max_retries = 15;
+    Nanos deadline = kNever, interval = 0, give_up = kNever;
+};
+
+struct Event {
+    enum class Kind : uint8_t {
+        connect_request,  ///< owner is the listener's; Connection::req (or sidr_req) has the details
+        reply,            ///< REP: the owner sets its QP up and calls ready(), or reject()
+        established,      ///< RTU, or proof that the peer got our REP
+        rejected,         ///< reason
+        unreachable,      ///< no answer to REQ, REP or SIDR_REQ
+        disconnected,     ///< the peer asked for it, or answered, or did not answer at all
+        timewait_exit,    ///< QP numbers of the connection may be used again
+        sidr_reply,       ///< status, qpn, qkey
+    };
+    Kind kind = Kind::established;
+    uint32_t connection = 0;
+    uint64_t owner = 0;
+    uint16_t reason = 0;                ///< Reason or SidrStatus
+    uint32_t qpn = 0, qkey = 0;         ///< sidr_reply
+    std::vector<uint8_t> private_data;  ///< whole field of the message
+};
+
+struct Listener {
+    uint64_t service_id = 0;
+    std::optional<uint32_t> port;   ///< nothing: every device
+    Gid address;                    ///< zero: every address
+    bool ipv4 = true, ipv6 = true;  ///< with a zero address: which families
+    uint64_t owner = 0;
+};
+
+struct ConnectSpec {
+    Endpoint to;
+    uint64_t service_id = 0;
+    uint64_t ca_guid = 0;
+    uint32_t qpn = 0, psn = 0;
+    Service service = Service::rc;
+    uint8_t extended_transport = 0;
+    uint8_t responder_resources = 0, initiator_depth = 0;
+    uint8_t retry_count = 7, rnr_retry_count = 7, flow_control = 0, srq = 0;
+    uint8_t mtu = 5, ack_timeout = 14, hop_limit = 64;
+    uint32_t flow_label = 0;
+    std::array<uint8_t, 92> private_data{};
+    uint64_t owner = 0;
+};
+struct AcceptSpec {
+    uint64_t ca_guid = 0;
+    uint32_t qpn = 0, psn = 0;
+    uint8_t responder_resources = 0, initiator_depth = 0, flow_control = 0, rnr_retry_count = 7, srq = 0;
+    std::array<uint8_t, 196> private_data{};
+};
+struct SidrSpec {
+    Endpoint to;
+    uint64_t service_id = 0;
+    std::array<uint8_t, 216> private_data{};
+    uint64_t owner = 0;
+};
+
+struct Config {
+    uint32_t first_id = 1;             ///< communication IDs start here; should differ from run to run
+    uint32_t max_connections = 65536;  ///< all states together
+    uint8_t response_timeout = 20;     ///< how long we say that we take, and wait
+    uint8_t max_retries = 15;
+    uint8_t mra_timeout = 24;  ///< service timeout of our MRAs
+};
+
+class Manager {
+public:
+    explicit Manager(const Config& config) : config_(config), next_id_(config.first_id) {}
+
+    // ---- what owners ask for. 0 or an errno: EINVAL: not in this state; ENOENT: no such connection
+    /// Returns a listener's number, never 0.
+    uint32_t listen(const Listener& listener);
+    void unlisten(uint32_t number);
+    /// Sends a REQ. Returns the connection, or 0 when there are too many.
+    uint32_t connect(const ConnectSpec& spec, Nanos now);
+    /// Sends a REP.
+    int accept(uint32_t id, const AcceptSpec& spec, Nanos now);
+    /// Sends the RTU: our QP can receive and send.
+    int ready(uint32_t id, Nanos now);
+    /// The QP got something from the peer before the RTU came (IBA 12.9.6 COMM_EST).
+    int traffic_seen(uint32_t id, Nanos now);
+    int reject(uint32_t id, Reason reason, std::span<const uint8_t> private_data, Nanos now);
+    /// DREQ, or the DREP that answers the peer's.
+    int disconnect(uint32_t id, Nanos now);
+    uint32_t resolve_service(const SidrSpec& spec, Nanos now);
+    int answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> private_data,
+                       Nanos now);
+    /// The owner is gone: no more events; the peer is told if it must be.
+    void destroy(uint32_t id, Nanos now);
+    void set_owner(uint32_t id, uint64_t owner);
+    const Connection* find(uint32_t id) const;
+
+    // ---- the world
+    void receive(const Incoming& in, Nanos now);
+    void advance(Nanos now);
+    Nanos next_deadline() const { return timers_.empty() ? kNever : timers_.begin()->first; }
+    bool next_message(Outgoing& out);
+    bool next_event(Event& out);
+
+    struct Counters {
+        uint64_t received[11] = {}, sent[11] = {}, repeated = 0, duplicates = 0, stale = 0, unknown = 0, malformed = 0,
+                 timeouts = 0, refused_full = 0;
+    };
+    const Counters& counters() const { return counters_; }
+    size_t connections() const { return connections_.size(); }
+
+private:
+    /// The peer's name for a connection: communication IDs and SIDR request IDs are spaces of their own.
+    struct PeerKey {
+        Gid gid;
+        uint32_t id = 0;
+        uint8_t space = 0;
+        bool operator==(const PeerKey&) const = default;
+    };
+    struct PeerHash {
+        size_t operator()(const PeerKey& k) const;
+    };
+    enum Space : uint8_t { kCommId, kSidr, kQpn };
+    using PeerTable = std::unordered_map<PeerKey, uint32_t, PeerHash>;
+
+    // manager.cpp
+    Connection* get(uint32_t id);
+    Connection* add(const Endpoint& peer);
+    bool make_room();
+    void erase(Connection& c);
+    void pair(Connection& c, uint32_t remote_id, uint32_t remote_qpn);
+    void unpair_qpn(Connection& c);
+    void set_timer(Connection& c, Nanos deadline);
+    void repeat_until_answered(Connection& c, Nanos now);
+    void stop_repeating(Connection& c);
+    void expire(Connection& c, Nanos now);
+    void give_up(Connection& c, Nanos now);
+    void enter_timewait(Connection& c, Nanos now);
+    void end(Connection& c);
+    void raise(const Connection& c, Event::Kind kind, uint16_t reason = 0, std::span<const uint8_t> private_data = {});
+    void transmit(const Endpoint& to, const Mad& mad);
+    template <class Message>
+    void send(Connection& c, const Message& message);
+    void send_rej(Connection& c, Answered message, Reason reason, std::span<const uint8_t> private_data = {});
+    void send_dreq(Connection& c, Nanos now);
+    void send_drep(Connection& c);
+
+    // messages.cpp
+    void on_req(const Incoming& in, uint64_t tid, Nanos now);
+    void on_repeated_req(Connection& c);
+    void on_mra(const Incoming& in, Nanos now);
+    void on_rej(const Incoming& in, Nanos now);
+    void on_rep(const Incoming& in, uint64_t tid, Nanos now);
+    void on_rtu(const Incoming& in, Nanos now);
+    void on_dreq(const Incoming& in, uint64_t tid, Nanos now);
+    void on_drep(const Incoming& in, Nanos now);
+    const Listener* find_listener(uint64_t service_id, const Incoming& in, std::span<const uint8_t> private_data) const;
+    Connection* named(uint32_t id, uint32_t remote_id, const Incoming& in);
+
+    // datagram.cpp
+    void on_sidr_req(const Incoming& in, uint64_t tid, Nanos now);
+    void on_sidr_rep(const Incoming& in, Nanos now);
+
+    const Config config_;
+    uint32_t next_id_;
+    uint32_t last_listener_ = 0;
+    std::unordered_map<uint32_t, std::unique_ptr<Connection>> connections_;
+    PeerTable peers_;
+    std::unordered_map<uint64_t, std::vector<std::pair<uint32_t, Listener>>> listeners_;  ///< by service ID
+    std::set<std::pair<Nanos, uint32_t>> timers_;
+    std::deque<uint32_t> ending_;  ///< without an owner, oldest first: these go when room is needed
+    std::deque<Outgoing> messages_;
+    std::deque<Event> events_;
+    Counters counters_;
+};
+
+}  // namespace roci::cm

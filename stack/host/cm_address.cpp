@@ -1,0 +1,303 @@
+// Addresses and ports of ids: which device an address means, which ports are free.
+#include <algorithm>
+#include <bit>
+
+#include "host/address.hpp"
+#include "host/cm.hpp"
+#include "host/handlers.hpp"
+
+namespace roci::host {
+namespace {
+
+constexpr uint16_t kIpv4 = 2, kIpv6 = 10;  // AF_INET, AF_INET6
+constexpr uint16_t kFirstEphemeral = 32768, kEphemerals = 28232;
+constexpr uint8_t kZeros[4] = {};
+constexpr uint8_t kPacketLifeTime = 13;  // 4.096 us * 2^13 = 34 ms
+
+bool is_loopback(const Gid& g) {
+    static constexpr Gid kOne{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+    return g == kOne || (g.is_ipv4() && g.bytes[12] == 127);
+}
+bool is_any(const Gid& g) {
+    return g.is_zero() || (g.is_ipv4() && std::all_of(&g.bytes[12], &g.bytes[16], [](uint8_t b) { return b == 0; }));
+}
+bool is_link_local(const Gid& g) { return g.bytes[0] == 0xfe && (g.bytes[1] & 0xc0) == 0x80; }
+
+/// Bits that two addresses have in common from the front.
+uint32_t common_prefix(const Gid& a, const Gid& b) {
+    for (uint32_t i = 0; i < 16; ++i)
+        if (const auto x = uint8_t(a.bytes[i] ^ b.bytes[i]); x != 0) return i * 8 + uint32_t(std::countl_zero(x));
+    return 128;
+}
+
+struct Place {
+    uint32_t device = 0;
+    Gid address;
+};
+std::optional<Place> place_of(const Host& host, const Gid& gid) {
+    for (uint32_t d = 0; d < host.devices.size(); ++d)
+        for (const Gid& g : host.devices[d].gids)
+            if (g == gid && !g.is_zero()) return Place{d, g};
+    return std::nullopt;
+}
+
+/// The address of `device` that is nearest to `dest`, of its family.
+std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
+    std::optional<Gid> best;
+    for (const Gid& g : device.gids) {
+        if (g.is_zero() || g.is_ipv4() != dest.is_ipv4() || is_link_local(g) != is_link_local(dest)) continue;
+        if (!best || common_prefix(g, dest) > common_prefix(*best, dest)) best = g;
+    }
+    return best;
+}
+
+/// Which device reaches `dest`. An address of our own is reached from the device that is wired to its owner, else by the owner
+/// itself.
+std::optional<Place> route_to(const Host& host, const Gid& dest) {
+    if (const auto owner = place_of(host, dest)) {
+        const std::string& peer = host.devices[owner->device].peer;
+        for (uint32_t d = 0; d < host.devices.size(); ++d) {
+            if (peer.empty() || host.devices[d].name != peer) continue;
+            if (const auto source = source_for(host.devices[d], dest)) return Place{d, *source};
+        }
+        return owner;
+    }
+    std::optional<Place> best;
+    for (uint32_t d = 0; d < host.devices.size(); ++d) {
+        const auto source = source_for(host.devices[d], dest);
+        if (source && (!best || common_prefix(*source, dest) > common_prefix(best->address, dest))) best = Place{d, *source};
+    }
+    return best;
+}
+
+/// 127.0.0.1 and ::1 mean the first device, as rdma_cm has it.
+std::optional<Place> loopback_of(const Host& host, bool ipv4) {
+    for (uint32_t d = 0; d < host.devices.size(); ++d)
+        for (const Gid& g : host.devices[d].gids)
+            if (!g.is_zero() && g.is_ipv4() == ipv4) return Place{d, g};
+    return std::nullopt;
+}
+
+Outcome check_address(const abi::CmAddress& a) {
+    if (a.family != kIpv4 && a.family != kIpv6)
+        return fail(EAFNOSUPPORT, "address family {}: only IPv4 and IPv6 addresses are served", a.family);
+    return done();
+}
+
+// ---- ports ----------------------------------------------------------------------------------------------------------
+
+PortUser user_of(uint32_t session, const CmId& id) {
+    PortUser u;
+    u.session = session;
+    u.id = id.handle;
+    const Gid address = to_gid(id.source);
+    u.reuse = id.reuse;
+    if (!is_any(address)) {
+        u.address = id.device ? id.local : address;
+        return u;
+    }
+    u.ipv4 = id.source.family != kIpv6 || !id.af_only;
+    u.ipv6 = id.source.family != kIpv4;
+    return u;
+}
+
+bool overlap(const PortUser& a, const PortUser& b) {
+    if (!a.address.is_zero() && !b.address.is_zero()) return a.address == b.address;
+    const auto hears = [](const PortUser& u, const Gid& g) { return g.is_ipv4() ? u.ipv4 : u.ipv6; };
+    if (!a.address.is_zero()) return hears(b, a.address);
+    if (!b.address.is_zero()) return hears(a, b.address);
+    return (a.ipv4 && b.ipv4) || (a.ipv6 && b.ipv6);
+}
+
+bool port_free(const Host& host, cm::PortSpace space, uint16_t port, const PortUser& asking) {
+    const auto it = host.cm->ports.find({space, port});
+    if (it == host.cm->ports.end()) return true;
+    return std::none_of(it->second.begin(), it->second.end(),
+                        [&](const PortUser& u) { return overlap(u, asking) && !(u.reuse && asking.reuse && !u.listening); });
+}
+
+Outcome take_port(Host& host, uint32_t session, CmId& id) {
+    const PortUser user = user_of(session, id);
+    if (id.source.port != 0) {
+        if (!port_free(host, id.space, id.source.port, user)) return fail(EADDRINUSE, "port {} is in use", id.source.port);
+    } else {
+        const uint32_t start = host.cm->random();
+        uint32_t i = 0;
+        const auto candidate = [&] { return uint16_t(kFirstEphemeral + (start + i) % kEphemerals); };
+        const auto taken = [&] { return host.cm->ports.contains({id.space, candidate()}); };
+        while (i < kEphemerals && taken()) ++i;
+        if (i == kEphemerals) return fail(EADDRNOTAVAIL, "all {} ephemeral ports are in use", kEphemerals);
+        id.source.port = candidate();
+    }
+    host.cm->ports[{id.space, id.source.port}].push_back(user);
+    id.owns_port = true;
+    return done();
+}
+
+// ---- binding --------------------------------------------------------------------------------------------------------
+
+Outcome bind_to(Host& host, uint32_t session, CmId& id, const abi::CmAddress& address) {
+    const Gid gid = to_gid(address);
+    id.source = address;
+    if (!is_any(gid)) {
+        const auto place = is_loopback(gid) ? loopback_of(host, gid.is_ipv4()) : place_of(host, gid);
+        if (!place) return fail(ENODEV, "{} is not an address of a device of this rocid", to_text(gid));
+        id.device = place->device;
+        id.local = place->address;
+    }
+    if (Outcome o = take_port(host, session, id); o.failed()) {
+        id.source = {};
+        id.device.reset();
+        id.local = {};
+        return o;
+    }
+    id.state = IdState::bound;
+    return done();
+}
+
+}  // namespace
+
+abi::CmAddress to_address(const Gid& gid, uint16_t port) {
+    abi::CmAddress a{};
+    a.family = gid.is_ipv4() ? kIpv4 : kIpv6;
+    a.port = port;
+    std::copy(gid.bytes.begin(), gid.bytes.end(), a.ip.raw);
+    return a;
+}
+Gid to_gid(const abi::CmAddress& a) {
+    Gid g;
+    std::copy(std::begin(a.ip.raw), std::end(a.ip.raw), g.bytes.begin());
+    return g;
+}
+
+void release_port(Host& host, uint32_t session, const CmId& id) {
+    if (!id.owns_port) return;
+    const auto it = host.cm->ports.find({id.space, id.source.port});
+    if (it == host.cm->ports.end()) return;
+    std::erase_if(it->second, [&](const PortUser& u) { return u.session == session && u.id == id.handle; });
+    if (it->second.empty()) host.cm->ports.erase(it);
+}
+
+Outcome cm_bind(Call& c) {
+    const auto in = c.in<abi::CmBindRequest>();
+    CmId* id;
+    if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
+    if (Outcome o = check_address(in.address); o.failed()) return o;
+    if (id->state != IdState::idle) return fail(EINVAL, "the id is bound already");
+    return bind_to(c.host, c.session.id, *id, in.address);
+}
+
+Outcome cm_resolve_addr(Call& c) {
+    const auto in = c.in<abi::CmResolveRequest>();
+    CmId* id;
+    if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
+    if (Outcome o = check_address(in.dest); o.failed()) return o;
+    if (id->state != IdState::idle && id->state != IdState::bound)
+        return fail(EINVAL, "the id has an address resolved, or listens, already");
+    Gid dest = to_gid(in.dest);
+    if (id->state == IdState::idle) {
+        abi::CmAddress source = in.source;
+        if (source.family == 0) source.family = in.dest.family;
+        if (source.family == kIpv4 && !to_gid(source).is_ipv4()) source = to_address(Gid::from_ipv4(kZeros), source.port);
+        if (Outcome o = check_address(source); o.failed()) return o;
+        if (Outcome o = bind_to(c.host, c.session.id, *id, source); o.failed()) return o;
+    }
+    id->dest = in.dest;
+    const bool own = is_any(dest) || is_loopback(dest);
+    if (own) {  // 127.0.0.1, or "any": ourselves
+        const auto place = loopback_of(c.host, in.dest.family == kIpv4);
+        if (!id->device && !place) return fail(ENODEV, "no device has an address of family {}", in.dest.family);
+        dest = id->device ? id->local : place->address;
+    }
+    if (!id->device) {
+        const auto route = own ? place_of(c.host, dest) : route_to(c.host, dest);
+        if (!route) return fail(ENETUNREACH, "no device of this rocid has an address that reaches {}", to_text(dest));
+        id->device = route->device;
+        id->local = route->address;
+    } else if (id->local.is_ipv4() != dest.is_ipv4()) {
+        return fail(EINVAL, "{} cannot reach {}: one is IPv4, the other IPv6", to_text(id->local), to_text(dest));
+    }
+    id->source = to_address(id->local, id->source.port);
+    id->source.scope = is_link_local(id->local) ? in.dest.scope : 0;
+    id->remote = dest;
+    std::copy(std::begin(in.mac), std::end(in.mac), id->remote_mac.bytes.begin());
+    CmEvent event;
+    ResolvedPath path;
+    if (resolve_path(c.host, *id->device, path_to_peer(c.host, *id), {}, path).failed()) {
+        event.type = CmEventType::addr_error;
+        event.status = -EHOSTUNREACH;
+    } else {
+        id->state = IdState::addr_resolved;
+    }
+    push_event(c.host, c.session.id, *id, event);
+    return done();
+}
+
+Outcome cm_resolve_route(Call& c) {
+    CmId* id;
+    if (Outcome o = find_id(c, c.in<abi::HandleRequest>().handle, id); o.failed()) return o;
+    if (id->state != IdState::addr_resolved)
+        return fail(EINVAL, "the id's address is not resolved; call rdma_resolve_addr first");
+    id->state = IdState::route_resolved;
+    CmEvent event;
+    event.type = CmEventType::route_resolved;
+    push_event(c.host, c.session.id, *id, event);
+    return done();
+}
+
+Outcome cm_listen(Call& c) {
+    constexpr uint32_t kMostBacklog = 1024;
+    const auto in = c.in<abi::CmListenRequest>();
+    CmId* id;
+    if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
+    if (id->state == IdState::idle) {
+        const abi::CmAddress any = to_address(Gid::from_ipv4(kZeros), 0);
+        if (Outcome o = bind_to(c.host, c.session.id, *id, any); o.failed()) return o;
+    }
+    if (id->state != IdState::bound) return fail(EINVAL, "only an id that is bound and nothing more can listen");
+    auto& users = c.host.cm->ports[{id->space, id->source.port}];
+    const auto self = std::find_if(users.begin(), users.end(),
+                                   [&](const PortUser& u) { return u.session == c.session.id && u.id == id->handle; });
+    for (const PortUser& u : users)
+        if (&u != &*self && u.listening && overlap(u, *self))
+            return fail(EADDRINUSE, "somebody listens on port {} already", id->source.port);
+    self->listening = true;
+    cm::Listener l;
+    l.service_id = cm::service_id(id->space, id->source.port);
+    l.port = id->device;
+    l.address = self->address;
+    l.ipv4 = self->ipv4;
+    l.ipv6 = self->ipv6;
+    l.owner = uint64_t(c.session.id) << 32 | id->handle;
+    id->listener = c.host.cm->manager.listen(l);
+    id->backlog = in.backlog == 0 || in.backlog > kMostBacklog ? kMostBacklog : in.backlog;
+    id->state = IdState::listening;
+    return done();
+}
+
+Outcome cm_query(Call& c) {
+    CmId* id;
+    if (Outcome o = find_id(c, c.in<abi::HandleRequest>().handle, id); o.failed()) return o;
+    abi::CmQueryReply out{};
+    out.source = id->source;
+    out.dest = id->dest;
+    out.device = abi::kNoHandle;
+    if (id->device) {
+        const DeviceConfig& device = c.host.devices[*id->device];
+        out.device = *id->device;
+        out.port_num = 1;
+        device.name.copy(out.device_name, sizeof out.device_name - 1);
+        std::copy(id->local.bytes.begin(), id->local.bytes.end(), out.sgid.raw);
+        std::copy(id->remote.bytes.begin(), id->remote.bytes.end(), out.dgid.raw);
+        out.mtu = active_mtu(device);
+        out.pkey = 0xffff;
+        out.traffic_class = id->traffic_class;
+        out.hop_limit = 64;
+        out.packet_life_time = kPacketLifeTime;
+        out.resolved = id->state >= IdState::route_resolved ? 1 : 0;
+    }
+    c.answer(out);
+    return done();
+}
+
+}  // namespace roci::host

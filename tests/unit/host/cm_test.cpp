@@ -1,0 +1,314 @@
+// rdma_cm in the conductor: ids, addresses, ports, events; the MADs of two devices are carried from one to the other by the test.
+#include <random>
+
+#include "abi/cm_control.hpp"
+#include "fixture.hpp"
+#include "host/cm.hpp"
+
+namespace roci::host::test {
+namespace {
+
+using abi::Op;
+
+constexpr uint16_t kIpv4 = 2;
+constexpr uint32_t kTcp = 0x106, kUdp = 0x111;
+
+abi::CmAddress address(const Gid& gid, uint16_t port) { return to_address(gid, port); }
+abi::CmAddress any(uint16_t port) {
+    constexpr uint8_t zeros[4] = {};
+    return to_address(Gid::from_ipv4(zeros), port);
+}
+
+class CmTest : public ConductorTest {
+protected:
+    CmTest() {
+        shared.gsi[0] = std::make_unique<engine::GsiRing>(64);
+        peer = connect();
+        EXPECT_EQ(call_as(peer, Op::hello, good_hello()).error, 0);
+        channel = open_channel(session);
+        peer_channel = open_channel(peer);
+    }
+    uint32_t open_channel(uint32_t s) { return handle_of(send(conductor, s, packet(Op::cm_open_channel, {}))); }
+    uint32_t make_id(uint32_t s, uint32_t ch, uint32_t space = kTcp) {
+        return handle_of(
+            call_as(s, Op::cm_create_id, abi::CmCreateIdRequest{ch, space, space == kTcp ? IBV_QPT_RC : IBV_QPT_UD, 0}));
+    }
+    int bind(uint32_t s, uint32_t id, const abi::CmAddress& a) {
+        return call_as(s, Op::cm_bind, abi::CmBindRequest{id, 0, a}).error;
+    }
+    int tell(uint32_t s, Op op, uint32_t id) { return call_as(s, op, abi::HandleRequest{id, 0}).error; }
+    int listen(uint32_t s, uint32_t id, uint32_t backlog = 10) {
+        return call_as(s, Op::cm_listen, abi::CmListenRequest{id, backlog}).error;
+    }
+    abi::CmEventReply event(uint32_t s, uint32_t ch, CmEventType type) {
+        const Result r = call_as(s, Op::cm_get_event, abi::HandleRequest{ch, 0});
+        EXPECT_EQ(r.error, 0) << r.reason;
+        const auto e = r.as<abi::CmEventReply>();
+        EXPECT_EQ(e.event, uint32_t(type));
+        return e;
+    }
+    bool no_event(uint32_t s, uint32_t ch) { return tell(s, Op::cm_get_event, ch) == EAGAIN; }
+
+    /// Carries MADs until nothing moves.
+    void carry() {
+        while (!port.mads.empty()) {
+            const auto mads = std::exchange(port.mads, {});
+            for (const engine::GsiSend& m : mads) {
+                engine::GsiFrame f;
+                f.port = m.port ^ 1;
+                const uint8_t* l3 = m.path.bytes + m.path.l3_offset;
+                f.remote = Gid::from_ipv4(l3 + 12);
+                f.local = Gid::from_ipv4(l3 + 16);
+                f.source = engine::kGsiQpn;
+                f.mad = m.mad;
+                ASSERT_TRUE(shared.gsi[0]->push(f));
+            }
+            conductor.service(++now);
+        }
+    }
+    /// An id of `session` at 10.0.0.1 whose route to 10.0.0.2:`port` is resolved.
+    uint32_t resolved(uint16_t to_port, uint32_t space = kTcp) {
+        const uint32_t id = make_id(session, channel, space);
+        abi::CmResolveRequest r{};
+        r.id = id;
+        r.source = address(kGid4, 0);
+        r.dest = address(kOtherGid4, to_port);
+        EXPECT_EQ(call(Op::cm_resolve_addr, r).error, 0);
+        event(session, channel, CmEventType::addr_resolved);
+        EXPECT_EQ(tell(session, Op::cm_resolve_route, id), 0);
+        event(session, channel, CmEventType::route_resolved);
+        return id;
+    }
+    uint32_t listening(uint16_t at, uint32_t space = kTcp, uint32_t backlog = 10) {
+        const uint32_t id = make_id(peer, peer_channel, space);
+        EXPECT_EQ(bind(peer, id, any(at)), 0);
+        EXPECT_EQ(listen(peer, id, backlog), 0);
+        return id;
+    }
+    static abi::CmConnectRequest with(uint32_t id, uint32_t qpn, const std::string& data) {
+        abi::CmConnectRequest r{};
+        r.id = id;
+        r.param.qpn = qpn;
+        r.param.responder_resources = 4;
+        r.param.initiator_depth = 2;
+        r.param.retry_count = 6;
+        r.param.rnr_retry_count = 5;
+        r.param.private_length = uint8_t(data.size());
+        std::memcpy(r.param.private_data, data.data(), data.size());
+        return r;
+    }
+    abi::CmQpAttrReply attributes(uint32_t s, uint32_t id, uint32_t state) {
+        const Result r = call_as(s, Op::cm_qp_attr, abi::CmQpAttrRequest{id, state});
+        EXPECT_EQ(r.error, 0) << r.reason;
+        return r.as<abi::CmQpAttrReply>();
+    }
+    std::pair<uint32_t, uint32_t> connected(uint16_t at) {
+        listening(at);
+        const uint32_t id = resolved(at);
+        EXPECT_EQ(call(Op::cm_connect, with(id, 0x21, "")).error, 0);
+        carry();
+        const uint32_t child = event(peer, peer_channel, CmEventType::connect_request).id;
+        EXPECT_EQ(call_as(peer, Op::cm_accept, with(child, 0x31, "")).error, 0);
+        carry();
+        event(session, channel, CmEventType::connect_response);
+        EXPECT_EQ(tell(session, Op::cm_establish, id), 0);
+        carry();
+        event(peer, peer_channel, CmEventType::established);
+        return {id, child};
+    }
+
+    uint32_t peer = 0, channel = 0, peer_channel = 0;
+    Nanos now = 1;
+};
+
+TEST_F(CmTest, ConnectionFromRequestToDisconnect) {
+    const uint32_t listener = listening(7174);
+    const uint32_t id = resolved(7174);
+    ASSERT_EQ(call(Op::cm_connect, with(id, 0x21, "hello")).error, 0);
+    carry();
+    const auto request = event(peer, peer_channel, CmEventType::connect_request);
+    EXPECT_EQ(request.listener, listener);
+    EXPECT_EQ(request.param.qpn, 0x21u);
+    EXPECT_EQ(request.param.responder_resources, 2) << "the peer's initiator depth";
+    EXPECT_EQ(request.param.initiator_depth, 4);
+    EXPECT_EQ(request.param.private_length, cm::kReqRoom);
+    EXPECT_EQ(std::memcmp(request.param.private_data, "hello", 6), 0);
+    const auto route = call_as(peer, Op::cm_query, abi::HandleRequest{request.id, 0}).as<abi::CmQueryReply>();
+    EXPECT_EQ(route.device, 1u);
+    EXPECT_EQ(route.source.port, 7174);
+    EXPECT_EQ(to_gid(route.source), kOtherGid4);
+    EXPECT_EQ(to_gid(route.dest), kGid4);
+    EXPECT_GE(route.dest.port, 32768);
+
+    ASSERT_EQ(call_as(peer, Op::cm_accept, with(request.id, 0x31, "welcome")).error, 0);
+    carry();
+    const auto response = event(session, channel, CmEventType::connect_response);
+    EXPECT_EQ(response.param.qpn, 0x31u);
+    EXPECT_EQ(std::memcmp(response.param.private_data, "welcome", 8), 0);
+
+    const auto a_rtr = attributes(session, id, IBV_QPS_RTR), b_rtr = attributes(peer, request.id, IBV_QPS_RTR);
+    const auto a_rts = attributes(session, id, IBV_QPS_RTS), b_rts = attributes(peer, request.id, IBV_QPS_RTS);
+    EXPECT_EQ(a_rtr.attr.dest_qp_num, 0x31u);
+    EXPECT_EQ(b_rtr.attr.dest_qp_num, 0x21u);
+    EXPECT_EQ(a_rtr.attr.rq_psn, b_rts.attr.sq_psn);
+    EXPECT_EQ(b_rtr.attr.rq_psn, a_rts.attr.sq_psn);
+    EXPECT_EQ(a_rtr.attr.path_mtu, uint32_t(IBV_MTU_1024)) << "the smaller of both";
+    EXPECT_EQ(b_rtr.attr.path_mtu, uint32_t(IBV_MTU_1024));
+    EXPECT_EQ(a_rts.attr.retry_cnt, 6);
+    EXPECT_EQ(b_rts.attr.retry_cnt, 6);
+    EXPECT_EQ(a_rtr.attr.ah.sgid_index, 2);
+
+    ASSERT_EQ(tell(session, Op::cm_establish, id), 0);
+    carry();
+    event(peer, peer_channel, CmEventType::established);
+    ASSERT_EQ(tell(session, Op::cm_disconnect, id), 0);
+    carry();
+    event(peer, peer_channel, CmEventType::disconnected);
+    EXPECT_TRUE(no_event(session, channel)) << "not before the peer has answered";
+    ASSERT_EQ(tell(peer, Op::cm_disconnect, request.id), 0);
+    carry();
+    event(session, channel, CmEventType::disconnected);
+    conductor.service(now += Nanos{60'000'000'000});
+    event(session, channel, CmEventType::timewait_exit);
+    EXPECT_EQ(call(Op::cm_destroy_id, abi::HandleRequest{id, 0}).as<abi::CmEventsReply>().events_reported, 5u);
+}
+
+TEST_F(CmTest, DatagramsResolveToAQp) {
+    listening(7175, kUdp);
+    const uint32_t id = resolved(7175, kUdp);
+    ASSERT_EQ(call(Op::cm_connect, with(id, 0, "who")).error, 0);
+    carry();
+    const auto request = event(peer, peer_channel, CmEventType::connect_request);
+    EXPECT_EQ(std::memcmp(request.param.private_data, "who", 4), 0);
+    ASSERT_EQ(call_as(peer, Op::cm_accept, with(request.id, 0x77, "me")).error, 0);
+    carry();
+    const auto answer = event(session, channel, CmEventType::established);
+    EXPECT_EQ(answer.param.qpn, 0x77u);
+    EXPECT_EQ(answer.param.qkey, 0x01234567u);
+    EXPECT_EQ(std::memcmp(answer.ah.dgid.raw, kOtherGid4.bytes.data(), 16), 0);
+}
+
+TEST_F(CmTest, PortsAreGivenOnceAndComeBackAtOnce) {
+    const uint32_t first = listening(7000);
+    const uint32_t second = make_id(session, channel);
+    EXPECT_EQ(bind(session, second, any(7000)), EADDRINUSE);
+    EXPECT_EQ(bind(session, second, address(kGid4, 7000)), EADDRINUSE) << "any address covers it";
+    EXPECT_EQ(bind(session, make_id(session, channel, kUdp), any(7000)), 0) << "another port space";
+    EXPECT_EQ(tell(peer, Op::cm_destroy_id, first), 0);
+    EXPECT_EQ(bind(session, second, address(kGid4, 7000)), 0);
+    EXPECT_EQ(bind(session, second, address(kGid4, 7001)), EINVAL) << "bound already";
+    EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kOtherGid4, 7000)), 0) << "another address";
+    EXPECT_EQ(bind(peer, make_id(peer, peer_channel), any(7000)), EADDRINUSE);
+    conductor.close_session(session);
+    EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kGid4, 7000)), 0) << "the program that had it is gone";
+}
+
+TEST_F(CmTest, ReusedAddressesButOneListener) {
+    uint32_t ids[2];
+    for (uint32_t& id : ids) {
+        id = make_id(session, channel);
+        abi::CmOptionRequest o{id, 0, 1, 4, {1}};
+        EXPECT_EQ(call(Op::cm_set_option, o).error, 0);
+        EXPECT_EQ(bind(session, id, any(7100)), 0);
+    }
+    EXPECT_EQ(listen(session, ids[0]), 0);
+    EXPECT_EQ(listen(session, ids[1]), EADDRINUSE);
+    EXPECT_EQ(listen(session, ids[0]), EINVAL);
+}
+
+TEST_F(CmTest, WhatIsWrongGetsItsErrno) {
+    const uint32_t id = make_id(session, channel);
+    constexpr Gid kStranger{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 0, 9}};
+    EXPECT_EQ(bind(session, id, address(kStranger, 1)), ENODEV);
+    abi::CmAddress odd = any(1);
+    odd.family = 27;
+    EXPECT_EQ(bind(session, id, odd), EAFNOSUPPORT);
+    EXPECT_EQ(tell(session, Op::cm_resolve_route, id), EINVAL);
+    EXPECT_EQ(call(Op::cm_connect, with(id, 1, "")).error, EINVAL);
+    EXPECT_EQ(call(Op::cm_accept, with(id, 1, "")).error, EINVAL);
+    EXPECT_EQ(tell(session, Op::cm_disconnect, id), EINVAL);
+    EXPECT_EQ(tell(session, Op::cm_establish, id), EINVAL);
+    EXPECT_EQ(call(Op::cm_reject, abi::CmRejectRequest{id, 0, {}}).error, EINVAL);
+    EXPECT_EQ(call(Op::cm_qp_attr, abi::CmQpAttrRequest{id, IBV_QPS_INIT}).error, EINVAL);
+    EXPECT_EQ(tell(session, Op::cm_close_channel, channel), EBUSY);
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, 4711), EINVAL);
+    EXPECT_EQ(call(Op::cm_create_id, abi::CmCreateIdRequest{channel, 0x999, IBV_QPT_RC, 0}).error, EPROTONOSUPPORT);
+    EXPECT_EQ(call(Op::cm_create_id, abi::CmCreateIdRequest{channel, kTcp, IBV_QPT_UD, 0}).error, EINVAL);
+    const uint32_t good = resolved(7174);
+    EXPECT_EQ(call(Op::cm_connect, with(good, 1, std::string(cm::kReqRoom + 1, 'x'))).error, EINVAL);
+    abi::CmResolveRequest far{};
+    far.id = make_id(session, channel);
+    far.dest = address(kStranger, 5);
+    EXPECT_EQ(call(Op::cm_resolve_addr, far).error, 0);
+    EXPECT_EQ(event(session, channel, CmEventType::addr_error).status, -EHOSTUNREACH);
+}
+
+TEST_F(CmTest, NobodyListensAndProgramsRefuse) {
+    const uint32_t id = resolved(9999);
+    EXPECT_EQ(call(Op::cm_connect, with(id, 1, "")).error, 0);
+    carry();
+    EXPECT_EQ(event(session, channel, CmEventType::rejected).status, int32_t(cm::Reason::invalid_service_id));
+    listening(7174);
+    const uint32_t other = resolved(7174);
+    EXPECT_EQ(call(Op::cm_connect, with(other, 2, "")).error, 0);
+    carry();
+    abi::CmRejectRequest no{event(peer, peer_channel, CmEventType::connect_request).id, 0, with(0, 0, "no").param};
+    EXPECT_EQ(call_as(peer, Op::cm_reject, no).error, 0);
+    carry();
+    const auto e = event(session, channel, CmEventType::rejected);
+    EXPECT_EQ(e.status, int32_t(cm::Reason::consumer));
+    EXPECT_EQ(std::memcmp(e.param.private_data, "no", 3), 0);
+}
+
+TEST_F(CmTest, BacklogBoundsWhatWaits) {
+    const uint32_t listener = listening(7174, kTcp, 2);
+    for (uint32_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(call(Op::cm_connect, with(resolved(7174), 100 + i, "")).error, 0);
+        carry();
+    }
+    EXPECT_EQ(event(session, channel, CmEventType::rejected).status, int32_t(cm::Reason::consumer));
+    event(peer, peer_channel, CmEventType::connect_request);  // room again
+    EXPECT_EQ(call(Op::cm_connect, with(resolved(7174), 200, "")).error, 0);
+    carry();
+    EXPECT_EQ(tell(peer, Op::cm_destroy_id, listener), 0);
+    EXPECT_TRUE(no_event(peer, peer_channel)) << "requests that nobody fetched go with their listener";
+    carry();
+    for (int i = 0; i < 2; ++i) event(session, channel, CmEventType::rejected);
+    EXPECT_TRUE(no_event(session, channel));
+}
+
+TEST_F(CmTest, AProgramThatDiesIsDisconnected) {
+    const auto [id, child] = connected(7174);
+    conductor.close_session(session);
+    carry();
+    EXPECT_EQ(event(peer, peer_channel, CmEventType::disconnected).id, child);
+    (void)id;
+}
+
+TEST_F(CmTest, EventsMoveWithTheirId) {
+    const auto [id, child] = connected(7174);
+    EXPECT_EQ(tell(session, Op::cm_disconnect, id), 0);
+    carry();
+    const uint32_t other = open_channel(peer);
+    EXPECT_EQ(call_as(peer, Op::cm_migrate, abi::CmMigrateRequest{child, other}).error, 0);
+    EXPECT_TRUE(no_event(peer, peer_channel));
+    EXPECT_EQ((platform.signals[{peer, kCmChannelBase + other}]), 1u);
+    event(peer, other, CmEventType::disconnected);
+}
+
+TEST_F(CmTest, AnyBytesAreHarmless) {
+    connected(7174);
+    std::mt19937 rng(7);
+    std::uniform_int_distribution<int> byte(0, 255);
+    for (int i = 0; i < 20000; ++i) {
+        const auto op = Op(int(Op::cm_open_channel) + 2 + i % (int(Op::cm_leave) - int(Op::cm_open_channel) - 1));
+        std::vector<std::byte> body(size_t(byte(rng)) + 8);
+        for (std::byte& b : body) b = std::byte(byte(rng) < 200 ? 0 : byte(rng));
+        body[0] = std::byte(byte(rng) % 4);
+        send(conductor, i % 2 == 0 ? session : peer, packet(op, body));
+        if (i % 16 == 0) carry();
+    }
+}
+
+}  // namespace
+}  // namespace roci::host::test

@@ -1,0 +1,217 @@
+// Events: fetched from rocid, turned into what rdma_cm.h says, and acknowledged.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "context.hpp"
+#include "id.hpp"
+
+namespace roci::rdmacm {
+namespace {
+
+using abi::Op;
+
+struct Event {
+    rdma_cm_event event;
+    uint8_t private_data[abi::kMaxCmPrivateData];
+    Id* counted;   ///< whose counter an acknowledgement raises
+    Group* group;  ///< and this one's
+};
+
+ibv_ah_attr to_verbs(const abi::AhAttr& a) {
+    abi::QpAttr wrapped{};
+    wrapped.ah = a;
+    ibv_qp_attr out;
+    client::from_abi(wrapped, out);
+    return out.ah_attr;
+}
+
+void set_parameters(Event& e, const abi::CmEventReply& r) {
+    const abi::CmParam& p = r.param;
+    const uint8_t length = p.private_length <= sizeof e.private_data ? p.private_length : uint8_t(sizeof e.private_data);
+    std::memcpy(e.private_data, p.private_data, length);
+    const void* data = length != 0 ? e.private_data : nullptr;
+    if (datagram(*e.event.id)) {
+        e.event.param.ud = {data, length, to_verbs(r.ah), p.qpn, p.qkey};
+        return;
+    }
+    e.event.param.conn = {
+        data, length, p.responder_resources, p.initiator_depth, p.flow_control, p.retry_count, p.rnr_retry_count, p.srq, p.qpn};
+}
+
+int new_connection(Event& e, uint32_t handle) {
+    Id& listener = *e.counted;
+    Id* child = allocate_id(listener.id.channel, listener.id.context, listener.id.ps, listener.id.qp_type);
+    if (child == nullptr) {
+        destroy_handle(handle);
+        return -1;
+    }
+    child->handle = handle;
+    service().insert(*child);
+    e.event.listen_id = &listener.id;
+    e.event.id = &child->id;
+    child->initiator_depth = e.event.param.conn.initiator_depth;
+    child->responder_resources = e.event.param.conn.responder_resources;
+    if ((listener.sync && rdma_migrate_id(&child->id, nullptr) != 0) || query_route(*child) != 0) {
+        rdma_destroy_id(&child->id);
+        return -1;
+    }
+    return 0;
+}
+
+/// What the library does before the program sees an event. False: the program shall not see it.
+bool process(Event& e, const abi::CmEventReply& r) {
+    Id& id = *e.counted;
+    rdma_cm_event& out = e.event;
+    switch (out.event) {
+        case RDMA_CM_EVENT_ADDR_RESOLVED:
+            if (query_route(id) != 0) {
+                out.event = RDMA_CM_EVENT_ADDR_ERROR;
+                out.status = -errno;
+            }
+            return true;
+        case RDMA_CM_EVENT_ROUTE_RESOLVED:
+            if (query_route(id) != 0) {
+                out.event = RDMA_CM_EVENT_ROUTE_ERROR;
+                out.status = -errno;
+            }
+            return true;
+        case RDMA_CM_EVENT_CONNECT_REQUEST:
+            return new_connection(e, r.id) == 0;
+        case RDMA_CM_EVENT_CONNECT_RESPONSE:
+            if (id.id.qp == nullptr) return true;
+            out.event = RDMA_CM_EVENT_ESTABLISHED;
+            if (confirm_response(id) != 0) {
+                out.event = RDMA_CM_EVENT_CONNECT_ERROR;
+                out.status = -errno;
+                id.connect_error = 1;
+            }
+            return true;
+        case RDMA_CM_EVENT_REJECTED:
+            if (id.connect_error) return false;
+            modify_to_error(id.id);
+            return true;
+        case RDMA_CM_EVENT_DISCONNECTED:
+            return !id.connect_error;
+        case RDMA_CM_EVENT_MULTICAST_JOIN:
+            if (e.group == nullptr) return false;
+            out.param.ud.private_data = e.group->context;
+            if (joined(*e.group, out.param.ud.ah_attr) != 0) {
+                out.event = RDMA_CM_EVENT_MULTICAST_ERROR;
+                out.status = -errno;
+            }
+            return true;
+        default:
+            return true;
+    }
+}
+
+Group* find_group(const Id& id, uint32_t handle) {
+    Group* g = id.groups;
+    while (g != nullptr && g->handle != handle) g = g->next;
+    return g;
+}
+
+void count_group(Group& g) {
+    pthread_mutex_lock(&g.owner->mutex);
+    ++g.events_completed;
+    pthread_cond_signal(&g.owner->cond);
+    pthread_mutex_unlock(&g.owner->mutex);
+}
+
+/// Takes a signal off the pipe, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the event is gone;
+/// else -1.
+int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
+    const uint32_t handle = Channel::from(channel)->handle;  // the channel may be gone when read() returns
+    abi::EventSignal signal{};
+    const ssize_t n = read(channel->fd, &signal, sizeof signal);
+    if (n < 0) return -1;
+    const int error = service().call(Op::cm_get_event, abi::HandleRequest{handle, 0}, reply);
+    // End of file: rocid is gone, or another thread has destroyed the channel. As with the kernel, who waits there waits for
+    // ever: programs leave such a thread behind and do not expect it to come back.
+    if (n == 0 && error != EIO)
+        for (;;) pause();
+    if (error == 0 || error == EAGAIN) return error;
+    return fail(error);
+}
+
+}  // namespace
+
+void count_event(Id& id) {
+    pthread_mutex_lock(&id.mutex);
+    ++id.events_completed;
+    pthread_cond_signal(&id.cond);
+    pthread_mutex_unlock(&id.mutex);
+}
+
+int complete(Id& id) {
+    if (!id.sync) return 0;
+    if (id.id.event != nullptr) {
+        rdma_ack_cm_event(id.id.event);
+        id.id.event = nullptr;
+    }
+    if (rdma_get_cm_event(id.id.channel, &id.id.event) != 0) return -1;
+    const rdma_cm_event& e = *id.id.event;
+    if (e.status == 0) return 0;
+    if (e.event == RDMA_CM_EVENT_REJECTED) return fail(ECONNREFUSED);
+    return fail(e.status < 0 ? -e.status : e.status);
+}
+
+}  // namespace roci::rdmacm
+
+using namespace roci::rdmacm;
+
+int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
+    if (event == nullptr) return fail(EINVAL);
+    if (Channel::from(channel)->epoch != service().epoch()) return fail(EIO);
+    for (;;) {
+        roci::abi::CmEventReply reply{};
+        const int fetched = fetch(channel, reply);
+        if (fetched < 0) return -1;
+        if (fetched == EAGAIN) continue;
+        const bool request = reply.listener != roci::abi::kNoHandle;
+        Id* id = service().find(request ? reply.listener : reply.id);
+        if (id == nullptr) {
+            if (request) destroy_handle(reply.id);
+            continue;
+        }
+        auto* e = static_cast<Event*>(std::calloc(1, sizeof(Event)));
+        if (e == nullptr) return count_event(*id), fail(ENOMEM);
+        e->counted = id;
+        if (reply.group != roci::abi::kNoHandle) e->group = find_group(*id, reply.group);
+        e->event.id = &id->id;
+        e->event.event = rdma_cm_event_type(reply.event);
+        e->event.status = reply.status;
+        set_parameters(*e, reply);
+        if (!process(*e, reply)) {
+            if (e->group != nullptr) count_group(*e->group);
+            count_event(*id);
+            std::free(e);
+            continue;
+        }
+        *event = &e->event;
+        return 0;
+    }
+}
+
+int rdma_ack_cm_event(rdma_cm_event* event) {
+    if (event == nullptr) return fail(EINVAL);
+    auto* e = reinterpret_cast<Event*>(event);
+    if (e->group != nullptr) count_group(*e->group);
+    count_event(*e->counted);
+    std::free(e);
+    return 0;
+}
+
+const char* rdma_event_str(rdma_cm_event_type event) {
+    static constexpr const char* kNames[] = {
+        "RDMA_CM_EVENT_ADDR_RESOLVED",  "RDMA_CM_EVENT_ADDR_ERROR",      "RDMA_CM_EVENT_ROUTE_RESOLVED",
+        "RDMA_CM_EVENT_ROUTE_ERROR",    "RDMA_CM_EVENT_CONNECT_REQUEST", "RDMA_CM_EVENT_CONNECT_RESPONSE",
+        "RDMA_CM_EVENT_CONNECT_ERROR",  "RDMA_CM_EVENT_UNREACHABLE",     "RDMA_CM_EVENT_REJECTED",
+        "RDMA_CM_EVENT_ESTABLISHED",    "RDMA_CM_EVENT_DISCONNECTED",    "RDMA_CM_EVENT_DEVICE_REMOVAL",
+        "RDMA_CM_EVENT_MULTICAST_JOIN", "RDMA_CM_EVENT_MULTICAST_ERROR", "RDMA_CM_EVENT_ADDR_CHANGE",
+        "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+    };
+    return size_t(event) < std::size(kNames) ? kNames[event] : "UNKNOWN EVENT";
+}

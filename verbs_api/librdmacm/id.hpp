@@ -1,0 +1,164 @@
+// Ids, channels and the connection to rocid, shared by this library's files.
+#pragma once
+
+#include <pthread.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "abi/cm_control.hpp"
+#include "connection.hpp"
+#include "verbs.hpp"
+
+#pragma GCC visibility push(default)
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+extern "C" {
+// Exported by rdma-core without a public declaration.
+int rdma_set_local_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
+int rdma_get_remote_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
+int rdma_reject_ece(struct rdma_cm_id* id, const void* private_data, uint8_t private_data_len);
+}
+#pragma GCC visibility pop
+
+namespace roci::rdmacm {
+
+struct Group;
+
+/// What an rdma_cm_id is the beginning of. Up to `sync` the layout is rdma-core's: the system's r-sockets look at it.
+struct Id {
+    rdma_cm_id id;
+    void* system_device;  ///< NULL for ever
+    void* connect;        ///< private data of rdma_getaddrinfo, sent with rdma_connect
+    size_t connect_length;
+    int events_completed;
+    int connect_error;
+    int sync;  ///< made without a channel: calls wait for their events
+    pthread_cond_t cond;
+    pthread_mutex_t mutex;
+    // ours
+    uint32_t handle;
+    uint32_t epoch;  ///< of the connection to rocid that knows it
+    uint8_t initiator_depth, responder_resources;
+    ibv_qp_init_attr* qp_init_attr;
+    Group* groups;
+
+    static Id* from(rdma_cm_id* p) { return reinterpret_cast<Id*>(p); }
+};
+static_assert(sizeof(rdma_cm_id) == 416 && offsetof(Id, system_device) == 416 && offsetof(Id, events_completed) == 440 &&
+              offsetof(Id, sync) == 448);
+
+struct Channel {
+    rdma_event_channel channel;  ///< fd: the read end of the pipe
+    uint32_t handle;
+    uint32_t epoch;
+    static Channel* from(rdma_event_channel* p) { return reinterpret_cast<Channel*>(p); }
+};
+
+/// A multicast membership.
+struct Group {
+    Group* next;
+    Id* owner;
+    void* context;
+    uint32_t handle;
+    int events_completed;
+    uint16_t join_flags;
+    ibv_gid mgid;
+    uint16_t mlid;
+    sockaddr_storage address;
+};
+
+/// Sets errno; -1.
+inline int fail(int error) {
+    errno = error;
+    return -1;
+}
+/// For functions of verbs that return an errno.
+inline int result(int error) { return error == 0 ? 0 : fail(error); }
+
+/// A device that rocid serves, open for the whole life of the process: one context for everybody.
+struct Device {
+    ibv_context* verbs = nullptr;
+    ibv_pd* pd = nullptr;
+    ibv_xrcd* xrcd = nullptr;
+    uint8_t max_initiator_depth = 0, max_responder_resources = 0;
+};
+
+/// The one session of this process for connection management.
+class Service {
+public:
+    static Service& instance();
+    /// Connects to rocid when needed. 0 or errno.
+    int open();
+    uint32_t epoch() const { return epoch_; }
+    client::Connection& link() { return *link_; }
+
+    /// The device of that name, opened; nullptr with errno.
+    Device* device(const char* name);
+    Device* device(const ibv_context* verbs);
+    /// Every device that there is.
+    std::vector<ibv_context*> all_devices();
+
+    void insert(Id& id);
+    void remove(const Id& id);
+    Id* find(uint32_t handle);
+
+    template <class Request, class Answer>
+    int call(abi::Op op, const Request& body, Answer& answer, client::ReplyFds* fds = nullptr) {
+        if (const int error = open(); error != 0) return error;
+        return link_->call(op, body, answer, fds);
+    }
+    template <class Request>
+    int tell(abi::Op op, const Request& body) {
+        if (const int error = open(); error != 0) return error;
+        return link_->tell(op, body);
+    }
+
+private:
+    Service();
+    void forget_after_fork();
+    Device* open_device(ibv_device* device);
+
+    std::mutex mutex_;
+    std::unique_ptr<client::Connection> link_;
+    uint32_t epoch_ = 1;
+    std::unordered_map<std::string, std::unique_ptr<Device>> devices_;
+    std::unordered_map<uint32_t, Id*> ids_;
+};
+
+inline Service& service() { return Service::instance(); }
+/// The id's own session is still ours: not one of a parent process.
+inline bool ours(const Id& id) { return id.epoch == service().epoch(); }
+
+// address.cpp
+int to_abi(const sockaddr* address, abi::CmAddress& out);  ///< 0 or EAFNOSUPPORT
+void from_abi(const abi::CmAddress& address, sockaddr_storage& out);
+socklen_t length_of(const sockaddr* address);  ///< 0: a family that we do not serve
+// id.cpp
+Id* allocate_id(rdma_event_channel* channel, void* context, rdma_port_space space, ibv_qp_type type);
+void free_id(Id* id);
+int create_id(rdma_event_channel* channel, rdma_cm_id** out, void* context, rdma_port_space space, ibv_qp_type type);
+int query_route(Id& id);
+int destroy_handle(uint32_t handle);  ///< events reported, or -1
+// events.cpp
+/// Synchronous ids: waits for the event that ends the call. 0, or -1 with the errno that the event says.
+int complete(Id& id);
+void count_event(Id& id);
+// qp.cpp
+int modify_to_rtr(rdma_cm_id& id, uint8_t responder_resources);
+int modify_to_rts(rdma_cm_id& id, uint8_t initiator_depth);
+int modify_to_error(rdma_cm_id& id);
+int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask);
+// connect.cpp
+/// REP: sets the QP up and sends the RTU.
+int confirm_response(Id& id);
+// multicast.cpp
+int joined(Group& group, const ibv_ah_attr& address);
+
+inline bool datagram(const rdma_cm_id& id) { return id.qp_type == IBV_QPT_UD; }
+
+}  // namespace roci::rdmacm

@@ -1,0 +1,197 @@
+// QPs, SRQs and CQs of ids, and the states that a connection takes its QP through.
+#include <fcntl.h>
+
+#include <cstring>
+
+#include "context.hpp"
+#include "id.hpp"
+
+namespace roci::rdmacm {
+namespace {
+
+void destroy_cqs(rdma_cm_id& id) {
+    if (id.qp_type == IBV_QPT_XRC_RECV && id.srq != nullptr) return;
+    if (id.send_cq != nullptr && id.send_cq != id.recv_cq) ibv_destroy_cq(id.send_cq);
+    if (id.recv_cq != nullptr) ibv_destroy_cq(id.recv_cq);
+    if (id.send_cq_channel != nullptr && id.send_cq_channel != id.recv_cq_channel) ibv_destroy_comp_channel(id.send_cq_channel);
+    if (id.recv_cq_channel != nullptr) ibv_destroy_comp_channel(id.recv_cq_channel);
+    id.send_cq = id.recv_cq = nullptr;
+    id.send_cq_channel = id.recv_cq_channel = nullptr;
+}
+
+int create_cq(rdma_cm_id& id, uint32_t entries, ibv_comp_channel*& channel, ibv_cq*& cq) {
+    if (entries == 0) return 0;
+    channel = ibv_create_comp_channel(id.verbs);
+    if (channel == nullptr) return -1;
+    cq = ibv_create_cq(id.verbs, int(entries), &id, channel, 0);
+    return cq == nullptr ? -1 : 0;
+}
+
+/// CQs for what the program did not bring itself.
+int create_cqs(rdma_cm_id& id, uint32_t send, uint32_t receive) {
+    if (create_cq(id, receive, id.recv_cq_channel, id.recv_cq) == 0 && create_cq(id, send, id.send_cq_channel, id.send_cq) == 0)
+        return 0;
+    const int saved = errno;
+    destroy_cqs(id);
+    return fail(saved);
+}
+
+ibv_xrcd* xrc_domain(const rdma_cm_id& id) {
+    Device* device = service().device(id.verbs);
+    if (device == nullptr) return nullptr;
+    if (device->xrcd == nullptr) {
+        ibv_xrcd_init_attr attr{};
+        attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+        attr.fd = -1;
+        attr.oflags = O_CREAT;
+        device->xrcd = ibv_open_xrcd(id.verbs, &attr);
+    }
+    return device->xrcd;
+}
+
+/// Takes the QP to `state` with the attributes that the id has for it.
+int take_to(rdma_cm_id& id, ibv_qp* qp, ibv_qp_state state) {
+    ibv_qp_attr attr{};
+    int mask = 0;
+    if (attributes(id, state, attr, mask) != 0) return -1;
+    return result(ibv_modify_qp(qp, &attr, mask));
+}
+
+int start(rdma_cm_id& id, ibv_qp* qp) {
+    if (take_to(id, qp, IBV_QPS_INIT) != 0) return -1;
+    if (!datagram(id)) return 0;
+    return take_to(id, qp, IBV_QPS_RTR) == 0 ? take_to(id, qp, IBV_QPS_RTS) : -1;
+}
+
+}  // namespace
+
+int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask) {
+    abi::CmQpAttrReply reply{};
+    const abi::CmQpAttrRequest request{Id::from(&id)->handle, uint32_t(state)};
+    if (const int error = service().call(abi::Op::cm_qp_attr, request, reply); error != 0) return fail(error);
+    client::from_abi(reply.attr, attr);
+    mask = int(reply.mask);
+    return 0;
+}
+
+int modify_to_rtr(rdma_cm_id& id, uint8_t responder_resources) {
+    if (id.qp == nullptr) return 0;
+    if (take_to(id, id.qp, IBV_QPS_INIT) != 0) return -1;  // again: rights depend on the connection
+    ibv_qp_attr attr{};
+    int mask = 0;
+    if (attributes(id, IBV_QPS_RTR, attr, mask) != 0) return -1;
+    if (responder_resources != RDMA_MAX_RESP_RES) attr.max_dest_rd_atomic = responder_resources;
+    return result(ibv_modify_qp(id.qp, &attr, mask));
+}
+int modify_to_rts(rdma_cm_id& id, uint8_t initiator_depth) {
+    if (id.qp == nullptr) return 0;
+    ibv_qp_attr attr{};
+    int mask = 0;
+    if (attributes(id, IBV_QPS_RTS, attr, mask) != 0) return -1;
+    if (initiator_depth != RDMA_MAX_INIT_DEPTH) attr.max_rd_atomic = initiator_depth;
+    return result(ibv_modify_qp(id.qp, &attr, mask));
+}
+int modify_to_error(rdma_cm_id& id) {
+    if (id.qp == nullptr) return 0;
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    return result(ibv_modify_qp(id.qp, &attr, IBV_QP_STATE));
+}
+
+}  // namespace roci::rdmacm
+
+using namespace roci::rdmacm;
+
+int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask) { return attributes(*id, attr->qp_state, *attr, *mask); }
+
+int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
+    if (id->qp != nullptr || id->verbs == nullptr) return fail(EINVAL);
+    if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd == nullptr) {
+        attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
+        attr->pd = id->pd;
+    } else if (attr->pd->context != id->verbs) {
+        return fail(EINVAL);
+    }
+    const auto differs = [](const ibv_cq* a, const ibv_cq* b) { return a != nullptr && b != nullptr && a != b; };
+    if (differs(id->recv_cq, attr->recv_cq) || differs(id->send_cq, attr->send_cq)) return fail(EINVAL);
+    if (id->qp_type == IBV_QPT_XRC_RECV && ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || attr->xrcd == nullptr)) {
+        attr->xrcd = xrc_domain(*id);
+        if (attr->xrcd == nullptr) return -1;
+        attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+    }
+    const bool has_send = attr->send_cq != nullptr || id->send_cq != nullptr,
+               has_receive = attr->recv_cq != nullptr || id->recv_cq != nullptr;
+    if (create_cqs(*id, has_send ? 0 : attr->cap.max_send_wr, has_receive ? 0 : attr->cap.max_recv_wr) != 0) return -1;
+    if (attr->send_cq == nullptr) attr->send_cq = id->send_cq;
+    if (attr->recv_cq == nullptr) attr->recv_cq = id->recv_cq;
+    if (attr->srq == nullptr) attr->srq = id->srq;
+    ibv_qp* qp = ibv_create_qp_ex(id->verbs, attr);
+    if (qp == nullptr || start(*id, qp) != 0) {
+        const int saved = errno;
+        if (qp != nullptr) ibv_destroy_qp(qp);
+        destroy_cqs(*id);
+        return fail(saved);
+    }
+    if (qp->pd != nullptr) id->pd = qp->pd;
+    id->qp = qp;
+    return 0;
+}
+
+int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) {
+    ibv_qp_init_attr_ex full{};
+    std::memcpy(&full, attr, sizeof *attr);
+    full.comp_mask = IBV_QP_INIT_ATTR_PD;
+    full.pd = pd != nullptr ? pd : id->pd;
+    const int rc = rdma_create_qp_ex(id, &full);
+    std::memcpy(attr, &full, sizeof *attr);
+    return rc;
+}
+
+void rdma_destroy_qp(rdma_cm_id* id) {
+    ibv_destroy_qp(id->qp);
+    id->qp = nullptr;
+    destroy_cqs(*id);
+}
+
+int rdma_create_srq_ex(rdma_cm_id* id, ibv_srq_init_attr_ex* attr) {
+    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0 || id->verbs == nullptr) return fail(EINVAL);
+    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr) {
+        attr->pd = id->pd;
+        attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+    }
+    if (attr->srq_type == IBV_SRQT_XRC) {
+        if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) == 0 || attr->xrcd == nullptr) attr->xrcd = xrc_domain(*id);
+        if (attr->xrcd == nullptr) return -1;
+        if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) == 0 || attr->cq == nullptr) {
+            if (create_cqs(*id, 0, attr->attr.max_wr) != 0) return -1;
+            attr->cq = id->recv_cq;
+        }
+        attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+    }
+    ibv_srq* srq = ibv_create_srq_ex(id->verbs, attr);
+    if (srq == nullptr) {
+        const int saved = errno;
+        destroy_cqs(*id);
+        return fail(saved);
+    }
+    if (id->pd == nullptr) id->pd = attr->pd;
+    id->srq = srq;
+    return 0;
+}
+
+int rdma_create_srq(rdma_cm_id* id, ibv_pd* pd, ibv_srq_init_attr* attr) {
+    ibv_srq_init_attr_ex full{};
+    std::memcpy(&full, attr, sizeof *attr);
+    full.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+    full.srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC;
+    full.pd = pd;
+    const int rc = rdma_create_srq_ex(id, &full);
+    std::memcpy(attr, &full, sizeof *attr);
+    return rc;
+}
+
+void rdma_destroy_srq(rdma_cm_id* id) {
+    ibv_destroy_srq(id->srq);
+    id->srq = nullptr;
+    destroy_cqs(*id);
+}
