@@ -1,6 +1,5 @@
 // XRC domains. One that was opened with a file is shared by every session that opens it with the same file on the same device
 // (ibv_open_xrcd(3)); it ends with its last holder.
-#include <fcntl.h>
 
 #include "host/handlers.hpp"
 
@@ -25,9 +24,9 @@ Outcome find_shared(Call& c, uint32_t oflags, std::shared_ptr<XrcDomain>& domain
     const auto key = std::pair(*c.session.device, file);
     const auto it = c.host.xrc_files.find(key);
     if (it != c.host.xrc_files.end()) domain = it->second.lock();
-    if (domain && (oflags & O_EXCL) != 0) return fail(EINVAL, "the file has an XRC domain already and O_EXCL was given");
+    if (domain && (oflags & abi::kXrcdExclusive) != 0) return fail(EINVAL, "the file has an XRC domain already and O_EXCL was given");
     if (domain) return done();
-    if ((oflags & O_CREAT) == 0) return fail(EAGAIN, "the file has no XRC domain yet and O_CREAT was not given");
+    if ((oflags & abi::kXrcdCreate) == 0) return fail(EAGAIN, "the file has no XRC domain yet and O_CREAT was not given");
     forget_ended(c.host);
     domain = make_domain(c.host);
     domain->file = c.received.take();
@@ -40,7 +39,7 @@ Outcome find_shared(Call& c, uint32_t oflags, std::shared_ptr<XrcDomain>& domain
 Outcome open_xrcd(Call& c) {
     const auto in = c.in<abi::OpenXrcdRequest>();
     Session& s = c.session;
-    if ((in.oflags & ~uint32_t(O_CREAT | O_EXCL)) != 0)
+    if ((in.oflags & ~uint32_t(abi::kXrcdCreate | abi::kXrcdExclusive)) != 0)
         return fail(EINVAL, "oflags {:#x}: only O_CREAT and O_EXCL mean something", in.oflags);
     if (c.received.count() != (in.has_fd != 0 ? 1 : 0))
         return fail(EBADF, "{} descriptors came, has_fd is {}", c.received.count(), in.has_fd);

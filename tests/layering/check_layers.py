@@ -16,7 +16,8 @@ STACK_ROOMS = {
     'rings': {'base', 'wire'},
     'qp': {'base', 'wire', 'mem', 'rings', 'cc'},
     'engine': {'base', 'wire', 'mem', 'rings', 'cc', 'qp'},
-    'host': {'base', 'wire', 'mem', 'rings', 'cc', 'qp', 'engine'},
+    'cm': {'base'},
+    'host': {'base', 'wire', 'mem', 'rings', 'cc', 'qp', 'engine', 'cm'},
 }
 # Contracts rather than rooms (ARCHITECTURE.md): headers of the engine that lower rooms may see.
 CONTRACTS = {
