@@ -390,10 +390,9 @@ struct AllocMwReply {
     uint32_t handle;
     uint32_t rkey;
 };
-/// open_xrcd. With has_fd the request carries a descriptor: sessions that name the same file share the domain. oflags: O_CREAT,
-/// O_EXCL.
 /// OpenXrcdRequest::oflags: the values of O_CREAT and O_EXCL of Linux, which the program gave.
 enum XrcdFlags : uint32_t { kXrcdCreate = 0100, kXrcdExclusive = 0200 };
+/// open_xrcd. With has_fd the request carries a descriptor: sessions that name the same file share the domain.
 struct OpenXrcdRequest {
     uint32_t oflags;
     uint32_t has_fd;
