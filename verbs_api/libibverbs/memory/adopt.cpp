@@ -53,8 +53,11 @@ bool is_in_use_by_this_thread(const Range& range) {
     constexpr uint64_t kBelow = 64 << 10, kAbove = 16 << 10, kControlBlock = 2304;
     const auto frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
     const auto self = static_cast<uint64_t>(pthread_self()), error = reinterpret_cast<uint64_t>(&errno);
-    const Range taken[] = {
-        own_stack(), {frame - kBelow, frame + kAbove}, {self, self + kControlBlock}, {error, error + sizeof errno}};
+    // On the thread's own stack its bounds are known; the room around the frame would reach into the mapping behind the stack.
+    const Range stack = own_stack();
+    const bool known = frame >= stack.start && frame < stack.end;
+    const Range around = known ? stack : Range{frame - kBelow, frame + kAbove};
+    const Range taken[] = {stack, around, {self, self + kControlBlock}, {error, error + sizeof errno}};
     return std::any_of(std::begin(taken), std::end(taken), [&](const Range& r) {
         return overlap(range, {page_floor(r.start), page_ceil(r.end)});
     });
