@@ -20,9 +20,7 @@ public:
 
     Nanos now() const override { return scale_ == 0 ? monotonic() : at(rte_get_tsc_cycles()); }
     /// The time at a TSC reading that is not older than the clock.
-    Nanos at(uint64_t tsc) const {
-        return base_ + Nanos((static_cast<Uint128>(tsc - base_tsc_) * scale_) >> kShift);
-    }
+    Nanos at(uint64_t tsc) const { return base_ + Nanos((static_cast<Uint128>(tsc - base_tsc_) * scale_) >> kShift); }
     bool uses_tsc() const { return scale_ != 0; }
     static Nanos monotonic();
 

@@ -44,7 +44,8 @@ MemoryChoice choose_memory(const EalOptions& o) {
     if (hugepages_available(o.memory_bytes)) return {true, "hugepages (2 MiB)"};
     const std::string need = std::to_string((o.memory_bytes + kHugepage - 1) / kHugepage);
     if (o.hugepages == Hugepages::always)
-        throw StartError("memory.hugepages = always, but " + need + " free 2 MiB hugepages are not there: run 'config/hugepages.sh " + need +
+        throw StartError("memory.hugepages = always, but " + need +
+                         " free 2 MiB hugepages are not there: run 'config/hugepages.sh " + need +
                          "' as root, or set memory.hugepages = \"auto\"");
     return {false, "ordinary pages (fewer than " + need + " free 2 MiB hugepages; config/hugepages.sh reserves them)"};
 }
@@ -85,8 +86,12 @@ bool hugepages_available(uint64_t bytes) {
 }
 
 std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
-    std::vector<std::string> a = {"rocid",          "--no-pci",       "--no-telemetry",
-                                  "--iova-mode=va", "--main-lcore=0", "--file-prefix=rocid-" + std::to_string(getpid()),
+    std::vector<std::string> a = {"rocid",
+                                  "--no-pci",
+                                  "--no-telemetry",
+                                  "--iova-mode=va",
+                                  "--main-lcore=0",
+                                  "--file-prefix=rocid-" + std::to_string(getpid()),
                                   "--lcores=" + lcore_map(o)};
     // Neither way leaves a file behind. (EAL refuses --in-memory together with --no-huge.)
     if (huge) {

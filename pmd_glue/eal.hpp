@@ -18,8 +18,8 @@ public:
 enum class Hugepages : uint8_t { automatic, always, never };
 
 struct EalOptions {
-    uint32_t engines = 1;              ///< worker lcores
-    std::vector<unsigned> cpus;        ///< pin engine i to cpus[i]; empty: engines float over the CPUs the process may use
+    uint32_t engines = 1;        ///< worker lcores
+    std::vector<unsigned> cpus;  ///< pin engine i to cpus[i]; empty: engines float over the CPUs the process may use
     Hugepages hugepages = Hugepages::automatic;
     uint64_t memory_bytes = 64 << 20;  ///< what mbuf pools and rings will take
     bool verbose = false;              ///< let DPDK talk

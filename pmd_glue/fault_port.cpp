@@ -115,7 +115,8 @@ void FaultPort::offer(engine::TxFrame f, Nanos now) {
     if (spec_.delay == 0 && !chance(spec_.reorder)) return pass(f, now);
     if (spec_.delay > 0) {
         bump(counts_.delayed);
-        held_.push_back({f, now + spec_.delay + (chance(spec_.reorder) ? (bump(counts_.reordered), kReorderTimeout) : 0), kNever});
+        held_.push_back(
+            {f, now + spec_.delay + (chance(spec_.reorder) ? (bump(counts_.reordered), kReorderTimeout) : 0), kNever});
         return;
     }
     bump(counts_.reordered);
@@ -179,7 +180,7 @@ void FaultPort::flush() {
 
 FaultCounts FaultPort::counts() const {
     FaultCounts copy;
-    for (uint64_t FaultCounts::* const field : kFaultFields)
+    for (uint64_t FaultCounts::*const field : kFaultFields)
         copy.*field = std::atomic_ref(const_cast<uint64_t&>(counts_.*field)).load(std::memory_order_relaxed);
     return copy;
 }

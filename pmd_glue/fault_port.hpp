@@ -32,12 +32,14 @@ struct FaultCounts {
 };
 
 /// Every field, for whoever lists them.
-inline constexpr uint64_t FaultCounts::* kFaultFields[] = {
-    &FaultCounts::offered,    &FaultCounts::sent,    &FaultCounts::dropped, &FaultCounts::corrupted,       &FaultCounts::reordered,
-    &FaultCounts::duplicated, &FaultCounts::delayed, &FaultCounts::marked,  &FaultCounts::duplicate_failed};
+inline constexpr uint64_t FaultCounts::*kFaultFields[] = {
+    &FaultCounts::offered,   &FaultCounts::sent,      &FaultCounts::dropped,
+    &FaultCounts::corrupted, &FaultCounts::reordered, &FaultCounts::duplicated,
+    &FaultCounts::delayed,   &FaultCounts::marked,    &FaultCounts::duplicate_failed};
 inline constexpr const char* kFaultNames[] = {"offered",    "sent",    "dropped", "corrupted",       "reordered",
                                               "duplicated", "delayed", "marked",  "duplicate_failed"};
-static_assert(sizeof(FaultCounts) == sizeof(uint64_t) * std::size(kFaultFields) && std::size(kFaultFields) == std::size(kFaultNames));
+static_assert(sizeof(FaultCounts) == sizeof(uint64_t) * std::size(kFaultFields) &&
+              std::size(kFaultFields) == std::size(kFaultNames));
 
 class FaultPort final : public engine::Port {
 public:
@@ -61,8 +63,8 @@ public:
 private:
     struct Held {
         engine::TxFrame frame;
-        Nanos due = 0;           ///< goes out at this time at the latest
-        uint64_t after = 0;      ///< or once so many frames have passed
+        Nanos due = 0;       ///< goes out at this time at the latest
+        uint64_t after = 0;  ///< or once so many frames have passed
     };
     bool chance(double p);
     uint64_t random();

@@ -20,8 +20,8 @@ inline void cpu_relax() {
 #endif
 }
 
-/// A thread that others must wake only if it sleeps (the event thread). The sleeper raises `sleeping`, (full fence) looks once more
-/// for work, then sleeps; a producer publishes work, then calls notify().
+/// A thread that others must wake only if it sleeps (the event thread). The sleeper raises `sleeping`, (full fence) looks once
+/// more for work, then sleeps; a producer publishes work, then calls notify().
 struct WakeFlag {
     std::atomic<uint32_t> sleeping{0};
     Sleeper sleeper;
@@ -46,16 +46,18 @@ private:
 };
 
 struct IdlePolicy {
-    bool backoff = true;       ///< false: spin for ever
-    Nanos spin = 50'000;       ///< without work before it sleeps
+    bool backoff = true;  ///< false: spin for ever
+    Nanos spin = 50'000;  ///< without work before it sleeps
     Nanos max_sleep = 10'000'000;
-    bool share_cpu = true;     ///< the core is not the lcore's own: yield it while spinning without work
+    bool share_cpu = true;  ///< the core is not the lcore's own: yield it while spinning without work
 };
 
 /// Written by the lcore, read by anyone.
 struct LoopCounters {
     std::atomic<uint64_t> polls{0}, busy_polls{0}, sleeps{0}, commands{0};
-    static void add(std::atomic<uint64_t>& c, uint64_t n) { c.store(c.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+    static void add(std::atomic<uint64_t>& c, uint64_t n) {
+        c.store(c.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    }
 };
 
 /// `EngineT` is engine::Engine; tests give another. `sleeping_for_clients` is the engine's line of the engine page.
@@ -121,7 +123,8 @@ private:
         events_.notify();
     }
     void wake_peers() {
-        for (uint32_t mask = engine_.take_wake_mask(); mask != 0; mask &= mask - 1) peers_[uint32_t(std::countr_zero(mask))]->notify();
+        for (uint32_t mask = engine_.take_wake_mask(); mask != 0; mask &= mask - 1)
+            peers_[uint32_t(std::countr_zero(mask))]->notify();
     }
     void say_sleeping(uint32_t v) {
         std::atomic_ref(sleeping_for_clients_).store(v, std::memory_order_relaxed);

@@ -14,8 +14,8 @@ namespace {
 constexpr Nanos kSecond = 1'000'000'000, kMilli = 1'000'000;
 constexpr int kEvents = 16;
 
-/// epoll_wait with nanoseconds where the kernel (5.11) or a container's filter allows it, else rounded down to milliseconds: an early
-/// return costs a poll, a late one a missed deadline.
+/// epoll_wait with nanoseconds where the kernel (5.11) or a container's filter allows it, else rounded down to milliseconds: an
+/// early return costs a poll, a late one a missed deadline.
 int wait(int epoll, epoll_event* events, Nanos time) {
     static thread_local bool fine = true;
     if (fine) {
@@ -30,7 +30,8 @@ int wait(int epoll, epoll_event* events, Nanos time) {
 }  // namespace
 
 Sleeper::Sleeper() : epoll_(epoll_create1(EPOLL_CLOEXEC)), own_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    if (epoll_ < 0 || own_ < 0 || !watch(own_)) throw std::system_error(errno, std::generic_category(), "no descriptor for a sleeping lcore");
+    if (epoll_ < 0 || own_ < 0 || !watch(own_))
+        throw std::system_error(errno, std::generic_category(), "no descriptor for a sleeping lcore");
 }
 
 Sleeper::~Sleeper() {

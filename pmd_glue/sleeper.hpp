@@ -1,5 +1,6 @@
 // How a thread without work sleeps until an eventfd is written or time is up. Descriptors are watched edge-triggered and never
-// read, so that nothing a client does to the shared description of its eventfd (draining it, clearing O_NONBLOCK) can block rocid.
+// read, so that nothing a client does to the shared description of its eventfd (draining it, clearing O_NONBLOCK) can block
+// rocid.
 #pragma once
 
 #include "base/types.hpp"

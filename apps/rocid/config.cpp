@@ -139,11 +139,15 @@ Value texts_value(const Place& at, const Option& o, const toml::node& n) {
 Value value_of(const Place& at, const Option& o, const toml::node& n) {
     switch (o.kind) {
         case Kind::count:
-        case Kind::octal: return number_value(at, o, n);
-        case Kind::fraction: return fraction_value(at, o, n);
-        case Kind::texts: return texts_value(at, o, n);
+        case Kind::octal:
+            return number_value(at, o, n);
+        case Kind::fraction:
+            return fraction_value(at, o, n);
+        case Kind::texts:
+            return texts_value(at, o, n);
         case Kind::text:
-        case Kind::choice: break;
+        case Kind::choice:
+            break;
     }
     return text_value(at, o, n);
 }
@@ -153,8 +157,10 @@ Value value_of(const Place& at, const Option& o, const toml::node& n) {
 void read_section(const std::string& file, std::string_view section, const toml::table& table, Config& c, DeviceSection* device) {
     for (const auto& [key, node] : table) {
         const Place at = place(file, key.source());
-        const auto o = std::ranges::find_if(options(), [&](const Option& x) { return x.section == section && x.key == key.str(); });
-        if (o == options().end()) fail(at, "unknown key '{}.{}'{}", section, key.str(), suggestion(key.str(), key_names(section)));
+        const auto o =
+            std::ranges::find_if(options(), [&](const Option& x) { return x.section == section && x.key == key.str(); });
+        if (o == options().end())
+            fail(at, "unknown key '{}.{}'{}", section, key.str(), suggestion(key.str(), key_names(section)));
         o->store(c, device, value_of(at, *o, node));
     }
 }
@@ -185,7 +191,8 @@ void read_all(const std::string& file, const toml::table& root, Config& c) {
     for (const auto& [key, node] : root) {
         const Place at = place(file, key.source());
         const std::vector<std::string_view> names = section_names();
-        if (std::ranges::find(names, key.str()) == names.end()) fail(at, "unknown section '{}'{}", key.str(), suggestion(key.str(), names));
+        if (std::ranges::find(names, key.str()) == names.end())
+            fail(at, "unknown section '{}'{}", key.str(), suggestion(key.str(), names));
         if (key.str() == "device") {
             read_devices(file, node, at, c);
             continue;
@@ -208,7 +215,9 @@ std::vector<unsigned> parse_cpus(const std::string& file, const std::string& tex
         p = next;
         return ok;
     };
-    const auto bad = [&] { throw ConfigError(fmt::format("{}: key 'engine.cpus' = \"{}\": allowed a list such as \"2,4-6\"", file, text)); };
+    const auto bad = [&] {
+        throw ConfigError(fmt::format("{}: key 'engine.cpus' = \"{}\": allowed a list such as \"2,4-6\"", file, text));
+    };
     while (p != end) {
         unsigned first = 0;
         if (!number(first)) bad();
@@ -228,8 +237,8 @@ void check_cpus(const std::string& file, Config& c) {
     c.cpu_numbers = parse_cpus(file, c.engine.cpus);
     if (c.cpu_numbers.empty()) return;
     if (c.cpu_numbers.size() < c.engine.count)
-        throw ConfigError(fmt::format("{}: key 'engine.cpus' names {} CPUs for {} engines: name one an engine, or leave it empty", file,
-                                      c.cpu_numbers.size(), c.engine.count));
+        throw ConfigError(fmt::format("{}: key 'engine.cpus' names {} CPUs for {} engines: name one an engine, or leave it empty",
+                                      file, c.cpu_numbers.size(), c.engine.count));
 }
 
 bool good_name(const std::string& s) {
@@ -243,15 +252,18 @@ void check_device(const std::string& file, Config& c, size_t index) {
     if (!good_name(d.name)) fail(at, "key 'device.name' = \"{}\": allowed 1 to 15 of a-z, 0-9 and _", d.name);
     for (size_t i = 0; i < index; ++i)
         if (c.devices[i].name == d.name) fail(at, "device '{}' is there twice", d.name);
-    if (d.mtu < 256 || d.mtu > 4096 || (d.mtu & (d.mtu - 1)) != 0) fail(at, "key 'device.mtu' = {}: allowed 256, 512, 1024, 2048 or 4096", d.mtu);
+    if (d.mtu < 256 || d.mtu > 4096 || (d.mtu & (d.mtu - 1)) != 0)
+        fail(at, "key 'device.mtu' = {}: allowed 256, 512, 1024, 2048 or 4096", d.mtu);
     if (d.mac.empty()) d.mac = fmt::format("02:52:4f:43:49:{:02x}", index);
     const auto mac = parse_mac(d.mac);
     if (!mac || mac->is_zero() || (mac->bytes[0] & 1) != 0)
         fail(at, "key 'device.mac' = \"{}\": allowed a unicast address such as \"02:52:4f:43:49:00\"", d.mac);
     for (const std::string& a : d.addresses)
-        if (!parse_address(a)) fail(at, "key 'device.addresses' has \"{}\": allowed such as \"10.77.0.1/24\" or \"fd77::1/64\"", a);
+        if (!parse_address(a))
+            fail(at, "key 'device.addresses' has \"{}\": allowed such as \"10.77.0.1/24\" or \"fd77::1/64\"", a);
     constexpr size_t kMaxAddresses = 127;
-    if (d.addresses.size() > kMaxAddresses) fail(at, "key 'device.addresses' has {} entries: allowed {}", d.addresses.size(), kMaxAddresses);
+    if (d.addresses.size() > kMaxAddresses)
+        fail(at, "key 'device.addresses' has {} entries: allowed {}", d.addresses.size(), kMaxAddresses);
 }
 
 void check_peers(const std::string& file, const Config& c) {
@@ -259,9 +271,11 @@ void check_peers(const std::string& file, const Config& c) {
         const Place at{file, d.line};
         const auto peer = std::ranges::find(c.devices, d.peer, &DeviceSection::name);
         if (peer == c.devices.end()) fail(at, "key 'device.peer' = \"{}\": no such device; a loopback device needs one", d.peer);
-        if (peer->peer != d.name) fail(at, "device '{}' has the peer '{}', but that one has the peer '{}'", d.name, d.peer, peer->peer);
+        if (peer->peer != d.name)
+            fail(at, "device '{}' has the peer '{}', but that one has the peer '{}'", d.name, d.peer, peer->peer);
         for (const DeviceSection& other : c.devices)
-            if (&other != &d && other.mac == d.mac) fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
+            if (&other != &d && other.mac == d.mac)
+                fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
     }
 }
 
@@ -277,7 +291,8 @@ void check(const std::string& file, Config& c) {
 toml::table parse_override(const std::string& text) {
     const std::string name = "--set " + text;
     const size_t equals = text.find('=');
-    if (equals == std::string::npos || text.find('\n') != std::string::npos) throw ConfigError(name + ": write section.key=value");
+    if (equals == std::string::npos || text.find('\n') != std::string::npos)
+        throw ConfigError(name + ": write section.key=value");
     const auto is_it = [&](const Option& o) { return fmt::format("{}.{}", o.section, o.key) == text.substr(0, equals); };
     const auto o = std::ranges::find_if(options(), is_it);
     const bool is_text = o != options().end() && (o->kind == Kind::text || o->kind == Kind::choice);
@@ -306,7 +321,9 @@ Config parse_config(const std::string& text, const std::string& name, const std:
 
 Config load_config(const std::string& path, const std::vector<std::string>& overrides) {
     std::ifstream in(path);
-    if (!in) throw ConfigError(fmt::format("cannot read '{}': {}; 'rocid --print-config' prints a sample", path, std::strerror(errno)));
+    if (!in)
+        throw ConfigError(
+            fmt::format("cannot read '{}': {}; 'rocid --print-config' prints a sample", path, std::strerror(errno)));
     std::ostringstream text;
     text << in.rdbuf();
     return parse_config(text.str(), path, overrides);
@@ -322,7 +339,8 @@ std::string sample_config() {
     for (const Option& o : options()) {
         if (o.section != section) {
             section = o.section;
-            out += section == "device" ? "\n# Devices. Without any [[device]] section there are these two. Keys:\n" : fmt::format("\n[{}]\n", section);
+            out += section == "device" ? "\n# Devices. Without any [[device]] section there are these two. Keys:\n"
+                                       : fmt::format("\n[{}]\n", section);
         }
         if (section == "device") {
             out += fmt::format("#   {} = {}  ({}): {}\n", o.key, o.preset, allowed(o), o.why);

@@ -28,11 +28,13 @@ struct Config {
     std::string hugepages;
     uint64_t mbufs = 0;
     struct {
-        uint64_t count = 0, spin_us = 0, max_sleep_us = 0, rx_burst = 0, tx_burst = 0, qp_quantum = 0, max_inflight = 0, ack_every = 0;
+        uint64_t count = 0, spin_us = 0, max_sleep_us = 0, rx_burst = 0, tx_burst = 0, qp_quantum = 0, max_inflight = 0,
+                 ack_every = 0;
         std::string idle, cpus;
     } engine;
     struct {
-        uint64_t max_sessions = 0, max_qps = 0, max_keys = 0, max_ahs = 0, max_qp_wr = 0, max_sge = 0, max_inline = 0, max_cqe = 0, max_arena_mb = 0;
+        uint64_t max_sessions = 0, max_qps = 0, max_keys = 0, max_ahs = 0, max_qp_wr = 0, max_sge = 0, max_inline = 0,
+                 max_cqe = 0, max_arena_mb = 0;
     } limits;
     std::vector<DeviceSection> devices;
     struct {
@@ -53,8 +55,9 @@ public:
     using std::runtime_error::runtime_error;
 };
 
-/// Parses TOML text; `name` stands for the file in errors. Absent keys have their defaults; a text without [[device]] has the default
-/// loopback pair. `overrides`: "section.key=value" each, after the text; a text value needs no quotes. Throws ConfigError.
+/// Parses TOML text; `name` stands for the file in errors. Absent keys have their defaults; a text without [[device]] has the
+/// default loopback pair. `overrides`: "section.key=value" each, after the text; a text value needs no quotes. Throws
+/// ConfigError.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
 /// Reads and parses a file. Throws ConfigError.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});

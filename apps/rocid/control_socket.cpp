@@ -35,7 +35,8 @@ sockaddr_un address_of(const std::string& path) {
     sockaddr_un a{};
     a.sun_family = AF_UNIX;
     if (path.empty() || path.size() >= sizeof a.sun_path)
-        throw StartError("socket path '" + path + "' is empty or longer than " + std::to_string(sizeof a.sun_path - 1) + " characters: choose another with --socket");
+        throw StartError("socket path '" + path + "' is empty or longer than " + std::to_string(sizeof a.sun_path - 1) +
+                         " characters: choose another with --socket");
     std::memcpy(a.sun_path, path.c_str(), path.size() + 1);
     return a;
 }
@@ -59,7 +60,8 @@ bool somebody_answers(const sockaddr_un& a) {
 
 /// Held while a socket file is looked at and replaced, so that two rocids that start together do not remove each other's.
 struct FolderLock {
-    explicit FolderLock(const std::filesystem::path& folder) : fd(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    explicit FolderLock(const std::filesystem::path& folder)
+        : fd(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
         if (fd >= 0) flock(fd, LOCK_EX);
     }
     ~FolderLock() {
@@ -75,13 +77,16 @@ int listen_at(const std::string& path, uint32_t mode) {
     const FolderLock lock(folder);
     struct stat s {};
     if (lstat(path.c_str(), &s) == 0) {
-        if (!S_ISSOCK(s.st_mode)) throw StartError("'" + path + "' is there and is no socket: remove it, or choose another place with --socket PATH");
+        if (!S_ISSOCK(s.st_mode))
+            throw StartError("'" + path + "' is there and is no socket: remove it, or choose another place with --socket PATH");
         if (somebody_answers(a))
-            throw StartError("another rocid answers at '" + path + "': use that one, stop it, or choose another place with --socket PATH");
+            throw StartError("another rocid answers at '" + path +
+                             "': use that one, stop it, or choose another place with --socket PATH");
         unlink(path.c_str());
     }
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || bind(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || chmod(path.c_str(), mode) != 0 || listen(fd, 128) != 0) {
+    if (fd < 0 || bind(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 || chmod(path.c_str(), mode) != 0 ||
+        listen(fd, 128) != 0) {
         const std::string why = errno_text();
         if (fd >= 0) close(fd);
         throw StartError("cannot listen at '" + path + "': " + why + "; run as root, or choose another place with --socket PATH");
@@ -131,7 +136,8 @@ ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHand
     }
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
     spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (epoll_ < 0 || spare_ < 0 || !epoll_add(epoll_, listen_)) throw StartError("no descriptors for the control socket: " + errno_text());
+    if (epoll_ < 0 || spare_ < 0 || !epoll_add(epoll_, listen_))
+        throw StartError("no descriptors for the control socket: " + errno_text());
 }
 
 ControlSocket::~ControlSocket() {
@@ -242,7 +248,8 @@ void ControlSocket::read_request(Connection& c) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n < 0) return drop(c.fd);
     const std::vector<int> fds = descriptors_of(m);
-    const bool malformed = (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || size_t(n) > abi::kMaxMessage || fds.size() > abi::kMaxFdsPerMessage;
+    const bool malformed =
+        (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || size_t(n) > abi::kMaxMessage || fds.size() > abi::kMaxFdsPerMessage;
     if (n == 0 || malformed || process_gone(c)) {
         for (const int fd : fds) close(fd);
         if (malformed) {

@@ -19,7 +19,9 @@ namespace roci::rocid {
 /// What the socket needs of the conductor; tests give another.
 struct SessionHandler {
     std::function<uint32_t(const host::Client&)> open;  ///< kNoHandle: refuse
-    std::function<host::Reply(uint32_t session, const host::Client&, std::span<const std::byte>, std::span<const int>, bool& close)> handle;
+    std::function<host::Reply(uint32_t session, const host::Client&, std::span<const std::byte>, std::span<const int>,
+                              bool& close)>
+        handle;
     std::function<void(uint32_t session)> close;
 };
 

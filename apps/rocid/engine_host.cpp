@@ -79,7 +79,8 @@ EngineHost::~EngineHost() {
     taps_.reset();
     workers_.clear();
     for (size_t d = 0; d < port_ids_.size(); ++d)
-        if (std::find(port_ids_.begin(), port_ids_.begin() + long(d), port_ids_[d]) == port_ids_.begin() + long(d)) pmd::stop_port(port_ids_[d]);
+        if (std::find(port_ids_.begin(), port_ids_.begin() + long(d), port_ids_[d]) == port_ids_.begin() + long(d))
+            pmd::stop_port(port_ids_[d]);
     pairs_.clear();
 }
 
@@ -93,7 +94,8 @@ void EngineHost::make_ports() {
     const auto& devices = config_.devices;
     port_ids_.resize(devices.size());
     for (size_t a = 0; a < devices.size(); ++a) {
-        const auto peer = std::find_if(devices.begin(), devices.end(), [&](const DeviceSection& d) { return d.name == devices[a].peer; });
+        const auto peer =
+            std::find_if(devices.begin(), devices.end(), [&](const DeviceSection& d) { return d.name == devices[a].peer; });
         const auto b = size_t(peer - devices.begin());
         if (b < a) continue;  // made with its peer
         pairs_.push_back(std::make_unique<pmd::RingPair>(devices[a].name, devices[b].name, queues));
@@ -148,8 +150,10 @@ void EngineHost::start_taps() {
     if (rings.empty()) return;
     std::vector<std::unique_ptr<pmd::TapSink>> sinks;
     std::string why;
-    if (!config_.capture.file.empty()) sinks.push_back(pmd::open_pcapng(config_.capture.file, names, monotonic_to_realtime(), why));
-    if (why.empty() && !config_.capture.trace.empty()) sinks.push_back(pmd::open_trace(config_.capture.trace, names, describe_frame, why));
+    if (!config_.capture.file.empty())
+        sinks.push_back(pmd::open_pcapng(config_.capture.file, names, monotonic_to_realtime(), why));
+    if (why.empty() && !config_.capture.trace.empty())
+        sinks.push_back(pmd::open_trace(config_.capture.trace, names, describe_frame, why));
     if (!why.empty()) throw pmd::StartError("capture: " + why);
     taps_ = std::make_unique<pmd::TapWriter>(std::move(rings), std::move(interface_of), std::move(sinks));
 }
@@ -187,8 +191,10 @@ std::string EngineHost::status_json() const {
     for (uint32_t e = 0; e < workers_.size(); ++e) {
         const Worker& w = *workers_[e];
         json counters, verdicts;
-        for (size_t i = 0; i < size_t(engine::Counter::count_); ++i) counters[engine::kCounterTexts[i].name] = w.engine->counters().get(engine::Counter(i));
-        for (size_t i = 0; i < size_t(wire::Verdict::count_); ++i) verdicts[wire::verdict_name(wire::Verdict(i))] = w.engine->counters().get(wire::Verdict(i));
+        for (size_t i = 0; i < size_t(engine::Counter::count_); ++i)
+            counters[engine::kCounterTexts[i].name] = w.engine->counters().get(engine::Counter(i));
+        for (size_t i = 0; i < size_t(wire::Verdict::count_); ++i)
+            verdicts[wire::verdict_name(wire::Verdict(i))] = w.engine->counters().get(wire::Verdict(i));
         engines.push_back({{"index", e},
                            {"counters", counters},
                            {"frames_by_verdict", verdicts},
@@ -199,7 +205,8 @@ std::string EngineHost::status_json() const {
             json port = {{"device", config_.devices[d].name}, {"engine", e}, {"kind", config_.devices[d].port}};
             if (s.fault != nullptr) {
                 const pmd::FaultCounts counts = s.fault->counts();
-                for (size_t i = 0; i < std::size(pmd::kFaultFields); ++i) port["fault"][pmd::kFaultNames[i]] = counts.*pmd::kFaultFields[i];
+                for (size_t i = 0; i < std::size(pmd::kFaultFields); ++i)
+                    port["fault"][pmd::kFaultNames[i]] = counts.*pmd::kFaultFields[i];
             }
             if (s.ring != nullptr) port["capture"] = {{"captured", s.ring->captured()}, {"missed", s.ring->missed()}};
             ports.push_back(port);

@@ -65,10 +65,10 @@ private:
     const Config config_;
     pmd::Eal& eal_;
     const pmd::Clock clock_;
-    std::vector<std::unique_ptr<pmd::MbufPool>> pools_;      ///< by engine
+    std::vector<std::unique_ptr<pmd::MbufPool>> pools_;  ///< by engine
     std::vector<std::unique_ptr<pmd::RingPair>> pairs_;
-    std::vector<uint16_t> port_ids_;                         ///< by device
-    std::vector<std::unique_ptr<Worker>> workers_;           ///< by engine
+    std::vector<uint16_t> port_ids_;                ///< by device
+    std::vector<std::unique_ptr<Worker>> workers_;  ///< by engine
     std::unique_ptr<pmd::TapWriter> taps_;
     bool running_ = false;
 };

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <exception>
 
-#include <CLI/CLI.hpp>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <CLI/CLI.hpp>
 
 #include "daemon.hpp"
 
@@ -22,14 +22,17 @@ struct Arguments {
 };
 
 void declare(CLI::App& app, Arguments& a) {
-    auto* config = app.add_option("-c,--config", a.config, std::string("Configuration file (default: ") + kDefaultConfig + " if it is there, else --loopback)");
+    auto* config =
+        app.add_option("-c,--config", a.config,
+                       std::string("Configuration file (default: ") + kDefaultConfig + " if it is there, else --loopback)");
     app.add_flag("--loopback", a.loopback, "Built-in configuration: roci0 and roci1, back to back, no file")->excludes(config);
     app.add_option("--socket", a.socket, "Socket to serve, in place of the configuration's");
     app.add_option("--set", a.set, "section.key=value, after the configuration; may be repeated");
     app.add_flag("--print-config", a.print_config, "Print a configuration with every key explained, and end");
     app.add_option("--ready-fd", a.run.ready_fd, "Write \"ready\" to this descriptor when serving");
     app.add_option("--exit-when-idle", a.run.exit_when_idle_s, "End after so many seconds without a connection");
-    app.add_option("--log-level", a.log_level, "debug, info, warn or error")->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+    app.add_option("--log-level", a.log_level, "debug, info, warn or error")
+        ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
     app.set_version_flag("--version", std::string("rocid ") + ROCID_VERSION);
 }
 

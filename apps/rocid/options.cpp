@@ -14,9 +14,11 @@ using Texts = std::vector<std::string>;
 
 constexpr Option kOptions[] = {
     {"rocid", "socket", Kind::text, "\"/run/rocinante/rocid.sock\"", 0, 0, "",
-     "Unix socket that programs connect to (environment ROCI_SOCKET on their side). Its folder is made if absent.", ROCI_TEXT(socket)},
+     "Unix socket that programs connect to (environment ROCI_SOCKET on their side). Its folder is made if absent.",
+     ROCI_TEXT(socket)},
     {"rocid", "socket_mode", Kind::octal, "0o666", 0, 0777, "",
-     "Who may connect, as file mode bits. 0o666: every local user, like the device nodes of RDMA hardware.", ROCI_COUNT(socket_mode)},
+     "Who may connect, as file mode bits. 0o666: every local user, like the device nodes of RDMA hardware.",
+     ROCI_COUNT(socket_mode)},
 
     {"memory", "hugepages", Kind::choice, "\"auto\"", 0, 0, "auto|always|never",
      "auto: 2 MiB hugepages if enough are free, else ordinary pages; rocid says which. config/hugepages.sh reserves some.",
@@ -24,10 +26,11 @@ constexpr Option kOptions[] = {
     {"memory", "mbufs", Kind::count, "8192", 1024, 1 << 20, "",
      "Frame buffers an engine (4.5 KiB each). Too few and senders wait for buffers.", ROCI_COUNT(mbufs)},
 
-    {"engine", "count", Kind::count, "1", 1, 16, "", "Engine lcores. Each serves its own queue pairs; more than free CPUs is a loss.",
-     ROCI_COUNT(engine.count)},
+    {"engine", "count", Kind::count, "1", 1, 16, "",
+     "Engine lcores. Each serves its own queue pairs; more than free CPUs is a loss.", ROCI_COUNT(engine.count)},
     {"engine", "idle", Kind::choice, "\"backoff\"", 0, 0, "spin|backoff",
-     "spin: an engine takes a whole CPU and answers soonest. backoff: it sleeps after spin_us without work; right for CI and laptops.",
+     "spin: an engine takes a whole CPU and answers soonest. backoff: it sleeps after spin_us without work; right for CI and "
+     "laptops.",
      ROCI_TEXT(engine.idle)},
     {"engine", "spin_us", Kind::count, "50", 0, 1000000, "", "backoff: microseconds without work before an engine sleeps.",
      ROCI_COUNT(engine.spin_us)},
@@ -37,8 +40,8 @@ constexpr Option kOptions[] = {
     {"engine", "cpus", Kind::text, "\"\"", 0, 0, "",
      "Pin engine i to the i-th CPU of this list (\"2,4-6\"). Empty: engines float over the CPUs that rocid may use.",
      ROCI_TEXT(engine.cpus)},
-    {"engine", "rx_burst", Kind::count, "32", 1, 256, "", "Frames taken from a port at once. Larger: throughput; smaller: latency.",
-     ROCI_COUNT(engine.rx_burst)},
+    {"engine", "rx_burst", Kind::count, "32", 1, 256, "",
+     "Frames taken from a port at once. Larger: throughput; smaller: latency.", ROCI_COUNT(engine.rx_burst)},
     {"engine", "tx_burst", Kind::count, "32", 1, 256, "", "Frames handed to a port at once.", ROCI_COUNT(engine.tx_burst)},
     {"engine", "qp_quantum", Kind::count, "16", 1, 1024, "", "Frames a queue pair may send before the next one has its turn.",
      ROCI_COUNT(engine.qp_quantum)},
@@ -48,42 +51,53 @@ constexpr Option kOptions[] = {
     {"engine", "ack_every", Kind::count, "32", 1, 4096, "", "A requester asks for an ACK at least every so many packets.",
      ROCI_COUNT(engine.ack_every)},
 
-    {"limits", "max_sessions", Kind::count, "1024", 1, 65536, "", "Open devices, all programs together.", ROCI_COUNT(limits.max_sessions)},
-    {"limits", "max_qps", Kind::count, "65536", 16, 1 << 20, "", "Queue pairs, all devices together.", ROCI_COUNT(limits.max_qps)},
+    {"limits", "max_sessions", Kind::count, "1024", 1, 65536, "", "Open devices, all programs together.",
+     ROCI_COUNT(limits.max_sessions)},
+    {"limits", "max_qps", Kind::count, "65536", 16, 1 << 20, "", "Queue pairs, all devices together.",
+     ROCI_COUNT(limits.max_qps)},
     {"limits", "max_keys", Kind::count, "1048576", 64, 1 << 24, "", "Memory regions and windows (a key has a 24-bit index).",
      ROCI_COUNT(limits.max_keys)},
     {"limits", "max_ahs", Kind::count, "65536", 16, 1 << 20, "", "Address handles.", ROCI_COUNT(limits.max_ahs)},
-    {"limits", "max_qp_wr", Kind::count, "32768", 16, 1 << 20, "", "Work requests a queue may hold.", ROCI_COUNT(limits.max_qp_wr)},
+    {"limits", "max_qp_wr", Kind::count, "32768", 16, 1 << 20, "", "Work requests a queue may hold.",
+     ROCI_COUNT(limits.max_qp_wr)},
     {"limits", "max_sge", Kind::count, "30", 1, 30, "", "Scatter/gather elements of a work request.", ROCI_COUNT(limits.max_sge)},
-    {"limits", "max_inline", Kind::count, "956", 0, 956, "", "Bytes of inline data of a work request.", ROCI_COUNT(limits.max_inline)},
+    {"limits", "max_inline", Kind::count, "956", 0, 956, "", "Bytes of inline data of a work request.",
+     ROCI_COUNT(limits.max_inline)},
     {"limits", "max_cqe", Kind::count, "4194304", 16, 1 << 22, "", "Entries of a completion queue.", ROCI_COUNT(limits.max_cqe)},
     {"limits", "max_arena_mb", Kind::count, "4096", 4, 1 << 20, "", "MiB of rings that one open device may have.",
      ROCI_COUNT(limits.max_arena_mb)},
 
-    {"device", "name", Kind::text, "\"\"", 0, 0, "", "Name that programs see (ibv_devinfo), for example \"roci0\".", ROCI_DEVICE(name, std::string)},
+    {"device", "name", Kind::text, "\"\"", 0, 0, "", "Name that programs see (ibv_devinfo), for example \"roci0\".",
+     ROCI_DEVICE(name, std::string)},
     {"device", "port", Kind::choice, "\"loopback\"", 0, 0, "loopback", "loopback: tied to the device `peer` inside rocid.",
      ROCI_DEVICE(port, std::string)},
-    {"device", "peer", Kind::text, "\"\"", 0, 0, "", "Loopback: the device at the other end; it must name this one. Its own name: alone.",
-     ROCI_DEVICE(peer, std::string)},
-    {"device", "mac", Kind::text, "\"\"", 0, 0, "", "Ethernet address. Empty: 02:52:4f:43:49:NN, NN being the position of the device.",
-     ROCI_DEVICE(mac, std::string)},
+    {"device", "peer", Kind::text, "\"\"", 0, 0, "",
+     "Loopback: the device at the other end; it must name this one. Its own name: alone.", ROCI_DEVICE(peer, std::string)},
+    {"device", "mac", Kind::text, "\"\"", 0, 0, "",
+     "Ethernet address. Empty: 02:52:4f:43:49:NN, NN being the position of the device.", ROCI_DEVICE(mac, std::string)},
     {"device", "addresses", Kind::texts, "[]", 0, 0, "",
-     "IP addresses, in GID order from GID 1 on; GID 0 is the link-local address made from the MAC.", ROCI_DEVICE(addresses, Texts)},
-    {"device", "mtu", Kind::count, "4096", 256, 4096, "", "Largest path MTU: 256, 512, 1024, 2048 or 4096 bytes of payload a packet.",
-     ROCI_DEVICE(mtu, uint64_t)},
+     "IP addresses, in GID order from GID 1 on; GID 0 is the link-local address made from the MAC.",
+     ROCI_DEVICE(addresses, Texts)},
+    {"device", "mtu", Kind::count, "4096", 256, 4096, "",
+     "Largest path MTU: 256, 512, 1024, 2048 or 4096 bytes of payload a packet.", ROCI_DEVICE(mtu, uint64_t)},
 
-    {"fault", "seed", Kind::count, "1", 0, 4294967295.0, "", "The same seed and traffic give the same faults.", ROCI_COUNT(fault.seed)},
-    {"fault", "drop", Kind::fraction, "0.0", 0, 1, "", "Share of sent frames that are lost. For trying programs on a bad network.",
-     ROCI_FRACTION(fault.drop)},
-    {"fault", "corrupt", Kind::fraction, "0.0", 0, 1, "", "Share of frames with one bit flipped (the receiver's ICRC check drops them).",
-     ROCI_FRACTION(fault.corrupt)},
+    {"fault", "seed", Kind::count, "1", 0, 4294967295.0, "", "The same seed and traffic give the same faults.",
+     ROCI_COUNT(fault.seed)},
+    {"fault", "drop", Kind::fraction, "0.0", 0, 1, "",
+     "Share of sent frames that are lost. For trying programs on a bad network.", ROCI_FRACTION(fault.drop)},
+    {"fault", "corrupt", Kind::fraction, "0.0", 0, 1, "",
+     "Share of frames with one bit flipped (the receiver's ICRC check drops them).", ROCI_FRACTION(fault.corrupt)},
     {"fault", "reorder", Kind::fraction, "0.0", 0, 1, "", "Share of frames that are overtaken by up to three later ones.",
      ROCI_FRACTION(fault.reorder)},
-    {"fault", "duplicate", Kind::fraction, "0.0", 0, 1, "", "Share of frames that are sent twice.", ROCI_FRACTION(fault.duplicate)},
-    {"fault", "ecn", Kind::fraction, "0.0", 0, 1, "", "Share of ECN-capable frames marked Congestion Experienced.", ROCI_FRACTION(fault.ecn)},
-    {"fault", "delay_us", Kind::count, "0", 0, 10000000, "", "Microseconds that every frame is late.", ROCI_COUNT(fault.delay_us)},
+    {"fault", "duplicate", Kind::fraction, "0.0", 0, 1, "", "Share of frames that are sent twice.",
+     ROCI_FRACTION(fault.duplicate)},
+    {"fault", "ecn", Kind::fraction, "0.0", 0, 1, "", "Share of ECN-capable frames marked Congestion Experienced.",
+     ROCI_FRACTION(fault.ecn)},
+    {"fault", "delay_us", Kind::count, "0", 0, 10000000, "", "Microseconds that every frame is late.",
+     ROCI_COUNT(fault.delay_us)},
 
-    {"capture", "file", Kind::text, "\"\"", 0, 0, "", "pcapng file of all frames, for Wireshark. Empty: none.", ROCI_TEXT(capture.file)},
+    {"capture", "file", Kind::text, "\"\"", 0, 0, "", "pcapng file of all frames, for Wireshark. Empty: none.",
+     ROCI_TEXT(capture.file)},
     {"capture", "trace", Kind::text, "\"\"", 0, 0, "", "Text file with one line a frame. Empty: none.", ROCI_TEXT(capture.trace)},
 };
 
@@ -93,12 +107,18 @@ std::span<const Option> options() { return kOptions; }
 
 std::string allowed(const Option& o) {
     switch (o.kind) {
-        case Kind::choice: return std::string(o.choices);
-        case Kind::count: return fmt::format("{:.0f}..{:.0f}", o.min, o.max);
-        case Kind::octal: return fmt::format("0o{:o}..0o{:o}", unsigned(o.min), unsigned(o.max));
-        case Kind::fraction: return fmt::format("{:.1f}..{:.1f}", o.min, o.max);
-        case Kind::text: return "text in quotes";
-        case Kind::texts: return "list of texts in quotes";
+        case Kind::choice:
+            return std::string(o.choices);
+        case Kind::count:
+            return fmt::format("{:.0f}..{:.0f}", o.min, o.max);
+        case Kind::octal:
+            return fmt::format("0o{:o}..0o{:o}", unsigned(o.min), unsigned(o.max));
+        case Kind::fraction:
+            return fmt::format("{:.1f}..{:.1f}", o.min, o.max);
+        case Kind::text:
+            return "text in quotes";
+        case Kind::texts:
+            return "list of texts in quotes";
     }
     return {};
 }

@@ -10,8 +10,8 @@
 namespace roci::rocid {
 
 /// Reads and writes through /proc/PID/mem rather than process_vm_readv: that descriptor is bound to the address space that the
-/// process had when it was opened. So neither a reused PID nor a client that executes a set-user-ID program can make rocid, which may
-/// be root, touch memory that the client itself could not.
+/// process had when it was opened. So neither a reused PID nor a client that executes a set-user-ID program can make rocid, which
+/// may be root, touch memory that the client itself could not.
 class ProcMemory final : public mem::RemoteProcess {
 public:
     /// nullptr: not permitted, or the process is not (or no longer) one of user `uid`.

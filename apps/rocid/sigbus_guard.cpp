@@ -90,8 +90,8 @@ bool SigbusGuard::handle(uintptr_t address) {
             region->poisoned.store(true, std::memory_order_seq_cst);
             poisoned_.fetch_add(1, std::memory_order_relaxed);
             // The whole mapping at once: its other pages may be gone too.
-            return mmap(reinterpret_cast<void*>(base), length, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                        -1, 0) != MAP_FAILED;
+            return mmap(reinterpret_cast<void*>(base), length, PROT_READ | PROT_WRITE,
+                        MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED;
         }
     }
     return false;

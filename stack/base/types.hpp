@@ -24,7 +24,10 @@ public:
     constexpr uint32_t value() const { return v_; }
     constexpr Psn operator+(uint32_t n) const { return Psn(v_ + n); }
     constexpr Psn operator-(uint32_t n) const { return Psn(v_ - n); }
-    constexpr Psn& operator++() { v_ = (v_ + 1) & kMask24; return *this; }
+    constexpr Psn& operator++() {
+        v_ = (v_ + 1) & kMask24;
+        return *this;
+    }
     constexpr bool operator==(const Psn&) const = default;
     /// Signed steps from `from` to *this, in [-2^23, 2^23): negative means *this is older.
     constexpr int32_t distance_from(Psn from) const { return int32_t((v_ - from.v_) << 8) >> 8; }
@@ -51,7 +54,10 @@ struct Key {
 /// Message sequence number, 24 bits (IBA 9.7.7.1): counts messages the responder completed.
 struct Msn {
     uint32_t value = 0;
-    constexpr Msn& operator++() { value = (value + 1) & kMask24; return *this; }
+    constexpr Msn& operator++() {
+        value = (value + 1) & kMask24;
+        return *this;
+    }
     constexpr bool operator==(const Msn&) const = default;
 };
 

@@ -13,35 +13,38 @@ struct GsiSend;  // gsi.hpp
 
 struct Command {
     enum class Kind : uint8_t {
-        attach_session,   ///< watch this session's doorbells
-        detach_session,   ///< stop; its QPs must be gone
-        add_qp,           ///< take in a QP made by qp::create
+        attach_session,  ///< watch this session's doorbells
+        detach_session,  ///< stop; its QPs must be gone
+        add_qp,          ///< take in a QP made by qp::create
         modify_qp,
         query_qp,
-        remove_qp,        ///< forget it: no more completions, frames or reads of its memory afterwards. CQEs already written stay.
-        add_srq, modify_srq, query_srq, remove_srq,
-        resize_cq,        ///< move this engine's lane to new memory
-        fence,            ///< nothing read before this command is used after it (keys, address handles, multicast groups)
-        send_gsi,         ///< send a management datagram
+        remove_qp,  ///< forget it: no more completions, frames or reads of its memory afterwards. CQEs already written stay.
+        add_srq,
+        modify_srq,
+        query_srq,
+        remove_srq,
+        resize_cq,  ///< move this engine's lane to new memory
+        fence,      ///< nothing read before this command is used after it (keys, address handles, multicast groups)
+        send_gsi,   ///< send a management datagram
     };
     Kind kind = Kind::fence;
     uint32_t session = 0;
     abi::DoorbellPage* doorbells = nullptr;  // attach_session
     qp::Qp* qp = nullptr;
     qp::Srq* srq = nullptr;
-    const qp::Change* change = nullptr;      // modify_qp
-    qp::Snapshot* snapshot = nullptr;        // query_qp
-    uint32_t srq_limit = 0;                  // modify_srq in, query_srq out
-    rings::Cq* cq = nullptr;                 // resize_cq
+    const qp::Change* change = nullptr;  // modify_qp
+    qp::Snapshot* snapshot = nullptr;    // query_qp
+    uint32_t srq_limit = 0;              // modify_srq in, query_srq out
+    rings::Cq* cq = nullptr;             // resize_cq
     rings::CqLane new_lane{};
     uint32_t consumer = 0;
-    const GsiSend* gsi = nullptr;     // send_gsi
-    int error = 0;                           ///< out: errno
-    std::atomic<bool> done{false};           ///< out
+    const GsiSend* gsi = nullptr;   // send_gsi
+    int error = 0;                  ///< out: errno
+    std::atomic<bool> done{false};  ///< out
 };
 
-/// How the conductor reaches engines: rocid pushes to a ring and wakes the lcore; the simulator executes at once. Returns when the
-/// command is done.
+/// How the conductor reaches engines: rocid pushes to a ring and wakes the lcore; the simulator executes at once. Returns when
+/// the command is done.
 class CommandPort {
 public:
     virtual ~CommandPort() = default;

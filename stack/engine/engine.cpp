@@ -114,8 +114,9 @@ void Engine::Impl::rest(qp::Qp& qp) {
     qp::activate(ctx, qp);
 }
 
-/// Each QP on the list has its turn, until the round has sent its share of frames; the next round goes on where this one ended. A round that sent
-/// for thousands of QPs would fill rings and pools with frames that are cold when they are received, then visit the same QPs again in vain.
+/// Each QP on the list has its turn, until the round has sent its share of frames; the next round goes on where this one ended. A
+/// round that sent for thousands of QPs would fill rings and pools with frames that are cold when they are received, then visit
+/// the same QPs again in vain.
 bool Engine::Impl::run_active() {
     bool any = false;
     uint32_t budget = kRoundFrames;

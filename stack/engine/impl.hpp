@@ -17,7 +17,7 @@ namespace roci::engine {
 struct Session {
     uint32_t id = 0;
     abi::DoorbellPage* page = nullptr;
-    std::vector<qp::Qp*> slots;  ///< by doorbell bit
+    std::vector<qp::Qp*> slots;      ///< by doorbell bit
     std::vector<qp::Srq*> tag_srqs;  ///< by doorbell bit - abi::kFirstTagSlot
 };
 

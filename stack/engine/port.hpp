@@ -1,7 +1,7 @@
 // A port as the engine sees it: bursts in, bursts out. One object a (port, engine): its methods are called by one thread only.
 //
-// Implementations: DPDK (pmd_glue), in-engine hairpin, the simulator; and wrappers that stack on any of them (fault injection, trace,
-// pcap). One indirect call a burst, none a packet.
+// Implementations: DPDK (pmd_glue), in-engine hairpin, the simulator; and wrappers that stack on any of them (fault injection,
+// trace, pcap). One indirect call a burst, none a packet.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct RxFrame {
     void* cookie = nullptr;  ///< the port's own (an mbuf)
 };
 
-/// A frame to be sent. From tx_alloc() until tx_burst() accepts it (or tx_free()) the engine owns the bytes. It may move `data` forward within
-/// the capacity: the frame is what lies at `data` when it is handed over.
+/// A frame to be sent. From tx_alloc() until tx_burst() accepts it (or tx_free()) the engine owns the bytes. It may move `data`
+/// forward within the capacity: the frame is what lies at `data` when it is handed over.
 struct TxFrame {
     uint8_t* data = nullptr;
-    uint32_t capacity = 0;   ///< at least wire::kMaxFrame; 63 more, and the engine aligns payloads to cache lines
-    uint32_t length = 0;     ///< set by the engine before tx_burst
+    uint32_t capacity = 0;  ///< at least wire::kMaxFrame; 63 more, and the engine aligns payloads to cache lines
+    uint32_t length = 0;    ///< set by the engine before tx_burst
     void* cookie = nullptr;
 };
 

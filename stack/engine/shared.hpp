@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/types.hpp"
 #include "abi/version.hpp"
+#include "base/types.hpp"
 #include "engine/gsi.hpp"
 #include "engine/handover.hpp"
 #include "mem/memory_region.hpp"
@@ -78,8 +78,8 @@ struct Shared {
     PointerTable<qp::Srq> srqs;       ///< XRC SRQs by SRQ number
     PointerTable<PortAddresses> addresses;
     std::atomic<const MulticastTable*> multicast{nullptr};
-    std::unique_ptr<HandoverMatrix> handover;  ///< with more than one engine; made before the engines
-    std::array<std::unique_ptr<GsiRing>, abi::kMaxEngines> gsi; ///< by engine, made by it; read by the conductor
+    std::unique_ptr<HandoverMatrix> handover;                    ///< with more than one engine; made before the engines
+    std::array<std::unique_ptr<GsiRing>, abi::kMaxEngines> gsi;  ///< by engine, made by it; read by the conductor
 };
 
 }  // namespace roci::engine

@@ -47,7 +47,10 @@ public:
         unsigned fired = 0;
         while (tick_ < target) {
             const uint64_t next = next_busy_tick();
-            if (next > target) { tick_ = target; break; }
+            if (next > target) {
+                tick_ = target;
+                break;
+            }
             tick_ = next;
             cascade();
             fired += fire_slot(fire);

@@ -38,7 +38,7 @@ struct Capabilities {
     uint32_t pkeys = 1;                           ///< RoCE: only the default P_Key (A16.4.2)
     uint32_t active_width = 1, active_speed = 8;  ///< 1X, 10 Gb/s
     uint32_t port_cap_flags = 1 << 16;            ///< IBV_PORT_CM_SUP
-    uint32_t comp_vectors = 4;  ///< each has an event dispatcher of its own
+    uint32_t comp_vectors = 4;                    ///< each has an event dispatcher of its own
     uint32_t max_moderation_count = 65535, max_moderation_us = 65535;
     const char* firmware = "0.1.0";
 

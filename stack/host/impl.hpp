@@ -47,7 +47,7 @@ struct Conductor::Impl {
     uint32_t next_engine = 0;
     std::vector<std::unique_ptr<engine::PortAddresses>> addresses;
 
-    Nanos now = 0;                             ///< of the last service()
+    Nanos now = 0;  ///< of the last service()
     std::unique_ptr<CmService> cm;
 
     uint32_t new_pd_number();

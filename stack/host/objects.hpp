@@ -152,7 +152,7 @@ struct Srq {
     qp::SrqSpec spec;
     uint32_t engine = 0;
     ArenaBlock memory;
-    ArenaBlock tags;   ///< tag matching: the ring of operations
+    ArenaBlock tags;  ///< tag matching: the ring of operations
     TagSlot tag_slot;
     Use pd, xrcd, cq;
     std::atomic<uint32_t> uses{0};

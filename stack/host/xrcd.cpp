@@ -24,7 +24,8 @@ Outcome find_shared(Call& c, uint32_t oflags, std::shared_ptr<XrcDomain>& domain
     const auto key = std::pair(*c.session.device, file);
     const auto it = c.host.xrc_files.find(key);
     if (it != c.host.xrc_files.end()) domain = it->second.lock();
-    if (domain && (oflags & abi::kXrcdExclusive) != 0) return fail(EINVAL, "the file has an XRC domain already and O_EXCL was given");
+    if (domain && (oflags & abi::kXrcdExclusive) != 0)
+        return fail(EINVAL, "the file has an XRC domain already and O_EXCL was given");
     if (domain) return done();
     if ((oflags & abi::kXrcdCreate) == 0) return fail(EAGAIN, "the file has no XRC domain yet and O_CREAT was not given");
     forget_ended(c.host);

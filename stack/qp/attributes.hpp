@@ -1,5 +1,5 @@
-// Which attributes ibv_modify_qp must and may carry: the state machine of IBA 10.3.1 and the table of 11.2.5.3 ("QP state transition
-// properties"), as data.
+// Which attributes ibv_modify_qp must and may carry: the state machine of IBA 10.3.1 and the table of 11.2.5.3 ("QP state
+// transition properties"), as data.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ const char* state_name(State state);
 /// Name of one AttrMask bit as programs write it ("IBV_QP_AV").
 const char* attribute_name(uint32_t bit);
 
-/// May a QP of `type` go from `current` to `next` with exactly the attributes `mask`? 0, or EINVAL and a sentence in `why` that names the
-/// missing or forbidden attribute. Without kAttrState pass next == current.
+/// May a QP of `type` go from `current` to `next` with exactly the attributes `mask`? 0, or EINVAL and a sentence in `why` that
+/// names the missing or forbidden attribute. Without kAttrState pass next == current.
 int check_modify(Type type, State current, State next, uint32_t mask, std::string& why);
 
 }  // namespace roci::qp

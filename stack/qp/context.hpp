@@ -20,11 +20,11 @@ struct Context {
     uint32_t ack_every = 32;
     engine::Shared* shared = nullptr;
     engine::EventRing* events = nullptr;
-    std::vector<Outbox> outbox;               ///< by port
+    std::vector<Outbox> outbox;  ///< by port
     engine::TimerWheel wheel;
-    std::vector<rings::Cq*> dirty;            ///< CQs that got entries in this poll
-    std::deque<engine::Event> late_events;    ///< that the event ring had no room for
-    Qp* first_active = nullptr;               ///< list of QPs with work, FIFO
+    std::vector<rings::Cq*> dirty;          ///< CQs that got entries in this poll
+    std::deque<engine::Event> late_events;  ///< that the event ring had no room for
+    Qp* first_active = nullptr;             ///< list of QPs with work, FIFO
     Qp* last_active = nullptr;
     uint32_t active_count = 0;
 
@@ -50,7 +50,8 @@ inline void deactivate(Context& ctx, Qp& qp) {
     --ctx.active_count;
 }
 
-/// The QP's one timer follows the earliest of its deadlines. Moving a deadline later costs nothing: the timer fires early and is re-armed.
+/// The QP's one timer follows the earliest of its deadlines. Moving a deadline later costs nothing: the timer fires early and is
+/// re-armed.
 inline void update_timer(Context& ctx, Qp& qp) {
     const Nanos due = std::min(qp.requester.ack_deadline, qp.requester.rnr_deadline);
     if (due == kNever || (qp.timer.armed() && qp.timer.deadline <= due)) return;

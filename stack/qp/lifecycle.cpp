@@ -36,7 +36,9 @@ void set_timeout(Qp& qp, const Change& c) {
     qp.attr.timeout = c.attr.timeout;
 }
 void set_retry(Qp& qp, const Change& c) { qp.retry_cnt = qp.requester.retries_left = qp.attr.retry_cnt = c.attr.retry_cnt; }
-void set_rnr_retry(Qp& qp, const Change& c) { qp.rnr_retry = qp.requester.rnr_retries_left = qp.attr.rnr_retry = c.attr.rnr_retry; }
+void set_rnr_retry(Qp& qp, const Change& c) {
+    qp.rnr_retry = qp.requester.rnr_retries_left = qp.attr.rnr_retry = c.attr.rnr_retry;
+}
 void set_dest_reads(Qp& qp, const Change& c) {
     qp.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic = c.attr.max_dest_rd_atomic;
     qp.responder.jobs.assign(2u * c.attr.max_dest_rd_atomic + 1u, {});
@@ -102,7 +104,8 @@ void enter(Context& ctx, Qp& qp, State next) {
         return;
     }
     if (next == State::err) return enter_error(ctx, qp);
-    if (qp.state == State::sqe) flush_queues(ctx, qp);  // what was posted before the way back to RTS is flushed, nothing of it is sent
+    if (qp.state == State::sqe)
+        flush_queues(ctx, qp);  // what was posted before the way back to RTS is flushed, nothing of it is sent
     if (next == State::rtr && qp.responder.jobs.empty()) set_dest_reads(qp, Change{});
     if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram is as long as the port allows
         const engine::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
@@ -127,7 +130,9 @@ Qp* create(const Spec& spec) {
         std::atomic_ref(spec.sq.shared->idle).store(1, std::memory_order_release);
     }
     // an XRC target may meet any SRQ of its domain
-    const uint32_t recv_sges = spec.type == Type::xrc_recv ? kMaxRecvSge : spec.srq != nullptr ? spec.srq->rq.max_sge : spec.rq.max_sge;
+    const uint32_t recv_sges = spec.type == Type::xrc_recv ? kMaxRecvSge
+                               : spec.srq != nullptr       ? spec.srq->rq.max_sge
+                                                           : spec.rq.max_sge;
     const bool tags = spec.srq != nullptr && spec.srq->tags != nullptr;
     if (tags) qp->tags = std::make_unique<TagQp>();
     qp->responder.recv.sges = std::make_unique<abi::Sge[]>(std::max(recv_sges, tags ? abi::kMaxTagSge : 1u));

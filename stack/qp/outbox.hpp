@@ -26,8 +26,8 @@ public:
         if (ready_ == have_) have_ += port_->tx_alloc(&frames_[have_], burst_ - have_);
         return ready_ < have_ ? &frames_[ready_] : nullptr;
     }
-    /// Where to build the frame so that its payload, after `headers` bytes, begins a cache line: copying and checking a full packet takes half
-    /// the time then. A port that gives no room for it gets the frame built at the start.
+    /// Where to build the frame so that its payload, after `headers` bytes, begins a cache line: copying and checking a full
+    /// packet takes half the time then. A port that gives no room for it gets the frame built at the start.
     static uint8_t* place(const engine::TxFrame& frame, uint32_t headers) {
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));

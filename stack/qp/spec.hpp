@@ -25,38 +25,38 @@ struct SrqSpec {
     rings::RqView rq;
     uint32_t limit = 0;
     uint32_t engine = 0;
-    uint32_t xrcd = 0;            ///< XRC: global number of the domain, else 0
-    rings::Cq* cq = nullptr;      ///< XRC and tag matching: where its receives complete
-    TagSpec tags;                 ///< tag matching
+    uint32_t xrcd = 0;        ///< XRC: global number of the domain, else 0
+    rings::Cq* cq = nullptr;  ///< XRC and tag matching: where its receives complete
+    TagSpec tags;             ///< tag matching
 };
 
 struct Spec {
     Type type = Type::rc;
     Qpn qpn;
     uint32_t engine = 0;
-    uint32_t port = 0;            ///< device index
-    uint32_t pd = 0;              ///< global PD number
+    uint32_t port = 0;  ///< device index
+    uint32_t pd = 0;    ///< global PD number
     uint32_t session = 0, handle = 0, generation = 0;
-    uint32_t slot = 0;            ///< doorbell bit
+    uint32_t slot = 0;  ///< doorbell bit
     bool sq_sig_all = false;
-    abi::QpCap cap{};             ///< granted
-    rings::SqView sq;             ///< .depth 0: none
-    rings::RqView rq;             ///< .depth 0: none (SRQ)
+    abi::QpCap cap{};  ///< granted
+    rings::SqView sq;  ///< .depth 0: none
+    rings::RqView rq;  ///< .depth 0: none (SRQ)
     rings::Cq* send_cq = nullptr;
     rings::Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
-    uint32_t xrcd = 0;            ///< XRC_RECV: global number of the domain
+    uint32_t xrcd = 0;  ///< XRC_RECV: global number of the domain
 };
 
-/// Attributes of modify_qp after the conductor applied the mask rules (qp/attributes.hpp). `mask`: enum ibv_qp_attr_mask, only what is
-/// to be changed.
+/// Attributes of modify_qp after the conductor applied the mask rules (qp/attributes.hpp). `mask`: enum ibv_qp_attr_mask, only
+/// what is to be changed.
 struct Change {
     uint32_t mask = 0;
-    State next = State::reset;    ///< with IBV_QP_STATE; else the current one
+    State next = State::reset;  ///< with IBV_QP_STATE; else the current one
     abi::QpAttr attr{};
-    wire::PathTemplate path{};    ///< with IBV_QP_AV
-    wire::PathSpec path_spec{};   ///< with IBV_QP_AV: addresses that incoming packets must carry, reversed
-    bool hairpin = false;         ///< with IBV_QP_AV: the peer is this very device
+    wire::PathTemplate path{};   ///< with IBV_QP_AV
+    wire::PathSpec path_spec{};  ///< with IBV_QP_AV: addresses that incoming packets must carry, reversed
+    bool hairpin = false;        ///< with IBV_QP_AV: the peer is this very device
 };
 
 /// Counters of one QP, written by its engine with plain stores, read by anyone (relaxed).

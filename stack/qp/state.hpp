@@ -63,7 +63,7 @@ struct Requester {
 struct Srq {
     SrqSpec spec;
     rings::RqView rq;
-    uint32_t limit = 0;  ///< 0: not armed
+    uint32_t limit = 0;            ///< 0: not armed
     std::unique_ptr<TagSrq> tags;  ///< tag matching, else nullptr
 };
 
@@ -145,7 +145,7 @@ struct alignas(64) Qp {
     Qp* next_active = nullptr;
     Qp* prev_active = nullptr;
     wire::PathTemplate path;
-    std::unique_ptr<TagQp> tags;     ///< its SRQ matches tags, else nullptr
+    std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
     Requester requester;
     Responder responder;
     rings::RqView rq;     ///< own receive queue, consumed by the engine
@@ -163,7 +163,8 @@ inline const abi::SendWqe& wqe(const Qp& qp, uint32_t index) {
     return *reinterpret_cast<const abi::SendWqe*>(qp.requester.wqes.get() +
                                                   size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride);
 }
-/// Thousands of QPs do not fit into the nearest cache. Whoever knows which QP comes soon asks for its lines now: first the QP's own …
+/// Thousands of QPs do not fit into the nearest cache. Whoever knows which QP comes soon asks for its lines now: first the QP's
+/// own …
 inline void prefetch_state(const Qp& qp) {
     const auto* p = reinterpret_cast<const std::byte*>(&qp);
     for (size_t at = 0; at < kHotBytes; at += 64) __builtin_prefetch(p + at);

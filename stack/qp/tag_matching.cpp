@@ -1,5 +1,5 @@
-// Messages that arrive at a QP of a tag matching SRQ, and the operations by which a client changes the SRQ's list. The rules: rdma-core's
-// Documentation/tag_matching.md and ibv_post_srq_ops(3).
+// Messages that arrive at a QP of a tag matching SRQ, and the operations by which a client changes the SRQ's list. The rules:
+// rdma-core's Documentation/tag_matching.md and ibv_post_srq_ops(3).
 #include "qp/tag_matching.hpp"
 
 #include <cstring>
@@ -195,7 +195,8 @@ struct OperationRow {
     WcStatus (*execute)(TagSrq&, const abi::TagOp&);
 };
 /// By abi::TagOpcode.
-constexpr OperationRow kOperations[] = {{WcOpcode::tm_add, add_entry}, {WcOpcode::tm_del, delete_entry}, {WcOpcode::tm_sync, nothing_more}};
+constexpr OperationRow kOperations[] = {
+    {WcOpcode::tm_add, add_entry}, {WcOpcode::tm_del, delete_entry}, {WcOpcode::tm_sync, nothing_more}};
 
 void learn_handled(TagSrq& t, const abi::TagOp& op) {
     if ((op.flags & abi::kTagSync) == 0 && op.opcode != abi::TagOpcode::sync) return;
@@ -217,7 +218,9 @@ void execute(Context& ctx, Srq& srq, const abi::TagOp& op) {
     complete_tag(ctx, srq, nullptr, e, false);
 }
 
-uint32_t posted_operations(const TagSrq& t) { return std::atomic_ref(t.spec.shared->producer).load(std::memory_order_acquire) - t.taken; }
+uint32_t posted_operations(const TagSrq& t) {
+    return std::atomic_ref(t.spec.shared->producer).load(std::memory_order_acquire) - t.taken;
+}
 
 }  // namespace
 

@@ -1,5 +1,6 @@
-// Tag matching: the list of tagged buffers of an SRQ, and what a QP of such an SRQ remembers of messages and rendezvous under way. Wire
-// format: <infiniband/tm_types.h>. An SRQ and its QPs are on one engine, so that the list needs no lock and matching is in order.
+// Tag matching: the list of tagged buffers of an SRQ, and what a QP of such an SRQ remembers of messages and rendezvous under
+// way. Wire format: <infiniband/tm_types.h>. An SRQ and its QPs are on one engine, so that the list needs no lock and matching is
+// in order.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ struct TagSpec {
     uint32_t* given_back = nullptr;
     uint32_t depth = 0, handles = 0;  ///< powers of two
     uint32_t max_tags = 0;
-    uint32_t slot = 0;                ///< doorbell bit
+    uint32_t slot = 0;  ///< doorbell bit
 };
 
 /// enum ibv_tmh_op; anything else is no tag to us.
@@ -68,11 +69,11 @@ struct TagSrq {
     explicit TagSrq(const TagSpec& s) : spec(s), list(s.max_tags) {}
     TagSpec spec;
     TagList list;
-    uint32_t taken = 0;        ///< operations taken from the client's ring
-    uint32_t returned = 0;     ///< handles given back
-    uint32_t unexpected = 0;   ///< messages that matched nothing
-    uint32_t handled = 0;      ///< of these, what the client says that it has dealt with
-    bool broken = false;       ///< the client lied about its ring: it is not read any more
+    uint32_t taken = 0;       ///< operations taken from the client's ring
+    uint32_t returned = 0;    ///< handles given back
+    uint32_t unexpected = 0;  ///< messages that matched nothing
+    uint32_t handled = 0;     ///< of these, what the client says that it has dealt with
+    bool broken = false;      ///< the client lied about its ring: it is not read any more
 };
 
 /// How the message under way is to be completed.
@@ -100,13 +101,14 @@ struct RendezvousQueue {
     }
 };
 
-/// Of a QP whose SRQ matches tags. Its send queue is ours: READs and FINs, in the engine's own ring; nothing is fetched from the client.
+/// Of a QP whose SRQ matches tags. Its send queue is ours: READs and FINs, in the engine's own ring; nothing is fetched from the
+/// client.
 struct TagQp {
     TagQp();
     TagMessage message = TagMessage::ordinary;
     uint64_t tag = 0;
     uint32_t app_ctx = 0;
-    bool match_told = false;   ///< a message of many packets: the match was completed already
+    bool match_told = false;  ///< a message of many packets: the match was completed already
     std::array<Rendezvous, kRendezvous> jobs;
     RendezvousQueue free, to_read, to_finish;
 };

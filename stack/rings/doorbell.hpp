@@ -16,8 +16,9 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
     return false;
 }
 
-/// Clears all doorbells that are set and calls visit(slot) for each. Summary before words, the opposite of a client's order, so that a bit set
-/// meanwhile is either taken now or leaves its summary bit for the next time. Work is bounded by kDoorbellSlots whatever a client writes.
+/// Clears all doorbells that are set and calls visit(slot) for each. Summary before words, the opposite of a client's order, so
+/// that a bit set meanwhile is either taken now or leaves its summary bit for the next time. Work is bounded by kDoorbellSlots
+/// whatever a client writes.
 template <class Visit>
 void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     for (uint32_t s = 0; s < std::size(page.summary); ++s) {
@@ -25,14 +26,15 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
         if (summary.load(std::memory_order_relaxed) == 0) continue;
         for (uint64_t words = summary.exchange(0, std::memory_order_seq_cst); words != 0; words &= words - 1) {
             const uint32_t w = s * 64 + uint32_t(std::countr_zero(words));
-            for (uint64_t bits = std::atomic_ref(page.words[w]).exchange(0, std::memory_order_seq_cst); bits != 0; bits &= bits - 1)
+            for (uint64_t bits = std::atomic_ref(page.words[w]).exchange(0, std::memory_order_seq_cst); bits != 0;
+                 bits &= bits - 1)
                 visit(w * 64 + uint32_t(std::countr_zero(bits)));
         }
     }
 }
 
-/// Stops watching a send queue of which WQEs up to `taken` have been read. False: there are new ones, go on watching. A doorbell may
-/// have been rung for them as well; it is then a spurious one.
+/// Stops watching a send queue of which WQEs up to `taken` have been read. False: there are new ones, go on watching. A doorbell
+/// may have been rung for them as well; it is then a spurious one.
 inline bool go_idle(const SqView& sq, uint32_t taken) {
     std::atomic_ref idle(sq.shared->idle);
     idle.store(1, std::memory_order_release);

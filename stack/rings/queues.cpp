@@ -6,8 +6,8 @@
 namespace roci::rings {
 namespace {
 
-/// Takes the client's `consumer` over if it is possible: it only ever moves forward, and not beyond what was produced. Anything else is a lie
-/// and changes nothing, so that the lane is at worst full.
+/// Takes the client's `consumer` over if it is possible: it only ever moves forward, and not beyond what was produced. Anything
+/// else is a lie and changes nothing, so that the lane is at worst full.
 void refresh_consumer(CqLane& lane) {
     const uint32_t said = std::atomic_ref(lane.shared->consumer).load(std::memory_order_acquire);
     if (lane.produced - said <= lane.produced - lane.consumer_seen) lane.consumer_seen = said;
@@ -47,12 +47,14 @@ uint64_t event_due(const Cq& cq, const CqLane& lane) {
 
 bool notify(Cq& cq, bool solicited, engine::EventRing& events) {
     if (cq.channel == abi::kNoHandle) return true;
-    // Entry first, then `arm`; the client does arm first, then entries. With a full fence on both sides one of them sees the other.
+    // Entry first, then `arm`; the client does arm first, then entries. With a full fence on both sides one of them sees the
+    // other.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const uint32_t arm = std::atomic_ref(cq.shared->arm).load(std::memory_order_acquire);
     uint32_t fired = cq.fired.load(std::memory_order_relaxed);
     if (arm == fired || ((arm & 1) != 0 && !solicited)) return true;
-    // Engines compete: whoever moves `fired` sends the event. A loser finds that an event for this arm is on its way, or asks again.
+    // Engines compete: whoever moves `fired` sends the event. A loser finds that an event for this arm is on its way, or asks
+    // again.
     if (!cq.fired.compare_exchange_strong(fired, arm, std::memory_order_acq_rel)) return fired == arm;
     const engine::Event event{.kind = engine::Event::Kind::completion,
                               .session = cq.session,

@@ -15,7 +15,7 @@ namespace roci::rings {
 struct SqView {
     abi::SqShared* shared = nullptr;
     const std::byte* slots = nullptr;
-    uint32_t depth = 0;       ///< power of two
+    uint32_t depth = 0;  ///< power of two
     uint32_t stride = 0;
     const std::byte* slot(uint32_t index) const { return slots + size_t(index & (depth - 1)) * stride; }
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
@@ -28,7 +28,7 @@ struct RqView {
     uint32_t depth = 0;
     uint32_t stride = 0;
     uint32_t max_sge = 0;
-    uint32_t consumed = 0;    ///< free-running; engine-private
+    uint32_t consumed = 0;  ///< free-running; engine-private
     const std::byte* slot(uint32_t index) const { return slots + size_t(index & (depth - 1)) * stride; }
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
 };
@@ -37,13 +37,13 @@ struct RqView {
 struct CqLane {
     abi::CqLane* shared = nullptr;
     abi::Cqe* entries = nullptr;
-    uint32_t depth = 0;       ///< power of two
+    uint32_t depth = 0;  ///< power of two
     uint32_t produced = 0;
     uint32_t consumer_seen = 0;
-    bool dirty = false;       ///< got entries that notify() has not been called for
-    bool solicited = false;   ///< one of them is solicited, or an error
-    uint32_t unannounced = 0; ///< entries since the last notify()
-    uint64_t since = 0;       ///< when the first of them was written, nanoseconds
+    bool dirty = false;        ///< got entries that notify() has not been called for
+    bool solicited = false;    ///< one of them is solicited, or an error
+    uint32_t unannounced = 0;  ///< entries since the last notify()
+    uint64_t since = 0;        ///< when the first of them was written, nanoseconds
 };
 
 /// A completion queue. Lane e is written by engine e only; `fired` is shared by the engines (an exchange decides who fires).
@@ -56,25 +56,26 @@ struct Cq {
     uint32_t channel = abi::kNoHandle;
     uint32_t vector = 0;
     bool ignore_overrun = false;
-    std::atomic<uint32_t> fired{0};     ///< last value of `arm` that an event was sent for
-    std::atomic<bool> dead{false};      ///< overrun: takes no more entries (IBA 11.6.3.2: CQ in error)
-    std::atomic<uint32_t> use_count{0}; ///< QPs attached; conductor
+    std::atomic<uint32_t> fired{0};      ///< last value of `arm` that an event was sent for
+    std::atomic<bool> dead{false};       ///< overrun: takes no more entries (IBA 11.6.3.2: CQ in error)
+    std::atomic<uint32_t> use_count{0};  ///< QPs attached; conductor
     uint32_t moderation_count = 0, moderation_period_us = 0;
 };
 
 enum class PushResult : uint8_t { ok, overrun };
 
 /// Writes one entry to engine `lane`'s lane. `e.seq` is set here. An entry that the client has not polled is never overwritten:
-/// on a full lane the CQ is dead from then on and the result is overrun (the caller raises IBV_EVENT_CQ_ERR, once: see `dead` before the
-/// call); with ignore_overrun the new entry is dropped and the result is ok, so that the entries already there stay readable.
+/// on a full lane the CQ is dead from then on and the result is overrun (the caller raises IBV_EVENT_CQ_ERR, once: see `dead`
+/// before the call); with ignore_overrun the new entry is dropped and the result is ok, so that the entries already there stay
+/// readable.
 PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e);
 /// Moderation (ibv_modify_cq): so many entries, or so long after the first of them, until which this lane's event waits. 0: now.
 uint64_t event_due(const Cq& cq, const CqLane& lane);
-/// After a batch of push(): sends a completion event if the CQ is armed for it. False: event ring full or another engine was about to, call
-/// again later (with the same `solicited`).
+/// After a batch of push(): sends a completion event if the CQ is armed for it. False: event ring full or another engine was
+/// about to, call again later (with the same `solicited`).
 bool notify(Cq& cq, bool solicited, engine::EventRing& events);
-/// resize_cq for one lane: the entries from free-running index `consumer` on (what the client has not polled) move to `to`, there from index 0
-/// on, and the lane lives in `to` afterwards. False, nothing changed: `consumer` is a lie or `to` is too small.
+/// resize_cq for one lane: the entries from free-running index `consumer` on (what the client has not polled) move to `to`, there
+/// from index 0 on, and the lane lives in `to` afterwards. False, nothing changed: `consumer` is a lie or `to` is too small.
 [[nodiscard]] bool move_lane(CqLane& lane, const CqLane& to, uint32_t consumer);
 
 }  // namespace roci::rings

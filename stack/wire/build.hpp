@@ -12,8 +12,8 @@ namespace roci::wire {
 /// What the headers below the BTH are made of.
 struct PathSpec {
     MacAddress source_mac, dest_mac;
-    Gid source_gid, dest_gid;      ///< both IPv4-mapped, or neither
-    uint8_t traffic_class = 0;     ///< DSCP and ECN
+    Gid source_gid, dest_gid;   ///< both IPv4-mapped, or neither
+    uint8_t traffic_class = 0;  ///< DSCP and ECN
     uint8_t hop_limit = 64;
     uint32_t flow_label = 0;
     uint16_t udp_source = 0xc000;  ///< 0xc000..0xffff, by flow (A17.4.6)
@@ -23,10 +23,10 @@ struct PathSpec {
 /// The bytes before the BTH, ready to copy; lengths and IPv4 checksum are patched a frame.
 struct PathTemplate {
     uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
-    uint8_t length = 0;            ///< 0: no path yet
+    uint8_t length = 0;  ///< 0: no path yet
     uint8_t l3_offset = 0;
     bool ipv6 = false;
-    uint32_t ipv4_partial_sum = 0; ///< checksum of the IPv4 header but for total length
+    uint32_t ipv4_partial_sum = 0;  ///< checksum of the IPv4 header but for total length
 };
 /// Length 0 if one GID is IPv4-mapped and the other is not: there is no such path.
 PathTemplate make_path(const PathSpec& spec);
@@ -38,19 +38,19 @@ struct TransportHeaders {
     uint16_t pkey = 0xffff;
     Qpn dest_qp;
     Psn psn;
-    uint64_t va = 0;               // RETH, AtomicETH
+    uint64_t va = 0;  // RETH, AtomicETH
     Key rkey;
     uint32_t dma_length = 0;
     uint64_t swap_add = 0, compare = 0;
-    uint8_t syndrome = 0;          // AETH
+    uint8_t syndrome = 0;  // AETH
     Msn msn;
     uint64_t atomic_original = 0;
-    uint32_t imm_be = 0;           // ImmDt
-    Key invalidate;                // IETH
-    uint32_t qkey = 0;             // DETH
+    uint32_t imm_be = 0;  // ImmDt
+    Key invalidate;       // IETH
+    uint32_t qkey = 0;    // DETH
     Qpn src_qp;
-    uint32_t xrc_srqn = 0;         // XRCETH
-    uint32_t flush = 0;            // FETH
+    uint32_t xrc_srqn = 0;  // XRCETH
+    uint32_t flush = 0;     // FETH
 };
 
 /// Writes all headers for a frame with `payload_length` bytes of payload and returns where the payload starts. `frame` has room

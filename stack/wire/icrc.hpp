@@ -1,5 +1,5 @@
-// The invariant CRC of RoCEv2: CRC-32 over 8 bytes of ones, the IP, UDP and BTH headers with their variant fields masked by ones, and
-// the rest (IBA 7.8.1; RoCEv2 annex A17.3.3). Sent little endian.
+// The invariant CRC of RoCEv2: CRC-32 over 8 bytes of ones, the IP, UDP and BTH headers with their variant fields masked by ones,
+// and the rest (IBA 7.8.1; RoCEv2 annex A17.3.3). Sent little endian.
 #pragma once
 
 #include <cstdint>

@@ -11,13 +11,32 @@ enum class Service : uint8_t { rc = 0, uc = 1, rd = 2, ud = 3, cnp = 4, xrc = 5 
 
 /// Lower five bits: the operation, shared by the services that have it.
 enum class Operation : uint8_t {
-    send_first = 0x00, send_middle = 0x01, send_last = 0x02, send_last_imm = 0x03, send_only = 0x04, send_only_imm = 0x05,
-    write_first = 0x06, write_middle = 0x07, write_last = 0x08, write_last_imm = 0x09, write_only = 0x0a, write_only_imm = 0x0b,
+    send_first = 0x00,
+    send_middle = 0x01,
+    send_last = 0x02,
+    send_last_imm = 0x03,
+    send_only = 0x04,
+    send_only_imm = 0x05,
+    write_first = 0x06,
+    write_middle = 0x07,
+    write_last = 0x08,
+    write_last_imm = 0x09,
+    write_only = 0x0a,
+    write_only_imm = 0x0b,
     read_request = 0x0c,
-    read_response_first = 0x0d, read_response_middle = 0x0e, read_response_last = 0x0f, read_response_only = 0x10,
-    ack = 0x11, atomic_ack = 0x12, cmp_swap = 0x13, fetch_add = 0x14, resync = 0x15,
-    send_last_inv = 0x16, send_only_inv = 0x17,
-    flush = 0x1c, atomic_write = 0x1d,
+    read_response_first = 0x0d,
+    read_response_middle = 0x0e,
+    read_response_last = 0x0f,
+    read_response_only = 0x10,
+    ack = 0x11,
+    atomic_ack = 0x12,
+    cmp_swap = 0x13,
+    fetch_add = 0x14,
+    resync = 0x15,
+    send_last_inv = 0x16,
+    send_only_inv = 0x17,
+    flush = 0x1c,
+    atomic_write = 0x1d,
 };
 
 constexpr uint8_t make_opcode(Service s, Operation o) { return uint8_t(uint8_t(s) << 5 | uint8_t(o)); }
@@ -27,18 +46,18 @@ inline constexpr uint8_t kCnpOpcode = 0x81;
 
 /// Properties, or-ed.
 enum OpcodeFlags : uint32_t {
-    kRequest = 1 << 0,        ///< travels from requester to responder
+    kRequest = 1 << 0,  ///< travels from requester to responder
     kResponse = 1 << 1,
-    kFirst = 1 << 2,          ///< starts a multi-packet message
+    kFirst = 1 << 2,  ///< starts a multi-packet message
     kMiddle = 1 << 3,
-    kLast = 1 << 4,           ///< ends a multi-packet message
-    kOnly = 1 << 5,           ///< a whole message
+    kLast = 1 << 4,  ///< ends a multi-packet message
+    kOnly = 1 << 5,  ///< a whole message
     kSend = 1 << 6,
     kWrite = 1 << 7,
     kRead = 1 << 8,
     kAtomic = 1 << 9,
     kAck = 1 << 10,
-    kReth = 1 << 11,          ///< extended headers that follow the BTH
+    kReth = 1 << 11,  ///< extended headers that follow the BTH
     kAeth = 1 << 12,
     kAtomicEth = 1 << 13,
     kAtomicAckEth = 1 << 14,
@@ -53,9 +72,9 @@ enum OpcodeFlags : uint32_t {
 };
 
 struct OpcodeInfo {
-    const char* name = nullptr;     ///< "RC SEND Only with Immediate"; nullptr: no such opcode
-    uint32_t flags = 0;             ///< OpcodeFlags
-    uint8_t header_length = 0;      ///< BTH and extended headers, bytes (CNP: and its 16 reserved bytes)
+    const char* name = nullptr;  ///< "RC SEND Only with Immediate"; nullptr: no such opcode
+    uint32_t flags = 0;          ///< OpcodeFlags
+    uint8_t header_length = 0;   ///< BTH and extended headers, bytes (CNP: and its 16 reserved bytes)
     constexpr bool has(uint32_t f) const { return (flags & f) != 0; }
     constexpr bool valid() const { return name != nullptr; }
 };

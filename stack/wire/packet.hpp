@@ -16,19 +16,20 @@ inline constexpr uint32_t kCnpReserved = 16;  ///< zero bytes after a CNP's BTH;
 inline constexpr uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd, kEtherVlan = 0x8100;
 inline constexpr uint8_t kProtocolUdp = 17;
 /// Longest headers + trailer around a payload: Ethernet+VLAN, IPv6, UDP, BTH, XRCETH, RETH, ImmDt / AtomicETH, pad, ICRC.
-inline constexpr uint32_t kMaxOverhead = kEthLength + kVlanLength + kIpv6Length + kUdpLength + kBthLength + 4 + 28 + 4 + 3 + kIcrcLength;
+inline constexpr uint32_t kMaxOverhead =
+    kEthLength + kVlanLength + kIpv6Length + kUdpLength + kBthLength + 4 + 28 + 4 + 3 + kIcrcLength;
 inline constexpr uint32_t kMaxFrame = 4096 + kMaxOverhead;
 
 /// Why a frame was not taken. One counter each; names in verdict_name().
 enum class Verdict : uint8_t {
     ok,
-    not_roce,            ///< not IP/UDP/4791: not ours to judge
-    truncated,           ///< shorter than its headers or its IP/UDP length say
-    bad_ip_header,       ///< version, header length, total length
+    not_roce,       ///< not IP/UDP/4791: not ours to judge
+    truncated,      ///< shorter than its headers or its IP/UDP length say
+    bad_ip_header,  ///< version, header length, total length
     bad_ip_checksum,
-    ip_fragment,         ///< RoCEv2 forbids fragments (A17.4.5.1)
+    ip_fragment,  ///< RoCEv2 forbids fragments (A17.4.5.1)
     bad_udp_length,
-    bad_bth_version,     ///< TVer != 0 (IBA 9.2.2: silently dropped)
+    bad_bth_version,  ///< TVer != 0 (IBA 9.2.2: silently dropped)
     unknown_opcode,
     short_for_opcode,    ///< no room for the opcode's extended headers
     bad_pad,             ///< pad count larger than the payload, or length not a multiple of 4
@@ -41,15 +42,15 @@ const char* verdict_name(Verdict v);
 /// Host-order view of the headers. Fields of an extended header are meaningful only if the opcode has it (info->flags).
 struct Packet {
     const OpcodeInfo* info = nullptr;
-    const uint8_t* frame = nullptr;    ///< Ethernet header
-    const uint8_t* l3 = nullptr;       ///< IPv4 or IPv6 header
+    const uint8_t* frame = nullptr;  ///< Ethernet header
+    const uint8_t* l3 = nullptr;     ///< IPv4 or IPv6 header
     const uint8_t* payload = nullptr;
-    uint32_t payload_length = 0;       ///< without padding
+    uint32_t payload_length = 0;  ///< without padding
     bool ipv6 = false;
     uint8_t opcode = 0;
     bool solicited = false, mig_req = false, ack_request = false;
     bool fecn = false, becn = false;
-    uint8_t ecn = 0;                   ///< IP ECN bits
+    uint8_t ecn = 0;  ///< IP ECN bits
     uint16_t pkey = 0;
     uint16_t udp_source = 0;
     Qpn dest_qp;
@@ -70,7 +71,7 @@ struct Packet {
     uint32_t qkey = 0;
     Qpn src_qp;
     uint32_t xrc_srqn = 0;
-    uint32_t flush = 0;                ///< FETH: placement type in bits 3..0, selectivity in 5..4
+    uint32_t flush = 0;  ///< FETH: placement type in bits 3..0, selectivity in 5..4
 
     /// Addresses as GIDs (IPv4 mapped).
     Gid source_gid() const;

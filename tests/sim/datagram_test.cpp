@@ -15,7 +15,8 @@ struct UdTest : PairTest {
         t.qp_state = IBV_QPS_INIT;
         t.port_num = 1;
         t.qkey = qkey;
-        ASSERT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, t), 0) << s.client.reason();
+        ASSERT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, t), 0)
+            << s.client.reason();
         s.client.to_state(q, IBV_QPS_RTR);
         t.qp_state = IBV_QPS_RTS;
         t.sq_psn = 7;
@@ -105,7 +106,8 @@ struct UcTest : PairTest {
         std::memcpy(t.ah.dmac, peer.mac.bytes.data(), 6);
         t.ah.is_global = t.ah.port_num = 1;
         t.ah.hop_limit = 64;
-        ASSERT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, t), 0) << s.client.reason();
+        ASSERT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, t), 0)
+            << s.client.reason();
         t.qp_state = IBV_QPS_RTS;
         ASSERT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_SQ_PSN, t), 0) << s.client.reason();
     }

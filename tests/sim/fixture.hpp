@@ -18,7 +18,9 @@ using abi::WrOpcode;
 using wire::Operation;
 
 /// Byte i of message `tag`.
-inline uint8_t pattern_byte(uint64_t tag, uint64_t i) { return uint8_t((tag * 0x9e3779b97f4a7c15 >> 56) + i * 7 + (i >> 8) * 13 + tag); }
+inline uint8_t pattern_byte(uint64_t tag, uint64_t i) {
+    return uint8_t((tag * 0x9e3779b97f4a7c15 >> 56) + i * 7 + (i >> 8) * 13 + tag);
+}
 inline void fill(uint8_t* p, uint64_t n, uint64_t tag) {
     for (uint64_t i = 0; i < n; ++i) p[i] = pattern_byte(tag, i);
 }
@@ -45,17 +47,21 @@ struct Side {
         : world(w), client(host, device), pd(client.alloc_pd()), cq(client.create_cq(1024)), mr(client.reg_mr(pd, bytes)) {}
     Qp& qp(const QpOptions& o = {}) { return client.create_qp(pd, cq, cq, o); }
     Sge sge(uint64_t offset, uint32_t length) const { return {mr.address() + offset, length, mr.lkey}; }
-    SendWr send(uint64_t id, uint64_t offset, uint32_t length) const { return {.id = id, .opcode = WrOpcode::send, .sges = {sge(offset, length)}}; }
+    SendWr send(uint64_t id, uint64_t offset, uint32_t length) const {
+        return {.id = id, .opcode = WrOpcode::send, .sges = {sge(offset, length)}};
+    }
     SendWr rdma(WrOpcode op, uint64_t id, uint64_t offset, uint32_t length, uint64_t remote, uint32_t rkey) const {
         return {.id = id, .opcode = op, .sges = {sge(offset, length)}, .remote_addr = remote, .rkey = rkey};
     }
     /// Runs until `count` completions came; fewer: nothing more will come.
     std::vector<abi::Cqe> wait(size_t count, Nanos at_most = 100'000'000'000) {
         std::vector<abi::Cqe> got;
-        world.run_until([&] {
-            for (auto e = client.poll(cq); e; e = client.poll(cq)) got.push_back(*e);
-            return got.size() >= count;
-        }, at_most);
+        world.run_until(
+            [&] {
+                for (auto e = client.poll(cq); e; e = client.poll(cq)) got.push_back(*e);
+                return got.size() >= count;
+            },
+            at_most);
         return got;
     }
     std::vector<abi::Cqe> poll_all() {

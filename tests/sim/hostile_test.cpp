@@ -83,7 +83,8 @@ TEST_F(HostileClient, GarbageWqes) {
             if (rng.chance(0.7)) w->num_sge = uint8_t(rng.below(5));
             if (rng.chance(0.5)) w->send_flags &= uint8_t(~abi::kSendInline);
             if (rng.chance(0.5))  // with a right key the lengths matter
-                for (uint32_t s = 0; s < 4; ++s) abi::sges(w)[s] = {bad.mr.address() + rng.below(2000), uint32_t(rng.below(3000)), bad.mr.lkey};
+                for (uint32_t s = 0; s < 4; ++s)
+                    abi::sges(w)[s] = {bad.mr.address() + rng.below(2000), uint32_t(rng.below(3000)), bad.mr.lkey};
             ++bad_qp.sq.head;
         }
         (void)bad_qp.sq.publish();
@@ -109,14 +110,37 @@ TEST_F(HostileClient, WellFormedWqesWithBadFields) {
     };
     const Case cases[] = {
         {"more SGEs than the QP has", [](auto& w) { w.num_sge = 255; }, WcStatus::loc_qp_op_err},
-        {"inline longer than the slot", [](auto& w) { w.send_flags |= abi::kSendInline; w.num_sge = 0; w.inline_length = 100000; }, WcStatus::loc_qp_op_err},
-        {"inline with SGEs", [](auto& w) { w.send_flags |= abi::kSendInline; w.inline_length = 4; }, WcStatus::loc_qp_op_err},
+        {"inline longer than the slot",
+         [](auto& w) {
+             w.send_flags |= abi::kSendInline;
+             w.num_sge = 0;
+             w.inline_length = 100000;
+         },
+         WcStatus::loc_qp_op_err},
+        {"inline with SGEs",
+         [](auto& w) {
+             w.send_flags |= abi::kSendInline;
+             w.inline_length = 4;
+         },
+         WcStatus::loc_qp_op_err},
         {"unknown opcode", [](auto& w) { w.opcode = WrOpcode(200); }, WcStatus::loc_qp_op_err},
         {"opcode that RC has not", [](auto& w) { w.opcode = WrOpcode::tso; }, WcStatus::loc_qp_op_err},
-        {"longer than 2^31", [](auto& w) { abi::sges(&w)[0].length = abi::sges(&w)[1].length = 0xffffffff; w.num_sge = 2; }, WcStatus::loc_len_err},
+        {"longer than 2^31",
+         [](auto& w) {
+             abi::sges(&w)[0].length = abi::sges(&w)[1].length = 0xffffffff;
+             w.num_sge = 2;
+         },
+         WcStatus::loc_len_err},
         {"key 0", [](auto& w) { abi::sges(&w)[0].lkey = 0; }, WcStatus::loc_prot_err},
         {"atomic of 100 bytes", [](auto& w) { w.opcode = WrOpcode::atomic_fetch_add; }, WcStatus::loc_len_err},
-        {"inline READ", [](auto& w) { w.opcode = WrOpcode::rdma_read; w.send_flags |= abi::kSendInline; w.num_sge = 0; w.inline_length = 4; }, WcStatus::loc_qp_op_err},
+        {"inline READ",
+         [](auto& w) {
+             w.opcode = WrOpcode::rdma_read;
+             w.send_flags |= abi::kSendInline;
+             w.num_sge = 0;
+             w.inline_length = 4;
+         },
+         WcStatus::loc_qp_op_err},
     };
     for (const Case& c : cases) {
         SCOPED_TRACE(c.what);
@@ -216,7 +240,9 @@ TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
         connect(a.client, q, puppet, path);
         for (int i = 0; i < 3; ++i) a.client.post_recv(q, 1, {a.sge(rng.below(1000), uint32_t(rng.below(5000)))});
         for (int i = 0; i < 3; ++i)
-            a.client.post_send(q, a.rdma(rng.pick(WrOpcode::send, WrOpcode::rdma_write, WrOpcode::rdma_read, WrOpcode::atomic_fetch_add), 1, 0, 8, 0, 0));
+            a.client.post_send(
+                q, a.rdma(rng.pick(WrOpcode::send, WrOpcode::rdma_write, WrOpcode::rdma_read, WrOpcode::atomic_fetch_add), 1, 0,
+                          8, 0, 0));
         w.run_for(5'000);
         for (int i = 0; i < 30; ++i) {
             wire::TransportHeaders h;

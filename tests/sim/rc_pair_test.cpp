@@ -22,7 +22,8 @@ TEST_F(Pair, EveryOperationAtEverySizeAroundAPacket) {
     join();
     uint64_t tag = 1;
     for (uint32_t size : {0u, 1u, 3u, 4u, 1023u, 1024u, 1025u, 2048u, 5000u, 65536u, 500'000u}) {
-        for (WrOpcode op : {WrOpcode::send, WrOpcode::send_imm, WrOpcode::rdma_write, WrOpcode::rdma_write_imm, WrOpcode::rdma_read}) {
+        for (WrOpcode op :
+             {WrOpcode::send, WrOpcode::send_imm, WrOpcode::rdma_write, WrOpcode::rdma_write_imm, WrOpcode::rdma_read}) {
             SCOPED_TRACE(testing::Message() << "opcode " << int(op) << " size " << size);
             ++tag;
             const bool read = op == WrOpcode::rdma_read, recv = op != WrOpcode::rdma_write && !read;
@@ -39,7 +40,9 @@ TEST_F(Pair, EveryOperationAtEverySizeAroundAPacket) {
             EXPECT_EQ(first_wrong(b.mr.data(), size, tag), -1);
             const auto got = b.poll_all();
             ASSERT_EQ(got.size(), recv ? 1u : 0u);
-            if (recv) { EXPECT_EQ(got[0].byte_len, size); }
+            if (recv) {
+                EXPECT_EQ(got[0].byte_len, size);
+            }
         }
     }
 }
@@ -125,7 +128,8 @@ TEST_F(Pair, EveryReadResponseMayBeLostOnce) {
     fill(b.mr.data(), 8 * 1024, 3);
     for (uint32_t lost = 1; lost <= 8; ++lost) {
         SCOPED_TRACE(lost);
-        world.net().set_script(NthFrame{[](const Sent& s) { return s.packet.info->has(wire::kRead) && s.packet.info->has(wire::kResponse); }, lost});
+        world.net().set_script(
+            NthFrame{[](const Sent& s) { return s.packet.info->has(wire::kRead) && s.packet.info->has(wire::kResponse); }, lost});
         std::memset(a.mr.data(), 0, 8 * 1024);
         a.client.post_send(qa, a.rdma(WrOpcode::rdma_read, lost, 0, 8 * 1024, b.mr.address(), b.mr.rkey));
         EXPECT_EQ(a.wait_status(), WcStatus::success);
@@ -138,7 +142,8 @@ TEST_F(Pair, LostAtomicAnswersDoNotRepeatTheAtomic) {
     join();
     uint32_t lost = 0;
     world.net().set_script([&](const Sent& s) {
-        return s.parsed && wire::operation_of(s.packet.opcode) == Operation::atomic_ack && lost++ < 3 ? Verdict{Verdict::drop} : Verdict{};
+        return s.parsed && wire::operation_of(s.packet.opcode) == Operation::atomic_ack && lost++ < 3 ? Verdict{Verdict::drop}
+                                                                                                      : Verdict{};
     });
     uint64_t word = 1000;
     std::memcpy(b.mr.data(), &word, 8);
@@ -208,7 +213,8 @@ TEST_F(Pair, RnrStormOnOneQpDoesNotSlowAnother) {
             a.client.post_send(q, a.send(i, 0, 4096));
             size_t mine = 0;
             world.run_until([&] {
-                for (auto e = a.client.poll(a.cq); e; e = a.client.poll(a.cq)) mine += e->qpn == q.qpn && e->status == WcStatus::success;
+                for (auto e = a.client.poll(a.cq); e; e = a.client.poll(a.cq))
+                    mine += e->qpn == q.qpn && e->status == WcStatus::success;
                 return mine > 0;
             });
         }
@@ -262,7 +268,8 @@ TEST_F(Pair, SrqServesTwoQpsAndTellsWhenItRunsLow) {
     connect(a.client, a1, b.client, b1);
     connect(a.client, a2, b.client, b2);
     for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(b.client.post_srq_recv(srq, i, {b.sge(i * 100, 100)}));
-    ASSERT_EQ(b.client.try_call(abi::Op::modify_srq, abi::ModifySrqRequest{srq.handle, IBV_SRQ_LIMIT, 0, 4}), 0) << b.client.reason();
+    ASSERT_EQ(b.client.try_call(abi::Op::modify_srq, abi::ModifySrqRequest{srq.handle, IBV_SRQ_LIMIT, 0, 4}), 0)
+        << b.client.reason();
     auto& asyncs = b.client.host().platform().asyncs[b.client.session()];
     for (uint64_t i = 0; i < 2; ++i) a.client.post_send(i % 2 ? a1 : a2, a.send(i, 0, 10));
     EXPECT_EQ(a.wait(2).size(), 2u);

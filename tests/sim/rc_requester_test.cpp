@@ -196,10 +196,10 @@ struct ReadTest : PuppetTest {
             h.psn = Psn(base + i);
             h.syndrome = 31;
             h.msn = Msn{msn};
-            const Operation op = total == 1         ? Operation::read_response_only
-                                 : i == 0           ? Operation::read_response_first
-                                 : i + 1 == total   ? Operation::read_response_last
-                                                    : Operation::read_response_middle;
+            const Operation op = total == 1       ? Operation::read_response_only
+                                 : i == 0         ? Operation::read_response_first
+                                 : i + 1 == total ? Operation::read_response_last
+                                                  : Operation::read_response_middle;
             std::vector<uint8_t> p(kMtu);
             for (uint32_t k = 0; k < kMtu; ++k) p[k] = pattern_byte(tag, uint64_t{i} * kMtu + k);
             puppet.send(op, h, p);
@@ -212,7 +212,8 @@ TEST_F(ReadTest, PlacesTheResponseAndTakesAPsnAPacket) {
     read(1, 3 * kMtu);
     a.client.post_send(qp, a.send(2, 0, 10));
     const auto got = puppet.listen(50'000);
-    ASSERT_EQ(psns(got), (std::vector<uint32_t>{0x100, 0x103})) << "a READ takes as many PSNs as its response has packets (C9-148)";
+    ASSERT_EQ(psns(got), (std::vector<uint32_t>{0x100, 0x103}))
+        << "a READ takes as many PSNs as its response has packets (C9-148)";
     EXPECT_EQ(got[0].packet.va, 0x10000u);
     EXPECT_EQ(got[0].packet.rkey.value, 0x1234u);
     EXPECT_EQ(got[0].packet.dma_length, 3 * kMtu);
@@ -261,8 +262,8 @@ TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Responses overtake each other: the awaited one comes right behind the one that told of its loss. It is taken, and only what is still
-// missing is asked for again; else heavy reordering uses up the retries (seed 203 did).
+// Responses overtake each other: the awaited one comes right behind the one that told of its loss. It is taken, and only what is
+// still missing is asked for again; else heavy reordering uses up the retries (seed 203 did).
 TEST_F(ReadTest, AwaitedResponseIsTakenAlthoughTheReadWasRolledBack) {
     join();
     for (uint32_t end = 0; end < 2; ++end) world.net().link(end).bits_per_second = 1'000'000'000'000'000;  // both arrive at once

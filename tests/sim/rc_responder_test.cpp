@@ -142,7 +142,8 @@ TEST_F(Responder, ExpectedPsnWraps) {
     EXPECT_EQ(a.poll_all().size(), 2u);
 }
 
-// ---- opcode succession (IBA 9.7.4.1.3) and lengths (9.7.4.1.6): NAK invalid request, QP in error, receive completed in error -------
+// ---- opcode succession (IBA 9.7.4.1.3) and lengths (9.7.4.1.6): NAK invalid request, QP in error, receive completed in error
+// -------
 
 struct Step {
     Operation op;
@@ -185,7 +186,8 @@ TEST_F(Responder, IllegalSuccessionsAndLengthsAreNaked) {
         connect(a.client, q, puppet, path);
         ASSERT_TRUE(a.client.post_recv(q, 1, {a.sge(0, 16 * m)}));
         uint32_t psn = first;
-        for (const Step& s : c.steps) puppet.send(s.op, write_at(psn++, a.mr.address(), a.mr.rkey, s.dma_length, false), bytes_of(s.bytes, 1));
+        for (const Step& s : c.steps)
+            puppet.send(s.op, write_at(psn++, a.mr.address(), a.mr.rkey, s.dma_length, false), bytes_of(s.bytes, 1));
         const auto got = puppet.listen(50'000);
         ASSERT_FALSE(got.empty());
         EXPECT_EQ(got.back().packet.syndrome, c.nak);
@@ -414,11 +416,11 @@ TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
     request(0, 10);
     EXPECT_EQ(psns(puppet.listen(50'000)), range(first, 10));
     request(10, 10);
-    request(0, 10);   // an old one that was long under way
-    request(13, 7);   // the end of the second once more
+    request(0, 10);  // an old one that was long under way
+    request(13, 7);  // the end of the second once more
     request(13, 7);
     request(2, 3);
-    request(20, 5);   // and a new one, the second that is outstanding
+    request(20, 5);  // and a new one, the second that is outstanding
     std::map<uint32_t, std::vector<uint8_t>> answers;
     for (const auto& g : puppet.listen(200'000)) {
         EXPECT_TRUE(g.packet.info->has(wire::kRead)) << "no NAK";

@@ -1,4 +1,5 @@
-// sim_fuzz --seeds A..B [--verbose]: random worlds, one a seed. Exit code 1 if an invariant broke; each failure prints how to replay it.
+// sim_fuzz --seeds A..B [--verbose]: random worlds, one a seed. Exit code 1 if an invariant broke; each failure prints how to
+// replay it.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -28,23 +29,26 @@ int main(int argc, char** argv) {
         frames += r.frames;
         lost += r.lost;
         if (verbose) {
-            std::printf("seed=%llu %s: %llu messages, %llu frames, %llu lost, %.3f ms\n", static_cast<unsigned long long>(seed), r.summary.c_str(),
-                        static_cast<unsigned long long>(r.messages), static_cast<unsigned long long>(r.frames), static_cast<unsigned long long>(r.lost),
-                        double(r.virtual_ns) / 1e6);
+            std::printf("seed=%llu %s: %llu messages, %llu frames, %llu lost, %.3f ms\n", static_cast<unsigned long long>(seed),
+                        r.summary.c_str(), static_cast<unsigned long long>(r.messages), static_cast<unsigned long long>(r.frames),
+                        static_cast<unsigned long long>(r.lost), double(r.virtual_ns) / 1e6);
         }
         if (!r.failure.empty()) {
             ++failures;
-            std::printf("FAILED seed=%llu (%s)\n  %s\n  replay: %s --seeds %llu --verbose\n", static_cast<unsigned long long>(seed), r.summary.c_str(),
-                        r.failure.c_str(), argv[0], static_cast<unsigned long long>(seed));
+            std::printf("FAILED seed=%llu (%s)\n  %s\n  replay: %s --seeds %llu --verbose\n",
+                        static_cast<unsigned long long>(seed), r.summary.c_str(), r.failure.c_str(), argv[0],
+                        static_cast<unsigned long long>(seed));
         }
         if (!verbose && worlds % 100 == 0) {
-            std::printf("%llu worlds, %llu failures\n", static_cast<unsigned long long>(worlds), static_cast<unsigned long long>(failures));
+            std::printf("%llu worlds, %llu failures\n", static_cast<unsigned long long>(worlds),
+                        static_cast<unsigned long long>(failures));
             std::fflush(stdout);
         }
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::printf("%llu worlds, %llu failures: %llu messages, %llu frames, %llu of them lost, %.1f s\n", static_cast<unsigned long long>(worlds),
-                static_cast<unsigned long long>(failures), static_cast<unsigned long long>(messages), static_cast<unsigned long long>(frames),
+    std::printf("%llu worlds, %llu failures: %llu messages, %llu frames, %llu of them lost, %.1f s\n",
+                static_cast<unsigned long long>(worlds), static_cast<unsigned long long>(failures),
+                static_cast<unsigned long long>(messages), static_cast<unsigned long long>(frames),
                 static_cast<unsigned long long>(lost), seconds);
     return failures == 0 ? 0 : 1;
 }

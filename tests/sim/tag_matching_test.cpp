@@ -9,8 +9,8 @@ namespace {
 constexpr uint8_t kNoTag = 0, kRndv = 1, kFin = 2, kEager = 3;
 constexpr uint8_t kMatch = abi::kWcTmMatch, kValid = abi::kWcTmDataValid, kSyncReq = abi::kWcTmSyncReq;
 constexpr uint32_t kTags = 64, kOps = 16;
-constexpr uint64_t kBuffer = 8192;                ///< of each tagged or ordinary buffer
-constexpr uint64_t kOrdinary = uint64_t{1} << 19; ///< ordinary buffers from here on
+constexpr uint64_t kBuffer = 8192;                 ///< of each tagged or ordinary buffer
+constexpr uint64_t kOrdinary = uint64_t{1} << 19;  ///< ordinary buffers from here on
 
 using abi::TagOpcode;
 using abi::WcOpcode;

@@ -29,12 +29,14 @@ struct DoorbellTarget {
 struct SqProducer {
     SqShared* shared = nullptr;
     std::byte* slots = nullptr;
-    uint32_t depth = 0;   ///< power of two
+    uint32_t depth = 0;  ///< power of two
     uint32_t stride = 0;
-    uint32_t head = 0;    ///< next index to fill; published up to shared->producer
-    uint32_t tail = 0;    ///< oldest index still in use; freed by polling (see free_send); atomic: pollers write it
+    uint32_t head = 0;  ///< next index to fill; published up to shared->producer
+    uint32_t tail = 0;  ///< oldest index still in use; freed by polling (see free_send); atomic: pollers write it
 
-    uint32_t free_slots() const { return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire)); }
+    uint32_t free_slots() const {
+        return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));
+    }
     SendWqe* slot(uint32_t index) { return reinterpret_cast<SendWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     /// A poller calls this with Cqe::wqe_index. Monotonic within a QP, because its CQEs are in order.
     void free_send(uint32_t wqe_index) { std::atomic_ref(tail).store(wqe_index + 1, std::memory_order_release); }
@@ -58,7 +60,9 @@ struct RqProducer {
     uint32_t head = 0;
     uint32_t tail = 0;  ///< atomic: pollers add to it
 
-    uint32_t free_slots() const { return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire)); }
+    uint32_t free_slots() const {
+        return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));
+    }
     RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
     /// Publishes [.., head). True (only a QP in error): ring its doorbell.

@@ -52,8 +52,8 @@ struct CqLane {
 static_assert(sizeof(CqShared) == 64 && sizeof(CqLane) == 64);
 
 /// Doorbells of one session towards one engine: a two-level bitmap of the session's QP slots. A client sets the QP's bit, then
-/// the bit of that word in `summary` (both with seq_cst order); rocid clears them in the opposite order. A bitmap cannot overflow,
-/// and whatever a hostile client writes into it costs rocid a bounded look-up.
+/// the bit of that word in `summary` (both with seq_cst order); rocid clears them in the opposite order. A bitmap cannot
+/// overflow, and whatever a hostile client writes into it costs rocid a bounded look-up.
 inline constexpr uint32_t kDoorbellSlots = 65536;
 struct DoorbellPage {
     alignas(kCacheLine) uint64_t summary[kDoorbellSlots / 64 / 64];

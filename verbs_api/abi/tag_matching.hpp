@@ -1,8 +1,8 @@
 // Tag matching SRQs (IBV_SRQT_TM): the ring through which a client changes the list of tagged buffers, and what of it is shared.
 //
-// Layout in the arena: TagShared, `depth` TagOp, then `handles` uint32_t: the ring in which rocid gives back the handles of entries that have
-// left the list, matched or deleted. A handle is an index below `max_tags` and, above 16 bits, how often the client has used that index;
-// so an old handle never names a new entry.
+// Layout in the arena: TagShared, `depth` TagOp, then `handles` uint32_t: the ring in which rocid gives back the handles of
+// entries that have left the list, matched or deleted. A handle is an index below `max_tags` and, above 16 bits, how often the
+// client has used that index; so an old handle never names a new entry.
 #pragma once
 
 #include <atomic>
@@ -37,14 +37,15 @@ struct TagOp {
     uint32_t handle;
     uint32_t unexpected_count;  ///< with kTagSync: unexpected messages that the program has handled so far
     TagOpcode opcode;
-    uint8_t flags;              ///< TagOpFlags
+    uint8_t flags;  ///< TagOpFlags
     uint16_t num_sge;
     uint32_t reserved[5];
     Sge sges[kMaxTagSge];
 };
 static_assert(sizeof(TagOp) == 128);
 
-/// The doorbell rule is that of SqShared, except that rocid takes what is posted when the doorbell rings and never watches the ring.
+/// The doorbell rule is that of SqShared, except that rocid takes what is posted when the doorbell rings and never watches the
+/// ring.
 struct TagShared {
     alignas(kCacheLine) uint32_t producer;  ///< client: operations posted so far
     alignas(kCacheLine) uint32_t idle;      ///< both: 1 = ring the doorbell
@@ -55,11 +56,11 @@ static_assert(sizeof(TagShared) == 192);
 
 /// The part of create_srq's reply that is about tag matching; `depth` 0: not such an SRQ.
 struct TagQueue {
-    uint32_t depth;     ///< operations, power of two
-    uint32_t handles;   ///< slots of the ring of handles, power of two
+    uint32_t depth;    ///< operations, power of two
+    uint32_t handles;  ///< slots of the ring of handles, power of two
     uint32_t max_tags, max_ops;
-    uint32_t engine;    ///< whose doorbell page to ring
-    uint32_t slot;      ///< doorbell bit
+    uint32_t engine;  ///< whose doorbell page to ring
+    uint32_t slot;    ///< doorbell bit
     Location where;
 };
 constexpr uint64_t tag_queue_bytes(uint64_t depth, uint64_t handles) {
@@ -72,8 +73,10 @@ public:
     TagProducer() = default;
     /// `base` holds tag_queue_bytes().
     TagProducer(std::byte* base, const TagQueue& q)
-        : shared_(reinterpret_cast<TagShared*>(base)), ops_(reinterpret_cast<TagOp*>(base + sizeof(TagShared))),
-          given_back_(reinterpret_cast<uint32_t*>(base + sizeof(TagShared) + size_t(q.depth) * sizeof(TagOp))), shape_(q),
+        : shared_(reinterpret_cast<TagShared*>(base)),
+          ops_(reinterpret_cast<TagOp*>(base + sizeof(TagShared))),
+          given_back_(reinterpret_cast<uint32_t*>(base + sizeof(TagShared) + size_t(q.depth) * sizeof(TagOp))),
+          shape_(q),
           uses_(q.max_tags, 0) {
         free_.reserve(q.max_tags);
         for (uint32_t i = q.max_tags; i-- > 0;) free_.push_back(i);

@@ -9,7 +9,8 @@
 namespace roci::client {
 namespace {
 
-/// The IPv4 header of a RoCEv2 datagram lies in the last 20 of the 40 bytes that a UD receive puts before the payload (annex A17.4.5.2).
+/// The IPv4 header of a RoCEv2 datagram lies in the last 20 of the 40 bytes that a UD receive puts before the payload (annex
+/// A17.4.5.2).
 struct Ipv4Header {
     uint8_t version_ihl, tos;
     uint16_t total_length, id, fragment;
@@ -28,7 +29,8 @@ bool checksum_holds(const Ipv4Header& h) {
     return sum == 0xffff;
 }
 
-/// 4, 6, or 0 when it is neither. The first 20 bytes of an IPv4 delivery are undefined and may look like IPv6: the checksum decides.
+/// 4, 6, or 0 when it is neither. The first 20 bytes of an IPv4 delivery are undefined and may look like IPv6: the checksum
+/// decides.
 int ip_version(const ibv_grh& grh, const Ipv4Header& v4) {
     const bool looks_v6 = (ntohl(grh.version_tclass_flow) >> 28) == 6;
     if (!looks_v6) return v4.version_ihl >> 4 == 4 ? 4 : 0;
@@ -47,7 +49,8 @@ int own_gid_index(ibv_context* context, uint8_t port, const ibv_gid& gid) {
     ibv_gid_entry entries[128];
     const ssize_t count = _ibv_query_gid_table(context, entries, std::size(entries), 0, sizeof entries[0]);
     for (ssize_t i = 0; i < count; ++i)
-        if (entries[i].port_num == port && std::memcmp(entries[i].gid.raw, gid.raw, sizeof gid.raw) == 0) return int(entries[i].gid_index);
+        if (entries[i].port_num == port && std::memcmp(entries[i].gid.raw, gid.raw, sizeof gid.raw) == 0)
+            return int(entries[i].gid_index);
     errno = count < 0 ? int(-count) : ENOENT;
     return -1;
 }
@@ -102,7 +105,8 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
     if (!ah) return fail<ibv_ah>(ENOMEM);
     roci::abi::HandleReply reply{};
     const roci::abi::CreateAhRequest request{pd->handle, 0, to_abi(*attr)};
-    if (const int err = Context::from(pd->context)->call(roci::abi::Op::create_ah, request, reply); err != 0) return fail<ibv_ah>(err);
+    if (const int err = Context::from(pd->context)->call(roci::abi::Op::create_ah, request, reply); err != 0)
+        return fail<ibv_ah>(err);
     ah->ah = {pd->context, pd, reply.handle};
     return &ah.release()->ah;
 }

@@ -11,7 +11,8 @@ enum class About : uint8_t { port, cq, qp, srq };
 
 About about(ibv_event_type type) {
     switch (type) {
-        case IBV_EVENT_CQ_ERR: return About::cq;
+        case IBV_EVENT_CQ_ERR:
+            return About::cq;
         case IBV_EVENT_QP_FATAL:
         case IBV_EVENT_QP_REQ_ERR:
         case IBV_EVENT_QP_ACCESS_ERR:
@@ -19,10 +20,13 @@ About about(ibv_event_type type) {
         case IBV_EVENT_SQ_DRAINED:
         case IBV_EVENT_PATH_MIG:
         case IBV_EVENT_PATH_MIG_ERR:
-        case IBV_EVENT_QP_LAST_WQE_REACHED: return About::qp;
+        case IBV_EVENT_QP_LAST_WQE_REACHED:
+            return About::qp;
         case IBV_EVENT_SRQ_ERR:
-        case IBV_EVENT_SRQ_LIMIT_REACHED: return About::srq;
-        default: return About::port;
+        case IBV_EVENT_SRQ_LIMIT_REACHED:
+            return About::srq;
+        default:
+            return About::port;
     }
 }
 
@@ -45,7 +49,8 @@ bool resolve(Context& c, const abi::AsyncEventRecord& record, ibv_async_event& e
             event.element.srq = srq != nullptr ? &srq->srq : nullptr;
             return srq != nullptr;
         }
-        case About::port: break;
+        case About::port:
+            break;
     }
     event.element.port_num = int(record.handle);
     return true;
@@ -64,7 +69,7 @@ int device_fatal(Context& c, ibv_async_event& event) {
 
 /// An acknowledgement counts up the object's counter and wakes its destroyer. T: ibv_cq, ibv_qp, ibv_srq.
 template <class T>
-void acknowledge(T* object, uint32_t T::* counter) {
+void acknowledge(T* object, uint32_t T::*counter) {
     pthread_mutex_lock(&object->mutex);
     ++(object->*counter);
     pthread_cond_signal(&object->cond);
@@ -92,9 +97,13 @@ int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
 
 void ibv_ack_async_event(ibv_async_event* event) {
     switch (about(event->event_type)) {
-        case About::cq: return acknowledge(event->element.cq, &ibv_cq::async_events_completed);
-        case About::qp: return acknowledge(event->element.qp, &ibv_qp::events_completed);
-        case About::srq: return acknowledge(event->element.srq, &ibv_srq::events_completed);
-        case About::port: return;
+        case About::cq:
+            return acknowledge(event->element.cq, &ibv_cq::async_events_completed);
+        case About::qp:
+            return acknowledge(event->element.qp, &ibv_qp::events_completed);
+        case About::srq:
+            return acknowledge(event->element.srq, &ibv_srq::events_completed);
+        case About::port:
+            return;
     }
 }

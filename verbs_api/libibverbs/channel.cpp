@@ -33,7 +33,8 @@ int ibv_destroy_comp_channel(ibv_comp_channel* p) {
     return 0;
 }
 
-// Blocks, or fails with EAGAIN, as the descriptor's O_NONBLOCK says. Records of CQs that were destroyed meanwhile are passed over.
+// Blocks, or fails with EAGAIN, as the descriptor's O_NONBLOCK says. Records of CQs that were destroyed meanwhile are passed
+// over.
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** user) {
     Context& c = *Context::from(channel->context);
     if (c.inherited) {

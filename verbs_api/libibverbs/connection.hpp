@@ -16,7 +16,8 @@ namespace roci::client {
 
 class Arena;
 
-/// Descriptors that came with a reply (without those of arena chunks, which are mapped and closed already). What is not taken is closed.
+/// Descriptors that came with a reply (without those of arena chunks, which are mapped and closed already). What is not taken is
+/// closed.
 class ReplyFds {
 public:
     ReplyFds() = default;
@@ -53,8 +54,8 @@ public:
     /// Where the chunks of later replies go.
     void use(Arena* arena) { arena_ = arena; }
 
-    /// Sends a request and waits for its reply; the reply's body is cut or zero-extended to `reply`. 0 or errno: rocid's answer, or EIO once
-    /// rocid is gone.
+    /// Sends a request and waits for its reply; the reply's body is cut or zero-extended to `reply`. 0 or errno: rocid's answer,
+    /// or EIO once rocid is gone.
     int request(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds = nullptr);
 
     /// An empty struct has a byte all the same; none of it travels.

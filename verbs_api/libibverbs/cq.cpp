@@ -11,7 +11,8 @@ using abi::Op;
 
 /// Points the consumer at the ring that rocid describes. False: it does not fit what we have mapped.
 bool locate_ring(Context& c, const abi::CreateCqReply& reply, abi::CqConsumer& ring) {
-    const bool shaped = reply.depth != 0 && (reply.depth & (reply.depth - 1)) == 0 && reply.lanes != 0 && reply.lanes <= abi::kMaxEngines;
+    const bool shaped =
+        reply.depth != 0 && (reply.depth & (reply.depth - 1)) == 0 && reply.lanes != 0 && reply.lanes <= abi::kMaxEngines;
     if (!shaped) return false;
     const uint64_t needed = sizeof(abi::CqShared) + reply.lanes * uint64_t(abi::CqConsumer::lane_bytes(reply.depth));
     std::byte* base = c.arena.locate(reply.where, needed);
@@ -51,7 +52,8 @@ struct NewCq {
 
 Cq* create(ibv_context* context, const NewCq& wanted) {
     Context& c = *Context::from(context);
-    if (wanted.cqe == 0 || wanted.cqe > uint32_t(INT32_MAX) || wanted.vector >= uint32_t(context->num_comp_vectors)) return fail<Cq>(EINVAL);
+    if (wanted.cqe == 0 || wanted.cqe > uint32_t(INT32_MAX) || wanted.vector >= uint32_t(context->num_comp_vectors))
+        return fail<Cq>(EINVAL);
     auto cq = std::unique_ptr<Cq>(new (std::nothrow) Cq{});
     if (!cq) return fail<Cq>(ENOMEM);
     const uint32_t channel = wanted.channel != nullptr ? Channel::from(wanted.channel)->handle : abi::kNoHandle;
@@ -180,7 +182,8 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     constexpr uint32_t kMasks = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     constexpr uint32_t kFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
     const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
-    const bool known = (attr->wc_flags & ~uint64_t(IBV_CREATE_CQ_SUP_WC_FLAGS)) == 0 && (attr->comp_mask & ~kMasks) == 0 && (flags & ~kFlags) == 0;
+    const bool known = (attr->wc_flags & ~uint64_t(IBV_CREATE_CQ_SUP_WC_FLAGS)) == 0 && (attr->comp_mask & ~kMasks) == 0 &&
+                       (flags & ~kFlags) == 0;
     if (!known) return fail<ibv_cq_ex>(EOPNOTSUPP);
     Cq* cq = create(context, {attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, flags, attr->wc_flags});
     return cq != nullptr ? &cq->cq : nullptr;

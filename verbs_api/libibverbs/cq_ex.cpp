@@ -60,7 +60,9 @@ uint64_t nanoseconds(clockid_t clock) {
     clock_gettime(clock, &t);
     return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
 }
-uint64_t read_completion_wallclock_ns(ibv_cq_ex* p) { return nanoseconds(CLOCK_REALTIME) - (nanoseconds(CLOCK_MONOTONIC) - current(p).timestamp); }
+uint64_t read_completion_wallclock_ns(ibv_cq_ex* p) {
+    return nanoseconds(CLOCK_REALTIME) - (nanoseconds(CLOCK_MONOTONIC) - current(p).timestamp);
+}
 
 }  // namespace
 

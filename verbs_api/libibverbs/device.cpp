@@ -49,7 +49,8 @@ Device* make_device(const abi::DeviceEntry& entry) {
 
 Device* known_device(const abi::DeviceEntry& entry) {
     auto& devices = registry().devices;
-    const auto it = std::find_if(devices.begin(), devices.end(), [&](Device* d) { return std::strcmp(d->device.name, entry.name) == 0; });
+    const auto it =
+        std::find_if(devices.begin(), devices.end(), [&](Device* d) { return std::strcmp(d->device.name, entry.name) == 0; });
     Device* d = it != devices.end() ? *it : make_device(entry);
     if (d == nullptr) return nullptr;
     if (it == devices.end()) devices.push_back(d);

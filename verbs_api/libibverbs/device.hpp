@@ -8,8 +8,8 @@
 
 namespace roci::client {
 
-/// What programs hold as ibv_device*. The public struct is followed by the fields of rdma-core's private verbs_device: the mlx5 and EFA
-/// direct-verbs libraries read `ops` of any device they meet and compare it with their own.
+/// What programs hold as ibv_device*. The public struct is followed by the fields of rdma-core's private verbs_device: the mlx5
+/// and EFA direct-verbs libraries read `ops` of any device they meet and compare it with their own.
 struct Device {
     ibv_device device;
     const void* ops;

@@ -66,7 +66,8 @@ int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
     return 0;
 }
 
-int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry, uint32_t flags, size_t entry_size) {
+int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry, uint32_t flags,
+                      size_t entry_size) {
     if (flags != 0) return EOPNOTSUPP;
     ibv_gid_entry found{};
     if (const int err = find_entry(context, port, index, found); err != 0) return err;
@@ -75,7 +76,8 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_g
     return 0;
 }
 
-ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags, size_t entry_size) {
+ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
+                             size_t entry_size) {
     if (flags != 0) return -EOPNOTSUPP;
     Context& c = *Context::from(context);
     std::unique_ptr<roci::abi::QueryGidTableReply> table;
@@ -90,7 +92,8 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
     return ssize_t(table->count);
 }
 
-// Private, but ibv_devinfo -v and pyverbs call it. The numbers are those of the kernel's sysfs: 0 InfiniBand or RoCE v1, 1 RoCE v2.
+// Private, but ibv_devinfo -v and pyverbs call it. The numbers are those of the kernel's sysfs: 0 InfiniBand or RoCE v1, 1 RoCE
+// v2.
 extern "C" __attribute__((visibility("default"))) int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index,
                                                                          unsigned int* type) {
     ibv_gid_entry entry{};

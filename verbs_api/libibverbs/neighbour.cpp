@@ -57,7 +57,8 @@ bool matches(const nlmsghdr* h, const Address& a, Mac& mac) {
     int length = int(h->nlmsg_len - NLMSG_LENGTH(sizeof *m));
     const auto* attr = reinterpret_cast<const rtattr*>(reinterpret_cast<const char*>(m) + NLMSG_ALIGN(sizeof *m));
     for (; RTA_OK(attr, length); attr = RTA_NEXT(attr, length)) {
-        if (attr->rta_type == NDA_DST) same = RTA_PAYLOAD(attr) == a.length() && std::memcmp(RTA_DATA(attr), a.bytes.data(), a.length()) == 0;
+        if (attr->rta_type == NDA_DST)
+            same = RTA_PAYLOAD(attr) == a.length() && std::memcmp(RTA_DATA(attr), a.bytes.data(), a.length()) == 0;
         if (attr->rta_type == NDA_LLADDR && RTA_PAYLOAD(attr) == mac.size()) {
             std::memcpy(mac.data(), RTA_DATA(attr), mac.size());
             has_mac = true;

@@ -99,7 +99,7 @@ struct Srq {
     Cq* cq = nullptr;                 ///< XRC and tag matching: where its completions go
     Spinlock lock;
     abi::RqProducer rq;
-    abi::TagProducer tags;            ///< tag matching: operations on the list; under `lock`
+    abi::TagProducer tags;  ///< tag matching: operations on the list; under `lock`
     static Srq* from(ibv_srq* p) { return reinterpret_cast<Srq*>(p); }
 };
 

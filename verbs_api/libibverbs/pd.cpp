@@ -81,7 +81,8 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
     auto pd = std::unique_ptr<Pd>(new (std::nothrow) Pd{});
     if (!pd) return fail<ibv_pd>(ENOMEM);
     roci::abi::HandleReply reply{};
-    if (const int err = Context::from(context)->call(roci::abi::Op::alloc_pd, roci::abi::Empty{}, reply); err != 0) return fail<ibv_pd>(err);
+    if (const int err = Context::from(context)->call(roci::abi::Op::alloc_pd, roci::abi::Empty{}, reply); err != 0)
+        return fail<ibv_pd>(err);
     pd->pd = {context, reply.handle};
     return &pd.release()->pd;
 }

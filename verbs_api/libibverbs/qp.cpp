@@ -32,7 +32,9 @@ bool locate_send_queue(Context& c, const abi::CreateQpReply& reply, Qp& qp) {
 
 bool locate_receive_queue(Context& c, const abi::CreateQpReply& reply, Qp& qp) {
     if (reply.rq_depth == 0) return true;
-    if (!power_of_two(reply.rq_depth) || reply.rq_stride < abi::kRecvWqeHead + uint64_t(reply.cap.max_recv_sge) * sizeof(abi::Sge)) return false;
+    if (!power_of_two(reply.rq_depth) ||
+        reply.rq_stride < abi::kRecvWqeHead + uint64_t(reply.cap.max_recv_sge) * sizeof(abi::Sge))
+        return false;
     std::byte* base = c.arena.locate(reply.rq, sizeof(abi::RqShared) + uint64_t(reply.rq_depth) * reply.rq_stride);
     if (base == nullptr) return false;
     qp.rq.shared = reinterpret_cast<abi::RqShared*>(base);
@@ -61,9 +63,11 @@ abi::CreateQpRequest describe(const ibv_qp_init_attr_ex& a) {
 
 /// 0, or the errno of attributes that no rocid needs to be asked about.
 int check(const ibv_qp_init_attr_ex& a) {
-    constexpr uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    constexpr uint32_t kKnown =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     if ((a.comp_mask & ~kKnown) != 0) return EOPNOTSUPP;
-    if ((a.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && (a.send_ops_flags & ~offered_send_ops(a.qp_type)) != 0) return EOPNOTSUPP;
+    if ((a.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && (a.send_ops_flags & ~offered_send_ops(a.qp_type)) != 0)
+        return EOPNOTSUPP;
     return 0;
 }
 
@@ -105,12 +109,14 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     qp->sq_sig_all = a.sq_sig_all;
     fill_public(*qp, context, a, reply);
     set_qp_ex_functions(*qp);
-    a.cap = {reply.cap.max_send_wr, reply.cap.max_recv_wr, reply.cap.max_send_sge, reply.cap.max_recv_sge, reply.cap.max_inline_data};
+    a.cap = {reply.cap.max_send_wr, reply.cap.max_recv_wr, reply.cap.max_send_sge, reply.cap.max_recv_sge,
+             reply.cap.max_inline_data};
     c.qp_events.insert(reply.handle, qp.get());
     return qp.release()->base();
 }
 
-/// Takes away what the CQs still hold of a QP that was destroyed or reset (IBA 10.2.4.4 leaves it to us; rdma-core's drivers do so).
+/// Takes away what the CQs still hold of a QP that was destroyed or reset (IBA 10.2.4.4 leaves it to us; rdma-core's drivers do
+/// so).
 void purge(Context& c, const ibv_qp& p) {
     if (p.send_cq != nullptr) purge_qp(*Cq::from(p.send_cq), c, p.qp_num);
     if (p.recv_cq != nullptr && p.recv_cq != p.send_cq) purge_qp(*Cq::from(p.recv_cq), c, p.qp_num);

@@ -6,7 +6,9 @@
 namespace roci::client {
 namespace {
 
-abi::QpCap to_abi(const ibv_qp_cap& c) { return {c.max_send_wr, c.max_recv_wr, c.max_send_sge, c.max_recv_sge, c.max_inline_data, 0}; }
+abi::QpCap to_abi(const ibv_qp_cap& c) {
+    return {c.max_send_wr, c.max_recv_wr, c.max_send_sge, c.max_recv_sge, c.max_inline_data, 0};
+}
 
 ibv_ah_attr from_abi(const abi::AhAttr& a) {
     ibv_ah_attr out{};

@@ -67,8 +67,9 @@ int RegionTable::acquire(Context& context, void* addr, size_t length, bool need_
         append(out.segments, segment);
     }
     if (out.segments.size() > abi::kMaxMrSegments) {
-        log("a registration of %zu bytes lies in %zu pieces, more than a message can name: rocid will copy it through process_vm (slow)", length,
-            out.segments.size());
+        log("a registration of %zu bytes lies in %zu pieces, more than a message can name: rocid will copy it through process_vm "
+            "(slow)",
+            length, out.segments.size());
         out.segments.assign(1, {abi::kNoHandle, 0, uint64_t(reinterpret_cast<uintptr_t>(addr)), length});
     }
     return 0;

@@ -26,7 +26,7 @@ struct RegionKey {
 struct RegisteredMemory {
     bool acquired = false;
     uint64_t token = 0;
-    std::vector<RegionKey> regions;           ///< one entry for each use
+    std::vector<RegionKey> regions;  ///< one entry for each use
     std::vector<abi::MrSegment> segments;
 };
 

@@ -1,5 +1,5 @@
-// A lock for the few dozen instructions of a post or a poll. It yields when it has spun for a while, because the holder may have been
-// preempted on the only free core.
+// A lock for the few dozen instructions of a post or a poll. It yields when it has spun for a while, because the holder may have
+// been preempted on the only free core.
 #pragma once
 
 #include <sched.h>

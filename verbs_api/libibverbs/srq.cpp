@@ -11,7 +11,8 @@ using abi::Op;
 bool locate_ring(Context& c, const abi::CreateSrqReply& reply, abi::RqProducer& rq) {
     const bool shaped = reply.depth != 0 && (reply.depth & (reply.depth - 1)) == 0 &&
                         reply.stride >= abi::kRecvWqeHead + uint64_t(reply.max_sge) * sizeof(abi::Sge);
-    std::byte* base = shaped ? c.arena.locate(reply.where, sizeof(abi::RqShared) + uint64_t(reply.depth) * reply.stride) : nullptr;
+    std::byte* base =
+        shaped ? c.arena.locate(reply.where, sizeof(abi::RqShared) + uint64_t(reply.depth) * reply.stride) : nullptr;
     if (base == nullptr) return false;
     rq = {};
     rq.shared = reinterpret_cast<abi::RqShared*>(base);
@@ -26,7 +27,8 @@ bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 /// True also for an SRQ that does not match tags.
 bool locate_tags(Context& c, const abi::TagQueue& q, Srq& srq) {
     if (q.depth == 0) return true;
-    const bool shaped = power_of_two(q.depth) && power_of_two(q.handles) && q.max_ops <= q.depth && q.max_tags <= q.handles && q.max_tags <= 0x10000;
+    const bool shaped = power_of_two(q.depth) && power_of_two(q.handles) && q.max_ops <= q.depth && q.max_tags <= q.handles &&
+                        q.max_tags <= 0x10000;
     if (!shaped || q.engine >= c.engines || q.slot >= abi::kDoorbellSlots) return false;
     std::byte* base = c.arena.locate(q.where, abi::tag_queue_bytes(q.depth, q.handles));
     if (base == nullptr) return false;
@@ -93,7 +95,8 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
         request.tm_max_ops = attr->tm_cap.max_ops;
     }
     ibv_srq* srq = create(attr->pd, attr->srq_context, attr->attr, request, has_cq ? attr->cq : nullptr);
-    if (srq != nullptr && type == IBV_SRQT_TM) attr->tm_cap = {Srq::from(srq)->tags.shape().max_tags, Srq::from(srq)->tags.shape().max_ops};
+    if (srq != nullptr && type == IBV_SRQT_TM)
+        attr->tm_cap = {Srq::from(srq)->tags.shape().max_tags, Srq::from(srq)->tags.shape().max_ops};
     return srq;
 }
 

@@ -12,7 +12,8 @@
 
 namespace {
 
-/// Files of kernel modules that need not be loaded here, and what their readers must find for the system's librdmacm and libibumad to go on.
+/// Files of kernel modules that need not be loaded here, and what their readers must find for the system's librdmacm and
+/// libibumad to go on.
 struct Answer {
     std::string_view file;
     std::string_view text;

@@ -28,7 +28,8 @@ int Client::call(abi::Op op, std::span<const std::byte> request, std::span<std::
     abi::ReplyHeader h;
     if (reply.bytes.size() < sizeof h) throw std::runtime_error("reply is shorter than its header");
     std::memcpy(&h, reply.bytes.data(), sizeof h);
-    if (h.cookie != 0x5eed || reply.bytes.size() != sizeof h + h.body_length + h.reason_length) throw std::runtime_error("malformed reply");
+    if (h.cookie != 0x5eed || reply.bytes.size() != sizeof h + h.body_length + h.reason_length)
+        throw std::runtime_error("malformed reply");
     if (h.new_chunks != 0 && h.first_chunk != chunks_.size()) throw std::runtime_error("arena chunks out of order");
     for (uint32_t i = 0; i < h.new_chunks; ++i) chunks_.push_back(host_.platform().memory_of(reply.fds.at(i)));
     reply_fds_.assign(reply.fds.begin() + h.new_chunks, reply.fds.end());
@@ -77,7 +78,9 @@ abi::DoorbellPage* Client::doorbells(uint32_t engine) {
     return reinterpret_cast<abi::DoorbellPage*>(doorbell_base_ + engine * doorbell_stride_);
 }
 
-void Client::ring(uint32_t engine, uint32_t slot) { (void)abi::ring_doorbell({doorbells(engine), &engine_page_->engine[engine]}, slot); }
+void Client::ring(uint32_t engine, uint32_t slot) {
+    (void)abi::ring_doorbell({doorbells(engine), &engine_page_->engine[engine]}, slot);
+}
 
 // ---- objects --------------------------------------------------------------------------------------------------------
 
@@ -97,7 +100,8 @@ Mr& Client::reg_mr(uint32_t pd, uint64_t length, const MrOptions& o) {
         const int fd = host_.platform().lend(mr->memory.get(), all);
         abi::AddRegionRequest add{all, o.writable ? 1u : 0u, 0};
         abi::HandleReply region{};
-        must(call(abi::Op::add_region, std::as_bytes(std::span(&add, 1)), std::as_writable_bytes(std::span(&region, 1)), std::span(&fd, 1)),
+        must(call(abi::Op::add_region, std::as_bytes(std::span(&add, 1)), std::as_writable_bytes(std::span(&region, 1)),
+                  std::span(&fd, 1)),
              "add_region");
         mr->region = region.handle;
     }
@@ -196,7 +200,9 @@ Qp& Client::create_qp(uint32_t pd, Cq& send_cq, Cq& recv_cq, const QpOptions& o)
     q.srq = o.srq != nullptr ? o.srq->handle : abi::kNoHandle;
     q.xrcd = abi::kNoHandle;
     q.sq_sig_all = o.signal_all ? 1 : 0;
-    q.cap = {o.max_send_wr, o.srq != nullptr ? 0 : o.max_recv_wr, o.max_send_sge, o.srq != nullptr ? 0 : o.max_recv_sge, o.max_inline, 0};
+    q.cap = {o.max_send_wr,  o.srq != nullptr ? 0 : o.max_recv_wr,
+             o.max_send_sge, o.srq != nullptr ? 0 : o.max_recv_sge,
+             o.max_inline,   0};
     abi::CreateQpReply r{};
     must(try_call(abi::Op::create_qp, q, r), "create_qp");
     auto qp = std::make_unique<Qp>();
@@ -211,7 +217,8 @@ Qp& Client::create_qp(uint32_t pd, Cq& send_cq, Cq& recv_cq, const QpOptions& o)
     qp->sq.slots = at(r.sq) + sizeof(abi::SqShared);
     qp->sq.depth = r.sq_depth;
     qp->sq.stride = r.sq_stride;
-    if (r.rq_depth != 0) qp->rq = {reinterpret_cast<abi::RqShared*>(at(r.rq)), at(r.rq) + sizeof(abi::RqShared), r.rq_depth, r.rq_stride};
+    if (r.rq_depth != 0)
+        qp->rq = {reinterpret_cast<abi::RqShared*>(at(r.rq)), at(r.rq) + sizeof(abi::RqShared), r.rq_depth, r.rq_stride};
     by_qpn_[qp->qpn] = qp.get();
     qps_.push_back(std::move(qp));
     return *qps_.back();
@@ -271,8 +278,11 @@ void Client::to_rtr(Qp& qp, const PathOptions& o, const Peer& peer) {
     a.max_dest_rd_atomic = o.max_dest_rd_atomic;
     a.min_rnr_timer = o.min_rnr_timer;
     a.ah = address(peer, o.gid_index);
-    must(try_modify(qp, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                            IBV_QP_MIN_RNR_TIMER, a), "modify to RTR");
+    must(try_modify(qp,
+                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                        IBV_QP_MIN_RNR_TIMER,
+                    a),
+         "modify to RTR");
 }
 
 void Client::to_rts(Qp& qp, const PathOptions& o) {
@@ -283,8 +293,10 @@ void Client::to_rts(Qp& qp, const PathOptions& o) {
     a.rnr_retry = o.rnr_retry;
     a.sq_psn = o.psn;
     a.max_rd_atomic = o.max_rd_atomic;
-    must(try_modify(qp, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, a),
-         "modify to RTS");
+    must(
+        try_modify(
+            qp, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, a),
+        "modify to RTS");
 }
 
 void Client::to_state(Qp& qp, uint32_t state) {

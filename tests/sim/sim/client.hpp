@@ -1,5 +1,5 @@
-// A small verbs-like client: speaks control messages straight to Conductor::handle, posts and polls with abi/client_rings.hpp. Its buffers
-// are surrounded by guard bytes.
+// A small verbs-like client: speaks control messages straight to Conductor::handle, posts and polls with abi/client_rings.hpp.
+// Its buffers are surrounded by guard bytes.
 #pragma once
 
 #include <map>
@@ -30,9 +30,9 @@ struct Mr {
     bool guards_intact() const;
 };
 struct MrOptions {
-    uint32_t access = 0xf;        ///< local write, remote write, read, atomic
-    uint32_t segments = 1;        ///< cut into so many stretches
-    bool slow = false;            ///< reached by process_vm_readv/writev
+    uint32_t access = 0xf;  ///< local write, remote write, read, atomic
+    uint32_t segments = 1;  ///< cut into so many stretches
+    bool slow = false;      ///< reached by process_vm_readv/writev
     bool writable = true;
 };
 
@@ -43,7 +43,7 @@ struct Cq {
 struct Srq {
     uint32_t handle = 0, generation = 0, srqn = 0;
     abi::RqProducer ring;
-    abi::TagProducer tags;        ///< tag matching
+    abi::TagProducer tags;  ///< tag matching
     abi::TagShared* tag_ring = nullptr;
 };
 struct Qp {
@@ -55,7 +55,7 @@ struct Qp {
 };
 
 struct QpOptions {
-    uint32_t type = 2;            ///< IBV_QPT_RC
+    uint32_t type = 2;  ///< IBV_QPT_RC
     uint32_t max_send_wr = 64, max_recv_wr = 64, max_send_sge = 4, max_recv_sge = 4, max_inline = 64;
     bool signal_all = false;
     Srq* srq = nullptr;
@@ -63,13 +63,13 @@ struct QpOptions {
 
 /// How two QPs talk.
 struct PathOptions {
-    uint32_t mtu = 3;             ///< enum ibv_mtu: 1024
+    uint32_t mtu = 3;  ///< enum ibv_mtu: 1024
     uint32_t gid_index = 0;
-    uint32_t psn = 0x100;         ///< first PSN that this side sends
+    uint32_t psn = 0x100;  ///< first PSN that this side sends
     uint32_t peer_psn = 0x100;
-    uint8_t timeout = 8;          ///< 1 ms
+    uint8_t timeout = 8;  ///< 1 ms
     uint8_t retry_cnt = 7, rnr_retry = 7;
-    uint8_t min_rnr_timer = 1;    ///< 10 us
+    uint8_t min_rnr_timer = 1;  ///< 10 us
     uint8_t max_rd_atomic = 4, max_dest_rd_atomic = 4;
     uint32_t access = 0xf;
 };
@@ -100,7 +100,8 @@ struct SendWr {
 
 class Client {
 public:
-    /// Opens a session on a device of the host. All calls below abort the test run by an exception when refused, unless named try_….
+    /// Opens a session on a device of the host. All calls below abort the test run by an exception when refused, unless named
+    /// try_….
     Client(Host& host, uint32_t device);
     ~Client();
     Client(const Client&) = delete;

@@ -111,11 +111,17 @@ Fate Network::decide(End& end, const Sent& s, Nanos& extra) {
     if (script_) {
         const Verdict v = script_(s);
         switch (v.kind) {
-            case Verdict::pass: break;
-            case Verdict::drop: return Fate::dropped;
-            case Verdict::duplicate: return Fate::duplicated;
-            case Verdict::corrupt: return Fate::corrupted;
-            case Verdict::delay: extra = v.delay_by; return Fate::delayed;
+            case Verdict::pass:
+                break;
+            case Verdict::drop:
+                return Fate::dropped;
+            case Verdict::duplicate:
+                return Fate::duplicated;
+            case Verdict::corrupt:
+                return Fate::corrupted;
+            case Verdict::delay:
+                extra = v.delay_by;
+                return Fate::delayed;
         }
     }
     if (clock_ < end.dark_until) return Fate::dropped;
@@ -126,7 +132,8 @@ Fate Network::decide(End& end, const Sent& s, Nanos& extra) {
     const Faults& f = end.faults;
     if (rng_.chance(f.burst)) {
         end.burst_left = uint32_t(rng_.below(f.burst_length));
-        end.burst_until = clock_ + 10'000;  // else a quiet QP's retransmissions would all fall into bursts that busy QPs began (seed 11714)
+        end.burst_until =
+            clock_ + 10'000;  // else a quiet QP's retransmissions would all fall into bursts that busy QPs began (seed 11714)
         return Fate::dropped;
     }
     if (rng_.chance(f.drop)) return Fate::dropped;

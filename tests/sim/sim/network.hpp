@@ -1,5 +1,6 @@
-// The simulated network: endpoints with ports (one a receive queue), joined by a switch that knows MAC addresses. Each endpoint's way out
-// has a bandwidth, a latency and faults. Everything that happens follows from the seed; every frame can be kept for assertions.
+// The simulated network: endpoints with ports (one a receive queue), joined by a switch that knows MAC addresses. Each endpoint's
+// way out has a bandwidth, a latency and faults. Everything that happens follows from the seed; every frame can be kept for
+// assertions.
 #pragma once
 
 #include <deque>
@@ -20,12 +21,12 @@ namespace roci::sim {
 struct Faults {
     double drop = 0;
     double duplicate = 0;
-    double corrupt = 0;         ///< one bit anywhere in the frame flips
-    double delay = 0;           ///< the frame comes up to max_delay later; others overtake it
+    double corrupt = 0;  ///< one bit anywhere in the frame flips
+    double delay = 0;    ///< the frame comes up to max_delay later; others overtake it
     Nanos max_delay = 0;
-    double burst = 0;           ///< a burst of loss starts: up to burst_length frames vanish, for at most 10 us
+    double burst = 0;  ///< a burst of loss starts: up to burst_length frames vanish, for at most 10 us
     uint32_t burst_length = 0;
-    double starve = 0;          ///< a tx_alloc or tx_burst call gets less than it asked for
+    double starve = 0;  ///< a tx_alloc or tx_burst call gets less than it asked for
 };
 
 struct Link {
@@ -42,8 +43,8 @@ struct Sent {
     uint32_t from = 0;
     Fate fate = Fate::delivered;
     std::vector<uint8_t> bytes;
-    bool parsed = false;        ///< packet is valid (judged before any fault)
-    wire::Packet packet;        ///< points into bytes
+    bool parsed = false;  ///< packet is valid (judged before any fault)
+    wire::Packet packet;  ///< points into bytes
     std::string text() const;
 };
 

@@ -1,5 +1,5 @@
-// The operating system as the conductor sees it, in plain memory. Descriptors are tokens (numbers far beyond real ones) that name blocks
-// of memory, so that a simulated client can "map" what it is handed.
+// The operating system as the conductor sees it, in plain memory. Descriptors are tokens (numbers far beyond real ones) that name
+// blocks of memory, so that a simulated client can "map" what it is handed.
 #pragma once
 
 #include <deque>
@@ -54,8 +54,8 @@ private:
     };
     int token() { return next_token_++; }
     int next_token_ = 1'000'000'000;
-    std::map<int, Block> blocks_;   // made for the conductor
-    std::map<int, Block> lent_;     // clients' memory
+    std::map<int, Block> blocks_;  // made for the conductor
+    std::map<int, Block> lent_;    // clients' memory
     std::map<int, std::string> texts_;
     std::map<std::pair<uint32_t, uint32_t>, int> pipes_;
     std::unique_ptr<abi::EnginePage> engine_page_;

@@ -44,7 +44,9 @@ void Puppet::send_ack(uint32_t psn, uint32_t msn, uint8_t syndrome) {
     send(wire::Operation::ack, h);
 }
 
-void Puppet::send_raw(const std::vector<uint8_t>& frame) { world_.net().transmit(endpoint_, frame.data(), uint32_t(frame.size())); }
+void Puppet::send_raw(const std::vector<uint8_t>& frame) {
+    world_.net().transmit(endpoint_, frame.data(), uint32_t(frame.size()));
+}
 
 void Puppet::collect() {
     engine::RxFrame f;
@@ -60,10 +62,12 @@ void Puppet::collect() {
 
 std::vector<Puppet::Got> Puppet::listen(Nanos time) {
     const Nanos end = world_.now() + time;
-    world_.run_until([&] {
-        collect();
-        return world_.now() >= end;
-    }, time);
+    world_.run_until(
+        [&] {
+            collect();
+            return world_.now() >= end;
+        },
+        time);
     collect();
     std::vector<Got> all(std::make_move_iterator(got_.begin()), std::make_move_iterator(got_.end()));
     got_.clear();
@@ -71,10 +75,12 @@ std::vector<Puppet::Got> Puppet::listen(Nanos time) {
 }
 
 std::optional<Puppet::Got> Puppet::next(Nanos at_most) {
-    world_.run_until([&] {
-        collect();
-        return !got_.empty();
-    }, at_most);
+    world_.run_until(
+        [&] {
+            collect();
+            return !got_.empty();
+        },
+        at_most);
     if (got_.empty()) return std::nullopt;
     Got g = std::move(got_.front());
     got_.pop_front();

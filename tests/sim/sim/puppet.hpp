@@ -1,5 +1,5 @@
-// A peer without a stack: the test writes every packet it sends and reads every packet it gets. Against a real QP this makes exact
-// statements about one side possible, and frames that no correct peer would send.
+// A peer without a stack: the test writes every packet it sends and reads every packet it gets. Against a real QP this makes
+// exact statements about one side possible, and frames that no correct peer would send.
 #pragma once
 
 #include <deque>

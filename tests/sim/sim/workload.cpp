@@ -35,21 +35,22 @@ struct Plan {
     WorldOptions world;
     Faults faults;
     bool spread_by_chance = false, blackouts = false;
-    uint32_t links = 1;          ///< QP pairs
-    uint32_t messages = 50;      ///< a direction of a pair
-    uint32_t largest = 8192;     ///< bytes of a message
+    uint32_t links = 1;       ///< QP pairs
+    uint32_t messages = 50;   ///< a direction of a pair
+    uint32_t largest = 8192;  ///< bytes of a message
     bool shared_receive = false;
     std::string text() const;
 };
 
 std::string Plan::text() const {
     char t[300];
-    std::snprintf(t, sizeof t,
-                  "hosts=%u engines=%u links=%u messages=%u largest=%u drop=%.3f dup=%.3f corrupt=%.3f delay=%.3f/%llu burst=%.3f/%u "
-                  "starve=%.2f pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d",
-                  world.hosts, world.engines, links, messages, largest, faults.drop, faults.duplicate, faults.corrupt, faults.delay,
-                  static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve, world.tx_pool,
-                  world.engine.max_inflight, world.engine.qp_quantum, blackouts, spread_by_chance, shared_receive);
+    std::snprintf(
+        t, sizeof t,
+        "hosts=%u engines=%u links=%u messages=%u largest=%u drop=%.3f dup=%.3f corrupt=%.3f delay=%.3f/%llu burst=%.3f/%u "
+        "starve=%.2f pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d",
+        world.hosts, world.engines, links, messages, largest, faults.drop, faults.duplicate, faults.corrupt, faults.delay,
+        static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve, world.tx_pool,
+        world.engine.max_inflight, world.engine.qp_quantum, blackouts, spread_by_chance, shared_receive);
     return t;
 }
 
@@ -107,10 +108,10 @@ struct Work {
     uint32_t length;
     bool signaled;
     uint32_t imm;
-    std::vector<Sge> sges;       ///< where the data is (READ: goes)
-    uint64_t remote = 0;         ///< offset in the peer's window
-    uint64_t expected = 0;       ///< atomics: the word before
-    uint64_t changed = 0;        ///< atomics: the word after
+    std::vector<Sge> sges;  ///< where the data is (READ: goes)
+    uint64_t remote = 0;    ///< offset in the peer's window
+    uint64_t expected = 0;  ///< atomics: the word before
+    uint64_t changed = 0;   ///< atomics: the word after
 };
 
 bool is_read(WrOpcode o) { return o == WrOpcode::rdma_read; }
@@ -160,10 +161,10 @@ private:
     uint32_t pd_;
     Cq* send_cq_;
     Cq* recv_cq_;
-    Mr* source_;     // data that we send
-    Mr* target_;     // READ results and atomics' originals
-    Mr* inbox_;      // receives
-    Mr* window_;     // what the peer may write and read
+    Mr* source_;  // data that we send
+    Mr* target_;  // READ results and atomics' originals
+    Mr* inbox_;   // receives
+    Mr* window_;  // what the peer may write and read
     Qp* qp_;
     Actor* peer_ = nullptr;
     PathOptions path_;
@@ -171,9 +172,9 @@ private:
     uint64_t completed_ = 0;
     uint64_t next_tag_ = 1, next_recv_ = 1;
     uint64_t source_cursor_ = 0, target_cursor_ = 0, inbox_cursor_ = 0, remote_cursor_ = 0;
-    uint64_t atomic_word_ = 0;           // what the peer's atomic word is by our order of posting
-    std::deque<Work> pending_;           // posted, no completion seen
-    std::deque<Work> owed_;              // messages that must still arrive at the peer's receive queue
+    uint64_t atomic_word_ = 0;  // what the peer's atomic word is by our order of posting
+    std::deque<Work> pending_;  // posted, no completion seen
+    std::deque<Work> owed_;     // messages that must still arrive at the peer's receive queue
     std::deque<Posted> recvs_;
     uint32_t starving_ = 0;
     uint32_t silent_ = 0;  // unsignalled requests in a row
@@ -251,7 +252,8 @@ Work Actor::plan_work() {
     w.opcode = rng_.pick(WrOpcode::send, WrOpcode::send, WrOpcode::send_imm, WrOpcode::rdma_write, WrOpcode::rdma_write_imm,
                          WrOpcode::rdma_read, WrOpcode::rdma_read, WrOpcode::atomic_fetch_add, WrOpcode::atomic_cmp_swp);
     const uint32_t mtu = mtu_bytes(path_.mtu);
-    const uint64_t sizes[] = {0, 1, rng_.below(100), mtu - 1, mtu, mtu + 1, mtu * 2, rng_.below(plan_.largest), rng_.below(plan_.largest)};
+    const uint64_t sizes[] = {
+        0, 1, rng_.below(100), mtu - 1, mtu, mtu + 1, mtu * 2, rng_.below(plan_.largest), rng_.below(plan_.largest)};
     w.length = uint32_t(std::min<uint64_t>(sizes[rng_.below(std::size(sizes))], plan_.largest));
     if (rng_.chance(plan_.largest >= (1 << 20) ? 0.5 : 0.0)) w.length = plan_.largest;
     if (is_atomic(w.opcode)) w.length = 8;
@@ -298,7 +300,8 @@ void Actor::post() {
         // nobody else touches this stretch while the READ is under way
         if (is_read(w.opcode)) paint(peer_->window_->data() + w.remote, w.length, w.tag);
     }
-    if (!is_read(w.opcode) && !is_atomic(w.opcode) && w.length <= qp_->cap.max_inline_data && w.length <= 64 && rng_.chance(0.5)) {
+    if (!is_read(w.opcode) && !is_atomic(w.opcode) && w.length <= qp_->cap.max_inline_data && w.length <= 64 &&
+        rng_.chance(0.5)) {
         wr.flags |= abi::kSendInline;
         for (uint64_t i = 0; i < w.length; ++i) wr.inline_bytes.push_back(pattern(w.tag, i));
     } else {
@@ -325,7 +328,8 @@ void Actor::post_recvs() {
         r.capacity = plan_.largest + uint32_t(rng_.below(32));
         r.sges = carve(*inbox_, inbox_cursor_, r.capacity, uint32_t(rng_.between(1, 4)));
         for (const Sge& s : r.sges) std::memset(reinterpret_cast<void*>(s.addr), 0xee, s.length);
-        const bool ok = qp_->srq != nullptr ? client_.post_srq_recv(*qp_->srq, r.id, r.sges) : client_.post_recv(*qp_, r.id, r.sges);
+        const bool ok =
+            qp_->srq != nullptr ? client_.post_srq_recv(*qp_->srq, r.id, r.sges) : client_.post_recv(*qp_, r.id, r.sges);
         if (!ok) return;
         recvs_.push_back(r);
     }
@@ -344,31 +348,34 @@ void Actor::poll() {
 void Actor::check_done(const Work& w) const {
     if (is_read(w.opcode)) {
         if (const int64_t at = wrong_in_sges(w.sges, w.length, w.tag); at >= 0)
-            broken("READ %llx of %u bytes: byte %lld is wrong", static_cast<unsigned long long>(w.tag), w.length, static_cast<long long>(at));
+            broken("READ %llx of %u bytes: byte %lld is wrong", static_cast<unsigned long long>(w.tag), w.length,
+                   static_cast<long long>(at));
     } else if (is_atomic(w.opcode)) {
         uint64_t original;
         std::memcpy(&original, reinterpret_cast<const void*>(w.sges[0].addr), 8);
         if (original != w.expected)
-            broken("atomic %llx returned %llx, not %llx", static_cast<unsigned long long>(w.tag), static_cast<unsigned long long>(original),
-                   static_cast<unsigned long long>(w.expected));
+            broken("atomic %llx returned %llx, not %llx", static_cast<unsigned long long>(w.tag),
+                   static_cast<unsigned long long>(original), static_cast<unsigned long long>(w.expected));
     } else if (w.opcode == WrOpcode::rdma_write) {
         for (uint64_t i = 0; i < w.length; ++i)
             if (peer_->window_->data()[w.remote + i] != pattern(w.tag, i))
-                broken("WRITE %llx of %u bytes: byte %llu is wrong", static_cast<unsigned long long>(w.tag), w.length, static_cast<unsigned long long>(i));
+                broken("WRITE %llx of %u bytes: byte %llu is wrong", static_cast<unsigned long long>(w.tag), w.length,
+                       static_cast<unsigned long long>(i));
     }
 }
 
 void Actor::on_send(const abi::Cqe& e) {
     if (e.status != WcStatus::success)
-        broken("QP %u: send %llx completed with status %u (vendor %u), %zu pending", qp_->qpn, static_cast<unsigned long long>(e.wr_id), unsigned(e.status),
-               e.vendor_err, pending_.size());
+        broken("QP %u: send %llx completed with status %u (vendor %u), %zu pending", qp_->qpn,
+               static_cast<unsigned long long>(e.wr_id), unsigned(e.status), e.vendor_err, pending_.size());
     while (!pending_.empty()) {
         const Work w = pending_.front();
         pending_.pop_front();
         ++completed_;
         check_done(w);
         if (w.tag == e.wr_id) {
-            if (e.opcode != send_wc(w.opcode)) broken("completion opcode %u for request opcode %u", unsigned(e.opcode), unsigned(w.opcode));
+            if (e.opcode != send_wc(w.opcode))
+                broken("completion opcode %u for request opcode %u", unsigned(e.opcode), unsigned(w.opcode));
             return;
         }
         if (w.signaled) broken("signalled request %llx was skipped", static_cast<unsigned long long>(w.tag));
@@ -379,24 +386,32 @@ void Actor::on_send(const abi::Cqe& e) {
 void Actor::check_recv_data(const Work& w, const Posted& r) const {
     if (w.opcode == WrOpcode::rdma_write_imm) {
         for (uint64_t i = 0; i < w.length; ++i)
-            if (window_->data()[w.remote + i] != pattern(w.tag, i)) broken("WRITE_IMM of %u bytes: byte %llu is wrong", w.length, static_cast<unsigned long long>(i));
-        if (reinterpret_cast<const uint8_t*>(r.sges[0].addr)[0] != 0xee && r.sges[0].length != 0) broken("WRITE_IMM wrote into the receive buffer%s", "");
+            if (window_->data()[w.remote + i] != pattern(w.tag, i))
+                broken("WRITE_IMM of %u bytes: byte %llu is wrong", w.length, static_cast<unsigned long long>(i));
+        if (reinterpret_cast<const uint8_t*>(r.sges[0].addr)[0] != 0xee && r.sges[0].length != 0)
+            broken("WRITE_IMM wrote into the receive buffer%s", "");
         return;
     }
     if (const int64_t at = wrong_in_sges(r.sges, w.length, w.tag); at >= 0)
-        broken("SEND %llx of %u bytes: byte %lld is wrong", static_cast<unsigned long long>(w.tag), w.length, static_cast<long long>(at));
+        broken("SEND %llx of %u bytes: byte %lld is wrong", static_cast<unsigned long long>(w.tag), w.length,
+               static_cast<long long>(at));
     uint64_t i = 0;
     for (const Sge& s : r.sges)
         for (uint32_t k = 0; k < s.length; ++k, ++i)
-            if (i >= w.length && reinterpret_cast<const uint8_t*>(s.addr)[k] != 0xee) broken("SEND of %u bytes wrote byte %llu", w.length, static_cast<unsigned long long>(i));
+            if (i >= w.length && reinterpret_cast<const uint8_t*>(s.addr)[k] != 0xee)
+                broken("SEND of %u bytes wrote byte %llu", w.length, static_cast<unsigned long long>(i));
 }
 
 void Actor::on_recv(const abi::Cqe& e) {
-    if (e.status != WcStatus::success) broken("QP %u: receive %llu completed with status %u", qp_->qpn, static_cast<unsigned long long>(e.wr_id), unsigned(e.status));
+    if (e.status != WcStatus::success)
+        broken("QP %u: receive %llu completed with status %u", qp_->qpn, static_cast<unsigned long long>(e.wr_id),
+               unsigned(e.status));
     if (recvs_.empty()) broken("receive completion %llu, but none is posted", static_cast<unsigned long long>(e.wr_id));
     const Posted r = recvs_.front();
     recvs_.pop_front();
-    if (e.wr_id != r.id) broken("receive %llu completed, %llu was due", static_cast<unsigned long long>(e.wr_id), static_cast<unsigned long long>(r.id));
+    if (e.wr_id != r.id)
+        broken("receive %llu completed, %llu was due", static_cast<unsigned long long>(e.wr_id),
+               static_cast<unsigned long long>(r.id));
     if (peer_->owed_.empty()) broken("receive %llu completed, but nothing was sent", static_cast<unsigned long long>(e.wr_id));
     const Work w = peer_->owed_.front();
     peer_->owed_.pop_front();
@@ -421,13 +436,14 @@ void Actor::check_memory() const {
     const uint64_t at = (peer_->window_->address() + peer_->window_->length - kAtomicArea + 7) / 8 * 8;
     std::memcpy(&word, reinterpret_cast<const void*>(at), 8);
     if (word != atomic_word_)
-        broken("the atomic word ended as %llx, not %llx", static_cast<unsigned long long>(word), static_cast<unsigned long long>(atomic_word_));
+        broken("the atomic word ended as %llx, not %llx", static_cast<unsigned long long>(word),
+               static_cast<unsigned long long>(atomic_word_));
 }
 
 std::string Actor::state() const {
     char t[200];
-    std::snprintf(t, sizeof t, "  QP %u engine %u: posted %u/%u, pending %zu, owed to the peer %zu, receives posted %zu\n", qp_->qpn, qp_->engine, posted_,
-                  to_send_, pending_.size(), owed_.size(), recvs_.size());
+    std::snprintf(t, sizeof t, "  QP %u engine %u: posted %u/%u, pending %zu, owed to the peer %zu, receives posted %zu\n",
+                  qp_->qpn, qp_->engine, posted_, to_send_, pending_.size(), owed_.size(), recvs_.size());
     return t;
 }
 
@@ -511,13 +527,15 @@ private:
         Nanos since = world_.now();
         while (!finished()) {
             for (auto& a : actors_) a->act();
-            if (plan_.blackouts && rng_.chance(0.001)) world_.net().blackout(uint32_t(rng_.below(2)), world_.now() + rng_.below(1'500'000));
+            if (plan_.blackouts && rng_.chance(0.001))
+                world_.net().blackout(uint32_t(rng_.below(2)), world_.now() + rng_.below(1'500'000));
             world_.run_for(rng_.pick<uint64_t>(300, 1000, 5000, 50'000));
             if (progress() != last) {
                 last = progress();
                 since = world_.now();
             }
-            if (world_.now() - since > kHang) broken("no progress for %llu virtual seconds", static_cast<unsigned long long>(kHang / 1'000'000'000));
+            if (world_.now() - since > kHang)
+                broken("no progress for %llu virtual seconds", static_cast<unsigned long long>(kHang / 1'000'000'000));
             if (world_.rounds() > 20'000'000) broken("too many rounds%s", "");
         }
     }
@@ -540,7 +558,8 @@ private:
         result_.rounds = world_.rounds();
         if (trace_ && !result_.failure.empty()) {
             const auto& all = world_.net().capture();
-            for (size_t i = all.size() > 400 ? all.size() - 400 : 0; i < all.size(); ++i) std::fprintf(stderr, "%s\n", all[i].text().c_str());
+            for (size_t i = all.size() > 400 ? all.size() - 400 : 0; i < all.size(); ++i)
+                std::fprintf(stderr, "%s\n", all[i].text().c_str());
         }
         const std::string left = world_.shut_down();
         if (result_.failure.empty()) result_.failure = left;

@@ -1,4 +1,5 @@
-// Random work under invariants: what must hold whatever the network does, as long as it recovers. A failure names the seed that replays it.
+// Random work under invariants: what must hold whatever the network does, as long as it recovers. A failure names the seed that
+// replays it.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 namespace roci::sim {
 
 struct WorkloadResult {
-    std::string failure;         ///< "": every invariant held
-    std::string summary;         ///< what kind of world it was
+    std::string failure;  ///< "": every invariant held
+    std::string summary;  ///< what kind of world it was
     uint64_t messages = 0, frames = 0, lost = 0, virtual_ns = 0, rounds = 0;
 };
 

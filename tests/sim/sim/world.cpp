@@ -30,7 +30,8 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world)
     addresses_.resize(o.devices);
     for (uint32_t d = 0; d < o.devices; ++d) {
         const uint32_t n = number * o.devices + d;
-        devices_.push_back({.name = "roci" + std::to_string(d), .netdev = "", .mac = mac_of(n), .gids = {ipv4_gid(n), ipv6_gid(n)}});
+        devices_.push_back(
+            {.name = "roci" + std::to_string(d), .netdev = "", .mac = mac_of(n), .gids = {ipv4_gid(n), ipv6_gid(n)}});
         const uint32_t end = world.net().add_endpoint(mac_of(n), o.engines, o.tx_pool);
         if (d == 0) first_endpoint_ = end;
         addresses_[d] = {devices_[d].mac, devices_[d].gids, devices_[d].mtu_bytes};
@@ -38,7 +39,8 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world)
     }
     for (uint32_t e = 0; e < o.engines; ++e) {
         std::vector<engine::Port*> ports;
-        for (uint32_t d = 0; d < o.devices; ++d) ports.push_back(o.port ? o.port(endpoint(d), e) : &world.net().port(endpoint(d), e));
+        for (uint32_t d = 0; d < o.devices; ++d)
+            ports.push_back(o.port ? o.port(endpoint(d), e) : &world.net().port(endpoint(d), e));
         engine::Config c = o.engine;
         c.index = e;
         engines_.push_back(std::make_unique<engine::Engine>(c, *shared_, ports));
@@ -77,7 +79,8 @@ void Host::drain_events(uint32_t index) {
         if (e.kind == engine::Event::Kind::gsi) {
             conductor_->service(world_.now());
         } else if (e.kind == engine::Event::Kind::completion) {
-            if (platform_.pipe_open(e.session, e.channel)) platform_.completions[{e.session, e.channel}].push_back({e.handle, e.generation});
+            if (platform_.pipe_open(e.session, e.channel))
+                platform_.completions[{e.session, e.channel}].push_back({e.handle, e.generation});
         } else {
             platform_.send_async(e.session, {e.type, e.handle, e.generation, 0});
         }
@@ -95,10 +98,18 @@ std::string Host::shut_down() {
     for (const auto& [session, client] : clients) client->close();
     std::string left;
     const auto t = conductor_->totals();
-    const std::pair<const char*, uint64_t> totals[] = {
-        {"sessions", t.sessions}, {"PDs", t.pds},   {"regions", t.regions}, {"MRs", t.mrs}, {"channels", t.channels},
-        {"CQs", t.cqs},           {"SRQs", t.srqs}, {"QPs", t.qps},         {"AHs", t.ahs}, {"MWs", t.mws},
-        {"arena bytes", t.arena_bytes}, {"mapped bytes", t.mapped_bytes}};
+    const std::pair<const char*, uint64_t> totals[] = {{"sessions", t.sessions},
+                                                       {"PDs", t.pds},
+                                                       {"regions", t.regions},
+                                                       {"MRs", t.mrs},
+                                                       {"channels", t.channels},
+                                                       {"CQs", t.cqs},
+                                                       {"SRQs", t.srqs},
+                                                       {"QPs", t.qps},
+                                                       {"AHs", t.ahs},
+                                                       {"MWs", t.mws},
+                                                       {"arena bytes", t.arena_bytes},
+                                                       {"mapped bytes", t.mapped_bytes}};
     for (const auto& [name, n] : totals)
         if (n != 0) left += std::to_string(n) + " " + name + " left; ";
     for (int i = 0; i < 3; ++i) poll();  // frames that other engines handled come back to their port

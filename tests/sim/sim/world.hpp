@@ -19,11 +19,11 @@ namespace roci::sim {
 struct WorldOptions {
     uint64_t seed = 1;
     uint32_t hosts = 2;
-    uint32_t devices = 1;          ///< a host
-    uint32_t engines = 1;          ///< a host
-    uint32_t tx_pool = 1024;       ///< frames a port has
-    Nanos round_cost = 200;        ///< virtual time that a round of an engine takes
-    engine::Config engine{};       ///< index is set by the host
+    uint32_t devices = 1;     ///< a host
+    uint32_t engines = 1;     ///< a host
+    uint32_t tx_pool = 1024;  ///< frames a port has
+    Nanos round_cost = 200;   ///< virtual time that a round of an engine takes
+    engine::Config engine{};  ///< index is set by the host
     /// Another port instead of the network's, by endpoint and engine (benchmarks).
     std::function<engine::Port*(uint32_t endpoint, uint32_t engine)> port;
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
@@ -88,7 +88,9 @@ public:
     /// Runs for so long, at least.
     void run_for(Nanos time);
     /// Runs until nothing more would happen without new input.
-    bool run_idle(Nanos at_most = 100'000'000'000) { return run_until([] { return false; }, at_most), idle_; }
+    bool run_idle(Nanos at_most = 100'000'000'000) {
+        return run_until([] { return false; }, at_most), idle_;
+    }
     bool idle() const { return idle_; }
     uint64_t rounds() const { return rounds_; }
 

@@ -39,11 +39,13 @@ TEST(Config, TheSampleFileIsTheTableAndParsesToTheDefaults) {
     std::ifstream in(ROCI_SAMPLE_CONFIG);
     std::ostringstream text;
     text << in.rdbuf();
-    EXPECT_EQ(text.str(), sample_config()) << "config/rocinante.toml is out of date: rocid --print-config > config/rocinante.toml";
+    EXPECT_EQ(text.str(), sample_config())
+        << "config/rocinante.toml is out of date: rocid --print-config > config/rocinante.toml";
     const Config a = parse_config(sample_config(), "sample"), b = default_config();
     EXPECT_EQ(a.devices.size(), b.devices.size());
     EXPECT_EQ(a.engine.max_inflight, b.engine.max_inflight);
-    for (const Option& o : options()) EXPECT_NE(sample_config().find(std::string(o.key) + " = " + std::string(o.preset)), std::string::npos) << o.key;
+    for (const Option& o : options())
+        EXPECT_NE(sample_config().find(std::string(o.key) + " = " + std::string(o.preset)), std::string::npos) << o.key;
 }
 
 TEST(Config, EveryOptionIsExplainedAndThereOnce) {
@@ -61,7 +63,8 @@ TEST(Config, AValueOutOfRangeSaysFileLineAndWhatIsAllowed) {
     EXPECT_EQ(error_of("[engine]\nrx_burst = \"many\"\n"), "f.toml:2: key 'engine.rx_burst' = 'many': allowed 1..256");
     EXPECT_EQ(error_of("[fault]\ndrop = 1.5\n"), "f.toml:2: key 'fault.drop' = 1.5: allowed 0.0..1.0");
     EXPECT_EQ(error_of("[fault]\ndrop = nan\n"), "f.toml:2: key 'fault.drop' = nan: allowed 0.0..1.0");
-    EXPECT_EQ(error_of("[memory]\nhugepages = \"sometimes\"\n"), "f.toml:2: key 'memory.hugepages' = 'sometimes': allowed auto|always|never");
+    EXPECT_EQ(error_of("[memory]\nhugepages = \"sometimes\"\n"),
+              "f.toml:2: key 'memory.hugepages' = 'sometimes': allowed auto|always|never");
     EXPECT_EQ(error_of("[memory]\nhugepages = \"\"\n"), "f.toml:2: key 'memory.hugepages' = '': allowed auto|always|never");
     EXPECT_EQ(error_of("[rocid]\nsocket_mode = 0o7777\n"), "f.toml:2: key 'rocid.socket_mode' = 0o7777: allowed 0o0..0o777");
 }
@@ -81,19 +84,23 @@ TEST(Config, UnknownKeysAndSectionsAreErrorsWithAGuess) {
     EXPECT_EQ(error_of("[device]\nname = \"a\"\n"), "f.toml:1: 'device' must be a list of tables: write [[device]]");
 }
 
-TEST(Config, BrokenTomlSaysWhere) {
-    EXPECT_EQ(error_of("[engine]\ncount = = 1\n").substr(0, 9), "f.toml:2:");
-}
+TEST(Config, BrokenTomlSaysWhere) { EXPECT_EQ(error_of("[engine]\ncount = = 1\n").substr(0, 9), "f.toml:2:"); }
 
 TEST(Config, Devices) {
     const std::string b = "[[device]]\nname = \"b\"\npeer = \"a\"\n";
     EXPECT_EQ(error_of("[[device]]\nname = \"a\"\npeer = \"b\"\n" + b), "no error");
     EXPECT_EQ(error_of("[[device]]\nname = \"a\"\npeer = \"a\"\n"), "no error");
-    EXPECT_NE(error_of("[[device]]\nname = \"a\"\n").find("f.toml:1: key 'device.peer' = \"\": no such device"), std::string::npos);
-    EXPECT_NE(error_of("[[device]]\nname = \"a\"\npeer = \"a\"\n" + b).find("device 'b' has the peer 'a', but that one has the peer 'a'"), std::string::npos);
+    EXPECT_NE(error_of("[[device]]\nname = \"a\"\n").find("f.toml:1: key 'device.peer' = \"\": no such device"),
+              std::string::npos);
+    EXPECT_NE(error_of("[[device]]\nname = \"a\"\npeer = \"a\"\n" + b)
+                  .find("device 'b' has the peer 'a', but that one has the peer 'a'"),
+              std::string::npos);
     EXPECT_NE(error_of(b + b).find("is there twice"), std::string::npos);
-    const auto alone = [&](const std::string& line) { return error_of("[[device]]\nname = \"a\"\npeer = \"a\"\n" + line + "\n"); };
-    EXPECT_NE(alone("mtu = 1500").find("f.toml:1: key 'device.mtu' = 1500: allowed 256, 512, 1024, 2048 or 4096"), std::string::npos);
+    const auto alone = [&](const std::string& line) {
+        return error_of("[[device]]\nname = \"a\"\npeer = \"a\"\n" + line + "\n");
+    };
+    EXPECT_NE(alone("mtu = 1500").find("f.toml:1: key 'device.mtu' = 1500: allowed 256, 512, 1024, 2048 or 4096"),
+              std::string::npos);
     EXPECT_NE(alone("mac = \"02:00\"").find("key 'device.mac' = \"02:00\""), std::string::npos);
     EXPECT_NE(alone("mac = \"01:00:00:00:00:01\"").find("unicast"), std::string::npos);
     EXPECT_NE(alone("addresses = [\"10.0.0.256\"]").find("key 'device.addresses' has \"10.0.0.256\""), std::string::npos);
@@ -105,11 +112,13 @@ TEST(Config, Cpus) {
     EXPECT_EQ(parse_config("[engine]\ncount = 4\ncpus = \"2,4-6\"\n", "f").cpu_numbers, (std::vector<unsigned>{2, 4, 5, 6}));
     EXPECT_NE(error_of("[engine]\ncount = 2\ncpus = \"3\"\n").find("names 1 CPUs for 2 engines"), std::string::npos);
     for (const char* bad : {"x", "1-", "3-1", "1,", ",1", "1 2", "99999"})
-        EXPECT_NE(error_of(std::string("[engine]\ncpus = \"") + bad + "\"\n").find("key 'engine.cpus'"), std::string::npos) << bad;
+        EXPECT_NE(error_of(std::string("[engine]\ncpus = \"") + bad + "\"\n").find("key 'engine.cpus'"), std::string::npos)
+            << bad;
 }
 
 TEST(Config, OverridesComeLastAndTextNeedsNoQuotes) {
-    const Config c = parse_config("[engine]\nidle = \"backoff\"\n", "f", {"engine.idle=spin", "fault.drop=0.25", "rocid.socket=/tmp/x.sock", "engine.cpus=3"});
+    const Config c = parse_config("[engine]\nidle = \"backoff\"\n", "f",
+                                  {"engine.idle=spin", "fault.drop=0.25", "rocid.socket=/tmp/x.sock", "engine.cpus=3"});
     EXPECT_EQ(c.cpu_numbers, std::vector<unsigned>{3});
     EXPECT_EQ(c.engine.idle, "spin");
     EXPECT_EQ(c.fault.drop, 0.25);
@@ -138,12 +147,14 @@ TEST(Addresses, Ipv4IsMapped) {
     EXPECT_TRUE(parse_address("10.77.0.1/24")->is_ipv4());
     EXPECT_EQ(gid_text(*parse_address("10.77.0.1")), "::ffff:10.77.0.1");
     EXPECT_EQ(gid_text(*parse_address("fd77::1/64")), "fd77::1");
-    for (const char* bad : {"", "10.77.0", "10.77.0.1/", "10.77.0.1/-1", "fd77::1/129", "fd77::g", "10.77.0.1/24x"}) EXPECT_FALSE(parse_address(bad)) << bad;
+    for (const char* bad : {"", "10.77.0", "10.77.0.1/", "10.77.0.1/-1", "fd77::1/129", "fd77::g", "10.77.0.1/24x"})
+        EXPECT_FALSE(parse_address(bad)) << bad;
 }
 
 TEST(Addresses, Macs) {
     EXPECT_EQ(mac_text(*parse_mac("02:52:4F:43:49:0a")), "02:52:4f:43:49:0a");
-    for (const char* bad : {"", "02:52:4f:43:49", "02-52-4f-43-49-00", "02:52:4f:43:49:0g", "02:52:4f:43:49:000"}) EXPECT_FALSE(parse_mac(bad)) << bad;
+    for (const char* bad : {"", "02:52:4f:43:49", "02-52-4f-43-49-00", "02:52:4f:43:49:0g", "02:52:4f:43:49:000"})
+        EXPECT_FALSE(parse_mac(bad)) << bad;
 }
 
 }  // namespace

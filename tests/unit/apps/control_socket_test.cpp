@@ -41,7 +41,8 @@ struct Socket : testing::Test {
             open.insert(next);
             return next++;
         };
-        h.handle = [this](uint32_t session, const host::Client&, std::span<const std::byte> packet, std::span<const int> fds, bool& close_it) {
+        h.handle = [this](uint32_t session, const host::Client&, std::span<const std::byte> packet, std::span<const int> fds,
+                          bool& close_it) {
             EXPECT_TRUE(open.contains(session));
             fds_seen += fds.size();
             for (const int fd : fds) ::close(fd);

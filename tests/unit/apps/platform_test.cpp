@@ -71,7 +71,8 @@ TEST_F(Platform, ArenaMemoryIsZeroedSealedAndShared) {
 }
 
 TEST_F(Platform, AnImpossibleArenaIsRefusedWithAReason) {
-    const host::SharedMemory m = platform.make_memory(uint64_t{1} << 63, why);  // no file can be so long, whatever the machine has
+    const host::SharedMemory m =
+        platform.make_memory(uint64_t{1} << 63, why);  // no file can be so long, whatever the machine has
     EXPECT_EQ(m.base, nullptr);
     EXPECT_NE(why.find("more than half"), std::string::npos) << why;
     EXPECT_TRUE(leaves_enough(512, 1024));
@@ -273,7 +274,11 @@ struct Pipes : testing::Test {
         pipes.wake_flag().notify();
     }
     static engine::Event completion(uint32_t session, uint32_t channel, uint32_t cq, uint32_t generation = 1) {
-        return {.kind = engine::Event::Kind::completion, .session = session, .handle = cq, .generation = generation, .channel = channel};
+        return {.kind = engine::Event::Kind::completion,
+                .session = session,
+                .handle = cq,
+                .generation = generation,
+                .channel = channel};
     }
     void SetUp() override { pipes.start({&ring}); }
 };
@@ -301,7 +306,8 @@ TEST_F(Pipes, AFullPipeBlocksNobodyAndLosesNoCq) {
     constexpr uint32_t kCqs = 50, kRounds = 400;  // 20,000 records: more than a pipe holds
     for (uint32_t r = 0; r < kRounds; ++r)
         for (uint32_t cq = 0; cq < kCqs; ++cq) push(completion(1, 1, cq));
-    ASSERT_TRUE(soon([&] { return pipes.counters().written + pipes.counters().kept + pipes.counters().merged == kCqs * kRounds; }));
+    ASSERT_TRUE(
+        soon([&] { return pipes.counters().written + pipes.counters().kept + pipes.counters().merged == kCqs * kRounds; }));
     EXPECT_GT(pipes.counters().merged, 0u);
     EXPECT_LE(pipes.counters().kept, kCqs) << "what is kept is bounded by the CQs, not by the events";
 

@@ -104,7 +104,9 @@ TEST_F(Events, AsyncEventsNameTheirObjects) {
     ibv_qp* qp = make_qp(cq);
     ibv_srq_init_attr attr{nullptr, {4, 1, 0}};
     ibv_srq* srq = ibv_create_srq(pd, &attr);
-    const auto send = [&](ibv_event_type type, uint32_t handle, uint32_t generation) { rocid.send_async_event({uint32_t(type), handle, generation, 0}); };
+    const auto send = [&](ibv_event_type type, uint32_t handle, uint32_t generation) {
+        rocid.send_async_event({uint32_t(type), handle, generation, 0});
+    };
     const auto receive = [&] {
         ibv_async_event e{};
         EXPECT_EQ(ibv_get_async_event(context, &e), 0);

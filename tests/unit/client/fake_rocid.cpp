@@ -51,10 +51,13 @@ void close_once(int& fd) {
     fd = -1;
 }
 
-void send_reply(int fd, uint32_t cookie, int error, const std::vector<std::byte>& body, const std::vector<int>& fds, bool new_chunk) {
+void send_reply(int fd, uint32_t cookie, int error, const std::vector<std::byte>& body, const std::vector<int>& fds,
+                bool new_chunk) {
     const std::string reason = error != 0 ? "because the test says so" : "";
     abi::ReplyHeader header{error, cookie, uint32_t(body.size()), uint32_t(reason.size()), new_chunk ? 1u : 0u, 0};
-    iovec parts[] = {{&header, sizeof header}, {const_cast<std::byte*>(body.data()), body.size()}, {const_cast<char*>(reason.data()), reason.size()}};
+    iovec parts[] = {{&header, sizeof header},
+                     {const_cast<std::byte*>(body.data()), body.size()},
+                     {const_cast<char*>(reason.data()), reason.size()}};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 3;
@@ -116,7 +119,8 @@ void FakeRocid::listen_on(const std::string& path) {
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof address.sun_path - 1);
     listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(listener_, 16) != 0) throw std::runtime_error("listen");
+    if (bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(listener_, 16) != 0)
+        throw std::runtime_error("listen");
 }
 
 void FakeRocid::accept_loop() {
@@ -166,7 +170,8 @@ void FakeRocid::serve(int fd) {
 
 FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
     switch (op) {
-        case Op::hello: return {bytes_of(abi::HelloReply{abi_min, abi_max, 1, kEngines}), {}, abi_min > abi::kAbiVersion ? EPROTO : 0};
+        case Op::hello:
+            return {bytes_of(abi::HelloReply{abi_min, abi_max, 1, kEngines}), {}, abi_min > abi::kAbiVersion ? EPROTO : 0};
         case Op::list_devices: {
             abi::ListDevicesReply r{};
             r.count = 1;
@@ -175,7 +180,8 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
             r.device[0].index = 3;
             return {bytes_of(r), {}};
         }
-        case Op::open_device: return open_device();
+        case Op::open_device:
+            return open_device();
         case Op::query_device: {
             abi::DeviceAttr a{};
             a.max_qp = 100;
@@ -203,11 +209,16 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
             r.entry[1] = {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1}}, 3, 2, "lo"};
             return {bytes_of(r), {}};
         }
-        case Op::create_cq: return create_cq(body);
-        case Op::resize_cq: return resize_cq(body);
-        case Op::create_qp: return create_qp(body);
-        case Op::create_srq: return create_srq(body);
-        case Op::create_channel: return create_channel();
+        case Op::create_cq:
+            return create_cq(body);
+        case Op::resize_cq:
+            return resize_cq(body);
+        case Op::create_qp:
+            return create_qp(body);
+        case Op::create_srq:
+            return create_srq(body);
+        case Op::create_channel:
+            return create_channel();
         case Op::reg_mr:
         case Op::rereg_mr: {
             const uint32_t h = new_handle();
@@ -223,12 +234,15 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
             r.attr.sq_psn = 77;
             return {bytes_of(r), {}};
         }
-        case Op::query_srq: return {bytes_of(abi::QuerySrqReply{8, 2, 3, 0}), {}};
+        case Op::query_srq:
+            return {bytes_of(abi::QuerySrqReply{8, 2, 3, 0}), {}};
         case Op::alloc_pd:
         case Op::add_region:
         case Op::create_ah:
-        case Op::open_xrcd: return {bytes_of(abi::HandleReply{new_handle(), 1}), {}};
-        default: return {};
+        case Op::open_xrcd:
+            return {bytes_of(abi::HandleReply{new_handle(), 1}), {}};
+        default:
+            return {};
     }
 }
 
@@ -237,7 +251,8 @@ FakeRocid::Reply FakeRocid::open_device() {
     close_once(async_write_);
     int read_end;
     make_pipe(read_end, async_write_);
-    Reply reply{bytes_of(abi::OpenDeviceReply{kEngines, 1, kDoorbellStride}), {read_end, engine_page_fd_, doorbell_fd_, wake_fd_[0], wake_fd_[1]}};
+    Reply reply{bytes_of(abi::OpenDeviceReply{kEngines, 1, kDoorbellStride}),
+                {read_end, engine_page_fd_, doorbell_fd_, wake_fd_[0], wake_fd_[1]}};
     reply.pipe = read_end;
     return reply;
 }
@@ -285,8 +300,10 @@ FakeRocid::Reply FakeRocid::resize_cq(const std::vector<std::byte>& body) {
     fresh.shared = reinterpret_cast<abi::CqShared*>(base);
     fresh.lanes = base + sizeof(abi::CqShared);
     for (uint32_t l = 0; l < old.reply.lanes; ++l) {
-        const auto* from = reinterpret_cast<abi::Cqe*>(old.lanes + l * abi::CqConsumer::lane_bytes(old.reply.depth) + sizeof(abi::CqLane));
-        auto* to = reinterpret_cast<abi::Cqe*>(fresh.lanes + l * abi::CqConsumer::lane_bytes(fresh.reply.depth) + sizeof(abi::CqLane));
+        const auto* from =
+            reinterpret_cast<abi::Cqe*>(old.lanes + l * abi::CqConsumer::lane_bytes(old.reply.depth) + sizeof(abi::CqLane));
+        auto* to =
+            reinterpret_cast<abi::Cqe*>(fresh.lanes + l * abi::CqConsumer::lane_bytes(fresh.reply.depth) + sizeof(abi::CqLane));
         fresh.produced[l] = 0;
         for (uint32_t i = request.consumer[l]; i != old.produced[l]; ++i) {
             to[fresh.produced[l]] = from[i & (old.reply.depth - 1)];
@@ -375,7 +392,8 @@ const abi::RecvWqe& FakeRocid::recv_wqe(uint32_t handle, uint32_t index) {
 
 void FakeRocid::complete(uint32_t handle, uint32_t lane, abi::Cqe entry) {
     Cq& c = cq(handle);
-    auto* entries = reinterpret_cast<abi::Cqe*>(c.lanes + lane * abi::CqConsumer::lane_bytes(c.reply.depth) + sizeof(abi::CqLane));
+    auto* entries =
+        reinterpret_cast<abi::Cqe*>(c.lanes + lane * abi::CqConsumer::lane_bytes(c.reply.depth) + sizeof(abi::CqLane));
     const uint32_t i = c.produced[lane]++;
     abi::Cqe& slot = entries[i & (c.reply.depth - 1)];
     const uint32_t old_seq = slot.seq;

@@ -46,9 +46,24 @@ public:
     /// Descriptors that came with requests.
     uint32_t received_fds() const { return received_fds_; }
 
-    struct Qp { abi::CreateQpReply reply; abi::SqShared* sq; std::byte* sq_slots; abi::RqShared* rq; std::byte* rq_slots; };
-    struct Cq { abi::CreateCqReply reply; abi::CqShared* shared; std::byte* lanes; std::vector<uint32_t> produced; };
-    struct Srq { abi::CreateSrqReply reply; abi::RqShared* rq; std::byte* slots; };
+    struct Qp {
+        abi::CreateQpReply reply;
+        abi::SqShared* sq;
+        std::byte* sq_slots;
+        abi::RqShared* rq;
+        std::byte* rq_slots;
+    };
+    struct Cq {
+        abi::CreateCqReply reply;
+        abi::CqShared* shared;
+        std::byte* lanes;
+        std::vector<uint32_t> produced;
+    };
+    struct Srq {
+        abi::CreateSrqReply reply;
+        abi::RqShared* rq;
+        std::byte* slots;
+    };
     Qp& qp(uint32_t handle) { return qps_.at(handle); }
     Cq& cq(uint32_t handle) { return cqs_.at(handle); }
     Srq& srq(uint32_t handle) { return srqs_.at(handle); }
@@ -57,7 +72,9 @@ public:
 
     /// What an engine does: writes an entry into a lane.
     void complete(uint32_t cq_handle, uint32_t lane, abi::Cqe entry);
-    abi::DoorbellPage& doorbells(uint32_t engine) { return *reinterpret_cast<abi::DoorbellPage*>(doorbells_ + engine * kDoorbellStride); }
+    abi::DoorbellPage& doorbells(uint32_t engine) {
+        return *reinterpret_cast<abi::DoorbellPage*>(doorbells_ + engine * kDoorbellStride);
+    }
     abi::EnginePage& engine_page() { return *engine_page_; }
     bool doorbell_set(uint32_t engine, uint32_t slot) { return (doorbells(engine).words[slot / 64] >> (slot % 64) & 1) != 0; }
     /// Count of wake-ups since the last call.
@@ -69,7 +86,13 @@ public:
     void die();
 
 private:
-    struct Reply { std::vector<std::byte> body; std::vector<int> fds; int error = 0; bool new_chunk = false; int pipe = -1; /* of fds: closed once sent */ };
+    struct Reply {
+        std::vector<std::byte> body;
+        std::vector<int> fds;
+        int error = 0;
+        bool new_chunk = false;
+        int pipe = -1; /* of fds: closed once sent */
+    };
     void listen_on(const std::string& path);
     void accept_loop();
     void serve(int fd);

@@ -25,8 +25,12 @@ protected:
         ASSERT_NE(pd, nullptr);
     }
     void TearDown() override {
-        if (pd != nullptr) { EXPECT_EQ(ibv_dealloc_pd(pd), 0); }
-        if (context != nullptr) { EXPECT_EQ(ibv_close_device(context), 0); }
+        if (pd != nullptr) {
+            EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+        }
+        if (context != nullptr) {
+            EXPECT_EQ(ibv_close_device(context), 0);
+        }
     }
 
     ibv_cq* make_cq(int cqe = 8, ibv_comp_channel* channel = nullptr) { return ibv_create_cq(context, cqe, this, channel, 0); }

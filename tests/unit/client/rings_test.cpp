@@ -15,7 +15,10 @@ protected:
     ibv_send_wr* bad = nullptr;
     ibv_recv_wr* bad_recv = nullptr;
     char data[128] = "some payload that is longer than one would think";
-    ibv_sge sge[4] = {{uint64_t(uintptr_t(data)), 10, 0x11}, {uint64_t(uintptr_t(data + 20)), 0, 0x22}, {uint64_t(uintptr_t(data + 30)), 7, 0x33}, {}};
+    ibv_sge sge[4] = {{uint64_t(uintptr_t(data)), 10, 0x11},
+                      {uint64_t(uintptr_t(data + 20)), 0, 0x22},
+                      {uint64_t(uintptr_t(data + 30)), 7, 0x33},
+                      {}};
 
     void SetUp() override {
         Client::SetUp();
@@ -24,7 +27,9 @@ protected:
         ASSERT_NE(qp, nullptr);
     }
     void TearDown() override {
-        if (qp != nullptr) { EXPECT_EQ(ibv_destroy_qp(qp), 0); }
+        if (qp != nullptr) {
+            EXPECT_EQ(ibv_destroy_qp(qp), 0);
+        }
         EXPECT_EQ(ibv_destroy_cq(cq), 0);
         Client::TearDown();
     }
@@ -77,7 +82,8 @@ TEST_F(Rings, InlineDataIsCopiedWhenPosted) {
     EXPECT_EQ(w.send_flags, abi::kSendSignaled | abi::kSendInline);
     EXPECT_EQ(w.num_sge, 0);
     EXPECT_EQ(w.inline_length, 17u);
-    EXPECT_EQ(std::string(reinterpret_cast<const char*>(&w) + abi::kSendWqeHead, 17), std::string("some paylo", 10) + std::string(data + 30, 7));
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(&w) + abi::kSendWqeHead, 17),
+              std::string("some paylo", 10) + std::string(data + 30, 7));
     sge[0].length = 65;  // granted: 64
     EXPECT_EQ(post(wr), EINVAL);
     EXPECT_EQ(seen().sq->producer, 1u);
@@ -226,7 +232,11 @@ TEST_F(Rings, StatesThatTakeSendsAndReceives) {
     const struct {
         ibv_qp_state state;
         int send, receive;
-    } expected[] = {{IBV_QPS_RESET, EINVAL, EINVAL}, {IBV_QPS_INIT, EINVAL, 0}, {IBV_QPS_RTR, EINVAL, 0}, {IBV_QPS_RTS, 0, 0}, {IBV_QPS_SQD, 0, 0},
+    } expected[] = {{IBV_QPS_RESET, EINVAL, EINVAL},
+                    {IBV_QPS_INIT, EINVAL, 0},
+                    {IBV_QPS_RTR, EINVAL, 0},
+                    {IBV_QPS_RTS, 0, 0},
+                    {IBV_QPS_SQD, 0, 0},
                     {IBV_QPS_ERR, 0, 0}};
     for (const auto& e : expected) {
         set_state(qp, IBV_QPS_RESET);
@@ -234,9 +244,13 @@ TEST_F(Rings, StatesThatTakeSendsAndReceives) {
         ibv_send_wr wr = send_wr(1);
         ibv_recv_wr recv{};
         EXPECT_EQ(ibv_post_send(qp, &wr, &bad), e.send) << e.state;
-        if (e.send != 0) { EXPECT_EQ(bad, &wr); }
+        if (e.send != 0) {
+            EXPECT_EQ(bad, &wr);
+        }
         EXPECT_EQ(ibv_post_recv(qp, &recv, &bad_recv), e.receive) << e.state;
-        if (e.receive != 0) { EXPECT_EQ(bad_recv, &recv); }
+        if (e.receive != 0) {
+            EXPECT_EQ(bad_recv, &recv);
+        }
     }
 }
 
@@ -534,7 +548,8 @@ TEST_F(Rings, ThreadsPostAndPollAtOnce) {
         uint32_t consumed = 0;
         while (!stop) {
             const uint32_t producer = std::atomic_ref(queue.sq->producer).load(std::memory_order_acquire);
-            for (; consumed != producer; ++consumed) rocid.complete(cq->handle, 1, entry(qp, abi::kCqeSend, wqe(consumed).wr_id, consumed));
+            for (; consumed != producer; ++consumed)
+                rocid.complete(cq->handle, 1, entry(qp, abi::kCqeSend, wqe(consumed).wr_id, consumed));
             std::this_thread::yield();
         }
     });

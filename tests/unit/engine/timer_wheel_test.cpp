@@ -76,7 +76,8 @@ TEST(TimerWheel, AgreesWithAModelUnderRandomUse) {
             }
             Nanos earliest = kNever;
             for (Nanos d : due) earliest = std::min(earliest, d);
-            ASSERT_LE(wheel.next_deadline(), earliest == kNever ? kNever : std::max((earliest + kTick - 1) / kTick, now / kTick + 1) * kTick)
+            ASSERT_LE(wheel.next_deadline(),
+                      earliest == kNever ? kNever : std::max((earliest + kTick - 1) / kTick, now / kTick + 1) * kTick)
                 << "seed " << seed;
             now += rng() >> (rng() % 36 + 28);
             wheel.advance(now, [&](Timer& t) {

@@ -123,7 +123,13 @@ struct WindowTest : MemoryTest {
         table.publish(7, &window);
     }
     BindRequest request() {
-        return {.fresh = kWindow, .parent = region.key, .pd = kPd, .qpn = 99, .access = kRemoteWrite, .iova = kIova + 100, .length = 50};
+        return {.fresh = kWindow,
+                .parent = region.key,
+                .pd = kPd,
+                .qpn = 99,
+                .access = kRemoteWrite,
+                .iova = kIova + 100,
+                .length = 50};
     }
     Fault through(uint64_t va, uint64_t n, uint32_t needed = kRemoteWrite, uint32_t qpn = 99) {
         return ask(va, n, needed, kWindow, kPd, qpn);
@@ -297,7 +303,8 @@ TEST_F(MemoryTest, TheEndOfARangeIsStoredLast) {
     });
     unsigned wrong = 0;
     for (unsigned round = 1; round <= 200; ++round) {
-        while (std::atomic_ref(memory[kBytes - 1]).load(std::memory_order_acquire) != std::byte(uint8_t(round))) std::this_thread::yield();
+        while (std::atomic_ref(memory[kBytes - 1]).load(std::memory_order_acquire) != std::byte(uint8_t(round)))
+            std::this_thread::yield();
         for (size_t i = 0; i < kBytes; ++i) wrong += memory[i] != std::byte(uint8_t(round));
         std::atomic_ref(memory[0]).store(std::byte{0});  // next round
     }

@@ -5,11 +5,11 @@
 #include <atomic>
 #include <set>
 
+#include "fake_port.hpp"
 #include "pmd_glue/clock.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/net_ring.hpp"
-#include "fake_port.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::pmd {
@@ -113,7 +113,9 @@ TEST(EalArguments, PinWhenAskedFloatOtherwise) {
     EalOptions o;
     o.engines = 2;
     const std::string all = "(" + cpu_list(allowed_cpus()) + ")";
-    const auto has = [](const std::vector<std::string>& a, const std::string& s) { return std::find(a.begin(), a.end(), s) != a.end(); };
+    const auto has = [](const std::vector<std::string>& a, const std::string& s) {
+        return std::find(a.begin(), a.end(), s) != a.end();
+    };
     EXPECT_TRUE(has(eal_arguments(o, true), "--lcores=0@" + all + ",1@" + all + ",2@" + all));
     EXPECT_FALSE(has(eal_arguments(o, true), "--no-huge"));
     EXPECT_TRUE(has(eal_arguments(o, false), "--no-huge"));

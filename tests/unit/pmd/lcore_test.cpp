@@ -1,6 +1,6 @@
 // The lcore loop with a make-believe engine: it sleeps only when there is nothing to do, and whatever gives it work wakes it.
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -69,7 +69,9 @@ struct Lcore : testing::Test {
         loop->set_peers({&loop->wake_flag(), &events});
         thread = std::thread([this] { loop->run(); });
     }
-    bool asleep() { return soon([&] { return std::atomic_ref(sleeping).load() == 1 && loop->counters().sleeps.load() > 0; }); }
+    bool asleep() {
+        return soon([&] { return std::atomic_ref(sleeping).load() == 1 && loop->counters().sleeps.load() > 0; });
+    }
     void TearDown() override {
         if (!thread.joinable()) return;
         loop->stop();

@@ -87,7 +87,8 @@ TEST(Hairpin, NeitherTheWireNorTheQueueStarvesTheOther) {
             offer(port, frame_to(kOwnLast, 1));
         }
         const unsigned n = port.rx_burst(f, 4);
-        for (unsigned i = 0; i < n; ++i) ++(number_of({reinterpret_cast<const char*>(f[i].data), f[i].length}) == 1000 ? from_wire : from_queue);
+        for (unsigned i = 0; i < n; ++i)
+            ++(number_of({reinterpret_cast<const char*>(f[i].data), f[i].length}) == 1000 ? from_wire : from_queue);
         port.rx_free(f, n);
     }
     EXPECT_EQ(from_wire + from_queue, 400u);
@@ -246,7 +247,8 @@ TEST_F(Faults, WhatTheWireRefusesIsKeptAndSentLaterInOrder) {
 
 TEST_F(Faults, EverythingAtOnceBalancesTheBooksAndEndsClean) {
     {
-        FaultPort p(wire, {.seed = 11, .drop = 0.1, .corrupt = 0.1, .reorder = 0.2, .duplicate = 0.2, .ecn = 0.5, .delay = 3000}, time);
+        FaultPort p(wire, {.seed = 11, .drop = 0.1, .corrupt = 0.1, .reorder = 0.2, .duplicate = 0.2, .ecn = 0.5, .delay = 3000},
+                    time);
         for (uint32_t i = 0; i < kMany; ++i) {
             time.t += 100;
             wire.accept_limit = i % 7 == 0 ? 0 : -1;
@@ -384,7 +386,9 @@ TEST(Tap, ThePcapngFileReadsBack) {
 
     if (std::system("command -v tshark >/dev/null 2>&1") == 0) {  // and somebody else's reader
         const std::string out = temporary("tap.txt");
-        const std::string run = "tshark -r " + path + " -T fields -e frame.interface_name -e frame.len -e frame.packet_flags_direction > " + out + " 2>/dev/null";
+        const std::string run = "tshark -r " + path +
+                                " -T fields -e frame.interface_name -e frame.len -e frame.packet_flags_direction > " + out +
+                                " 2>/dev/null";
         ASSERT_EQ(std::system(run.c_str()), 0);
         const std::string text = contents(out);
         EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
@@ -401,7 +405,8 @@ TEST(Tap, TheTraceHasALineAFrame) {
     {
         std::string why;
         std::vector<std::unique_ptr<TapSink>> sinks;
-        sinks.push_back(open_trace(path, {"roci0"}, [](const uint8_t*, uint32_t n) { return "frame of " + std::to_string(n); }, why));
+        sinks.push_back(open_trace(
+            path, {"roci0"}, [](const uint8_t*, uint32_t n) { return "frame of " + std::to_string(n); }, why));
         TapWriter writer({&ring}, {0}, std::move(sinks));
         const std::string f = frame_to(1, 1);
         ring.push(2'000'000'007, Direction::out, reinterpret_cast<const uint8_t*>(f.data()), uint32_t(f.size()));

@@ -36,12 +36,14 @@ struct CqPair {
     Cq cq;
     abi::CqConsumer client;
 
-    CqPair(uint32_t lanes, uint32_t depth) : memory(make_block(sizeof(abi::CqShared) + lanes * abi::CqConsumer::lane_bytes(depth))) {
+    CqPair(uint32_t lanes, uint32_t depth)
+        : memory(make_block(sizeof(abi::CqShared) + lanes * abi::CqConsumer::lane_bytes(depth))) {
         cq.shared = client.shared = reinterpret_cast<abi::CqShared*>(memory.get());
         client.lane_base = memory.get() + sizeof(abi::CqShared);
         client.lanes = cq.lane_count = lanes;
         client.depth = depth;
-        for (uint32_t l = 0; l < lanes; ++l) cq.lanes[l] = lane_in(client.lane_base + l * abi::CqConsumer::lane_bytes(depth), depth);
+        for (uint32_t l = 0; l < lanes; ++l)
+            cq.lanes[l] = lane_in(client.lane_base + l * abi::CqConsumer::lane_bytes(depth), depth);
         cq.session = 3;
         cq.handle = 11;
         cq.generation = 5;

@@ -9,9 +9,13 @@ TEST(CqLaneTest, EntriesComeOutInOrderOverManyWraps) {
     CqPair p(1, 8);
     for (uint64_t i = 0; i < 1000; ++i) {
         ASSERT_EQ(p.push(i), PushResult::ok);
-        if (i % 3 == 0) { ASSERT_EQ(p.push(1000000 + i), PushResult::ok); }
+        if (i % 3 == 0) {
+            ASSERT_EQ(p.push(1000000 + i), PushResult::ok);
+        }
         ASSERT_EQ(p.poll(), int64_t(i));
-        if (i % 3 == 0) { ASSERT_EQ(p.poll(), int64_t(1000000 + i)); }
+        if (i % 3 == 0) {
+            ASSERT_EQ(p.poll(), int64_t(1000000 + i));
+        }
         ASSERT_EQ(p.poll(), -1);
     }
 }
@@ -165,7 +169,8 @@ TEST_F(NotifyTest, WithoutAChannelThereIsNoEvent) {
 
 TEST_F(NotifyTest, FullEventRingKeepsTheEventDue) {
     engine::Event filler;
-    while (events.push(filler)) {}
+    while (events.push(filler)) {
+    }
     p.client.arm(false);
     EXPECT_FALSE(notify(p.cq, false, events));
     EXPECT_FALSE(notify(p.cq, false, events));

@@ -9,8 +9,8 @@
 namespace roci::rings {
 namespace {
 
-// The producer never asks whether there is room: credits (one entry each WQE, returned after polling) bound it, as work queues do. They are
-// read relaxed, so that only the ring's own ordering protects the entries.
+// The producer never asks whether there is room: credits (one entry each WQE, returned after polling) bound it, as work queues
+// do. They are read relaxed, so that only the ring's own ordering protects the entries.
 TEST(Stress, CqLaneDeliversEachEntryOnceInOrder) {
     constexpr uint64_t kEntries = 200000;
     constexpr uint32_t kDepth = 16;

@@ -1,5 +1,5 @@
-// The IBVERBS_PRIVATE_34 symbols: rdma-core's drivers (libmlx5 and others) link against them, and programs link against those libraries. No
-// driver runs in this library, so nearly all of them are there to be found and to refuse.
+// The IBVERBS_PRIVATE_34 symbols: rdma-core's drivers (libmlx5 and others) link against them, and programs link against those
+// libraries. No driver runs in this library, so nearly all of them are there to be found and to refuse.
 #include "context.hpp"
 
 #pragma GCC visibility push(default)
