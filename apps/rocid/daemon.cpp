@@ -35,6 +35,13 @@ pmd::EalOptions eal_options(const Config& c, bool verbose) {
     return o;
 }
 
+std::vector<std::string> device_names(const Config& c) {
+    std::vector<std::string> names;
+    names.reserve(c.devices.size());
+    for (const DeviceSection& d : c.devices) names.push_back(d.name);
+    return names;
+}
+
 void check_cpus(const Config& c) {
     const std::vector<unsigned> allowed = pmd::allowed_cpus();
     for (const unsigned cpu : c.cpu_numbers)
@@ -115,6 +122,8 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());
+    captures_ = std::make_unique<Captures>(engines_->taps(), device_names(config_), *engines_);
+    platform_->set_captures(captures_.get());
     platform_->set_status([this] { return status_json(); });
     gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (gsi_wake_ < 0) throw pmd::StartError("no descriptor for management datagrams");
@@ -133,6 +142,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
 Daemon::~Daemon() {
     socket_.reset();  // ends the sessions, with the engines still running
     conductor_.reset();
+    captures_.reset();
     if (events_ != nullptr) events_->stop();  // it reads the engines' rings
     if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
