@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
 
 struct rte_mempool;
 

@@ -6,9 +6,9 @@
 
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
-#include "engine/gsi.hpp"
-#include "engine/handover.hpp"
-#include "engine/shared.hpp"
+#include "io/gsi.hpp"
+#include "io/handover.hpp"
+#include "io/shared.hpp"
 #include "qp/roles.hpp"
 #include "wire/packet.hpp"
 

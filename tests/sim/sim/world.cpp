@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/handover.hpp"
+#include "io/handover.hpp"
 
 namespace roci::sim {
 namespace {

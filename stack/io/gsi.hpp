@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/types.hpp"
-#include "engine/handover.hpp"
+#include "io/handover.hpp"
 #include "wire/build.hpp"
 
 namespace roci::engine {
