@@ -158,10 +158,9 @@ Value value_of(const Place& at, const Option& o, const toml::node& n) {
 void read_section(const std::string& file, std::string_view section, const toml::table& table, Config& c, DeviceSection* device) {
     for (const auto& [key, node] : table) {
         const Place at = place(file, key.source());
-        const auto o =
-            std::ranges::find_if(options(), [&](const Option& x) { return x.section == section && x.key == key.str(); });
-        if (o == options().end())
-            fail(at, "unknown key '{}.{}'{}", section, key.str(), suggestion(key.str(), key_names(section)));
+        const std::string_view name = key.str();
+        const auto o = std::ranges::find_if(options(), [&](const Option& x) { return x.section == section && x.key == name; });
+        if (o == options().end()) fail(at, "unknown key '{}.{}'{}", section, name, suggestion(name, key_names(section)));
         o->store(c, device, value_of(at, *o, node));
         if (device != nullptr) device->given[std::string(key.str())] = at.line;
     }
