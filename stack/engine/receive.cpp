@@ -148,6 +148,7 @@ unsigned Engine::Impl::receive(uint32_t port) {
         if (owners[i] != nullptr) __builtin_prefetch(&owners[i]->responder);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
             take_management(port, packets[i]);
+        if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
     unsigned done = 0;  // frames[0, done) are ours to give back

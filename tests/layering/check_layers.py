@@ -15,9 +15,10 @@ STACK_ROOMS = {
     'cc': {'base', 'wire'},
     'rings': {'base', 'wire'},
     'cm': {'base', 'wire'},
+    'neighbour': {'base', 'wire'},
     'qp': {'base', 'wire', 'mem', 'rings', 'cc'},
-    'engine': {'base', 'wire', 'mem', 'rings', 'cc', 'qp'},
-    'host': {'base', 'wire', 'mem', 'rings', 'cc', 'cm', 'qp', 'engine'},
+    'engine': {'base', 'wire', 'mem', 'rings', 'cc', 'qp', 'neighbour'},
+    'host': {'base', 'wire', 'mem', 'rings', 'cc', 'cm', 'qp', 'neighbour', 'engine'},
 }
 # Contracts rather than rooms (ARCHITECTURE.md): headers of the engine that lower rooms may see.
 CONTRACTS = {
