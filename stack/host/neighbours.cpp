@@ -177,6 +177,11 @@ void expire_ids(Host& host) {
 }  // namespace
 
 Outcome find_neighbour(Host& host, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac) {
+    const auto& told = host.devices[device].neighbours;
+    if (const auto it = told.find(dest); it != told.end()) {
+        mac = it->second;
+        return done();
+    }
     for (const DeviceConfig& d : host.devices) {
         if (!has_gid(d, dest)) continue;
         mac = d.mac;
