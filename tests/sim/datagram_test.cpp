@@ -144,6 +144,24 @@ TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
     EXPECT_EQ(b.client.query(ub).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
+// The receive that a broken SEND had taken waits for the next SEND; a WRITE needs none and completes none.
+TEST_F(UcTest, AWriteCompletesNotTheReceiveOfABrokenSend) {
+    b.client.post_recv(ub, 7, {b.sge(0, 4096)});
+    uint32_t frame = 0;
+    world.net().set_script([&](const Sent&) { return ++frame == 3 ? Verdict{Verdict::drop} : Verdict{}; });
+    a.client.post_send(ua, a.send(1, 0, 3000));  // its last packet is lost
+    a.client.post_send(ua, a.rdma(WrOpcode::rdma_write, 2, 0, 100, b.mr.address() + 8192, b.mr.rkey));
+    ASSERT_EQ(a.wait(2).size(), 2u);
+    world.run_for(100'000);
+    EXPECT_TRUE(b.poll_all().empty()) << "nothing was sent that takes a receive and arrived";
+    a.client.post_send(ua, a.send(3, 0, 50));
+    const auto got = b.wait(1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].wr_id, 7u);
+    EXPECT_EQ(got[0].byte_len, 50u);
+    EXPECT_EQ(got[0].opcode, abi::WcOpcode::recv);
+}
+
 TEST_F(UcTest, WritesToWhatIsNotAllowedAreDropped) {
     a.client.post_send(ua, a.rdma(WrOpcode::rdma_write, 1, 0, 100, b.mr.address(), b.mr.rkey ^ 1));
     EXPECT_EQ(a.wait_status(), WcStatus::success);
