@@ -48,6 +48,18 @@ TEST_F(UdTest, ArrivesBehindTheGrh) {
     EXPECT_EQ(got[0].wc_flags & abi::kWcGrh, abi::kWcGrh);
     EXPECT_EQ(first_wrong(b.mr.data() + 40, 100, 4), -1);
     EXPECT_EQ(b.mr.data()[20] >> 4, 4) << "IPv4 header in the last 20 bytes of the GRH (A17.4.5.2)";
+    EXPECT_EQ(got[0].sl, 2) << "as NICs do, and as UCX wants it: IPv4";
+}
+
+TEST_F(UdTest, AnIpv6HeaderFillsTheGrh) {
+    b.client.post_recv(ub, 1, {b.sge(0, 140)});
+    SendWr w = datagram(5, 100);
+    w.ah = a.client.create_ah(a.pd, b.client.self(ub, 1), 1);
+    a.client.post_send(ua, w);
+    const auto got = b.wait(1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(b.mr.data()[0] >> 4, 6);
+    EXPECT_EQ(got[0].sl, 1);
 }
 
 TEST_F(UdTest, WhatCannotBeReceivedIsDroppedAndTheNextOneArrives) {

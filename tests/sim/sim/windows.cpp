@@ -198,8 +198,8 @@ private:
         slots_[step.slot].uses = 0;
     }
     void on_invalidated(const abi::Cqe& e) {
-        if (e.status == WcStatus::wr_flush_err && doomed_) return;
         inbox_.take(e.wr_id);
+        if (e.status == WcStatus::wr_flush_err && doomed_) return;
         if (e.status != WcStatus::success || (e.wc_flags & abi::kWcWithInv) == 0)
             broken("SEND with invalidate: status %u, flags %u", unsigned(e.status), unsigned(e.wc_flags));
         for (const Slot& s : slots_)
