@@ -84,7 +84,8 @@ PathOptions make_path(Rng& rng, const Plan& plan) {
     o.peer_psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
     // An engine that takes frames slowly has long queues; a timeout shorter than they are would retransmit for ever.
     const bool slow = plan.world.round_cost / plan.world.engine.rx_burst > 100;
-    o.timeout = uint8_t(rng.between(7, 10) + (slow ? 4 : 0));
+    // Nor may it be so short that all tries fall into a blackout or two.
+    o.timeout = uint8_t(rng.between(plan.blackouts ? 9 : 7, 10) + (slow ? 4 : 0));
     o.retry_cnt = 7;
     o.rnr_retry = 7;
     o.min_rnr_timer = uint8_t(rng.between(1, 8));
