@@ -70,7 +70,7 @@ def perftests():
             yield Perftest('tag_bw', size, tls=tls)
     for test in ('ucp_put_lat', 'ucp_put_bw', 'ucp_get', 'ucp_add', 'ucp_fadd', 'ucp_swap', 'ucp_cswap', 'stream_bw', 'ucp_am_lat'):
         yield Perftest(test)
-    for test in ('am_lat', 'am_bw', 'put_lat', 'put_bw', 'fadd', 'swap', 'cswap'):
+    for test in ('am_lat', 'am_bw', 'put_lat', 'put_bw', 'fadd', 'cswap'):
         yield Perftest(test, transport='rc_verbs')
     for size, layout in ((8, 'bcopy'), (65536, 'zcopy')):
         yield Perftest('get', size, transport='rc_verbs', layout=layout)
