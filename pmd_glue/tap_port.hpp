@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
 #include "tap_filter.hpp"
 #include "time_source.hpp"
 

@@ -16,6 +16,7 @@ import badinput
 import cases
 import config_errors
 import ephemeral
+import fabric
 import hostile
 import kills
 import lab
@@ -96,6 +97,10 @@ def clean_cases(report, options, wanted):
         for name, case in (badinput.CASES | hostile.CASES).items():
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid, gids))
+        for name, (case, program) in fabric.CASES.items():
+            if wanted(name):
+                why = fabric.missing(program)
+                report.skip(name, why) if why else report.run(name, lambda c=case: c(rocid))
         storm = f'kill -9 of either side, {options.kills} times'
         if wanted(storm):
             report.run(storm, lambda: kills.storm(rocid, gids, options.kills, options.seed),
@@ -119,7 +124,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        print('\n'.join([*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *ephemeral.CASES, *(p.name for p in cases.pairs(options.quick))]))
+        print('\n'.join([*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *ephemeral.CASES, *fabric.CASES, *(p.name for p in cases.pairs(options.quick))]))
         return 0
     report = Report()
     wanted = lambda name: options.only in name
