@@ -1,8 +1,9 @@
-// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, sessions, host. Fields are added, never
+// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added, never
 // renamed.
 #include <nlohmann/json.hpp>
 
 #include "host/address.hpp"
+#include "host/cm_status.hpp"
 #include "host/handlers.hpp"
 #include "qp/attributes.hpp"
 
@@ -119,11 +120,16 @@ std::string status_text(Host& host) {
     root["engines"] = Json::array();
     for (size_t e = 0; e < host.engine_load.size(); ++e)
         root["engines"].push_back({{"index", e}, {"queues", host.engine_load[e]}});
+    const CmTotals cm = cm_totals(host);
     root["totals"] = {{"sessions", host.sessions.size()},
                       {"qps", host.qpns.in_use()},
                       {"mrs", host.keys.in_use()},
                       {"ahs", host.ahs.in_use()},
-                      {"srqs", host.srqns.in_use()}};
+                      {"srqs", host.srqns.in_use()},
+                      {"cm_ids", cm.ids},
+                      {"cm_channels", cm.channels},
+                      {"cm_groups", cm.groups}};
+    root["rdma_cm"] = cm_json(host);
     root["sessions"] = Json::array();
     size_t detailed = 0;
     for (const auto& [id, s] : host.sessions) root["sessions"].push_back(session_json(host, *s, detailed));
