@@ -26,10 +26,11 @@ run_meson_tests() {
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:strict_string_checks=1:handle_segv=0" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="halt_on_error=1"
 
-# Not under ASan: tests of memory adoption. They move whole pages of their own process, ASan's redzones included, count the machine's memory,
+# Under UBSan alone: tests of memory adoption. They move whole pages of their own process, ASan's redzones included, count the machine's memory,
 # lock pages (ASan makes mlock do nothing) and handle faults.
 sanitizer_steps() {
     step "ASan + UBSan: unit, simulator, fuzzers" \
         build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/unit/client/memory
+    step "UBSan: memory adoption" build_and_test "$BUILD-ubsan" undefined tests/unit/client/memory
     step "TSan: rings and doorbells" build_and_test "$BUILD-tsan" thread tests/unit/rings
 }

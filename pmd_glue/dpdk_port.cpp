@@ -2,6 +2,7 @@
 
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_ether.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 namespace roci::pmd {
 namespace {
 
-constexpr uint16_t kDescriptors = 1024;
 constexpr uint32_t kCache = 512;
 constexpr uint16_t kDataRoom = RTE_PKTMBUF_HEADROOM + (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
@@ -58,6 +58,12 @@ unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
             rte_pktmbuf_free(m);
             continue;
         }
+        // The tag lies beside the frame where the port has taken it out; back it goes, so that a frame looks the same on every
+        // port.
+        if ((m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 && rte_vlan_insert(&m) != 0) [[unlikely]] {
+            rte_pktmbuf_free(m);
+            continue;
+        }
         frames[n++] = {rte_pktmbuf_mtod(m, const uint8_t*), m->data_len, m};
     }
     return n;
@@ -94,17 +100,45 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     return sent;
 }
 
-void start_port(uint16_t port, const std::string& name, MbufPool* const* pools, uint16_t queues) {
+namespace {
+
+/// Flows spread over the queues by addresses and UDP ports, where the port can; it is for speed only: engines hand over what came
+/// to the wrong one.
+rte_eth_conf configuration(const rte_eth_dev_info& info, uint16_t queues) {
     rte_eth_conf conf{};
-    if (const int e = rte_eth_dev_configure(port, queues, queues, &conf); e != 0) refuse(name, "queues", e);
-    for (uint16_t q = 0; q < queues; ++q) {
-        const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
-        if (const int e = rte_eth_rx_queue_setup(port, q, kDescriptors, socket, nullptr, pools[q]->get()); e != 0)
+    if (queues > 1 && info.flow_type_rss_offloads != 0) {
+        conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+        conf.rx_adv_conf.rss_conf.rss_hf = (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP) & info.flow_type_rss_offloads;
+    }
+    return conf;
+}
+
+/// The first MTU that the port takes; 0: none.
+uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
+    for (const uint32_t mtu : candidates)
+        if (rte_eth_dev_set_mtu(port, uint16_t(mtu)) == 0) return mtu;
+    return 0;
+}
+
+}  // namespace
+
+uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* pools, const PortSetup& setup) {
+    rte_eth_dev_info info{};
+    if (const int e = rte_eth_dev_info_get(port, &info); e != 0) refuse(name, "driver", e);
+    const rte_eth_conf conf = configuration(info, setup.queues);
+    if (const int e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf); e != 0) refuse(name, "queues", e);
+    const uint32_t mtu = set_mtu(port, setup.mtus);
+    uint16_t rx = setup.descriptors, tx = setup.descriptors;
+    rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);  // to what the driver takes
+    const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
+    for (uint16_t q = 0; q < setup.queues; ++q) {
+        if (const int e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0)
             refuse(name, "rx queue", e);
-        if (const int e = rte_eth_tx_queue_setup(port, q, kDescriptors, socket, nullptr); e != 0) refuse(name, "tx queue", e);
+        if (const int e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(name, "tx queue", e);
     }
     if (const int e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
     rte_eth_allmulticast_enable(port);  // groups are sorted out by the engine; ports without a filter answer that they cannot
+    return mtu;
 }
 
 void stop_port(uint16_t port) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "engine/port.hpp"
@@ -50,8 +51,14 @@ private:
     uint64_t multi_segment_drops_ = 0;
 };
 
-/// Configures `queues` queue pairs of an ethdev, queue i with pools[i], and starts it. Throws StartError.
-void start_port(uint16_t port, const std::string& name, MbufPool* const* pools, uint16_t queues);
+struct PortSetup {
+    uint16_t queues = 1;
+    uint16_t descriptors = 1024;          ///< a queue; the driver may take another number
+    std::span<const uint32_t> mtus = {};  ///< IP packet sizes, the best first; empty: the port's MTU is left alone
+};
+/// Configures the queue pairs of an ethdev, queue i with pools[i], and starts it. Returns which MTU was set, 0 if none. Throws
+/// StartError.
+uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* pools, const PortSetup& setup);
 void stop_port(uint16_t port);
 
 }  // namespace roci::pmd

@@ -87,12 +87,13 @@ bool hugepages_available(uint64_t bytes) {
 
 std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
     std::vector<std::string> a = {"rocid",
-                                  "--no-pci",
                                   "--no-telemetry",
                                   "--iova-mode=va",
                                   "--main-lcore=0",
                                   "--file-prefix=rocid-" + std::to_string(getpid()),
                                   "--lcores=" + lcore_map(o)};
+    if (o.pci.empty()) a.push_back("--no-pci");
+    for (const std::string& nic : o.pci) a.insert(a.end(), {"-a", nic});
     // Neither way leaves a file behind. (EAL refuses --in-memory together with --no-huge.)
     if (huge) {
         a.push_back("--in-memory");

@@ -21,8 +21,9 @@ struct EalOptions {
     uint32_t engines = 1;        ///< worker lcores
     std::vector<unsigned> cpus;  ///< pin engine i to cpus[i]; empty: engines float over the CPUs the process may use
     Hugepages hugepages = Hugepages::automatic;
-    uint64_t memory_bytes = 64 << 20;  ///< what mbuf pools and rings will take
-    bool verbose = false;              ///< let DPDK talk
+    uint64_t memory_bytes = 64 << 20;   ///< what mbuf pools and rings will take
+    std::vector<std::string> pci = {};  ///< NICs to probe, "0000:03:00.0[,devargs]"; no other is touched
+    bool verbose = false;               ///< let DPDK talk
 };
 
 /// CPUs that this process may run on, ascending.

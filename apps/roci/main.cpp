@@ -13,9 +13,7 @@ void add_where(CLI::App& command, roci::cli::Where& where) {
         ->check(CLI::ExistingFile);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int parse_and_run(int argc, char** argv) {
     CLI::App app{"RDMA verbs on any NIC: runs unmodified RDMA programs over rocid, and shows what it does", "roci"};
     app.set_version_flag("--version", "roci " ROCI_VERSION);
     app.require_subcommand(1);
@@ -37,4 +35,15 @@ int main(int argc, char** argv) {
 
     CLI11_PARSE(app, argc, argv);
     return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return parse_and_run(argc, argv);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "roci: %s\n", e.what());
+        return 1;
+    }
 }

@@ -91,7 +91,7 @@ void cover(const fs::path& folder, Names except) {
 
 /// Makes `folder`/infiniband a place of our own, whether the system has one or not.
 fs::path own_infiniband(const fs::path& folder, Names devices) {
-    const fs::path ours = folder / "infiniband";
+    fs::path ours = folder / "infiniband";
     cover(fs::is_directory(ours) ? ours : folder, devices);
     fs::create_directories(ours);
     return ours;

@@ -43,6 +43,7 @@ void show_devices(const std::string& socket) {
     std::string why;
     const std::vector<Device> devices = query_devices(socket, why);
     std::vector<std::string> names;
+    names.reserve(devices.size());
     for (const Device& device : devices) names.push_back(device.name);
     if (!devices.empty() && enter_private_view(sysfs_view(devices, host_facts()), names, why)) return;
     fmt::print(
@@ -65,6 +66,7 @@ void keep_alive_with_program(ControlClient session) {
 
 int become(const std::vector<std::string>& command) {
     std::vector<char*> args;
+    args.reserve(command.size() + 1);
     for (const std::string& arg : command) args.push_back(const_cast<char*>(arg.c_str()));
     args.push_back(nullptr);
     execvp(args[0], args.data());

@@ -34,7 +34,7 @@ std::string cell(const json& value) {
     if (!value.is_structured()) return value.dump();
     std::string out;
     for (const auto& [key, inner] : value.items()) {
-        if (value.is_object() && (inner == 0 || inner == "" || inner.is_null())) continue;
+        if (value.is_object() && (inner == 0 || inner == json::string_t() || inner.is_null())) continue;
         out += (out.empty()         ? ""
                 : value.is_object() ? " "
                                     : ", ") +
@@ -80,7 +80,7 @@ std::string object_section(const std::string& title, const json& object) {
     std::string tables;
     for (const auto& [key, value] : object.items()) {
         if (is_table(value))
-            tables += section(title + " " + key, value);
+            tables += section(fmt::format("{} {}", title, key), value);
         else
             facts.add({key, cell(value)});
     }

@@ -49,6 +49,15 @@ std::optional<Gid> parse_address(const std::string& text) {
     return gid;
 }
 
+std::optional<std::pair<Gid, MacAddress>> parse_neighbour(const std::string& text) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) return std::nullopt;
+    const auto gid = parse_address(text.substr(0, equals));
+    const auto mac = parse_mac(text.substr(equals + 1));
+    if (!gid || !mac) return std::nullopt;
+    return std::pair{*gid, *mac};
+}
+
 std::string gid_text(const Gid& gid) {
     char out[INET6_ADDRSTRLEN];
     inet_ntop(AF_INET6, gid.bytes.data(), out, sizeof out);

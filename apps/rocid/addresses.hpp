@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/types.hpp"
@@ -14,6 +15,8 @@ std::optional<MacAddress> parse_mac(const std::string& text);
 std::string mac_text(const MacAddress& mac);
 /// "10.77.0.1/24", "fd77::1/64"; the prefix length may be absent. IPv4 becomes an IPv4-mapped GID.
 std::optional<Gid> parse_address(const std::string& text);
+/// "10.77.0.2=02:00:00:00:00:02"
+std::optional<std::pair<Gid, MacAddress>> parse_neighbour(const std::string& text);
 std::string gid_text(const Gid& gid);
 /// fe80::/64 with the modified EUI-64 of the MAC (RFC 4291 appendix A): GID 0 of a RoCE port.
 Gid link_local(const MacAddress& mac);

@@ -11,6 +11,7 @@
 
 #include "addresses.hpp"
 #include "options.hpp"
+#include "port_kinds.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -157,11 +158,11 @@ Value value_of(const Place& at, const Option& o, const toml::node& n) {
 void read_section(const std::string& file, std::string_view section, const toml::table& table, Config& c, DeviceSection* device) {
     for (const auto& [key, node] : table) {
         const Place at = place(file, key.source());
-        const auto o =
-            std::ranges::find_if(options(), [&](const Option& x) { return x.section == section && x.key == key.str(); });
-        if (o == options().end())
-            fail(at, "unknown key '{}.{}'{}", section, key.str(), suggestion(key.str(), key_names(section)));
+        const std::string_view name = key.str();
+        const auto o = std::ranges::find_if(options(), [&](const Option& x) { return x.section == section && x.key == name; });
+        if (o == options().end()) fail(at, "unknown key '{}.{}'{}", section, name, suggestion(name, key_names(section)));
         o->store(c, device, value_of(at, *o, node));
+        if (device != nullptr) device->given[std::string(key.str())] = at.line;
     }
 }
 
@@ -246,6 +247,29 @@ bool good_name(const std::string& s) {
     return !s.empty() && s.size() <= 15 && std::ranges::all_of(s, ok);
 }
 
+/// Keys that the kind of port does not know, and those that it cannot do without.
+void check_port_keys(const std::string& file, const DeviceSection& d) {
+    const PortKind& kind = port_kind(d.port);
+    for (const auto& [key, line] : d.given)
+        if (!takes_key(kind, key))
+            fail({file, line}, "key 'device.{}' is not for port = \"{}\"; its own keys are: {}", key, kind.name, own_keys(kind));
+    const auto value = [&d](std::string_view key) -> const std::string& {
+        return key == "interface" ? d.interface : key == "pci" ? d.pci : key == "path" ? d.path : d.peer;
+    };
+    if (!kind.must_have.empty() && kind.must_have != "peer" && value(kind.must_have).empty())
+        fail({file, d.line}, "device '{}': port = \"{}\" needs the key '{}'", d.name, kind.name, kind.must_have);
+    constexpr std::string_view kSeparators = ",\n";  // of devargs: nothing may smuggle in another one
+    for (const std::string_view key : {"interface", "pci", "path"})
+        if (value(key).find_first_of(kSeparators) != std::string::npos)
+            fail({file, d.line}, "key 'device.{}' = \"{}\": allowed no comma", key, value(key));
+    constexpr size_t kLongestInterface = 15;
+    if (d.interface.size() > kLongestInterface)
+        fail({file, d.line}, "key 'device.interface' = \"{}\": allowed {} characters", d.interface, kLongestInterface);
+    for (const std::string& n : d.neighbours)
+        if (!parse_neighbour(n))
+            fail({file, d.line}, "key 'device.neighbours' has \"{}\": allowed such as \"10.77.0.2=02:00:00:00:00:02\"", n);
+}
+
 void check_device(const std::string& file, Config& c, size_t index) {
     DeviceSection& d = c.devices[index];
     const Place at{file, d.line};
@@ -254,9 +278,10 @@ void check_device(const std::string& file, Config& c, size_t index) {
         if (c.devices[i].name == d.name) fail(at, "device '{}' is there twice", d.name);
     if (d.mtu < 256 || d.mtu > 4096 || (d.mtu & (d.mtu - 1)) != 0)
         fail(at, "key 'device.mtu' = {}: allowed 256, 512, 1024, 2048 or 4096", d.mtu);
-    if (d.mac.empty()) d.mac = fmt::format("02:52:4f:43:49:{:02x}", index);
+    check_port_keys(file, d);
+    if (d.mac.empty() && !port_kind(d.port).has_mac) d.mac = fmt::format("02:52:4f:43:49:{:02x}", index);
     const auto mac = parse_mac(d.mac);
-    if (!mac || mac->is_zero() || (mac->bytes[0] & 1) != 0)
+    if (!d.mac.empty() && (!mac || mac->is_zero() || (mac->bytes[0] & 1) != 0))
         fail(at, "key 'device.mac' = \"{}\": allowed a unicast address such as \"02:52:4f:43:49:00\"", d.mac);
     for (const std::string& a : d.addresses)
         if (!parse_address(a))
@@ -269,13 +294,14 @@ void check_device(const std::string& file, Config& c, size_t index) {
 void check_peers(const std::string& file, const Config& c) {
     for (const DeviceSection& d : c.devices) {
         const Place at{file, d.line};
+        for (const DeviceSection& other : c.devices)
+            if (&other != &d && !d.mac.empty() && other.mac == d.mac)
+                fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
+        if (d.port != "loopback") continue;
         const auto peer = std::ranges::find(c.devices, d.peer, &DeviceSection::name);
         if (peer == c.devices.end()) fail(at, "key 'device.peer' = \"{}\": no such device; a loopback device needs one", d.peer);
         if (peer->peer != d.name)
             fail(at, "device '{}' has the peer '{}', but that one has the peer '{}'", d.name, d.peer, peer->peer);
-        for (const DeviceSection& other : c.devices)
-            if (&other != &d && other.mac == d.mac)
-                fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
     }
 }
 
@@ -331,6 +357,16 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
 
 Config default_config(const std::vector<std::string>& overrides) { return parse_config("", "default", overrides); }
 
+namespace {
+
+std::string port_kinds_text() {
+    std::string out = "# Kinds of ports, and the keys that are theirs:\n";
+    for (const PortKind& k : port_kinds()) out += fmt::format("#   {}  ({}): {}\n", k.name, own_keys(k), k.what);
+    return out;
+}
+
+}  // namespace
+
 std::string sample_config() {
     std::string out =
         "# Configuration of rocid. Every key is here with its default, what it may be, and why one would change it.\n"
@@ -344,7 +380,7 @@ std::string sample_config() {
         }
         if (section == "device") {
             out += fmt::format("#   {} = {}  ({}): {}\n", o.key, o.preset, allowed(o), o.why);
-            if (o.key == key_names("device").back()) out += std::string("\n") + std::string(kDefaultDevices);
+            if (o.key == key_names("device").back()) out += port_kinds_text() + "\n" + std::string(kDefaultDevices);
             continue;
         }
         out += fmt::format("# {} Allowed: {}.\n{} = {}\n", o.why, allowed(o), o.key, o.preset);

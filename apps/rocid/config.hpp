@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,10 +16,13 @@ struct DeviceSection {
     std::string name;
     std::string port;
     std::string peer;
+    std::string interface, pci, path, role, devargs;
+    uint64_t descriptors = 0;
     std::string mac;
-    std::vector<std::string> addresses;
+    std::vector<std::string> addresses, neighbours;
     uint64_t mtu = 0;
-    int line = 0;  ///< where it stands in the file
+    int line = 0;                      ///< where it stands in the file
+    std::map<std::string, int> given;  ///< the keys that the file has, and their lines
 };
 
 /// Every value comes from the option table's defaults, then from the file.

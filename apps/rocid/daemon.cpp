@@ -29,7 +29,8 @@ pmd::EalOptions eal_options(const Config& c, bool verbose) {
     o.engines = uint32_t(c.engine.count);
     o.cpus = c.cpu_numbers;
     o.hugepages = hugepages_of(c);
-    o.memory_bytes = EngineHost::memory_bytes(c);
+    o.memory_bytes = Ports::memory_bytes(c);
+    o.pci = Ports::pci_addresses(c);
     o.verbose = verbose;
     return o;
 }
@@ -56,20 +57,22 @@ host::Limits limits_of(const Config& c) {
     return l;
 }
 
-host::DeviceConfig device_of(const DeviceSection& d) {
+host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     host::DeviceConfig out;
     out.name = d.name;
-    out.mac = parse_mac(d.mac).value();
+    out.netdev = port.netdev;
+    out.mac = port.mac;
     out.gids.push_back(link_local(out.mac));
     for (const std::string& a : d.addresses) out.gids.push_back(parse_address(a).value());
-    out.mtu_bytes = uint32_t(d.mtu);
+    out.mtu_bytes = port.path_mtu;
     out.peer = d.peer;
+    for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
 }
 
-std::vector<host::DeviceConfig> devices_of(const Config& c) {
+std::vector<host::DeviceConfig> devices_of(const Config& c, const Ports& ports) {
     std::vector<host::DeviceConfig> out;
-    for (const DeviceSection& d : c.devices) out.push_back(device_of(d));
+    for (uint32_t i = 0; i < c.devices.size(); ++i) out.push_back(device_of(c.devices[i], ports.port(i)));
     return out;
 }
 
@@ -104,11 +107,12 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     socket_->watch(signals_, [this] { on_signal(); });
 
     eal_ = std::make_unique<pmd::Eal>(eal_options(config_, options_.verbose));
+    ports_ = std::make_unique<Ports>(config_, *eal_);
     page_ = std::make_unique<EnginePageMemory>();
     events_ = std::make_unique<EventPipes>();
     shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
                                                uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()));
-    engines_ = std::make_unique<EngineHost>(config_, *eal_, *shared_, page_->page(), *events_);
+    engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());
     platform_->set_status([this] { return status_json(); });
@@ -122,7 +126,8 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     });
     events_->start(engines_->event_rings());
     engines_->start();
-    conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices_of(config_), *shared_, *engines_, *platform_);
+    conductor_ =
+        std::make_unique<host::Conductor>(limits_of(config_), devices_of(config_, *ports_), *shared_, *engines_, *platform_);
 }
 
 Daemon::~Daemon() {
@@ -131,6 +136,7 @@ Daemon::~Daemon() {
     if (events_ != nullptr) events_->stop();  // it reads the engines' rings
     if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
+    ports_.reset();
     platform_.reset();
     shared_.reset();
     events_.reset();

@@ -37,7 +37,7 @@ private:
     int wait_ms(int most) const;
     void on_signal();
 
-    const Config config_;
+    Config config_;  ///< without the devices whose port does not open
     const RunOptions options_;
     const int signals_;
     bool stop_ = false;
@@ -48,6 +48,7 @@ private:
     std::unique_ptr<EnginePageMemory> page_;
     std::unique_ptr<EventPipes> events_;
     std::unique_ptr<engine::Shared> shared_;
+    std::unique_ptr<Ports> ports_;
     std::unique_ptr<EngineHost> engines_;
     std::unique_ptr<OsPlatform> platform_;
     std::unique_ptr<host::Conductor> conductor_;

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "addresses.hpp"
 #include "engine/counters.hpp"
 #include "wire/describe.hpp"
 
@@ -61,14 +60,9 @@ int64_t monotonic_to_realtime() {
 
 }  // namespace
 
-uint64_t EngineHost::memory_bytes(const Config& c) {
-    constexpr uint64_t kRest = 16 << 20;  // rings, ethdevs, DPDK's own
-    return c.engine.count * pmd::MbufPool::bytes(uint32_t(c.mbufs)) + kRest;
-}
-
-EngineHost::EngineHost(const Config& config, pmd::Eal& eal, engine::Shared& shared, abi::EnginePage& page, EventPipes& events)
-    : config_(config), eal_(eal) {
-    make_ports();
+EngineHost::EngineHost(const Config& config, pmd::Eal& eal, Ports& ports, engine::Shared& shared, abi::EnginePage& page,
+                       EventPipes& events)
+    : config_(config), eal_(eal), ports_(ports) {
     if (config_.engine.count > 1) shared.handover = std::make_unique<engine::HandoverMatrix>(uint32_t(config_.engine.count));
     for (uint32_t e = 0; e < config_.engine.count; ++e) make_worker(e, shared, page, events);
     start_taps();
@@ -78,39 +72,13 @@ EngineHost::~EngineHost() {
     stop();
     taps_.reset();
     workers_.clear();
-    for (size_t d = 0; d < port_ids_.size(); ++d)
-        if (std::find(port_ids_.begin(), port_ids_.begin() + long(d), port_ids_[d]) == port_ids_.begin() + long(d))
-            pmd::stop_port(port_ids_[d]);
-    pairs_.clear();
-}
-
-void EngineHost::make_ports() {
-    const auto queues = uint16_t(config_.engine.count);
-    std::vector<pmd::MbufPool*> pools;
-    for (uint32_t e = 0; e < queues; ++e) {
-        pools_.push_back(std::make_unique<pmd::MbufPool>("frames_" + std::to_string(e), uint32_t(config_.mbufs), 0));
-        pools.push_back(pools_.back().get());
-    }
-    const auto& devices = config_.devices;
-    port_ids_.resize(devices.size());
-    for (size_t a = 0; a < devices.size(); ++a) {
-        const auto peer =
-            std::find_if(devices.begin(), devices.end(), [&](const DeviceSection& d) { return d.name == devices[a].peer; });
-        const auto b = size_t(peer - devices.begin());
-        if (b < a) continue;  // made with its peer
-        pairs_.push_back(std::make_unique<pmd::RingPair>(devices[a].name, devices[b].name, queues));
-        port_ids_[a] = pairs_.back()->port_a();
-        port_ids_[b] = pairs_.back()->port_b();
-        pmd::start_port(port_ids_[a], devices[a].name, pools.data(), queues);
-        if (a != b) pmd::start_port(port_ids_[b], devices[b].name, pools.data(), queues);
-    }
 }
 
 EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     const DeviceSection& d = config_.devices[device];
     Stack s;
-    s.dpdk = std::make_unique<pmd::DpdkPort>(port_ids_[device], uint16_t(engine), *pools_[engine]);
-    s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, parse_mac(d.mac).value());
+    s.dpdk = std::make_unique<pmd::DpdkPort>(ports_.port(device).id, uint16_t(engine), ports_.pool(engine));
+    s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, ports_.port(device).mac);
     s.top = s.hairpin.get();
     if (!config_.capture.file.empty() || !config_.capture.trace.empty()) {
         s.ring = std::make_unique<pmd::TapRing>(d.name, engine);

@@ -1,4 +1,4 @@
-// Ports and engines of this process, put together from the configuration, and the lcores that run them.
+// The engines of this process on its ports, put together from the configuration, and the lcores that run them.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,18 @@
 #include "pmd_glue/fault_port.hpp"
 #include "pmd_glue/hairpin_port.hpp"
 #include "pmd_glue/lcore_loop.hpp"
-#include "pmd_glue/net_ring.hpp"
 #include "pmd_glue/tap_writer.hpp"
+#include "ports.hpp"
 
 namespace roci::rocid {
 
 class EngineHost final : public engine::CommandPort {
 public:
     /// Throws pmd::StartError.
-    EngineHost(const Config& config, pmd::Eal& eal, engine::Shared& shared, abi::EnginePage& page, EventPipes& events);
-    /// Stops the lcores, then the ports.
+    EngineHost(const Config& config, pmd::Eal& eal, Ports& ports, engine::Shared& shared, abi::EnginePage& page,
+               EventPipes& events);
+    /// Stops the lcores.
     ~EngineHost() override;
-
-    /// Bytes of DPDK memory that a configuration takes.
-    static uint64_t memory_bytes(const Config& config);
 
     void start();
     uint32_t engines() const override { return uint32_t(workers_.size()); }
@@ -56,7 +54,6 @@ private:
         std::unique_ptr<Loop> loop;
     };
 
-    void make_ports();
     void start_taps();
     Stack make_stack(uint32_t device, uint32_t engine);
     void make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, EventPipes& events);
@@ -65,9 +62,7 @@ private:
     const Config config_;
     pmd::Eal& eal_;
     const pmd::Clock clock_;
-    std::vector<std::unique_ptr<pmd::MbufPool>> pools_;  ///< by engine
-    std::vector<std::unique_ptr<pmd::RingPair>> pairs_;
-    std::vector<uint16_t> port_ids_;                ///< by device
+    Ports& ports_;
     std::vector<std::unique_ptr<Worker>> workers_;  ///< by engine
     std::unique_ptr<pmd::TapWriter> taps_;
     bool running_ = false;

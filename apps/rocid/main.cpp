@@ -56,22 +56,26 @@ void set_up_log(const Arguments& a) {
     spdlog::set_default_logger(log);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int parse_and_run(int argc, char** argv) {
     CLI::App app{"rocid: RDMA verbs on any NIC. Owns the ports, runs the transport, serves programs over a socket."};
     Arguments a;
     declare(app, a);
     CLI11_PARSE(app, argc, argv);
     if (a.print_config) return std::fputs(roci::rocid::sample_config().c_str(), stdout) < 0 ? 1 : 0;
+    set_up_log(a);
+    a.run.verbose = a.log_level == "debug";
+    const roci::rocid::Config config = configuration(a);
+    const int signals = roci::rocid::prepare_process();
+    roci::rocid::Daemon daemon(config, a.run, signals);
+    daemon.run();
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
     try {
-        set_up_log(a);
-        a.run.verbose = a.log_level == "debug";
-        const roci::rocid::Config config = configuration(a);
-        const int signals = roci::rocid::prepare_process();
-        roci::rocid::Daemon daemon(config, a.run, signals);
-        daemon.run();
-        return 0;
+        return parse_and_run(argc, argv);
     } catch (const std::exception& e) {  // ConfigError, StartError: one line that says what to do
         std::fprintf(stderr, "rocid: %s\n", e.what());
         return 1;

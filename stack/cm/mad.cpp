@@ -72,82 +72,105 @@ void comm_ids(const A& a, M& m) {
     a.field(bytes(4), 32, m.remote_comm_id);
 }
 
-// One list a message; offsets are those after the MAD header. M is the message or its const self.
-template <class A, class M>
+/// M is the message T or its const self.
+template <class M, class T>
+concept Is = std::is_same_v<std::remove_const_t<M>, T>;
+
+// One list a message; offsets are those after the MAD header.
+
+template <class A, Is<Req> M>  // IBA table 107
 void fields(const A& a, M& m) {
-    using T = std::remove_const_t<M>;
-    if constexpr (std::is_same_v<T, Req>) {  // IBA table 107
-        a.field(0, 32, m.local_comm_id);
-        a.field(bytes(8), 64, m.service_id);
-        a.field(bytes(16), 64, m.ca_guid);
-        a.field(bytes(28), 32, m.qkey);
-        a.field(bytes(32), 24, m.qpn);
-        a.field(bytes(35), 8, m.responder_resources);
-        a.field(bytes(39), 8, m.initiator_depth);
-        a.field(bytes(43), 5, m.remote_response_timeout);
-        a.field(bytes(43) + 5, 2, m.service);
-        a.field(bytes(43) + 7, 1, m.flow_control);
-        a.field(bytes(44), 24, m.psn);
-        a.field(bytes(47), 5, m.local_response_timeout);
-        a.field(bytes(47) + 5, 3, m.retry_count);
-        a.field(bytes(48), 16, m.pkey);
-        a.field(bytes(50), 4, m.mtu);
-        a.field(bytes(50) + 5, 3, m.rnr_retry_count);
-        a.field(bytes(51), 4, m.max_cm_retries);
-        a.field(bytes(51) + 4, 1, m.srq);
-        a.field(bytes(51) + 5, 3, m.extended_transport);
-        path_fields(a, 52, m.primary);
-        path_fields(a, 96, m.alternate);
-        a.block(140, m.private_data);
-    } else if constexpr (std::is_same_v<T, Mra>) {  // table 109
-        comm_ids(a, m);
-        a.field(bytes(8), 2, m.message);
-        a.field(bytes(9), 5, m.service_timeout);
-        a.block(10, m.private_data);
-    } else if constexpr (std::is_same_v<T, Rej>) {  // table 111
-        comm_ids(a, m);
-        a.field(bytes(8), 2, m.message);
-        a.field(bytes(9), 7, m.info_length);
-        a.field(bytes(10), 16, m.reason);
-        a.block(12, m.info);
-        a.block(84, m.private_data);
-    } else if constexpr (std::is_same_v<T, Rep>) {  // table 113
-        comm_ids(a, m);
-        a.field(bytes(8), 32, m.qkey);
-        a.field(bytes(12), 24, m.qpn);
-        a.field(bytes(20), 24, m.psn);
-        a.field(bytes(24), 8, m.responder_resources);
-        a.field(bytes(25), 8, m.initiator_depth);
-        a.field(bytes(26), 5, m.target_ack_delay);
-        a.field(bytes(26) + 5, 2, m.failover_accepted);
-        a.field(bytes(26) + 7, 1, m.flow_control);
-        a.field(bytes(27), 3, m.rnr_retry_count);
-        a.field(bytes(27) + 3, 1, m.srq);
-        a.field(bytes(28), 64, m.ca_guid);
-        a.block(36, m.private_data);
-    } else if constexpr (std::is_same_v<T, Rtu> || std::is_same_v<T, Drep>) {
-        comm_ids(a, m);
-        a.block(8, m.private_data);
-    } else if constexpr (std::is_same_v<T, Dreq>) {
-        comm_ids(a, m);
-        a.field(bytes(8), 24, m.remote_qpn);
-        a.block(12, m.private_data);
-    } else if constexpr (std::is_same_v<T, SidrReq>) {
-        a.field(0, 32, m.request_id);
-        a.field(bytes(4), 16, m.pkey);
-        a.field(bytes(8), 64, m.service_id);
-        a.block(16, m.private_data);
-    } else {
-        static_assert(std::is_same_v<T, SidrRep>);
-        a.field(0, 32, m.request_id);
-        a.field(bytes(4), 8, m.status);
-        a.field(bytes(5), 8, m.info_length);
-        a.field(bytes(8), 24, m.qpn);
-        a.field(bytes(12), 64, m.service_id);
-        a.field(bytes(20), 32, m.qkey);
-        a.block(24, m.info);
-        a.block(96, m.private_data);
-    }
+    a.field(0, 32, m.local_comm_id);
+    a.field(bytes(8), 64, m.service_id);
+    a.field(bytes(16), 64, m.ca_guid);
+    a.field(bytes(28), 32, m.qkey);
+    a.field(bytes(32), 24, m.qpn);
+    a.field(bytes(35), 8, m.responder_resources);
+    a.field(bytes(39), 8, m.initiator_depth);
+    a.field(bytes(43), 5, m.remote_response_timeout);
+    a.field(bytes(43) + 5, 2, m.service);
+    a.field(bytes(43) + 7, 1, m.flow_control);
+    a.field(bytes(44), 24, m.psn);
+    a.field(bytes(47), 5, m.local_response_timeout);
+    a.field(bytes(47) + 5, 3, m.retry_count);
+    a.field(bytes(48), 16, m.pkey);
+    a.field(bytes(50), 4, m.mtu);
+    a.field(bytes(50) + 5, 3, m.rnr_retry_count);
+    a.field(bytes(51), 4, m.max_cm_retries);
+    a.field(bytes(51) + 4, 1, m.srq);
+    a.field(bytes(51) + 5, 3, m.extended_transport);
+    path_fields(a, 52, m.primary);
+    path_fields(a, 96, m.alternate);
+    a.block(140, m.private_data);
+}
+
+template <class A, Is<Mra> M>  // table 109
+void fields(const A& a, M& m) {
+    comm_ids(a, m);
+    a.field(bytes(8), 2, m.message);
+    a.field(bytes(9), 5, m.service_timeout);
+    a.block(10, m.private_data);
+}
+
+template <class A, Is<Rej> M>  // table 111
+void fields(const A& a, M& m) {
+    comm_ids(a, m);
+    a.field(bytes(8), 2, m.message);
+    a.field(bytes(9), 7, m.info_length);
+    a.field(bytes(10), 16, m.reason);
+    a.block(12, m.info);
+    a.block(84, m.private_data);
+}
+
+template <class A, Is<Rep> M>  // table 113
+void fields(const A& a, M& m) {
+    comm_ids(a, m);
+    a.field(bytes(8), 32, m.qkey);
+    a.field(bytes(12), 24, m.qpn);
+    a.field(bytes(20), 24, m.psn);
+    a.field(bytes(24), 8, m.responder_resources);
+    a.field(bytes(25), 8, m.initiator_depth);
+    a.field(bytes(26), 5, m.target_ack_delay);
+    a.field(bytes(26) + 5, 2, m.failover_accepted);
+    a.field(bytes(26) + 7, 1, m.flow_control);
+    a.field(bytes(27), 3, m.rnr_retry_count);
+    a.field(bytes(27) + 3, 1, m.srq);
+    a.field(bytes(28), 64, m.ca_guid);
+    a.block(36, m.private_data);
+}
+
+template <class A, class M>
+requires Is<M, Rtu> || Is<M, Drep>
+void fields(const A& a, M& m) {
+    comm_ids(a, m);
+    a.block(8, m.private_data);
+}
+
+template <class A, Is<Dreq> M>
+void fields(const A& a, M& m) {
+    comm_ids(a, m);
+    a.field(bytes(8), 24, m.remote_qpn);
+    a.block(12, m.private_data);
+}
+
+template <class A, Is<SidrReq> M>
+void fields(const A& a, M& m) {
+    a.field(0, 32, m.request_id);
+    a.field(bytes(4), 16, m.pkey);
+    a.field(bytes(8), 64, m.service_id);
+    a.block(16, m.private_data);
+}
+
+template <class A, Is<SidrRep> M>
+void fields(const A& a, M& m) {
+    a.field(0, 32, m.request_id);
+    a.field(bytes(4), 8, m.status);
+    a.field(bytes(5), 8, m.info_length);
+    a.field(bytes(8), 24, m.qpn);
+    a.field(bytes(12), 64, m.service_id);
+    a.field(bytes(20), 32, m.qkey);
+    a.block(24, m.info);
+    a.block(96, m.private_data);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "engine/engine.hpp"
 
 #include "engine/impl.hpp"
+#include "rings/doorbell.hpp"
 
 namespace roci::engine {
 namespace {
@@ -67,16 +68,10 @@ void Engine::Impl::ring(Session& s, uint32_t slot) {
 bool Engine::Impl::scan_doorbells() {
     bool any = false;
     for (Session& s : sessions) {
-        for (uint32_t i = 0; i < std::size(s.page->summary); ++i) {
-            std::atomic_ref summary(s.page->summary[i]);
-            if (summary.load(std::memory_order_relaxed) == 0) continue;
+        rings::collect_doorbells(*s.page, [&](uint32_t slot) {
             any = true;
-            for (uint64_t words = summary.exchange(0, std::memory_order_seq_cst); words != 0; words &= words - 1) {
-                const uint32_t word = i * 64 + uint32_t(std::countr_zero(words));
-                uint64_t bits = std::atomic_ref(s.page->words[word]).exchange(0, std::memory_order_seq_cst);
-                for (; bits != 0; bits &= bits - 1) ring(s, word * 64 + uint32_t(std::countr_zero(bits)));
-            }
-        }
+            ring(s, slot);
+        });
     }
     return any;
 }
@@ -96,22 +91,12 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return answered + asked;
 }
 
-/// The QP has nothing to do now: off the list. If everything posted was taken, the client is asked to ring (abi/rings.hpp, the
-/// doorbell rule); if not, something that will come (an ACK, a timer) puts the QP back on the list.
+/// The QP had nothing to do when we looked: off the list. If everything posted was taken, the client is asked to ring; if not,
+/// either we looked too early, or something that will come (an ACK, a timer) puts the QP back on the list.
 void Engine::Impl::rest(qp::Qp& qp) {
     qp::deactivate(ctx, qp);
-    if (qp.spec.sq.depth == 0) return;
-    if (qp::posted(qp)) {  // since we looked, perhaps: then nothing else would bring it back
-        if (qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
-        return;
-    }
-    std::atomic_ref idle(qp.spec.sq.shared->idle);
-    if (idle.load(std::memory_order_relaxed) != 0) return;
-    idle.store(1, std::memory_order_seq_cst);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!qp::posted(qp)) return;
-    idle.store(0, std::memory_order_relaxed);
-    qp::activate(ctx, qp);
+    if (!qp::posted(qp) && qp::stop_watching(qp)) return;
+    if (flushing(qp) || qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
 /// Each QP on the list has its turn, until the round has sent its share of frames; the next round goes on where this one ended. A
@@ -196,8 +181,7 @@ Nanos Engine::next_deadline(Nanos now) const {
 
 bool Engine::doorbell_pending() const {
     for (const Session& s : impl_->sessions)
-        for (uint64_t& word : s.page->summary)
-            if (std::atomic_ref(word).load(std::memory_order_seq_cst) != 0) return true;
+        if (rings::doorbell_pending(*s.page)) return true;
     return impl_->inbox_waits();
 }
 

@@ -23,7 +23,11 @@ bool has_gid(const DeviceConfig& device, const Gid& gid) {
 }
 
 /// Who answers to a GID: so far only rocid's own devices are known; everybody else's MAC comes with the request.
-Outcome find_neighbour(const Host& host, const Gid& gid, MacAddress& mac) {
+Outcome find_neighbour(const Host& host, const DeviceConfig& own, const Gid& gid, MacAddress& mac) {
+    if (const auto it = own.neighbours.find(gid); it != own.neighbours.end()) {
+        mac = it->second;
+        return done();
+    }
     for (const DeviceConfig& d : host.devices) {
         if (!has_gid(d, gid)) continue;
         mac = d.mac;
@@ -47,7 +51,7 @@ Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
     return done();
 }
 
-Outcome find_mac(const Host& host, const abi::AhAttr& av, ResolvedPath& out) {
+Outcome find_mac(const Host& host, const DeviceConfig& own, const abi::AhAttr& av, ResolvedPath& out) {
     const Gid& to = out.spec.dest_gid;
     if (out.multicast) {
         out.spec.dest_mac = multicast_mac(to);
@@ -55,7 +59,7 @@ Outcome find_mac(const Host& host, const abi::AhAttr& av, ResolvedPath& out) {
     }
     std::copy(std::begin(av.dmac), std::end(av.dmac), out.spec.dest_mac.bytes.begin());
     if (!out.spec.dest_mac.is_zero() && !out.hairpin) return done();
-    return find_neighbour(host, to, out.spec.dest_mac);
+    return find_neighbour(host, own, to, out.spec.dest_mac);
 }
 
 }  // namespace
@@ -100,7 +104,7 @@ Outcome resolve_path(const Host& host, uint32_t device, const abi::AhAttr& av, F
     s.udp_source = udp_source_port(s.flow_label, ends);
     out.multicast = is_multicast(s.dest_gid);
     out.hairpin = !out.multicast && has_gid(own, s.dest_gid);
-    return find_mac(host, av, out);
+    return find_mac(host, own, av, out);
 }
 
 }  // namespace roci::host

@@ -167,24 +167,7 @@ void Conductor::service(Nanos now) {
 
 Nanos Conductor::next_deadline() const { return impl_->cm->manager.next_deadline(); }
 
-Conductor::Totals Conductor::totals() const {
-    Totals t{};
-    t.sessions = impl_->sessions.size();
-    for (const auto& [id, s] : impl_->sessions) {
-        t.pds += s->pds.count();
-        t.regions += s->mapped.regions;
-        t.mrs += s->mrs.count();
-        t.channels += s->channels.count();
-        t.cqs += s->cqs.count();
-        t.srqs += s->srqs.count();
-        t.qps += s->qps.count();
-        t.ahs += s->ahs.size();
-        t.mws += s->mws.count();
-        t.arena_bytes += s->arena.bytes();
-        t.mapped_bytes += s->mapped.bytes;
-    }
-    return t;
-}
+Conductor::Totals Conductor::totals() const { return totals_of(*impl_); }
 
 std::string Conductor::status_json() const { return status_text(*impl_); }
 

@@ -7,6 +7,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -83,8 +84,9 @@ struct DeviceConfig {
     std::string netdev;  ///< kernel interface behind it, or ""
     MacAddress mac;
     std::vector<Gid> gids;
-    uint32_t mtu_bytes = 4096;  ///< largest path MTU
-    std::string peer = {};      ///< the device of this rocid that is wired to it, or ""
+    uint32_t mtu_bytes = 4096;                  ///< largest path MTU
+    std::string peer = {};                      ///< the device of this rocid that is wired to it, or ""
+    std::map<Gid, MacAddress> neighbours = {};  ///< known beforehand, from the configuration
 };
 
 struct Limits {

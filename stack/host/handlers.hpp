@@ -82,6 +82,7 @@ Outcome destroy_ah(Call&);
 
 // status.cpp
 Outcome status(Call&);
+Conductor::Totals totals_of(const Host&);
 std::string status_text(Host&);
 
 // session.cpp

@@ -102,6 +102,31 @@ Json session_json(Host& host, const Session& s, size_t& detailed) {
     return j;
 }
 
+/// What must come back to where it was once a client is gone. Keys and numbers are also counted at the tables they are taken
+/// from, so that one lost between a session and its table shows.
+Json totals_json(const Host& host) {
+    const Conductor::Totals t = totals_of(host);
+    const CmTotals cm = cm_totals(host);
+    return {{"sessions", t.sessions},
+            {"pds", t.pds},
+            {"regions", t.regions},
+            {"mrs", t.mrs},
+            {"mws", t.mws},
+            {"channels", t.channels},
+            {"cqs", t.cqs},
+            {"srqs", t.srqs},
+            {"qps", t.qps},
+            {"ahs", t.ahs},
+            {"mapped_bytes", t.mapped_bytes},
+            {"arena_bytes", t.arena_bytes},
+            {"keys", host.keys.in_use()},
+            {"qp_numbers", host.qpns.in_use()},
+            {"srq_numbers", host.srqns.in_use()},
+            {"cm_ids", cm.ids},
+            {"cm_channels", cm.channels},
+            {"cm_groups", cm.groups}};
+}
+
 /// What only rocid knows; whatever it sends must not break the rest.
 Json host_json(Platform& platform) {
     const std::string text = platform.host_status_json();
@@ -112,6 +137,25 @@ Json host_json(Platform& platform) {
 
 }  // namespace
 
+Conductor::Totals totals_of(const Host& host) {
+    Conductor::Totals t{};
+    t.sessions = host.sessions.size();
+    for (const auto& [id, s] : host.sessions) {
+        t.pds += s->pds.count();
+        t.regions += s->mapped.regions;
+        t.mrs += s->mrs.count();
+        t.channels += s->channels.count();
+        t.cqs += s->cqs.count();
+        t.srqs += s->srqs.count();
+        t.qps += s->qps.count();
+        t.ahs += s->ahs.size();
+        t.mws += s->mws.count();
+        t.arena_bytes += s->arena.bytes();
+        t.mapped_bytes += s->mapped.bytes;
+    }
+    return t;
+}
+
 std::string status_text(Host& host) {
     Json root;
     root["rocinante"] = {{"version", host.caps.firmware}, {"abi", abi::kAbiVersion}};
@@ -120,15 +164,7 @@ std::string status_text(Host& host) {
     root["engines"] = Json::array();
     for (size_t e = 0; e < host.engine_load.size(); ++e)
         root["engines"].push_back({{"index", e}, {"queues", host.engine_load[e]}});
-    const CmTotals cm = cm_totals(host);
-    root["totals"] = {{"sessions", host.sessions.size()},
-                      {"qps", host.qpns.in_use()},
-                      {"mrs", host.keys.in_use()},
-                      {"ahs", host.ahs.in_use()},
-                      {"srqs", host.srqns.in_use()},
-                      {"cm_ids", cm.ids},
-                      {"cm_channels", cm.channels},
-                      {"cm_groups", cm.groups}};
+    root["totals"] = totals_json(host);
     root["rdma_cm"] = cm_json(host);
     root["sessions"] = Json::array();
     size_t detailed = 0;

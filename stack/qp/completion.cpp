@@ -151,7 +151,8 @@ void enter_error(Context& ctx, Qp& qp) {
     rs.in_message = rs.ack_due = rs.nak_due = rs.fatal_nak = false;
     if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
     // From now on the client tells of every receive it posts, so that it can be flushed.
-    if (qp.rq.depth != 0) std::atomic_ref(qp.rq.shared->ring).store(1, std::memory_order_seq_cst);
+    if (qp.rq.depth != 0) std::atomic_ref(qp.rq.shared->ring).store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // before the flush looks for the last time
     activate(ctx, qp);
 }
 

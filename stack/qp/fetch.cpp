@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "qp/roles.hpp"
+#include "rings/doorbell.hpp"
 
 namespace roci::qp {
 namespace {
@@ -89,6 +90,11 @@ void admit(Qp& qp, uint32_t index) {
 bool posted(const Qp& qp) {
     if (qp.tags != nullptr) return rendezvous_waits(qp);
     return qp.spec.sq.depth != 0 && !qp.requester.broken && qp.spec.sq.producer() != qp.requester.fetched;
+}
+
+bool stop_watching(Qp& qp) {
+    if (qp.tags != nullptr) return true;  // its work comes from messages, which activate it
+    return qp.spec.sq.depth == 0 || qp.requester.broken || rings::go_idle(qp.spec.sq, qp.requester.fetched);
 }
 
 bool fetch(Context& ctx, Qp& qp) {

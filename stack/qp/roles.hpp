@@ -11,6 +11,9 @@ namespace roci::qp {
 bool fetch(Context& ctx, Qp& qp);
 /// True if the client has posted WQEs that were not fetched yet.
 bool posted(const Qp& qp);
+/// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). False: it has posted
+/// meanwhile.
+bool stop_watching(Qp& qp);
 
 /// Makes a record of the WQE that lies in the engine's ring at `index`.
 void admit(Qp& qp, uint32_t index);

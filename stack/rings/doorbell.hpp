@@ -34,9 +34,11 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
 }
 
 /// Stops watching a send queue of which WQEs up to `taken` have been read. False: there are new ones, go on watching. A doorbell
-/// may have been rung for them as well; it is then a spurious one.
+/// may have been rung for them as well; it is then a spurious one. Who is idle already stays it: the client has not posted, or
+/// has and is about to ring.
 inline bool go_idle(const SqView& sq, uint32_t taken) {
     std::atomic_ref idle(sq.shared->idle);
+    if (idle.load(std::memory_order_relaxed) != 0) return true;
     idle.store(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (sq.producer() == taken) return true;

@@ -1,6 +1,7 @@
 // The option table, the parser and its errors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -8,6 +9,7 @@
 #include "apps/rocid/addresses.hpp"
 #include "apps/rocid/config.hpp"
 #include "apps/rocid/options.hpp"
+#include "apps/rocid/port_kinds.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -106,6 +108,55 @@ TEST(Config, Devices) {
     EXPECT_NE(alone("addresses = [\"10.0.0.256\"]").find("key 'device.addresses' has \"10.0.0.256\""), std::string::npos);
     EXPECT_NE(alone("addresses = [\"10.0.0.1/33\"]").find("10.0.0.1/33"), std::string::npos);
     EXPECT_NE(error_of("[[device]]\nname = \"Bad Name\"\npeer = \"a\"\n").find("allowed 1 to 15"), std::string::npos);
+}
+
+TEST(Config, EachKindOfPortHasItsOwnKeys) {
+    const auto device = [](const std::string& lines) { return error_of("[[device]]\nname = \"a\"\n" + lines + "\n"); };
+    EXPECT_EQ(device("port = \"af_packet\"\ninterface = \"eth0\""), "no error");
+    EXPECT_EQ(device("port = \"af_packet\"\ninterface = \"eth0\"\npci = \"0000:03:00.0\""),
+              "f.toml:5: key 'device.pci' is not for port = \"af_packet\"; its own keys are: interface, descriptors, devargs");
+    EXPECT_EQ(device("port = \"af_packet\"\ninterface = \"eth0\"\npeer = \"b\"").substr(0, 50),
+              "f.toml:5: key 'device.peer' is not for port = \"af_");
+    EXPECT_EQ(device("port = \"af_packet\""), "f.toml:1: device 'a': port = \"af_packet\" needs the key 'interface'");
+    EXPECT_EQ(device("port = \"pci\""), "f.toml:1: device 'a': port = \"pci\" needs the key 'pci'");
+    EXPECT_EQ(device("port = \"memif\""), "f.toml:1: device 'a': port = \"memif\" needs the key 'path'");
+    EXPECT_NE(device("port = \"smoke\"").find("f.toml:3: key 'device.port' = 'smoke': allowed loopback|af_packet"),
+              std::string::npos);
+    EXPECT_NE(device("port = \"af_packet\"\ninterface = \"e,x=1\"").find("allowed no comma"), std::string::npos);
+    EXPECT_NE(device("port = \"af_packet\"\ninterface = \"sixteencharacter\"").find("allowed 15 characters"), std::string::npos);
+    EXPECT_NE(
+        device("port = \"af_packet\"\ninterface = \"e\"\nneighbours = [\"10.0.0.1\"]").find("\"10.0.0.1\": allowed such as"),
+        std::string::npos);
+}
+
+TEST(Config, TheTableOfPortKindsAndTheOptionAgree) {
+    std::string names;
+    for (const PortKind& k : port_kinds()) {
+        names += (names.empty() ? "" : "|") + std::string(k.name);
+        EXPECT_GT(k.what.size(), 20u) << k.name;
+        EXPECT_TRUE(k.must_have.empty() || takes_key(k, k.must_have)) << k.name;
+    }
+    const auto o = std::ranges::find_if(options(), [](const Option& x) { return x.section == "device" && x.key == "port"; });
+    EXPECT_EQ(names, o->choices);
+}
+
+TEST(Config, DevargsOfPorts) {
+    const Config c = parse_config(
+        "[[device]]\nname = \"a\"\nport = \"af_packet\"\ninterface = \"eth0\"\nmtu = 1024\n"
+        "[[device]]\nname = \"b\"\nport = \"af_packet\"\ninterface = \"eth1\"\ndevargs = \"qdisc_bypass=1\"\n"
+        "[[device]]\nname = \"c\"\nport = \"pci\"\npci = \"0000:03:00.0\"\n",
+        "f");
+    EXPECT_EQ(devargs_of(c.devices[0], 2), "net_af_packet_a,iface=eth0,qpairs=2,framesz=2048,blocksz=65536,framecnt=1024");
+    EXPECT_EQ(devargs_of(c.devices[1], 1),
+              "net_af_packet_b,iface=eth1,qpairs=1,framesz=4352,blocksz=69632,framecnt=1024,qdisc_bypass=1");
+    EXPECT_EQ(devargs_of(c.devices[2], 1), "0000:03:00.0");
+}
+
+TEST(Config, PathMtusThatFitAnInterface) {
+    EXPECT_EQ(path_mtu_within(1500, 4096), 1024u);
+    EXPECT_EQ(path_mtu_within(4200, 4096), 4096u);
+    EXPECT_EQ(path_mtu_within(9000, 1024), 1024u);
+    EXPECT_EQ(path_mtu_within(300, 4096), 0u);
 }
 
 TEST(Config, Cpus) {

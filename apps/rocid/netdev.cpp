@@ -1,0 +1,65 @@
+#include "netdev.hpp"
+
+#include <linux/filter.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "wire/packet.hpp"
+
+namespace roci::rocid {
+
+Netdev query_netdev(const std::string& name) {
+    Netdev out;
+    if (name.empty() || name.size() >= IFNAMSIZ) return out;
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return out;
+    ifreq r{};
+    std::copy(name.begin(), name.end(), r.ifr_name);
+    if (ioctl(fd, SIOCGIFINDEX, &r) == 0) out.index = r.ifr_ifindex;
+    if (ioctl(fd, SIOCGIFHWADDR, &r) == 0) std::copy_n(r.ifr_hwaddr.sa_data, out.mac.bytes.size(), out.mac.bytes.begin());
+    if (ioctl(fd, SIOCGIFMTU, &r) == 0) out.mtu = uint32_t(r.ifr_mtu);
+    if (ioctl(fd, SIOCGIFFLAGS, &r) == 0) {
+        out.up = (r.ifr_flags & IFF_UP) != 0;
+        out.running = (r.ifr_flags & IFF_RUNNING) != 0;
+    }
+    close(fd);
+    return out;
+}
+
+bool may_open_packet_socket() {
+    const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (fd < 0) return false;
+    close(fd);
+    return true;
+}
+
+QuietUdpPort::QuietUdpPort() : fd_(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    const bool only_ipv4 = fd_ < 0;  // a kernel without IPv6
+    if (only_ipv4) fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd_ < 0) return;
+    sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+    const sock_fprog program{1, &nothing};
+    setsockopt(fd_, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+    sockaddr_in6 six{};
+    six.sin6_family = AF_INET6;
+    six.sin6_port = htons(wire::kRoceUdpPort);
+    sockaddr_in four{};
+    four.sin_family = AF_INET;
+    four.sin_port = htons(wire::kRoceUdpPort);
+    const int off = 0;
+    if (!only_ipv4) setsockopt(fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    // Taken already: then the kernel does not answer either.
+    [[maybe_unused]] const int e = only_ipv4 ? bind(fd_, reinterpret_cast<const sockaddr*>(&four), sizeof four)
+                                             : bind(fd_, reinterpret_cast<const sockaddr*>(&six), sizeof six);
+}
+
+QuietUdpPort::~QuietUdpPort() {
+    if (fd_ >= 0) close(fd_);
+}
+
+}  // namespace roci::rocid

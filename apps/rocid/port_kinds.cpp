@@ -1,0 +1,123 @@
+#include "port_kinds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "wire/packet.hpp"
+
+namespace roci::rocid {
+namespace {
+
+using D = DeviceSection;
+
+/// The packet ring's frames: a divisor of the block, no larger with its header than a frame buffer; blocks are whole pages.
+std::string af_packet(const D& d, unsigned queues) {
+    constexpr uint64_t kSmallMtu = 1024;
+    const bool small = d.mtu <= kSmallMtu;
+    const unsigned frame = small ? 2048 : 4352, block = small ? 65536 : 69632;
+    const uint64_t a_block = block / frame;
+    return fmt::format("iface={},qpairs={},framesz={},blocksz={},framecnt={}", d.interface, queues, frame, block,
+                       (d.descriptors + a_block - 1) / a_block * a_block);
+}
+
+std::string tap(const D& d, unsigned) { return fmt::format("iface={},mac={}", d.interface, d.mac); }
+std::string pci(const D& d, unsigned) { return d.pci; }
+
+std::string vhost_user(const D& d, unsigned queues) {
+    return fmt::format("iface={},queues={},client={}", d.path, queues, d.role == "client" ? 1 : 0);
+}
+
+std::string virtio_user(const D& d, unsigned queues) {
+    return fmt::format("path={},queues={},mac={},server={},queue_size={},mrg_rxbuf=1,in_order=0", d.path, queues, d.mac,
+                       d.role == "server" ? 1 : 0, d.descriptors);
+}
+
+std::string memif(const D& d, unsigned) {
+    constexpr unsigned kBuffer = 4608;  // a whole frame each
+    return fmt::format("role={},socket={},socket-abstract=no,bsize={},mac={},id=0", d.role, d.path, kBuffer, d.mac);
+}
+
+constexpr char kInterfaceKeys[] = "interface|descriptors|devargs";
+constexpr char kSocketKeys[] = "path|role|descriptors|devargs|mac";
+
+constexpr PortKind kKinds[] = {
+    {"loopback", "net_ring", "peer|mac", "peer", false, false, 4096, false, nullptr,
+     "Tied to the device `peer` inside rocid, by DPDK's net_ring.", "nothing"},
+    {"af_packet", "net_af_packet", kInterfaceKeys, "interface", true, true, 4096, false, af_packet,
+     "Any kernel interface, shared with the kernel, through packet sockets. Works everywhere; the kernel copies each frame.",
+     "CAP_NET_RAW, and an interface that is up (ip link set NAME up)"},
+    {"tap", "net_tap", "interface|descriptors|devargs|mac", "interface", false, false, 4096, true, tap,
+     "A new kernel interface: the kernel of this machine, or what it bridges to, is at the other end of the wire.",
+     "CAP_NET_ADMIN and /dev/net/tun"},
+    {"pci", "", "pci|descriptors|devargs|mac", "pci", false, true, 4096, true, pci, "A NIC of its own, by its PCI address.",
+     "a NIC that is bound to vfio-pci (dpdk-devbind.py -b vfio-pci ADDRESS; the IOMMU switched on), or one whose DPDK driver "
+     "shares it with the kernel (mlx5), and hugepages"},
+    {"vhost_user", "net_vhost", kSocketKeys, "path", false, false, 4096, false, vhost_user,
+     "The host's end of a virtual machine's virtio NIC, or of a virtio_user port.",
+     "a folder in which the socket can be made (role = \"server\"), or the peer's socket there (role = \"client\")"},
+    {"virtio_user", "net_virtio_user", kSocketKeys, "path", false, false, 4096, false, virtio_user,
+     "The machine's end of a vhost_user port: of another rocid, or of a switch such as Open vSwitch.",
+     "the vhost_user end's socket (role = \"client\"), or a folder for it (role = \"server\")"},
+    {"memif", "net_memif", kSocketKeys, "path", false, false, 4096, false, memif,
+     "Shared memory with another process that speaks memif: another rocid, VPP.",
+     "a folder in which the socket can be made (role = \"server\"), or the peer's socket there (role = \"client\")"},
+};
+
+/// Calls `f` with each name of "a|b|c"; true as soon as `f` is.
+template <class F>
+bool any_name(std::string_view list, F f) {
+    for (size_t from = 0; from < list.size();) {
+        const size_t bar = std::min(list.find('|', from), list.size());
+        if (f(list.substr(from, bar - from))) return true;
+        from = bar + 1;
+    }
+    return false;
+}
+
+}  // namespace
+
+std::span<const PortKind> port_kinds() { return kKinds; }
+
+const PortKind& port_kind(std::string_view name) {
+    const auto it = std::ranges::find(kKinds, name, &PortKind::name);
+    if (it == std::end(kKinds)) throw std::logic_error(fmt::format("no kind of port is called '{}'", name));
+    return *it;
+}
+
+bool takes_key(const PortKind& kind, std::string_view key) {
+    const auto is_it = [key](std::string_view k) { return k == key; };
+    const bool somebodys = std::ranges::any_of(kKinds, [&](const PortKind& k) { return any_name(k.own_keys, is_it); });
+    return !somebodys || any_name(kind.own_keys, is_it);
+}
+
+std::string own_keys(const PortKind& kind) {
+    std::string out;
+    any_name(kind.own_keys, [&out](std::string_view k) {
+        out += (out.empty() ? "" : ", ") + std::string(k);
+        return false;
+    });
+    return out;
+}
+
+std::string devargs_of(const DeviceSection& d, unsigned queues) {
+    const PortKind& kind = port_kind(d.port);
+    std::string out = kind.arguments(d, queues);
+    if (!kind.driver.empty()) out = fmt::format("{}_{},{}", kind.driver, d.name, out);
+    return d.devargs.empty() ? out : out + "," + d.devargs;
+}
+
+uint32_t ip_bytes_for(uint32_t path_mtu) {
+    constexpr uint32_t kXrcEth = 4, kReth = 16, kImmDt = 4;
+    return wire::kIpv6Length + wire::kUdpLength + wire::kBthLength + kXrcEth + kReth + kImmDt + path_mtu + wire::kIcrcLength;
+}
+
+uint32_t path_mtu_within(uint32_t ip_bytes, uint32_t wish) {
+    constexpr uint32_t kSmallest = 256;
+    for (uint32_t mtu = wish; mtu >= kSmallest; mtu /= 2)
+        if (ip_bytes_for(mtu) <= ip_bytes) return mtu;
+    return 0;
+}
+
+}  // namespace roci::rocid

@@ -1,0 +1,41 @@
+// The kinds of ports that a device may have: one table with what each is, which keys it takes and what it gives to DPDK.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "config.hpp"
+
+namespace roci::rocid {
+
+struct PortKind {
+    std::string_view name;
+    std::string_view driver;     ///< of DPDK; empty: it is the address itself that names the device (PCI)
+    std::string_view own_keys;   ///< "a|b": keys of a [[device]] that are not for every kind
+    std::string_view must_have;  ///< the one among them that must be given
+    bool netdev;           ///< a kernel interface stands behind it (`interface`), whose addresses, MTU and link are the port's
+    bool has_mac;          ///< it has a MAC address of its own
+    uint32_t largest_mtu;  ///< path MTU
+    bool sets_mtu;         ///< rocid sets the MTU of the port; else somebody else did
+    /// What follows the driver's name; nullptr: no driver is probed.
+    std::string (*arguments)(const DeviceSection& device, unsigned queues);
+    std::string_view what;   ///< one line for the sample file
+    std::string_view needs;  ///< what must be there, and how to get it: the hint of an error
+};
+
+std::span<const PortKind> port_kinds();
+/// `name` is one of the table's; the option table sees to that.
+const PortKind& port_kind(std::string_view name);
+bool takes_key(const PortKind& kind, std::string_view key);
+/// "interface, descriptors"
+std::string own_keys(const PortKind& kind);
+/// "net_af_packet_roci0,iface=eth0,…": how DPDK names the port, and what it is told about it.
+std::string devargs_of(const DeviceSection& device, unsigned queues);
+
+/// Bytes of the IP packet that carries a full payload: IPv6, UDP, BTH, XRCETH, RETH, ImmDt, ICRC.
+uint32_t ip_bytes_for(uint32_t path_mtu);
+/// The largest path MTU, at most `wish`, whose packets fit into `ip_bytes`; 0: not even 256.
+uint32_t path_mtu_within(uint32_t ip_bytes, uint32_t wish);
+
+}  // namespace roci::rocid

@@ -1,0 +1,157 @@
+#include "ports.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "addresses.hpp"
+#include "port_kinds.hpp"
+
+namespace roci::rocid {
+namespace {
+
+std::vector<pmd::MbufPool*> pointers(const std::vector<std::unique_ptr<pmd::MbufPool>>& pools) {
+    std::vector<pmd::MbufPool*> out;
+    for (const auto& p : pools) out.push_back(p.get());
+    return out;
+}
+
+/// What the kernel says about the interface; StartError if it is none that a port can use.
+Netdev usable_netdev(const std::string& name) {
+    const Netdev n = query_netdev(name);
+    if (n.index == 0)
+        throw pmd::StartError(fmt::format("there is no network interface '{}' here; 'ip link' lists what there is", name));
+    if (!may_open_packet_socket())
+        throw pmd::StartError(
+            "no permission to open a packet socket: it takes CAP_NET_RAW (run as root, or as config/rocid.service does)");
+    if (path_mtu_within(n.mtu, 256) == 0)
+        throw pmd::StartError(
+            fmt::format("interface '{}' has MTU {}, but the smallest path MTU, 256, takes {}: ip link set {} mtu 1500", name,
+                        n.mtu, ip_bytes_for(256), name));
+    return n;
+}
+
+/// Says so if the interface does not carry what the configuration wishes.
+void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
+    if (path_mtu == d.mtu) return;
+    spdlog::info("{}: interface {} has MTU {}: path MTU {}; for {}: ip link set {} mtu {}", d.name, d.interface, n.mtu, path_mtu,
+                 d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
+}
+
+std::vector<uint32_t> mtu_candidates(uint32_t wish) {
+    std::vector<uint32_t> out;
+    for (uint32_t mtu = wish; mtu >= 256; mtu /= 2) out.push_back(ip_bytes_for(mtu));
+    return out;
+}
+
+}  // namespace
+
+uint64_t Ports::memory_bytes(const Config& c) {
+    constexpr uint64_t kRest = 16 << 20;  // rings, ethdevs, DPDK's own
+    return c.engine.count * pmd::MbufPool::bytes(uint32_t(c.mbufs)) + kRest;
+}
+
+std::vector<std::string> Ports::pci_addresses(const Config& c) {
+    std::vector<std::string> out;
+    for (const DeviceSection& d : c.devices)
+        if (d.port == "pci") out.push_back(devargs_of(d, unsigned(c.engine.count)));
+    return out;
+}
+
+Ports::Ports(Config& config, pmd::Eal&) {
+    const auto queues = uint16_t(config.engine.count);
+    for (uint32_t e = 0; e < queues; ++e)
+        pools_.push_back(std::make_unique<pmd::MbufPool>("frames_" + std::to_string(e), uint32_t(config.mbufs), 0));
+    std::string why;
+    for (size_t i = 0; i < config.devices.size();) {
+        DeviceSection& d = config.devices[i];
+        ports_.resize(config.devices.size());
+        if (d.port == "loopback") {
+            open_pair(config, i++);
+            continue;
+        }
+        try {
+            ports_[i] = open(d, queues);
+            start(ports_[i], d, queues);
+            ++i;
+        } catch (const pmd::StartError& e) {
+            why = fmt::format("device '{}' ({}): {}", d.name, d.port, e.what());
+            ports_[i] = {};
+            config.devices.erase(config.devices.begin() + long(i));
+            if (config.devices.empty()) throw pmd::StartError(why);
+            spdlog::error("{}; the other devices go on without it", why);
+        }
+    }
+    ports_.resize(config.devices.size());
+    if (std::ranges::any_of(ports_, [](const OpenPort& p) { return !p.netdev.empty(); }))
+        quiet_ = std::make_unique<QuietUdpPort>();
+}
+
+Ports::~Ports() {
+    for (size_t d = 0; d < ports_.size(); ++d) {
+        if (ports_[d].ethdev != nullptr) continue;  // closes itself
+        const auto same = [&](const OpenPort& p) { return p.ethdev == nullptr && p.id == ports_[d].id; };
+        if (std::find_if(ports_.begin(), ports_.begin() + long(d), same) == ports_.begin() + long(d))
+            pmd::stop_port(ports_[d].id);
+    }
+    ports_.clear();
+    pairs_.clear();
+}
+
+void Ports::open_pair(const Config& config, size_t a) {
+    const auto& devices = config.devices;
+    const auto peer = std::ranges::find(devices, devices[a].peer, &DeviceSection::name);
+    const auto b = size_t(peer - devices.begin());
+    ports_[a].mac = parse_mac(devices[a].mac).value();
+    ports_[a].path_mtu = uint32_t(devices[a].mtu);
+    if (b < a) {  // made with its peer
+        for (const auto& pair : pairs_)
+            if (pair->port_a() == ports_[b].id) ports_[a].id = pair->port_b();
+        return;
+    }
+    const auto queues = uint16_t(pools_.size());
+    pairs_.push_back(std::make_unique<pmd::RingPair>(devices[a].name, devices[b].name, queues));
+    ports_[a].id = pairs_.back()->port_a();
+    pmd::start_port(ports_[a].id, devices[a].name, pointers(pools_).data(), {queues});
+    if (a != b) pmd::start_port(pairs_.back()->port_b(), devices[b].name, pointers(pools_).data(), {queues});
+}
+
+OpenPort Ports::open(const DeviceSection& d, uint16_t queues) {
+    const PortKind& kind = port_kind(d.port);
+    OpenPort p;
+    Netdev netdev;
+    if (kind.netdev) {
+        netdev = usable_netdev(d.interface);
+        p.netdev = d.interface;
+        p.netdev_index = netdev.index;
+        p.path_mtu = path_mtu_within(netdev.mtu, uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu)));
+        p.up = netdev.running;
+        say_mtu(d, netdev, p.path_mtu);
+        if (!p.up)
+            spdlog::warn("{}: interface {} is {}: the port is down until it is up", d.name, d.interface,
+                         netdev.up ? "without carrier" : "switched off (ip link set " + d.interface + " up)");
+    }
+    p.ethdev =
+        std::make_unique<pmd::Ethdev>(d.name, devargs_of(d, queues), d.port != "pci", "it needs " + std::string(kind.needs));
+    p.id = p.ethdev->id();
+    if (p.ethdev->max_queues() < queues)
+        throw pmd::StartError(fmt::format("it has {} queue(s), and each of the {} engines needs one: set engine.count = {}",
+                                          p.ethdev->max_queues(), queues, p.ethdev->max_queues()));
+    if (kind.has_mac && !d.mac.empty()) p.ethdev->set_mac(parse_mac(d.mac).value());
+    p.mac = kind.has_mac && d.mac.empty() ? p.ethdev->mac() : parse_mac(d.mac).value();
+    return p;
+}
+
+void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues) {
+    const PortKind& kind = port_kind(d.port);
+    const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(uint32_t(d.mtu)) : std::vector<uint32_t>{};
+    const uint32_t set = pmd::start_port(p.id, d.name, pointers(pools_).data(), {queues, uint16_t(d.descriptors), mtus});
+    if (kind.netdev) return;
+    p.path_mtu = kind.sets_mtu ? path_mtu_within(set, uint32_t(d.mtu)) : uint32_t(d.mtu);
+    if (p.path_mtu == 0) throw pmd::StartError(fmt::format("it takes no MTU of {} or more", ip_bytes_for(256)));
+    if (p.path_mtu != d.mtu) spdlog::info("{}: the port takes packets of {} bytes: path MTU {}", d.name, set, p.path_mtu);
+    p.up = p.ethdev->link_up();
+}
+
+}  // namespace roci::rocid
