@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/impl.hpp"
+#include "mem/prefetch.hpp"
 
 namespace roci::engine {
 namespace {
@@ -152,6 +153,24 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     }
 }
 
+/// Between parsing and execution on a crowded list: what the packets name is asked for, for all of them a step at a time.
+void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
+    const auto each = [&](auto step) {
+        for (unsigned i = first; i < end; ++i)
+            if (owners[i] != nullptr) step(*owners[i], packets[i]);
+    };
+    each([&](const qp::Qp& qp, const wire::Packet& p) {
+        qp::prefetch_state(qp);
+        mem::prefetch<0>(shared.keys, p.rkey, p.va);
+    });
+    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<1>(shared.keys, p.rkey, p.va); });
+    each([&](const qp::Qp& qp, const wire::Packet& p) {
+        mem::prefetch<2>(shared.keys, p.rkey, p.va);
+        if (!p.info->has(wire::kRequest) && qp.spec.engine == config.index) qp::prefetch_oldest(qp);
+    });
+    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<3>(shared.keys, p.rkey, p.va); });
+}
+
 /// Executes frames[first, end). Those that are done with are put to frames[done, …).
 unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done) {
     for (unsigned i = first; i < end; ++i) {
@@ -181,6 +200,7 @@ unsigned Engine::Impl::receive(uint32_t port) {
         unsigned end = first;
         for (uint32_t bytes = 0; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
         parse_batch(port, first, end);
+        if (crowded()) fetch_ahead(first, end);
         done = execute_batch(port, first, end, done);
         first = end;
     }

@@ -33,11 +33,12 @@ bool send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, cons
     return true;
 }
 
-wire::Operation response_operation(const ResponderJob& job) {
+wire::Operation response_operation(const Qp& qp, const ResponderJob& job) {
     using O = wire::Operation;
-    if (job.packets == 1) return O::read_response_only;
+    const uint32_t packets = response_packets(qp, job);
+    if (packets == 1) return O::read_response_only;
     if (job.sent == 0) return O::read_response_first;
-    return job.sent + 1 == job.packets ? O::read_response_last : O::read_response_middle;
+    return job.sent + 1 == packets ? O::read_response_last : O::read_response_middle;
 }
 
 /// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered
@@ -65,10 +66,10 @@ bool send_read_packet(Context& ctx, Qp& qp, ResponderJob& job) {
     const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, job.va + offset, length);
     bool lost = length != 0 && region == nullptr;
     wire::TransportHeaders h;
-    h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(job));
+    h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(qp, job));
     h.psn = job.first + job.sent;
     h.syndrome = ack_syndrome(qp);
-    h.msn = job.msn;
+    h.msn = Msn{job.msn};
     const bool sent = !lost && send(ctx, qp, h, length, region, job.va + offset, lost);
     if (lost) abandon(ctx, qp, job);
     if (sent) ++job.sent;
@@ -80,8 +81,8 @@ bool send_atomic_response(Context& ctx, Qp& qp, ResponderJob& job) {
     h.opcode = wire::make_opcode(service_of(qp.spec.type), wire::Operation::atomic_ack);
     h.psn = job.first;
     h.syndrome = ack_syndrome(qp);
-    h.msn = job.msn;
-    h.atomic_original = job.original;
+    h.msn = Msn{job.msn};
+    h.atomic_original = job.va;
     bool lost = false;
     if (!send(ctx, qp, h, 0, nullptr, 0, lost)) return false;
     ++job.sent;
@@ -129,7 +130,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
         if (!ok && rs.job_count != 0) return sent;  // no room
         if (!ok) break;                             // abandoned: the NAK follows
         ++sent;
-        if (job.sent < job.packets) continue;
+        if (job.sent < response_packets(qp, job)) continue;
         rs.job_head = (rs.job_head + 1) % uint32_t(rs.jobs.size());
         --rs.job_count;
     }
