@@ -138,12 +138,6 @@ bool Engine::poll(Nanos now) {
         e.started = true;
     }
     bool any = e.scan_doorbells();
-    for (uint32_t port = 0; port < e.ports.size(); ++port) {
-        unsigned got = e.receive(port);
-        any |= got != 0;
-        for (uint32_t i = 1; i < kRoundBursts && got == e.config.rx_burst; ++i) got = e.receive(port);
-    }
-    any |= e.receive_handed_over();
     const unsigned fired = e.ctx.wheel.advance(now, [&](Timer& t) { qp::on_timer(e.ctx, *static_cast<qp::Qp*>(t.owner)); });
     if (fired != 0) e.counters.add(Counter::timers, fired);
     any |= fired != 0;
@@ -152,6 +146,13 @@ bool Engine::poll(Nanos now) {
         out.flush();
         if (const uint64_t sent = out.take_sent(); sent != 0) e.counters.add(Counter::tx_frames, sent);
     }
+    // After sending: what a device sends to itself or to its neighbour in this rocid is there at once.
+    for (uint32_t port = 0; port < e.ports.size(); ++port) {
+        unsigned got = e.receive(port);
+        any |= got != 0;
+        for (uint32_t i = 1; i < kRoundBursts && got == e.config.rx_burst; ++i) got = e.receive(port);
+    }
+    any |= e.receive_handed_over();
     qp::notify_all(e.ctx);
     e.counters.add(Counter::polls);
     if (any) e.counters.add(Counter::busy_polls);

@@ -55,6 +55,7 @@ struct Engine::Impl {
     void rest(qp::Qp& qp);
     // receive.cpp
     unsigned receive(uint32_t port);
+    void ask_for_state(const qp::Qp& qp, const wire::Packet& p) const;
     void parse_batch(uint32_t port, unsigned first, unsigned end);
     void fetch_ahead(unsigned first, unsigned end);
     unsigned execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done);

@@ -140,13 +140,23 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
 
 }  // namespace
 
+/// On a short list the QP itself is in the cache, what its client has posted is not: both ends of the wait are one then.
+void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
+    __builtin_prefetch(&qp.responder);
+    if (crowded() || !p.info->has(wire::kSend) || qp.spec.engine != config.index) return;
+    const rings::RqView& rq = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
+    if (rq.depth == 0) return;
+    __builtin_prefetch(rq.shared);
+    __builtin_prefetch(rq.slot(rq.consumed));
+}
+
 /// Parses frames[first, end) and looks their QPs up.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     for (unsigned i = first; i < end; ++i) {
         const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i]);
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
-        if (owners[i] != nullptr) __builtin_prefetch(&owners[i]->responder);
+        if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
             take_management(port, packets[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
