@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
 #include "sleeper.hpp"
 
 struct rte_mempool;

@@ -7,8 +7,8 @@
 
 #include "config.hpp"
 #include "engine/engine.hpp"
-#include "engine/shared.hpp"
 #include "event_pipes.hpp"
+#include "io/shared.hpp"
 #include "pmd_glue/clock.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"

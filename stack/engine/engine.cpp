@@ -38,6 +38,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.events = &events;
     ctx.dirty.reserve(4096);
     if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<GsiRing>(kGsiRingSize);
+    if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<FrameRing>(kFrameRingSize);
     for (Port* port : ports) ctx.outbox.emplace_back(port, config.tx_burst);
 }
 
