@@ -135,8 +135,9 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     });
     events_->start(engines_->event_rings());
     engines_->start();
-    conductor_ =
-        std::make_unique<host::Conductor>(limits_of(config_), devices_of(config_, *ports_), *shared_, *engines_, *platform_);
+    const std::vector<host::DeviceConfig> devices = devices_of(config_, *ports_);
+    for (uint32_t i = 0; i < devices.size(); ++i) ports_->set_addresses(i, devices[i].gids);
+    conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
 }
 
 Daemon::~Daemon() {

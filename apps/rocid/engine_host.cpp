@@ -73,7 +73,7 @@ EngineHost::~EngineHost() {
 EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     const DeviceSection& d = config_.devices[device];
     Stack s;
-    s.dpdk = std::make_unique<pmd::DpdkPort>(ports_.port(device).id, uint16_t(engine), ports_.pool(engine));
+    s.dpdk = std::make_unique<pmd::DpdkPort>(ports_.port(device).id, uint16_t(engine), ports_.pool(device, engine));
     s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, ports_.port(device).mac);
     s.top = s.hairpin.get();
     s.tap = std::make_unique<pmd::TapPort>(*s.top, clock_);
@@ -193,6 +193,11 @@ std::string EngineHost::status_json() const {
         for (uint32_t d = 0; d < w.stacks.size(); ++d) {
             const Stack& s = w.stacks[d];
             json port = {{"device", config_.devices[d].name}, {"engine", e}, {"kind", config_.devices[d].port}};
+            if (const auto& steering = ports_.port(d).steering; steering != nullptr && e == 0) {
+                port["xdp"]["mode"] = steering->native() ? "native" : "generic";
+                for (size_t i = 0; i < std::size(pmd::kSteeringCounters); ++i)
+                    port["xdp"][pmd::kSteeringCounters[i]] = steering->counter(i);
+            }
             if (s.fault != nullptr) {
                 const pmd::FaultCounts counts = s.fault->counts();
                 for (size_t i = 0; i < std::size(pmd::kFaultFields); ++i)
