@@ -22,6 +22,7 @@ PROGRAMS = ['ip', 'tc', 'ss', 'rdma', 'dash', 'ibv_devinfo', 'ibv_rc_pingpong', 
             'ib_send_bw', 'ib_send_lat', 'ib_write_bw', 'ib_write_lat', 'ib_read_bw', 'ib_read_lat', 'ib_atomic_bw', 'ib_atomic_lat',
             'rping', 'ucmatose', 'udaddy', 'cmtime']
 PROVIDERS = '/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so'
+LIBGCC = '/usr/lib/x86_64-linux-gnu/libgcc_s.so.1'  # pthread_exit loads it
 BOOT_MODULES = ['virtio_pci', 'virtio_console', 'virtio_net', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm']
 LATER_MODULES = ['sch_netem', 'sch_prio', 'cls_u32', 'em_u32']
 FOLDERS = ['proc', 'sys', 'dev', 'run', 'tmp', 'root', 'etc', 'etc/libibverbs.d', 'usr', 'usr/bin', 'usr/lib', 'modules']
@@ -112,7 +113,8 @@ def user_space(more):
         raise CannotBuild('the rxe provider is not installed (ibverbs-providers)')
     files.update({p.lstrip('/'): p for p in glob.glob(PROVIDERS)})
     files['etc/libibverbs.d/rxe.driver'] = '/etc/libibverbs.d/rxe.driver'
-    for binary in [*files.values(), '/usr/lib/x86_64-linux-gnu/libgcc_s.so.1']:
+    files[LIBGCC.lstrip('/')] = LIBGCC
+    for binary in list(files.values()):
         with open(binary, 'rb') as file:
             if file.read(4) == b'\x7fELF':
                 files.update({lib.lstrip('/'): lib for lib in libraries(binary)})
