@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
 #include "time_source.hpp"
 
 namespace roci::pmd {

@@ -170,7 +170,7 @@ bool Engine::poll(Nanos now) {
 
 Nanos Engine::next_deadline(Nanos now) const {
     const Impl& e = *impl_;
-    if (e.ctx.first_active != nullptr || !e.ctx.late_events.empty()) return now;
+    if (e.ctx.first_active != nullptr || !e.ctx.late_events.empty() || e.inbox_waits()) return now;
     for (const qp::Outbox& out : e.ctx.outbox)
         if (out.waiting() != 0) return now;
     Nanos next = e.ctx.wheel.next_deadline();

@@ -6,9 +6,9 @@
 
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
-#include "engine/gsi.hpp"
-#include "engine/handover.hpp"
-#include "engine/shared.hpp"
+#include "io/gsi.hpp"
+#include "io/handover.hpp"
+#include "io/shared.hpp"
 #include "qp/roles.hpp"
 #include "wire/packet.hpp"
 
@@ -51,6 +51,8 @@ struct Engine::Impl {
     void rest(qp::Qp& qp);
     // receive.cpp
     unsigned receive(uint32_t port);
+    void parse_batch(uint32_t port, unsigned first, unsigned end);
+    unsigned execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done);
     bool receive_handed_over();
     bool inbox_waits() const;
     // commands.cpp

@@ -114,6 +114,7 @@ struct CmService {
     std::map<std::pair<cm::PortSpace, uint16_t>, std::vector<PortUser>> ports;
     std::map<Gid, MacAddress> neighbours;  ///< learned from MADs
     uint32_t next_signal = 0;
+    uint64_t refused_backlog = 0;  ///< requests that found their listener's queue full
     uint64_t random_state;
 
     uint32_t random();

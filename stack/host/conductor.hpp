@@ -16,7 +16,7 @@
 #include "abi/control.hpp"
 #include "base/types.hpp"
 #include "engine/command.hpp"
-#include "engine/shared.hpp"
+#include "io/shared.hpp"
 #include "mem/memory_region.hpp"
 
 namespace roci::host {

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "engine/shared.hpp"
 #include "host/arena.hpp"
 #include "host/conductor.hpp"
 #include "host/handle_table.hpp"
 #include "host/numbers.hpp"
+#include "io/shared.hpp"
 #include "mem/memory_region.hpp"
 #include "qp/spec.hpp"
 #include "rings/queues.hpp"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/timer_wheel.hpp"
+#include "base/timer_wheel.hpp"
 #include "qp/spec.hpp"
 #include "qp/tables.hpp"
 #include "wire/build.hpp"

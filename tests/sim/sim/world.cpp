@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "engine/handover.hpp"
+#include "io/handover.hpp"
 
 namespace roci::sim {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "abi/version.hpp"
 #include "base/types.hpp"
-#include "engine/gsi.hpp"
-#include "engine/handover.hpp"
+#include "io/gsi.hpp"
+#include "io/handover.hpp"
 #include "mem/memory_region.hpp"
 #include "wire/build.hpp"
 

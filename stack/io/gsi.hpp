@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/types.hpp"
-#include "engine/handover.hpp"
+#include "io/handover.hpp"
 #include "neighbour/frames.hpp"
 #include "wire/build.hpp"
 
