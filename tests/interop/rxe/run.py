@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Against the Linux kernel's Soft-RoCE, in a QEMU guest on a tap: us as client and as server.
 
-    tests/interop/rxe/run.py [--quick | --full] [--only TEXT] [--list] [--verbose]
+    tests/interop/rxe/run.py [--quick | --full] [--only TEXT] [--list] [--verbose] [--write]
 
 Prints PASS or FAIL a case; ends with `N passed, N failed, N skipped`. Needs QEMU, a tap and a network namespace (root).
 """
@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import bench
 import cases
 import guest
 import image
+import page
 
 DEADLINE = 20 * 60  # of everything: what comes after is not run, and said
 
@@ -25,6 +27,7 @@ DEADLINE = 20 * 60  # of everything: what comes after is not run, and said
 class Report:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
+        self.rows = []  # (case, verdict, seconds, what the programs said)
 
     def say(self, verdict, seconds, name, why=''):
         print(f'{verdict} {seconds:6.1f} s  {name}' + (f'\n    {why.strip()}'.replace('\n', '\n    ') if why else ''), flush=True)
@@ -103,6 +106,7 @@ class Runner:
             try:
                 outputs = self.run(case)
                 self.report.passed += 1
+                self.report.rows.append((case, 'passed' if not last else 'passed, the second time', time.monotonic() - start, outputs))
                 return self.report.say('PASS', time.monotonic() - start, case.name, outputs if VERBOSE else '')
             except guest.GuestError as error:
                 why = f'guest: {error}'
@@ -115,6 +119,7 @@ class Runner:
             print(f'again          {case.name}: {why[:300]}', flush=True)
             self.wire.restart_guest()
         self.report.failed += 1
+        self.report.rows.append((case, 'failed', time.monotonic() - start, why))
         self.report.say('FAIL', time.monotonic() - start, case.name, why)
         with contextlib.suppress(Exception):
             self.wire.restart_guest()
@@ -139,6 +144,7 @@ def main():
     parser.add_argument('--full', action='store_true', help='every case')
     parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
+    parser.add_argument('--write', action='store_true', help='write docs/peers.md from this run')
     parser.add_argument('--verbose', action='store_true', help='show what the programs say')
     options = parser.parse_args()
     VERBOSE = options.verbose
@@ -151,6 +157,7 @@ def main():
         report.skipped = len(chosen)
         print(f'SKIP all of Soft-RoCE: {why_not()}')
         return report.end()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up
     start = time.monotonic()
     try:
         with bench.Wire(bench.BUILD / 'rxe-guest') as wire:
@@ -164,6 +171,8 @@ def main():
                     else:
                         report.skipped += 1
                         print(f'SKIP           {case.name}: no time left')
+            if options.write:
+                page.write(bench.REPO / 'docs/peers.md', report.rows, wire.guest.must('uname -r').strip())
     except image.CannotBuild as reason:
         report.skipped += len(chosen)
         print(f'SKIP all of Soft-RoCE: {reason}')
