@@ -78,6 +78,8 @@ Outcome resolve_path(Host& host, uint32_t device, const abi::AhAttr& av, FlowEnd
     s.udp_source = udp_source_port(s.flow_label, ends);
     out.multicast = is_multicast(s.dest_gid);
     out.hairpin = !out.multicast && has_gid(own, s.dest_gid);
+    // Programs ask for 1 (ibv_rc_pingpong), with which no router lets them through: the route's counts, as with kernel drivers.
+    if (own.resolver != Resolver::none && !out.multicast) s.hop_limit = kDefaultHopLimit;
     return find_mac(host, device, av, out);
 }
 

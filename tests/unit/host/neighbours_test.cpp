@@ -98,6 +98,7 @@ TEST_F(NeighboursTest, AQpGoesToRtrWhenTheMacIsKnown) {
     const Step init = to_init();
     Step rtr = to_rtr();
     rtr.attr.ah = good_av(kThem4);
+    rtr.attr.ah.hop_limit = 1;
     ASSERT_EQ(modify(q.handle, init.mask, init.attr).error, 0);
     conductor.service(now);
     ASSERT_TRUE(waits(Op::modify_qp, abi::ModifyQpRequest{q.handle, rtr.mask, rtr.attr}));
@@ -105,6 +106,7 @@ TEST_F(NeighboursTest, AQpGoesToRtrWhenTheMacIsKnown) {
     they_answer(port.frames.at(0));
     EXPECT_EQ(late_error(), 0);
     EXPECT_EQ(port.last_change.path_spec.dest_mac, kThem);
+    EXPECT_EQ(port.last_change.path_spec.hop_limit, 64);
 }
 
 TEST_F(NeighboursTest, ASessionThatEndsWaitsForNothing) {
