@@ -154,6 +154,7 @@ uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* poo
     if (const int no = rte_eth_dev_info_get(port, &info); no != 0) refuse(name, "driver", no);
     rte_eth_conf conf = configuration(info, setup.queues);
     conf.intr_conf.rxq = setup.interrupts;
+    conf.intr_conf.lsc = info.dev_flags != nullptr && (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
     int e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
     if (e != 0 && setup.interrupts) {
         conf.intr_conf.rxq = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <functional>
 #include <string>
 #include <unordered_map>
@@ -40,6 +41,12 @@ public:
 
     /// Whose wake eventfds: sleepers[i] is engine i's lcore.
     void set_sleepers(std::vector<pmd::Sleeper*> sleepers) { sleepers_ = std::move(sleepers); }
+    /// Where routes and neighbours come from, by device; without it there are none to ask.
+    struct KernelHooks {
+        std::function<int(uint32_t, const Gid&, const Gid&, Gid&)> route;
+        std::function<void(uint32_t, const Gid&)> solicit;
+    };
+    void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
     /// The client whose request the conductor is about to handle.
     void set_current_client(const host::Client& c) { current_ = c; }
@@ -57,6 +64,12 @@ public:
     void signal_channel(uint32_t session, uint32_t channel, uint32_t number) override { pipes_.signal(session, channel, number); }
     int make_wake_fd(uint32_t session, uint32_t engine) override;
     void close_wake_fds(uint32_t session) override;
+    int route(uint32_t device, const Gid& source, const Gid& dest, Gid& next) override {
+        return kernel_.route ? kernel_.route(device, source, dest, next) : ENETUNREACH;
+    }
+    void solicit(uint32_t device, const Gid& address) override {
+        if (kernel_.solicit) kernel_.solicit(device, address);
+    }
     int engine_page_fd() override { return engine_page_.fd(); }
     std::string host_status_json() override { return status_ ? status_() : "{}"; }
     int make_text_fd(const std::string& text) override;
@@ -75,6 +88,7 @@ private:
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
     std::function<std::string()> status_;
+    KernelHooks kernel_;
     host::Client current_;
 };
 

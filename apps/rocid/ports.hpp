@@ -23,6 +23,7 @@ struct OpenPort {
     std::string netdev;        ///< kernel interface behind it, or ""
     int netdev_index = 0;      ///< its number
     uint32_t path_mtu = 0;     ///< what the device can offer
+    uint32_t largest_mtu = 0;  ///< path MTU that the kind of port can carry
     bool up = true;            ///< the link, when it was opened
     std::vector<int> signals;  ///< by queue: readable when there are frames; empty: nothing says so, a sleeper must look itself
     bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
@@ -30,6 +31,11 @@ struct OpenPort {
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
     std::unique_ptr<pmd::XdpSteering> steering;  ///< first to go
+};
+
+struct LinkState {
+    bool up = true;
+    uint32_t path_mtu = 0;
 };
 
 class Ports {
@@ -51,7 +57,11 @@ public:
         return ports_[device].pools.empty() ? *pools_[engine] : *ports_[device].pools[engine];
     }
     /// The addresses of a device are these from now on: where a port looks at them, it must know.
-    void set_addresses(uint32_t device, std::span<const Gid> addresses);
+    void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
+    /// How the port is now; `wish`: the configuration's path MTU.
+    LinkState link(uint32_t device, uint32_t wish) const;
+    /// Readable when the link of a port without kernel interface has changed.
+    int link_fd() const { return link_fd_; }
 
 private:
     void open_pair(const Config& config, size_t a);
@@ -63,6 +73,7 @@ private:
     std::vector<std::unique_ptr<pmd::RingPair>> pairs_;
     std::vector<OpenPort> ports_;  ///< by device
     std::unique_ptr<QuietUdpPort> quiet_;
+    int link_fd_ = -1;
 };
 
 }  // namespace roci::rocid

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the guest that is our peer: Debian's kernel with rdma_rxe, and this machine's own RDMA programs, in an initramfs.
 
-    tests/interop/rxe/image.py [FOLDER]
+    tests/interop/rxe/image.py [FOLDER [PROGRAM…]]
 
 Writes FOLDER/vmlinux and FOLDER/initramfs.gz. Needs no root: the kernel package is downloaded and unpacked, never installed;
 programs and their libraries are copied from this machine.
@@ -22,6 +22,7 @@ PROGRAMS = ['ip', 'tc', 'ss', 'rdma', 'dash', 'ibv_devinfo', 'ibv_rc_pingpong', 
             'ib_send_bw', 'ib_send_lat', 'ib_write_bw', 'ib_write_lat', 'ib_read_bw', 'ib_read_lat', 'ib_atomic_bw', 'ib_atomic_lat',
             'rping', 'ucmatose', 'udaddy', 'cmtime']
 PROVIDERS = '/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so'
+LIBGCC = '/usr/lib/x86_64-linux-gnu/libgcc_s.so.1'  # pthread_exit loads it
 BOOT_MODULES = ['virtio_pci', 'virtio_console', 'virtio_net', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm']
 LATER_MODULES = ['sch_netem', 'sch_prio', 'cls_u32', 'em_u32']
 FOLDERS = ['proc', 'sys', 'dev', 'run', 'tmp', 'root', 'etc', 'etc/libibverbs.d', 'usr', 'usr/bin', 'usr/lib', 'modules']
@@ -99,7 +100,7 @@ def libraries(binary):
     return set(re.findall(r'(/\S+) \(0x', run('ldd', binary)))
 
 
-def user_space():
+def user_space(more):
     """{path in the guest: path here}."""
     files = {}
     for name in PROGRAMS:
@@ -107,11 +108,13 @@ def user_space():
         if not found:
             raise CannotBuild(f'{name} is not installed')
         files[f'usr/bin/{name}'] = found
+    files.update({f'usr/bin/{pathlib.Path(p).name}': str(p) for p in more})
     if not glob.glob(PROVIDERS):
         raise CannotBuild('the rxe provider is not installed (ibverbs-providers)')
     files.update({p.lstrip('/'): p for p in glob.glob(PROVIDERS)})
     files['etc/libibverbs.d/rxe.driver'] = '/etc/libibverbs.d/rxe.driver'
-    for binary in [*files.values(), '/usr/lib/x86_64-linux-gnu/libgcc_s.so.1']:
+    files[LIBGCC.lstrip('/')] = LIBGCC
+    for binary in list(files.values()):
         with open(binary, 'rb') as file:
             if file.read(4) == b'\x7fELF':
                 files.update({lib.lstrip('/'): lib for lib in libraries(binary)})
@@ -157,13 +160,13 @@ class Archive:
         return b''.join(self.parts)
 
 
-def initramfs(kernel):
+def initramfs(kernel, more):
     archive = Archive()
     for name in FOLDERS:
         archive.folder(name)
     for name, target in {'bin': 'usr/bin', 'sbin': 'usr/bin', 'lib': 'usr/lib', 'usr/sbin': 'bin'}.items():
         archive.link(name, target)
-    for name, path in user_space().items():
+    for name, path in user_space(more).items():
         name = 'usr/' + name if name.startswith('lib/') else name
         archive.file(name, pathlib.Path(path).read_bytes())
     for applet in run('busybox', '--list').split():
@@ -184,20 +187,20 @@ def initramfs(kernel):
     return gzip.compress(archive.bytes(), 1)
 
 
-def build(folder):
-    """Builds what is not built yet, or out of date; (kernel, initramfs)."""
+def build(folder, *more):
+    """Builds what is not built yet, or out of date; (kernel, initramfs). `more`: further programs that the guest gets."""
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     kernel, image = folder / 'vmlinux', folder / 'initramfs.gz'
-    sources = [pathlib.Path(__file__), HERE / 'guest_init.sh', HERE / 'guest_agent.sh']
+    sources = [pathlib.Path(__file__), HERE / 'guest_init.sh', HERE / 'guest_agent.sh', *map(pathlib.Path, more)]
     if kernel.exists() and image.exists() and image.stat().st_mtime > max(s.stat().st_mtime for s in sources):
         return kernel, image
     place = unpack_kernel(folder)
     kernel.write_bytes(uncompressed(next(place.glob('boot/vmlinuz-*')).read_bytes()))
-    image.write_bytes(initramfs(place))
+    image.write_bytes(initramfs(place, more))
     return kernel, image
 
 
 if __name__ == '__main__':
-    for made in build(sys.argv[1] if len(sys.argv) > 1 else 'build/rxe-guest'):
+    for made in build(*(sys.argv[1:] or ['build/rxe-guest'])):
         print(made, made.stat().st_size >> 20, 'MiB')
