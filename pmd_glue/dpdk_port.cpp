@@ -98,6 +98,11 @@ unsigned DpdkPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
 }
 
 unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+    if (up_ != nullptr && !up_->load(std::memory_order_relaxed)) [[unlikely]] {
+        tx_free(frames, count);
+        lost_while_down_.store(lost_while_down_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
+        return count;
+    }
     rte_mbuf* mbufs[kMaxBurst];
     unsigned sent = 0;
     while (sent < count) {

@@ -212,7 +212,7 @@ void Daemon::follow_addresses(int index) {
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));
-    for (size_t i = 0; i < gids.size(); ++i) served.push_back({gids[i], own && i != 0});
+    for (size_t i = 0; i < gids.size(); ++i) served.push_back({gids[i], own && i != 0 && !kernel_has_address(gids[i])});
     ports_->set_addresses(device, served);
 }
 

@@ -66,6 +66,15 @@ void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) 
     if (fds.size() == queues) p.signals = fds;
 }
 
+LinkState look(const OpenPort& p, uint32_t wish) {
+    if (p.ethdev == nullptr) return {true, p.path_mtu};
+    if (p.netdev.empty()) return {p.ethdev->link_up(), p.path_mtu};
+    const Netdev n = query_netdev(p.netdev);
+    if (n.index != p.netdev_index) return {false, p.path_mtu};  // it is gone
+    const uint32_t fits = path_mtu_within(n.mtu, std::min(wish, p.largest_mtu));
+    return {n.running && fits != 0, fits != 0 ? fits : p.path_mtu};
+}
+
 std::vector<uint32_t> mtu_candidates(uint32_t wish) {
     std::vector<uint32_t> out;
     for (uint32_t mtu = wish; mtu >= 256; mtu /= 2) out.push_back(ip_bytes_for(mtu));
@@ -184,16 +193,12 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
         p.pools.push_back(std::make_unique<pmd::MbufPool>(fmt::format("{}_{}", d.name, q), mbufs, 0, frame_room(kind)));
 }
 
-LinkState Ports::link(uint32_t device, uint32_t wish) const {
+LinkState Ports::link(uint32_t device, uint32_t wish) {
     eventfd_t changes;
     eventfd_read(link_fd_, &changes);
-    const OpenPort& p = ports_[device];
-    if (p.ethdev == nullptr) return {true, p.path_mtu};
-    if (p.netdev.empty()) return {p.ethdev->link_up(), p.path_mtu};
-    const Netdev n = query_netdev(p.netdev);
-    if (n.index != p.netdev_index) return {false, p.path_mtu};  // it is gone
-    const uint32_t fits = path_mtu_within(n.mtu, std::min(wish, p.largest_mtu));
-    return {n.running && fits != 0, fits != 0 ? fits : p.path_mtu};
+    const LinkState now = look(ports_[device], wish);
+    ports_[device].carrier->store(now.up, std::memory_order_relaxed);
+    return now;
 }
 
 void Ports::set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses) {

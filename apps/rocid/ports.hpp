@@ -1,6 +1,7 @@
 // The ports of all devices: frame buffers, ethdevs, and what rocid learned about them when it opened them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,8 @@ struct OpenPort {
     uint32_t path_mtu = 0;     ///< what the device can offer
     uint32_t largest_mtu = 0;  ///< path MTU that the kind of port can carry
     bool up = true;            ///< the link, when it was opened
+    /// The link now, for the engines.
+    std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
     std::vector<int> signals;  ///< by queue: readable when there are frames; empty: nothing says so, a sleeper must look itself
     bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
@@ -59,7 +62,7 @@ public:
     /// The addresses of a device are these from now on: where a port looks at them, it must know.
     void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
     /// How the port is now; `wish`: the configuration's path MTU.
-    LinkState link(uint32_t device, uint32_t wish) const;
+    LinkState link(uint32_t device, uint32_t wish);
     /// Readable when the link of a port without kernel interface has changed.
     int link_fd() const { return link_fd_; }
 

@@ -37,7 +37,7 @@ def why_not():
     made = subprocess.run(['ip', 'netns', 'add', name], capture_output=True, text=True, check=False)
     if made.returncode != 0:
         return f'no network namespace can be made here: {made.stderr.strip()}'
-    veth = subprocess.run(['ip', '-n', name, 'link', 'add', 'a', 'type', 'veth', 'peer', 'name', 'b'], capture_output=True, text=True, check=False)
+    veth = subprocess.run(['ip', '-n', name, 'link', 'add', 'left0', 'type', 'veth', 'peer', 'name', 'right0'], capture_output=True, text=True, check=False)
     subprocess.run(['ip', 'netns', 'del', name], check=False)
     return f'no veth pair can be made here: {veth.stderr.strip()}' if veth.returncode != 0 else ''
 
