@@ -98,6 +98,11 @@ unsigned DpdkPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
 }
 
 unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+    if (up_ != nullptr && !up_->load(std::memory_order_relaxed)) [[unlikely]] {
+        tx_free(frames, count);
+        lost_while_down_.store(lost_while_down_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
+        return count;
+    }
     rte_mbuf* mbufs[kMaxBurst];
     unsigned sent = 0;
     while (sent < count) {
@@ -154,6 +159,7 @@ uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* poo
     if (const int no = rte_eth_dev_info_get(port, &info); no != 0) refuse(name, "driver", no);
     rte_eth_conf conf = configuration(info, setup.queues);
     conf.intr_conf.rxq = setup.interrupts;
+    conf.intr_conf.lsc = info.dev_flags != nullptr && (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
     int e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
     if (e != 0 && setup.interrupts) {
         conf.intr_conf.rxq = 0;

@@ -1,6 +1,7 @@
 // One queue pair of a DPDK ethdev as an engine's port.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -38,7 +39,10 @@ class DpdkPort final : public engine::Port, public Waker {
 public:
     static constexpr unsigned kMaxBurst = 256;
 
-    DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool) : port_(port), queue_(queue), pool_(pool) {}
+    /// `up`: the port's link, by whoever watches it; nullptr: always up. Frames for a link that is down are lost, as on any wire:
+    /// a driver that kept them would keep their queue pairs from ever giving up.
+    DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr)
+        : port_(port), queue_(queue), pool_(pool), up_(up) {}
 
     unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
     void rx_free(engine::RxFrame* frames, unsigned count) override;
@@ -51,11 +55,14 @@ public:
     void after_sleep() override;
 
     /// Frames dropped because the NIC gave them in several pieces.
+    uint64_t lost_while_down() const { return lost_while_down_.load(std::memory_order_relaxed); }
     uint64_t multi_segment_drops() const { return multi_segment_drops_; }
 
 private:
     const uint16_t port_, queue_;
     MbufPool& pool_;
+    const std::atomic<bool>* const up_;
+    std::atomic<uint64_t> lost_while_down_{0};
     uint64_t multi_segment_drops_ = 0;
 };
 

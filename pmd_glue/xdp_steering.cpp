@@ -2,15 +2,16 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <dirent.h>
 #include <linux/if_link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <set>
-#include <utility>
+#include <map>
 #include <vector>
 
 #include "eal.hpp"
@@ -31,7 +32,6 @@ constexpr char kProgramName[] = "roci_steer", kSocketMap[] = "xsks_map";
 struct Fd {
     int fd = -1;
     explicit Fd(int f) : fd(f) {}
-    Fd(Fd&& o) noexcept : fd(std::exchange(o.fd, -1)) {}
     ~Fd() {
         if (fd >= 0) close(fd);
     }
@@ -50,32 +50,39 @@ uint32_t attached_program(int index) {
     return bpf_xdp_query_id(index, 0, &id) == 0 ? id : 0;
 }
 
-/// Its name, and the numbers of its maps.
-std::string describe(int program, std::vector<uint32_t>& maps) {
+/// "?" where this process may not ask (CAP_SYS_ADMIN).
+std::string name_of(uint32_t id) {
+    const Fd program(bpf_prog_get_fd_by_id(id));
     bpf_prog_info info{};
     uint32_t length = sizeof info;
-    maps.assign(16, 0);
-    info.nr_map_ids = uint32_t(maps.size());
-    info.map_ids = reinterpret_cast<uintptr_t>(maps.data());
-    if (bpf_obj_get_info_by_fd(program, &info, &length) != 0) return {};
-    maps.resize(std::min<size_t>(info.nr_map_ids, maps.size()));
+    if (program.fd < 0 || bpf_obj_get_info_by_fd(program.fd, &info, &length) != 0) return "?";
     return info.name;
 }
 
-/// The map of the program on the interface that holds DPDK's sockets.
-Fd socket_map(const std::string& interface, int index) {
-    const Fd program(bpf_prog_get_fd_by_id(attached_program(index)));
-    if (program.fd < 0) refuse(interface, "the driver's program is not there", errno);
-    std::vector<uint32_t> maps;
-    describe(program.fd, maps);
-    for (const uint32_t id : maps) {
-        Fd map(bpf_map_get_fd_by_id(id));
+bool is_bpf_map(int fd) {
+    char target[32] = {};
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    return readlink(path.c_str(), target, sizeof target - 1) > 0 && std::strcmp(target, "anon_inode:bpf-map") == 0;
+}
+
+/// The map that DPDK's driver put its sockets into, among our own descriptors: to ask by the program's number takes
+/// CAP_SYS_ADMIN. The newest is that of the port just started.
+int socket_map(const std::string& interface) {
+    int newest = -1;
+    uint32_t newest_id = 0;
+    DIR* list = opendir("/proc/self/fd");
+    while (const dirent* entry = list != nullptr ? readdir(list) : nullptr) {
+        const int fd = std::atoi(entry->d_name);
         bpf_map_info info{};
         uint32_t length = sizeof info;
-        if (map.fd >= 0 && bpf_obj_get_info_by_fd(map.fd, &info, &length) == 0 && std::strcmp(info.name, kSocketMap) == 0)
-            return map;
+        if (!is_bpf_map(fd) || bpf_obj_get_info_by_fd(fd, &info, &length) != 0) continue;
+        if (std::strcmp(info.name, kSocketMap) != 0 || info.id <= newest_id) continue;
+        newest = fd;
+        newest_id = info.id;
     }
-    refuse(interface, "the driver's program has no map of sockets", ENOENT);
+    if (list != nullptr) closedir(list);
+    if (newest < 0) refuse(interface, "the driver's program has no map of sockets", ENOENT);
+    return newest;
 }
 
 int silent(libbpf_print_level, const char*, va_list) { return 0; }
@@ -94,9 +101,7 @@ void XdpSteering::prepare(const std::string& interface, int index) {
     libbpf_set_print(silent);
     const uint32_t id = attached_program(index);
     if (id == 0) return;
-    const Fd program(bpf_prog_get_fd_by_id(id));
-    std::vector<uint32_t> maps;
-    const std::string name = program.fd >= 0 ? describe(program.fd, maps) : "";
+    const std::string name = name_of(id);
     // A program on a link, as of a living rocid, cannot be taken off this way.
     if (name == kProgramName && bpf_xdp_detach(index, 0, nullptr) == 0) return;
     throw StartError("interface '" + interface + "' is taken: it has the XDP program '" + name +
@@ -114,11 +119,11 @@ struct XdpSteering::Program {
 };
 
 XdpSteering::XdpSteering(const std::string& interface, int index) : program_(std::make_unique<Program>()) {
-    const Fd sockets = socket_map(interface, index);
     steer_bpf*& skeleton = program_->skeleton;
     skeleton = steer_bpf__open();
     if (skeleton == nullptr) refuse(interface, "the program does not open", errno);
-    if (const int e = bpf_map__reuse_fd(skeleton->maps.xsks_map, sockets.fd); e != 0) refuse(interface, "the sockets' map", -e);
+    if (const int e = bpf_map__reuse_fd(skeleton->maps.xsks_map, socket_map(interface)); e != 0)
+        refuse(interface, "the sockets' map", -e);
     if (const int e = steer_bpf__load(skeleton); e != 0) refuse(interface, "the program does not load", -e);
     const int program = bpf_program__fd(skeleton->progs.roci_steer);
     if (const int e = bpf_xdp_detach(index, 0, nullptr); e != 0) refuse(interface, "the driver's program does not come off", -e);
@@ -133,17 +138,17 @@ XdpSteering::XdpSteering(const std::string& interface, int index) : program_(std
 
 XdpSteering::~XdpSteering() = default;
 
-void XdpSteering::set_addresses(std::span<const Gid> addresses) {
+void XdpSteering::set_addresses(std::span<const ServedAddress> addresses) {
     const int map = bpf_map__fd(program_->skeleton->maps.addresses);
-    const std::set<Gid> wanted(addresses.begin(), addresses.end());
+    std::map<Gid, uint8_t> wanted;  // values as in the program
+    for (const ServedAddress& a : addresses)
+        if (!a.address.is_zero()) wanted[a.address] = a.whole ? 2 : 1;
     std::vector<Gid> gone;
     Gid key{}, next{};
     for (const void* from = nullptr; bpf_map_get_next_key(map, from, &next) == 0; key = next, from = &key)
         if (!wanted.contains(next)) gone.push_back(next);
     for (const Gid& g : gone) bpf_map_delete_elem(map, &g);
-    const uint8_t one = 1;
-    for (const Gid& g : wanted)
-        if (!g.is_zero()) bpf_map_update_elem(map, &g, &one, BPF_ANY);
+    for (const auto& [g, what] : wanted) bpf_map_update_elem(map, &g, &what, BPF_ANY);
 }
 
 uint64_t XdpSteering::counter(size_t which) const {

@@ -11,7 +11,7 @@
 
 namespace roci::pmd {
 
-inline constexpr const char* kSteeringCounters[] = {"steered", "passed_not_roce", "passed_other_address", "passed_fragment",
+inline constexpr const char* kSteeringCounters[] = {"steered", "passed_other", "passed_other_address", "passed_fragment",
                                                     "passed_without_socket"};
 
 /// The program's object file as a path that DPDK's driver can open: it loads it, attaches it and puts its sockets into the map
@@ -27,6 +27,11 @@ private:
     int fd_ = -1;
 };
 
+struct ServedAddress {
+    Gid address;
+    bool whole = false;  ///< all of its traffic comes to us, ARP and neighbour discovery for it included, not RoCEv2 alone
+};
+
 class XdpSteering {
 public:
     /// Before DPDK's driver: an interface with somebody's XDP program is refused (StartError); what a rocid left behind that died
@@ -40,7 +45,7 @@ public:
     XdpSteering(const XdpSteering&) = delete;
 
     /// The addresses whose frames come to us, as a whole.
-    void set_addresses(std::span<const Gid> addresses);
+    void set_addresses(std::span<const ServedAddress> addresses);
     bool native() const { return native_; }
     /// Of all CPUs; index as in kSteeringCounters.
     uint64_t counter(size_t which) const;

@@ -81,6 +81,7 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     out.prefixes.push_back(kLinkLocalPrefix);
     for (const std::string& a : d.addresses) out.prefixes.push_back(prefix_of(a));
     for (const std::string& g : d.gateways) out.gateways.push_back(parse_address(g).value());
+    out.active = port.up;
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
@@ -145,9 +146,11 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     events_->start(engines_->event_rings());
     engines_->start();
     const std::vector<host::DeviceConfig> devices = devices_of(config_, *ports_);
-    for (uint32_t i = 0; i < devices.size(); ++i) ports_->set_addresses(i, devices[i].gids);
+    for (uint32_t i = 0; i < devices.size(); ++i) serve_addresses(i, devices[i].gids);
     conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
     follow_kernel();
+    socket_->watch(ports_->link_fd(), [this] { follow_links(); });
+    follow_links();
 }
 
 Daemon::~Daemon() {
@@ -172,10 +175,10 @@ host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<
 }
 
 void Daemon::follow_kernel() {
-    bool any = false;
-    for (uint32_t i = 0; i < config_.devices.size(); ++i) any |= follows_kernel(config_.devices[i], ports_->port(i));
-    if (!any) return;
+    const auto all = ports_->all();
+    if (std::none_of(all.begin(), all.end(), [](const OpenPort& p) { return !p.netdev.empty(); })) return;
     KernelNet::Handler handler;
+    handler.links = [this] { follow_links(); };
     handler.addresses = [this](int index) { follow_addresses(index); };
     handler.neighbour = [this](int index, const Gid& address, const MacAddress& mac) {
         for (uint32_t i = 0; i < config_.devices.size(); ++i) {
@@ -206,11 +209,29 @@ void Daemon::follow_addresses(int index) {
         if (!follows_kernel(config_.devices[i], port) || (index != 0 && index != port.netdev_index)) continue;
         std::vector<host::DeviceAddress> all{{link_local(port.mac), kLinkLocalPrefix}};
         for (const host::DeviceAddress& a : kernel_->addresses(port.netdev_index)) all.push_back(a);
-        std::vector<Gid> served;
-        for (const host::DeviceAddress& a : all) served.push_back(a.gid);
-        ports_->set_addresses(i, served);
+        std::vector<Gid> gids;
+        for (const host::DeviceAddress& a : all) gids.push_back(a.gid);
+        serve_addresses(i, gids);
         if (conductor_->set_addresses(i, all))
             spdlog::info("{}: {} address(es) of interface {}", config_.devices[i].name, all.size(), port.netdev);
+    }
+}
+
+/// A port that picks out its frames must know them. With addresses of its own the device answers for them altogether; GID 0 may
+/// be the interface's own link-local address, so of it only RDMA is ours.
+void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
+    std::vector<pmd::ServedAddress> served;
+    const bool own = !follows_kernel(config_.devices[device], ports_->port(device));
+    for (size_t i = 0; i < gids.size(); ++i) served.push_back({gids[i], own && i != 0 && !kernel_has_address(gids[i])});
+    ports_->set_addresses(device, served);
+}
+
+/// Links come and go: programs are told by port events.
+void Daemon::follow_links() {
+    for (uint32_t i = 0; i < config_.devices.size(); ++i) {
+        const LinkState now = ports_->link(i, uint32_t(config_.devices[i].mtu));
+        if (!conductor_->set_link(i, now.up, now.path_mtu)) continue;
+        spdlog::info("{}: the port is {}, path MTU {}", config_.devices[i].name, now.up ? "active" : "down", now.path_mtu);
     }
 }
 

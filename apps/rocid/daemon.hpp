@@ -39,6 +39,8 @@ private:
     /// Addresses, routes and neighbours of kernel interfaces.
     void follow_kernel();
     void follow_addresses(int index);
+    void serve_addresses(uint32_t device, std::span<const Gid> gids);
+    void follow_links();
     void say_ready();
     int wait_ms(int most) const;
     void on_signal();

@@ -73,7 +73,8 @@ EngineHost::~EngineHost() {
 EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     const DeviceSection& d = config_.devices[device];
     Stack s;
-    s.dpdk = std::make_unique<pmd::DpdkPort>(ports_.port(device).id, uint16_t(engine), ports_.pool(device, engine));
+    s.dpdk = std::make_unique<pmd::DpdkPort>(ports_.port(device).id, uint16_t(engine), ports_.pool(device, engine),
+                                             ports_.port(device).carrier.get());
     s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, ports_.port(device).mac);
     s.top = s.hairpin.get();
     s.tap = std::make_unique<pmd::TapPort>(*s.top, clock_);
@@ -198,6 +199,7 @@ std::string EngineHost::status_json() const {
                 for (size_t i = 0; i < std::size(pmd::kSteeringCounters); ++i)
                     port["xdp"][pmd::kSteeringCounters[i]] = steering->counter(i);
             }
+            if (s.dpdk->lost_while_down() != 0) port["lost_while_down"] = s.dpdk->lost_while_down();
             if (s.fault != nullptr) {
                 const pmd::FaultCounts counts = s.fault->counts();
                 for (size_t i = 0; i < std::size(pmd::kFaultFields); ++i)

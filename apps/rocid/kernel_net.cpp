@@ -136,7 +136,7 @@ mnl_socket* open_socket(unsigned groups) {
 }  // namespace
 
 KernelNet::KernelNet(Handler handler) : handler_(std::move(handler)), buffer_(kBuffer) {
-    changes_ = open_socket(RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_NEIGH);
+    changes_ = open_socket(RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_NEIGH);
     questions_ = open_socket(0);
 }
 
@@ -157,6 +157,7 @@ void KernelNet::on_change(const nlmsghdr* h) {
         handler_.addresses(int(static_cast<const ifaddrmsg*>(mnl_nlmsg_get_payload(h))->ifa_index));
         return;
     }
+    if (h->nlmsg_type == RTM_NEWLINK || h->nlmsg_type == RTM_DELLINK) return handler_.links();
     Neighbour n;
     if (!read_neighbour(h, n)) return;
     if ((n.state & kUsable) != 0) handler_.neighbour(n.index, n.address, n.mac);
@@ -169,6 +170,7 @@ void KernelNet::read_changes() {
         const ssize_t n = recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
         if (n < 0 && errno == ENOBUFS) {  // some were lost: what matters is asked for again
             handler_.addresses(0);
+            handler_.links();
             continue;
         }
         if (n <= 0) return;

@@ -19,6 +19,8 @@ public:
     struct Handler {
         /// Addresses of the interface may have changed.
         std::function<void(int index)> addresses;
+        /// An interface may have come up, gone down, or have another MTU.
+        std::function<void()> links;
         /// `mac` zero: nobody answers at the address.
         std::function<void(int index, const Gid& address, const MacAddress& mac)> neighbour;
     };

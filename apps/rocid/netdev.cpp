@@ -1,6 +1,7 @@
 #include "netdev.hpp"
 
 #include <dirent.h>
+#include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/filter.h>
 #include <linux/sockios.h>
@@ -33,6 +34,23 @@ Netdev query_netdev(const std::string& name) {
     }
     close(fd);
     return out;
+}
+
+bool kernel_has_address(const Gid& address) {
+    ifaddrs* all = nullptr;
+    if (getifaddrs(&all) != 0) return false;
+    bool found = false;
+    for (const ifaddrs* a = all; a != nullptr && !found; a = a->ifa_next) {
+        if (a->ifa_addr == nullptr) continue;
+        Gid g;
+        if (a->ifa_addr->sa_family == AF_INET)
+            g = Gid::from_ipv4(reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in*>(a->ifa_addr)->sin_addr));
+        else if (a->ifa_addr->sa_family == AF_INET6)
+            std::copy_n(reinterpret_cast<const sockaddr_in6*>(a->ifa_addr)->sin6_addr.s6_addr, g.bytes.size(), g.bytes.begin());
+        found = !g.is_zero() && g == address;
+    }
+    freeifaddrs(all);
+    return found;
 }
 
 uint32_t receive_queues(const std::string& name) {

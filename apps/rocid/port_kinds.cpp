@@ -120,9 +120,9 @@ std::string devargs_of(const DeviceSection& d, unsigned queues) {
 }
 
 uint32_t frame_room(const PortKind& kind) {
-    constexpr uint32_t kLine = 128;
+    constexpr uint32_t kLine = 128, kXdpHeadroom = 256;  // the kernel keeps so much of each frame free before the data
     if (!kind.own_frames) return 0;
-    return (ip_bytes_for(kind.largest_mtu) + wire::kEthLength + wire::kVlanLength + kLine - 1) / kLine * kLine;
+    return (kXdpHeadroom + ip_bytes_for(kind.largest_mtu) + wire::kEthLength + wire::kVlanLength + kLine - 1) / kLine * kLine;
 }
 
 uint32_t ip_bytes_for(uint32_t path_mtu) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -64,6 +66,15 @@ void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) 
     if (fds.size() == queues) p.signals = fds;
 }
 
+LinkState look(const OpenPort& p, uint32_t wish) {
+    if (p.ethdev == nullptr) return {true, p.path_mtu};
+    if (p.netdev.empty()) return {p.ethdev->link_up(), p.path_mtu};
+    const Netdev n = query_netdev(p.netdev);
+    if (n.index != p.netdev_index) return {false, p.path_mtu};  // it is gone
+    const uint32_t fits = path_mtu_within(n.mtu, std::min(wish, p.largest_mtu));
+    return {n.running && fits != 0, fits != 0 ? fits : p.path_mtu};
+}
+
 std::vector<uint32_t> mtu_candidates(uint32_t wish) {
     std::vector<uint32_t> out;
     for (uint32_t mtu = wish; mtu >= 256; mtu /= 2) out.push_back(ip_bytes_for(mtu));
@@ -88,7 +99,8 @@ std::vector<std::string> Ports::pci_addresses(const Config& c) {
     return out;
 }
 
-Ports::Ports(Config& config, pmd::Eal&) {
+Ports::Ports(Config& config, pmd::Eal&) : link_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (link_fd_ < 0) throw pmd::StartError("no descriptor for link changes");
     const auto queues = uint16_t(config.engine.count);
     for (uint32_t e = 0; e < queues; ++e)
         pools_.push_back(std::make_unique<pmd::MbufPool>("frames_" + std::to_string(e), uint32_t(config.mbufs), 0));
@@ -128,6 +140,7 @@ Ports::~Ports() {
     }
     ports_.clear();
     pairs_.clear();
+    close(link_fd_);
 }
 
 void Ports::open_pair(const Config& config, size_t a) {
@@ -180,7 +193,15 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
         p.pools.push_back(std::make_unique<pmd::MbufPool>(fmt::format("{}_{}", d.name, q), mbufs, 0, frame_room(kind)));
 }
 
-void Ports::set_addresses(uint32_t device, std::span<const Gid> addresses) {
+LinkState Ports::link(uint32_t device, uint32_t wish) {
+    eventfd_t changes;
+    eventfd_read(link_fd_, &changes);
+    const LinkState now = look(ports_[device], wish);
+    ports_[device].carrier->store(now.up, std::memory_order_relaxed);
+    return now;
+}
+
+void Ports::set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses) {
     if (ports_[device].steering != nullptr) ports_[device].steering->set_addresses(addresses);
 }
 
@@ -194,7 +215,9 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
         spdlog::info("{}: XDP program on interface {}, {} mode", d.name, d.interface,
                      p.steering->native() ? "native" : "generic (slower: the interface's driver has no XDP of its own)");
     }
+    p.largest_mtu = kind.largest_mtu;
     if (kind.netdev) return;
+    p.ethdev->watch_link(link_fd_);
     p.path_mtu = kind.sets_mtu ? path_mtu_within(set, uint32_t(d.mtu)) : uint32_t(d.mtu);
     if (p.path_mtu == 0) throw pmd::StartError(fmt::format("it takes no MTU of {} or more", ip_bytes_for(256)));
     if (p.path_mtu != d.mtu) spdlog::info("{}: the port takes packets of {} bytes: path MTU {}", d.name, set, p.path_mtu);

@@ -1,6 +1,7 @@
 // The ports of all devices: frame buffers, ethdevs, and what rocid learned about them when it opened them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,13 +24,21 @@ struct OpenPort {
     std::string netdev;        ///< kernel interface behind it, or ""
     int netdev_index = 0;      ///< its number
     uint32_t path_mtu = 0;     ///< what the device can offer
+    uint32_t largest_mtu = 0;  ///< path MTU that the kind of port can carry
     bool up = true;            ///< the link, when it was opened
+    /// The link now, for the engines.
+    std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
     std::vector<int> signals;  ///< by queue: readable when there are frames; empty: nothing says so, a sleeper must look itself
     bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
     std::unique_ptr<pmd::XdpSteering> steering;  ///< first to go
+};
+
+struct LinkState {
+    bool up = true;
+    uint32_t path_mtu = 0;
 };
 
 class Ports {
@@ -51,7 +60,11 @@ public:
         return ports_[device].pools.empty() ? *pools_[engine] : *ports_[device].pools[engine];
     }
     /// The addresses of a device are these from now on: where a port looks at them, it must know.
-    void set_addresses(uint32_t device, std::span<const Gid> addresses);
+    void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
+    /// How the port is now; `wish`: the configuration's path MTU.
+    LinkState link(uint32_t device, uint32_t wish);
+    /// Readable when the link of a port without kernel interface has changed.
+    int link_fd() const { return link_fd_; }
 
 private:
     void open_pair(const Config& config, size_t a);
@@ -63,6 +76,7 @@ private:
     std::vector<std::unique_ptr<pmd::RingPair>> pairs_;
     std::vector<OpenPort> ports_;  ///< by device
     std::unique_ptr<QuietUdpPort> quiet_;
+    int link_fd_ = -1;
 };
 
 }  // namespace roci::rocid

@@ -1,5 +1,7 @@
-// Addresses of a device that change while it is in use: with a kernel interface behind the port they are the interface's.
+// What changes about a device while it is in use: its addresses (with a kernel interface behind the port they are the
+// interface's), its link.
 #include <algorithm>
+#include <utility>
 
 #include "host/handlers.hpp"
 #include "host/neighbours.hpp"
@@ -7,7 +9,7 @@
 namespace roci::host {
 namespace {
 
-constexpr uint32_t kGidChange = 18;  // IBV_EVENT_GID_CHANGE
+constexpr uint32_t kPortActive = 9, kPortError = 10, kGidChange = 18;  // IBV_EVENT_PORT_ACTIVE, _PORT_ERR, _GID_CHANGE
 constexpr uint32_t kPortNumber = 1;
 
 /// Engines look at the new ones from now on.
@@ -66,6 +68,21 @@ bool Conductor::set_addresses(uint32_t device, std::span<const DeviceAddress> ad
     publish(host, device);
     tell_sessions(host, device, kGidChange);
     announce(host, device);
+    return true;
+}
+
+bool Conductor::set_link(uint32_t device, bool up, uint32_t mtu) {
+    Impl& host = *impl_;
+    if (device >= host.devices.size()) return false;
+    DeviceConfig& d = host.devices[device];
+    if (d.active == up && d.mtu_bytes == mtu) return false;
+    if (d.mtu_bytes != mtu) {
+        d.mtu_bytes = mtu;
+        publish(host, device);
+    }
+    if (std::exchange(d.active, up) == up) return true;
+    tell_sessions(host, device, up ? kPortActive : kPortError);
+    if (up) announce(host, device);
     return true;
 }
 

@@ -130,6 +130,7 @@ struct DeviceConfig {
     MacAddress mac;
     std::vector<Gid> gids;
     uint32_t mtu_bytes = 4096;                  ///< largest path MTU
+    bool active = true;                         ///< the link is up
     std::string peer = {};                      ///< the device of this rocid that is wired to it, or ""
     std::map<Gid, MacAddress> neighbours = {};  ///< known beforehand, from the configuration
     Resolver resolver = Resolver::none;
@@ -186,6 +187,9 @@ public:
 
     /// The addresses of a device are these now. What stays keeps its GID index. True: something changed, and programs were told.
     bool set_addresses(uint32_t device, std::span<const DeviceAddress> addresses);
+    /// How the link of a device is from now on, and which path MTU it carries. Programs are told by port events. True: something
+    /// is new.
+    bool set_link(uint32_t device, bool up, uint32_t mtu_bytes);
     /// Answers to Platform::solicit(), and what else the kernel learns of neighbours.
     void neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac);
     void neighbour_gone(uint32_t device, const Gid& address);

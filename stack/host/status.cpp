@@ -1,5 +1,5 @@
-// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added, never
-// renamed.
+// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added,
+// never renamed.
 #include <nlohmann/json.hpp>
 
 #include "host/address.hpp"
@@ -25,7 +25,7 @@ Json device_json(const DeviceConfig& d) {
     return {{"name", d.name},
             {"netdev", d.netdev},
             {"mac", mac_text(d.mac)},
-            {"state", "active"},
+            {"state", d.active ? "active" : "down"},
             {"mtu", mtu_bytes(active_mtu(d))},
             {"gids", std::move(gids)}};
 }

@@ -191,6 +191,23 @@ TEST_F(NeighboursTest, AddressesComeAndGoAndKeepTheirIndex) {
     conductor.close_session(elsewhere);
 }
 
+TEST_F(NeighboursTest, LinkChangesReachPortStateAndPrograms) {
+    constexpr uint32_t kPortActive = 9, kPortError = 10, kDown = 1, kActive = 4;
+    const uint32_t elsewhere = open(1);
+    EXPECT_FALSE(conductor.set_link(0, true, shared.addresses.find(0)->mtu_bytes)) << "nothing new";
+    EXPECT_TRUE(conductor.set_link(0, false, 1024));
+    auto p = call(Op::query_port).as<abi::PortAttr>();
+    EXPECT_EQ(p.state, kDown);
+    EXPECT_EQ(p.active_mtu, 3u);
+    EXPECT_EQ(shared.addresses.find(0)->mtu_bytes, 1024u);
+    EXPECT_TRUE(conductor.set_link(0, true, 1024));
+    EXPECT_EQ(call(Op::query_port).as<abi::PortAttr>().state, kActive);
+    EXPECT_TRUE(conductor.set_link(0, true, 2048));
+    const std::vector<std::pair<uint32_t, uint32_t>> told{{session, kPortError}, {session, kPortActive}};
+    EXPECT_EQ(platform.asyncs, told) << "sessions of that device only, and not of an MTU";
+    conductor.close_session(elsewhere);
+}
+
 class KernelNeighboursTest : public NeighboursTest {
 protected:
     KernelNeighboursTest() : NeighboursTest(Resolver::kernel) {}
