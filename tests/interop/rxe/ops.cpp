@@ -397,7 +397,8 @@ constexpr Fault kFaults[] = {
     {"too_long", IBV_WR_SEND, 4096, 1000, false, false, 7, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_OP_ERR,
      IBV_WC_LOC_QP_OP_ERR},
     {"not_ready", IBV_WR_SEND, 64, 0, false, false, 1, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SUCCESS},
-    {"gone", IBV_WR_SEND, 64, 64, false, true, 7, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR},
+    // Linux 6.1 hangs, guest and all, if a QP of Soft-RoCE goes to ERR with a receive posted: to RESET, without one.
+    {"gone", IBV_WR_SEND, 64, 0, false, true, 7, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS},
 };
 
 void expect(const char* what, ibv_wc_status wanted) {
@@ -415,8 +416,8 @@ void run(const Fault& f) {
         const bool acts = client_acts == (options.server != nullptr);
         if (!acts && f.room != 0) post_recv(c, f.room);
         ibv_qp_attr gone{};
-        gone.qp_state = IBV_QPS_ERR;
-        if (!acts && f.peer_gone) modify(c, gone, IBV_QP_STATE, "ERR");
+        gone.qp_state = IBV_QPS_RESET;
+        if (!acts && f.peer_gone) modify(c, gone, IBV_QP_STATE, "RESET");
         line.meet();
         const Op op{f.name, f.code, false, IBV_WC_RECV, false};
         if (acts) {
