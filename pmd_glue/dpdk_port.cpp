@@ -15,7 +15,7 @@ namespace roci::pmd {
 namespace {
 
 constexpr uint32_t kCache = 512;
-constexpr uint16_t kDataRoom = RTE_PKTMBUF_HEADROOM + (wire::kMaxFrame + 63 + 127) / 128 * 128;
+constexpr uint32_t kRoom = (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
 template <class Frame>
 void free_mbufs(const Frame* frames, unsigned count) {
@@ -47,9 +47,10 @@ private:
 
 }  // namespace
 
-MbufPool::MbufPool(const std::string& name, uint32_t count, int socket) {
+MbufPool::MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room) : room_(room != 0 ? room : kRoom) {
     // One lcore allocates and frees: the single-producer, single-consumer ring, and a cache in front of it that keeps frames hot.
-    pool_ = rte_pktmbuf_pool_create_by_ops(name.c_str(), count, kCache, 0, kDataRoom, socket, "ring_sp_sc");
+    pool_ = rte_pktmbuf_pool_create_by_ops(name.c_str(), count, kCache, 0, uint16_t(RTE_PKTMBUF_HEADROOM + room_), socket,
+                                           "ring_sp_sc");
     if (pool_ == nullptr)
         throw StartError("no memory for " + std::to_string(count) + " frames (" + rte_strerror(rte_errno) +
                          "): lower memory.mbufs, reserve more hugepages, or set memory.hugepages = \"never\"");
@@ -59,7 +60,9 @@ MbufPool::~MbufPool() { rte_mempool_free(pool_); }
 
 uint32_t MbufPool::in_use() const { return rte_mempool_in_use_count(pool_); }
 
-uint64_t MbufPool::bytes(uint32_t count) { return uint64_t(count) * (kDataRoom + sizeof(rte_mbuf) + 192) + (2 << 20); }
+uint64_t MbufPool::bytes(uint32_t count, uint32_t room) {
+    return uint64_t(count) * (RTE_PKTMBUF_HEADROOM + (room != 0 ? room : kRoom) + sizeof(rte_mbuf) + 192) + (2 << 20);
+}
 
 unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     rte_mbuf* mbufs[kMaxBurst];
@@ -90,8 +93,7 @@ unsigned DpdkPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
     rte_mbuf* mbufs[kMaxBurst];
     unsigned n = std::min(count, kMaxBurst);
     while (n != 0 && rte_pktmbuf_alloc_bulk(pool_.get(), mbufs, n) != 0) n /= 2;  // all or none: ask for less
-    for (unsigned i = 0; i < n; ++i)
-        frames[i] = {rte_pktmbuf_mtod(mbufs[i], uint8_t*), uint32_t(kDataRoom - RTE_PKTMBUF_HEADROOM), 0, mbufs[i]};
+    for (unsigned i = 0; i < n; ++i) frames[i] = {rte_pktmbuf_mtod(mbufs[i], uint8_t*), pool_.room(), 0, mbufs[i]};
     return n;
 }
 

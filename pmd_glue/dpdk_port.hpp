@@ -16,18 +16,21 @@ namespace roci::pmd {
 /// Frames of one engine: mbufs with room for the longest RoCE frame. Used by that engine's lcore only.
 class MbufPool {
 public:
-    /// Throws StartError.
-    MbufPool(const std::string& name, uint32_t count, int socket);
+    /// Throws StartError. `room`: bytes of a frame; 0: the longest.
+    MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room = 0);
     ~MbufPool();
     MbufPool(const MbufPool&) = delete;
 
     rte_mempool* get() const { return pool_; }
+    /// Bytes that a frame may have.
+    uint32_t room() const { return room_; }
     /// Frames that are out: with the engine, in a ring, or cached by the lcore.
     uint32_t in_use() const;
     /// Bytes that a pool of `count` takes, generously.
-    static uint64_t bytes(uint32_t count);
+    static uint64_t bytes(uint32_t count, uint32_t room = 0);
 
 private:
+    const uint32_t room_;
     rte_mempool* pool_ = nullptr;
 };
 

@@ -35,6 +35,13 @@ pmd::EalOptions eal_options(const Config& c, bool verbose) {
     return o;
 }
 
+std::vector<std::string> device_names(const Config& c) {
+    std::vector<std::string> names;
+    names.reserve(c.devices.size());
+    for (const DeviceSection& d : c.devices) names.push_back(d.name);
+    return names;
+}
+
 void check_cpus(const Config& c) {
     const std::vector<unsigned> allowed = pmd::allowed_cpus();
     for (const unsigned cpu : c.cpu_numbers)
@@ -124,6 +131,8 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());
+    captures_ = std::make_unique<Captures>(engines_->taps(), device_names(config_), *engines_);
+    platform_->set_captures(captures_.get());
     platform_->set_status([this] { return status_json(); });
     gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (gsi_wake_ < 0) throw pmd::StartError("no descriptor for management datagrams");
@@ -135,14 +144,16 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     });
     events_->start(engines_->event_rings());
     engines_->start();
-    conductor_ =
-        std::make_unique<host::Conductor>(limits_of(config_), devices_of(config_, *ports_), *shared_, *engines_, *platform_);
+    const std::vector<host::DeviceConfig> devices = devices_of(config_, *ports_);
+    for (uint32_t i = 0; i < devices.size(); ++i) ports_->set_addresses(i, devices[i].gids);
+    conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
     follow_kernel();
 }
 
 Daemon::~Daemon() {
     socket_.reset();  // ends the sessions, with the engines still running
     conductor_.reset();
+    captures_.reset();
     if (events_ != nullptr) events_->stop();  // it reads the engines' rings
     if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
@@ -195,6 +206,9 @@ void Daemon::follow_addresses(int index) {
         if (!follows_kernel(config_.devices[i], port) || (index != 0 && index != port.netdev_index)) continue;
         std::vector<host::DeviceAddress> all{{link_local(port.mac), kLinkLocalPrefix}};
         for (const host::DeviceAddress& a : kernel_->addresses(port.netdev_index)) all.push_back(a);
+        std::vector<Gid> served;
+        for (const host::DeviceAddress& a : all) served.push_back(a.gid);
+        ports_->set_addresses(i, served);
         if (conductor_->set_addresses(i, all))
             spdlog::info("{}: {} address(es) of interface {}", config_.devices[i].name, all.size(), port.netdev);
     }

@@ -56,6 +56,7 @@ private:
     std::unique_ptr<engine::Shared> shared_;
     std::unique_ptr<Ports> ports_;
     std::unique_ptr<EngineHost> engines_;
+    std::unique_ptr<Captures> captures_;
     std::unique_ptr<OsPlatform> platform_;
     std::unique_ptr<KernelNet> kernel_;
     std::unique_ptr<host::Conductor> conductor_;

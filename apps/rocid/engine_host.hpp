@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "captures.hpp"
 #include "config.hpp"
 #include "engine/engine.hpp"
 #include "event_pipes.hpp"
@@ -34,6 +35,8 @@ public:
 
     std::vector<pmd::Sleeper*> sleepers();
     std::vector<engine::EventRing*> event_rings();
+    /// Every port's tap, for captures.
+    std::vector<TapPoint> taps();
     /// Engines and ports as JSON, for `roci status`.
     std::string status_json() const;
 

@@ -1,7 +1,9 @@
 #include "netdev.hpp"
 
 #include <dirent.h>
+#include <linux/ethtool.h>
 #include <linux/filter.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
@@ -31,6 +33,18 @@ Netdev query_netdev(const std::string& name) {
     }
     close(fd);
     return out;
+}
+
+uint32_t receive_queues(const std::string& name) {
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return 1;
+    ethtool_channels channels{.cmd = ETHTOOL_GCHANNELS};
+    ifreq r{};
+    std::copy_n(name.begin(), std::min<size_t>(name.size(), IFNAMSIZ - 1), r.ifr_name);
+    r.ifr_data = reinterpret_cast<char*>(&channels);
+    const bool known = ioctl(fd, SIOCETHTOOL, &r) == 0;
+    close(fd);
+    return known ? std::max(channels.combined_count + channels.rx_count, 1u) : 1;
 }
 
 bool may_open_packet_socket() {

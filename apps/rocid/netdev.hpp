@@ -18,6 +18,8 @@ struct Netdev {
 };
 
 Netdev query_netdev(const std::string& name);
+/// How many queues the interface receives into; 1 where it does not say.
+uint32_t receive_queues(const std::string& name);
 /// True if this process may open a packet socket (CAP_NET_RAW).
 bool may_open_packet_socket();
 

@@ -1,6 +1,8 @@
 // host::Platform on Linux: memfds, mappings, pipes and eventfds for the conductor.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cerrno>
 #include <functional>
@@ -8,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "captures.hpp"
 #include "event_pipes.hpp"
 #include "host/conductor.hpp"
 #include "pmd_glue/eal.hpp"
@@ -48,6 +51,7 @@ public:
     };
     void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
+    void set_captures(Captures* captures) { captures_ = captures; }
     /// The client whose request the conductor is about to handle.
     void set_current_client(const host::Client& c) { current_ = c; }
 
@@ -73,6 +77,11 @@ public:
     int engine_page_fd() override { return engine_page_.fd(); }
     std::string host_status_json() override { return status_ ? status_() : "{}"; }
     int make_text_fd(const std::string& text) override;
+    uint32_t uid() const override { return geteuid(); }
+    int start_capture(uint32_t session, const host::CaptureSpec& spec, std::string& why) override {
+        return captures_->start(session, spec, why);
+    }
+    host::CaptureCounts stop_capture(uint32_t session) override { return captures_->stop(session); }
 
     uint64_t mapped_regions() const { return mapped_lengths_.size(); }
 
@@ -90,6 +99,7 @@ private:
     std::function<std::string()> status_;
     KernelHooks kernel_;
     host::Client current_;
+    Captures* captures_ = nullptr;
 };
 
 }  // namespace roci::rocid

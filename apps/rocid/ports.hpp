@@ -12,6 +12,7 @@
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/ethdev.hpp"
 #include "pmd_glue/net_ring.hpp"
+#include "pmd_glue/xdp_steering.hpp"
 
 namespace roci::rocid {
 
@@ -24,8 +25,11 @@ struct OpenPort {
     uint32_t path_mtu = 0;     ///< what the device can offer
     bool up = true;            ///< the link, when it was opened
     std::vector<int> signals;  ///< by queue: readable when there are frames; empty: nothing says so, a sleeper must look itself
-    bool armed_by_sleeper = false;  ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
+    bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
+    std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
+    std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
+    std::unique_ptr<pmd::XdpSteering> steering;  ///< first to go
 };
 
 class Ports {
@@ -43,11 +47,15 @@ public:
 
     const OpenPort& port(uint32_t device) const { return ports_[device]; }
     std::span<const OpenPort> all() const { return ports_; }
-    pmd::MbufPool& pool(uint32_t engine) { return *pools_[engine]; }
+    pmd::MbufPool& pool(uint32_t device, uint32_t engine) {
+        return ports_[device].pools.empty() ? *pools_[engine] : *ports_[device].pools[engine];
+    }
+    /// The addresses of a device are these from now on: where a port looks at them, it must know.
+    void set_addresses(uint32_t device, std::span<const Gid> addresses);
 
 private:
     void open_pair(const Config& config, size_t a);
-    static OpenPort open(const DeviceSection& device, uint16_t queues);
+    static void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
     /// Sets the path MTU that came of it.
     void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
 

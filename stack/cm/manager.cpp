@@ -56,6 +56,12 @@ bool Manager::make_room() {
     return connections_.size() < config_.max_connections;
 }
 
+/// Nobody owns it any more, and its time is not over.
+void Manager::forget_later(const Connection& c) {
+    while (!ending_.empty() && !connections_.contains(ending_.front())) ending_.pop_front();  // those whose time is over
+    ending_.push_back(c.id);
+}
+
 Connection* Manager::add(const Endpoint& peer) {
     if (!make_room()) {
         ++counters_.refused_full;
@@ -336,7 +342,7 @@ int Manager::reject(uint32_t id, Reason reason, std::span<const uint8_t> private
     // Remembered without an owner: to its owner the connection is over.
     c->state = State::timewait;
     c->owned = false;
-    ending_.push_back(c->id);
+    forget_later(*c);
     set_timer(*c, now + response_time(c->req.local_response_timeout));
     return 0;
 }
@@ -389,7 +395,7 @@ void Manager::destroy(uint32_t id, Nanos now) {
     if (c == nullptr || !c->owned) return;
     c->owned = false;
     if (c->state != State::dreq_sent && c->state != State::timewait) return erase(*c);
-    ending_.push_back(id);
+    forget_later(*c);
 }
 
 }  // namespace roci::cm

@@ -194,6 +194,7 @@ private:
     Connection* get(uint32_t id);
     Connection* add(const Endpoint& peer);
     bool make_room();
+    void forget_later(const Connection& c);
     void erase(Connection& c);
     void pair(Connection& c, uint32_t remote_id, uint32_t remote_qpn);
     void unpair_qpn(Connection& c);

@@ -21,7 +21,18 @@ void add_qp(Impl& e, Command& c) {
     if (c.qp->spec.slot >= s->slots.size()) s->slots.resize(c.qp->spec.slot + 1);
     s->slots[c.qp->spec.slot] = c.qp;
 }
-void modify_qp(Impl& e, Command& c) { c.error = qp::apply_change(e.ctx, *c.qp, *c.change); }
+/// The QP may have left the state that the conductor believes it in (snapshot): then nothing is done.
+void modify_qp(Impl& e, Command& c) {
+    if (c.snapshot != nullptr) {
+        const qp::State believed = c.snapshot->state;
+        qp::snapshot(*c.qp, *c.snapshot);
+        if (c.snapshot->state != believed) {
+            c.error = ESTALE;
+            return;
+        }
+    }
+    c.error = qp::apply_change(e.ctx, *c.qp, *c.change);
+}
 void query_qp(Impl&, Command& c) { qp::snapshot(*c.qp, *c.snapshot); }
 void remove_qp(Impl& e, Command& c) {
     qp::detach(e.ctx, *c.qp);

@@ -23,6 +23,7 @@ struct Session {
 
 struct Engine::Impl {
     static constexpr uint32_t kMaxBurst = 256;
+    static constexpr uint32_t kCrowd = 64;
 
     Config config;
     Shared& shared;
@@ -47,11 +48,16 @@ struct Engine::Impl {
     void ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
     bool run_active();
+    /// More QPs have work than the nearest cache holds: what is needed next is fetched ahead. The few of a short list are there
+    /// anyway.
+    bool crowded() const { return ctx.active_count >= kCrowd; }
     uint32_t serve(qp::Qp& qp);
     void rest(qp::Qp& qp);
     // receive.cpp
     unsigned receive(uint32_t port);
+    void ask_for_state(const qp::Qp& qp, const wire::Packet& p) const;
     void parse_batch(uint32_t port, unsigned first, unsigned end);
+    void fetch_ahead(unsigned first, unsigned end);
     unsigned execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done);
     bool receive_handed_over();
     bool inbox_waits() const;

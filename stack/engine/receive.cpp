@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/impl.hpp"
+#include "mem/prefetch.hpp"
 
 namespace roci::engine {
 namespace {
@@ -139,18 +140,46 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
 
 }  // namespace
 
+/// On a short list the QP itself is in the cache, what its client has posted is not: both ends of the wait are one then.
+void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
+    __builtin_prefetch(&qp.responder);
+    if (crowded() || !p.info->has(wire::kSend) || qp.spec.engine != config.index) return;
+    const rings::RqView& rq = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
+    if (rq.depth == 0) return;
+    __builtin_prefetch(rq.shared);
+    __builtin_prefetch(rq.slot(rq.consumed));
+}
+
 /// Parses frames[first, end) and looks their QPs up.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     for (unsigned i = first; i < end; ++i) {
         const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i]);
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
-        if (owners[i] != nullptr) __builtin_prefetch(&owners[i]->responder);
+        if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
             take_management(port, packets[i]);
         if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
+}
+
+/// Between parsing and execution on a crowded list: what the packets name is asked for, for all of them a step at a time.
+void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
+    const auto each = [&](auto step) {
+        for (unsigned i = first; i < end; ++i)
+            if (owners[i] != nullptr) step(*owners[i], packets[i]);
+    };
+    each([&](const qp::Qp& qp, const wire::Packet& p) {
+        qp::prefetch_state(qp);
+        mem::prefetch<0>(shared.keys, p.rkey, p.va);
+    });
+    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<1>(shared.keys, p.rkey, p.va); });
+    each([&](const qp::Qp& qp, const wire::Packet& p) {
+        mem::prefetch<2>(shared.keys, p.rkey, p.va);
+        if (!p.info->has(wire::kRequest) && qp.spec.engine == config.index) qp::prefetch_oldest(qp);
+    });
+    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<3>(shared.keys, p.rkey, p.va); });
 }
 
 /// Executes frames[first, end). Those that are done with are put to frames[done, …).
@@ -182,6 +211,7 @@ unsigned Engine::Impl::receive(uint32_t port) {
         unsigned end = first;
         for (uint32_t bytes = 0; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
         parse_batch(port, first, end);
+        if (crowded()) fetch_ahead(first, end);
         done = execute_batch(port, first, end, done);
         first = end;
     }

@@ -89,6 +89,7 @@ struct CmId {
     uint32_t parent = abi::kNoHandle;   ///< request that was not fetched yet: its listener
     uint32_t connection = 0;            ///< manager's number
     uint32_t events_reported = 0;
+    uint32_t events_waiting = 0;  ///< in its channel
     bool datagram() const { return qp_type == qp::Type::ud; }
 };
 
@@ -136,6 +137,7 @@ Outcome cm_migrate(Call&);
 Outcome cm_set_option(Call&);
 Outcome find_id(Call& c, uint32_t handle, CmId*& out);
 void cm_destroy(Host&, uint32_t session, CmId& id);
+void destroy_requests(Host&, uint32_t session, const CmId& listener);
 // cm_address.cpp
 Outcome cm_bind(Call&);
 Outcome cm_resolve_addr(Call&);
@@ -144,6 +146,7 @@ Outcome cm_listen(Call&);
 Outcome cm_query(Call&);
 /// The id's address is resolved, or not: `error`.
 void cm_address_settled(Host&, const HeldId&, int error);
+abi::CmQueryReply describe_route(const Host&, const CmId& id);
 void release_port(Host&, uint32_t session, const CmId& id);
 abi::CmAddress to_address(const Gid& gid, uint16_t port);
 Gid to_gid(const abi::CmAddress& a);
@@ -155,10 +158,12 @@ Outcome cm_reject(Call&);
 Outcome cm_notify(Call&);
 Outcome cm_disconnect(Call&);
 Outcome cm_qp_attr(Call&);
+/// mask 0: the connection is not that far.
+abi::CmQpAttrReply qp_attributes(const Host&, const CmId& id, uint32_t qp_state);
 abi::AhAttr path_to_peer(const Host&, const CmId& id);
 // cm_events.cpp
 Outcome cm_get_event(Call&);
-void push_event(Host&, uint32_t session, const CmId& id, CmEvent event);
+void push_event(Host&, uint32_t session, CmId& id, CmEvent event);
 void drop_events(Host&, uint32_t session, const CmId& id);
 /// Messages that arrived, timers; then everything that follows from them.
 void cm_service(Host&);

@@ -293,28 +293,31 @@ Outcome cm_listen(Call& c) {
     return done();
 }
 
+abi::CmQueryReply describe_route(const Host& host, const CmId& id) {
+    abi::CmQueryReply out{};
+    out.source = id.source;
+    out.dest = id.dest;
+    out.device = abi::kNoHandle;
+    if (!id.device) return out;
+    const DeviceConfig& device = host.devices[*id.device];
+    out.device = *id.device;
+    out.port_num = 1;
+    device.name.copy(out.device_name, sizeof out.device_name - 1);
+    std::copy(id.local.bytes.begin(), id.local.bytes.end(), out.sgid.raw);
+    std::copy(id.remote.bytes.begin(), id.remote.bytes.end(), out.dgid.raw);
+    out.mtu = active_mtu(device);
+    out.pkey = 0xffff;
+    out.traffic_class = id.traffic_class;
+    out.hop_limit = 64;
+    out.packet_life_time = kPacketLifeTime;
+    out.resolved = id.state >= IdState::route_resolved ? 1 : 0;
+    return out;
+}
+
 Outcome cm_query(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, c.in<abi::HandleRequest>().handle, id); o.failed()) return o;
-    abi::CmQueryReply out{};
-    out.source = id->source;
-    out.dest = id->dest;
-    out.device = abi::kNoHandle;
-    if (id->device) {
-        const DeviceConfig& device = c.host.devices[*id->device];
-        out.device = *id->device;
-        out.port_num = 1;
-        device.name.copy(out.device_name, sizeof out.device_name - 1);
-        std::copy(id->local.bytes.begin(), id->local.bytes.end(), out.sgid.raw);
-        std::copy(id->remote.bytes.begin(), id->remote.bytes.end(), out.dgid.raw);
-        out.mtu = active_mtu(device);
-        out.pkey = 0xffff;
-        out.traffic_class = id->traffic_class;
-        out.hop_limit = 64;
-        out.packet_life_time = kPacketLifeTime;
-        out.resolved = id->state >= IdState::route_resolved ? 1 : 0;
-    }
-    c.answer(out);
+    c.answer(describe_route(c.host, *id));
     return done();
 }
 

@@ -250,26 +250,31 @@ Outcome cm_disconnect(Call& c) {
     return done();
 }
 
+abi::CmQpAttrReply qp_attributes(const Host& host, const CmId& id, uint32_t qp_state) {
+    abi::CmQpAttrReply r{};
+    if (!id.device) return r;
+    const cm::Connection* conn = id.connection != 0 ? host.cm->manager.find(id.connection) : nullptr;
+    const bool has_peer = conn != nullptr && !id.datagram() && conn->remote_qpn != 0;
+    if (qp_state == kStateInit) {
+        init_attributes(id, conn, r);
+    } else if (id.datagram() && (qp_state == kStateRtr || qp_state == kStateRts)) {
+        r.mask = qp::kAttrState | (qp_state == kStateRts ? uint32_t(qp::kAttrSqPsn) : 0u);
+        r.attr.qp_state = qp_state;
+    } else if (qp_state == kStateRtr && has_peer) {
+        rtr_attributes(host, id, *conn, r);
+    } else if (qp_state == kStateRts && has_peer) {
+        rts_attributes(id, *conn, r);
+    }
+    return r;
+}
+
 Outcome cm_qp_attr(Call& c) {
     const auto in = c.in<abi::CmQpAttrRequest>();
     CmId* id;
     if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
     if (!id->device) return fail(EINVAL, "the id is not bound to a device");
-    const cm::Connection* conn = id->connection != 0 ? c.host.cm->manager.find(id->connection) : nullptr;
-    const bool has_peer = conn != nullptr && !id->datagram() && conn->remote_qpn != 0;
-    abi::CmQpAttrReply r{};
-    if (in.qp_state == kStateInit) {
-        init_attributes(*id, conn, r);
-    } else if (id->datagram() && (in.qp_state == kStateRtr || in.qp_state == kStateRts)) {
-        r.mask = qp::kAttrState | (in.qp_state == kStateRts ? uint32_t(qp::kAttrSqPsn) : 0u);
-        r.attr.qp_state = in.qp_state;
-    } else if (in.qp_state == kStateRtr && has_peer) {
-        rtr_attributes(c.host, *id, *conn, r);
-    } else if (in.qp_state == kStateRts && has_peer) {
-        rts_attributes(*id, *conn, r);
-    } else {
-        return fail(EINVAL, "no attributes for QP state {}: the connection is not that far", in.qp_state);
-    }
+    const abi::CmQpAttrReply r = qp_attributes(c.host, *id, in.qp_state);
+    if (r.mask == 0) return fail(EINVAL, "no attributes for QP state {}: the connection is not that far", in.qp_state);
     c.answer(r);
     return done();
 }

@@ -9,6 +9,8 @@ namespace {
 
 using cm::Event;
 
+constexpr uint32_t kFirstQpState = 1;  // INIT, then RTR, RTS
+
 void set_private(abi::CmParam& p, std::span<const uint8_t> data) {
     p.private_length = uint8_t(std::min<size_t>(data.size(), sizeof p.private_data));
     std::copy_n(data.begin(), p.private_length, p.private_data);
@@ -180,17 +182,19 @@ void send_one(Host& host, const cm::Outgoing& m) {
 
 }  // namespace
 
-void push_event(Host& host, uint32_t session, const CmId& id, CmEvent event) {
+void push_event(Host& host, uint32_t session, CmId& id, CmEvent event) {
     CmChannel* channel = host.cm->client(session).channels.find(id.channel);
     if (channel == nullptr) return;
     event.id = id.handle;
+    ++id.events_waiting;
     channel->events.push_back(event);
     host.platform.signal_channel(session, kCmChannelBase + id.channel, host.cm->next_signal++);
 }
 
 void drop_events(Host& host, uint32_t session, const CmId& id) {
     CmChannel* channel = host.cm->client(session).channels.find(id.channel);
-    if (channel == nullptr || channel->events.empty()) return;
+    const bool has_none = id.events_waiting == 0 && id.parent == abi::kNoHandle;
+    if (channel == nullptr || channel->events.empty() || has_none) return;
     std::erase_if(channel->events, [&](const CmEvent& e) { return e.id == id.handle || e.child == id.handle; });
 }
 
@@ -211,6 +215,7 @@ Outcome cm_get_event(Call& c) {
     out.ah = e.ah;
     CmId& id = *client.ids.find(e.id);
     ++id.events_reported;
+    --id.events_waiting;
     if (CmGroup* group = e.group == abi::kNoHandle ? nullptr : client.groups.find(e.group)) ++group->events_reported;
     if (e.type == CmEventType::connect_request) {
         out.listener = e.id;
@@ -218,6 +223,9 @@ Outcome cm_get_event(Call& c) {
         --id.pending;
         client.ids.find(e.child)->parent = abi::kNoHandle;
     }
+    const CmId& about = *client.ids.find(out.id);
+    out.route = describe_route(c.host, about);
+    for (uint32_t i = 0; i < std::size(out.qp); ++i) out.qp[i] = qp_attributes(c.host, about, kFirstQpState + i);
     c.answer(out);
     return done();
 }
@@ -252,12 +260,10 @@ void cm_service(Host& host) {
 void cm_reclaim(Host& host, uint32_t session) {
     const auto it = host.cm->clients.find(session);
     if (it == host.cm->clients.end()) return;
-    for (;;) {  // destroying a listener takes its requests along
-        uint32_t first = abi::kNoHandle;
-        it->second.ids.each([&](uint32_t h, CmId&) { first = h; });
-        if (first == abi::kNoHandle) break;
-        cm_destroy(host, session, *it->second.ids.find(first));
-    }
+    std::vector<uint32_t> all;
+    it->second.ids.each([&](uint32_t h, CmId&) { all.push_back(h); });
+    for (const uint32_t h : all)  // destroying a listener takes its requests along
+        if (CmId* id = it->second.ids.find(h)) cm_destroy(host, session, *id);
     it->second.channels.each(
         [&](uint32_t handle, CmChannel&) { host.platform.close_event_pipe(session, kCmChannelBase + handle); });
     host.cm->clients.erase(it);

@@ -99,15 +99,21 @@ Outcome cm_create_id(Call& c) {
     return done();
 }
 
+/// Requests to a listener that its program has not fetched.
+void destroy_requests(Host& host, uint32_t session, const CmId& listener) {
+    CmClient& client = host.cm->client(session);
+    std::vector<uint32_t> orphans;
+    client.ids.each([&](uint32_t h, const CmId& other) {
+        if (other.parent == listener.handle) orphans.push_back(h);
+    });
+    for (const uint32_t h : orphans) cm_destroy(host, session, *client.ids.find(h));
+}
+
 void cm_destroy(Host& host, uint32_t session, CmId& id) {
     std::erase_if(host.neighbours->ids, [&](const HeldId& h) { return h.session == session && h.id == id.handle; });
     CmClient& client = host.cm->client(session);
     if (id.listener != 0) host.cm->manager.unlisten(id.listener);
-    std::vector<uint32_t> orphans;
-    client.ids.each([&](uint32_t h, CmId& other) {
-        if (id.state == IdState::listening && other.parent == id.handle) orphans.push_back(h);
-    });
-    for (const uint32_t h : orphans) cm_destroy(host, session, *client.ids.find(h));
+    if (id.pending != 0) destroy_requests(host, session, id);
     if (id.connection != 0) host.cm->manager.destroy(id.connection, host.now);
     if (CmId* parent = id.parent == abi::kNoHandle ? nullptr : client.ids.find(id.parent)) --parent->pending;
     release_port(host, session, id);

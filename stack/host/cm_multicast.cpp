@@ -45,7 +45,8 @@ Outcome cm_leave(Call& c) {
     if (Outcome o = look_up(client.groups, in.group, "multicast group", group); o.failed()) return o;
     if (group->id != in.id) return fail(EINVAL, "the group is not the id's");
     client.channels.each([&](uint32_t, CmChannel& channel) {
-        std::erase_if(channel.events, [&](const CmEvent& e) { return e.group == in.group; });
+        const size_t gone = std::erase_if(channel.events, [&](const CmEvent& e) { return e.group == in.group; });
+        if (CmId* id = client.ids.find(in.id)) id->events_waiting -= uint32_t(gone);
     });
     c.answer(abi::CmEventsReply{group->events_reported, 0});
     client.groups.erase(in.group);

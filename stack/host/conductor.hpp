@@ -34,6 +34,19 @@ struct FileIdentity {
     auto operator<=>(const FileIdentity&) const = default;
 };
 
+/// What a capture is to see.
+struct CaptureSpec {
+    uint32_t device = 0;  ///< index, or kNoHandle: all
+    uint32_t snap_length = 0;
+    // Of one QP (qpn != 0): what tells its frames.
+    uint32_t qpn = 0;
+    uint32_t peer_qpn = 0;  ///< 0: it has no peer (UD)
+    Gid peer_gid;
+};
+struct CaptureCounts {
+    uint64_t captured = 0, missed = 0;
+};
+
 class Platform {
 public:
     virtual ~Platform() = default;
@@ -82,6 +95,19 @@ public:
     virtual void solicit(uint32_t device, const Gid& address) { (void)device, (void)address; }
     /// JSON text for `roci status` that only rocid knows (ports, lcores); merged by the conductor under "host".
     virtual std::string host_status_json() = 0;
+    /// The user that rocid runs as.
+    virtual uint32_t uid() const { return 0; }
+    /// Starts the capture of a session; returns the read end of a pipe of pcapng, or -1 (reason in `why`).
+    virtual int start_capture(uint32_t session, const CaptureSpec& spec, std::string& why) {
+        (void)session, (void)spec;
+        why = "there is nothing to capture here";
+        return -1;
+    }
+    /// Ends it, if there is one: what was taken still goes through the pipe. No engine looks at it afterwards.
+    virtual CaptureCounts stop_capture(uint32_t session) {
+        (void)session;
+        return {};
+    }
     /// A descriptor from which the client reads `text` (status reply).
     virtual int make_text_fd(const std::string& text) = 0;
 };

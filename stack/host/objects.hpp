@@ -180,6 +180,7 @@ struct Session {
     const Client who;
     std::string program;
     bool greeted = false;
+    bool captures = false;
     std::optional<uint32_t> device;
     SharedMemory doorbells;
 

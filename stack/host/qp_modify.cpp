@@ -90,12 +90,16 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     set(qp::kAttrDestQpn, to.dest_qp_num, from.dest_qp_num);
 }
 
-Outcome apply(Host& host, Qp& qp, const qp::Change& change) {
+/// ESTALE: the QP is not in the state `from` any more.
+Outcome apply(Host& host, Qp& qp, qp::State from, const qp::Change& change) {
+    qp::Snapshot seen;
+    seen.state = from;
     engine::Command command;
     command.kind = engine::Command::Kind::modify_qp;
     command.session = qp.spec.session;
     command.qp = qp.engine_side;
     command.change = &change;
+    command.snapshot = &seen;
     if (const int error = host.execute(qp.spec.engine, command); error != 0) {
         return fail(error, "the engine refused to take the QP to {}", qp::state_name(change.next));
     }
@@ -105,6 +109,23 @@ Outcome apply(Host& host, Qp& qp, const qp::Change& change) {
         qp.attr.cap = cap;
     }
     remember(qp.attr, change.attr, change.mask);
+    qp.attr.qp_state = uint32_t(change.next);
+    return done();
+}
+
+Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State from) {
+    qp::Change change;
+    if (Outcome o = find_step(qp, in, from, change.next); o.failed()) return o;
+    if (Outcome o = check_values(c, in.attr, in.mask); o.failed()) return o;
+    change.mask = in.mask;
+    change.attr = in.attr;
+    change.attr.rq_psn &= kMask24;  // ibv_modify_qp(3) leaves more bits undefined; drivers drop them
+    change.attr.sq_psn &= kMask24;
+    if ((in.mask & qp::kAttrAv) != 0) {
+        if (Outcome o = set_path(c, qp, change); o.failed()) return o;
+    }
+    if (Outcome o = apply(c.host, qp, from, change); o.failed()) return o;
+    c.answer(abi::ModifyQpReply{uint32_t(change.next), 0});
     return done();
 }
 
@@ -114,21 +135,11 @@ Outcome modify_qp(Call& c) {
     const auto in = c.in<abi::ModifyQpRequest>();
     Qp* qp;
     if (Outcome o = look_up(c.session.qps, in.handle, "QP", qp); o.failed()) return o;
+    // First as if the QP were where we left it; an engine may have moved it since.
+    if (Outcome o = modify_from(c, in, *qp, qp::State(qp->attr.qp_state)); !o.failed()) return o;
     qp::Snapshot now;
     if (const int error = snapshot(c.host, *qp, now); error != 0) return fail(error, "the engine does not answer");
-    qp::Change change;
-    if (Outcome o = find_step(*qp, in, now.state, change.next); o.failed()) return o;
-    if (Outcome o = check_values(c, in.attr, in.mask); o.failed()) return o;
-    change.mask = in.mask;
-    change.attr = in.attr;
-    change.attr.rq_psn &= kMask24;  // ibv_modify_qp(3) leaves more bits undefined; drivers drop them
-    change.attr.sq_psn &= kMask24;
-    if ((in.mask & qp::kAttrAv) != 0) {
-        if (Outcome o = set_path(c, *qp, change); o.failed()) return o;
-    }
-    if (Outcome o = apply(c.host, *qp, change); o.failed()) return o;
-    c.answer(abi::ModifyQpReply{uint32_t(change.next), 0});
-    return done();
+    return modify_from(c, in, *qp, now.state);
 }
 
 }  // namespace roci::host

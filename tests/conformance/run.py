@@ -13,6 +13,7 @@ import time
 import traceback
 
 import badinput
+import capture
 import cases
 import config_errors
 import connections
@@ -103,7 +104,7 @@ def clean_cases(report, options, wanted):
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid))
         run_pairs(report, rocid, gids, [p for p in cases.pairs(options.quick) if not p.faults and wanted(p.name)], options.quick)
-        for name, case in (badinput.CASES | hostile.CASES).items():
+        for name, case in (badinput.CASES | hostile.CASES | capture.CASES).items():
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid, gids))
         for name, (case, program) in fabric.CASES.items():
@@ -137,7 +138,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *capture.CASES, *config_errors.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick))]
         print('\n'.join(names))
         return 0

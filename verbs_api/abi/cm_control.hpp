@@ -78,22 +78,11 @@ struct CmNotifyRequest {
     uint32_t event;
 };  ///< enum ibv_event_type
 
-/// cm_get_event(channel handle): EAGAIN when there is none.
-struct CmEventReply {
-    uint32_t id;        ///< of a CONNECT_REQUEST: the new id
-    uint32_t listener;  ///< of a CONNECT_REQUEST: whose event it is; else kNoHandle
-    uint32_t group;     ///< multicast events: handle of the membership; else kNoHandle
-    uint32_t event;     ///< enum rdma_cm_event_type
-    int32_t status;
-    uint32_t reserved;
-    CmParam param;
-    AhAttr ah;  ///< UD: where the peer is
-};
-
 struct CmQpAttrRequest {
     uint32_t id;
     uint32_t qp_state;
 };
+/// mask 0: the connection is not that far (only where it is part of an event).
 struct CmQpAttrReply {
     uint32_t mask;
     uint32_t reserved;
@@ -111,6 +100,21 @@ struct CmQueryReply {
     uint16_t pkey;
     uint8_t traffic_class, hop_limit, packet_life_time, resolved;  ///< resolved: the route is known
     uint16_t reserved;
+};
+
+/// cm_get_event(channel handle): EAGAIN when there is none. What a library asks next in any case comes along: the id's route, and
+/// the attributes that take its QP to INIT, RTR and RTS.
+struct CmEventReply {
+    uint32_t id;        ///< of a CONNECT_REQUEST: the new id
+    uint32_t listener;  ///< of a CONNECT_REQUEST: whose event it is; else kNoHandle
+    uint32_t group;     ///< multicast events: handle of the membership; else kNoHandle
+    uint32_t event;     ///< enum rdma_cm_event_type
+    int32_t status;
+    uint32_t reserved;
+    CmParam param;
+    AhAttr ah;  ///< UD: where the peer is
+    CmQueryReply route;
+    CmQpAttrReply qp[3];
 };
 
 struct CmOptionRequest {

@@ -40,20 +40,27 @@ void set_parameters(Event& e, const abi::CmEventReply& r) {
         data, length, p.responder_resources, p.initiator_depth, p.flow_control, p.retry_count, p.rnr_retry_count, p.srq, p.qpn};
 }
 
-int new_connection(Event& e, uint32_t handle) {
+void keep_attributes(Id& id, const abi::CmEventReply& r) {
+    pthread_mutex_lock(&id.mutex);
+    std::memcpy(id.qp_attr, r.qp, sizeof id.qp_attr);
+    pthread_mutex_unlock(&id.mutex);
+}
+
+int new_connection(Event& e, const abi::CmEventReply& r) {
     Id& listener = *e.counted;
     Id* child = allocate_id(listener.id.channel, listener.id.context, listener.id.ps, listener.id.qp_type);
     if (child == nullptr) {
-        destroy_handle(handle);
+        destroy_handle(r.id);
         return -1;
     }
-    child->handle = handle;
+    child->handle = r.id;
+    keep_attributes(*child, r);
     service().insert(*child);
     e.event.listen_id = &listener.id;
     e.event.id = &child->id;
     child->initiator_depth = e.event.param.conn.initiator_depth;
     child->responder_resources = e.event.param.conn.responder_resources;
-    if ((listener.sync && rdma_migrate_id(&child->id, nullptr) != 0) || query_route(*child) != 0) {
+    if ((listener.sync && rdma_migrate_id(&child->id, nullptr) != 0) || take_route(*child, r.route) != 0) {
         rdma_destroy_id(&child->id);
         return -1;
     }
@@ -66,21 +73,23 @@ bool process(Event& e, const abi::CmEventReply& r) {
     rdma_cm_event& out = e.event;
     switch (out.event) {
         case RDMA_CM_EVENT_ADDR_RESOLVED:
-            if (query_route(id) != 0) {
+            keep_attributes(id, r);
+            if (take_route(id, r.route) != 0) {
                 out.event = RDMA_CM_EVENT_ADDR_ERROR;
                 out.status = -errno;
             }
             return true;
         case RDMA_CM_EVENT_ROUTE_RESOLVED:
-            if (query_route(id) != 0) {
+            if (take_route(id, r.route) != 0) {
                 out.event = RDMA_CM_EVENT_ROUTE_ERROR;
                 out.status = -errno;
             }
             return true;
         case RDMA_CM_EVENT_CONNECT_REQUEST:
-            return new_connection(e, r.id) == 0;
+            return new_connection(e, r) == 0;
         case RDMA_CM_EVENT_CONNECT_RESPONSE:
             if (id.id.qp == nullptr) return true;
+            keep_attributes(id, r);
             out.event = RDMA_CM_EVENT_ESTABLISHED;
             if (confirm_response(id) != 0) {
                 out.event = RDMA_CM_EVENT_CONNECT_ERROR;

@@ -85,10 +85,20 @@ void set_path(rdma_cm_id& id, const abi::CmQueryReply& q) {
 
 }  // namespace
 
-/// Addresses, device and path as rocid has them. 0, or -1.
 int query_route(Id& id) {
     abi::CmQueryReply q{};
     if (const int error = service().call(Op::cm_query, abi::HandleRequest{id.handle, 0}, q); error != 0) return fail(error);
+    return take_route(id, q);
+}
+
+void forget_attributes(Id& id) {
+    pthread_mutex_lock(&id.mutex);
+    for (abi::CmQpAttrReply& a : id.qp_attr) a.mask = 0;
+    pthread_mutex_unlock(&id.mutex);
+}
+
+/// Addresses, device and path as rocid has them. 0, or -1.
+int take_route(Id& id, abi::CmQueryReply q) {
     rdma_addr& a = id.id.route.addr;
     from_abi(q.source, a.src_storage);
     if (q.dest.family != 0) from_abi(q.dest, a.dst_storage);
@@ -193,6 +203,7 @@ int rdma_set_option(rdma_cm_id* p, int level, int name, void* value, size_t leng
     roci::abi::CmOptionRequest request{Id::from(p)->handle, level, name, uint32_t(length), {}};
     if (value == nullptr || length > sizeof request.value) return fail(level == RDMA_OPTION_ID ? EINVAL : ENOSYS);
     std::memcpy(request.value, value, length);
+    forget_attributes(*Id::from(p));
     return result(service().tell(Op::cm_set_option, request));
 }
 

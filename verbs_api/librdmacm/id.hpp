@@ -45,6 +45,7 @@ struct Id {
     uint32_t epoch;  ///< of the connection to rocid that knows it
     uint8_t initiator_depth, responder_resources;
     ibv_qp_init_attr* qp_init_attr;
+    abi::CmQpAttrReply qp_attr[3];  ///< to INIT, RTR, RTS as the last event had them, under `mutex`; mask 0: to be asked for
     Group* groups;
 
     static Id* from(rdma_cm_id* p) { return reinterpret_cast<Id*>(p); }
@@ -143,6 +144,9 @@ Id* allocate_id(rdma_event_channel* channel, void* context, rdma_port_space spac
 void free_id(Id* id);
 int create_id(rdma_event_channel* channel, rdma_cm_id** out, void* context, rdma_port_space space, ibv_qp_type type);
 int query_route(Id& id);
+int take_route(Id& id, abi::CmQueryReply q);
+/// From now on they are asked for again.
+void forget_attributes(Id& id);
 int destroy_handle(uint32_t handle);  ///< events reported, or -1
 // events.cpp
 /// Synchronous ids: waits for the event that ends the call. 0, or -1 with the errno that the event says.

@@ -49,11 +49,23 @@ ibv_xrcd* xrc_domain(const rdma_cm_id& id) {
     return device->xrcd;
 }
 
+/// What takes the id's QP to a state, as the id's last event said, or else as rocid says.
+int known_attributes(rdma_cm_id& p, ibv_qp_state state, ibv_qp_attr& attr, int& mask) {
+    Id& id = *Id::from(&p);
+    pthread_mutex_lock(&id.mutex);
+    const abi::CmQpAttrReply known = id.qp_attr[state - IBV_QPS_INIT];
+    pthread_mutex_unlock(&id.mutex);
+    if (known.mask == 0) return attributes(p, state, attr, mask);
+    client::from_abi(known.attr, attr);
+    mask = int(known.mask);
+    return 0;
+}
+
 /// Takes the QP to `state` with the attributes that the id has for it.
 int take_to(rdma_cm_id& id, ibv_qp* qp, ibv_qp_state state) {
     ibv_qp_attr attr{};
     int mask = 0;
-    if (attributes(id, state, attr, mask) != 0) return -1;
+    if (known_attributes(id, state, attr, mask) != 0) return -1;
     return result(ibv_modify_qp(qp, &attr, mask));
 }
 
@@ -76,10 +88,15 @@ int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask)
 
 int modify_to_rtr(rdma_cm_id& id, uint8_t responder_resources) {
     if (id.qp == nullptr) return 0;
-    if (take_to(id, id.qp, IBV_QPS_INIT) != 0) return -1;  // again: rights depend on the connection
-    ibv_qp_attr attr{};
-    int mask = 0;
-    if (attributes(id, IBV_QPS_RTR, attr, mask) != 0) return -1;
+    ibv_qp_attr init{}, attr{};
+    int init_mask = 0, mask = 0;
+    if (known_attributes(id, IBV_QPS_INIT, init, init_mask) != 0 || known_attributes(id, IBV_QPS_RTR, attr, mask) != 0) return -1;
+    if (id.qp->state == IBV_QPS_INIT) {  // rights depend on the connection: they may come with RTR (IBA table 96)
+        attr.qp_access_flags = init.qp_access_flags;
+        mask |= init_mask & IBV_QP_ACCESS_FLAGS;
+    } else if (const int error = ibv_modify_qp(id.qp, &init, init_mask); error != 0) {
+        return result(error);
+    }
     if (responder_resources != RDMA_MAX_RESP_RES) attr.max_dest_rd_atomic = responder_resources;
     return result(ibv_modify_qp(id.qp, &attr, mask));
 }
@@ -87,7 +104,7 @@ int modify_to_rts(rdma_cm_id& id, uint8_t initiator_depth) {
     if (id.qp == nullptr) return 0;
     ibv_qp_attr attr{};
     int mask = 0;
-    if (attributes(id, IBV_QPS_RTS, attr, mask) != 0) return -1;
+    if (known_attributes(id, IBV_QPS_RTS, attr, mask) != 0) return -1;
     if (initiator_depth != RDMA_MAX_INIT_DEPTH) attr.max_rd_atomic = initiator_depth;
     return result(ibv_modify_qp(id.qp, &attr, mask));
 }
