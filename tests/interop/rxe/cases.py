@@ -10,7 +10,7 @@ FAULTS = 'bad_write bad_read bad_atomic too_long not_ready gone'
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    server: str         # command; {dev}, {gid}, {port} and {address} (of the server) are filled in
+    server: str         # command; {dev}, {gid}, {port}, {address} (the server's) and {side} (its IPv4 one) are filled in
     client: str
     family: str = 'ipv4'
     we_serve: bool = False
@@ -63,7 +63,7 @@ def programs():
     pingpong = {'rc': '-n 200 -s 5000 -m 1024 -c', 'uc': '-n 50 -s 4096 -m 1024', 'ud': '-n 100 -s 1000', 'srq': '-n 200 -s 3000 -q 4 -m 1024'}
     for kind, options in pingpong.items():
         for family in ('ipv4', 'ipv6'):
-            yield from both_ways(f'ibv_{kind}_pingpong, {family}', f'ibv_{kind}_pingpong -d {{dev}} -g {{gid}} -p {{port}} {options}', family=family,
+            yield from both_ways(f'ibv_{kind}_pingpong, {family}', f'ibv_{kind}_pingpong -d {{dev}} -g {{gid}} -p {{port}} {options}', to='{side}', family=family,
                                  quick=kind in ('rc', 'srq') and family == 'ipv4')
     perftest = {'send_bw': '-s 4096 -n 500', 'write_bw': '-s 65536 -n 100', 'read_bw': '-s 65536 -n 100', 'atomic_bw': '-n 200',
                 'send_lat': '-s 64 -n 200', 'write_lat': '-s 64 -n 200', 'read_lat': '-s 64 -n 200', 'atomic_lat': '-n 200'}
