@@ -66,6 +66,7 @@ def answers_ping(alone, _):
         found = ip('neigh', 'show', address, 'dev', 'rtap0')
         must('02:00:00:00:98:01' in found, f'the kernel does not know {family}: {found}')
     must(sum_of(alone, 'other_sent') >= 9, 'answers are not counted')
+    must(alone.status()['neighbours']['echoes_answered'] >= 9, 'echoes are not counted')
 
 
 def gid_of(rocid, device, address):
