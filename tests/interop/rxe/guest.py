@@ -33,7 +33,9 @@ class Channel:
     def run(self, command, limit):
         """(status, output) of a shell command. The guest itself kills it after `limit` seconds (status 137)."""
         number = next(_numbers)
-        text = f'timeout -s KILL {limit} /usr/bin/dash -c {shlex.quote(command)}\necho $? >/tmp/status.{number}\n'
+        text = (f'setsid /usr/bin/dash -c {shlex.quote(command)} & main=$!\n'
+                f'{{ sleep {limit}; kill -KILL -$main; }} >/dev/null 2>&1 & watch=$!\n'
+                f'wait $main\necho $? >/tmp/status.{number}\nkill $watch\n')
         self.socket.sendall(f'{number} '.encode() + base64.b64encode(text.encode()) + b'\n')
         end, mark = time.monotonic() + limit + 30, f'\n@@END {number} '.encode()
         while mark not in self.pending or not self.pending.endswith(b'\n'):

@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -397,7 +398,8 @@ constexpr Fault kFaults[] = {
     {"too_long", IBV_WR_SEND, 4096, 1000, false, false, 7, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_OP_ERR,
      IBV_WC_LOC_QP_OP_ERR},
     {"not_ready", IBV_WR_SEND, 64, 0, false, false, 1, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SUCCESS},
-    {"gone", IBV_WR_SEND, 64, 64, false, true, 7, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR},
+    // Linux 6.1 hangs, guest and all, if a QP of Soft-RoCE goes to ERR with a receive posted: to RESET, without one.
+    {"gone", IBV_WR_SEND, 64, 0, false, true, 7, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS},
 };
 
 void expect(const char* what, ibv_wc_status wanted) {
@@ -409,14 +411,15 @@ void expect(const char* what, ibv_wc_status wanted) {
 bool is_rxe() { return std::strncmp(options.device, "rxe", 3) == 0; }
 
 void run(const Fault& f) {
+    const int retries = std::exchange(options.retries, 3);  // to Soft-RoCE 7 means for ever
     for (bool client_acts : {true, false}) {
         join(f.rnr);
         Connection& c = connections[0];
         const bool acts = client_acts == (options.server != nullptr);
         if (!acts && f.room != 0) post_recv(c, f.room);
         ibv_qp_attr gone{};
-        gone.qp_state = IBV_QPS_ERR;
-        if (!acts && f.peer_gone) modify(c, gone, IBV_QP_STATE, "ERR");
+        gone.qp_state = IBV_QPS_RESET;
+        if (!acts && f.peer_gone) modify(c, gone, IBV_QP_STATE, "RESET");
         line.meet();
         const Op op{f.name, f.code, false, IBV_WC_RECV, false};
         if (acts) {
@@ -427,6 +430,7 @@ void run(const Fault& f) {
         }
         line.meet();
     }
+    options.retries = retries;
     join();
 }
 

@@ -25,6 +25,10 @@ TAIL = """
   "remote operational error" and reports IBV_WC_LOC_QP_OP_ERR. We report what it says as requester, and answer as specified.
 - It leaves MigReq 0 (docs/wire.md), and takes ours with 1.
 - Its retransmission timer is not restarted a request, so that it repeats requests that were not lost: we answer duplicates.
+- It answers 128 READs and atomics of a QP at once, we ask 16 at most: perftest, which asks its own device for what the other one can, needs
+  `-o 16` for reads and atomics, as between hardware NICs that differ.
+- `retry_cnt` 7 means for ever to it: only lower values end in "retry exceeded" there. To us it means seven.
+- A QP that goes to ERR with a receive posted hangs it, guest and all, also between two of its own.
 - It hangs by itself under loss now and then: a case with faults that fails is run once more, in a fresh guest, and said so.
 
 ICMP "unreachable" changes nothing: a connection ends by its own retries only, whatever somebody on the path says. Such messages are counted

@@ -54,7 +54,8 @@ class Runner:
     def words(self, case, command, ours):
         address = (bench.US if case.we_serve else bench.THEM)[case.family]
         gid = self.gids['ours' if ours else 'theirs'][case.family]
-        text = command.format(dev='roci0' if ours else 'rxe0', gid=gid, port=self.port, address=address)
+        text = command.format(dev='roci0' if ours else 'rxe0', gid=gid, port=self.port, address=address,
+                              side=(bench.US if case.we_serve else bench.THEM)['ipv4'])
         return text.replace('ops ', f'{bench.OPS} ', 1).split() if ours and text.startswith('ops ') else text.split() if ours else text
 
     def ready(self, case, server):
