@@ -35,6 +35,13 @@ pmd::EalOptions eal_options(const Config& c, bool verbose) {
     return o;
 }
 
+std::vector<std::string> device_names(const Config& c) {
+    std::vector<std::string> names;
+    names.reserve(c.devices.size());
+    for (const DeviceSection& d : c.devices) names.push_back(d.name);
+    return names;
+}
+
 void check_cpus(const Config& c) {
     const std::vector<unsigned> allowed = pmd::allowed_cpus();
     for (const unsigned cpu : c.cpu_numbers)
@@ -115,6 +122,8 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());
+    captures_ = std::make_unique<Captures>(engines_->taps(), device_names(config_), *engines_);
+    platform_->set_captures(captures_.get());
     platform_->set_status([this] { return status_json(); });
     gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (gsi_wake_ < 0) throw pmd::StartError("no descriptor for management datagrams");
@@ -122,17 +131,19 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     socket_->watch(gsi_wake_, [this] {
         eventfd_t n;
         eventfd_read(gsi_wake_, &n);
-        conductor_->service(pmd::Clock::monotonic());
+        service();
     });
     events_->start(engines_->event_rings());
     engines_->start();
-    conductor_ =
-        std::make_unique<host::Conductor>(limits_of(config_), devices_of(config_, *ports_), *shared_, *engines_, *platform_);
+    const std::vector<host::DeviceConfig> devices = devices_of(config_, *ports_);
+    for (uint32_t i = 0; i < devices.size(); ++i) ports_->set_addresses(i, devices[i].gids);
+    conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
 }
 
 Daemon::~Daemon() {
     socket_.reset();  // ends the sessions, with the engines still running
     conductor_.reset();
+    captures_.reset();
     if (events_ != nullptr) events_->stop();  // it reads the engines' rings
     if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
@@ -148,6 +159,14 @@ host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<
     platform_->set_current_client(who);
     conductor_->service(pmd::Clock::monotonic());
     return conductor_->handle(session, packet, fds, close);
+}
+
+void Daemon::service() {
+    conductor_->service(pmd::Clock::monotonic());
+    uint32_t session = 0;
+    host::Reply reply;
+    bool close = false;
+    while (conductor_->next_reply(session, reply, close)) socket_->answer(session, reply, close);
 }
 
 std::string Daemon::status_json() const {
@@ -201,7 +220,7 @@ void Daemon::run() {
     while (!stop_) {
         constexpr int kTick = 200;
         socket_->serve(wait_ms(options_.exit_when_idle_s == 0 ? -1 : kTick));
-        conductor_->service(pmd::Clock::monotonic());
+        service();
         if (options_.exit_when_idle_s == 0) continue;
         if (socket_->connections() != 0) busy_at = Steady::now();
         if (Steady::now() - busy_at < patience) continue;

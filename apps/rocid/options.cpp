@@ -69,7 +69,7 @@ constexpr Option kOptions[] = {
 
     {"device", "name", Kind::text, "\"\"", 0, 0, "", "Name that programs see (ibv_devinfo), for example \"roci0\".",
      ROCI_DEVICE(name, std::string)},
-    {"device", "port", Kind::choice, "\"loopback\"", 0, 0, "loopback|af_packet|tap|pci|vhost_user|virtio_user|memif",
+    {"device", "port", Kind::choice, "\"loopback\"", 0, 0, "loopback|af_packet|af_xdp|tap|pci|vhost_user|virtio_user|memif",
      "What carries its frames; below is what each kind does, and docs/ports.md what it needs and costs.",
      ROCI_DEVICE(port, std::string)},
     {"device", "peer", Kind::text, "\"\"", 0, 0, "",

@@ -1,12 +1,15 @@
 // host::Platform on Linux: memfds, mappings, pipes and eventfds for the conductor.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "captures.hpp"
 #include "event_pipes.hpp"
 #include "host/conductor.hpp"
 #include "pmd_glue/eal.hpp"
@@ -41,6 +44,7 @@ public:
     /// Whose wake eventfds: sleepers[i] is engine i's lcore.
     void set_sleepers(std::vector<pmd::Sleeper*> sleepers) { sleepers_ = std::move(sleepers); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
+    void set_captures(Captures* captures) { captures_ = captures; }
     /// The client whose request the conductor is about to handle.
     void set_current_client(const host::Client& c) { current_ = c; }
 
@@ -60,6 +64,11 @@ public:
     int engine_page_fd() override { return engine_page_.fd(); }
     std::string host_status_json() override { return status_ ? status_() : "{}"; }
     int make_text_fd(const std::string& text) override;
+    uint32_t uid() const override { return geteuid(); }
+    int start_capture(uint32_t session, const host::CaptureSpec& spec, std::string& why) override {
+        return captures_->start(session, spec, why);
+    }
+    host::CaptureCounts stop_capture(uint32_t session) override { return captures_->stop(session); }
 
     uint64_t mapped_regions() const { return mapped_lengths_.size(); }
 
@@ -76,6 +85,7 @@ private:
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
     std::function<std::string()> status_;
     host::Client current_;
+    Captures* captures_ = nullptr;
 };
 
 }  // namespace roci::rocid

@@ -59,8 +59,8 @@ void flush_send(Context& ctx, Qp& qp) {
 
 void flush_recv(Context& ctx, Qp& qp) {
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
-    if (qp.spec.srq != nullptr || qp.rq.depth == 0) return;
-    for (uint32_t n = 0; n < qp.rq.depth && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
+    if (qp.spec.srq != nullptr || qp.spec.rq.depth == 0) return;
+    for (uint32_t n = 0; n < qp.spec.rq.depth && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
         if (!qp.responder.recv.held) return;  // the queue's indices lie: there is nothing to tell of
         complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     }
@@ -134,7 +134,7 @@ void raise_srq(Context& ctx, const Srq& srq, uint32_t type) {
 void report_drained(Context& ctx, Qp& qp) {
     if (!qp.sqd_pending || qp.requester.tail != qp.requester.cursor) return;
     qp.sqd_pending = false;
-    if (qp.attr.en_sqd_async_notify != 0) raise(ctx, qp, kEventSqDrained);
+    if (qp.notify_drained) raise(ctx, qp, kEventSqDrained);
 }
 
 void fail_send(Context& ctx, Qp& qp, WcStatus status) {
@@ -155,7 +155,7 @@ void enter_error(Context& ctx, Qp& qp) {
     rs.in_message = rs.ack_due = rs.nak_due = rs.fatal_nak = false;
     if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
     // From now on the client tells of every receive it posts, so that it can be flushed.
-    if (qp.rq.depth != 0) std::atomic_ref(qp.rq.shared->ring).store(1, std::memory_order_relaxed);
+    if (qp.spec.rq.depth != 0) std::atomic_ref(qp.spec.rq.shared->ring).store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // before the flush looks for the last time
     activate(ctx, qp);
 }

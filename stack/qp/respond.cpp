@@ -32,11 +32,12 @@ Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, cons
     return Sent::yes;
 }
 
-wire::Operation response_operation(const ResponderJob& job) {
+wire::Operation response_operation(const Qp& qp, const ResponderJob& job) {
     using O = wire::Operation;
-    if (job.packets == 1) return O::read_response_only;
+    const uint32_t packets = response_packets(qp, job);
+    if (packets == 1) return O::read_response_only;
     if (job.sent == 0) return O::read_response_first;
-    return job.sent + 1 == job.packets ? O::read_response_last : O::read_response_middle;
+    return job.sent + 1 == packets ? O::read_response_last : O::read_response_middle;
 }
 
 /// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered
@@ -71,10 +72,10 @@ Sent send_read_packet(Context& ctx, Qp& qp, const ResponderJob& job) {
     const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, job.va + offset, length);
     if (length != 0 && region == nullptr) return Sent::lost;
     wire::TransportHeaders h;
-    h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(job));
+    h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(qp, job));
     h.psn = job.first + job.sent;
     h.syndrome = ack_syndrome(qp);
-    h.msn = job.msn;
+    h.msn = Msn{job.msn};
     return send(ctx, qp, h, length, region, job.va + offset);
 }
 
@@ -83,8 +84,8 @@ Sent send_atomic_response(Context& ctx, Qp& qp, const ResponderJob& job) {
     h.opcode = wire::make_opcode(service_of(qp.spec.type), wire::Operation::atomic_ack);
     h.psn = job.first;
     h.syndrome = ack_syndrome(qp);
-    h.msn = job.msn;
-    h.atomic_original = job.original;
+    h.msn = Msn{job.msn};
+    h.atomic_original = job.va;
     return send(ctx, qp, h, 0, nullptr, 0);
 }
 
@@ -131,7 +132,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
             continue;
         }
         ++sent;
-        if (++job.sent == job.packets) drop_oldest_job(rs);
+        if (++job.sent == response_packets(qp, job)) drop_oldest_job(rs);
     }
     if (sent < quantum && rs.job_count == 0 && (rs.ack_due || rs.nak_due) && send_ack_or_nak(ctx, qp)) ++sent;
     return sent;

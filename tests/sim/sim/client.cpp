@@ -24,7 +24,8 @@ int Client::call(abi::Op op, std::span<const std::byte> request, std::span<std::
     std::memcpy(packet.data(), &head, sizeof head);
     if (!request.empty()) std::memcpy(packet.data() + sizeof head, request.data(), request.size());
     bool close = false;
-    const host::Reply reply = host_.conductor().handle(session_, packet, fds, close);
+    host::Reply reply = host_.conductor().handle(session_, packet, fds, close);
+    if (reply.deferred) reply = host_.await_reply(session_);
     abi::ReplyHeader h;
     if (reply.bytes.size() < sizeof h) throw std::runtime_error("reply is shorter than its header");
     std::memcpy(&h, reply.bytes.data(), sizeof h);
