@@ -3,6 +3,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
+#include <rte_log.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -26,6 +27,19 @@ void free_mbufs(const Frame* frames, unsigned count) {
         done += n;
     }
 }
+
+/// DPDK does not talk meanwhile, unless it was told to.
+class Quiet {
+public:
+    Quiet() {
+        if (level_ <= RTE_LOG_ERR) rte_log_set_global_level(RTE_LOG_CRIT);
+    }
+    ~Quiet() { rte_log_set_global_level(level_); }
+    Quiet(const Quiet&) = delete;
+
+private:
+    const uint32_t level_ = rte_log_get_global_level();
+};
 
 [[noreturn]] void refuse(const std::string& name, const char* step, int error) {
     throw StartError("port '" + name + "' does not start (" + step + "): " + rte_strerror(error < 0 ? -error : error));
@@ -100,6 +114,17 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     return sent;
 }
 
+void DpdkPort::before_sleep() { rte_eth_dev_rx_intr_enable(port_, queue_); }
+void DpdkPort::after_sleep() { rte_eth_dev_rx_intr_disable(port_, queue_); }
+
+int rx_interrupt(uint16_t port, uint16_t queue) {
+    const Quiet quiet;  // a driver without interrupts is no error
+    const int fd = rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
+    if (fd < 0 || rte_eth_dev_rx_intr_enable(port, queue) != 0) return -1;
+    rte_eth_dev_rx_intr_disable(port, queue);
+    return fd;
+}
+
 namespace {
 
 /// Flows spread over the queues by addresses and UDP ports, where the port can; it is for speed only: engines hand over what came
@@ -124,19 +149,24 @@ uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
 
 uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* pools, const PortSetup& setup) {
     rte_eth_dev_info info{};
-    if (const int e = rte_eth_dev_info_get(port, &info); e != 0) refuse(name, "driver", e);
-    const rte_eth_conf conf = configuration(info, setup.queues);
-    if (const int e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf); e != 0) refuse(name, "queues", e);
+    if (const int no = rte_eth_dev_info_get(port, &info); no != 0) refuse(name, "driver", no);
+    rte_eth_conf conf = configuration(info, setup.queues);
+    conf.intr_conf.rxq = setup.interrupts;
+    int e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
+    if (e != 0 && setup.interrupts) {
+        conf.intr_conf.rxq = 0;
+        e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
+    }
+    if (e != 0) refuse(name, "queues", e);
     const uint32_t mtu = set_mtu(port, setup.mtus);
     uint16_t rx = setup.descriptors, tx = setup.descriptors;
     rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);  // to what the driver takes
     const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
     for (uint16_t q = 0; q < setup.queues; ++q) {
-        if (const int e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0)
-            refuse(name, "rx queue", e);
-        if (const int e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(name, "tx queue", e);
+        if (e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0) refuse(name, "rx queue", e);
+        if (e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(name, "tx queue", e);
     }
-    if (const int e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
+    if (e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
     rte_eth_allmulticast_enable(port);  // groups are sorted out by the engine; ports without a filter answer that they cannot
     return mtu;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "io/port.hpp"
+#include "sleeper.hpp"
 
 struct rte_mempool;
 
@@ -30,7 +31,7 @@ private:
     rte_mempool* pool_ = nullptr;
 };
 
-class DpdkPort final : public engine::Port {
+class DpdkPort final : public engine::Port, public Waker {
 public:
     static constexpr unsigned kMaxBurst = 256;
 
@@ -42,6 +43,10 @@ public:
     unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
     void tx_free(engine::TxFrame* frames, unsigned count) override;
 
+    /// Receive interrupts on and off, for a port that was started with them; see rx_interrupt().
+    void before_sleep() override;
+    void after_sleep() override;
+
     /// Frames dropped because the NIC gave them in several pieces.
     uint64_t multi_segment_drops() const { return multi_segment_drops_; }
 
@@ -51,9 +56,14 @@ private:
     uint64_t multi_segment_drops_ = 0;
 };
 
+/// Descriptor that becomes readable when queue `queue` of a started port has frames and DpdkPort::before_sleep() was called; -1:
+/// the port has no interrupts.
+int rx_interrupt(uint16_t port, uint16_t queue);
+
 struct PortSetup {
     uint16_t queues = 1;
     uint16_t descriptors = 1024;          ///< a queue; the driver may take another number
+    bool interrupts = false;              ///< ask for receive interrupts; a port without goes on without
     std::span<const uint32_t> mtus = {};  ///< IP packet sizes, the best first; empty: the port's MTU is left alone
 };
 /// Configures the queue pairs of an ethdev, queue i with pools[i], and starts it. Returns which MTU was set, 0 if none. Throws

@@ -122,7 +122,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     socket_->watch(gsi_wake_, [this] {
         eventfd_t n;
         eventfd_read(gsi_wake_, &n);
-        conductor_->service(pmd::Clock::monotonic());
+        service();
     });
     events_->start(engines_->event_rings());
     engines_->start();
@@ -148,6 +148,14 @@ host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<
     platform_->set_current_client(who);
     conductor_->service(pmd::Clock::monotonic());
     return conductor_->handle(session, packet, fds, close);
+}
+
+void Daemon::service() {
+    conductor_->service(pmd::Clock::monotonic());
+    uint32_t session = 0;
+    host::Reply reply;
+    bool close = false;
+    while (conductor_->next_reply(session, reply, close)) socket_->answer(session, reply, close);
 }
 
 std::string Daemon::status_json() const {
@@ -201,7 +209,7 @@ void Daemon::run() {
     while (!stop_) {
         constexpr int kTick = 200;
         socket_->serve(wait_ms(options_.exit_when_idle_s == 0 ? -1 : kTick));
-        conductor_->service(pmd::Clock::monotonic());
+        service();
         if (options_.exit_when_idle_s == 0) continue;
         if (socket_->connections() != 0) busy_at = Steady::now();
         if (Steady::now() - busy_at < patience) continue;

@@ -33,6 +33,8 @@ private:
     host::Reply handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds,
                        bool& close);
     std::string status_json() const;
+    /// What the conductor does by itself, and replies that it had deferred.
+    void service();
     void say_ready();
     int wait_ms(int most) const;
     void on_signal();

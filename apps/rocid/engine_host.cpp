@@ -36,11 +36,14 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     return e;
 }
 
-pmd::IdlePolicy idle_policy(const Config& c) {
+/// `silent`: a port has nothing to wake a sleeper with, so the sleeper looks itself, often enough for a network's pace.
+pmd::IdlePolicy idle_policy(const Config& c, bool silent) {
+    constexpr Nanos kLook = 200 * kMicro;
     pmd::IdlePolicy p;
     p.backoff = c.engine.idle == "backoff";
     p.spin = c.engine.spin_us * kMicro;
     p.max_sleep = c.engine.max_sleep_us * kMicro;
+    if (silent) p.max_sleep = std::min(p.max_sleep, kLook);
     p.share_cpu = c.cpu_numbers.empty();
     return p;
 }
@@ -99,9 +102,27 @@ void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::Engine
         w->stacks.push_back(make_stack(d, index));
         tops.push_back(w->stacks.back().top);
     }
+    const bool silent =
+        std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.ethdev != nullptr && p.signals.empty(); });
     w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops);
-    w->loop = std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_), page.engine[index].sleeping, events.wake_flag());
+    w->loop =
+        std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent), page.engine[index].sleeping, events.wake_flag());
+    watch_ports(*w, index);
     workers_.push_back(std::move(w));
+}
+
+/// Frames wake the engine that sleeps, where the port has a descriptor for it.
+void EngineHost::watch_ports(Worker& w, uint32_t engine) {
+    std::vector<pmd::Waker*> wakers;
+    for (uint32_t d = 0; d < w.stacks.size(); ++d) {
+        const OpenPort& p = ports_.port(d);
+        if (p.signals.empty()) continue;
+        if (!w.loop->sleeper().watch(p.signals[engine]))
+            throw pmd::StartError("device '" + config_.devices[d].name +
+                                  "': its descriptor cannot be watched; set engine.idle = \"spin\"");
+        if (p.armed_by_sleeper) wakers.push_back(w.stacks[d].dpdk.get());
+    }
+    w.loop->set_wakers(std::move(wakers));
 }
 
 void EngineHost::start_taps() {

@@ -57,6 +57,7 @@ private:
     void start_taps();
     Stack make_stack(uint32_t device, uint32_t engine);
     void make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, EventPipes& events);
+    void watch_ports(Worker& worker, uint32_t engine);
     void stop();
 
     const Config config_;

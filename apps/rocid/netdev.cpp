@@ -1,5 +1,6 @@
 #include "netdev.hpp"
 
+#include <dirent.h>
 #include <linux/filter.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "wire/packet.hpp"
 
@@ -36,6 +38,22 @@ bool may_open_packet_socket() {
     if (fd < 0) return false;
     close(fd);
     return true;
+}
+
+std::vector<int> frame_sockets() {
+    std::vector<int> out;
+    DIR* list = opendir("/proc/self/fd");
+    if (list == nullptr) return out;
+    while (const dirent* entry = readdir(list)) {
+        const int fd = std::atoi(entry->d_name);
+        int family = 0;
+        socklen_t length = sizeof family;
+        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) != 0) continue;
+        if (family == AF_PACKET || family == AF_XDP) out.push_back(fd);
+    }
+    closedir(list);
+    std::ranges::sort(out);
+    return out;
 }
 
 QuietUdpPort::QuietUdpPort() : fd_(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {

@@ -39,6 +39,19 @@ void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
 }
 
+/// What tells a sleeping engine of frames: the port's own interrupts, or the sockets that its driver has opened.
+void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
+    std::vector<int> fds;
+    for (uint16_t q = 0; q < queues; ++q)
+        if (const int fd = pmd::rx_interrupt(p.id, q); fd >= 0) fds.push_back(fd);
+    p.armed_by_sleeper = fds.size() == queues;
+    if (!p.armed_by_sleeper) {
+        fds.clear();
+        std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
+    }
+    if (fds.size() == queues) p.signals = fds;
+}
+
 std::vector<uint32_t> mtu_candidates(uint32_t wish) {
     std::vector<uint32_t> out;
     for (uint32_t mtu = wish; mtu >= 256; mtu /= 2) out.push_back(ip_bytes_for(mtu));
@@ -72,8 +85,10 @@ Ports::Ports(Config& config, pmd::Eal&) {
             continue;
         }
         try {
+            const std::vector<int> before = frame_sockets();
             ports_[i] = open(d, queues);
-            start(ports_[i], d, queues);
+            start(ports_[i], d, queues, config.engine.idle == "backoff");
+            find_signals(ports_[i], before, queues);
             ++i;
         } catch (const pmd::StartError& e) {
             why = fmt::format("device '{}' ({}): {}", d.name, d.port, e.what());
@@ -143,10 +158,11 @@ OpenPort Ports::open(const DeviceSection& d, uint16_t queues) {
     return p;
 }
 
-void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues) {
+void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool interrupts) {
     const PortKind& kind = port_kind(d.port);
     const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(uint32_t(d.mtu)) : std::vector<uint32_t>{};
-    const uint32_t set = pmd::start_port(p.id, d.name, pointers(pools_).data(), {queues, uint16_t(d.descriptors), mtus});
+    const uint32_t set =
+        pmd::start_port(p.id, d.name, pointers(pools_).data(), {queues, uint16_t(d.descriptors), interrupts, mtus});
     if (kind.netdev) return;
     p.path_mtu = kind.sets_mtu ? path_mtu_within(set, uint32_t(d.mtu)) : uint32_t(d.mtu);
     if (p.path_mtu == 0) throw pmd::StartError(fmt::format("it takes no MTU of {} or more", ip_bytes_for(256)));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,12 @@ namespace roci::rocid {
 struct OpenPort {
     uint16_t id = 0;
     MacAddress mac;
-    std::string netdev;     ///< kernel interface behind it, or ""
-    int netdev_index = 0;   ///< its number
-    uint32_t path_mtu = 0;  ///< what the device can offer
-    bool up = true;         ///< the link, when it was opened
+    std::string netdev;        ///< kernel interface behind it, or ""
+    int netdev_index = 0;      ///< its number
+    uint32_t path_mtu = 0;     ///< what the device can offer
+    bool up = true;            ///< the link, when it was opened
+    std::vector<int> signals;  ///< by queue: readable when there are frames; empty: nothing says so, a sleeper must look itself
+    bool armed_by_sleeper = false;  ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::unique_ptr<pmd::Ethdev> ethdev;
 };
 
@@ -39,13 +42,14 @@ public:
     static std::vector<std::string> pci_addresses(const Config& config);
 
     const OpenPort& port(uint32_t device) const { return ports_[device]; }
+    std::span<const OpenPort> all() const { return ports_; }
     pmd::MbufPool& pool(uint32_t engine) { return *pools_[engine]; }
 
 private:
     void open_pair(const Config& config, size_t a);
     static OpenPort open(const DeviceSection& device, uint16_t queues);
     /// Sets the path MTU that came of it.
-    void start(OpenPort& port, const DeviceSection& device, uint16_t queues);
+    void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
 
     std::vector<std::unique_ptr<pmd::MbufPool>> pools_;  ///< by engine
     std::vector<std::unique_ptr<pmd::RingPair>> pairs_;

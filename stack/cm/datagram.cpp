@@ -56,7 +56,10 @@ void Manager::on_sidr_req(const Incoming& in, uint64_t tid, Nanos) {
         transmit(in.from, encode(tid, rep));
     };
     const Listener* listener = find_listener(req.service_id, in, req.private_data);
-    if (listener == nullptr) return refuse(SidrStatus::invalid_service_id);
+    if (listener == nullptr) {
+        ++counters_.refused_no_listener;
+        return refuse(SidrStatus::invalid_service_id);
+    }
     Connection* c = add(in.from);
     if (c == nullptr) return refuse(SidrStatus::no_qp);
     c->datagram = true;

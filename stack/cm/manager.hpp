@@ -171,7 +171,7 @@ public:
 
     struct Counters {
         uint64_t received[11] = {}, sent[11] = {}, repeated = 0, duplicates = 0, stale = 0, unknown = 0, malformed = 0,
-                 timeouts = 0, refused_full = 0;
+                 timeouts = 0, refused_full = 0, refused_no_listener = 0;
     };
     const Counters& counters() const { return counters_; }
     size_t connections() const { return connections_.size(); }

@@ -5,15 +5,6 @@
 #include "cm/send.hpp"
 
 namespace roci::cm {
-namespace {
-
-/// An answer to a message that belongs to no connection.
-template <class Message>
-Outgoing stray_answer(const Incoming& in, uint64_t transaction, const Message& m) {
-    return {in.from, kGsiQpn, encode(transaction, m)};
-}
-
-}  // namespace
 
 void Manager::receive(const Incoming& in, Nanos now) {
     Header h;
@@ -89,8 +80,7 @@ void Manager::on_req(const Incoming& in, uint64_t tid, Nanos now) {
         Rej rej;
         rej.remote_comm_id = req.local_comm_id;
         rej.reason = reason;
-        messages_.push_back(stray_answer(in, tid, rej));
-        ++counters_.sent[size_t(Attribute::rej) - size_t(Attribute::req)];
+        transmit(in.from, encode(tid, rej));
     };
     if (const auto it = peers_.find({in.from.remote, req.qpn, kQpn}); it != peers_.end()) {
         // The peer uses the QP for something new: it does not know the old connection any more (IBA 12.9.8.3.1).
@@ -105,7 +95,10 @@ void Manager::on_req(const Incoming& in, uint64_t tid, Nanos now) {
         return;
     }
     const Listener* listener = find_listener(req.service_id, in, req.private_data);
-    if (listener == nullptr) return refuse(Reason::invalid_service_id);
+    if (listener == nullptr) {
+        ++counters_.refused_no_listener;
+        return refuse(Reason::invalid_service_id);
+    }
     Connection* c = add(in.from);
     if (c == nullptr) return refuse(Reason::no_resources);
     c->transaction = tid;
@@ -195,7 +188,7 @@ void Manager::on_rep(const Incoming& in, uint64_t tid, Nanos) {
         rej.remote_comm_id = rep.local_comm_id;
         rej.message = Answered::rep;
         rej.reason = Reason::invalid_comm_id;
-        messages_.push_back(stray_answer(in, tid, rej));
+        transmit(in.from, encode(tid, rej));
         return;
     }
     if (c->state == State::established) {  // our RTU was lost
@@ -240,7 +233,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
         Drep drep;
         drep.local_comm_id = dreq.remote_comm_id;
         drep.remote_comm_id = dreq.local_comm_id;
-        messages_.push_back(stray_answer(in, tid, drep));
+        transmit(in.from, encode(tid, drep));
         return;
     }
     if (dreq.remote_qpn != c->local_qpn) {

@@ -67,6 +67,9 @@ struct Engine::Impl {
     // gsi.cpp
     void take_management(uint32_t port, const wire::Packet& p);
     int send_management(const GsiSend& m);
+    void take_other(uint32_t port, const RxFrame& frame);
+    int send_other(const neighbour::Frame& f);
+    void tell_conductor();
 };
 
 }  // namespace roci::engine

@@ -159,6 +159,7 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
             take_management(port, packets[i]);
+        if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
 }

@@ -10,6 +10,7 @@
 #include "cm/manager.hpp"
 #include "host/handle_table.hpp"
 #include "host/impl.hpp"
+#include "host/neighbours.hpp"
 
 namespace roci::host {
 
@@ -52,6 +53,7 @@ enum class IdState : uint8_t {
     idle,
     bound,
     listening,
+    resolving,
     addr_resolved,
     route_resolved,
     connecting,
@@ -112,6 +114,7 @@ struct CmService {
     std::map<std::pair<cm::PortSpace, uint16_t>, std::vector<PortUser>> ports;
     std::map<Gid, MacAddress> neighbours;  ///< learned from MADs
     uint32_t next_signal = 0;
+    uint64_t refused_backlog = 0;  ///< requests that found their listener's queue full
     uint64_t random_state;
 
     uint32_t random();
@@ -139,6 +142,8 @@ Outcome cm_resolve_addr(Call&);
 Outcome cm_resolve_route(Call&);
 Outcome cm_listen(Call&);
 Outcome cm_query(Call&);
+/// The id's address is resolved, or not: `error`.
+void cm_address_settled(Host&, const HeldId&, int error);
 void release_port(Host&, uint32_t session, const CmId& id);
 abi::CmAddress to_address(const Gid& gid, uint16_t port);
 Gid to_gid(const abi::CmAddress& a);

@@ -42,6 +42,7 @@ bool add_child(Host& host, uint32_t session, CmId& listener, const Event& e) {
     CmClient& client = host.cm->client(session);
     const cm::Connection& conn = *host.cm->manager.find(e.connection);
     const bool room = listener.pending < listener.backlog && client.ids.count() < kMaxCmIds;
+    if (!room) ++host.cm->refused_backlog;
     const auto header = cm::get_ip_header(e.private_data);
     if (!room || conn.datagram != listener.datagram() || (!header && listener.space != cm::PortSpace::ib)) return false;
     const auto place = client.ids.next();

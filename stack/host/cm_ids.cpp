@@ -100,6 +100,7 @@ Outcome cm_create_id(Call& c) {
 }
 
 void cm_destroy(Host& host, uint32_t session, CmId& id) {
+    std::erase_if(host.neighbours->ids, [&](const HeldId& h) { return h.session == session && h.id == id.handle; });
     CmClient& client = host.cm->client(session);
     if (id.listener != 0) host.cm->manager.unlisten(id.listener);
     std::vector<uint32_t> orphans;

@@ -57,7 +57,7 @@ Outcome find_step(const Qp& qp, const abi::ModifyQpRequest& in, qp::State curren
     return done();
 }
 
-Outcome set_path(const Call& c, const Qp& qp, qp::Change& change) {
+Outcome set_path(Call& c, const Qp& qp, qp::Change& change) {
     const uint32_t remote = (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num;
     ResolvedPath path;
     if (Outcome o = resolve_path(c.host, qp.spec.port, change.attr.ah, {qp.spec.qpn.value, remote}, path); o.failed()) return o;

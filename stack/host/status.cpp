@@ -1,8 +1,9 @@
-// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, sessions, host. Fields are added, never
+// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added, never
 // renamed.
 #include <nlohmann/json.hpp>
 
 #include "host/address.hpp"
+#include "host/cm_status.hpp"
 #include "host/handlers.hpp"
 #include "qp/attributes.hpp"
 
@@ -105,6 +106,7 @@ Json session_json(Host& host, const Session& s, size_t& detailed) {
 /// from, so that one lost between a session and its table shows.
 Json totals_json(const Host& host) {
     const Conductor::Totals t = totals_of(host);
+    const CmTotals cm = cm_totals(host);
     return {{"sessions", t.sessions},
             {"pds", t.pds},
             {"regions", t.regions},
@@ -119,7 +121,10 @@ Json totals_json(const Host& host) {
             {"arena_bytes", t.arena_bytes},
             {"keys", host.keys.in_use()},
             {"qp_numbers", host.qpns.in_use()},
-            {"srq_numbers", host.srqns.in_use()}};
+            {"srq_numbers", host.srqns.in_use()},
+            {"cm_ids", cm.ids},
+            {"cm_channels", cm.channels},
+            {"cm_groups", cm.groups}};
 }
 
 /// What only rocid knows; whatever it sends must not break the rest.
@@ -160,6 +165,7 @@ std::string status_text(Host& host) {
     for (size_t e = 0; e < host.engine_load.size(); ++e)
         root["engines"].push_back({{"index", e}, {"queues", host.engine_load[e]}});
     root["totals"] = totals_json(host);
+    root["rdma_cm"] = cm_json(host);
     root["sessions"] = Json::array();
     size_t detailed = 0;
     for (const auto& [id, s] : host.sessions) root["sessions"].push_back(session_json(host, *s, detailed));

@@ -9,6 +9,9 @@ using abi::WcStatus;
 
 constexpr uint32_t kEventCqErr = 0, kEventQpFatal = 1, kEventSqDrained = 5, kEventLastWqe = 16;
 
+/// On Ethernet there is no service level; NICs tell there which header lies in the 40 bytes before a datagram, and UCX reads it.
+constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
+
 void send_event(Context& ctx, const engine::Event& e) {
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
@@ -96,6 +99,7 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
         if (packet->info->has(wire::kDeth)) {
             e.src_qp = packet->src_qp.value;
             e.wc_flags |= abi::kWcGrh;
+            e.sl = packet->ipv6 ? kSlIpv6 : kSlIpv4;
         }
         if (packet->info->has(wire::kImmDt)) {
             e.wc_flags |= abi::kWcWithImm;

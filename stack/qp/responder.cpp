@@ -160,7 +160,9 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     rs.in_message = false;
     ++rs.msn;
     ++qp.counters.rx_messages;
-    if (rs.recv.held) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
+    // A UC WRITE may find a receive held that a broken SEND left behind: it waits for the next message that takes one
+    const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
+    if (rs.recv.held && takes_one) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
 }
 
 RequestFault place_send(Context& ctx, Qp& qp, const wire::Packet& p) {

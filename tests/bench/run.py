@@ -95,6 +95,28 @@ def transport(run):
             run.put(figure, rate * size / 1e9, "GB/s")
 
 
+def two_lcores(run):
+    """Two engine lcores at once against one: two processes of the engine alone, one a CPU, since engines share nothing but tables that they only read."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        return run.miss("two lcores", "one CPU")
+
+    def start(cpu):
+        prefix = (run.program_cpu[:3] if run.program_cpu else []) + ["taskset", "-c", str(cpu)]
+        return subprocess.Popen(prefix + [str(run.build / "tests/bench/transport_bench"), "--net-ring", "--benchmark_filter=write/bytes:64/qps:16/batch:32",
+                                          "--benchmark_format=json", "--benchmark_min_time=0.5"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def rate(program):
+        return json.loads(program.communicate(timeout=60)[0])["benchmarks"][0]["items_per_second"] / 1e6
+    one, two = [], []
+    for _ in range(2 if run.quick else 4):
+        one.append(rate(start(cpus[0])))
+        both = [start(cpus[0]), start(cpus[-1])]
+        two.append(sum(rate(p) for p in both))
+    run.put("transport.one_lcore", max(one), "Mmsg/s")
+    run.put("transport.two_lcores", max(two), "Mmsg/s")
+
+
 def instructions(run):
     """Instructions a message in the engine alone: the difference of two runs under callgrind. Free of noise."""
     def count(rounds, *what):
@@ -242,7 +264,7 @@ def ucx(run):
                 run.put(f"{rival}.{name}", v[4] * 1048576 / 1e9, "GB/s")
 
 
-PARTS = {"floors": floors, "transport": transport, "instructions": instructions, "stages": stages, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
+PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "instructions": instructions, "stages": stages, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
 NEED_ROCID = {"verbs", "idle", "perftest", "ucx"}
 
 

@@ -15,7 +15,9 @@ import traceback
 import badinput
 import cases
 import config_errors
+import connections
 import ephemeral
+import fabric
 import hostile
 import kills
 import lab
@@ -64,6 +66,14 @@ def run_pairs(report, rocid, gids, chosen, quick):
         report.run(pair.name, lambda p=pair: pairs.run_pair(rocid, p, gids, quick), pairs.by_hand(rocid, pair, gids, quick))
 
 
+def run_connections(report, rocid, rows):
+    for row in rows:
+        if why := connections.missing(row):
+            report.skip(row.name, why)
+        else:
+            report.run(row.name, lambda r=row: connections.run_row(rocid, r), connections.by_hand(rocid, row))
+
+
 def in_rocid(report, config, body):
     """Runs `body(rocid, gids)` with a rocid of this configuration; then it must stop cleanly."""
     try:
@@ -96,6 +106,14 @@ def clean_cases(report, options, wanted):
         for name, case in (badinput.CASES | hostile.CASES).items():
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid, gids))
+        for name, (case, program) in fabric.CASES.items():
+            if wanted(name):
+                why = fabric.missing(program)
+                report.skip(name, why) if why else report.run(name, lambda c=case: c(rocid))
+        run_connections(report, rocid, [row for row in connections.rows(options.quick) if wanted(row.name)])
+        for name, case in connections.CASES.items():
+            if wanted(name):
+                report.run(name, lambda c=case: c(rocid))
         storm = f'kill -9 of either side, {options.kills} times'
         if wanted(storm):
             report.run(storm, lambda: kills.storm(rocid, gids, options.kills, options.seed),
@@ -119,7 +137,9 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        print('\n'.join([*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *ephemeral.CASES, *(p.name for p in cases.pairs(options.quick))]))
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
+                 *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick))]
+        print('\n'.join(names))
         return 0
     report = Report()
     wanted = lambda name: options.only in name

@@ -13,12 +13,13 @@ STACK_ROOMS = {
     'wire': {'base'},
     'mem': {'base', 'wire'},
     'cc': {'base', 'wire'},
-    'io': {'base', 'wire', 'mem'},
+    'neighbour': {'base', 'wire'},
+    'io': {'base', 'wire', 'mem', 'neighbour'},
     'rings': {'base', 'wire', 'io'},
     'cm': {'base', 'wire'},
     'qp': {'base', 'wire', 'mem', 'io', 'rings', 'cc'},
-    'engine': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'qp'},
-    'host': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'cm', 'qp', 'engine'},
+    'engine': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'qp', 'neighbour'},
+    'host': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'cm', 'qp', 'neighbour', 'engine'},
 }
 # Folders outside stack/: which rooms they may include.
 ALL_STACK = set(STACK_ROOMS)

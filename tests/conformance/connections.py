@@ -1,0 +1,235 @@
+"""Debian's programs that find each other by address (rdma_cm), a server and a client each, over one rocid."""
+import dataclasses
+import itertools
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import tempfile
+import time
+
+from lab import Failure, Program, free_port
+from pairs import ERROR_LINE, both_outputs, wait_both
+
+ADDRESS = {'roci0': {'ipv4': '10.77.0.1', 'ipv6': 'fd77::1'}, 'roci1': {'ipv4': '10.77.0.2', 'ipv6': 'fd77::2'}}
+GROUP = {'ipv4': '239.77.1.1', 'ipv6': 'ff0e::77'}
+ANY = {'ipv4': '0.0.0.0', 'ipv6': '::'}
+LISTEN_LIMIT = 30
+RACES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One case. In the commands {to} is the server's address, {me} the client's, {port}, {group} and {any} what they say."""
+    server: str
+    client: str
+    path: tuple = ('roci0', 'roci1')  # the server's and the client's device
+    family: str = 'ipv4'
+    port: int = 0        # of programs that know only one
+    shows: str = ''      # what the client must print
+    served: str = ''     # what the server must print
+    joins: bool = False  # no listener: the server is ready when it is in a multicast group
+    clients: int = 1     # one after the other
+    races: str = ''      # what the client prints when it was faster than its server is made for: once more, then
+    stays: bool = False  # the server serves for ever
+    limit: float = 60
+    in_quick: bool = True
+
+    @property
+    def program(self):
+        return self.client.split()[0]
+
+    @property
+    def name(self):
+        told = re.sub(r'( -\w)? \{\w+\}', '', self.client)
+        more = (f' x {self.clients}' if self.clients > 1 else '') + (', server stays' if self.stays else '')
+        return f'rdma_cm: {told}{more}, {self.path[0]} to {self.path[1]}, {self.family}'
+
+    def commands(self, port):
+        words = {'to': ADDRESS[self.path[0]][self.family], 'me': ADDRESS[self.path[1]][self.family], 'port': port,
+                 'group': GROUP[self.family], 'any': ANY[self.family], 'device0': self.path[0], 'device1': self.path[1]}
+        return [shlex.split(side.format(**words)) for side in (self.server, self.client)]
+
+
+FAMILIES = ('ipv4', 'ipv6')
+WAYS = (('roci0', 'roci1'), ('roci1', 'roci0'), ('roci0', 'roci0'))
+
+
+def both(server, client, common='', **rest):
+    """One row an address family."""
+    return [Row(f'{server} {common}', f'{client} {common}', family=family, **rest) for family in FAMILIES]
+
+
+def rpings():
+    listen, go = 'rping -s -a {to} -p {port}', 'rping -c -a {to} -I {me} -p {port}'
+    for path, family in itertools.product(WAYS, FAMILIES):
+        yield Row(f'{listen} -C 1000 -V', f'{go} -C 1000 -V', path, family)
+    yield from both(listen, go, '-C 100 -V -S 65000')
+    yield from both(listen, go, '-C 100 -V -q')
+    yield Row('rping -s -a {any} -p {port} -C 10 -V', f'{go} -C 10 -V', family='ipv6')
+    yield Row(f'{listen} -P -V', f'{go} -C 10 -V', clients=5, stays=True)
+    yield Row(f'{listen} -P -V', f'{go} -C 10 -V', family='ipv6', clients=5, stays=True)
+
+
+MATOSE = ('', '-c 10 -C 100 -S 4000', '-c 10 -P ib', '-c 10 -m', '-c 4 -t 32', '-c 4 -a 15')
+UDADDY = ('', '-c 10 -C 100 -S 1000', '-p 0x0002')
+
+
+def samples():
+    """The examples of rdma-core that do not ping."""
+    for args in MATOSE:
+        yield from both('ucmatose -b {to}', 'ucmatose -s {to} -b {me}', args, port=7471, shows='return status 0', served='return status 0')
+    for args in UDADDY:
+        yield from both('udaddy -b {to}', 'udaddy -s {to} -b {me}', args, port=7174, shows='return status 0', served='return status 0')
+    for path, family in itertools.product(WAYS[1:], FAMILIES):
+        yield Row('ucmatose -b {to} -c 5', 'ucmatose -s {to} -b {me} -c 5', path, family, port=7471, shows='return status 0')
+    yield from both('mckey -m {group} -b {to}', 'mckey -m {group} -b {me} -s', '', joins=True, shows='return status 0', served='return status 0')
+    yield from both('mckey -m {group} -b {to}', 'mckey -m {group} -b {me} -s -o', '-c 4 -C 5', joins=True, shows='return status 0')
+    yield from both('rdma_server -s {any} -p {port}', 'rdma_client -s {to} -p {port}', shows='rdma_client: end 0', served='rdma_server: end 0')
+    for kind in 'rx':  # the server listens at 0.0.0.0 and has no option for another address
+        yield Row(f'rdma_xserver -p {{port}} -c {kind}', f'rdma_xclient -s {{to}} -p {{port}} -c {kind}', shows='end 0', served='end 0')
+    yield from both('cmtime -b {to} -p {port}', 'cmtime -s {to} -p {port}', '-c 200', stays=True, shows=r'disconnect +:')
+
+
+def streams():
+    """r-sockets of the system's library on top of our rdma_cm. Not `rstream -T a`: its client takes the server's goodbye, right behind
+    the last data, for an error when it sees both at once."""
+    every = ('-I 50 -C 10 -S 5000 -T v', '-I 20 -C 10 -S 100000 -T n -T v')
+    for program, sets in (('rstream', every), ('riostream', (*every, '-I 50 -C 10 -T a -T v'))):
+        for args in sets:
+            yield from both(f'{program} -p {{port}} -b {{to}}', f'{program} -p {{port}} -s {{to}}', args, shows=r'\d+\S* +\d+')
+
+
+PERFTEST = ('ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_send_lat', 'ib_write_lat', 'ib_read_lat', 'ib_atomic_bw')
+
+
+SEND_BW_OVER_CM = ('-q 8', '-c UD', '-b', '-e', '-r 64 --use-srq -q 4', '-a -n 20')
+
+
+def perftests():
+    """With -R. This release of perftest takes no IPv6 address there. Its client connects a second time without waiting for the server
+    to listen again, and does not survive the refusal: that is tried again."""
+    every = [(program, '') for program in PERFTEST] + [('ib_send_bw', args) for args in SEND_BW_OVER_CM]
+    for program, args in every:
+        told = f'{program} -R -F -n 200 {args}'.strip()
+        yield Row(f'{told} -p {{port}} -d {{device0}}', f'{told} -p {{port}} -d {{device1}} {{to}}', races=r'REJECTED; error: 8|UNREACHABLE; error: 1',
+                  shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+', in_quick='-a' not in args)
+
+
+def rows(quick):
+    every = [*rpings(), *samples(), *streams(), *perftests()]
+    return [row for row in every if row.in_quick] if quick else every
+
+
+# --- running one ------------------------------------------------------------------------------------------------------
+
+def wait_until(rocid, server, ready, what):
+    end = time.monotonic() + LISTEN_LIMIT
+    while not ready(rocid.status()):
+        if server.process.poll() is not None:
+            raise Failure(f'the server ended with {server.process.returncode} before its client came:\n{server.output()[-1500:]}')
+        if time.monotonic() > end:
+            raise Failure(f'{what} after {LISTEN_LIMIT} s:\n{server.output()[-1500:]}')
+        time.sleep(0.05)
+
+
+def wait_ready(rocid, row, server, port):
+    if row.joins:
+        return wait_until(rocid, server, lambda s: s['totals']['cm_groups'] > 0, 'the server did not join its group')
+    listens = lambda s: any(listener['port'] == port for listener in s['rdma_cm']['listeners'])
+    return wait_until(rocid, server, listens, f'the server does not listen on port {port}')
+
+
+def judge(who, text, pattern):
+    for line in text.splitlines():
+        if ERROR_LINE.search(line):
+            raise Failure(f'{who} printed an error line: {line.strip()}')
+    if pattern and not re.search(pattern, text):
+        raise Failure(f'{who} did not print /{pattern}/:\n{text[-1500:]}')
+
+
+def run_row(rocid, row):
+    """Raises Failure if the programs did not show what they must."""
+    for _ in range(RACES):
+        try:
+            return run_once(rocid, row)
+        except Failure as failure:
+            if not row.races or not re.search(row.races, str(failure)):
+                raise
+    raise Failure(f'lost its race {RACES} times')
+
+
+def run_once(rocid, row):
+    port = row.port or free_port()
+    commands = row.commands(port)
+    before = rocid.totals()
+    server = Program(rocid, commands[0])
+    client = None
+    try:
+        wait_ready(rocid, row, server, port)
+        for _ in range(row.clients):
+            client = Program(rocid, commands[1])
+            if row.stays:
+                code = client.wait(row.limit)
+            else:
+                wait_both(server, client, time.monotonic() + row.limit)
+                code = client.process.returncode
+            if code != 0:
+                raise Failure(f'client returned {code}:\n{both_outputs(server, client)}')
+            judge('client', client.output(), row.shows)
+        if row.stays and server.process.poll() is not None:
+            raise Failure(f'the server ended with {server.process.returncode}:\n{server.output()[-1500:]}')
+    finally:
+        for program in (client, server):
+            if program and program.process.poll() is None:
+                program.kill()
+    rocid.check_alive()
+    if not row.stays and server.process.returncode != 0:
+        raise Failure(f'server returned {server.process.returncode}:\n{both_outputs(server, client)}')
+    judge('server', server.output(), row.served)
+    nothing_stays(rocid, before)
+
+
+def nothing_stays(rocid, before, limit=10):
+    """What the programs had goes back: objects, ports, and connections when their time wait is over."""
+    end = time.monotonic() + limit
+    while True:
+        now = {**rocid.totals(), 'connections': rocid.status()['rdma_cm']['connections']}
+        left = {key: f'{before.get(key, 0)} -> {value}' for key, value in now.items() if value > before.get(key, 0)}
+        if not left:
+            return
+        if time.monotonic() > end:
+            raise Failure(f'rocid still holds after {limit} s: {left}')
+        time.sleep(0.05)
+
+
+def by_hand(rocid, row):
+    return '  &  sleep 1;  '.join(rocid.by_hand(side) for side in row.commands(row.port or free_port()))
+
+
+def missing(row):
+    return None if shutil.which(row.program) else f'{row.program} is not installed (./dev setup)'
+
+
+# --- a file copy ------------------------------------------------------------------------------------------------------
+
+def rcopy(rocid, family):
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix='roci-rcopy-') as folder:
+        source, copy = pathlib.Path(folder, 'source'), pathlib.Path(folder, 'copy')
+        source.write_bytes(os.urandom(8 << 20))
+        server = Program(rocid, ['rcopy', '-p', str(port)])
+        try:
+            wait_until(rocid, server, lambda s: any(one['port'] == port for one in s['rdma_cm']['listeners']), 'rcopy does not listen')
+            client = Program(rocid, ['rcopy', str(source), f'{ADDRESS["roci0"][family]}:{copy}', '-p', str(port)])
+            code = client.wait(60)
+        finally:
+            server.kill()
+        if code != 0:
+            raise Failure(f'rcopy returned {code}:\n{client.output()[-1500:]}')
+        if copy.read_bytes() != source.read_bytes():
+            raise Failure('the copy differs')
+
+
+CASES = {'rdma_cm: rcopy of 8 MiB, ipv4': lambda rocid: rcopy(rocid, 'ipv4')}
