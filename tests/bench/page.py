@@ -41,7 +41,7 @@ def goals(rows, width=960, left=460):
         y = i * 26 + 4
         parts.append(f'<text x="{left - 10}" y="{y + 14}" text-anchor="end">{html.escape(r["what"])}</text>'
                      f'<rect x="{left}" y="{y}" width="{max(2, place(share) - left):.1f}" height="18" rx="3" fill="var(--{"good" if r["met"] else "bad"})"/>'
-                     f'<text x="{place(share) + 6:.1f}" y="{y + 14}" class="soft">{share:.2g}×</text>')
+                     f'<text x="{place(share) + 6:.1f}" y="{y + 14}" class="soft">{"> 100" if share > 100 else f"{share:.2g}"}×</text>')
     bottom = len(rows) * 26 + 6
     parts.append(f'<line x1="{place(1):.1f}" x2="{place(1):.1f}" y1="0" y2="{bottom}" stroke="var(--ink)" stroke-dasharray="4 3"/>'
                  f'<text x="{place(1):.1f}" y="{bottom + 16}" text-anchor="middle" class="soft">the goal</text></svg>')
