@@ -28,17 +28,21 @@ std::string read_all(int fd) {
 
 bool is_table(const json& value) { return value.is_array() && !value.empty() && value.front().is_object(); }
 
+bool says_nothing(const json& value) {
+    return value.is_null() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty());
+}
+
 /// A cell: a scalar as it is, a list of scalars with commas, an object as its entries that are not zero.
 std::string cell(const json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_structured()) return value.dump();
+    const char* const between = value.is_object() ? " " : ", ";
     std::string out;
     for (const auto& [key, inner] : value.items()) {
-        if (value.is_object() && (inner == 0 || inner == json::string_t() || inner.is_null())) continue;
-        out += (out.empty()         ? ""
-                : value.is_object() ? " "
-                                    : ", ") +
-               (value.is_object() ? key + "=" : std::string{}) + cell(inner);
+        if (value.is_object() && says_nothing(inner)) continue;
+        if (!out.empty()) out += between;
+        if (value.is_object()) out.append(key).append("=");
+        out += cell(inner);
     }
     return out;
 }

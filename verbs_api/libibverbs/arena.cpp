@@ -33,7 +33,9 @@ void unmap(Mapping& mapping) {
 
 void replace_by_private(const Mapping& mapping) {
     if (mapping.base == nullptr) return;
-    mmap(mapping.base, mapping.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    // In place, over memory that is ours: nothing that could be done if it failed.
+    (void)mmap(mapping.base, mapping.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+               0);
 }
 
 Arena::~Arena() {

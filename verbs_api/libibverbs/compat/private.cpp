@@ -10,11 +10,15 @@ bool verbs_allow_disassociate_destroy = false;
 /// Called by the constructors of driver libraries: taken note of by nobody.
 void verbs_register_driver_34(const void*) {}
 
-void __verbs_log(void*, uint32_t, const char*, ...) {}
+void __verbs_log(  // NOLINT(bugprone-reserved-identifier): the library's own name
+    void*, uint32_t, const char*, ...) {}
 void verbs_set_ops(void*, const void*) {}
 void verbs_uninit_context(void*) {}
 void* _verbs_init_and_alloc_context(ibv_device*, int, size_t, void*, uint32_t) { return roci::client::fail(EOPNOTSUPP); }
-unsigned int __ioctl_final_num_attrs(unsigned int attributes, void*) { return attributes; }
+unsigned int __ioctl_final_num_attrs(  // NOLINT(bugprone-reserved-identifier)
+    unsigned int attributes, void*) {
+    return attributes;
+}
 
 ibv_context* verbs_open_device(ibv_device* device, void*) { return ibv_open_device(device); }
 
