@@ -91,7 +91,7 @@ def render(result):
 <h2>Goals: {sum(r['met'] for r in reached)} of {len(reached)} reached</h2><p>A logarithmic scale; at the dashed line a goal is met.</p>{goals(result['reach'])}
 <h2>Messages a second, 64 bytes</h2><p>One engine lcore does both ends of every message.</p>{bars(rate, 'M/s')}
 <h2>Bandwidth</h2><p>One engine lcore copies in and out and makes and checks every CRC.</p>{bars(band, 'GB/s')}
-<h2>Where the time of a 64 B WRITE goes</h2><p>The engine alone, both ends: samples by function, put together by stage.</p>{bars(stages(f), 'ns')}
+<h2>Where the time of a 64 B WRITE goes</h2><p>The engine alone, both ends: samples by function, put together by stage.</p>{bars(stages(f), 'cycles')}
 <h2>Half a round trip</h2><p>SEND there and back, polling, one process drives both ends.</p>{bars(percentiles(f), 'ns')}
 <h2>Goals in numbers</h2><table><tr><th>goal</th><th>value</th><th>held against</th><th>ratio</th><th>wanted</th><th></th></tr>{goal_rows}</table>
 <h2>All figures</h2><table><tr><th>figure</th><th>value</th><th>unit</th></tr>{listing}</table>

@@ -141,7 +141,12 @@ STAGES = {"ICRC": r"crc|icrc|clear_upper", "copy": r"memmove|memcpy|copy_in|copy
 
 
 def stages(run):
-    """Where the time of a message goes in the engine alone: samples by function (perf), put together by stage."""
+    """Where the time of a message goes in the engine alone: samples by function (perf), put together by stage; in cycles of the clock that the
+    kernel names."""
+    clock = re.search(r"cpu MHz\s*:\s*([\d.]+)", Path("/proc/cpuinfo").read_text())
+    if clock is None:
+        return run.miss("stages", "the processor's clock is not known")
+    gigahertz = float(clock[1]) / 1e3
     for name, what in (("write.64B", ["write", "64", "16", "32"]), ("write.4KiB", ["write", "4096", "16", "32"])):
         messages = 16 * 32 * (15_000 if name.endswith("64B") else 6_000)
         with tempfile.TemporaryDirectory() as d:
@@ -162,7 +167,7 @@ def stages(run):
             if m:
                 shares[next((s for s, pattern in STAGES.items() if re.search(pattern, m[2])), "other")] += float(m[1])
         for stage, share in shares.items():
-            run.put(f"stage.{name}.{stage}", share / sum(shares.values()) * 1e3 / rate["value"], "ns/msg")
+            run.put(f"stage.{name}.{stage}", share / sum(shares.values()) * 1e3 / rate["value"] * gigahertz, "cycles/msg")
 
 
 def verbs(run):
