@@ -18,9 +18,7 @@ constexpr int kDontNeedLocked = 24;  // MADV_DONTNEED_LOCKED, Linux 5.18
 
 std::atomic<bool> may_be_adopted{false};
 
-int advise_kernel(uint64_t address, uint64_t length, int advice) {
-    return int(::syscall(SYS_madvise, address, length, advice));
-}
+int advise_kernel(uint64_t address, uint64_t length, int advice) { return int(::syscall(SYS_madvise, address, length, advice)); }
 
 bool is_adopted(const Vma& vma) { return vma.shared && std::strcmp(vma.name, kMapsName) == 0; }
 
