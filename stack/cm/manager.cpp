@@ -10,8 +10,9 @@
 namespace roci::cm {
 namespace {
 
-/// The first repetition comes early and the pauses double up to the full response time: a lost message costs little, and a peer
-/// that is slow is not flooded.
+/// The first repetition comes early and the pauses grow by half up to the full response time: a lost message costs little,
+/// several lost in a row not much more, and a peer that is slow is not flooded. There are no more repetitions than max_retries
+/// allows (IBA 12.7.27), and nobody gives up before the time that as many full pauses take.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>
@@ -121,6 +122,7 @@ void Manager::set_timer(Connection& c, Nanos deadline) {
 void Manager::repeat_until_answered(Connection& c, Nanos now) {
     const Nanos unit = response_time(c.response_timeout);
     c.interval = std::max<Nanos>(unit >> kEarlyShift, 1);
+    c.repeats_left = c.max_retries;
     c.give_up = now + unit * (c.max_retries + 1u);
     set_timer(c, now + c.interval);
 }
@@ -143,9 +145,12 @@ void Manager::expire(Connection& c, Nanos now) {
         return end(c);
     }
     if (now >= c.give_up) return give_up(c, now);
+    // A peer that is gone is not waited for any longer; one that shall answer has all of its time.
+    if (c.repeats_left == 0) return c.state == State::dreq_sent ? give_up(c, now) : set_timer(c, c.give_up);
+    --c.repeats_left;
     ++counters_.repeated;
     transmit(c.peer, c.last);
-    c.interval = std::min(c.interval * 2, response_time(c.response_timeout));
+    c.interval = std::min(c.interval + c.interval / 2, response_time(c.response_timeout));
     set_timer(c, std::min(now + c.interval, c.give_up));
 }
 
