@@ -20,6 +20,9 @@ void copy_private(std::array<uint8_t, N>& to, std::span<const uint8_t> from) {
     std::copy_n(from.begin(), std::min(from.size(), N), to.begin());
 }
 
+/// A field of three bits: who asks for more than 7 gets the most, as in the kernel.
+uint8_t three_bits(uint8_t count) { return std::min<uint8_t>(count, 7); }
+
 Answered rejected_message(State s) { return s == State::rep_rcvd || s == State::rep_sent ? Answered::rep : Answered::req; }
 
 }  // namespace
@@ -270,8 +273,8 @@ uint32_t Manager::connect(const ConnectSpec& s, Nanos now) {
     r.initiator_depth = s.initiator_depth;
     r.remote_response_timeout = r.local_response_timeout = config_.response_timeout;
     r.flow_control = s.flow_control;
-    r.retry_count = s.retry_count & 7;
-    r.rnr_retry_count = s.rnr_retry_count & 7;
+    r.retry_count = three_bits(s.retry_count);
+    r.rnr_retry_count = three_bits(s.rnr_retry_count);
     r.mtu = s.mtu;
     r.max_cm_retries = config_.max_retries;
     r.srq = s.srq;
@@ -301,7 +304,7 @@ int Manager::accept(uint32_t id, const AcceptSpec& s, Nanos now) {
     r.responder_resources = s.responder_resources;
     r.initiator_depth = s.initiator_depth;
     r.flow_control = s.flow_control;
-    r.rnr_retry_count = s.rnr_retry_count & 7;
+    r.rnr_retry_count = three_bits(s.rnr_retry_count);
     r.srq = s.srq;
     r.ca_guid = s.ca_guid;
     r.private_data = s.private_data;

@@ -150,6 +150,24 @@ TEST(CmConnect, ProgramThatNeverAnswersIsGivenUpOn) {
     EXPECT_EQ(w.events_b[1].reason, uint16_t(Reason::timeout));
 }
 
+/// fio asks for 10 of each; cut to three bits that would be 2.
+TEST(CmConnect, MoreRetriesThanFitAreTheMost) {
+    World w;
+    w.listen();
+    ConnectSpec s = w.spec();
+    s.retry_count = s.rnr_retry_count = 10;
+    const uint32_t id = w.a.connect(s, w.now);
+    w.settle();
+    EXPECT_EQ(w.b.find(w.events_b.at(0).connection)->req.retry_count, 7);
+    EXPECT_EQ(w.b.find(w.events_b.at(0).connection)->req.rnr_retry_count, 7);
+    AcceptSpec accept;
+    accept.qpn = 0x31;
+    accept.rnr_retry_count = 10;
+    EXPECT_EQ(w.b.accept(w.events_b.at(0).connection, accept, w.now), 0);
+    w.settle();
+    EXPECT_EQ(w.a.find(id)->rep.rnr_retry_count, 7);
+}
+
 TEST(CmConnect, CountersSayWhatHappened) {
     World w;
     const auto [a, b] = w.connected();
