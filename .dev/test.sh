@@ -22,8 +22,12 @@ dev_test() {
     step "simulator: random workloads" run_meson_tests "$BUILD" tests/sim
     step "fuzzers" run_meson_tests "$BUILD" tests/fuzz
     step "conformance: the verbs, row by row" meson test -C "$BUILD" --no-rebuild --print-errorlogs conformance_verbs
+    step "conformance: rdma-core's Python suite" python3 tests/conformance/pyverbs/run.py
     step "conformance: Debian's programs over rocid" python3 tests/conformance/run.py "$full"
     step "wire truth: tshark, ICRC, Soft-RoCE" python3 tests/interop/wire/wire_truth.py
+    step "interop: addresses and neighbours, live" python3 tests/interop/addresses/run.py
+    step "interop: the kernel's Soft-RoCE in a guest" python3 tests/interop/rxe/run.py "$full"
+    step "interop: two hosts on one machine" python3 tests/interop/hosts/run.py "$full"
     [ -n "$quick" ] || sanitizer_steps
     verdict
 }

@@ -31,6 +31,12 @@ Nanos Clock::monotonic() {
     return Nanos(t.tv_sec) * kNanosPerSecond + Nanos(t.tv_nsec);
 }
 
+int64_t Clock::to_realtime() {
+    timespec t{};
+    clock_gettime(CLOCK_REALTIME, &t);
+    return int64_t(t.tv_sec) * int64_t(kNanosPerSecond) + t.tv_nsec - int64_t(monotonic());
+}
+
 Clock::Clock() {
     if (!tsc_is_invariant() || rte_get_tsc_hz() == 0) return;
     *this = Clock(rte_get_tsc_hz(), rte_get_tsc_cycles(), monotonic());

@@ -23,6 +23,8 @@ public:
     Nanos at(uint64_t tsc) const { return base_ + Nanos((static_cast<Uint128>(tsc - base_tsc_) * scale_) >> kShift); }
     bool uses_tsc() const { return scale_ != 0; }
     static Nanos monotonic();
+    /// What to add to a time of this clock to get nanoseconds since 1970.
+    static int64_t to_realtime();
 
 private:
     static constexpr unsigned kShift = 32;

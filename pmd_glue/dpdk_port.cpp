@@ -3,6 +3,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
+#include <rte_log.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace roci::pmd {
 namespace {
 
 constexpr uint32_t kCache = 512;
-constexpr uint16_t kDataRoom = RTE_PKTMBUF_HEADROOM + (wire::kMaxFrame + 63 + 127) / 128 * 128;
+constexpr uint32_t kRoom = (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
 template <class Frame>
 void free_mbufs(const Frame* frames, unsigned count) {
@@ -27,15 +28,29 @@ void free_mbufs(const Frame* frames, unsigned count) {
     }
 }
 
+/// DPDK does not talk meanwhile, unless it was told to.
+class Quiet {
+public:
+    Quiet() {
+        if (level_ <= RTE_LOG_ERR) rte_log_set_global_level(RTE_LOG_CRIT);
+    }
+    ~Quiet() { rte_log_set_global_level(level_); }
+    Quiet(const Quiet&) = delete;
+
+private:
+    const uint32_t level_ = rte_log_get_global_level();
+};
+
 [[noreturn]] void refuse(const std::string& name, const char* step, int error) {
     throw StartError("port '" + name + "' does not start (" + step + "): " + rte_strerror(error < 0 ? -error : error));
 }
 
 }  // namespace
 
-MbufPool::MbufPool(const std::string& name, uint32_t count, int socket) {
+MbufPool::MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room) : room_(room != 0 ? room : kRoom) {
     // One lcore allocates and frees: the single-producer, single-consumer ring, and a cache in front of it that keeps frames hot.
-    pool_ = rte_pktmbuf_pool_create_by_ops(name.c_str(), count, kCache, 0, kDataRoom, socket, "ring_sp_sc");
+    pool_ = rte_pktmbuf_pool_create_by_ops(name.c_str(), count, kCache, 0, uint16_t(RTE_PKTMBUF_HEADROOM + room_), socket,
+                                           "ring_sp_sc");
     if (pool_ == nullptr)
         throw StartError("no memory for " + std::to_string(count) + " frames (" + rte_strerror(rte_errno) +
                          "): lower memory.mbufs, reserve more hugepages, or set memory.hugepages = \"never\"");
@@ -45,7 +60,9 @@ MbufPool::~MbufPool() { rte_mempool_free(pool_); }
 
 uint32_t MbufPool::in_use() const { return rte_mempool_in_use_count(pool_); }
 
-uint64_t MbufPool::bytes(uint32_t count) { return uint64_t(count) * (kDataRoom + sizeof(rte_mbuf) + 192) + (2 << 20); }
+uint64_t MbufPool::bytes(uint32_t count, uint32_t room) {
+    return uint64_t(count) * (RTE_PKTMBUF_HEADROOM + (room != 0 ? room : kRoom) + sizeof(rte_mbuf) + 192) + (2 << 20);
+}
 
 unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     rte_mbuf* mbufs[kMaxBurst];
@@ -76,12 +93,16 @@ unsigned DpdkPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
     rte_mbuf* mbufs[kMaxBurst];
     unsigned n = std::min(count, kMaxBurst);
     while (n != 0 && rte_pktmbuf_alloc_bulk(pool_.get(), mbufs, n) != 0) n /= 2;  // all or none: ask for less
-    for (unsigned i = 0; i < n; ++i)
-        frames[i] = {rte_pktmbuf_mtod(mbufs[i], uint8_t*), uint32_t(kDataRoom - RTE_PKTMBUF_HEADROOM), 0, mbufs[i]};
+    for (unsigned i = 0; i < n; ++i) frames[i] = {rte_pktmbuf_mtod(mbufs[i], uint8_t*), pool_.room(), 0, mbufs[i]};
     return n;
 }
 
 unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+    if (up_ != nullptr && !up_->load(std::memory_order_relaxed)) [[unlikely]] {
+        tx_free(frames, count);
+        lost_while_down_.store(lost_while_down_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
+        return count;
+    }
     rte_mbuf* mbufs[kMaxBurst];
     unsigned sent = 0;
     while (sent < count) {
@@ -98,6 +119,17 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
         if (n < burst) break;
     }
     return sent;
+}
+
+void DpdkPort::before_sleep() { rte_eth_dev_rx_intr_enable(port_, queue_); }
+void DpdkPort::after_sleep() { rte_eth_dev_rx_intr_disable(port_, queue_); }
+
+int rx_interrupt(uint16_t port, uint16_t queue) {
+    const Quiet quiet;  // a driver without interrupts is no error
+    const int fd = rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
+    if (fd < 0 || rte_eth_dev_rx_intr_enable(port, queue) != 0) return -1;
+    rte_eth_dev_rx_intr_disable(port, queue);
+    return fd;
 }
 
 namespace {
@@ -124,19 +156,25 @@ uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
 
 uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* pools, const PortSetup& setup) {
     rte_eth_dev_info info{};
-    if (const int e = rte_eth_dev_info_get(port, &info); e != 0) refuse(name, "driver", e);
-    const rte_eth_conf conf = configuration(info, setup.queues);
-    if (const int e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf); e != 0) refuse(name, "queues", e);
+    if (const int no = rte_eth_dev_info_get(port, &info); no != 0) refuse(name, "driver", no);
+    rte_eth_conf conf = configuration(info, setup.queues);
+    conf.intr_conf.rxq = setup.interrupts;
+    conf.intr_conf.lsc = info.dev_flags != nullptr && (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
+    int e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
+    if (e != 0 && setup.interrupts) {
+        conf.intr_conf.rxq = 0;
+        e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
+    }
+    if (e != 0) refuse(name, "queues", e);
     const uint32_t mtu = set_mtu(port, setup.mtus);
     uint16_t rx = setup.descriptors, tx = setup.descriptors;
     rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);  // to what the driver takes
     const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
     for (uint16_t q = 0; q < setup.queues; ++q) {
-        if (const int e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0)
-            refuse(name, "rx queue", e);
-        if (const int e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(name, "tx queue", e);
+        if (e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0) refuse(name, "rx queue", e);
+        if (e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(name, "tx queue", e);
     }
-    if (const int e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
+    if (e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
     rte_eth_allmulticast_enable(port);  // groups are sorted out by the engine; ports without a filter answer that they cannot
     return mtu;
 }

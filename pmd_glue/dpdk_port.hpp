@@ -1,12 +1,14 @@
 // One queue pair of a DPDK ethdev as an engine's port.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
+#include "sleeper.hpp"
 
 struct rte_mempool;
 
@@ -15,26 +17,32 @@ namespace roci::pmd {
 /// Frames of one engine: mbufs with room for the longest RoCE frame. Used by that engine's lcore only.
 class MbufPool {
 public:
-    /// Throws StartError.
-    MbufPool(const std::string& name, uint32_t count, int socket);
+    /// Throws StartError. `room`: bytes of a frame; 0: the longest.
+    MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room = 0);
     ~MbufPool();
     MbufPool(const MbufPool&) = delete;
 
     rte_mempool* get() const { return pool_; }
+    /// Bytes that a frame may have.
+    uint32_t room() const { return room_; }
     /// Frames that are out: with the engine, in a ring, or cached by the lcore.
     uint32_t in_use() const;
     /// Bytes that a pool of `count` takes, generously.
-    static uint64_t bytes(uint32_t count);
+    static uint64_t bytes(uint32_t count, uint32_t room = 0);
 
 private:
+    const uint32_t room_;
     rte_mempool* pool_ = nullptr;
 };
 
-class DpdkPort final : public engine::Port {
+class DpdkPort final : public engine::Port, public Waker {
 public:
     static constexpr unsigned kMaxBurst = 256;
 
-    DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool) : port_(port), queue_(queue), pool_(pool) {}
+    /// `up`: the port's link, by whoever watches it; nullptr: always up. Frames for a link that is down are lost, as on any wire:
+    /// a driver that kept them would keep their queue pairs from ever giving up.
+    DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr)
+        : port_(port), queue_(queue), pool_(pool), up_(up) {}
 
     unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
     void rx_free(engine::RxFrame* frames, unsigned count) override;
@@ -42,18 +50,30 @@ public:
     unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
     void tx_free(engine::TxFrame* frames, unsigned count) override;
 
+    /// Receive interrupts on and off, for a port that was started with them; see rx_interrupt().
+    void before_sleep() override;
+    void after_sleep() override;
+
     /// Frames dropped because the NIC gave them in several pieces.
+    uint64_t lost_while_down() const { return lost_while_down_.load(std::memory_order_relaxed); }
     uint64_t multi_segment_drops() const { return multi_segment_drops_; }
 
 private:
     const uint16_t port_, queue_;
     MbufPool& pool_;
+    const std::atomic<bool>* const up_;
+    std::atomic<uint64_t> lost_while_down_{0};
     uint64_t multi_segment_drops_ = 0;
 };
+
+/// Descriptor that becomes readable when queue `queue` of a started port has frames and DpdkPort::before_sleep() was called; -1:
+/// the port has no interrupts.
+int rx_interrupt(uint16_t port, uint16_t queue);
 
 struct PortSetup {
     uint16_t queues = 1;
     uint16_t descriptors = 1024;          ///< a queue; the driver may take another number
+    bool interrupts = false;              ///< ask for receive interrupts; a port without goes on without
     std::span<const uint32_t> mtus = {};  ///< IP packet sizes, the best first; empty: the port's MTU is left alone
 };
 /// Configures the queue pairs of an ethdev, queue i with pools[i], and starts it. Returns which MTU was set, 0 if none. Throws

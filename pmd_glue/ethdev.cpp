@@ -2,12 +2,22 @@
 
 #include <rte_dev.h>
 #include <rte_ethdev.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 
 #include "eal.hpp"
 
 namespace roci::pmd {
+namespace {
+
+/// Called by DPDK's interrupt thread.
+int tell(uint16_t, rte_eth_event_type, void* fd, void*) {
+    eventfd_write(*static_cast<int*>(fd), 1);
+    return 0;
+}
+
+}  // namespace
 
 Ethdev::Ethdev(const std::string& name, const std::string& devargs, bool hotplug, const std::string& hint)
     : name_(name), devargs_(devargs.substr(0, devargs.find(','))), hotplug_(hotplug) {
@@ -20,6 +30,7 @@ Ethdev::Ethdev(const std::string& name, const std::string& devargs, bool hotplug
 }
 
 Ethdev::~Ethdev() {
+    if (watched_by_ >= 0) rte_eth_dev_callback_unregister(id_, RTE_ETH_EVENT_INTR_LSC, tell, &watched_by_);
     rte_device* device = nullptr;
     rte_eth_dev_info info{};
     if (rte_eth_dev_info_get(id_, &info) == 0) device = info.device;
@@ -52,6 +63,11 @@ uint16_t Ethdev::max_queues() const {
 bool Ethdev::link_up() const {
     rte_eth_link link{};
     return rte_eth_link_get_nowait(id_, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
+}
+
+void Ethdev::watch_link(int fd) {
+    watched_by_ = fd;
+    rte_eth_dev_callback_register(id_, RTE_ETH_EVENT_INTR_LSC, tell, &watched_by_);
 }
 
 }  // namespace roci::pmd

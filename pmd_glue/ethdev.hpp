@@ -23,11 +23,14 @@ public:
     /// Most queue pairs that the driver gives.
     uint16_t max_queues() const;
     bool link_up() const;
+    /// Adds to the eventfd `fd` whenever the driver says that the link changed; for drivers that do.
+    void watch_link(int fd);
 
 private:
     const std::string name_, devargs_;
     const bool hotplug_;
     uint16_t id_ = 0;
+    int watched_by_ = -1;
 };
 
 }  // namespace roci::pmd

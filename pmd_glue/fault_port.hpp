@@ -8,7 +8,7 @@
 #include <iterator>
 #include <vector>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
 #include "time_source.hpp"
 
 namespace roci::pmd {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/types.hpp"
-#include "engine/port.hpp"
+#include "io/port.hpp"
 
 namespace roci::pmd {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/command.hpp"
-#include "engine/gsi.hpp"
+#include "io/gsi.hpp"
 #include "sleeper.hpp"
 
 namespace roci::pmd {
@@ -97,6 +97,8 @@ public:
     }
     /// Before run(): how to wake engine i, to which frames may be handed over.
     void set_peers(std::vector<WakeFlag*> peers) { peers_ = std::move(peers); }
+    /// Before run(): ports that must be told when nobody polls them.
+    void set_wakers(std::vector<Waker*> wakers) { wakers_ = std::move(wakers); }
     WakeFlag& wake_flag() { return wake_; }
     /// Conductor.
     void execute(engine::Command& c) { mailbox_.execute(c, wake_); }
@@ -142,7 +144,9 @@ private:
     /// Raises the flags, looks at every source of work once more, then sleeps. True: there may be work.
     bool nap() {
         say_sleeping(1);
+        for (Waker* w : wakers_) w->before_sleep();
         const bool woken = sleep_if_still_idle();
+        for (Waker* w : wakers_) w->after_sleep();
         say_sleeping(0);
         return woken;
     }
@@ -163,6 +167,7 @@ private:
     WakeFlag& events_;
     WakeFlag wake_;  ///< how the conductor wakes this lcore
     std::vector<WakeFlag*> peers_;
+    std::vector<Waker*> wakers_;
     CommandMailbox mailbox_;
     LoopCounters counters_;
     uint32_t seen_ = 0;

@@ -7,6 +7,14 @@
 
 namespace roci::pmd {
 
+/// Something that wakes a sleeper by a descriptor, but only when it has been told that somebody sleeps (a NIC's interrupts).
+class Waker {
+public:
+    virtual ~Waker() = default;
+    virtual void before_sleep() = 0;
+    virtual void after_sleep() = 0;
+};
+
 class Sleeper {
 public:
     /// Throws std::system_error if the kernel gives no descriptors.

@@ -5,50 +5,88 @@
 
 namespace roci::pmd {
 
-TapRing::TapRing(std::string interface_name, uint32_t queue)
-    : name_(std::move(interface_name)), queue_(queue), slots_(std::make_unique_for_overwrite<Slot[]>(kSlots)) {}
+TapRing::TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter, uint32_t snap_length)
+    : name_(std::move(interface_name)),
+      queue_(queue),
+      filter_(filter),
+      snap_length_(snap_length == 0 ? uint32_t(sizeof Slot::bytes) : std::min<uint32_t>(snap_length, sizeof Slot::bytes)),
+      slots_(std::make_unique_for_overwrite<Slot[]>(kSlots)) {}
 
-bool TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length) {
+TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length) {
+    if (!wants(filter_, direction, data, length)) return Offer::unwanted;
     const uint32_t h = head_.load(std::memory_order_relaxed);
-    if (h - tail_.load(std::memory_order_acquire) >= kSlots) return false;
+    if (h - tail_.load(std::memory_order_acquire) >= kSlots) return Offer::full;
     Slot& s = slots_[h % kSlots];
     s.time = time;
     s.direction = direction;
     s.length = length;
-    s.captured = std::min<uint32_t>(length, sizeof s.bytes);
+    s.captured = std::min(length, snap_length_);
     std::memcpy(s.bytes, data, s.captured);
-    return true;
+    return Offer::filled;
 }
 
-void TapRing::publish() {
-    captured_.store(captured_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    head_.store(head_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+void TapRing::settle(Offer offer) {
+    if (offer == Offer::unwanted) return;
+    std::atomic<uint64_t>& count = offer == Offer::filled ? captured_ : missed_;
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (offer == Offer::filled) head_.store(head_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
-
-void TapRing::miss() { missed_.store(missed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
 const TapRing::Slot* TapRing::peek() const {
     const uint32_t t = tail_.load(std::memory_order_relaxed);
     return t == head_.load(std::memory_order_acquire) ? nullptr : &slots_[t % kSlots];
 }
 
+bool TapPort::attach(TapRing& ring) {
+    for (auto& place : rings_) {
+        TapRing* none = nullptr;
+        if (!place.compare_exchange_strong(none, &ring, std::memory_order_release)) continue;
+        attached_.fetch_add(1, std::memory_order_release);
+        return true;
+    }
+    return false;
+}
+
+void TapPort::detach(TapRing& ring) {
+    for (auto& place : rings_) {
+        TapRing* it = &ring;
+        if (place.compare_exchange_strong(it, nullptr, std::memory_order_release))
+            attached_.fetch_sub(1, std::memory_order_release);
+    }
+}
+
 unsigned TapPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     const unsigned n = inner_.rx_burst(frames, max);
-    if (n == 0) return 0;
+    if (n == 0 || attached_.load(std::memory_order_acquire) == 0) return n;
     const Nanos now = clock_.now();
-    for (unsigned i = 0; i < n; ++i) ring_.push(now, Direction::in, frames[i].data, frames[i].length);
+    for (auto& place : rings_) {
+        TapRing* const ring = place.load(std::memory_order_acquire);
+        if (ring == nullptr) continue;
+        for (unsigned i = 0; i < n; ++i) ring->push(now, Direction::in, frames[i].data, frames[i].length);
+    }
     return n;
 }
 
-unsigned TapPort::tx_burst(engine::TxFrame* frames, unsigned count) {
-    const Nanos now = clock_.now();
-    // A frame may be gone once it is accepted, so it is copied first, and one by one: a refused frame comes again and would
-    // stand in the file twice.
-    for (unsigned i = 0; i < count; ++i) {
-        if (!ring_.push_if(now, Direction::out, frames[i].data, frames[i].length,
-                           [&] { return inner_.tx_burst(frames + i, 1) == 1; }))
-            return i;
+/// A frame may be gone once it is accepted, so it is copied first; one that is refused comes again and must not stand there
+/// twice.
+bool TapPort::tx_one(Nanos now, engine::TxFrame& frame) {
+    std::array<TapRing*, kMaxRings> rings;
+    std::array<TapRing::Offer, kMaxRings> offers;
+    for (uint32_t r = 0; r < kMaxRings; ++r) {
+        rings[r] = rings_[r].load(std::memory_order_acquire);
+        if (rings[r] != nullptr) offers[r] = rings[r]->fill(now, Direction::out, frame.data, frame.length);
     }
+    if (inner_.tx_burst(&frame, 1) != 1) return false;
+    for (uint32_t r = 0; r < kMaxRings; ++r)
+        if (rings[r] != nullptr) rings[r]->settle(offers[r]);
+    return true;
+}
+
+unsigned TapPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+    if (attached_.load(std::memory_order_acquire) == 0) return inner_.tx_burst(frames, count);
+    const Nanos now = clock_.now();
+    for (unsigned i = 0; i < count; ++i)
+        if (!tx_one(now, frames[i])) return i;
     return count;
 }
 

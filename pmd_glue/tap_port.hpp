@@ -1,18 +1,19 @@
-// Taps the frames of a port for a capture file (pcapng) or a trace (text). The lcore copies frames into a ring; a writer thread
-// (tap_writer.hpp) formats and writes. An lcore never waits: what the ring cannot hold is counted as missed.
+// Taps the frames of a port for a capture (pcapng) or a trace (text). The lcore copies frames into rings; writer threads
+// (tap_writer.hpp) format and write. An lcore never waits: what a ring cannot hold is counted as missed. A port without rings
+// costs one load a burst, so that a capture may start and end while rocid runs.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
+#include "tap_filter.hpp"
 #include "time_source.hpp"
 
 namespace roci::pmd {
-
-enum class Direction : uint8_t { in = 1, out = 2 };  ///< values of the pcapng epb_flags option
 
 /// Frames on their way from one lcore to the writer: single producer, single consumer, slots of fixed size.
 class TapRing {
@@ -25,19 +26,17 @@ public:
         Direction direction;
         uint8_t bytes[4608];
     };
-    TapRing(std::string interface_name, uint32_t queue);
+    /// `snap_length`: bytes of a frame to keep, 0 for all.
+    TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter = {}, uint32_t snap_length = 0);
 
-    /// Copies a frame; a full ring counts it as missed.
+    /// What became of a frame that was offered.
+    enum class Offer : uint8_t { unwanted, full, filled };
+    /// Copies a frame that the filter wants to where the next one goes; it stands in the ring only after settle().
+    Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length);
+    /// Makes the frame of fill() visible, or counts it as missed.
+    void settle(Offer offer);
     void push(Nanos time, Direction direction, const uint8_t* data, uint32_t length) {
-        push_if(time, direction, data, length, [] { return true; });
-    }
-    /// Copies a frame, then asks `accept`: only if that is true does the frame stand in the ring. Returns what `accept` said.
-    template <class Accept>
-    bool push_if(Nanos time, Direction direction, const uint8_t* data, uint32_t length, Accept accept) {
-        const bool room = fill(time, direction, data, length);
-        if (!accept()) return false;
-        room ? publish() : miss();
-        return true;
+        settle(fill(time, direction, data, length));
     }
     /// The oldest slot, or nullptr; valid until pop().
     const Slot* peek() const;
@@ -49,12 +48,10 @@ public:
     uint64_t missed() const { return missed_.load(std::memory_order_relaxed); }
 
 private:
-    bool fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length);
-    void publish();
-    void miss();
-
     const std::string name_;
     const uint32_t queue_;
+    const TapFilter filter_;
+    const uint32_t snap_length_;
     std::unique_ptr<Slot[]> slots_;
     alignas(64) std::atomic<uint32_t> head_{0};
     std::atomic<uint64_t> captured_{0}, missed_{0};
@@ -63,7 +60,14 @@ private:
 
 class TapPort final : public engine::Port {
 public:
-    TapPort(engine::Port& inner, TapRing& ring, const TimeSource& clock) : inner_(inner), ring_(ring), clock_(clock) {}
+    static constexpr uint32_t kMaxRings = 5;  ///< the configured capture's, and four live ones
+
+    TapPort(engine::Port& inner, const TimeSource& clock) : inner_(inner), clock_(clock) {}
+
+    /// From any thread. False: there are kMaxRings already.
+    bool attach(TapRing& ring);
+    /// From any thread; the lcore may look at the ring until its current round is over (a fence command says when).
+    void detach(TapRing& ring);
 
     unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
     void rx_free(engine::RxFrame* frames, unsigned count) override { inner_.rx_free(frames, count); }
@@ -74,9 +78,12 @@ public:
     uint64_t next_event() const override { return inner_.next_event(); }
 
 private:
+    bool tx_one(Nanos now, engine::TxFrame& frame);
+
     engine::Port& inner_;
-    TapRing& ring_;
     const TimeSource& clock_;
+    std::atomic<uint32_t> attached_{0};
+    std::array<std::atomic<TapRing*>, kMaxRings> rings_{};
 };
 
 }  // namespace roci::pmd

@@ -1,6 +1,9 @@
 // roci: the command line of Rocinante.
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
 
+#include "pcap.hpp"
 #include "run.hpp"
 #include "status.hpp"
 
@@ -33,7 +36,18 @@ int parse_and_run(int argc, char** argv) {
     add_where(*status_command, where);
     status_command->add_flag("--json", as_json, "rocid's own JSON");
 
+    roci::cli::PcapOptions pcap;
+    CLI::App* pcap_command = app.add_subcommand(
+        "pcap", "Capture frames of a device or of one queue pair as pcapng, live: roci pcap -w - | wireshark -k -i -");
+    add_where(*pcap_command, pcap.where);
+    pcap_command->add_option("-i,--device", pcap.device, "device (default: all)");
+    pcap_command->add_option("--qp", pcap.qpn, "only the frames of the queue pair with this number (`roci status` lists them)");
+    pcap_command->add_option("-w,--write", pcap.file, "file to write; - is standard output")->required();
+    pcap_command->add_option("-s,--snap-length", pcap.snap_length, "bytes to keep of a frame (default: all)");
+    pcap_command->add_option("--seconds", pcap.seconds, "end after so many seconds (default: at SIGINT or SIGTERM)");
+
     CLI11_PARSE(app, argc, argv);
+    if (pcap_command->parsed()) return roci::cli::pcap(pcap);
     return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json);
 }
 

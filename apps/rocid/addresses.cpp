@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 
 namespace roci::rocid {
 namespace {
@@ -56,6 +57,14 @@ std::optional<std::pair<Gid, MacAddress>> parse_neighbour(const std::string& tex
     const auto mac = parse_mac(text.substr(equals + 1));
     if (!gid || !mac) return std::nullopt;
     return std::pair{*gid, *mac};
+}
+
+uint8_t prefix_of(const std::string& text) {
+    constexpr uint8_t kMapped = 96, kAll = 128;
+    const size_t slash = text.find('/');
+    if (slash == std::string::npos) return kAll;
+    const bool ipv6 = text.find(':') != std::string::npos;
+    return uint8_t(std::atoi(text.c_str() + slash + 1) + (ipv6 ? 0 : kMapped));
 }
 
 std::string gid_text(const Gid& gid) {

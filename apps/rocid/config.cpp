@@ -286,6 +286,9 @@ void check_device(const std::string& file, Config& c, size_t index) {
     for (const std::string& a : d.addresses)
         if (!parse_address(a))
             fail(at, "key 'device.addresses' has \"{}\": allowed such as \"10.77.0.1/24\" or \"fd77::1/64\"", a);
+    for (const std::string& g : d.gateways)
+        if (!parse_address(g) || g.find('/') != std::string::npos)
+            fail(at, "key 'device.gateways' has \"{}\": allowed such as \"10.77.0.254\"", g);
     constexpr size_t kMaxAddresses = 127;
     if (d.addresses.size() > kMaxAddresses)
         fail(at, "key 'device.addresses' has {} entries: allowed {}", d.addresses.size(), kMaxAddresses);

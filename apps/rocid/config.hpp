@@ -19,7 +19,7 @@ struct DeviceSection {
     std::string interface, pci, path, role, devargs;
     uint64_t descriptors = 0;
     std::string mac;
-    std::vector<std::string> addresses, neighbours;
+    std::vector<std::string> addresses, gateways, neighbours;
     uint64_t mtu = 0;
     int line = 0;                      ///< where it stands in the file
     std::map<std::string, int> given;  ///< the keys that the file has, and their lines

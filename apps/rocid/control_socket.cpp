@@ -167,7 +167,10 @@ void ControlSocket::serve(int timeout_ms) {
         } else if (const auto p = owner_of_pidfd_.find(fd); p != owner_of_pidfd_.end()) {
             drop(p->second);
         } else if (const auto c = connections_.find(fd); c != connections_.end()) {
-            read_request(c->second);
+            if (c->second.waits)
+                drop(fd);  // it can only have hung up
+            else
+                read_request(c->second);
         }
     }
 }
@@ -261,6 +264,25 @@ void ControlSocket::read_request(Connection& c) {
     ++counters_.requests;
     bool close_after = false;
     host::Reply reply = handler_.handle(c.session, c.who, std::span(buffer_).first(size_t(n)), fds, close_after);
+    if (reply.deferred) return listen_to(c, false);
+    const bool sent = send_reply(c, reply);
+    close_sent(reply);
+    if (!sent || close_after) drop(c.fd);
+}
+
+/// Without requests: only that the other end hangs up is noticed.
+void ControlSocket::listen_to(Connection& c, bool requests) {
+    c.waits = !requests;
+    epoll_event e{.events = requests ? EPOLLIN | EPOLLRDHUP : uint32_t(EPOLLRDHUP), .data = {.fd = c.fd}};
+    epoll_ctl(epoll_, EPOLL_CTL_MOD, c.fd, &e);
+}
+
+void ControlSocket::answer(uint32_t session, host::Reply& reply, bool close_after) {
+    const auto it =
+        std::find_if(connections_.begin(), connections_.end(), [&](const auto& c) { return c.second.session == session; });
+    if (it == connections_.end()) return close_sent(reply);
+    Connection& c = it->second;
+    listen_to(c, true);
     const bool sent = send_reply(c, reply);
     close_sent(reply);
     if (!sent || close_after) drop(c.fd);

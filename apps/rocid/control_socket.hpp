@@ -37,6 +37,8 @@ public:
     void watch(int fd, std::function<void()> ready);
     /// Serves what there is to serve, waiting at most `timeout_ms` (-1: for ever).
     void serve(int timeout_ms);
+    /// The reply that the handler deferred; the connection may be gone. Until it comes, no further request is read.
+    void answer(uint32_t session, host::Reply& reply, bool close_after);
     size_t connections() const { return connections_.size(); }
 
     struct Counters {
@@ -50,6 +52,7 @@ private:
         int pidfd = -1;  ///< becomes readable when the process that connected ends; -1: the kernel has none
         uint32_t session = 0;
         host::Client who;
+        bool waits = false;  ///< for a deferred reply
     };
     void accept_one();
     void refuse_for_want_of_descriptors();
@@ -57,6 +60,7 @@ private:
     void drop(int fd);
     void read_request(Connection& c);
     bool send_reply(Connection& c, host::Reply& reply);
+    void listen_to(Connection& c, bool requests);
     bool process_gone(const Connection& c) const;
 
     std::string path_;

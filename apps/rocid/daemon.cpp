@@ -35,6 +35,13 @@ pmd::EalOptions eal_options(const Config& c, bool verbose) {
     return o;
 }
 
+std::vector<std::string> device_names(const Config& c) {
+    std::vector<std::string> names;
+    names.reserve(c.devices.size());
+    for (const DeviceSection& d : c.devices) names.push_back(d.name);
+    return names;
+}
+
 void check_cpus(const Config& c) {
     const std::vector<unsigned> allowed = pmd::allowed_cpus();
     for (const unsigned cpu : c.cpu_numbers)
@@ -57,6 +64,11 @@ host::Limits limits_of(const Config& c) {
     return l;
 }
 
+constexpr uint8_t kLinkLocalPrefix = 64;
+
+/// Its addresses are those of the interface. With addresses of its own the kernel knows nothing of them, and rocid answers.
+bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
+
 host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     host::DeviceConfig out;
     out.name = d.name;
@@ -66,6 +78,11 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     for (const std::string& a : d.addresses) out.gids.push_back(parse_address(a).value());
     out.mtu_bytes = port.path_mtu;
     out.peer = d.peer;
+    out.prefixes.push_back(kLinkLocalPrefix);
+    for (const std::string& a : d.addresses) out.prefixes.push_back(prefix_of(a));
+    for (const std::string& g : d.gateways) out.gateways.push_back(parse_address(g).value());
+    out.active = port.up;
+    if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
 }
@@ -115,6 +132,8 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());
+    captures_ = std::make_unique<Captures>(engines_->taps(), device_names(config_), *engines_);
+    platform_->set_captures(captures_.get());
     platform_->set_status([this] { return status_json(); });
     gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (gsi_wake_ < 0) throw pmd::StartError("no descriptor for management datagrams");
@@ -122,17 +141,22 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     socket_->watch(gsi_wake_, [this] {
         eventfd_t n;
         eventfd_read(gsi_wake_, &n);
-        conductor_->service(pmd::Clock::monotonic());
+        service();
     });
     events_->start(engines_->event_rings());
     engines_->start();
-    conductor_ =
-        std::make_unique<host::Conductor>(limits_of(config_), devices_of(config_, *ports_), *shared_, *engines_, *platform_);
+    const std::vector<host::DeviceConfig> devices = devices_of(config_, *ports_);
+    for (uint32_t i = 0; i < devices.size(); ++i) serve_addresses(i, devices[i].gids);
+    conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
+    follow_kernel();
+    socket_->watch(ports_->link_fd(), [this] { follow_links(); });
+    follow_links();
 }
 
 Daemon::~Daemon() {
     socket_.reset();  // ends the sessions, with the engines still running
     conductor_.reset();
+    captures_.reset();
     if (events_ != nullptr) events_->stop();  // it reads the engines' rings
     if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
@@ -148,6 +172,75 @@ host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<
     platform_->set_current_client(who);
     conductor_->service(pmd::Clock::monotonic());
     return conductor_->handle(session, packet, fds, close);
+}
+
+void Daemon::follow_kernel() {
+    const auto all = ports_->all();
+    if (std::none_of(all.begin(), all.end(), [](const OpenPort& p) { return !p.netdev.empty(); })) return;
+    KernelNet::Handler handler;
+    handler.links = [this] { follow_links(); };
+    handler.addresses = [this](int index) { follow_addresses(index); };
+    handler.neighbour = [this](int index, const Gid& address, const MacAddress& mac) {
+        for (uint32_t i = 0; i < config_.devices.size(); ++i) {
+            if (ports_->port(i).netdev_index != index) continue;
+            if (mac.is_zero())
+                conductor_->neighbour_gone(i, address);
+            else
+                conductor_->neighbour_heard(i, address, mac);
+        }
+    };
+    kernel_ = std::make_unique<KernelNet>(std::move(handler));
+    platform_->set_kernel(
+        {[this](uint32_t device, const Gid& source, const Gid& dest, Gid& next) {
+             return kernel_->route(ports_->port(device).netdev_index, source, dest, next);
+         },
+         [this](uint32_t device, const Gid& address) { kernel_->solicit(ports_->port(device).netdev_index, address); }});
+    socket_->watch(kernel_->fd(), [this] {
+        kernel_->read_changes();
+        service();
+    });
+    follow_addresses(0);
+}
+
+/// `index` 0: of all interfaces. GID 0 is always the link-local address that the MAC gives, as with any RoCE device.
+void Daemon::follow_addresses(int index) {
+    for (uint32_t i = 0; i < config_.devices.size(); ++i) {
+        const OpenPort& port = ports_->port(i);
+        if (!follows_kernel(config_.devices[i], port) || (index != 0 && index != port.netdev_index)) continue;
+        std::vector<host::DeviceAddress> all{{link_local(port.mac), kLinkLocalPrefix}};
+        for (const host::DeviceAddress& a : kernel_->addresses(port.netdev_index)) all.push_back(a);
+        std::vector<Gid> gids;
+        for (const host::DeviceAddress& a : all) gids.push_back(a.gid);
+        serve_addresses(i, gids);
+        if (conductor_->set_addresses(i, all))
+            spdlog::info("{}: {} address(es) of interface {}", config_.devices[i].name, all.size(), port.netdev);
+    }
+}
+
+/// A port that picks out its frames must know them. With addresses of its own the device answers for them altogether; GID 0 may
+/// be the interface's own link-local address, so of it only RDMA is ours.
+void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
+    std::vector<pmd::ServedAddress> served;
+    const bool own = !follows_kernel(config_.devices[device], ports_->port(device));
+    for (size_t i = 0; i < gids.size(); ++i) served.push_back({gids[i], own && i != 0 && !kernel_has_address(gids[i])});
+    ports_->set_addresses(device, served);
+}
+
+/// Links come and go: programs are told by port events.
+void Daemon::follow_links() {
+    for (uint32_t i = 0; i < config_.devices.size(); ++i) {
+        const LinkState now = ports_->link(i, uint32_t(config_.devices[i].mtu));
+        if (!conductor_->set_link(i, now.up, now.path_mtu)) continue;
+        spdlog::info("{}: the port is {}, path MTU {}", config_.devices[i].name, now.up ? "active" : "down", now.path_mtu);
+    }
+}
+
+void Daemon::service() {
+    conductor_->service(pmd::Clock::monotonic());
+    uint32_t session = 0;
+    host::Reply reply;
+    bool close = false;
+    while (conductor_->next_reply(session, reply, close)) socket_->answer(session, reply, close);
 }
 
 std::string Daemon::status_json() const {
@@ -201,7 +294,7 @@ void Daemon::run() {
     while (!stop_) {
         constexpr int kTick = 200;
         socket_->serve(wait_ms(options_.exit_when_idle_s == 0 ? -1 : kTick));
-        conductor_->service(pmd::Clock::monotonic());
+        service();
         if (options_.exit_when_idle_s == 0) continue;
         if (socket_->connections() != 0) busy_at = Steady::now();
         if (Steady::now() - busy_at < patience) continue;

@@ -6,6 +6,7 @@
 #include "config.hpp"
 #include "control_socket.hpp"
 #include "engine_host.hpp"
+#include "kernel_net.hpp"
 #include "os_platform.hpp"
 
 namespace roci::rocid {
@@ -33,6 +34,13 @@ private:
     host::Reply handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds,
                        bool& close);
     std::string status_json() const;
+    /// What the conductor does by itself, and replies that it had deferred.
+    void service();
+    /// Addresses, routes and neighbours of kernel interfaces.
+    void follow_kernel();
+    void follow_addresses(int index);
+    void serve_addresses(uint32_t device, std::span<const Gid> gids);
+    void follow_links();
     void say_ready();
     int wait_ms(int most) const;
     void on_signal();
@@ -50,7 +58,9 @@ private:
     std::unique_ptr<engine::Shared> shared_;
     std::unique_ptr<Ports> ports_;
     std::unique_ptr<EngineHost> engines_;
+    std::unique_ptr<Captures> captures_;
     std::unique_ptr<OsPlatform> platform_;
+    std::unique_ptr<KernelNet> kernel_;
     std::unique_ptr<host::Conductor> conductor_;
 };
 

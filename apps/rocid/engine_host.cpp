@@ -36,11 +36,14 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     return e;
 }
 
-pmd::IdlePolicy idle_policy(const Config& c) {
+/// `silent`: a port has nothing to wake a sleeper with, so the sleeper looks itself, often enough for a network's pace.
+pmd::IdlePolicy idle_policy(const Config& c, bool silent) {
+    constexpr Nanos kLook = 200 * kMicro;
     pmd::IdlePolicy p;
     p.backoff = c.engine.idle == "backoff";
     p.spin = c.engine.spin_us * kMicro;
     p.max_sleep = c.engine.max_sleep_us * kMicro;
+    if (silent) p.max_sleep = std::min(p.max_sleep, kLook);
     p.share_cpu = c.cpu_numbers.empty();
     return p;
 }
@@ -49,13 +52,6 @@ std::string describe_frame(const uint8_t* frame, uint32_t length) {
     wire::Packet p;
     const wire::Verdict v = wire::parse(frame, length, p);
     return v == wire::Verdict::ok ? wire::describe(p) : wire::verdict_name(v);
-}
-
-int64_t monotonic_to_realtime() {
-    timespec real{}, mono{};
-    clock_gettime(CLOCK_REALTIME, &real);
-    clock_gettime(CLOCK_MONOTONIC, &mono);
-    return (int64_t(real.tv_sec) - mono.tv_sec) * 1'000'000'000 + (real.tv_nsec - mono.tv_nsec);
 }
 
 }  // namespace
@@ -77,13 +73,15 @@ EngineHost::~EngineHost() {
 EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     const DeviceSection& d = config_.devices[device];
     Stack s;
-    s.dpdk = std::make_unique<pmd::DpdkPort>(ports_.port(device).id, uint16_t(engine), ports_.pool(engine));
+    s.dpdk = std::make_unique<pmd::DpdkPort>(ports_.port(device).id, uint16_t(engine), ports_.pool(device, engine),
+                                             ports_.port(device).carrier.get());
     s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, ports_.port(device).mac);
     s.top = s.hairpin.get();
+    s.tap = std::make_unique<pmd::TapPort>(*s.top, clock_);
+    s.top = s.tap.get();
     if (!config_.capture.file.empty() || !config_.capture.trace.empty()) {
         s.ring = std::make_unique<pmd::TapRing>(d.name, engine);
-        s.tap = std::make_unique<pmd::TapPort>(*s.top, *s.ring, clock_);
-        s.top = s.tap.get();
+        s.tap->attach(*s.ring);
     }
     if (const pmd::FaultSpec f = fault_spec(config_, device, engine); f.any()) {
         s.fault = std::make_unique<pmd::FaultPort>(*s.top, f, clock_);
@@ -99,9 +97,27 @@ void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::Engine
         w->stacks.push_back(make_stack(d, index));
         tops.push_back(w->stacks.back().top);
     }
+    const bool silent =
+        std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.ethdev != nullptr && p.signals.empty(); });
     w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops);
-    w->loop = std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_), page.engine[index].sleeping, events.wake_flag());
+    w->loop =
+        std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent), page.engine[index].sleeping, events.wake_flag());
+    watch_ports(*w, index);
     workers_.push_back(std::move(w));
+}
+
+/// Frames wake the engine that sleeps, where the port has a descriptor for it.
+void EngineHost::watch_ports(Worker& w, uint32_t engine) {
+    std::vector<pmd::Waker*> wakers;
+    for (uint32_t d = 0; d < w.stacks.size(); ++d) {
+        const OpenPort& p = ports_.port(d);
+        if (p.signals.empty()) continue;
+        if (!w.loop->sleeper().watch(p.signals[engine]))
+            throw pmd::StartError("device '" + config_.devices[d].name +
+                                  "': its descriptor cannot be watched; set engine.idle = \"spin\"");
+        if (p.armed_by_sleeper) wakers.push_back(w.stacks[d].dpdk.get());
+    }
+    w.loop->set_wakers(std::move(wakers));
 }
 
 void EngineHost::start_taps() {
@@ -119,7 +135,7 @@ void EngineHost::start_taps() {
     std::vector<std::unique_ptr<pmd::TapSink>> sinks;
     std::string why;
     if (!config_.capture.file.empty())
-        sinks.push_back(pmd::open_pcapng(config_.capture.file, names, monotonic_to_realtime(), why));
+        sinks.push_back(pmd::open_pcapng(config_.capture.file, names, pmd::Clock::to_realtime(), why));
     if (why.empty() && !config_.capture.trace.empty())
         sinks.push_back(pmd::open_trace(config_.capture.trace, names, describe_frame, why));
     if (!why.empty()) throw pmd::StartError("capture: " + why);
@@ -147,6 +163,13 @@ std::vector<pmd::Sleeper*> EngineHost::sleepers() {
     return out;
 }
 
+std::vector<TapPoint> EngineHost::taps() {
+    std::vector<TapPoint> out;
+    for (uint32_t e = 0; e < workers_.size(); ++e)
+        for (uint32_t d = 0; d < workers_[e]->stacks.size(); ++d) out.push_back({workers_[e]->stacks[d].tap.get(), d, e});
+    return out;
+}
+
 std::vector<engine::EventRing*> EngineHost::event_rings() {
     std::vector<engine::EventRing*> out;
     for (auto& w : workers_) out.push_back(&w->engine->events());
@@ -171,6 +194,12 @@ std::string EngineHost::status_json() const {
         for (uint32_t d = 0; d < w.stacks.size(); ++d) {
             const Stack& s = w.stacks[d];
             json port = {{"device", config_.devices[d].name}, {"engine", e}, {"kind", config_.devices[d].port}};
+            if (const auto& steering = ports_.port(d).steering; steering != nullptr && e == 0) {
+                port["xdp"]["mode"] = steering->native() ? "native" : "generic";
+                for (size_t i = 0; i < std::size(pmd::kSteeringCounters); ++i)
+                    port["xdp"][pmd::kSteeringCounters[i]] = steering->counter(i);
+            }
+            if (s.dpdk->lost_while_down() != 0) port["lost_while_down"] = s.dpdk->lost_while_down();
             if (s.fault != nullptr) {
                 const pmd::FaultCounts counts = s.fault->counts();
                 for (size_t i = 0; i < std::size(pmd::kFaultFields); ++i)

@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "captures.hpp"
 #include "config.hpp"
 #include "engine/engine.hpp"
-#include "engine/shared.hpp"
 #include "event_pipes.hpp"
+#include "io/shared.hpp"
 #include "pmd_glue/clock.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"
@@ -35,6 +36,8 @@ public:
 
     std::vector<pmd::Sleeper*> sleepers();
     std::vector<engine::EventRing*> event_rings();
+    /// Every port's tap, for captures.
+    std::vector<TapPoint> taps();
     /// Engines and ports as JSON, for `roci status`.
     std::string status_json() const;
 
@@ -58,6 +61,7 @@ private:
     void start_taps();
     Stack make_stack(uint32_t device, uint32_t engine);
     void make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, EventPipes& events);
+    void watch_ports(Worker& worker, uint32_t engine);
     void stop();
 
     const Config config_;

@@ -18,8 +18,8 @@
 
 #include "abi/control.hpp"
 #include "abi/rings.hpp"
-#include "engine/event.hpp"
 #include "host/capabilities.hpp"
+#include "io/event.hpp"
 #include "pmd_glue/lcore_loop.hpp"
 
 namespace roci::rocid {

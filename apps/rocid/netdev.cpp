@@ -1,6 +1,10 @@
 #include "netdev.hpp"
 
+#include <dirent.h>
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
 #include <linux/filter.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
@@ -8,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "wire/packet.hpp"
 
@@ -31,11 +36,56 @@ Netdev query_netdev(const std::string& name) {
     return out;
 }
 
+bool kernel_has_address(const Gid& address) {
+    ifaddrs* all = nullptr;
+    if (getifaddrs(&all) != 0) return false;
+    bool found = false;
+    for (const ifaddrs* a = all; a != nullptr && !found; a = a->ifa_next) {
+        if (a->ifa_addr == nullptr) continue;
+        Gid g;
+        if (a->ifa_addr->sa_family == AF_INET)
+            g = Gid::from_ipv4(reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in*>(a->ifa_addr)->sin_addr));
+        else if (a->ifa_addr->sa_family == AF_INET6)
+            std::copy_n(reinterpret_cast<const sockaddr_in6*>(a->ifa_addr)->sin6_addr.s6_addr, g.bytes.size(), g.bytes.begin());
+        found = !g.is_zero() && g == address;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+uint32_t receive_queues(const std::string& name) {
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return 1;
+    ethtool_channels channels{.cmd = ETHTOOL_GCHANNELS};
+    ifreq r{};
+    std::copy_n(name.begin(), std::min<size_t>(name.size(), IFNAMSIZ - 1), r.ifr_name);
+    r.ifr_data = reinterpret_cast<char*>(&channels);
+    const bool known = ioctl(fd, SIOCETHTOOL, &r) == 0;
+    close(fd);
+    return known ? std::max(channels.combined_count + channels.rx_count, 1u) : 1;
+}
+
 bool may_open_packet_socket() {
     const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
     close(fd);
     return true;
+}
+
+std::vector<int> frame_sockets() {
+    std::vector<int> out;
+    DIR* list = opendir("/proc/self/fd");
+    if (list == nullptr) return out;
+    while (const dirent* entry = readdir(list)) {
+        const int fd = std::atoi(entry->d_name);
+        int family = 0;
+        socklen_t length = sizeof family;
+        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) != 0) continue;
+        if (family == AF_PACKET || family == AF_XDP) out.push_back(fd);
+    }
+    closedir(list);
+    std::ranges::sort(out);
+    return out;
 }
 
 QuietUdpPort::QuietUdpPort() : fd_(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {

@@ -69,7 +69,7 @@ constexpr Option kOptions[] = {
 
     {"device", "name", Kind::text, "\"\"", 0, 0, "", "Name that programs see (ibv_devinfo), for example \"roci0\".",
      ROCI_DEVICE(name, std::string)},
-    {"device", "port", Kind::choice, "\"loopback\"", 0, 0, "loopback|af_packet|tap|pci|vhost_user|virtio_user|memif",
+    {"device", "port", Kind::choice, "\"loopback\"", 0, 0, "loopback|af_packet|af_xdp|tap|pci|vhost_user|virtio_user|memif",
      "What carries its frames; below is what each kind does, and docs/ports.md what it needs and costs.",
      ROCI_DEVICE(port, std::string)},
     {"device", "peer", Kind::text, "\"\"", 0, 0, "",
@@ -93,8 +93,14 @@ constexpr Option kOptions[] = {
      "Ethernet address. Empty: that of the interface or NIC; without one 02:52:4f:43:49:NN, NN being the position of the device.",
      ROCI_DEVICE(mac, std::string)},
     {"device", "addresses", Kind::texts, "[]", 0, 0, "",
-     "IP addresses, in GID order from GID 1 on; GID 0 is the link-local address made from the MAC.",
+     "IP addresses, in GID order from GID 1 on; GID 0 is the link-local address made from the MAC. None, with a kernel interface "
+     "behind the port: those of the interface, as they come and go.",
      ROCI_DEVICE(addresses, Texts)},
+    {"device", "gateways", Kind::texts, "[]", 0, 0, "",
+     "Routers to what is not on the link of `addresses`, one a family. Without effect where the addresses are the interface's: "
+     "then "
+     "the kernel's routes count.",
+     ROCI_DEVICE(gateways, Texts)},
     {"device", "neighbours", Kind::texts, "[]", 0, 0, "",
      "Machines whose MAC address is known beforehand, for example \"10.77.0.2=02:00:00:00:00:02\".",
      ROCI_DEVICE(neighbours, Texts)},

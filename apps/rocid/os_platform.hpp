@@ -1,12 +1,16 @@
 // host::Platform on Linux: memfds, mappings, pipes and eventfds for the conductor.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "captures.hpp"
 #include "event_pipes.hpp"
 #include "host/conductor.hpp"
 #include "pmd_glue/eal.hpp"
@@ -40,7 +44,14 @@ public:
 
     /// Whose wake eventfds: sleepers[i] is engine i's lcore.
     void set_sleepers(std::vector<pmd::Sleeper*> sleepers) { sleepers_ = std::move(sleepers); }
+    /// Where routes and neighbours come from, by device; without it there are none to ask.
+    struct KernelHooks {
+        std::function<int(uint32_t, const Gid&, const Gid&, Gid&)> route;
+        std::function<void(uint32_t, const Gid&)> solicit;
+    };
+    void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
+    void set_captures(Captures* captures) { captures_ = captures; }
     /// The client whose request the conductor is about to handle.
     void set_current_client(const host::Client& c) { current_ = c; }
 
@@ -57,9 +68,20 @@ public:
     void signal_channel(uint32_t session, uint32_t channel, uint32_t number) override { pipes_.signal(session, channel, number); }
     int make_wake_fd(uint32_t session, uint32_t engine) override;
     void close_wake_fds(uint32_t session) override;
+    int route(uint32_t device, const Gid& source, const Gid& dest, Gid& next) override {
+        return kernel_.route ? kernel_.route(device, source, dest, next) : ENETUNREACH;
+    }
+    void solicit(uint32_t device, const Gid& address) override {
+        if (kernel_.solicit) kernel_.solicit(device, address);
+    }
     int engine_page_fd() override { return engine_page_.fd(); }
     std::string host_status_json() override { return status_ ? status_() : "{}"; }
     int make_text_fd(const std::string& text) override;
+    uint32_t uid() const override { return geteuid(); }
+    int start_capture(uint32_t session, const host::CaptureSpec& spec, std::string& why) override {
+        return captures_->start(session, spec, why);
+    }
+    host::CaptureCounts stop_capture(uint32_t session) override { return captures_->stop(session); }
 
     uint64_t mapped_regions() const { return mapped_lengths_.size(); }
 
@@ -75,7 +97,9 @@ private:
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
     std::function<std::string()> status_;
+    KernelHooks kernel_;
     host::Client current_;
+    Captures* captures_ = nullptr;
 };
 
 }  // namespace roci::rocid

@@ -22,6 +22,11 @@ std::string af_packet(const D& d, unsigned queues) {
                        (d.descriptors + a_block - 1) / a_block * a_block);
 }
 
+/// No busy polling: an engine that sleeps waits for the kernel's own.
+std::string af_xdp(const D& d, unsigned queues) {
+    return fmt::format("iface={},start_queue=0,queue_count={},busy_budget=0", d.interface, queues);
+}
+
 std::string tap(const D& d, unsigned) { return fmt::format("iface={},mac={}", d.interface, d.mac); }
 std::string pci(const D& d, unsigned) { return d.pci; }
 
@@ -43,24 +48,30 @@ constexpr char kInterfaceKeys[] = "interface|descriptors|devargs";
 constexpr char kSocketKeys[] = "path|role|descriptors|devargs|mac";
 
 constexpr PortKind kKinds[] = {
-    {"loopback", "net_ring", "peer|mac", "peer", false, false, 4096, false, nullptr,
+    {"loopback", "net_ring", "peer|mac", "peer", false, false, 4096, false, false, nullptr,
      "Tied to the device `peer` inside rocid, by DPDK's net_ring.", "nothing"},
-    {"af_packet", "net_af_packet", kInterfaceKeys, "interface", true, true, 4096, false, af_packet,
+    {"af_packet", "net_af_packet", kInterfaceKeys, "interface", true, true, 4096, false, false, af_packet,
      "Any kernel interface, shared with the kernel, through packet sockets. Works everywhere; the kernel copies each frame.",
      "CAP_NET_RAW, and an interface that is up (ip link set NAME up)"},
-    {"tap", "net_tap", "interface|descriptors|devargs|mac", "interface", false, false, 4096, true, tap,
+    {"af_xdp", "net_af_xdp", kInterfaceKeys, "interface", true, true, 2048, true, false, af_xdp,
+     "A kernel interface whose RoCEv2 frames, and no others, come to rocid by XDP; the rest of its traffic is the kernel's as "
+     "ever.",
+     "CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, an interface with as many queues as there are engines (ethtool -L), an MTU of at "
+     "most about 3,400, and locked memory for the frames (LimitMEMLOCK, or CAP_IPC_LOCK)"},
+    {"tap", "net_tap", "interface|descriptors|devargs|mac", "interface", false, false, 4096, false, true, tap,
      "A new kernel interface: the kernel of this machine, or what it bridges to, is at the other end of the wire.",
      "CAP_NET_ADMIN and /dev/net/tun"},
-    {"pci", "", "pci|descriptors|devargs|mac", "pci", false, true, 4096, true, pci, "A NIC of its own, by its PCI address.",
+    {"pci", "", "pci|descriptors|devargs|mac", "pci", false, true, 4096, false, true, pci,
+     "A NIC of its own, by its PCI address.",
      "a NIC that is bound to vfio-pci (dpdk-devbind.py -b vfio-pci ADDRESS; the IOMMU switched on), or one whose DPDK driver "
      "shares it with the kernel (mlx5), and hugepages"},
-    {"vhost_user", "net_vhost", kSocketKeys, "path", false, false, 4096, false, vhost_user,
+    {"vhost_user", "net_vhost", kSocketKeys, "path", false, false, 4096, false, false, vhost_user,
      "The host's end of a virtual machine's virtio NIC, or of a virtio_user port.",
      "a folder in which the socket can be made (role = \"server\"), or the peer's socket there (role = \"client\")"},
-    {"virtio_user", "net_virtio_user", kSocketKeys, "path", false, false, 4096, false, virtio_user,
+    {"virtio_user", "net_virtio_user", kSocketKeys, "path", false, false, 4096, false, false, virtio_user,
      "The machine's end of a vhost_user port: of another rocid, or of a switch such as Open vSwitch.",
      "the vhost_user end's socket (role = \"client\"), or a folder for it (role = \"server\")"},
-    {"memif", "net_memif", kSocketKeys, "path", false, false, 4096, false, memif,
+    {"memif", "net_memif", kSocketKeys, "path", false, false, 4096, false, false, memif,
      "Shared memory with another process that speaks memif: another rocid, VPP.",
      "a folder in which the socket can be made (role = \"server\"), or the peer's socket there (role = \"client\")"},
 };
@@ -106,6 +117,12 @@ std::string devargs_of(const DeviceSection& d, unsigned queues) {
     std::string out = kind.arguments(d, queues);
     if (!kind.driver.empty()) out = fmt::format("{}_{},{}", kind.driver, d.name, out);
     return d.devargs.empty() ? out : out + "," + d.devargs;
+}
+
+uint32_t frame_room(const PortKind& kind) {
+    constexpr uint32_t kLine = 128, kXdpHeadroom = 256;  // the kernel keeps so much of each frame free before the data
+    if (!kind.own_frames) return 0;
+    return (kXdpHeadroom + ip_bytes_for(kind.largest_mtu) + wire::kEthLength + wire::kVlanLength + kLine - 1) / kLine * kLine;
 }
 
 uint32_t ip_bytes_for(uint32_t path_mtu) {

@@ -17,6 +17,7 @@ struct PortKind {
     bool netdev;           ///< a kernel interface stands behind it (`interface`), whose addresses, MTU and link are the port's
     bool has_mac;          ///< it has a MAC address of its own
     uint32_t largest_mtu;  ///< path MTU
+    bool own_frames;       ///< its frame buffers are of its own, no larger than it takes
     bool sets_mtu;         ///< rocid sets the MTU of the port; else somebody else did
     /// What follows the driver's name; nullptr: no driver is probed.
     std::string (*arguments)(const DeviceSection& device, unsigned queues);
@@ -32,6 +33,9 @@ bool takes_key(const PortKind& kind, std::string_view key);
 std::string own_keys(const PortKind& kind);
 /// "net_af_packet_roci0,iface=eth0,…": how DPDK names the port, and what it is told about it.
 std::string devargs_of(const DeviceSection& device, unsigned queues);
+
+/// Bytes of a frame buffer of a port with own_frames; 0: as all others.
+uint32_t frame_room(const PortKind& kind);
 
 /// Bytes of the IP packet that carries a full payload: IPv6, UDP, BTH, XRCETH, RETH, ImmDt, ICRC.
 uint32_t ip_bytes_for(uint32_t path_mtu);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -32,11 +34,45 @@ Netdev usable_netdev(const std::string& name) {
     return n;
 }
 
+bool is_xdp(const DeviceSection& d) { return d.port == "af_xdp"; }
+
+/// A socket takes the frames of one queue: a queue without one would keep its share of the frames from us.
+void check_queues(const DeviceSection& d, uint16_t queues) {
+    const uint32_t have = receive_queues(d.interface);
+    if (have == queues) return;
+    throw pmd::StartError(
+        fmt::format("interface '{0}' has {1} receive queue(s) for {2} engine(s), and each engine serves one: "
+                    "ethtool -L {0} combined {2} (or rx {2} tx {2}), or engine.count = {1}",
+                    d.interface, have, queues));
+}
+
 /// Says so if the interface does not carry what the configuration wishes.
 void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
     if (path_mtu == d.mtu) return;
     spdlog::info("{}: interface {} has MTU {}: path MTU {}; for {}: ip link set {} mtu {}", d.name, d.interface, n.mtu, path_mtu,
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
+}
+
+/// What tells a sleeping engine of frames: the port's own interrupts, or the sockets that its driver has opened.
+void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
+    std::vector<int> fds;
+    for (uint16_t q = 0; q < queues; ++q)
+        if (const int fd = pmd::rx_interrupt(p.id, q); fd >= 0) fds.push_back(fd);
+    p.armed_by_sleeper = fds.size() == queues;
+    if (!p.armed_by_sleeper) {
+        fds.clear();
+        std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
+    }
+    if (fds.size() == queues) p.signals = fds;
+}
+
+LinkState look(const OpenPort& p, uint32_t wish) {
+    if (p.ethdev == nullptr) return {true, p.path_mtu};
+    if (p.netdev.empty()) return {p.ethdev->link_up(), p.path_mtu};
+    const Netdev n = query_netdev(p.netdev);
+    if (n.index != p.netdev_index) return {false, p.path_mtu};  // it is gone
+    const uint32_t fits = path_mtu_within(n.mtu, std::min(wish, p.largest_mtu));
+    return {n.running && fits != 0, fits != 0 ? fits : p.path_mtu};
 }
 
 std::vector<uint32_t> mtu_candidates(uint32_t wish) {
@@ -49,7 +85,11 @@ std::vector<uint32_t> mtu_candidates(uint32_t wish) {
 
 uint64_t Ports::memory_bytes(const Config& c) {
     constexpr uint64_t kRest = 16 << 20;  // rings, ethdevs, DPDK's own
-    return c.engine.count * pmd::MbufPool::bytes(uint32_t(c.mbufs)) + kRest;
+    uint64_t pools = c.engine.count * pmd::MbufPool::bytes(uint32_t(c.mbufs));
+    for (const DeviceSection& d : c.devices)
+        if (const PortKind& kind = port_kind(d.port); kind.own_frames)
+            pools += c.engine.count * pmd::MbufPool::bytes(uint32_t(c.mbufs), frame_room(kind));
+    return pools + kRest;
 }
 
 std::vector<std::string> Ports::pci_addresses(const Config& c) {
@@ -59,7 +99,8 @@ std::vector<std::string> Ports::pci_addresses(const Config& c) {
     return out;
 }
 
-Ports::Ports(Config& config, pmd::Eal&) {
+Ports::Ports(Config& config, pmd::Eal&) : link_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (link_fd_ < 0) throw pmd::StartError("no descriptor for link changes");
     const auto queues = uint16_t(config.engine.count);
     for (uint32_t e = 0; e < queues; ++e)
         pools_.push_back(std::make_unique<pmd::MbufPool>("frames_" + std::to_string(e), uint32_t(config.mbufs), 0));
@@ -72,8 +113,10 @@ Ports::Ports(Config& config, pmd::Eal&) {
             continue;
         }
         try {
-            ports_[i] = open(d, queues);
-            start(ports_[i], d, queues);
+            const std::vector<int> before = frame_sockets();
+            open(ports_[i], d, queues, uint32_t(config.mbufs));
+            start(ports_[i], d, queues, config.engine.idle == "backoff");
+            find_signals(ports_[i], before, queues);
             ++i;
         } catch (const pmd::StartError& e) {
             why = fmt::format("device '{}' ({}): {}", d.name, d.port, e.what());
@@ -97,6 +140,7 @@ Ports::~Ports() {
     }
     ports_.clear();
     pairs_.clear();
+    close(link_fd_);
 }
 
 void Ports::open_pair(const Config& config, size_t a) {
@@ -117,9 +161,8 @@ void Ports::open_pair(const Config& config, size_t a) {
     if (a != b) pmd::start_port(pairs_.back()->port_b(), devices[b].name, pointers(pools_).data(), {queues});
 }
 
-OpenPort Ports::open(const DeviceSection& d, uint16_t queues) {
+void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t mbufs) {
     const PortKind& kind = port_kind(d.port);
-    OpenPort p;
     Netdev netdev;
     if (kind.netdev) {
         netdev = usable_netdev(d.interface);
@@ -132,22 +175,49 @@ OpenPort Ports::open(const DeviceSection& d, uint16_t queues) {
             spdlog::warn("{}: interface {} is {}: the port is down until it is up", d.name, d.interface,
                          netdev.up ? "without carrier" : "switched off (ip link set " + d.interface + " up)");
     }
-    p.ethdev =
-        std::make_unique<pmd::Ethdev>(d.name, devargs_of(d, queues), d.port != "pci", "it needs " + std::string(kind.needs));
+    std::string devargs = devargs_of(d, queues);
+    if (is_xdp(d)) {
+        check_queues(d, queues);
+        pmd::XdpSteering::prepare(d.interface, netdev.index);
+        p.xdp_object = std::make_unique<pmd::XdpObjectFile>();
+        devargs += ",xdp_prog=" + p.xdp_object->path();
+    }
+    p.ethdev = std::make_unique<pmd::Ethdev>(d.name, devargs, d.port != "pci", "it needs " + std::string(kind.needs));
     p.id = p.ethdev->id();
     if (p.ethdev->max_queues() < queues)
         throw pmd::StartError(fmt::format("it has {} queue(s), and each of the {} engines needs one: set engine.count = {}",
                                           p.ethdev->max_queues(), queues, p.ethdev->max_queues()));
     if (kind.has_mac && !d.mac.empty()) p.ethdev->set_mac(parse_mac(d.mac).value());
     p.mac = kind.has_mac && d.mac.empty() ? p.ethdev->mac() : parse_mac(d.mac).value();
-    return p;
+    for (uint16_t q = 0; kind.own_frames && q < queues; ++q)
+        p.pools.push_back(std::make_unique<pmd::MbufPool>(fmt::format("{}_{}", d.name, q), mbufs, 0, frame_room(kind)));
 }
 
-void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues) {
+LinkState Ports::link(uint32_t device, uint32_t wish) {
+    eventfd_t changes;
+    eventfd_read(link_fd_, &changes);
+    const LinkState now = look(ports_[device], wish);
+    ports_[device].carrier->store(now.up, std::memory_order_relaxed);
+    return now;
+}
+
+void Ports::set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses) {
+    if (ports_[device].steering != nullptr) ports_[device].steering->set_addresses(addresses);
+}
+
+void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool interrupts) {
     const PortKind& kind = port_kind(d.port);
     const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(uint32_t(d.mtu)) : std::vector<uint32_t>{};
-    const uint32_t set = pmd::start_port(p.id, d.name, pointers(pools_).data(), {queues, uint16_t(d.descriptors), mtus});
+    const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
+    const uint32_t set = pmd::start_port(p.id, d.name, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus});
+    if (is_xdp(d)) {
+        p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index);
+        spdlog::info("{}: XDP program on interface {}, {} mode", d.name, d.interface,
+                     p.steering->native() ? "native" : "generic (slower: the interface's driver has no XDP of its own)");
+    }
+    p.largest_mtu = kind.largest_mtu;
     if (kind.netdev) return;
+    p.ethdev->watch_link(link_fd_);
     p.path_mtu = kind.sets_mtu ? path_mtu_within(set, uint32_t(d.mtu)) : uint32_t(d.mtu);
     if (p.path_mtu == 0) throw pmd::StartError(fmt::format("it takes no MTU of {} or more", ip_bytes_for(256)));
     if (p.path_mtu != d.mtu) spdlog::info("{}: the port takes packets of {} bytes: path MTU {}", d.name, set, p.path_mtu);

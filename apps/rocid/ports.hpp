@@ -1,7 +1,9 @@
 // The ports of all devices: frame buffers, ethdevs, and what rocid learned about them when it opened them.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/ethdev.hpp"
 #include "pmd_glue/net_ring.hpp"
+#include "pmd_glue/xdp_steering.hpp"
 
 namespace roci::rocid {
 
@@ -18,11 +21,24 @@ namespace roci::rocid {
 struct OpenPort {
     uint16_t id = 0;
     MacAddress mac;
-    std::string netdev;     ///< kernel interface behind it, or ""
-    int netdev_index = 0;   ///< its number
-    uint32_t path_mtu = 0;  ///< what the device can offer
-    bool up = true;         ///< the link, when it was opened
+    std::string netdev;        ///< kernel interface behind it, or ""
+    int netdev_index = 0;      ///< its number
+    uint32_t path_mtu = 0;     ///< what the device can offer
+    uint32_t largest_mtu = 0;  ///< path MTU that the kind of port can carry
+    bool up = true;            ///< the link, when it was opened
+    /// The link now, for the engines.
+    std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
+    std::vector<int> signals;  ///< by queue: readable when there are frames; empty: nothing says so, a sleeper must look itself
+    bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
+    std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
+    std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
+    std::unique_ptr<pmd::XdpSteering> steering;  ///< first to go
+};
+
+struct LinkState {
+    bool up = true;
+    uint32_t path_mtu = 0;
 };
 
 class Ports {
@@ -39,18 +55,28 @@ public:
     static std::vector<std::string> pci_addresses(const Config& config);
 
     const OpenPort& port(uint32_t device) const { return ports_[device]; }
-    pmd::MbufPool& pool(uint32_t engine) { return *pools_[engine]; }
+    std::span<const OpenPort> all() const { return ports_; }
+    pmd::MbufPool& pool(uint32_t device, uint32_t engine) {
+        return ports_[device].pools.empty() ? *pools_[engine] : *ports_[device].pools[engine];
+    }
+    /// The addresses of a device are these from now on: where a port looks at them, it must know.
+    void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
+    /// How the port is now; `wish`: the configuration's path MTU.
+    LinkState link(uint32_t device, uint32_t wish);
+    /// Readable when the link of a port without kernel interface has changed.
+    int link_fd() const { return link_fd_; }
 
 private:
     void open_pair(const Config& config, size_t a);
-    static OpenPort open(const DeviceSection& device, uint16_t queues);
+    static void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
     /// Sets the path MTU that came of it.
-    void start(OpenPort& port, const DeviceSection& device, uint16_t queues);
+    void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
 
     std::vector<std::unique_ptr<pmd::MbufPool>> pools_;  ///< by engine
     std::vector<std::unique_ptr<pmd::RingPair>> pairs_;
     std::vector<OpenPort> ports_;  ///< by device
     std::unique_ptr<QuietUdpPort> quiet_;
+    int link_fd_ = -1;
 };
 
 }  // namespace roci::rocid

@@ -7,6 +7,10 @@
 
 #include "qp/spec.hpp"
 
+namespace roci::neighbour {
+struct Frame;
+}
+
 namespace roci::engine {
 
 struct GsiSend;  // gsi.hpp
@@ -23,9 +27,10 @@ struct Command {
         modify_srq,
         query_srq,
         remove_srq,
-        resize_cq,  ///< move this engine's lane to new memory
-        fence,      ///< nothing read before this command is used after it (keys, address handles, multicast groups)
-        send_gsi,   ///< send a management datagram
+        resize_cq,   ///< move this engine's lane to new memory
+        fence,       ///< nothing read before this command is used after it (keys, address handles, multicast groups)
+        send_gsi,    ///< send a management datagram
+        send_frame,  ///< send a frame that is not RoCE
     };
     Kind kind = Kind::fence;
     uint32_t session = 0;
@@ -39,9 +44,10 @@ struct Command {
     rings::Cq* cq = nullptr;  // resize_cq
     rings::CqLane new_lane{};
     uint32_t consumer = 0;
-    const GsiSend* gsi = nullptr;   // send_gsi
-    int error = 0;                  ///< out: errno
-    std::atomic<bool> done{false};  ///< out
+    const GsiSend* gsi = nullptr;             // send_gsi
+    const neighbour::Frame* frame = nullptr;  // send_frame
+    int error = 0;                            ///< out: errno
+    std::atomic<bool> done{false};            ///< out
 };
 
 /// How the conductor reaches engines: rocid pushes to a ring and wakes the lcore; the simulator executes at once. Returns when

@@ -83,6 +83,7 @@ void fence(Impl& e, Command&) {
     std::erase_if(e.ctx.dirty, [](const rings::Cq* cq) { return cq->use_count.load() == 0; });
 }
 void send_gsi(Impl& e, Command& c) { c.error = e.send_management(*c.gsi); }
+void send_frame(Impl& e, Command& c) { c.error = e.send_other(*c.frame); }
 
 struct Row {
     Command::Kind kind;
@@ -102,13 +103,14 @@ constexpr Row kCommands[] = {
     {Command::Kind::resize_cq, resize_cq},
     {Command::Kind::fence, fence},
     {Command::Kind::send_gsi, send_gsi},
+    {Command::Kind::send_frame, send_frame},
 };
 constexpr bool in_order() {
     for (size_t i = 0; i < std::size(kCommands); ++i)
         if (size_t(kCommands[i].kind) != i) return false;
     return true;
 }
-static_assert(in_order() && std::size(kCommands) == size_t(Command::Kind::send_gsi) + 1);
+static_assert(in_order() && std::size(kCommands) == size_t(Command::Kind::send_frame) + 1);
 
 }  // namespace
 

@@ -32,7 +32,11 @@ namespace roci::engine {
     X(gsi_received, "management datagrams for QP 1 handed to the conductor")   \
     X(gsi_sent, "management datagrams sent from QP 1")                         \
     X(gsi_refused, "frames for QP 1, not to us or no management datagram")     \
-    X(gsi_full, "management datagrams dropped: the conductor was behind")
+    X(gsi_full, "management datagrams dropped: the conductor was behind")      \
+    X(other_received, "ARP, ND and echo frames handed to the conductor")       \
+    X(other_sent, "ARP, ND and echo frames sent")                              \
+    X(other_full, "such frames dropped: the conductor was behind")             \
+    X(icmp_unreachable, "ICMP unreachable messages: counted, without effect")
 
 enum class Counter : uint32_t {
 #define X(name, text) name,

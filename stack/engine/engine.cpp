@@ -1,29 +1,24 @@
 // The engine's round: doorbells, frames, timers, transmission, notifications.
 #include "engine/engine.hpp"
 
+#include <optional>
+
 #include "engine/impl.hpp"
+#include "engine/look_ahead.hpp"
 #include "rings/doorbell.hpp"
 
 namespace roci::engine {
 namespace {
 
-/// A QP without work stays on the list for so many rounds, so that a busy client needs no doorbell; not when many are on it.
+/// A QP without work stays on the list for so many rounds, so that a busy client needs no doorbell; not on a crowded list.
 constexpr uint8_t kLinger = 32;
-constexpr uint32_t kLingerMost = 32;
 /// What a round sends, and how many QPs it looks at, at most.
 constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
 /// Bursts that a round takes from a port while they come in full.
 constexpr uint32_t kRoundBursts = 8;
-/// QPs on the list that are fetched from memory before their turn.
-constexpr uint32_t kAhead = 3;
 constexpr uint32_t kFrameCopies = 64;
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
-
-const qp::Qp* look_ahead(const qp::Qp* qp) {
-    qp::prefetch_state(*qp);
-    return qp->next_active;
-}
 
 }  // namespace
 
@@ -38,6 +33,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.events = &events;
     ctx.dirty.reserve(4096);
     if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<GsiRing>(kGsiRingSize);
+    if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<FrameRing>(kFrameRingSize);
     for (Port* port : ports) ctx.outbox.emplace_back(port, config.tx_burst);
 }
 
@@ -81,9 +77,9 @@ bool Engine::Impl::scan_doorbells() {
 /// How many frames were sent or work requests flushed.
 uint32_t Engine::Impl::serve(qp::Qp& qp) {
     if (flushing(qp)) {
-        const uint32_t before = qp.requester.tail + qp.rq.consumed;
+        const uint32_t before = qp.requester.tail + qp.spec.rq.consumed;
         qp::flush_queues(ctx, qp);
-        return qp.requester.tail + qp.rq.consumed - before;
+        return qp.requester.tail + qp.spec.rq.consumed - before;
     }
     const uint32_t answered = qp::send_responses(ctx, qp, config.qp_quantum);
     const uint32_t asked = answered < config.qp_quantum ? qp::send_requests(ctx, qp, config.qp_quantum - answered) : 0;
@@ -105,22 +101,18 @@ void Engine::Impl::rest(qp::Qp& qp) {
 bool Engine::Impl::run_active() {
     bool any = false;
     uint32_t budget = kRoundFrames;
-    // Runs before the QP that is served and has its lines fetched; the few QPs of a short list are in the cache anyway.
-    const qp::Qp* ahead = ctx.active_count > kLingerMost ? ctx.first_active : nullptr;
-    for (uint32_t i = 0; i < kAhead && ahead != nullptr; ++i) ahead = look_ahead(ahead);
+    std::optional<LookAhead> ahead;
+    if (crowded()) ahead.emplace(shared.keys, ctx.first_active);
     for (uint32_t n = std::min(ctx.active_count, kRoundVisits); n != 0 && budget != 0 && ctx.first_active != nullptr; --n) {
         qp::Qp& qp = *ctx.first_active;
-        if (ahead != nullptr) {
-            ahead = look_ahead(ahead);
-            qp::prefetch_work(*qp.next_active);
-        }
+        if (ahead) ahead->turn();
         qp::deactivate(ctx, qp);
         const uint32_t worked = serve(qp);
         budget -= std::min(budget, worked);
         any = any || worked != 0;
         if (worked != 0) qp.linger = kLinger;
         const bool more = flushing(qp) ? worked != 0 : qp::has_responses(qp) || qp::has_requests(ctx, qp);
-        const bool lingers = qp.linger != 0 && ctx.active_count < kLingerMost;
+        const bool lingers = qp.linger != 0 && !crowded();
         if (more) {
             qp::activate(ctx, qp);
         } else if (lingers) {
@@ -147,12 +139,6 @@ bool Engine::poll(Nanos now) {
         e.started = true;
     }
     bool any = e.scan_doorbells();
-    for (uint32_t port = 0; port < e.ports.size(); ++port) {
-        unsigned got = e.receive(port);
-        any |= got != 0;
-        for (uint32_t i = 1; i < kRoundBursts && got == e.config.rx_burst; ++i) got = e.receive(port);
-    }
-    any |= e.receive_handed_over();
     const unsigned fired = e.ctx.wheel.advance(now, [&](Timer& t) { qp::on_timer(e.ctx, *static_cast<qp::Qp*>(t.owner)); });
     if (fired != 0) e.counters.add(Counter::timers, fired);
     any |= fired != 0;
@@ -161,6 +147,13 @@ bool Engine::poll(Nanos now) {
         out.flush();
         if (const uint64_t sent = out.take_sent(); sent != 0) e.counters.add(Counter::tx_frames, sent);
     }
+    // After sending: what a device sends to itself or to its neighbour in this rocid is there at once.
+    for (uint32_t port = 0; port < e.ports.size(); ++port) {
+        unsigned got = e.receive(port);
+        any |= got != 0;
+        for (uint32_t i = 1; i < kRoundBursts && got == e.config.rx_burst; ++i) got = e.receive(port);
+    }
+    any |= e.receive_handed_over();
     qp::notify_all(e.ctx);
     e.counters.add(Counter::polls);
     if (any) e.counters.add(Counter::busy_polls);
@@ -169,7 +162,7 @@ bool Engine::poll(Nanos now) {
 
 Nanos Engine::next_deadline(Nanos now) const {
     const Impl& e = *impl_;
-    if (e.ctx.first_active != nullptr || !e.ctx.late_events.empty()) return now;
+    if (e.ctx.first_active != nullptr || !e.ctx.late_events.empty() || e.inbox_waits()) return now;
     for (const qp::Outbox& out : e.ctx.outbox)
         if (out.waiting() != 0) return now;
     Nanos next = e.ctx.wheel.next_deadline();

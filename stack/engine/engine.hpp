@@ -7,8 +7,8 @@
 #include <span>
 
 #include "engine/command.hpp"
-#include "engine/event.hpp"
-#include "engine/port.hpp"
+#include "io/event.hpp"
+#include "io/port.hpp"
 #include "mem/memory_region.hpp"
 
 namespace roci::engine {

@@ -1,9 +1,10 @@
-// QP 1: frames for it go to the conductor, its MADs go out. Off the hot path: only frames whose QP number belongs to no QP come
-// here.
+// QP 1: frames for it go to the conductor, its MADs go out; so do ARP and its like. Off the hot path: only frames whose QP number
+// belongs to no QP, or that are not RoCE, come here.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "base/bytes.hpp"
 #include "engine/impl.hpp"
 
 namespace roci::engine {
@@ -25,8 +26,66 @@ void Engine::Impl::take_management(uint32_t port, const wire::Packet& p) {
     std::memcpy(f.mad.data(), p.payload, kMadLength);
     if (!shared.gsi[config.index]->push(f)) return counters.add(Counter::gsi_full);
     counters.add(Counter::gsi_received);
+    tell_conductor();
+}
+
+void Engine::Impl::tell_conductor() {
     const Event event{.kind = Event::Kind::gsi};
     if (!ctx.late_events.empty() || !events.push(event)) ctx.late_events.push_back(event);
+}
+
+namespace {
+
+constexpr uint16_t kEtherArp = 0x0806;
+constexpr uint8_t kIcmp = 1, kIcmpV6 = 58, kUnreachable = 3, kUnreachableV6 = 1;
+
+/// Cheap, as every frame of a kernel's interface that is not RoCE may come by: is it one that a port must answer? Says of ICMP
+/// that something is unreachable by itself: that is counted and changes nothing, for a connection ends by its retries only
+/// (IBA 9.7.6.1.3), whatever anybody on the path says.
+bool concerns_port(const RxFrame& f, bool& unreachable) {
+    if (f.length < wire::kEthLength + wire::kIpv4Length + 8 || f.length > neighbour::kMaxFrame) return false;
+    const uint8_t* l3 = f.data + wire::kEthLength;
+    const auto type = load_be<uint16_t>(f.data + 12);
+    if (type == wire::kEtherIpv4 && l3[9] == kIcmp) {
+        unreachable = l3[(l3[0] & 0x0f) == 5 ? wire::kIpv4Length : 0] == kUnreachable;
+        return true;
+    }
+    if (type == wire::kEtherIpv6 && f.length > wire::kEthLength + wire::kIpv6Length && l3[6] == kIcmpV6) {
+        unreachable = l3[wire::kIpv6Length] == kUnreachableV6;
+        return true;
+    }
+    return type == kEtherArp;
+}
+
+}  // namespace
+
+void Engine::Impl::take_other(uint32_t port, const RxFrame& frame) {
+    bool unreachable = false;
+    if (!concerns_port(frame, unreachable)) return;
+    if (unreachable) return counters.add(Counter::icmp_unreachable);
+    const PortAddresses* own = shared.addresses.find(port);
+    if (own == nullptr || !own->answers) return;
+    neighbour::Frame copy;
+    copy.port = port;
+    copy.length = frame.length;
+    std::memcpy(copy.bytes.data(), frame.data, frame.length);
+    if (!shared.frames[config.index]->push(copy)) return counters.add(Counter::other_full);
+    counters.add(Counter::other_received);
+    tell_conductor();
+}
+
+int Engine::Impl::send_other(const neighbour::Frame& f) {
+    constexpr uint32_t kShortest = 60;  // Ethernet's, without its checksum
+    if (f.port >= ctx.outbox.size() || f.length == 0 || f.length > wire::kMaxFrame) return EINVAL;
+    qp::Outbox& out = ctx.outbox[f.port];
+    TxFrame* frame = out.acquire();
+    if (frame == nullptr) return EAGAIN;
+    const uint32_t length = std::max(f.length, kShortest);
+    std::memset(frame->data, 0, length);
+    std::memcpy(frame->data, f.bytes.data(), f.length);
+    out.commit(frame->data, length);
+    counters.add(Counter::other_sent);
+    return 0;
 }
 
 int Engine::Impl::send_management(const GsiSend& m) {

@@ -6,9 +6,9 @@
 
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
-#include "engine/gsi.hpp"
-#include "engine/handover.hpp"
-#include "engine/shared.hpp"
+#include "io/gsi.hpp"
+#include "io/handover.hpp"
+#include "io/shared.hpp"
 #include "qp/roles.hpp"
 #include "wire/packet.hpp"
 
@@ -23,6 +23,7 @@ struct Session {
 
 struct Engine::Impl {
     static constexpr uint32_t kMaxBurst = 256;
+    static constexpr uint32_t kCrowd = 64;
 
     Config config;
     Shared& shared;
@@ -47,10 +48,17 @@ struct Engine::Impl {
     void ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
     bool run_active();
+    /// More QPs have work than the nearest cache holds: what is needed next is fetched ahead. The few of a short list are there
+    /// anyway.
+    bool crowded() const { return ctx.active_count >= kCrowd; }
     uint32_t serve(qp::Qp& qp);
     void rest(qp::Qp& qp);
     // receive.cpp
     unsigned receive(uint32_t port);
+    void ask_for_state(const qp::Qp& qp, const wire::Packet& p) const;
+    void parse_batch(uint32_t port, unsigned first, unsigned end);
+    void fetch_ahead(unsigned first, unsigned end);
+    unsigned execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done);
     bool receive_handed_over();
     bool inbox_waits() const;
     // commands.cpp
@@ -59,6 +67,9 @@ struct Engine::Impl {
     // gsi.cpp
     void take_management(uint32_t port, const wire::Packet& p);
     int send_management(const GsiSend& m);
+    void take_other(uint32_t port, const RxFrame& frame);
+    int send_other(const neighbour::Frame& f);
+    void tell_conductor();
 };
 
 }  // namespace roci::engine

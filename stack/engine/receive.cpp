@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/impl.hpp"
+#include "mem/prefetch.hpp"
 
 namespace roci::engine {
 namespace {
@@ -22,6 +23,9 @@ bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     if (p.ipv6) return std::memcmp(mine + 8, p.l3 + 24, 16) == 0 && std::memcmp(mine + 24, p.l3 + 8, 16) == 0;
     return std::memcmp(mine + 12, p.l3 + 16, 4) == 0 && std::memcmp(mine + 16, p.l3 + 12, 4) == 0;
 }
+
+/// Frames are checked, then executed: so many bytes at once that a payload is still in the nearest cache when it is copied.
+constexpr uint32_t kBatchBytes = 8 << 10;
 
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
 
@@ -136,22 +140,51 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
 
 }  // namespace
 
-unsigned Engine::Impl::receive(uint32_t port) {
-    const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
-    if (n == 0) return 0;
-    counters.add(Counter::rx_frames, n);
-    for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
-    for (unsigned i = 0; i < n; ++i) {
+/// On a short list the QP itself is in the cache, what its client has posted is not: both ends of the wait are one then.
+void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
+    __builtin_prefetch(&qp.responder);
+    if (crowded() || !p.info->has(wire::kSend) || qp.spec.engine != config.index) return;
+    const rings::RqView& rq = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
+    if (rq.depth == 0) return;
+    __builtin_prefetch(rq.shared);
+    __builtin_prefetch(rq.slot(rq.consumed));
+}
+
+/// Parses frames[first, end) and looks their QPs up.
+void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
+    for (unsigned i = first; i < end; ++i) {
         const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i]);
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
-        if (owners[i] != nullptr) __builtin_prefetch(&owners[i]->responder);
+        if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
             take_management(port, packets[i]);
+        if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
-    unsigned done = 0;  // frames[0, done) are ours to give back
-    for (unsigned i = 0; i < n; ++i) {
+}
+
+/// Between parsing and execution on a crowded list: what the packets name is asked for, for all of them a step at a time.
+void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
+    const auto each = [&](auto step) {
+        for (unsigned i = first; i < end; ++i)
+            if (owners[i] != nullptr) step(*owners[i], packets[i]);
+    };
+    each([&](const qp::Qp& qp, const wire::Packet& p) {
+        qp::prefetch_state(qp);
+        mem::prefetch<0>(shared.keys, p.rkey, p.va);
+    });
+    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<1>(shared.keys, p.rkey, p.va); });
+    each([&](const qp::Qp& qp, const wire::Packet& p) {
+        mem::prefetch<2>(shared.keys, p.rkey, p.va);
+        if (!p.info->has(wire::kRequest) && qp.spec.engine == config.index) qp::prefetch_oldest(qp);
+    });
+    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<3>(shared.keys, p.rkey, p.va); });
+}
+
+/// Executes frames[first, end). Those that are done with are put to frames[done, …).
+unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done) {
+    for (unsigned i = first; i < end; ++i) {
         qp::Qp* qp = owners[i];
         const RxFrame frame = frames[i];
         if (packets[i].dest_qp.value == kMulticastQpn) {
@@ -164,6 +197,23 @@ unsigned Engine::Impl::receive(uint32_t port) {
             dispatch(*this, *qp, packets[i]);
         }
         frames[done++] = frame;
+    }
+    return done;
+}
+
+unsigned Engine::Impl::receive(uint32_t port) {
+    const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
+    if (n == 0) return 0;
+    counters.add(Counter::rx_frames, n);
+    for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
+    unsigned done = 0;  // frames[0, done) are ours to give back
+    for (unsigned first = 0; first < n;) {
+        unsigned end = first;
+        for (uint32_t bytes = 0; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
+        parse_batch(port, first, end);
+        if (crowded()) fetch_ahead(first, end);
+        done = execute_batch(port, first, end, done);
+        first = end;
     }
     ports[port]->rx_free(frames.data(), done);
     return n;

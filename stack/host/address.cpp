@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "host/cm.hpp"
+#include "host/neighbours.hpp"
 
 namespace roci::host {
 namespace {
@@ -11,34 +11,8 @@ constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr uint8_t kDefaultHopLimit = 64;
 constexpr uint32_t kPortNumber = 1;
 
-/// RFC 1112 6.4 (IPv4), RFC 2464 7 (IPv6).
-MacAddress multicast_mac(const Gid& g) {
-    const auto& b = g.bytes;
-    if (g.is_ipv4()) return {{0x01, 0x00, 0x5e, uint8_t(b[13] & 0x7f), b[14], b[15]}};
-    return {{0x33, 0x33, b[12], b[13], b[14], b[15]}};
-}
-
 bool has_gid(const DeviceConfig& device, const Gid& gid) {
     return std::find(device.gids.begin(), device.gids.end(), gid) != device.gids.end();
-}
-
-/// Who answers to a GID: so far only rocid's own devices are known; everybody else's MAC comes with the request.
-Outcome find_neighbour(const Host& host, const DeviceConfig& own, const Gid& gid, MacAddress& mac) {
-    if (const auto it = own.neighbours.find(gid); it != own.neighbours.end()) {
-        mac = it->second;
-        return done();
-    }
-    for (const DeviceConfig& d : host.devices) {
-        if (!has_gid(d, gid)) continue;
-        mac = d.mac;
-        return done();
-    }
-    if (const auto it = host.cm->neighbours.find(gid); it != host.cm->neighbours.end()) {
-        mac = it->second;
-        return done();
-    }
-    return fail(EHOSTUNREACH, "no MAC address known for {}: not an address of this rocid, and the client gave none",
-                to_text(gid));
 }
 
 Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
@@ -51,20 +25,20 @@ Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
     return done();
 }
 
-Outcome find_mac(const Host& host, const DeviceConfig& own, const abi::AhAttr& av, ResolvedPath& out) {
+Outcome find_mac(Host& host, uint32_t device, const abi::AhAttr& av, ResolvedPath& out) {
     const Gid& to = out.spec.dest_gid;
     if (out.multicast) {
-        out.spec.dest_mac = multicast_mac(to);
+        out.spec.dest_mac = neighbour::multicast_mac(to);
         return done();
     }
     std::copy(std::begin(av.dmac), std::end(av.dmac), out.spec.dest_mac.bytes.begin());
     if (!out.spec.dest_mac.is_zero() && !out.hairpin) return done();
-    return find_neighbour(host, own, to, out.spec.dest_mac);
+    return find_neighbour(host, device, out.spec.source_gid, to, out.spec.dest_mac);
 }
 
 }  // namespace
 
-bool is_multicast(const Gid& g) { return g.is_ipv4() ? (g.bytes[12] & 0xf0) == 0xe0 : g.bytes[0] == 0xff; }
+bool is_multicast(const Gid& g) { return neighbour::is_multicast(g); }
 
 std::string to_text(const Gid& g) {
     const auto& b = g.bytes;
@@ -86,7 +60,7 @@ uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends) {
     return uint16_t(0xc000 | ((label ^ label >> 14) & 0x3fff));
 }
 
-Outcome resolve_path(const Host& host, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out) {
+Outcome resolve_path(Host& host, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out) {
     const DeviceConfig& own = host.devices[device];
     if (Outcome o = check_vector(own, av); o.failed()) return o;
     wire::PathSpec& s = out.spec;
@@ -104,7 +78,9 @@ Outcome resolve_path(const Host& host, uint32_t device, const abi::AhAttr& av, F
     s.udp_source = udp_source_port(s.flow_label, ends);
     out.multicast = is_multicast(s.dest_gid);
     out.hairpin = !out.multicast && has_gid(own, s.dest_gid);
-    return find_mac(host, own, av, out);
+    // Programs ask for 1 (ibv_rc_pingpong), with which no router lets them through: the route's counts, as with kernel drivers.
+    if (own.resolver != Resolver::none && !out.multicast) s.hop_limit = kDefaultHopLimit;
+    return find_mac(host, device, av, out);
 }
 
 }  // namespace roci::host

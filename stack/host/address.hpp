@@ -27,7 +27,8 @@ uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends);
 
 bool is_multicast(const Gid& gid);
 
-/// EINVAL: the vector is wrong. EHOSTUNREACH: nobody knows the destination's MAC.
-Outcome resolve_path(const Host& host, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out);
+/// EINVAL: the vector is wrong. ENETUNREACH, EHOSTUNREACH, ETIMEDOUT: there is no way to the destination (host/neighbours.hpp).
+/// Outcome::waits_for: its MAC is being asked for.
+Outcome resolve_path(Host& host, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out);
 
 }  // namespace roci::host

@@ -10,6 +10,7 @@
 #include "cm/manager.hpp"
 #include "host/handle_table.hpp"
 #include "host/impl.hpp"
+#include "host/neighbours.hpp"
 
 namespace roci::host {
 
@@ -52,6 +53,7 @@ enum class IdState : uint8_t {
     idle,
     bound,
     listening,
+    resolving,
     addr_resolved,
     route_resolved,
     connecting,
@@ -142,6 +144,8 @@ Outcome cm_resolve_addr(Call&);
 Outcome cm_resolve_route(Call&);
 Outcome cm_listen(Call&);
 Outcome cm_query(Call&);
+/// The id's address is resolved, or not: `error`.
+void cm_address_settled(Host&, const HeldId&, int error);
 abi::CmQueryReply describe_route(const Host&, const CmId& id);
 void release_port(Host&, uint32_t session, const CmId& id);
 abi::CmAddress to_address(const Gid& gid, uint16_t port);

@@ -155,6 +155,17 @@ Outcome bind_to(Host& host, uint32_t session, CmId& id, const abi::CmAddress& ad
     return done();
 }
 
+/// An id that could not be resolved is as it was: it may be tried again.
+void settle_address(Host& host, uint32_t session, CmId& id, int error) {
+    CmEvent event;
+    id.state = error == 0 ? IdState::addr_resolved : IdState::bound;
+    if (error != 0) {
+        event.type = CmEventType::addr_error;
+        event.status = -error;
+    }
+    push_event(host, session, id, event);
+}
+
 }  // namespace
 
 abi::CmAddress to_address(const Gid& gid, uint16_t port) {
@@ -221,16 +232,23 @@ Outcome cm_resolve_addr(Call& c) {
     id->source.scope = is_link_local(id->local) ? in.dest.scope : 0;
     id->remote = dest;
     std::copy(std::begin(in.mac), std::end(in.mac), id->remote_mac.bytes.begin());
-    CmEvent event;
     ResolvedPath path;
-    if (resolve_path(c.host, *id->device, path_to_peer(c.host, *id), {}, path).failed()) {
-        event.type = CmEventType::addr_error;
-        event.status = -EHOSTUNREACH;
-    } else {
-        id->state = IdState::addr_resolved;
+    const Outcome found = resolve_path(c.host, *id->device, path_to_peer(c.host, *id), {}, path);
+    if (!found.waits_for) {
+        settle_address(c.host, c.session.id, *id, found.error);
+        return done();
     }
-    push_event(c.host, c.session.id, *id, event);
+    constexpr Nanos kMs = 1'000'000;
+    id->state = IdState::resolving;
+    const Nanos deadline = in.timeout_ms == 0 ? kNever : c.host.now + in.timeout_ms * kMs;
+    c.host.neighbours->ids.push_back({c.session.id, id->handle, *found.waits_for, deadline});
     return done();
+}
+
+void cm_address_settled(Host& host, const HeldId& held, int error) {
+    const auto client = host.cm->clients.find(held.session);
+    CmId* id = client != host.cm->clients.end() ? client->second.ids.find(held.id) : nullptr;
+    if (id != nullptr && id->state == IdState::resolving) settle_address(host, held.session, *id, error);
 }
 
 Outcome cm_resolve_route(Call& c) {

@@ -132,13 +132,14 @@ void init_attributes(const CmId& id, const cm::Connection* conn, abi::CmQpAttrRe
     if (conn != nullptr) r.attr.qp_access_flags = kRemoteWrite | (reliable(id.qp_type) ? kRemoteRead | kRemoteAtomic : 0);
 }
 
+/// The starting PSN that a message carries is the first one that its sender wants to receive (IBA 12.7.31; Linux reads it so).
 void rtr_attributes(const Host& host, const CmId& id, const cm::Connection& conn, abi::CmQpAttrReply& r) {
     r.mask = qp::kAttrState | qp::kAttrAv | qp::kAttrPathMtu | qp::kAttrDestQpn | qp::kAttrRqPsn;
     r.attr.qp_state = kStateRtr;
     r.attr.ah = path_to_peer(host, id);
     r.attr.path_mtu = std::clamp<uint32_t>(conn.req.mtu, 1, active_mtu(host.devices[*id.device]));
     r.attr.dest_qp_num = conn.remote_qpn;
-    r.attr.rq_psn = conn.active ? conn.rep.psn : conn.req.psn;
+    r.attr.rq_psn = id.psn;
     if (id.qp_type != qp::Type::rc && id.qp_type != qp::Type::xrc_recv) return;
     r.mask |= qp::kAttrMaxDestRdAtomic | qp::kAttrMinRnrTimer;
     r.attr.max_dest_rd_atomic = id.responder_resources;
@@ -148,7 +149,7 @@ void rtr_attributes(const Host& host, const CmId& id, const cm::Connection& conn
 void rts_attributes(const CmId& id, const cm::Connection& conn, abi::CmQpAttrReply& r) {
     r.mask = qp::kAttrState | qp::kAttrSqPsn;
     r.attr.qp_state = kStateRts;
-    r.attr.sq_psn = id.psn;
+    r.attr.sq_psn = conn.active ? conn.rep.psn : conn.req.psn;
     if (!reliable(id.qp_type)) return;
     r.mask |= qp::kAttrTimeout;
     r.attr.timeout = conn.req.primary.ack_timeout;

@@ -110,6 +110,7 @@ void destroy_requests(Host& host, uint32_t session, const CmId& listener) {
 }
 
 void cm_destroy(Host& host, uint32_t session, CmId& id) {
+    std::erase_if(host.neighbours->ids, [&](const HeldId& h) { return h.session == session && h.id == id.handle; });
     CmClient& client = host.cm->client(session);
     if (id.listener != 0) host.cm->manager.unlisten(id.listener);
     if (id.pending != 0) destroy_requests(host, session, id);

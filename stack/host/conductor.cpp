@@ -8,6 +8,7 @@
 #include "host/dispatch.hpp"
 #include "host/handlers.hpp"
 #include "host/impl.hpp"
+#include "host/neighbours.hpp"
 
 namespace roci::host {
 namespace {
@@ -72,11 +73,13 @@ Conductor::Impl::Impl(const Limits& limits_in, std::vector<DeviceConfig> devices
       srqns(1, std::min(shared.srqs.size(), kMask24)),
       key_variant(shared.keys.size(), 0),
       engine_load(engines.engines(), 0),
-      cm(std::make_unique<CmService>(std::random_device{}())) {
+      cm(std::make_unique<CmService>(std::random_device{}())),
+      neighbours(std::make_unique<Neighbours>()) {
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {
         addresses.push_back(std::make_unique<engine::PortAddresses>(
-            engine::PortAddresses{devices[i].mac, devices[i].gids, devices[i].mtu_bytes}));
+            engine::PortAddresses{devices[i].mac, devices[i].gids, devices[i].mtu_bytes, devices[i].resolver == Resolver::own}));
         shared.addresses.publish(i, addresses.back().get());
+        announce(*this, i);
     }
 }
 
@@ -127,8 +130,25 @@ uint32_t Conductor::open_session(const Client& who) {
     return id;
 }
 
-Reply Conductor::handle(uint32_t session_id, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
-    Impl& host = *impl_;
+Reply Conductor::handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
+    return impl_->answer(session, packet, fds, close);
+}
+
+namespace {
+
+/// The request comes again when the neighbour is known, or known not to answer.
+Reply hold(Host& host, uint32_t session, std::span<const std::byte> packet, const neighbour::Key& neighbour) {
+    neighbours_forget(host, session);  // a client that does not wait for its reply gets one of them
+    host.neighbours->requests.push_back({session, neighbour, {packet.begin(), packet.end()}});
+    Reply reply;
+    reply.deferred = true;
+    return reply;
+}
+
+}  // namespace
+
+Reply Conductor::Impl::answer(uint32_t session_id, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
+    Impl& host = *this;
     close = false;
     ReceivedFds received(host.platform, fds);
     abi::RequestHeader header{};
@@ -149,6 +169,7 @@ Reply Conductor::handle(uint32_t session_id, std::span<const std::byte> packet, 
     Call call{host, *session, packet.subspan(sizeof header), received, {}, {}, {}, false};
     Outcome outcome = run(call, header.op);
     close = call.close;
+    if (outcome.waits_for && fds.empty()) return hold(host, session_id, packet, *outcome.waits_for);
     return make_reply(header.cookie, std::move(outcome), &call);
 }
 
@@ -156,16 +177,18 @@ void Conductor::close_session(uint32_t session_id) {
     Impl& host = *impl_;
     Session* session = host.find(session_id);
     if (session == nullptr) return;
+    neighbours_forget(host, session_id);
     reclaim(host, *session);
     host.sessions.erase(session_id);
 }
 
 void Conductor::service(Nanos now) {
     impl_->now = now;
+    neighbours_service(*impl_);
     cm_service(*impl_);
 }
 
-Nanos Conductor::next_deadline() const { return impl_->cm->manager.next_deadline(); }
+Nanos Conductor::next_deadline() const { return std::min(impl_->cm->manager.next_deadline(), neighbours_deadline(*impl_)); }
 
 Conductor::Totals Conductor::totals() const { return totals_of(*impl_); }
 

@@ -16,7 +16,7 @@
 #include "abi/control.hpp"
 #include "base/types.hpp"
 #include "engine/command.hpp"
-#include "engine/shared.hpp"
+#include "io/shared.hpp"
 #include "mem/memory_region.hpp"
 
 namespace roci::host {
@@ -32,6 +32,19 @@ struct SharedMemory {
 struct FileIdentity {
     uint64_t device = 0, inode = 0;
     auto operator<=>(const FileIdentity&) const = default;
+};
+
+/// What a capture is to see.
+struct CaptureSpec {
+    uint32_t device = 0;  ///< index, or kNoHandle: all
+    uint32_t snap_length = 0;
+    // Of one QP (qpn != 0): what tells its frames.
+    uint32_t qpn = 0;
+    uint32_t peer_qpn = 0;  ///< 0: it has no peer (UD)
+    Gid peer_gid;
+};
+struct CaptureCounts {
+    uint64_t captured = 0, missed = 0;
 };
 
 class Platform {
@@ -72,10 +85,42 @@ public:
     virtual void close_wake_fds(uint32_t session) = 0;
     /// Descriptor of the engine page (read-only for clients), to hand over; -1 in the simulator.
     virtual int engine_page_fd() = 0;
+    /// Resolver::kernel: where the kernel's routes send frames for `dest`: `next` is set to a gateway, or left. 0 or ENETUNREACH.
+    virtual int route(uint32_t device, const Gid& source, const Gid& dest, Gid& next) {
+        (void)device, (void)source, (void)dest, (void)next;
+        return 0;
+    }
+    /// Resolver::kernel: the MAC of `address` is wanted. The answer comes by Conductor::neighbour_heard() or neighbour_gone(), at
+    /// once or later.
+    virtual void solicit(uint32_t device, const Gid& address) { (void)device, (void)address; }
     /// JSON text for `roci status` that only rocid knows (ports, lcores); merged by the conductor under "host".
     virtual std::string host_status_json() = 0;
+    /// The user that rocid runs as.
+    virtual uint32_t uid() const { return 0; }
+    /// Starts the capture of a session; returns the read end of a pipe of pcapng, or -1 (reason in `why`).
+    virtual int start_capture(uint32_t session, const CaptureSpec& spec, std::string& why) {
+        (void)session, (void)spec;
+        why = "there is nothing to capture here";
+        return -1;
+    }
+    /// Ends it, if there is one: what was taken still goes through the pipe. No engine looks at it afterwards.
+    virtual CaptureCounts stop_capture(uint32_t session) {
+        (void)session;
+        return {};
+    }
     /// A descriptor from which the client reads `text` (status reply).
     virtual int make_text_fd(const std::string& text) = 0;
+};
+
+/// How the MAC addresses of others on the link are found.
+enum class Resolver : uint8_t {
+    none,    ///< there are no others: a loopback
+    own,     ///< rocid asks and answers itself: ARP, neighbour discovery, echo
+    kernel,  ///< the kernel does, for the interface behind the port
+};
+struct DeviceAddress {
+    Gid gid;
+    uint8_t prefix = 0;  ///< leading bits of the GID that everybody on the link shares (an IPv4 /24 is 120)
 };
 
 /// One device = one port.
@@ -85,8 +130,12 @@ struct DeviceConfig {
     MacAddress mac;
     std::vector<Gid> gids;
     uint32_t mtu_bytes = 4096;                  ///< largest path MTU
+    bool active = true;                         ///< the link is up
     std::string peer = {};                      ///< the device of this rocid that is wired to it, or ""
     std::map<Gid, MacAddress> neighbours = {};  ///< known beforehand, from the configuration
+    Resolver resolver = Resolver::none;
+    std::vector<uint8_t> prefixes = {};  ///< by GID index, as DeviceAddress::prefix; missing: the link is not known
+    std::vector<Gid> gateways = {};      ///< Resolver::own: at most one a family
 };
 
 struct Limits {
@@ -106,6 +155,7 @@ struct Reply {
     std::vector<std::byte> bytes;      ///< ReplyHeader, body, reason
     std::vector<int> fds;              ///< to send, then to close; those of `shared_fds` are not closed
     std::vector<int> shared_fds_mask;  ///< 1 = the fd at this index stays open after sending (arena chunks, engine page)
+    bool deferred = false;             ///< empty: the reply comes later, from next_reply(); take no further request meanwhile
 };
 
 struct Client {
@@ -132,6 +182,17 @@ public:
     /// an engine says that MADs wait (Event::Kind::gsi), and at next_deadline(). Sets the conductor's time.
     void service(Nanos now);
     Nanos next_deadline() const;
+    /// A reply that was deferred and is there now. False: none is.
+    bool next_reply(uint32_t& session, Reply& reply, bool& close);
+
+    /// The addresses of a device are these now. What stays keeps its GID index. True: something changed, and programs were told.
+    bool set_addresses(uint32_t device, std::span<const DeviceAddress> addresses);
+    /// How the link of a device is from now on, and which path MTU it carries. Programs are told by port events. True: something
+    /// is new.
+    bool set_link(uint32_t device, bool up, uint32_t mtu_bytes);
+    /// Answers to Platform::solicit(), and what else the kernel learns of neighbours.
+    void neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac);
+    void neighbour_gone(uint32_t device, const Gid& address);
 
     /// Totals, to prove that nothing leaks.
     struct Totals {

@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint32_t kPortNumber = 1;
 constexpr uint32_t kRoceV2 = 2;
-constexpr uint32_t kPortActive = 4, kPhysLinkUp = 5;  // enum ibv_port_state; IBA PortPhysicalState
+constexpr uint32_t kPortDown = 1, kPortActive = 4;      // enum ibv_port_state
+constexpr uint32_t kPhysDisabled = 3, kPhysLinkUp = 5;  // IBA PortPhysicalState
 constexpr uint32_t kMaxListedDevices = std::size(abi::ListDevicesReply{}.device);
 constexpr uint32_t kMaxListedGids = std::size(abi::QueryGidTableReply{}.entry);
 
@@ -226,8 +227,8 @@ Outcome query_port(Call& c) {
     if (port > kPortNumber) return fail(EINVAL, "no port {}: a device has one port, number 1", port);
     const Capabilities& caps = c.host.caps;
     abi::PortAttr a{};
-    a.state = kPortActive;
-    a.phys_state = kPhysLinkUp;
+    a.state = c.device().active ? kPortActive : kPortDown;
+    a.phys_state = c.device().active ? kPhysLinkUp : kPhysDisabled;
     a.max_mtu = 5;
     a.active_mtu = active_mtu(c.device());
     a.gid_table_length = gid_table_length(c.device());

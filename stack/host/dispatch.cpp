@@ -94,6 +94,8 @@ constexpr Entry kOps[] = {
     {Op::cm_migrate, op<abi::CmMigrateRequest>("cm_migrate", cm_migrate, Stage::greeted)},
     {Op::cm_join, op<abi::CmJoinRequest>("cm_join", cm_join, Stage::greeted)},
     {Op::cm_leave, op<abi::CmLeaveRequest>("cm_leave", cm_leave, Stage::greeted)},
+    {Op::start_capture, op<abi::StartCaptureRequest>("start_capture", start_capture, Stage::greeted)},
+    {Op::stop_capture, op<abi::Empty>("stop_capture", stop_capture, Stage::greeted)},
 };
 
 /// kOps is in order of its numbers and has every one of them, so that a number is an index.

@@ -85,6 +85,10 @@ Outcome status(Call&);
 Conductor::Totals totals_of(const Host&);
 std::string status_text(Host&);
 
+// capture.cpp
+Outcome start_capture(Call&);
+Outcome stop_capture(Call&);
+
 // session.cpp
 void reclaim(Host&, Session&);
 

@@ -19,7 +19,8 @@
 
 namespace roci::host {
 
-struct CmService;  // cm.hpp
+struct CmService;   // cm.hpp
+struct Neighbours;  // neighbours.hpp
 
 struct Conductor::Impl {
     Impl(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
@@ -28,7 +29,7 @@ struct Conductor::Impl {
 
     const Limits limits;
     const Capabilities caps;
-    const std::vector<DeviceConfig> devices;
+    std::vector<DeviceConfig> devices;  ///< but for their addresses, they stay what they were
     engine::Shared& shared;
     engine::CommandPort& engines;
     Platform& platform;
@@ -49,6 +50,10 @@ struct Conductor::Impl {
 
     Nanos now = 0;  ///< of the last service()
     std::unique_ptr<CmService> cm;
+    std::unique_ptr<Neighbours> neighbours;
+
+    /// Runs one request of a session.
+    Reply answer(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
 
     uint32_t new_pd_number();
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "engine/shared.hpp"
 #include "host/arena.hpp"
 #include "host/conductor.hpp"
 #include "host/handle_table.hpp"
 #include "host/numbers.hpp"
+#include "io/shared.hpp"
 #include "mem/memory_region.hpp"
 #include "qp/spec.hpp"
 #include "rings/queues.hpp"
@@ -180,6 +180,7 @@ struct Session {
     const Client who;
     std::string program;
     bool greeted = false;
+    bool captures = false;
     std::optional<uint32_t> device;
     SharedMemory doorbells;
 

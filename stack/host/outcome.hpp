@@ -2,16 +2,20 @@
 #pragma once
 
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "neighbour/cache.hpp"
+
 namespace roci::host {
 
 struct [[nodiscard]] Outcome {
-    int error = 0;       ///< 0 or a positive errno
-    std::string reason;  ///< why, and what to do
+    int error = 0;                                 ///< 0 or a positive errno
+    std::string reason;                            ///< why, and what to do
+    std::optional<neighbour::Key> waits_for = {};  ///< failed for now: to be run again when this neighbour is known
     bool failed() const { return error != 0; }
 };
 

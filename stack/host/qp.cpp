@@ -206,7 +206,7 @@ Outcome query_qp(Call& c) {
     abi::QueryQpReply out{};
     out.attr = qp->attr;
     out.attr.qp_state = out.attr.cur_qp_state = uint32_t(now.state);
-    out.attr.sq_draining = now.attr.sq_draining;
+    out.attr.sq_draining = now.sq_draining;
     out.attr.sq_psn = now.send_psn.value();
     out.attr.rq_psn = now.expected_psn.value();
     out.sq_sig_all = qp->spec.sq_sig_all;

@@ -57,7 +57,7 @@ Outcome find_step(const Qp& qp, const abi::ModifyQpRequest& in, qp::State curren
     return done();
 }
 
-Outcome set_path(const Call& c, const Qp& qp, qp::Change& change) {
+Outcome set_path(Call& c, const Qp& qp, qp::Change& change) {
     const uint32_t remote = (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num;
     ResolvedPath path;
     if (Outcome o = resolve_path(c.host, qp.spec.port, change.attr.ah, {qp.spec.qpn.value, remote}, path); o.failed()) return o;
@@ -131,7 +131,7 @@ Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State f
 
 /// First as if the QP were where we left it; an engine may have moved it since.
 Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
-    if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed()) return o;
+    if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed() || o.waits_for) return o;
     qp::Snapshot now;
     if (const int error = snapshot(c.host, qp, now); error != 0) return fail(error, "the engine does not answer");
     return modify_from(c, in, qp, now.state);

@@ -18,6 +18,7 @@ void withdraw(Host& host, Session& s) {
 }  // namespace
 
 void reclaim(Host& host, Session& s) {
+    if (s.captures) host.platform.stop_capture(s.id);
     cm_reclaim(host, s.id);
     withdraw(host, s);
     s.qps.each([&](uint32_t, Qp& qp) { bury(host, qp); });

@@ -1,10 +1,11 @@
-// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added, never
-// renamed.
+// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added,
+// never renamed.
 #include <nlohmann/json.hpp>
 
 #include "host/address.hpp"
 #include "host/cm_status.hpp"
 #include "host/handlers.hpp"
+#include "host/neighbours.hpp"
 #include "qp/attributes.hpp"
 
 namespace roci::host {
@@ -25,7 +26,7 @@ Json device_json(const DeviceConfig& d) {
     return {{"name", d.name},
             {"netdev", d.netdev},
             {"mac", mac_text(d.mac)},
-            {"state", "active"},
+            {"state", d.active ? "active" : "down"},
             {"mtu", mtu_bytes(active_mtu(d))},
             {"gids", std::move(gids)}};
 }
@@ -166,6 +167,11 @@ std::string status_text(Host& host) {
         root["engines"].push_back({{"index", e}, {"queues", host.engine_load[e]}});
     root["totals"] = totals_json(host);
     root["rdma_cm"] = cm_json(host);
+    root["neighbours"] = {{"known", host.neighbours->cache.size()},
+                          {"questions", host.neighbours->cache.questions()},
+                          {"waiting", host.neighbours->requests.size() + host.neighbours->ids.size()},
+                          {"echoes_answered", host.neighbours->echoes},
+                          {"address_conflicts", host.neighbours->conflicts}};
     root["sessions"] = Json::array();
     size_t detailed = 0;
     for (const auto& [id, s] : host.sessions) root["sessions"].push_back(session_json(host, *s, detailed));

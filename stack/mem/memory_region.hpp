@@ -89,7 +89,13 @@ public:
         MemoryRegion* r = slots_[k.index()].load(std::memory_order_acquire);
         return r != nullptr && r->key == k ? r : nullptr;
     }
+    void prefetch(Key k) const {
+        if (k.index() < slots_.size()) __builtin_prefetch(&slots_[k.index()]);
+    }
     /// Whatever occupies the slot of a key, whichever variant it is.
+    const MemoryRegion* in_slot(Key k) const {
+        return k.index() < slots_.size() ? slots_[k.index()].load(std::memory_order_acquire) : nullptr;
+    }
     MemoryRegion* slot(Key k) { return k.index() < slots_.size() ? slots_[k.index()].load(std::memory_order_acquire) : nullptr; }
     MemoryRegion* find(Key k) { return const_cast<MemoryRegion*>(static_cast<const KeyTable*>(this)->find(k)); }
     /// Conductor's side. index in [1, size): 0 is never used so that key 0 is invalid.

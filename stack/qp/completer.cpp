@@ -83,11 +83,17 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     return result;
 }
 
+/// The peer answers, if not what is awaited: it is at work on what it was asked before, and a request that was repeated waits its
+/// turn there. A large READ that lost a packet may take a slow peer many timeouts; the timer is for one that is silent.
+void still_answered(Context& ctx, Qp& qp) {
+    if (qp.requester.ack_deadline != kNever) restart_ack_timer(ctx, qp);
+}
+
 void implied_nak(Context& ctx, Qp& qp) {
     ++qp.counters.implied_naks;
     Requester& rq = qp.requester;
     // Every later response tells of the same loss: go back once, then wait for the awaited PSN (or for the timer).
-    if (rq.implied_nak_pending) return;
+    if (rq.implied_nak_pending) return still_answered(ctx, qp);
     rq.implied_nak_pending = true;
     if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
     roll_back(ctx, qp);
@@ -235,6 +241,7 @@ void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     // A NAK or RNR NAK may also name the PSN after the newest one only if something is awaited, which cannot be.
     if (psn_span(rq.una, p.psn) >= psn_span(rq.una, rq.sent_end)) {
         ++qp.counters.duplicates;
+        if (p.info->has(wire::kRead) && rq.una.distance_from(p.psn) > 0) still_answered(ctx, qp);
         if (p.psn + 1 == rq.una && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
             learn_credits(qp, p);  // repeated to tell of new credits
             activate(ctx, qp);

@@ -9,6 +9,9 @@ using abi::WcStatus;
 
 constexpr uint32_t kEventCqErr = 0, kEventQpFatal = 1, kEventSqDrained = 5, kEventLastWqe = 16;
 
+/// On Ethernet there is no service level; NICs tell there which header lies in the 40 bytes before a datagram, and UCX reads it.
+constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
+
 void send_event(Context& ctx, const engine::Event& e) {
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
@@ -56,8 +59,8 @@ void flush_send(Context& ctx, Qp& qp) {
 
 void flush_recv(Context& ctx, Qp& qp) {
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
-    if (qp.spec.srq != nullptr || qp.rq.depth == 0) return;
-    for (uint32_t n = 0; n < qp.rq.depth && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
+    if (qp.spec.srq != nullptr || qp.spec.rq.depth == 0) return;
+    for (uint32_t n = 0; n < qp.spec.rq.depth && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
         if (!qp.responder.recv.held) return;  // the queue's indices lie: there is nothing to tell of
         complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     }
@@ -96,6 +99,7 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
         if (packet->info->has(wire::kDeth)) {
             e.src_qp = packet->src_qp.value;
             e.wc_flags |= abi::kWcGrh;
+            e.sl = packet->ipv6 ? kSlIpv6 : kSlIpv4;
         }
         if (packet->info->has(wire::kImmDt)) {
             e.wc_flags |= abi::kWcWithImm;
@@ -130,7 +134,7 @@ void raise_srq(Context& ctx, const Srq& srq, uint32_t type) {
 void report_drained(Context& ctx, Qp& qp) {
     if (!qp.sqd_pending || qp.requester.tail != qp.requester.cursor) return;
     qp.sqd_pending = false;
-    if (qp.attr.en_sqd_async_notify != 0) raise(ctx, qp, kEventSqDrained);
+    if (qp.notify_drained) raise(ctx, qp, kEventSqDrained);
 }
 
 void fail_send(Context& ctx, Qp& qp, WcStatus status) {
@@ -151,7 +155,7 @@ void enter_error(Context& ctx, Qp& qp) {
     rs.in_message = rs.ack_due = rs.nak_due = rs.fatal_nak = false;
     if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
     // From now on the client tells of every receive it posts, so that it can be flushed.
-    if (qp.rq.depth != 0) std::atomic_ref(qp.rq.shared->ring).store(1, std::memory_order_relaxed);
+    if (qp.spec.rq.depth != 0) std::atomic_ref(qp.spec.rq.shared->ring).store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // before the flush looks for the last time
     activate(ctx, qp);
 }

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/event.hpp"
-#include "engine/shared.hpp"
-#include "engine/timer_wheel.hpp"
+#include "base/timer_wheel.hpp"
+#include "io/event.hpp"
+#include "io/shared.hpp"
 #include "qp/outbox.hpp"
 #include "qp/state.hpp"
 

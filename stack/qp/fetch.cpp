@@ -102,6 +102,7 @@ bool fetch(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     const uint32_t depth = qp.spec.sq.depth;
     if (depth == 0 || rq.broken) return false;
+    __builtin_prefetch(qp.spec.sq.slot(rq.fetched));  // comes along with `producer`, not after it
     const uint32_t claimed = qp.spec.sq.producer() - rq.fetched;
     const uint32_t room = depth - (rq.fetched - rq.tail);
     if (claimed > depth) {  // a client that claims more than its queue holds lies: nothing in the queue can be trusted

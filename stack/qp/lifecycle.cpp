@@ -11,64 +11,45 @@ namespace {
 
 void set_mtu_bytes(Qp& qp, uint32_t bytes) {
     qp.mtu = bytes;
-    qp.mtu_shift = uint32_t(std::countr_zero(bytes));
-}
-void set_mtu(Qp& qp, const Change& c) {
-    set_mtu_bytes(qp, mtu_bytes(c.attr.path_mtu));
-    qp.attr.path_mtu = c.attr.path_mtu;
-}
-void set_path(Qp& qp, const Change& c) {
-    qp.path = c.path;
-    qp.hairpin = c.hairpin;
-    qp.attr.ah = c.attr.ah;
-}
-void set_rq_psn(Qp& qp, const Change& c) {
-    qp.responder.expected = Psn(c.attr.rq_psn);
-    qp.attr.rq_psn = c.attr.rq_psn;
+    qp.mtu_shift = uint8_t(std::countr_zero(bytes));
 }
 void set_sq_psn(Qp& qp, const Change& c) {
     Requester& rq = qp.requester;
     rq.una = rq.next = rq.sent_end = rq.fetch_psn = Psn(c.attr.sq_psn);
-    qp.attr.sq_psn = c.attr.sq_psn;
 }
-void set_timeout(Qp& qp, const Change& c) {
-    qp.ack_timeout = ack_timeout(c.attr.timeout);
-    qp.attr.timeout = c.attr.timeout;
-}
-void set_retry(Qp& qp, const Change& c) { qp.retry_cnt = qp.requester.retries_left = qp.attr.retry_cnt = c.attr.retry_cnt; }
-void set_rnr_retry(Qp& qp, const Change& c) {
-    qp.rnr_retry = qp.requester.rnr_retries_left = qp.attr.rnr_retry = c.attr.rnr_retry;
+/// Results are kept for repetition only where there can be any.
+void set_access(Qp& qp, uint32_t access) {
+    qp.access = access;
+    if ((access & mem::kRemoteAtomic) != 0) qp.responder.atomics.resize(qp.max_dest_rd_atomic + 1u);
 }
 void set_dest_reads(Qp& qp, const Change& c) {
-    qp.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic = c.attr.max_dest_rd_atomic;
-    qp.responder.jobs.assign(2u * c.attr.max_dest_rd_atomic + 1u, {});
-    qp.responder.atomics.assign(c.attr.max_dest_rd_atomic + 1u, {});
+    qp.max_dest_rd_atomic = c.attr.max_dest_rd_atomic;
+    qp.responder.jobs.assign(std::max(2u * c.attr.max_dest_rd_atomic, 1u), {});
+    qp.responder.atomics.clear();
+    set_access(qp, qp.access);
     qp.responder.job_head = qp.responder.job_count = qp.responder.atomic_next = 0;
 }
 
-/// What each bit of the attribute mask changes.
+/// What each bit of the attribute mask changes here; the rest is the conductor's alone.
 struct Setter {
     uint32_t bit;
     void (*apply)(Qp&, const Change&);
 };
 constexpr Setter kSetters[] = {
-    {kAttrEnSqdAsyncNotify, [](Qp& q, const Change& c) { q.attr.en_sqd_async_notify = c.attr.en_sqd_async_notify; }},
-    {kAttrAccessFlags, [](Qp& q, const Change& c) { q.access = q.attr.qp_access_flags = c.attr.qp_access_flags; }},
-    {kAttrPkeyIndex, [](Qp& q, const Change& c) { q.attr.pkey_index = c.attr.pkey_index; }},
-    {kAttrPort, [](Qp& q, const Change& c) { q.attr.port_num = c.attr.port_num; }},
-    {kAttrQkey, [](Qp& q, const Change& c) { q.attr.qkey = c.attr.qkey; }},
-    {kAttrAv, set_path},
-    {kAttrPathMtu, set_mtu},
-    {kAttrTimeout, set_timeout},
-    {kAttrRetryCount, set_retry},
-    {kAttrRnrRetry, set_rnr_retry},
-    {kAttrRqPsn, set_rq_psn},
-    {kAttrMaxRdAtomic, [](Qp& q, const Change& c) { q.max_rd_atomic = q.attr.max_rd_atomic = c.attr.max_rd_atomic; }},
-    {kAttrMinRnrTimer, [](Qp& q, const Change& c) { q.min_rnr_timer = q.attr.min_rnr_timer = c.attr.min_rnr_timer; }},
+    {kAttrEnSqdAsyncNotify, [](Qp& q, const Change& c) { q.notify_drained = c.attr.en_sqd_async_notify != 0; }},
+    {kAttrAccessFlags, [](Qp& q, const Change& c) { set_access(q, c.attr.qp_access_flags); }},
+    {kAttrQkey, [](Qp& q, const Change& c) { q.qkey = c.attr.qkey; }},
+    {kAttrAv, [](Qp& q, const Change& c) { q.path = c.path; }},
+    {kAttrPathMtu, [](Qp& q, const Change& c) { set_mtu_bytes(q, mtu_bytes(c.attr.path_mtu)); }},
+    {kAttrTimeout, [](Qp& q, const Change& c) { q.ack_timeout = ack_timeout(c.attr.timeout); }},
+    {kAttrRetryCount, [](Qp& q, const Change& c) { q.retry_cnt = q.requester.retries_left = c.attr.retry_cnt; }},
+    {kAttrRnrRetry, [](Qp& q, const Change& c) { q.rnr_retry = q.requester.rnr_retries_left = c.attr.rnr_retry; }},
+    {kAttrRqPsn, [](Qp& q, const Change& c) { q.responder.expected = Psn(c.attr.rq_psn); }},
+    {kAttrMaxRdAtomic, [](Qp& q, const Change& c) { q.max_rd_atomic = c.attr.max_rd_atomic; }},
+    {kAttrMinRnrTimer, [](Qp& q, const Change& c) { q.min_rnr_timer = c.attr.min_rnr_timer; }},
     {kAttrSqPsn, set_sq_psn},
     {kAttrMaxDestRdAtomic, set_dest_reads},
-    {kAttrPathMigState, [](Qp& q, const Change& c) { q.attr.path_mig_state = c.attr.path_mig_state; }},
-    {kAttrDestQpn, [](Qp& q, const Change& c) { q.dest = Qpn{q.attr.dest_qp_num = c.attr.dest_qp_num}; }},
+    {kAttrDestQpn, [](Qp& q, const Change& c) { q.dest = Qpn{c.attr.dest_qp_num}; }},
 };
 
 /// RESET forgets everything but what the QP was created with; the client restarts its rings at 0 as well.
@@ -84,17 +65,17 @@ void reset(Context& ctx, Qp& qp) {
     auto sges = std::move(qp.responder.recv.sges);
     qp.responder = Responder{};
     qp.responder.recv.sges = std::move(sges);
-    qp.attr = abi::QpAttr{};
-    qp.established = qp.sqd_pending = false;
+    qp.established = qp.sqd_pending = qp.notify_drained = false;
+    qp.qkey = 0;
     qp.access = 0;
-    qp.rq.consumed = 0;
+    qp.spec.rq.consumed = 0;
     if (qp.spec.sq.depth != 0) {
         std::atomic_ref(qp.spec.sq.shared->producer).store(0, std::memory_order_relaxed);
         std::atomic_ref(qp.spec.sq.shared->idle).store(1, std::memory_order_release);
     }
-    if (qp.rq.depth == 0) return;
-    std::atomic_ref(qp.rq.shared->producer).store(0, std::memory_order_relaxed);
-    std::atomic_ref(qp.rq.shared->ring).store(0, std::memory_order_release);
+    if (qp.spec.rq.depth == 0) return;
+    std::atomic_ref(qp.spec.rq.shared->producer).store(0, std::memory_order_relaxed);
+    std::atomic_ref(qp.spec.rq.shared->ring).store(0, std::memory_order_release);
 }
 
 void enter(Context& ctx, Qp& qp, State next) {
@@ -122,7 +103,6 @@ void enter(Context& ctx, Qp& qp, State next) {
 Qp* create(const Spec& spec) {
     auto qp = std::make_unique<Qp>();
     qp->spec = spec;
-    qp->rq = spec.rq;
     qp->timer.owner = qp.get();
     if (spec.sq.depth != 0) {
         qp->requester.records = std::make_unique<SendRecord[]>(spec.sq.depth);
@@ -166,14 +146,7 @@ int apply_change(Context& ctx, Qp& qp, const Change& change) {
 
 void snapshot(const Qp& qp, Snapshot& out) {
     out.state = qp.state;
-    out.attr = qp.attr;
-    out.attr.qp_state = uint32_t(qp.state);
-    out.attr.cur_qp_state = uint32_t(qp.state);
-    out.attr.cap = qp.spec.cap;
-    out.attr.sq_draining = qp.sqd_pending ? 1 : 0;
-    // once messages flow, the PSNs that query_qp shows are those that come next
-    out.attr.rq_psn = qp.responder.expected.value();
-    out.attr.sq_psn = qp.requester.next.value();
+    out.sq_draining = qp.sqd_pending;
     out.counters = qp.counters;
     out.send_psn = qp.requester.next;
     out.unacked_psn = qp.requester.una;

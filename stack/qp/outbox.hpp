@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::qp {

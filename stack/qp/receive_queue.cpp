@@ -26,7 +26,7 @@ void check_srq_limit(Context& ctx, Srq& srq) {
 }
 
 uint32_t recv_available(const Qp& qp) {
-    const rings::RqView& q = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.rq;
+    const rings::RqView& q = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
     if (q.depth == 0) return 0;
     return std::min(q.producer() - q.consumed, q.depth);
 }
@@ -34,7 +34,7 @@ uint32_t recv_available(const Qp& qp) {
 TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet) {
     Srq* srq = srq_of(ctx, qp, packet);
     if (srq == nullptr && qp.spec.type == Type::xrc_recv) return TakeRecv::no_queue;
-    rings::RqView& q = srq != nullptr ? srq->rq : qp.rq;
+    rings::RqView& q = srq != nullptr ? srq->rq : qp.spec.rq;
     if (q.depth == 0) return TakeRecv::empty;
     const uint32_t available = q.producer() - q.consumed;
     if (available == 0) return TakeRecv::empty;

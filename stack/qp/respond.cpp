@@ -15,29 +15,29 @@ uint8_t ack_syndrome(const Qp& qp) {
     return make_syndrome(AethKind::ack, credits);
 }
 
-bool send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, const mem::MemoryRegion* region, uint64_t va,
-          bool& lost) {
+/// What became of a packet: `lost` is the memory that it was to be made of.
+enum class Sent : uint8_t { yes, no_room, lost };
+
+Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, const mem::MemoryRegion* region, uint64_t va) {
     engine::TxFrame* frame = ctx.out(qp).acquire();
-    if (frame == nullptr) return false;
+    if (frame == nullptr) return Sent::no_room;
     h.dest_qp = qp.dest;
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, qp.path, h, length);
-    if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) {
-        lost = true;
-        return false;
-    }
+    if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) return Sent::lost;
     const uint32_t bytes = wire::finish_frame(start, qp.path, payload, length);
     ctx.out(qp).commit(start, bytes);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
-    return true;
+    return Sent::yes;
 }
 
-wire::Operation response_operation(const ResponderJob& job) {
+wire::Operation response_operation(const Qp& qp, const ResponderJob& job) {
     using O = wire::Operation;
-    if (job.packets == 1) return O::read_response_only;
+    const uint32_t packets = response_packets(qp, job);
+    if (packets == 1) return O::read_response_only;
     if (job.sent == 0) return O::read_response_first;
-    return job.sent + 1 == job.packets ? O::read_response_last : O::read_response_middle;
+    return job.sent + 1 == packets ? O::read_response_last : O::read_response_middle;
 }
 
 /// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered
@@ -48,44 +48,45 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
     return f == mem::Fault::ok ? region : nullptr;
 }
 
-/// The response cannot be made: NAK remote access at its PSN, as if it were the one that is expected.
+void drop_oldest_job(Responder& rs) {
+    rs.job_head = (rs.job_head + 1) % uint32_t(rs.jobs.size());
+    --rs.job_count;
+}
+
+/// The response cannot be made: NAK remote access at its PSN, as if it were the one that is expected. Not so an answer given
+/// again: the requester may have had all of it before, and closed the memory since; if not, it asks once more.
 void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
+    ++qp.counters.access_errors;
+    if (job.replay) return drop_oldest_job(rs);
     rs.expected = job.first + job.sent;
     rs.job_count = 0;
     rs.nak_due = rs.fatal_nak = rs.nak_outstanding = true;
     rs.nak = nak_syndrome(NakCode::remote_access);
-    ++qp.counters.access_errors;
     raise(ctx, qp, kEventQpAccessErr);
 }
 
-bool send_read_packet(Context& ctx, Qp& qp, ResponderJob& job) {
+Sent send_read_packet(Context& ctx, Qp& qp, const ResponderJob& job) {
     const uint64_t offset = uint64_t(job.sent) << qp.mtu_shift;
     const uint32_t length = uint32_t(std::min<uint64_t>(qp.mtu, job.length - offset));
     const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, job.va + offset, length);
-    bool lost = length != 0 && region == nullptr;
+    if (length != 0 && region == nullptr) return Sent::lost;
     wire::TransportHeaders h;
-    h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(job));
+    h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(qp, job));
     h.psn = job.first + job.sent;
     h.syndrome = ack_syndrome(qp);
-    h.msn = job.msn;
-    const bool sent = !lost && send(ctx, qp, h, length, region, job.va + offset, lost);
-    if (lost) abandon(ctx, qp, job);
-    if (sent) ++job.sent;
-    return sent;
+    h.msn = Msn{job.msn};
+    return send(ctx, qp, h, length, region, job.va + offset);
 }
 
-bool send_atomic_response(Context& ctx, Qp& qp, ResponderJob& job) {
+Sent send_atomic_response(Context& ctx, Qp& qp, const ResponderJob& job) {
     wire::TransportHeaders h;
     h.opcode = wire::make_opcode(service_of(qp.spec.type), wire::Operation::atomic_ack);
     h.psn = job.first;
     h.syndrome = ack_syndrome(qp);
-    h.msn = job.msn;
-    h.atomic_original = job.original;
-    bool lost = false;
-    if (!send(ctx, qp, h, 0, nullptr, 0, lost)) return false;
-    ++job.sent;
-    return true;
+    h.msn = Msn{job.msn};
+    h.atomic_original = job.va;
+    return send(ctx, qp, h, 0, nullptr, 0);
 }
 
 bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
@@ -94,8 +95,7 @@ bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     h.psn = psn;
     h.syndrome = syndrome;
     h.msn = qp.responder.msn;
-    bool lost = false;
-    return send(ctx, qp, h, 0, nullptr, 0, lost);
+    return send(ctx, qp, h, 0, nullptr, 0) == Sent::yes;
 }
 
 /// ACK of everything executed, or the NAK that is due; a NAK acknowledges everything before its PSN, so the ACK is not needed
@@ -125,13 +125,14 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
     uint32_t sent = 0;
     while (sent < quantum && rs.job_count != 0) {
         ResponderJob& job = rs.jobs[rs.job_head];
-        const bool ok = job.atomic ? send_atomic_response(ctx, qp, job) : send_read_packet(ctx, qp, job);
-        if (!ok && rs.job_count != 0) return sent;  // no room
-        if (!ok) break;                             // abandoned: the NAK follows
+        const Sent result = job.atomic ? send_atomic_response(ctx, qp, job) : send_read_packet(ctx, qp, job);
+        if (result == Sent::no_room) return sent;
+        if (result == Sent::lost) {
+            abandon(ctx, qp, job);
+            continue;
+        }
         ++sent;
-        if (job.sent < job.packets) continue;
-        rs.job_head = (rs.job_head + 1) % uint32_t(rs.jobs.size());
-        --rs.job_count;
+        if (++job.sent == response_packets(qp, job)) drop_oldest_job(rs);
     }
     if (sent < quantum && rs.job_count == 0 && (rs.ack_due || rs.nak_due) && send_ack_or_nak(ctx, qp)) ++sent;
     return sent;

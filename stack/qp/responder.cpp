@@ -160,7 +160,9 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     rs.in_message = false;
     ++rs.msn;
     ++qp.counters.rx_messages;
-    if (rs.recv.held) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
+    // A UC WRITE may find a receive held that a broken SEND left behind: it waits for the next message that takes one
+    const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
+    if (rs.recv.held && takes_one) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
 }
 
 RequestFault place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -246,19 +248,14 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 ResponderJob& job_at(Responder& rs, uint32_t i) { return rs.jobs[(rs.job_head + i) % rs.jobs.size()]; }
 
-uint32_t response_packets(const Qp& qp, uint32_t length) {
-    return length == 0 ? 1 : uint32_t((uint64_t{length} + qp.mtu - 1) >> qp.mtu_shift);
-}
-
 ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     ResponderJob job;
     job.first = p.psn;
-    job.packets = response_packets(qp, p.dma_length);
     job.va = p.va;
     job.length = p.dma_length;
     job.rkey = p.rkey;
     job.pd = domain_of(ctx, qp, p);
-    job.msn = qp.responder.msn;
+    job.msn = qp.responder.msn.value & kMask24;
     return job;
 }
 
@@ -284,7 +281,7 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++rs.msn;
     ++qp.counters.rx_messages;
     const ResponderJob job = read_job(ctx, qp, p);
-    rs.expected = rs.expected + job.packets;
+    rs.expected = rs.expected + response_packets(qp, job);
     queue_job(ctx, qp, job);
 }
 
@@ -316,10 +313,9 @@ bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& 
 ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
     ResponderJob job;
     job.first = psn;
-    job.packets = 1;
     job.atomic = true;
-    job.original = original;
-    job.msn = msn;
+    job.va = original;
+    job.msn = msn.value & kMask24;
     return job;
 }
 
@@ -334,7 +330,7 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++rs.msn;
     ++rs.expected;
     ++qp.counters.rx_messages;
-    rs.atomics[rs.atomic_next] = {true, p.psn, original, rs.msn};
+    rs.atomics[rs.atomic_next] = {original, p.psn, rs.msn};
     rs.atomic_next = (rs.atomic_next + 1) % uint32_t(rs.atomics.size());
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.msn));
 }
@@ -343,8 +339,7 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
 ResponderJob atomic_write_job(const Qp& qp, Psn psn) {
     ResponderJob job;
     job.first = psn;
-    job.packets = 1;
-    job.msn = qp.responder.msn;
+    job.msn = qp.responder.msn.value & kMask24;
     return job;
 }
 
@@ -375,8 +370,8 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 // ---- duplicates -----------------------------------------------------------------------------------------------------
 
-bool overlap(const ResponderJob& a, const ResponderJob& b) {
-    return a.first.in_window(b.first, b.packets) || b.first.in_window(a.first, a.packets);
+bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) {
+    return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
 }
 
 /// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first
@@ -388,7 +383,7 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
     uint32_t place = 0, replays = 0;
     for (uint32_t i = 0; i < rs.job_count; ++i) {
         ResponderJob& other = job_at(rs, i);
-        if (overlap(other, job)) {
+        if (overlap(qp, other, job)) {
             job.replay = other.replay;
             other = job;
             return;
@@ -407,7 +402,7 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     const mem::MemoryRegion* region = nullptr;
     const ResponderJob job = read_job(ctx, qp, p);
     // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
-    if (p.dma_length > kMaxMessage || (job.first + job.packets).distance_from(rs.expected) > 0) return;
+    if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.expected) > 0) return;
     if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region))
         return;
     answer_again(ctx, qp, job);
@@ -416,7 +411,7 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
 void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     for (const AtomicResult& kept : rs.atomics) {
-        if (kept.valid && kept.psn == p.psn) return answer_again(ctx, qp, atomic_job(kept.psn, kept.original, kept.msn));
+        if (kept.valid() && kept.psn == p.psn) return answer_again(ctx, qp, atomic_job(kept.psn, kept.original, kept.msn));
     }
 }
 

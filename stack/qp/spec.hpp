@@ -32,20 +32,20 @@ struct SrqSpec {
 
 struct Spec {
     Type type = Type::rc;
+    bool sq_sig_all = false;
     Qpn qpn;
     uint32_t engine = 0;
     uint32_t port = 0;  ///< device index
     uint32_t pd = 0;    ///< global PD number
     uint32_t session = 0, handle = 0, generation = 0;
     uint32_t slot = 0;  ///< doorbell bit
-    bool sq_sig_all = false;
-    abi::QpCap cap{};  ///< granted
-    rings::SqView sq;  ///< .depth 0: none
-    rings::RqView rq;  ///< .depth 0: none (SRQ)
+    uint32_t xrcd = 0;  ///< XRC_RECV: global number of the domain
+    abi::QpCap cap{};   ///< granted
+    rings::SqView sq;   ///< .depth 0: none
+    rings::RqView rq;   ///< .depth 0: none (SRQ); consumed by the engine
     rings::Cq* send_cq = nullptr;
     rings::Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
-    uint32_t xrcd = 0;  ///< XRC_RECV: global number of the domain
 };
 
 /// Attributes of modify_qp after the conductor applied the mask rules (qp/attributes.hpp). `mask`: enum ibv_qp_attr_mask, only
@@ -71,7 +71,7 @@ struct Counters {
 /// What query_qp and status show.
 struct Snapshot {
     State state = State::reset;
-    abi::QpAttr attr{};
+    bool sq_draining = false;
     Counters counters{};
     Psn send_psn, unacked_psn, expected_psn;
     uint32_t send_queued = 0, recv_posted = 0;

@@ -1,5 +1,5 @@
 // The state of a QP, as data in blocks by role; the roles are functions over it in files of their own. Only the owning engine
-// touches it, except `spec` (fixed) and the counters (read relaxed by anyone).
+// touches it. It is small and what every message needs comes first: thousands of QPs compete for a cache.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/timer_wheel.hpp"
+#include "base/timer_wheel.hpp"
 #include "qp/spec.hpp"
 #include "qp/tables.hpp"
 #include "wire/build.hpp"
@@ -80,25 +80,25 @@ struct RecvWork {
 
 /// A READ, atomic or ATOMIC WRITE being answered, or kept so that a duplicate can be answered again (IBA 9.7.5.1.5 / C9-150).
 struct ResponderJob {
-    Psn first;             ///< PSN of the first response packet (still to be sent)
-    uint32_t packets = 0;  ///< response packets
-    uint32_t sent = 0;
-    uint64_t va = 0;
+    Psn first;          ///< PSN of the first response packet (still to be sent)
+    uint32_t sent = 0;  ///< response packets
     uint32_t length = 0;
     Key rkey;
+    uint64_t va = 0;  ///< atomic: the original value instead
     uint32_t pd = 0;
-    Msn msn;
-    bool atomic = false;
-    bool replay = false;  ///< answers a duplicate
-    uint64_t original = 0;
+    uint32_t msn : 24 = 0;
+    bool atomic : 1 = false;
+    bool replay : 1 = false;  ///< answers a duplicate
 };
+static_assert(sizeof(ResponderJob) == 32);  // every QP has some
 
 /// Result of an executed atomic, for replay.
 struct AtomicResult {
-    bool valid = false;
-    Psn psn;
     uint64_t original = 0;
-    Msn msn;
+    Psn psn;
+    Msn msn{kNoMsn};
+    static constexpr uint32_t kNoMsn = ~0u;
+    bool valid() const { return msn.value != kNoMsn; }
 };
 
 struct Responder {
@@ -128,31 +128,29 @@ struct alignas(64) Qp {
     Spec spec;
     // ---- hot, both roles
     State state = State::reset;
-    bool active = false;       ///< on the engine's list of QPs with work
-    bool watched = false;      ///< the engine looks at the SQ's producer by itself
-    bool sqd_pending = false;  ///< SQD asked for: SQ_DRAINED event to be sent
+    bool active = false;          ///< on the engine's list of QPs with work
+    bool sqd_pending = false;     ///< SQD asked for: SQ_DRAINED event to be sent
+    bool notify_drained = false;  ///< … if the client wants it
     bool established = false;
     uint8_t linger = 0;
+    uint8_t mtu_shift = 0;
     uint32_t mtu = 0;  ///< bytes
-    uint32_t mtu_shift = 0;
     Qpn dest;
-    uint32_t access = 0;          ///< enum ibv_access_flags that remote requests may use
-    uint32_t pending_events = 0;  ///< bit i: enum ibv_event_type i is to be sent
+    uint32_t access = 0;  ///< enum ibv_access_flags that remote requests may use
+    uint32_t qkey = 0;    ///< UD
     Nanos ack_timeout = kNever;
     uint8_t retry_cnt = 0, rnr_retry = 0, min_rnr_timer = 0;
     uint8_t max_rd_atomic = 0, max_dest_rd_atomic = 0;
-    bool hairpin = false;
     Qp* next_active = nullptr;
     Qp* prev_active = nullptr;
     wire::PathTemplate path;
     std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
     Requester requester;
     Responder responder;
-    rings::RqView rq;     ///< own receive queue, consumed by the engine
     engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
     Counters counters;
-    abi::QpAttr attr{};  ///< what query_qp answers for attributes that the transport does not need
 };
+static_assert(sizeof(Qp) <= 704);
 
 /// Up to here a QP is touched by every message; what follows is for events and queries.
 constexpr size_t kHotBytes = offsetof(Qp, counters) + 6 * sizeof(uint64_t);
@@ -163,21 +161,24 @@ inline const abi::SendWqe& wqe(const Qp& qp, uint32_t index) {
     return *reinterpret_cast<const abi::SendWqe*>(qp.requester.wqes.get() +
                                                   size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride);
 }
-/// Thousands of QPs do not fit into the nearest cache. Whoever knows which QP comes soon asks for its lines now: first the QP's
-/// own …
+/// All lines of it that a message needs; for whoever knows which QP comes soon.
 inline void prefetch_state(const Qp& qp) {
     const auto* p = reinterpret_cast<const std::byte*>(&qp);
     for (size_t at = 0; at < kHotBytes; at += 64) __builtin_prefetch(p + at);
 }
-/// … and once they are here, what they point to: the next work request in the client's ring and in the engine's.
-inline void prefetch_work(const Qp& qp) {
+/// What an acknowledgement completes.
+inline void prefetch_oldest(const Qp& qp) {
     if (qp.spec.sq.depth == 0) return;
-    const Requester& rq = qp.requester;
-    __builtin_prefetch(qp.spec.sq.shared);
-    __builtin_prefetch(qp.spec.sq.slot(rq.fetched));
-    __builtin_prefetch(&record(qp, rq.cursor));
-    __builtin_prefetch(&wqe(qp, rq.cursor));
+    __builtin_prefetch(&record(qp, qp.requester.tail));
+    __builtin_prefetch(&wqe(qp, qp.requester.tail));
 }
+
+/// Packets of the response to a READ; an empty one, and an atomic's, is one packet.
+inline uint32_t response_packets(const Qp& qp, uint32_t length) {
+    return length == 0 ? 1 : uint32_t((uint64_t{length} + qp.mtu - 1) >> qp.mtu_shift);
+}
+inline uint32_t response_packets(const Qp& qp, const ResponderJob& job) { return response_packets(qp, job.length); }
+
 /// Steps from `from` forward to `to` on the PSN circle.
 inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
 

@@ -25,13 +25,13 @@ const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi
     const engine::AddressHandle* ah = ctx.shared->ahs.find(w.ud.ah);
     if (ah == nullptr || ah->pd != qp.spec.pd || ah->port != qp.spec.port) return nullptr;
     h.dest_qp = Qpn{w.ud.remote_qpn & kMask24};
-    h.qkey = (w.remote_qkey & kControlledQkey) != 0 ? qp.attr.qkey : w.remote_qkey;
+    h.qkey = (w.remote_qkey & kControlledQkey) != 0 ? qp.qkey : w.remote_qkey;
     h.src_qp = qp.spec.qpn;
     return &ah->path;
 }
 
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
-    if (p.qkey != qp.attr.qkey) {  // silently dropped and counted (IBA 9.6.1.5.1)
+    if (p.qkey != qp.qkey) {  // silently dropped and counted (IBA 9.6.1.5.1)
         ++qp.counters.access_errors;
         return;
     }

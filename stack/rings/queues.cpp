@@ -63,7 +63,10 @@ bool notify(Cq& cq, bool solicited, engine::EventRing& events) {
                               .generation = cq.generation,
                               .channel = cq.channel,
                               .vector = cq.vector};
-    if (events.push(event)) return true;
+    if (events.push(event)) {
+        std::atomic_ref(cq.shared->fired).store(arm, std::memory_order_relaxed);
+        return true;
+    }
     // Undo, unless another engine has fired for a newer arm meanwhile: that event serves as well.
     uint32_t mine = arm;
     return !cq.fired.compare_exchange_strong(mine, fired, std::memory_order_acq_rel);

@@ -7,7 +7,7 @@
 #include "abi/control.hpp"
 #include "abi/rings.hpp"
 #include "abi/wqe.hpp"
-#include "engine/event.hpp"
+#include "io/event.hpp"
 
 namespace roci::rings {
 

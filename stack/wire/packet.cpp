@@ -55,7 +55,9 @@ inline Verdict check_ipv4(const uint8_t* h, uint32_t available, IpPacket& ip) {
 inline Verdict check_ipv6(const uint8_t* h, uint32_t available, IpPacket& ip) {
     if (available < kIpv6Length) return Verdict::truncated;
     if (h[0] >> 4 != 6) return Verdict::bad_ip_header;
-    // Extension headers, the fragment header among them, are not part of RoCEv2 (A17.3.1): UDP follows or it is not ours.
+    // Extension headers are not part of RoCEv2 (A17.3.1): UDP follows or it is not ours. Fragments are counted apart.
+    constexpr uint8_t kFragmentHeader = 44;
+    if (h[6] == kFragmentHeader) return Verdict::ip_fragment;
     if (h[6] != kProtocolUdp) return Verdict::not_roce;
     if (available < kIpv6Length + kUdpLength) return Verdict::truncated;
     if (!to_roce_port(h + kIpv6Length)) return Verdict::not_roce;

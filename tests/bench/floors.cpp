@@ -2,6 +2,7 @@
 #include <isa-l/crc.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -10,9 +11,11 @@
 #include <thread>
 #include <vector>
 
+#include "histogram.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/net_ring.hpp"
+#include "pmd_glue/sleeper.hpp"
 #include "report.hpp"
 
 namespace roci::bench {
@@ -102,6 +105,40 @@ void cross_core_floor() {
     echo.join();
 }
 
+/// From writing to an eventfd until a thread that slept on it for 5 ms has answered in memory: what waking a sleeping engine
+/// cannot be faster than.
+void wake_floor() {
+    const std::vector<unsigned> cpus = pmd::allowed_cpus();
+    if (cpus.size() < 2) return;
+    pmd::Sleeper sleeper;
+    std::atomic<uint32_t> answered{0};
+    std::atomic<bool> stop{false};
+    std::thread engine([&] {
+        pin(cpus.front());
+        while (!stop.load())
+            if (sleeper.sleep(100'000'000)) answered.fetch_add(1, std::memory_order_release);
+    });
+    std::thread client([&] {
+        pin(cpus.back());
+        Histogram h;
+        for (uint32_t i = 0; i < (quick ? 50u : 300u); ++i) {
+            usleep(5000);
+            const uint32_t before = answered.load();
+            const uint64_t start = now_ns();
+            sleeper.wake();
+            while (answered.load(std::memory_order_acquire) == before) {
+            }
+            h.add(now_ns() - start);
+        }
+        report("floor.wake.p50", double(h.quantile(0.5)), "ns");
+        report("floor.wake.p99", double(h.quantile(0.99)), "ns");
+        stop = true;
+        sleeper.wake();
+    });
+    client.join();
+    engine.join();
+}
+
 /// Frames of 64 bytes over the ring driver and back to their pool, by the port that rocid uses, on one lcore: no transport.
 void net_ring_floor() {
     constexpr uint32_t kMbufs = 4096, kBurst = 32, kRounds = 20'000;
@@ -148,6 +185,7 @@ int main(int argc, char** argv) {
     copy_crc_floor("1MiB", 1 << 20);
     copy_crc_floor("64MiB", 64 << 20);
     cross_core_floor();
+    wake_floor();
     net_ring_floor();
     return 0;
 }

@@ -10,7 +10,7 @@ body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)
 h1{font-size:1.7rem;margin:0}h2{font-size:1.15rem;margin:2.4rem 0 .4rem}p{color:var(--soft);margin:.2rem 0 .8rem}
 svg text{font:13px system-ui,sans-serif;fill:var(--ink)}svg .soft{fill:var(--soft)}
 table{border-collapse:collapse;width:100%;font-size:.88rem}td,th{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:right}
-td:first-child,th:first-child{text-align:left}.met{color:var(--good)}.not{color:var(--bad)}
+td{white-space:nowrap}td:first-child,th:first-child{text-align:left;white-space:normal}.met{color:var(--good)}.not{color:var(--bad)}
 """
 
 
@@ -29,7 +29,7 @@ def bars(rows, unit, width=960, left=330):
     return "".join(parts) + "</svg>"
 
 
-def goals(rows, width=960, left=430):
+def goals(rows, width=960, left=460):
     """How far each goal is reached: a bar to the goal's line, logarithmic from a tenth to ten times."""
     import math
     rows = [r for r in rows if r["measured_ratio"] is not None]
@@ -41,7 +41,7 @@ def goals(rows, width=960, left=430):
         y = i * 26 + 4
         parts.append(f'<text x="{left - 10}" y="{y + 14}" text-anchor="end">{html.escape(r["what"])}</text>'
                      f'<rect x="{left}" y="{y}" width="{max(2, place(share) - left):.1f}" height="18" rx="3" fill="var(--{"good" if r["met"] else "bad"})"/>'
-                     f'<text x="{place(share) + 6:.1f}" y="{y + 14}" class="soft">{share:.2g}×</text>')
+                     f'<text x="{place(share) + 6:.1f}" y="{y + 14}" class="soft">{"> 100" if share > 100 else f"{share:.2g}"}×</text>')
     bottom = len(rows) * 26 + 6
     parts.append(f'<line x1="{place(1):.1f}" x2="{place(1):.1f}" y1="0" y2="{bottom}" stroke="var(--ink)" stroke-dasharray="4 3"/>'
                  f'<text x="{place(1):.1f}" y="{bottom + 16}" text-anchor="middle" class="soft">the goal</text></svg>')

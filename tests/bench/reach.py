@@ -19,7 +19,7 @@ GOALS = [
     _least("perftest.write_bw.64B.no_postlist", 2.6, 1, "64 B WRITE, 1 QP: ib_write_bw", "the published hardware figure"),
     _most("verbs.half_round_trip.send.64B.p50", "ucx_posix.half_round_trip.64B", 2.5, "half round trip, 64 B SEND, p50, against UCX posix",
           "two ring hops are the floor"),
-    _most("verbs.half_round_trip.send.64B.p50", "floor.cross_core_round_trip", 2, "half round trip, 64 B SEND, p50, against the cross-core round trip",
+    _most("verbs.half_round_trip.send.64B.p50", "floor.cross_core_round_trip", 2, "half round trip, 64 B SEND, p50, against a cross-core one",
           "two ring hops are the floor"),
     _least("perftest.write_bw.64KiB", "floor.copy_crc_both_sides.64KiB", 0.8, "ib_write_bw 64 KiB against copy + CRC on both sides", "one copy a side"),
     _least("perftest.write_bw.1MiB", "floor.copy_crc_both_sides.1MiB", 0.8, "ib_write_bw 1 MiB against copy + CRC on both sides", "one copy a side"),
@@ -35,12 +35,15 @@ GOALS = [
     _least("verbs.rate.write.64B.batch32.10000qp", "verbs.rate.write.64B.batch32.16qp", 0.8, "10,000 QPs against 16, batches of 32: through rocid",
            "hardware's known cliff"),
     _most("verbs.rocid_memory_a_qp", 1024.0, 1, "memory of rocid a connected QP (depth 1)", "20,000 QPs fit in a cache"),
+    _least("transport.two_lcores", "transport.one_lcore", 1.8, "two engine lcores against one", "share nothing"),
     _most("verbs.reg_mr.4KiB.first", 30.0, 1, "ibv_reg_mr 4 KiB", "measured possible"),
     _least("verbs.reg_mr.large.rate", 1.0, 1, "ibv_reg_mr 1 GiB (quick: 128 MiB)", "measured possible"),
     _most("verbs.reg_mr.4KiB.second", 10.0, 1, "second ibv_reg_mr of the same 4 KiB", "measured possible"),
     _least("verbs.create_to_rts", 20000.0, 1, "QP create to RTS", "connection storms"),
     _most("rocid.idle_cpu", 2.0, 1, "CPU of an idle rocid", "laptop and CI manners"),
-    _most("verbs.write_completes.engine_asleep.p50", 50000.0, 1, "a WRITE that finds the engine asleep, p50", "laptop and CI manners"),
+    _most("verbs.write_completes.engine_asleep.p50", "floor.wake.p50", 2, "WRITE to a sleeping engine, p50, against waking a thread",
+          "what the kernel takes to wake one"),
+    _most("verbs.write_completes.engine_asleep.p50", 50000.0, 1, "WRITE to a sleeping engine, p50", "laptop and CI manners"),
 ]
 
 

@@ -95,6 +95,28 @@ def transport(run):
             run.put(figure, rate * size / 1e9, "GB/s")
 
 
+def two_lcores(run):
+    """Two engine lcores at once against one: two processes of the engine alone, one a CPU, since engines share nothing but tables that they only read."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        return run.miss("two lcores", "one CPU")
+
+    def start(cpu):
+        prefix = (run.program_cpu[:3] if run.program_cpu else []) + ["taskset", "-c", str(cpu)]
+        return subprocess.Popen(prefix + [str(run.build / "tests/bench/transport_bench"), "--net-ring", "--benchmark_filter=write/bytes:64/qps:16/batch:32",
+                                          "--benchmark_format=json", "--benchmark_min_time=0.5"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def rate(program):
+        return json.loads(program.communicate(timeout=60)[0])["benchmarks"][0]["items_per_second"] / 1e6
+    one, two = [], []
+    for _ in range(2 if run.quick else 4):
+        one.append(rate(start(cpus[0])))
+        both = [start(cpus[0]), start(cpus[-1])]
+        two.append(sum(rate(p) for p in both))
+    run.put("transport.one_lcore", max(one), "Mmsg/s")
+    run.put("transport.two_lcores", max(two), "Mmsg/s")
+
+
 def instructions(run):
     """Instructions a message in the engine alone: the difference of two runs under callgrind. Free of noise."""
     def count(rounds, *what):
@@ -112,9 +134,9 @@ def instructions(run):
 
 
 STAGES = {"ICRC": r"crc|icrc|clear_upper", "copy": r"memmove|memcpy|copy_in|copy_out|_segment|single", "parse": r"wire::parse", "build": r"begin_frame|finish_frame",
-          "requester": r"send_requests|SgeList|take_step", "fetch": r"qp::fetch|posted", "responder": r"receive_request|receive_queue|take_recv",
+          "requester": r"send_requests|SgeList|take_step|may_start|has_requests", "fetch": r"qp::fetch|posted|admit|stop_watching", "responder": r"receive_request|receive_queue|take_recv|remote_memory",
           "acknowledge": r"send_responses|respond", "completer": r"receive_response|acknowledge|progressed|retire", "completion": r"complete_|rings::|notify",
-          "look-up and checks": r"Impl::receive|acceptable|mem::check", "round, doorbells": r"run_active|Engine::poll|scan_doorbells|rest\b|serve",
+          "look-up and checks": r"Impl::receive|_batch|dispatch|acceptable|mem::check", "fetching ahead": r"LookAhead|fetch_ahead|ask_for", "round, doorbells": r"run_active|Engine::poll|scan_doorbells|rest\b|serve|report_drained",
           "timers": r"[Tt]imer", "port": r"DpdkPort|rte_|MbufPool|ring_|eth_", "client (the benchmark)": r"one_round|bench::"}
 
 
@@ -164,10 +186,10 @@ def idle(run):
     holder.wait(timeout=10)
 
 
-def two_sided(server, client, run, pause=0.5, timeout=60, alone=False):
+def two_sided(server, client, run, pause=0.5, timeout=60, alone=False, server_env=None):
     """Runs a program's server and client; the client's output. `alone`: rocid has no part in it, so the server may have its CPU."""
     server, client = (run.engine_cpu if alone else run.program_cpu) + server, run.program_cpu + client
-    s = subprocess.Popen(server, env=run.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    s = subprocess.Popen(server, env=server_env or run.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(pause)
         return subprocess.run(client, env=run.env, capture_output=True, text=True, timeout=timeout).stdout
@@ -208,7 +230,7 @@ def perftest(run):
 
 def ucx(run):
     """What one would take without us, on the same machine; and the same program over us."""
-    over_us = {"UCX_TLS": "rc_verbs,self", "UCX_NET_DEVICES": "roci0:1", "UCX_IB_GID_INDEX": "1"}
+    over_us = {"UCX_TLS": "rc_verbs,ud_verbs", "UCX_NET_DEVICES": "roci1:1"}  # the server: roci0
     rivals = {"ucx_posix": {"UCX_TLS": "posix,self,sm"}, "ucx_tcp": {"UCX_TLS": "tcp,self"}, "ucx_rc_over_us": over_us}
     tests = [("rate.64B", ["-t", "ucp_put_bw", "-s", "64", "-n", "300000", "-w", "10000", "-O", "32"], "msg"),
              ("half_round_trip.64B", ["-t", "tag_lat", "-s", "64", "-n", "20000", "-w", "1000"], "lat"),
@@ -216,13 +238,17 @@ def ucx(run):
              ("bandwidth.1MiB", ["-t", "tag_bw", "-s", "1048576", "-n", "500", "-w", "20"], "bw")]
     for rival, settings in rivals.items():
         env = dict(run.env if rival == "ucx_rc_over_us" else os.environ, **settings, UCX_WARN_UNUSED_ENV_VARS="n")
+        if rival == "ucx_rc_over_us" and len(os.sched_getaffinity(0)) < 3:
+            print("  left out: UCX over us: two programs that poll and an engine need three CPUs", flush=True)
+            continue
         for name, args, what in tests:
             if run.quick:
                 args = [str(int(a) // 5) if args[i - 1] == "-n" else a for i, a in enumerate(args)]
             command = ["ucx_perftest", "-p", "18998", *args]
             try:
                 keep, run.env = run.env, env
-                out = two_sided(command, command + ["127.0.0.1"], run, timeout=15, alone=rival != "ucx_rc_over_us")
+                out = two_sided(command, command + ["127.0.0.1"], run, timeout=30, alone=rival != "ucx_rc_over_us",
+                                server_env=dict(env, UCX_NET_DEVICES="roci0:1") if rival == "ucx_rc_over_us" else None)
             except (OSError, subprocess.TimeoutExpired) as e:
                 run.miss(f"{rival} {name}", "does not come up: " + type(e).__name__)
                 break
@@ -242,7 +268,7 @@ def ucx(run):
                 run.put(f"{rival}.{name}", v[4] * 1048576 / 1e9, "GB/s")
 
 
-PARTS = {"floors": floors, "transport": transport, "instructions": instructions, "stages": stages, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
+PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "instructions": instructions, "stages": stages, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
 NEED_ROCID = {"verbs", "idle", "perftest", "ucx"}
 
 
@@ -257,7 +283,7 @@ def start_rocid(run, folder):
         if run.rocid.poll() is not None:
             sys.exit("rocid does not start: " + Path(f"{folder}/log").read_text()[-500:])
         time.sleep(0.1)
-    run.env.update(ROCI_SOCKET=socket, LD_LIBRARY_PATH=str(run.build / "verbs_api/libibverbs"), ROCI_BENCH_ROCID_PID=str(run.rocid.pid))
+    run.env.update(ROCI_SOCKET=socket, LD_LIBRARY_PATH=":".join(str(run.build / "verbs_api" / lib) for lib in ("libibverbs", "librdmacm")), ROCI_BENCH_ROCID_PID=str(run.rocid.pid))
 
 
 # ---- what is made of it ---------------------------------------------------------------------------------------------

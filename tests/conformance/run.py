@@ -13,12 +13,14 @@ import time
 import traceback
 
 import badinput
+import capture
 import cases
 import config_errors
 import connection_errors
 import connection_load
 import connections
 import ephemeral
+import fabric
 import hostile
 import kills
 import lab
@@ -115,9 +117,13 @@ def clean_cases(report, options, wanted):
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid))
         run_pairs(report, rocid, gids, [p for p in cases.pairs(options.quick) if not p.faults and wanted(p.name)], options.quick)
-        for name, case in (badinput.CASES | hostile.CASES).items():
+        for name, case in (badinput.CASES | hostile.CASES | capture.CASES).items():
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid, gids))
+        for name, (case, program) in fabric.CASES.items():
+            if wanted(name):
+                why = fabric.missing(program)
+                report.skip(name, why) if why else report.run(name, lambda c=case: c(rocid))
         run_connections(report, rocid, [row for row in connections.rows(options.quick) if wanted(row.name)])
         run_built(report, None, connections.CASES, wanted, rocid)
         run_built(report, connection_errors.missing(), connection_errors.CASES, wanted, rocid)
@@ -145,9 +151,10 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        print('\n'.join([*single.CASES, *badinput.CASES, *hostile.CASES, *config_errors.CASES, *ephemeral.CASES, *(p.name for p in cases.pairs(options.quick)),
-                         *(r.name for r in connections.rows(options.quick)), *connections.CASES,
-                         *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]))
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *capture.CASES, *config_errors.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
+                 *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
+                 *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
+        print('\n'.join(names))
         return 0
     report = Report()
     wanted = lambda name: options.only in name

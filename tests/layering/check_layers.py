@@ -13,21 +13,13 @@ STACK_ROOMS = {
     'wire': {'base'},
     'mem': {'base', 'wire'},
     'cc': {'base', 'wire'},
-    'rings': {'base', 'wire'},
+    'neighbour': {'base', 'wire'},
+    'io': {'base', 'wire', 'mem', 'neighbour'},
+    'rings': {'base', 'wire', 'io'},
     'cm': {'base', 'wire'},
-    'qp': {'base', 'wire', 'mem', 'rings', 'cc'},
-    'engine': {'base', 'wire', 'mem', 'rings', 'cc', 'qp'},
-    'host': {'base', 'wire', 'mem', 'rings', 'cc', 'cm', 'qp', 'engine'},
-}
-# Contracts rather than rooms (ARCHITECTURE.md): headers of the engine that lower rooms may see.
-CONTRACTS = {
-    'engine/port.hpp',    # frames in and out, a burst a call
-    'engine/event.hpp',   # what an engine tells the rest of rocid
-    'engine/shared.hpp',  # tables that the conductor writes and engines read
-}
-# By design: one room, one header above it.
-EXCEPTIONS = {
-    ('qp', 'engine/timer_wheel.hpp'),  # a container that knows nothing of engines: a QP's timers are entries of it
+    'qp': {'base', 'wire', 'mem', 'io', 'rings', 'cc'},
+    'engine': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'qp', 'neighbour'},
+    'host': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'cm', 'qp', 'neighbour', 'engine'},
 }
 # Folders outside stack/: which rooms they may include.
 ALL_STACK = set(STACK_ROOMS)
@@ -65,13 +57,11 @@ def room_of_include(path):
 
 def problem_with(relative, bracket, path):
     top = relative.parts[0]
-    room = relative.parts[1] if top == 'stack' else top
     banned = SYSTEM_BANNED.get(top)
     if bracket == '<' and banned and banned.match(path) and (relative.as_posix(), path) not in SYSTEM_EXCEPTIONS:
         return f'{top}/ may not use <{path}>'
     target, allowed = room_of_include(path), allowed_rooms(relative)
-    excepted = (room, path) in EXCEPTIONS or (top == 'stack' and path in CONTRACTS)
-    if target is None or allowed is None or target in allowed or excepted:
+    if target is None or allowed is None or target in allowed:
         return None
     return f'{relative.parent} may not include "{path}" (allowed: {", ".join(sorted(allowed))})'
 

@@ -48,6 +48,18 @@ TEST_F(UdTest, ArrivesBehindTheGrh) {
     EXPECT_EQ(got[0].wc_flags & abi::kWcGrh, abi::kWcGrh);
     EXPECT_EQ(first_wrong(b.mr.data() + 40, 100, 4), -1);
     EXPECT_EQ(b.mr.data()[20] >> 4, 4) << "IPv4 header in the last 20 bytes of the GRH (A17.4.5.2)";
+    EXPECT_EQ(got[0].sl, 2) << "as NICs do, and as UCX wants it: IPv4";
+}
+
+TEST_F(UdTest, AnIpv6HeaderFillsTheGrh) {
+    b.client.post_recv(ub, 1, {b.sge(0, 140)});
+    SendWr w = datagram(5, 100);
+    w.ah = a.client.create_ah(a.pd, b.client.self(ub, 1), 1);
+    a.client.post_send(ua, w);
+    const auto got = b.wait(1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(b.mr.data()[0] >> 4, 6);
+    EXPECT_EQ(got[0].sl, 1);
 }
 
 TEST_F(UdTest, WhatCannotBeReceivedIsDroppedAndTheNextOneArrives) {
@@ -142,6 +154,24 @@ TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
     EXPECT_EQ(good, 3u);
     for (const Sent& s : world.net().capture()) EXPECT_EQ(s.from, 0u) << "UC answers nothing";
     EXPECT_EQ(b.client.query(ub).attr.qp_state, uint32_t(IBV_QPS_RTS));
+}
+
+// The receive that a broken SEND had taken waits for the next SEND; a WRITE needs none and completes none.
+TEST_F(UcTest, AWriteCompletesNotTheReceiveOfABrokenSend) {
+    b.client.post_recv(ub, 7, {b.sge(0, 4096)});
+    uint32_t frame = 0;
+    world.net().set_script([&](const Sent&) { return ++frame == 3 ? Verdict{Verdict::drop} : Verdict{}; });
+    a.client.post_send(ua, a.send(1, 0, 3000));  // its last packet is lost
+    a.client.post_send(ua, a.rdma(WrOpcode::rdma_write, 2, 0, 100, b.mr.address() + 8192, b.mr.rkey));
+    ASSERT_EQ(a.wait(2).size(), 2u);
+    world.run_for(100'000);
+    EXPECT_TRUE(b.poll_all().empty()) << "nothing was sent that takes a receive and arrived";
+    a.client.post_send(ua, a.send(3, 0, 50));
+    const auto got = b.wait(1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].wr_id, 7u);
+    EXPECT_EQ(got[0].byte_len, 50u);
+    EXPECT_EQ(got[0].opcode, abi::WcOpcode::recv);
 }
 
 TEST_F(UcTest, WritesToWhatIsNotAllowedAreDropped) {

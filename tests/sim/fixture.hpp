@@ -94,7 +94,8 @@ struct PairTest : ::testing::Test {
 /// A real QP against a puppet.
 struct PuppetTest : ::testing::Test {
     static constexpr uint32_t kMtu = 1024;
-    World world{WorldOptions{.hosts = 1}};
+    World world;
+    explicit PuppetTest(const WorldOptions& o = {.hosts = 1}) : world(o) {}
     Puppet puppet{world};
     Side a{world, world.host(0)};
     Qp& qp = a.qp();

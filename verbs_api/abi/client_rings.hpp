@@ -105,11 +105,14 @@ struct CqConsumer {
         const uint32_t i = ++index[next_lane];
         std::atomic_ref(lane(next_lane)->consumer).store(i, std::memory_order_release);
     }
-    /// Asks for an event at the next (solicited) entry. The caller polls once more afterwards.
+    /// Asks for an event at the next (solicited) entry. The caller polls once more afterwards. A request for any entry that has
+    /// not been answered is not narrowed to solicited ones (IBA 11.4.2.2).
     void arm(bool solicited_only) {
         std::atomic_ref a(shared->arm);
-        const uint32_t next = (a.load(std::memory_order_relaxed) & ~1u) + 2;
-        a.store(next | (solicited_only ? 1 : 0), std::memory_order_release);
+        const uint32_t last = a.load(std::memory_order_relaxed);
+        const bool awaits_any = (last & 1) == 0 && std::atomic_ref(shared->fired).load(std::memory_order_relaxed) != last;
+        const uint32_t next = (last & ~1u) + 2;
+        a.store(next | (solicited_only && !awaits_any ? 1 : 0), std::memory_order_release);
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
 };

@@ -83,6 +83,8 @@ enum class Op : uint16_t {
     cm_migrate,
     cm_join,
     cm_leave,
+    start_capture,  ///< reply fd: pipe read end of pcapng, until the session or the capture ends
+    stop_capture,
     last_op,
 };
 
@@ -416,6 +418,21 @@ struct RegDmMrRequest {
     uint32_t access;
     uint32_t reserved;
     uint64_t offset, length;
+};
+
+// ---- capture (roci pcap) --------------------------------------------------------------------------------------------------
+
+/// start_capture. One a session. Of a QP: its own frames only, and then the device is the QP's.
+struct StartCaptureRequest {
+    uint32_t device;       ///< index, or kNoHandle: all
+    uint32_t qpn;          ///< 0: all frames of the port
+    uint32_t snap_length;  ///< bytes of a frame to keep, 0: all
+    uint32_t reserved;
+};
+/// stop_capture. The rest still comes through the pipe, then its end.
+struct StopCaptureReply {
+    uint64_t captured;
+    uint64_t missed;  ///< frames that went by while the ring to the writer was full
 };
 
 }  // namespace roci::abi

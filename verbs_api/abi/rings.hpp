@@ -45,6 +45,7 @@ static_assert(sizeof(RqShared) == 128);
 /// The client arms, then (full fence) polls once more; rocid writes an entry, then (full fence) reads `arm`.
 struct CqShared {
     alignas(kCacheLine) uint32_t arm;  ///< client
+    uint32_t fired;                    ///< rocid: about the last `arm` that it sent an event for; a hint for the client only
 };
 struct CqLane {
     alignas(kCacheLine) uint32_t consumer;  ///< client: entries polled so far (may lag)

@@ -80,6 +80,8 @@ constexpr const char* kOpNames[] = {
     "cm_migrate",
     "cm_join",
     "cm_leave",
+    "start_capture",
+    "stop_capture",
 };
 static_assert(std::size(kOpNames) == size_t(abi::Op::last_op));
 

@@ -1,4 +1,4 @@
-// struct ibv_qp_attr and ibv_ah_attr as messages carry them.
+// struct ibv_qp_attr and ibv_ah_attr as messages carry them: each attribute is named once, for both directions.
 #include <cstring>
 
 #include "context.hpp"
@@ -6,23 +6,74 @@
 namespace roci::client {
 namespace {
 
-abi::QpCap to_abi(const ibv_qp_cap& c) {
-    return {c.max_send_wr, c.max_recv_wr, c.max_send_sge, c.max_recv_sge, c.max_inline_data, 0};
+/// Enums are numbers in messages.
+template <class To, class From>
+void put(To& to, const From& from) {
+    to = static_cast<To>(from);
+}
+
+template <class To, class From>
+void copy_cap(To& to, const From& from) {
+    put(to.max_send_wr, from.max_send_wr);
+    put(to.max_recv_wr, from.max_recv_wr);
+    put(to.max_send_sge, from.max_send_sge);
+    put(to.max_recv_sge, from.max_recv_sge);
+    put(to.max_inline_data, from.max_inline_data);
+}
+
+/// What the verbs keep in a struct of its own, ibv_global_route.
+template <class To, class From>
+void copy_route(To& to, const From& from) {
+    static_assert(sizeof to.dgid.raw == sizeof from.dgid.raw);
+    std::memcpy(to.dgid.raw, from.dgid.raw, sizeof to.dgid.raw);
+    put(to.flow_label, from.flow_label);
+    put(to.sgid_index, from.sgid_index);
+    put(to.hop_limit, from.hop_limit);
+    put(to.traffic_class, from.traffic_class);
+}
+
+template <class To, class From>
+void copy_address(To& to, const From& from) {
+    put(to.dlid, from.dlid);
+    put(to.sl, from.sl);
+    put(to.src_path_bits, from.src_path_bits);
+    put(to.static_rate, from.static_rate);
+    put(to.is_global, from.is_global);
+    put(to.port_num, from.port_num);
+}
+
+template <class To, class From>
+void copy_attributes(To& to, const From& from) {
+    put(to.qp_state, from.qp_state);
+    put(to.cur_qp_state, from.cur_qp_state);
+    put(to.path_mtu, from.path_mtu);
+    put(to.path_mig_state, from.path_mig_state);
+    put(to.qkey, from.qkey);
+    put(to.rq_psn, from.rq_psn);
+    put(to.sq_psn, from.sq_psn);
+    put(to.dest_qp_num, from.dest_qp_num);
+    put(to.qp_access_flags, from.qp_access_flags);
+    copy_cap(to.cap, from.cap);
+    put(to.pkey_index, from.pkey_index);
+    put(to.alt_pkey_index, from.alt_pkey_index);
+    put(to.en_sqd_async_notify, from.en_sqd_async_notify);
+    put(to.sq_draining, from.sq_draining);
+    put(to.max_rd_atomic, from.max_rd_atomic);
+    put(to.max_dest_rd_atomic, from.max_dest_rd_atomic);
+    put(to.min_rnr_timer, from.min_rnr_timer);
+    put(to.port_num, from.port_num);
+    put(to.timeout, from.timeout);
+    put(to.retry_cnt, from.retry_cnt);
+    put(to.rnr_retry, from.rnr_retry);
+    put(to.alt_port_num, from.alt_port_num);
+    put(to.alt_timeout, from.alt_timeout);
+    put(to.rate_limit, from.rate_limit);
 }
 
 ibv_ah_attr from_abi(const abi::AhAttr& a) {
     ibv_ah_attr out{};
-    std::memcpy(out.grh.dgid.raw, a.dgid.raw, sizeof out.grh.dgid.raw);
-    out.grh.flow_label = a.flow_label;
-    out.grh.sgid_index = a.sgid_index;
-    out.grh.hop_limit = a.hop_limit;
-    out.grh.traffic_class = a.traffic_class;
-    out.dlid = a.dlid;
-    out.sl = a.sl;
-    out.src_path_bits = a.src_path_bits;
-    out.static_rate = a.static_rate;
-    out.is_global = a.is_global;
-    out.port_num = a.port_num;
+    copy_address(out, a);
+    copy_route(out.grh, a);
     return out;
 }
 
@@ -30,79 +81,24 @@ ibv_ah_attr from_abi(const abi::AhAttr& a) {
 
 abi::AhAttr to_abi(const ibv_ah_attr& a) {
     abi::AhAttr out{};
-    std::memcpy(out.dgid.raw, a.grh.dgid.raw, sizeof out.dgid.raw);
-    out.flow_label = a.grh.flow_label;
-    out.sgid_index = a.grh.sgid_index;
-    out.hop_limit = a.grh.hop_limit;
-    out.traffic_class = a.grh.traffic_class;
-    out.dlid = a.dlid;
-    out.sl = a.sl;
-    out.src_path_bits = a.src_path_bits;
-    out.static_rate = a.static_rate;
-    out.is_global = a.is_global;
-    out.port_num = a.port_num;
+    copy_address(out, a);
+    copy_route(out, a.grh);
     return out;
 }
 
 abi::QpAttr to_abi(const ibv_qp_attr& a) {
     abi::QpAttr out{};
-    out.qp_state = a.qp_state;
-    out.cur_qp_state = a.cur_qp_state;
-    out.path_mtu = a.path_mtu;
-    out.path_mig_state = a.path_mig_state;
-    out.qkey = a.qkey;
-    out.rq_psn = a.rq_psn;
-    out.sq_psn = a.sq_psn;
-    out.dest_qp_num = a.dest_qp_num;
-    out.qp_access_flags = a.qp_access_flags;
-    out.cap = to_abi(a.cap);
+    copy_attributes(out, a);
     out.ah = to_abi(a.ah_attr);
     out.alt_ah = to_abi(a.alt_ah_attr);
-    out.pkey_index = a.pkey_index;
-    out.alt_pkey_index = a.alt_pkey_index;
-    out.en_sqd_async_notify = a.en_sqd_async_notify;
-    out.sq_draining = a.sq_draining;
-    out.max_rd_atomic = a.max_rd_atomic;
-    out.max_dest_rd_atomic = a.max_dest_rd_atomic;
-    out.min_rnr_timer = a.min_rnr_timer;
-    out.port_num = a.port_num;
-    out.timeout = a.timeout;
-    out.retry_cnt = a.retry_cnt;
-    out.rnr_retry = a.rnr_retry;
-    out.alt_port_num = a.alt_port_num;
-    out.alt_timeout = a.alt_timeout;
-    out.rate_limit = a.rate_limit;
     return out;
 }
 
 void from_abi(const abi::QpAttr& a, ibv_qp_attr& out) {
     out = {};
-    out.qp_state = ibv_qp_state(a.qp_state);
-    out.cur_qp_state = ibv_qp_state(a.cur_qp_state);
-    out.path_mtu = ibv_mtu(a.path_mtu);
-    out.path_mig_state = ibv_mig_state(a.path_mig_state);
-    out.qkey = a.qkey;
-    out.rq_psn = a.rq_psn;
-    out.sq_psn = a.sq_psn;
-    out.dest_qp_num = a.dest_qp_num;
-    out.qp_access_flags = a.qp_access_flags;
-    out.cap = {a.cap.max_send_wr, a.cap.max_recv_wr, a.cap.max_send_sge, a.cap.max_recv_sge, a.cap.max_inline_data};
+    copy_attributes(out, a);
     out.ah_attr = from_abi(a.ah);
     out.alt_ah_attr = from_abi(a.alt_ah);
-    out.pkey_index = a.pkey_index;
-    out.alt_pkey_index = a.alt_pkey_index;
-    out.en_sqd_async_notify = a.en_sqd_async_notify;
-    out.sq_draining = a.sq_draining;
-    out.max_rd_atomic = a.max_rd_atomic;
-    out.max_dest_rd_atomic = a.max_dest_rd_atomic;
-    out.min_rnr_timer = a.min_rnr_timer;
-    out.port_num = a.port_num;
-    out.timeout = a.timeout;
-    out.retry_cnt = a.retry_cnt;
-    out.rnr_retry = a.rnr_retry;
-    out.alt_port_num = a.alt_port_num;
-    out.alt_timeout = a.alt_timeout;
-    out.rate_limit = a.rate_limit;
 }
 
 }  // namespace roci::client

@@ -55,6 +55,19 @@ TEST_F(Channels, SolicitedOnlyWaitsForASolicitedMessage) {
     take_event();
 }
 
+// IBA 11.4.2.2: a request for the next completion stands, whatever is requested after it and before it was answered.
+TEST_F(Channels, SolicitedOnlyTakesNothingBack) {
+    for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
+    ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);
+    ASSERT_EQ(ibv_req_notify_cq(b->cq, 1), 0);
+    ASSERT_EQ(a->send(0, 0, 8), 0);
+    ASSERT_TRUE(readable(5000)) << "any completion was asked for first";
+    take_event();
+    ASSERT_EQ(ibv_req_notify_cq(b->cq, 1), 0);
+    ASSERT_EQ(a->send(1, 0, 8), 0);
+    EXPECT_FALSE(readable(50)) << "that request was answered";
+}
+
 TEST_F(Channels, SolicitedOnlyHearsOfErrors) {
     ASSERT_EQ(b->receive(0, 0, 64), 0);
     ASSERT_EQ(ibv_req_notify_cq(b->cq, 1), 0);

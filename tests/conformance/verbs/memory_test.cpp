@@ -197,5 +197,28 @@ TEST_F(Memory, TheNullRegionSwallowsAndGivesZeros) {
     EXPECT_EQ(ibv_dereg_mr(null), 0);
 }
 
+/// Allocators clean memory this way and rely on zeros. (That the registration follows is more than other providers promise.)
+TEST_F(Memory, DontneedGivesZerosOnRegisteredMemoryToo) {
+    connect();
+    const size_t length = 64 * 4096;
+    auto* p = static_cast<uint8_t*>(mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(p, MAP_FAILED);
+    std::memset(p, 0x5a, length);
+    ibv_mr* mr = ibv_reg_mr(b->pd, p, length, kFullAccess);
+    ASSERT_NE(mr, nullptr);
+    ASSERT_EQ(madvise(p, length, MADV_DONTNEED), 0);
+    for (size_t i = 0; i < length; i += 512) ASSERT_EQ(p[i], 0) << i;
+    a->fill(0, 5000, 17);
+    ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 1, 0, 5000,
+                      [&](ibv_send_wr& wr) {
+                          wr.wr.rdma = {uint64_t(uintptr_t(p)) + 4096, mr->rkey};
+                      }),
+              0);
+    EXPECT_DONE(*a, 1);
+    EXPECT_EQ(std::memcmp(p + 4096, a->memory.data(), 5000), 0);
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    munmap(p, length);
+}
+
 }  // namespace
 }  // namespace verbs_test

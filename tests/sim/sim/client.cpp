@@ -24,7 +24,8 @@ int Client::call(abi::Op op, std::span<const std::byte> request, std::span<std::
     std::memcpy(packet.data(), &head, sizeof head);
     if (!request.empty()) std::memcpy(packet.data() + sizeof head, request.data(), request.size());
     bool close = false;
-    const host::Reply reply = host_.conductor().handle(session_, packet, fds, close);
+    host::Reply reply = host_.conductor().handle(session_, packet, fds, close);
+    if (reply.deferred) reply = host_.await_reply(session_);
     abi::ReplyHeader h;
     if (reply.bytes.size() < sizeof h) throw std::runtime_error("reply is shorter than its header");
     std::memcpy(&h, reply.bytes.data(), sizeof h);
@@ -41,11 +42,6 @@ int Client::call(abi::Op op, std::span<const std::byte> request, std::span<std::
 
 void Client::must(int error, const char* what) {
     if (error != 0) throw std::runtime_error(std::string(what) + ": " + std::strerror(error) + ": " + reason_);
-}
-template <class T>
-T Client::must(int error, const T& value, const char* what) {
-    must(error, what);
-    return value;
 }
 
 std::byte* Client::at(const abi::Location& where) { return chunks_.at(where.chunk) + where.offset; }
@@ -82,152 +78,7 @@ void Client::ring(uint32_t engine, uint32_t slot) {
     (void)abi::ring_doorbell({doorbells(engine), &engine_page_->engine[engine]}, slot);
 }
 
-// ---- objects --------------------------------------------------------------------------------------------------------
-
-uint32_t Client::alloc_pd() {
-    abi::HandleReply r{};
-    return must(try_call(abi::Op::alloc_pd, abi::Empty{}, r), r, "alloc_pd").handle;
-}
-
-Mr& Client::reg_mr(uint32_t pd, uint64_t length, const MrOptions& o) {
-    auto mr = std::make_unique<Mr>();
-    mr->length = length;
-    const uint64_t all = length + 2 * Mr::kGuard;
-    mr->memory = std::make_unique<std::byte[]>(all);
-    std::memset(mr->memory.get(), Mr::kGuardByte, all);
-    std::memset(mr->data(), 0, length);
-    if (!o.slow) {
-        const int fd = host_.platform().lend(mr->memory.get(), all);
-        abi::AddRegionRequest add{all, o.writable ? 1u : 0u, 0};
-        abi::HandleReply region{};
-        must(call(abi::Op::add_region, std::as_bytes(std::span(&add, 1)), std::as_writable_bytes(std::span(&region, 1)),
-                  std::span(&fd, 1)),
-             "add_region");
-        mr->region = region.handle;
-    }
-    const uint32_t parts = uint32_t(std::min<uint64_t>(o.segments, length));
-    std::vector<std::byte> request(sizeof(abi::RegMrRequest) + parts * sizeof(abi::MrSegment));
-    const abi::RegMrRequest head{pd, o.access, mr->address(), length, parts, 0};
-    std::memcpy(request.data(), &head, sizeof head);
-    for (uint32_t i = 0; i < parts; ++i) {
-        const uint64_t from = length * i / parts, to = length * (i + 1) / parts;
-        const abi::MrSegment s{mr->region, 0, (o.slow ? mr->address() : Mr::kGuard) + from, to - from};
-        std::memcpy(request.data() + sizeof head + i * sizeof s, &s, sizeof s);
-    }
-    abi::RegMrReply reply{};
-    must(call(abi::Op::reg_mr, request, std::as_writable_bytes(std::span(&reply, 1))), "reg_mr");
-    mr->handle = reply.handle;
-    mr->lkey = reply.lkey;
-    mr->rkey = reply.rkey;
-    mrs_.push_back(std::move(mr));
-    return *mrs_.back();
-}
-
-void Client::dereg_mr(Mr& mr) { must(try_call(abi::Op::dereg_mr, abi::HandleRequest{mr.handle, 0}), "dereg_mr"); }
-
-Cq& Client::create_cq(uint32_t entries, bool with_channel) {
-    auto cq = std::make_unique<Cq>();
-    if (with_channel) {
-        abi::HandleReply c{};
-        cq->channel = must(try_call(abi::Op::create_channel, abi::Empty{}, c), c, "create_channel").handle;
-    }
-    abi::CreateCqReply r{};
-    must(try_call(abi::Op::create_cq, abi::CreateCqRequest{entries, cq->channel, 0, 0}, r), "create_cq");
-    cq->handle = r.handle;
-    cq->generation = r.generation;
-    cq->ring.shared = reinterpret_cast<abi::CqShared*>(at(r.where));
-    cq->ring.lane_base = at(r.where) + sizeof(abi::CqShared);
-    cq->ring.lanes = r.lanes;
-    cq->ring.depth = r.depth;
-    cqs_.push_back(std::move(cq));
-    return *cqs_.back();
-}
-
-Srq& Client::create_srq(uint32_t pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit) {
-    abi::CreateSrqRequest q{};
-    q.pd = pd;
-    q.type = IBV_SRQT_BASIC;
-    q.max_wr = max_wr;
-    q.max_sge = max_sge;
-    q.limit = limit;
-    q.xrcd = q.cq = abi::kNoHandle;
-    abi::CreateSrqReply r{};
-    must(try_call(abi::Op::create_srq, q, r), "create_srq");
-    auto srq = std::make_unique<Srq>();
-    srq->handle = r.handle;
-    srq->generation = r.generation;
-    srq->srqn = r.srqn;
-    srq->ring = {reinterpret_cast<abi::RqShared*>(at(r.where)), at(r.where) + sizeof(abi::RqShared), r.depth, r.stride};
-    srqs_.push_back(std::move(srq));
-    return *srqs_.back();
-}
-
-Srq& Client::create_tag_srq(uint32_t pd, Cq& cq, uint32_t max_wr, uint32_t max_tags, uint32_t max_ops) {
-    abi::CreateSrqRequest q{};
-    q.pd = pd;
-    q.type = IBV_SRQT_TM;
-    q.max_wr = max_wr;
-    q.max_sge = 4;
-    q.cq = cq.handle;
-    q.xrcd = abi::kNoHandle;
-    q.tm_max_tags = max_tags;
-    q.tm_max_ops = max_ops;
-    abi::CreateSrqReply r{};
-    must(try_call(abi::Op::create_srq, q, r), "create_srq");
-    auto srq = std::make_unique<Srq>();
-    srq->handle = r.handle;
-    srq->generation = r.generation;
-    srq->srqn = r.srqn;
-    srq->ring = {reinterpret_cast<abi::RqShared*>(at(r.where)), at(r.where) + sizeof(abi::RqShared), r.depth, r.stride};
-    srq->tags = abi::TagProducer(at(r.tags.where), r.tags);
-    srq->tag_ring = reinterpret_cast<abi::TagShared*>(at(r.tags.where));
-    srqs_.push_back(std::move(srq));
-    return *srqs_.back();
-}
-
-int Client::post_tag(Srq& srq, abi::TagOp& op) {
-    const int error = srq.tags.post(op);
-    if (srq.tags.publish()) ring(srq.tags.shape().engine, srq.tags.shape().slot);
-    return error;
-}
-
-Qp& Client::create_qp(uint32_t pd, Cq& send_cq, Cq& recv_cq, const QpOptions& o) {
-    abi::CreateQpRequest q{};
-    q.pd = pd;
-    q.type = o.type;
-    q.send_cq = send_cq.handle;
-    q.recv_cq = recv_cq.handle;
-    q.srq = o.srq != nullptr ? o.srq->handle : abi::kNoHandle;
-    q.xrcd = abi::kNoHandle;
-    q.sq_sig_all = o.signal_all ? 1 : 0;
-    q.cap = {o.max_send_wr,  o.srq != nullptr ? 0 : o.max_recv_wr,
-             o.max_send_sge, o.srq != nullptr ? 0 : o.max_recv_sge,
-             o.max_inline,   0};
-    abi::CreateQpReply r{};
-    must(try_call(abi::Op::create_qp, q, r), "create_qp");
-    auto qp = std::make_unique<Qp>();
-    qp->handle = r.handle;
-    qp->generation = r.generation;
-    qp->qpn = r.qpn;
-    qp->engine = r.engine;
-    qp->slot = r.slot;
-    qp->cap = r.cap;
-    qp->srq = o.srq;
-    qp->sq.shared = reinterpret_cast<abi::SqShared*>(at(r.sq));
-    qp->sq.slots = at(r.sq) + sizeof(abi::SqShared);
-    qp->sq.depth = r.sq_depth;
-    qp->sq.stride = r.sq_stride;
-    if (r.rq_depth != 0)
-        qp->rq = {reinterpret_cast<abi::RqShared*>(at(r.rq)), at(r.rq) + sizeof(abi::RqShared), r.rq_depth, r.rq_stride};
-    by_qpn_[qp->qpn] = qp.get();
-    qps_.push_back(std::move(qp));
-    return *qps_.back();
-}
-
-void Client::destroy_qp(Qp& qp) {
-    must(try_call(abi::Op::destroy_qp, abi::HandleRequest{qp.handle, 0}), "destroy_qp");
-    by_qpn_.erase(qp.qpn);
-}
+// ---- addresses and states -----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -250,8 +101,6 @@ uint32_t Client::create_ah(uint32_t pd, const Peer& peer, uint32_t gid_index) {
     return r.handle;
 }
 
-// ---- states ---------------------------------------------------------------------------------------------------------
-
 int Client::try_modify(Qp& qp, uint32_t mask, const abi::QpAttr& attr) {
     const int error = try_call(abi::Op::modify_qp, abi::ModifyQpRequest{qp.handle, mask, attr});
     if (error == 0 && (mask & IBV_QP_STATE) != 0 && attr.qp_state == IBV_QPS_RESET) {
@@ -261,12 +110,22 @@ int Client::try_modify(Qp& qp, uint32_t mask, const abi::QpAttr& attr) {
     return error;
 }
 
+namespace {
+
+bool reliable(uint32_t type) { return type != IBV_QPT_UC && type != IBV_QPT_UD; }
+/// Answers READs, atomics and RNR / asks for them.
+bool answers(uint32_t type) { return reliable(type) && type != IBV_QPT_XRC_SEND; }
+bool asks(uint32_t type) { return reliable(type) && type != IBV_QPT_XRC_RECV; }
+
+}  // namespace
+
 void Client::to_init(Qp& qp, uint32_t access) {
     abi::QpAttr a{};
     a.qp_state = IBV_QPS_INIT;
     a.port_num = 1;
-    a.qp_access_flags = access;
-    must(try_modify(qp, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, a), "modify to INIT");
+    a.qp_access_flags = a.qkey = access;
+    const uint32_t own = qp.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+    must(try_modify(qp, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | own, a), "modify to INIT");
 }
 
 void Client::to_rtr(Qp& qp, const PathOptions& o, const Peer& peer) {
@@ -278,11 +137,10 @@ void Client::to_rtr(Qp& qp, const PathOptions& o, const Peer& peer) {
     a.max_dest_rd_atomic = o.max_dest_rd_atomic;
     a.min_rnr_timer = o.min_rnr_timer;
     a.ah = address(peer, o.gid_index);
-    must(try_modify(qp,
-                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                        IBV_QP_MIN_RNR_TIMER,
-                    a),
-         "modify to RTR");
+    uint32_t mask = IBV_QP_STATE;
+    if (qp.type != IBV_QPT_UD) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    if (answers(qp.type)) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    must(try_modify(qp, mask, a), "modify to RTR");
 }
 
 void Client::to_rts(Qp& qp, const PathOptions& o) {
@@ -293,10 +151,10 @@ void Client::to_rts(Qp& qp, const PathOptions& o) {
     a.rnr_retry = o.rnr_retry;
     a.sq_psn = o.psn;
     a.max_rd_atomic = o.max_rd_atomic;
-    must(
-        try_modify(
-            qp, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, a),
-        "modify to RTS");
+    uint32_t mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+    if (reliable(qp.type)) mask |= IBV_QP_TIMEOUT;
+    if (asks(qp.type)) mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    must(try_modify(qp, mask, a), "modify to RTS");
 }
 
 void Client::to_state(Qp& qp, uint32_t state) {
@@ -346,6 +204,15 @@ bool Client::post_send(Qp& qp, const SendWr& wr) {
     }
     w->compare_add = wr.compare_add;
     w->swap = wr.swap;
+    if (wr.opcode == abi::WrOpcode::bind_mw) {
+        w->bind_mr_lkey = wr.bind_lkey;
+        w->bind_length = wr.bind_length;
+        w->bind_access = wr.bind_access;
+    } else if (wr.opcode == abi::WrOpcode::atomic_cmp_swp || wr.opcode == abi::WrOpcode::atomic_fetch_add) {
+        w->atomic_srqn = wr.srqn;
+    } else if (qp.type == IBV_QPT_XRC_SEND) {
+        w->remote_srqn = wr.srqn;
+    }
     if ((wr.flags & abi::kSendInline) != 0) {
         w->inline_length = uint32_t(wr.inline_bytes.size());
         if (!wr.inline_bytes.empty()) std::memcpy(abi::inline_data(w), wr.inline_bytes.data(), wr.inline_bytes.size());
@@ -383,16 +250,26 @@ bool Client::post_srq_recv(Srq& srq, uint64_t id, const std::vector<Sge>& sges) 
     return true;
 }
 
+int Client::post_tag(Srq& srq, abi::TagOp& op) {
+    const int error = srq.tags.post(op);
+    if (srq.tags.publish()) ring(srq.tags.shape().engine, srq.tags.shape().slot);
+    return error;
+}
+
 std::optional<abi::Cqe> Client::poll(Cq& cq) {
     const abi::Cqe* e = cq.ring.peek();
     if (e == nullptr) return std::nullopt;
     const abi::Cqe copy = *e;
     cq.ring.pop();
+    if (copy.queue == abi::kCqeSrq) {
+        for (const auto& srq : srqs_)
+            if (srq->handle == copy.srq_handle) srq->ring.free_recv();
+        return copy;
+    }
     auto it = by_qpn_.find(copy.qpn);
     if (it == by_qpn_.end()) return copy;
     if (copy.queue == abi::kCqeSend) it->second->sq.free_send(copy.wqe_index);
     if (copy.queue == abi::kCqeRecv) it->second->rq.free_recv();
-    if (copy.queue == abi::kCqeSrq && it->second->srq != nullptr) it->second->srq->ring.free_recv();
     return copy;
 }
 

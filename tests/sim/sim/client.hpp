@@ -52,6 +52,11 @@ struct Qp {
     abi::RqProducer rq;
     abi::QpCap cap{};
     Srq* srq = nullptr;
+    uint32_t type = 2;
+};
+/// A memory window; its rkey changes with every bind.
+struct Window {
+    uint32_t handle = 0, rkey = 0;
 };
 
 struct QpOptions {
@@ -59,6 +64,7 @@ struct QpOptions {
     uint32_t max_send_wr = 64, max_recv_wr = 64, max_send_sge = 4, max_recv_sge = 4, max_inline = 64;
     bool signal_all = false;
     Srq* srq = nullptr;
+    uint32_t xrcd = abi::kNoHandle;  ///< XRC target
 };
 
 /// How two QPs talk.
@@ -96,6 +102,8 @@ struct SendWr {
     uint32_t rkey = 0;
     uint64_t compare_add = 0, swap = 0;
     uint32_t ah = 0, remote_qpn = 0, remote_qkey = 0;
+    uint32_t srqn = 0;                                         ///< XRC
+    uint32_t bind_lkey = 0, bind_length = 0, bind_access = 0;  ///< bind_mw: remote_addr and rkey as well
 };
 
 class Client {
@@ -125,13 +133,20 @@ public:
     Mr& reg_mr(uint32_t pd, uint64_t length, const MrOptions& o = {});
     void dereg_mr(Mr& mr);
     Cq& create_cq(uint32_t entries, bool with_channel = false);
-    Srq& create_srq(uint32_t pd, uint32_t max_wr, uint32_t max_sge = 4, uint32_t limit = 0);
+    int try_resize(Cq& cq, uint32_t entries);
+    Srq& create_srq(uint32_t pd, uint32_t max_wr, uint32_t max_sge = 4);
+    Srq& create_xrc_srq(uint32_t pd, uint32_t xrcd, Cq& cq, uint32_t max_wr);
     Srq& create_tag_srq(uint32_t pd, Cq& cq, uint32_t max_wr, uint32_t max_tags, uint32_t max_ops);
+    void set_srq_limit(Srq& srq, uint32_t limit);
+    uint32_t open_xrcd();
+    Window alloc_mw(uint32_t pd, uint32_t type);
+    int try_mcast(abi::Op op, const Qp& qp, const Gid& group);
     Qp& create_qp(uint32_t pd, Cq& send_cq, Cq& recv_cq, const QpOptions& o = {});
     uint32_t create_ah(uint32_t pd, const Peer& peer, uint32_t gid_index = 0);
     void destroy_qp(Qp& qp);
 
     int try_modify(Qp& qp, uint32_t mask, const abi::QpAttr& attr);
+    /// UD: `access` is the Q_Key.
     void to_init(Qp& qp, uint32_t access = 0xf);
     void to_rtr(Qp& qp, const PathOptions& o, const Peer& peer);
     void to_rts(Qp& qp, const PathOptions& o);
@@ -162,8 +177,13 @@ private:
         return std::as_bytes(std::span(&req, 1));
     }
     std::byte* at(const abi::Location& where);
+    Srq& add_srq(const abi::CreateSrqRequest& q);
+    void place_ring(Cq& cq, const abi::CreateCqReply& r);
     template <class T>
-    T must(int error, const T& value, const char* what);
+    T must(int error, const T& value, const char* what) {
+        must(error, what);
+        return value;
+    }
     void must(int error, const char* what);
 
     Host& host_;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "engine/port.hpp"
+#include "io/port.hpp"
 #include "sim/rng.hpp"
 #include "wire/packet.hpp"
 

@@ -7,13 +7,9 @@ namespace roci::sim {
 
 class Rng {
 public:
-    explicit Rng(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15 + 0x1234567) {}
-    uint64_t next() {
-        uint64_t z = (state_ += 0x9e3779b97f4a7c15);
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-        return z ^ (z >> 31);
-    }
+    /// The state must not be a multiple of the step: neighbouring seeds would draw the same numbers, one later.
+    explicit Rng(uint64_t seed) : state_(mix(seed + 0x1234567)) {}
+    uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15); }
     /// 0 .. n-1; 0 for n == 0.
     uint64_t below(uint64_t n) { return n == 0 ? 0 : next() % n; }
     /// low .. high, both included.
@@ -29,6 +25,11 @@ public:
     Rng fork() { return Rng(next()); }
 
 private:
+    static uint64_t mix(uint64_t z) {
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+        return z ^ (z >> 31);
+    }
     uint64_t state_;
 };
 

@@ -1,8 +1,9 @@
 #include "sim/world.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
-#include "engine/handover.hpp"
+#include "io/handover.hpp"
 
 namespace roci::sim {
 namespace {
@@ -34,6 +35,8 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world)
             {.name = "roci" + std::to_string(d), .netdev = "", .mac = mac_of(n), .gids = {ipv4_gid(n), ipv6_gid(n)}});
         const uint32_t end = world.net().add_endpoint(mac_of(n), o.engines, o.tx_pool);
         if (d == 0) first_endpoint_ = end;
+        devices_[d].resolver = o.resolver;
+        devices_[d].prefixes = {112, 64};  // 10.0.0.0/16, fd00::/64
         addresses_[d] = {devices_[d].mac, devices_[d].gids, devices_[d].mtu_bytes};
         shared_->addresses.publish(d, &addresses_[d]);
     }
@@ -70,7 +73,18 @@ bool Host::poll() {
         (void)engines_[e]->take_wake_mask();  // no engine sleeps here
         drain_events(e);
     }
-    return any;
+    if (conductor_->next_deadline() > world_.now()) return any;
+    conductor_->service(world_.now());
+    return true;
+}
+
+host::Reply Host::await_reply(uint32_t wanted) {
+    uint32_t session = 0;
+    host::Reply reply;
+    bool close = false;
+    const bool came = world_.run_until([&] { return conductor_->next_reply(session, reply, close); });
+    if (!came || session != wanted) throw std::runtime_error("the deferred reply does not come");
+    return reply;
 }
 
 void Host::drain_events(uint32_t index) {
@@ -88,7 +102,7 @@ void Host::drain_events(uint32_t index) {
 }
 
 Nanos Host::next_deadline() const {
-    Nanos next = kNever;
+    Nanos next = conductor_->next_deadline();
     for (const auto& e : engines_) next = std::min(next, e->doorbell_pending() ? 0 : e->next_deadline(world_.now()));
     return next;
 }

@@ -24,6 +24,7 @@ struct WorldOptions {
     uint32_t tx_pool = 1024;  ///< frames a port has
     Nanos round_cost = 200;   ///< virtual time that a round of an engine takes
     engine::Config engine{};  ///< index is set by the host
+    host::Resolver resolver = host::Resolver::none;
     /// Another port instead of the network's, by endpoint and engine (benchmarks).
     std::function<engine::Port*(uint32_t endpoint, uint32_t engine)> port;
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
@@ -53,6 +54,8 @@ public:
     /// One round of every engine; true if any had work.
     bool poll();
     Nanos next_deadline() const;
+    /// Runs the world until the reply that was deferred is there.
+    host::Reply await_reply(uint32_t session);
     void add_client(uint32_t session, Client* c) { clients_[session] = c; }
     void remove_client(uint32_t session) { clients_.erase(session); }
     /// Stops everything; what leaked, or "".

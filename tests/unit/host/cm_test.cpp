@@ -125,6 +125,7 @@ TEST_F(CmTest, ConnectionFromRequestToDisconnect) {
     const uint32_t listener = listening(7174);
     const uint32_t id = resolved(7174);
     ASSERT_EQ(call(Op::cm_connect, with(id, 0x21, "hello")).error, 0);
+    const auto req = cm::decode<cm::Req>(port.mads.at(0).mad);
     carry();
     const auto request = event(peer, peer_channel, CmEventType::connect_request);
     EXPECT_EQ(request.listener, listener);
@@ -141,6 +142,7 @@ TEST_F(CmTest, ConnectionFromRequestToDisconnect) {
     EXPECT_GE(route.dest.port, 32768);
 
     ASSERT_EQ(call_as(peer, Op::cm_accept, with(request.id, 0x31, "welcome")).error, 0);
+    const auto rep = cm::decode<cm::Rep>(port.mads.at(0).mad);
     carry();
     const auto response = event(session, channel, CmEventType::connect_response);
     EXPECT_EQ(response.param.qpn, 0x31u);
@@ -150,6 +152,8 @@ TEST_F(CmTest, ConnectionFromRequestToDisconnect) {
     const auto a_rts = attributes(session, id, IBV_QPS_RTS), b_rts = attributes(peer, request.id, IBV_QPS_RTS);
     EXPECT_EQ(a_rtr.attr.dest_qp_num, 0x31u);
     EXPECT_EQ(b_rtr.attr.dest_qp_num, 0x21u);
+    EXPECT_EQ(a_rtr.attr.rq_psn, req.psn) << "a message tells from where its sender receives, as the kernel's rdma_cm has it";
+    EXPECT_EQ(b_rtr.attr.rq_psn, rep.psn);
     EXPECT_EQ(a_rtr.attr.rq_psn, b_rts.attr.sq_psn);
     EXPECT_EQ(b_rtr.attr.rq_psn, a_rts.attr.sq_psn);
     EXPECT_EQ(a_rtr.attr.path_mtu, uint32_t(IBV_MTU_1024)) << "the smaller of both";

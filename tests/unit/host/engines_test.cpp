@@ -154,6 +154,17 @@ TEST_F(EnginesTest, AResizedCqKeepsItsEntriesInOrder) {
     EXPECT_TRUE(platform.clean());
 }
 
+TEST_F(EnginesTest, AnEngineWithFramesHandedToItDoesNotSleep) {
+    engine::Engine& e = *engines.engine[1];
+    e.poll(engines.now);
+    EXPECT_GT(e.next_deadline(engines.now), engines.now);
+    shared.handover->lane(0, 1).there.push({});
+    EXPECT_LE(e.next_deadline(engines.now), engines.now);
+    EXPECT_TRUE(e.doorbell_pending());
+    EXPECT_TRUE(e.poll(engines.now));
+    EXPECT_GT(e.next_deadline(engines.now), engines.now);
+}
+
 TEST_F(EnginesTest, ACqThatWaitsForTheEventRingCanGo) {
     open();
     const uint32_t channel = call(Op::create_channel, abi::HandleRequest{}).as<abi::HandleReply>().handle;

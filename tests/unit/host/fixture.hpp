@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "host/conductor.hpp"
+#include "neighbour/frames.hpp"
 #include "qp/attributes.hpp"
 
 namespace roci::host::test {
@@ -75,7 +76,12 @@ public:
     }
     void signal_channel(uint32_t session, uint32_t channel, uint32_t) override { ++signals[{session, channel}]; }
     void close_event_pipe(uint32_t session, uint32_t channel) override { pipes.erase({session, channel}); }
-    void send_async(uint32_t, const abi::AsyncEventRecord&) override {}
+    void send_async(uint32_t session, const abi::AsyncEventRecord& r) override { asyncs.push_back({session, r.event_type}); }
+    int route(uint32_t, const Gid&, const Gid&, Gid& next) override {
+        if (!gateway.is_zero()) next = gateway;
+        return route_error;
+    }
+    void solicit(uint32_t, const Gid& address) override { solicited.push_back(address); }
     int make_wake_fd(uint32_t session, uint32_t) override {
         if (refuse_fds) return -1;
         wake.insert(session);
@@ -97,6 +103,10 @@ public:
     std::set<std::pair<uint32_t, uint32_t>> pipes;
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> signals;
     std::set<uint32_t> wake;
+    std::vector<std::pair<uint32_t, uint32_t>> asyncs;  ///< session, event
+    std::vector<Gid> solicited;
+    Gid gateway;
+    int route_error = 0;
     std::string status, host_json = R"({"lcores":2})";
     int next_fd = 1000;
     uintptr_t next_base = 0x100000000;
@@ -136,6 +146,7 @@ public:
         }
         if (c.kind == Kind::query_qp) *c.snapshot = {.state = state[c.qp], .send_psn = Psn(11), .expected_psn = Psn(22)};
         if (c.kind == Kind::send_gsi) mads.push_back(*c.gsi);
+        if (c.kind == Kind::send_frame) frames.push_back(*c.frame);
         if (c.kind == Kind::remove_qp) state.erase(c.qp);
         if (c.kind == Kind::modify_srq) limit = c.srq_limit;
         if (c.kind == Kind::query_srq) c.srq_limit = limit;
@@ -154,6 +165,7 @@ public:
     std::map<qp::Qp*, qp::State> state;
     std::vector<uint32_t> consumers;
     std::vector<engine::GsiSend> mads;
+    std::vector<neighbour::Frame> frames;
     qp::Change last_change;
     uint32_t limit = 0;
     Kind refuse = Kind::fence;
@@ -245,8 +257,9 @@ inline abi::HelloRequest good_hello() { return {abi::kHelloMagic, abi::kAbiVersi
 class ConductorTest : public ::testing::Test {
 protected:
     ConductorTest() : ConductorTest(small_limits()) {}
-    explicit ConductorTest(const Limits& limits)
-        : shared(256, 512, 64, 2), port(2), conductor(limits, two_devices(), shared, port, platform) {
+    explicit ConductorTest(const Limits& limits) : ConductorTest(limits, two_devices()) {}
+    ConductorTest(const Limits& limits, std::vector<DeviceConfig> devices)
+        : shared(256, 512, 64, 2), port(2), conductor(limits, std::move(devices), shared, port, platform) {
         session = open();
     }
     void TearDown() override {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
 #include "pmd_glue/time_source.hpp"
 
 namespace roci::pmd {

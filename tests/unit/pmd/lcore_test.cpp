@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/event.hpp"
+#include "io/event.hpp"
 #include "pmd_glue/lcore_loop.hpp"
 #include "pmd_glue/time_source.hpp"
 

@@ -312,7 +312,8 @@ TEST(Tap, RecordsWhatWasAcceptedAndWhatCame) {
     FakePort wire;
     FakeTime time;
     TapRing ring("roci0", 0);
-    TapPort port(wire, ring, time);
+    TapPort port(wire, time);
+    ASSERT_TRUE(port.attach(ring));
     wire.incoming.push_back(frame_to(kOwnLast, 1));
     EXPECT_EQ(receive_all(port), std::vector<uint32_t>{1});
     EXPECT_TRUE(offer(port, frame_to(kOtherLast, 2)));
@@ -333,7 +334,8 @@ TEST(Tap, AFullRingCountsWhatItMissesAndStopsNobody) {
     FakePort wire;
     FakeTime time;
     TapRing ring("roci0", 0);
-    TapPort port(wire, ring, time);
+    TapPort port(wire, time);
+    ASSERT_TRUE(port.attach(ring));
     for (uint32_t i = 0; i < TapRing::kSlots + 10; ++i) ASSERT_TRUE(offer(port, frame_to(kOtherLast, i)));
     EXPECT_EQ(wire.sent.size(), TapRing::kSlots + 10);
     EXPECT_EQ(ring.captured(), TapRing::kSlots);

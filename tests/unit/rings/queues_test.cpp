@@ -160,6 +160,19 @@ TEST_F(NotifyTest, SolicitedOnlyWaitsForASolicitedEntry) {
     EXPECT_EQ(fired(), 1u);
 }
 
+TEST_F(NotifyTest, ARequestForAnyEntryIsNotNarrowedBeforeItIsAnswered) {
+    p.client.arm(false);
+    p.client.arm(true);
+    p.client.arm(true);
+    notify(p.cq, false, events);
+    EXPECT_EQ(fired(), 1u);
+    p.client.arm(true);
+    notify(p.cq, false, events);
+    EXPECT_EQ(fired(), 0u);
+    notify(p.cq, true, events);
+    EXPECT_EQ(fired(), 1u);
+}
+
 TEST_F(NotifyTest, WithoutAChannelThereIsNoEvent) {
     p.cq.channel = abi::kNoHandle;
     p.client.arm(false);

@@ -250,6 +250,12 @@ TEST(ParseIpv4, FragmentsAreRefused) {
     }
 }
 
+TEST(ParseIpv6, FragmentsAreCountedApart) {
+    Frame f = sample_frame(kSendOnly, true);
+    f[kEthLength + 6] = 44;  // the fragment header
+    EXPECT_EQ(verdict(f), Verdict::ip_fragment);
+}
+
 TEST(ParseIpv4, OptionsAreSkippedAndTruncationWithinThemSeen) {
     for (uint32_t options = 4; options <= 40; options += 4) {
         Frame f = sample_frame(kWriteOnly, false, false, 30);

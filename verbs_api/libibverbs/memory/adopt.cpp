@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "advice.hpp"
 #include "foreign.hpp"
 #include "fork.hpp"
 #include "maps.hpp"
@@ -277,6 +278,7 @@ int acquire_locked(uint64_t start, uint64_t end, bool need_write, std::vector<Pi
 }  // namespace
 
 int acquire(void* addr, size_t length, bool need_write, std::vector<Piece>& out, uint64_t& token) {
+    note_adoption();
     out.clear();
     token = 0;
     const auto start = reinterpret_cast<uint64_t>(addr);

@@ -25,7 +25,8 @@
 ///    an unprivileged userfaultfd, and mprotect, cannot make the kernel wait. With CAP_SYS_PTRACE or
 ///    vm.unprivileged_userfaultfd=1 it waits.
 ///  - Pages pinned before they are registered (io_uring fixed buffers, O_DIRECT or AIO in flight) keep pointing at the old pages.
-///  - On adopted memory MADV_DONTNEED keeps the content (as on any shared memory), MADV_FREE answers EINVAL, and mremap() that
+///  - On adopted memory MADV_DONTNEED by a system call of its own keeps the content (as on any shared memory; madvise() gives
+///  zeros, see advice.hpp), MADV_FREE answers EINVAL, and mremap() that
 ///  would grow
 ///    a mapping of 16 pages or more answers EFAULT (realloc() then copies, by itself). NUMA policy and MADV_* hints are those of
 ///    new memory.

@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "advice.hpp"
 #include "helper.hpp"
 #include "maps.hpp"
 
@@ -77,6 +78,25 @@ TEST_P(Mappings, HolesPunchedByTheProgram) {
     EXPECT_EQ(std::memcmp(seen.data(), p, pages * kPage), 0);
     ::munmap(p, pages * kPage);
     EXPECT_EQ(Registration(p, kPage).error, EFAULT);
+}
+
+/// What an allocator believes to be private memory is zero after MADV_DONTNEED; registered, it stays so.
+TEST_P(Mappings, DontneedGivesZerosAndKeepsTheRegistration) {
+    const size_t pages = 40;
+    char* p = map_anonymous(pages * kPage);
+    fill(p, pages * kPage);
+    Registration r(p + 4 * kPage, 20 * kPage);  // the rest stays private
+    ASSERT_TRUE(r.all_shared());
+    ASSERT_EQ(advise(p + 2 * kPage, 10 * kPage, MADV_DONTNEED), 0);
+    for (size_t i = 2 * kPage; i < 12 * kPage; ++i) ASSERT_EQ(p[i], 0) << i;
+    EXPECT_TRUE(filled(p, 2 * kPage));
+    EXPECT_EQ(*r.at(kPage), 0) << "rocid sees the same zeros";
+    EXPECT_TRUE(r.mirrors());
+    const auto seen = r.read_back();
+    EXPECT_EQ(std::memcmp(seen.data() + 8 * kPage, p + 12 * kPage, 12 * kPage), 0) << "behind it nothing has changed";
+    EXPECT_EQ(advise(p + 1, kPage, MADV_DONTNEED), -1);
+    EXPECT_EQ(errno, EINVAL);
+    ::munmap(p, pages * kPage);
 }
 
 TEST_P(Mappings, MovedByMremap) {

@@ -10,8 +10,8 @@
 
 #include "abi/version.hpp"
 #include "base/types.hpp"
-#include "engine/gsi.hpp"
-#include "engine/handover.hpp"
+#include "io/gsi.hpp"
+#include "io/handover.hpp"
 #include "mem/memory_region.hpp"
 #include "wire/build.hpp"
 
@@ -50,6 +50,7 @@ struct PortAddresses {
     MacAddress mac;
     std::vector<Gid> gids;      ///< index = GID index; zero = empty
     uint32_t mtu_bytes = 4096;  ///< active path MTU
+    bool answers = false;       ///< no kernel does: ARP, neighbour discovery and echo requests are for the conductor
 };
 
 /// QPs that are attached to multicast groups, by port. Replaced as a whole; fence before the old one is freed.
@@ -78,8 +79,9 @@ struct Shared {
     PointerTable<qp::Srq> srqs;       ///< XRC SRQs by SRQ number
     PointerTable<PortAddresses> addresses;
     std::atomic<const MulticastTable*> multicast{nullptr};
-    std::unique_ptr<HandoverMatrix> handover;                    ///< with more than one engine; made before the engines
-    std::array<std::unique_ptr<GsiRing>, abi::kMaxEngines> gsi;  ///< by engine, made by it; read by the conductor
+    std::unique_ptr<HandoverMatrix> handover;                         ///< with more than one engine; made before the engines
+    std::array<std::unique_ptr<GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, made by it; read by the conductor
+    std::array<std::unique_ptr<FrameRing>, abi::kMaxEngines> frames;  ///< likewise
 };
 
 }  // namespace roci::engine

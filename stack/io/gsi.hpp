@@ -1,11 +1,13 @@
-// Management datagrams of QP 1 on their way between the engines, which only carry them, and the conductor.
+// Management datagrams of QP 1, and the ARP, neighbour discovery and echo frames of ports without a kernel, on their way between
+// the engines, which only carry them, and the conductor.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 #include "base/types.hpp"
-#include "engine/handover.hpp"
+#include "io/handover.hpp"
+#include "neighbour/frames.hpp"
 #include "wire/build.hpp"
 
 namespace roci::engine {
@@ -33,5 +35,9 @@ struct GsiSend {
     Qpn dest = kGsiQpn;
     std::array<uint8_t, kMadLength> mad;
 };
+
+/// Engine → conductor: frames that are not RoCE but that somebody must answer (PortAddresses::answers). Full: the frame is lost.
+using FrameRing = SpscRing<neighbour::Frame>;
+inline constexpr uint32_t kFrameRingSize = 64;
 
 }  // namespace roci::engine

@@ -1,5 +1,5 @@
 // The timing wheel: every timer fires once, at the first tick not before its deadline, whatever level it was put on.
-#include "engine/timer_wheel.hpp"
+#include "base/timer_wheel.hpp"
 
 #include <gtest/gtest.h>
 

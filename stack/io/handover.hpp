@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/port.hpp"
+#include "io/port.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::engine {

@@ -1,0 +1,23 @@
+// `roci pcap`: frames of a running rocid as pcapng, live.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "daemon.hpp"
+
+namespace roci::cli {
+
+struct PcapOptions {
+    Where where;
+    std::string device;  ///< "" = all
+    uint32_t qpn = 0;    ///< 0 = all frames
+    std::string file;    ///< "-" = standard output
+    uint32_t snap_length = 0;
+    double seconds = 0;  ///< 0 = until a signal comes
+};
+
+/// Captures until it is told to end; says on stderr how many frames it took and how many went by uncaught. Returns the exit code.
+int pcap(const PcapOptions& options);
+
+}  // namespace roci::cli

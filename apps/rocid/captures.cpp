@@ -1,0 +1,106 @@
+#include "captures.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "pmd_glue/clock.hpp"
+#include "pmd_glue/live_stream.hpp"
+
+namespace roci::rocid {
+namespace {
+
+constexpr int kPipeBytes = 1 << 20;  // what an unprivileged process may have; a smaller pipe works too
+
+pmd::TapFilter filter_of(const host::CaptureSpec& spec) {
+    return {.qpn = spec.qpn, .peer_qpn = spec.peer_qpn, .peer_gid = spec.peer_gid.bytes};
+}
+
+bool make_pipe(int (&ends)[2], std::string& why) {
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+        why = std::string("no pipe for a capture: ") + std::strerror(errno);
+        return false;
+    }
+    fcntl(ends[0], F_SETFL, 0);  // the client reads like any program
+    fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);
+    return true;
+}
+
+}  // namespace
+
+Captures::Captures(std::vector<TapPoint> taps, std::vector<std::string> devices, engine::CommandPort& engines)
+    : taps_(std::move(taps)), devices_(std::move(devices)), engines_(engines) {}
+
+Captures::~Captures() {
+    for (Capture& c : captures_) end(c);
+}
+
+void Captures::fence() {
+    for (uint32_t e = 0; e < engines_.engines(); ++e) {
+        engine::Command fence;
+        engines_.execute(e, fence);
+    }
+}
+
+bool Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
+    for (const TapPoint& point : taps_) {
+        if (spec.device != abi::kNoHandle && spec.device != point.device) continue;
+        capture.rings.push_back(
+            std::make_unique<pmd::TapRing>(devices_[point.device], point.engine, filter_of(spec), spec.snap_length));
+        capture.taps.push_back(point.tap);
+        if (!point.tap->attach(*capture.rings.back())) return false;
+    }
+    return true;
+}
+
+int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string& why) {
+    captures_.remove_if([](const Capture& c) { return c.ended && c.writer->finished(); });
+    int ends[2];
+    if (!make_pipe(ends, why)) return -1;
+    Capture& c = captures_.emplace_back();
+    c.session = session;
+    c.ending = std::make_shared<std::atomic<bool>>(false);
+    const bool attached = attach(c, spec);
+    std::vector<pmd::TapRing*> rings;
+    std::vector<uint32_t> interface_of;
+    for (const auto& ring : c.rings) {
+        rings.push_back(ring.get());
+        const auto name = std::find(devices_.begin(), devices_.end(), ring->interface_name());
+        interface_of.push_back(uint32_t(name - devices_.begin()));
+    }
+    std::vector<std::unique_ptr<pmd::TapSink>> sinks;
+    sinks.push_back(pmd::pcapng_to(pmd::open_live_stream(ends[1], c.ending), devices_, pmd::Clock::to_realtime()));
+    c.writer = std::make_unique<pmd::TapWriter>(std::move(rings), std::move(interface_of), std::move(sinks));
+    if (attached) return ends[0];
+    end(c);
+    close(ends[0]);
+    why = "as many captures run as there may be; end one";
+    return -1;
+}
+
+void Captures::end(Capture& c) {
+    if (c.ended) return;
+    for (size_t i = 0; i < c.rings.size(); ++i) c.taps[i]->detach(*c.rings[i]);
+    fence();
+    *c.ending = true;
+    c.writer->finish();
+    c.ended = true;
+}
+
+host::CaptureCounts Captures::stop(uint32_t session) {
+    host::CaptureCounts counts;
+    for (Capture& c : captures_) {
+        if (c.session != session || c.ended) continue;
+        end(c);
+        for (const auto& ring : c.rings) {
+            counts.captured += ring->captured();
+            counts.missed += ring->missed();
+        }
+    }
+    return counts;
+}
+
+}  // namespace roci::rocid

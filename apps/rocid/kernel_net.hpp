@@ -1,0 +1,55 @@
+// What the kernel knows of the interfaces behind our ports, by rtnetlink: their addresses, its routes and its neighbours. Told of
+// changes as they happen.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/types.hpp"
+#include "host/conductor.hpp"
+
+struct mnl_socket;
+struct nlmsghdr;
+
+namespace roci::rocid {
+
+class KernelNet {
+public:
+    struct Handler {
+        /// Addresses of the interface may have changed.
+        std::function<void(int index)> addresses;
+        /// An interface may have come up, gone down, or have another MTU.
+        std::function<void()> links;
+        /// `mac` zero: nobody answers at the address.
+        std::function<void(int index, const Gid& address, const MacAddress& mac)> neighbour;
+    };
+    /// Throws pmd::StartError.
+    explicit KernelNet(Handler handler);
+    ~KernelNet();
+    KernelNet(const KernelNet&) = delete;
+
+    /// Readable when there is something for read_changes().
+    int fd() const;
+    void read_changes();
+
+    /// IPv4 first, else as the kernel lists them. Addresses that may not be used yet are left out.
+    std::vector<host::DeviceAddress> addresses(int index);
+    /// 0, with `next` set if it is not `dest` itself; or a positive errno.
+    int route(int index, const Gid& source, const Gid& dest, Gid& next);
+    /// Tells the handler what is known; if nothing is, has the kernel ask.
+    void solicit(int index, const Gid& address);
+
+private:
+    bool ask(nlmsghdr* request, int (*take)(const nlmsghdr*, void*), void* data);
+    void on_change(const nlmsghdr* h);
+    static int change_callback(const nlmsghdr* h, void* self);
+
+    Handler handler_;
+    mnl_socket* changes_ = nullptr;
+    mnl_socket* questions_ = nullptr;
+    uint32_t sequence_ = 1;
+    std::vector<char> buffer_;
+};
+
+}  // namespace roci::rocid

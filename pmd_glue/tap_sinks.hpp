@@ -1,0 +1,41 @@
+// Where the frames of taps go: a pcapng file for Wireshark, or one line of text a frame.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tap_port.hpp"
+
+namespace roci::pmd {
+
+/// Called by one writer thread only.
+class TapSink {
+public:
+    virtual ~TapSink() = default;
+    virtual void frame(uint32_t interface, const TapRing::Slot& slot) = 0;
+    /// False: nothing can be written any more.
+    virtual bool flush() = 0;
+    /// Before the file is closed: totals of one tap.
+    virtual void totals(uint32_t interface, uint64_t captured, uint64_t missed) = 0;
+};
+
+struct CloseFile {
+    void operator()(std::FILE* f) const { std::fclose(f); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+/// Opens a pcapng file with one interface a name (pcapng specification, clauses 4.1 to 4.3). `to_realtime`: added to the taps'
+/// time to give nanoseconds since 1970. nullptr: cannot be opened (reason in `why`).
+std::unique_ptr<TapSink> open_pcapng(const std::string& path, const std::vector<std::string>& interfaces, int64_t to_realtime,
+                                     std::string& why);
+/// The same into a stream that is open.
+std::unique_ptr<TapSink> pcapng_to(File file, const std::vector<std::string>& interfaces, int64_t to_realtime);
+/// Opens a text file; `describe` gives the text of a frame.
+using Describe = std::function<std::string(const uint8_t* frame, uint32_t length)>;
+std::unique_ptr<TapSink> open_trace(const std::string& path, const std::vector<std::string>& interfaces, Describe describe,
+                                    std::string& why);
+
+}  // namespace roci::pmd

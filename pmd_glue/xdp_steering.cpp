@@ -1,0 +1,164 @@
+#include "xdp_steering.hpp"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <dirent.h>
+#include <linux/if_link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "eal.hpp"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#include "steer.skel.h"
+#pragma GCC diagnostic pop
+
+namespace roci::pmd {
+namespace {
+
+constexpr char kProgramName[] = "roci_steer", kSocketMap[] = "xsks_map";
+
+/// Closes itself.
+struct Fd {
+    int fd = -1;
+    explicit Fd(int f) : fd(f) {}
+    ~Fd() {
+        if (fd >= 0) close(fd);
+    }
+    Fd(const Fd&) = delete;
+};
+
+[[noreturn]] void refuse(const std::string& interface, const char* step, int error) {
+    std::string why = "XDP on interface '" + interface + "': " + step + ": " + std::strerror(error);
+    if (error == EPERM) why += "; it takes CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW (run as root, or as config/rocid.service does)";
+    if (error == EOPNOTSUPP || error == EINVAL) why += "; this kernel may have no XDP: use port = \"af_packet\"";
+    throw StartError(why);
+}
+
+uint32_t attached_program(int index) {
+    uint32_t id = 0;
+    return bpf_xdp_query_id(index, 0, &id) == 0 ? id : 0;
+}
+
+/// "?" where this process may not ask (CAP_SYS_ADMIN).
+std::string name_of(uint32_t id) {
+    const Fd program(bpf_prog_get_fd_by_id(id));
+    bpf_prog_info info{};
+    uint32_t length = sizeof info;
+    if (program.fd < 0 || bpf_obj_get_info_by_fd(program.fd, &info, &length) != 0) return "?";
+    return info.name;
+}
+
+bool is_bpf_map(int fd) {
+    char target[32] = {};
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    return readlink(path.c_str(), target, sizeof target - 1) > 0 && std::strcmp(target, "anon_inode:bpf-map") == 0;
+}
+
+/// The map that DPDK's driver put its sockets into, among our own descriptors: to ask by the program's number takes
+/// CAP_SYS_ADMIN. The newest is that of the port just started.
+int socket_map(const std::string& interface) {
+    int newest = -1;
+    uint32_t newest_id = 0;
+    DIR* list = opendir("/proc/self/fd");
+    while (const dirent* entry = list != nullptr ? readdir(list) : nullptr) {
+        const int fd = std::atoi(entry->d_name);
+        bpf_map_info info{};
+        uint32_t length = sizeof info;
+        if (!is_bpf_map(fd) || bpf_obj_get_info_by_fd(fd, &info, &length) != 0) continue;
+        if (std::strcmp(info.name, kSocketMap) != 0 || info.id <= newest_id) continue;
+        newest = fd;
+        newest_id = info.id;
+    }
+    if (list != nullptr) closedir(list);
+    if (newest < 0) refuse(interface, "the driver's program has no map of sockets", ENOENT);
+    return newest;
+}
+
+int silent(libbpf_print_level, const char*, va_list) { return 0; }
+
+}  // namespace
+
+XdpObjectFile::XdpObjectFile() : fd_(memfd_create("roci-steer", MFD_CLOEXEC)) {
+    size_t size = 0;
+    const void* bytes = steer_bpf__elf_bytes(&size);
+    if (fd_ < 0 || write(fd_, bytes, size) != ssize_t(size)) throw StartError("no memory for the XDP program");
+}
+
+XdpObjectFile::~XdpObjectFile() { close(fd_); }
+
+void XdpSteering::prepare(const std::string& interface, int index) {
+    libbpf_set_print(silent);
+    const uint32_t id = attached_program(index);
+    if (id == 0) return;
+    const std::string name = name_of(id);
+    // A program on a link, as of a living rocid, cannot be taken off this way.
+    if (name == kProgramName && bpf_xdp_detach(index, 0, nullptr) == 0) return;
+    throw StartError("interface '" + interface + "' is taken: it has the XDP program '" + name +
+                     (name == kProgramName ? "' of another rocid; give that one's configuration this device too, or stop it"
+                                           : "'; stop what put it there, or: ip link set dev " + interface + " xdp off"));
+}
+
+struct XdpSteering::Program {
+    steer_bpf* skeleton = nullptr;
+    int link = -1;
+    ~Program() {
+        if (link >= 0) close(link);
+        steer_bpf__destroy(skeleton);
+    }
+};
+
+XdpSteering::XdpSteering(const std::string& interface, int index) : program_(std::make_unique<Program>()) {
+    steer_bpf*& skeleton = program_->skeleton;
+    skeleton = steer_bpf__open();
+    if (skeleton == nullptr) refuse(interface, "the program does not open", errno);
+    if (const int e = bpf_map__reuse_fd(skeleton->maps.xsks_map, socket_map(interface)); e != 0)
+        refuse(interface, "the sockets' map", -e);
+    if (const int e = steer_bpf__load(skeleton); e != 0) refuse(interface, "the program does not load", -e);
+    const int program = bpf_program__fd(skeleton->progs.roci_steer);
+    if (const int e = bpf_xdp_detach(index, 0, nullptr); e != 0) refuse(interface, "the driver's program does not come off", -e);
+    for (const uint32_t mode : {uint32_t(XDP_FLAGS_DRV_MODE), uint32_t(XDP_FLAGS_SKB_MODE)}) {
+        LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = mode);
+        program_->link = bpf_link_create(program, index, BPF_XDP, &opts);
+        native_ = mode == XDP_FLAGS_DRV_MODE;
+        if (program_->link >= 0) return;
+    }
+    refuse(interface, "the program does not attach", errno);
+}
+
+XdpSteering::~XdpSteering() = default;
+
+void XdpSteering::set_addresses(std::span<const ServedAddress> addresses) {
+    const int map = bpf_map__fd(program_->skeleton->maps.addresses);
+    std::map<Gid, uint8_t> wanted;  // values as in the program
+    for (const ServedAddress& a : addresses)
+        if (!a.address.is_zero()) wanted[a.address] = a.whole ? 2 : 1;
+    std::vector<Gid> gone;
+    Gid key{}, next{};
+    for (const void* from = nullptr; bpf_map_get_next_key(map, from, &next) == 0; key = next, from = &key)
+        if (!wanted.contains(next)) gone.push_back(next);
+    for (const Gid& g : gone) bpf_map_delete_elem(map, &g);
+    for (const auto& [g, what] : wanted) bpf_map_update_elem(map, &g, &what, BPF_ANY);
+}
+
+uint64_t XdpSteering::counter(size_t which) const {
+    const int cpus = libbpf_num_possible_cpus();
+    std::vector<uint64_t> values(size_t(std::max(cpus, 1)));
+    const auto key = uint32_t(which);
+    if (bpf_map_lookup_elem(bpf_map__fd(program_->skeleton->maps.counters), &key, values.data()) != 0) return 0;
+    uint64_t sum = 0;
+    for (const uint64_t v : values) sum += v;
+    return sum;
+}
+
+}  // namespace roci::pmd

@@ -1,0 +1,66 @@
+// Thousands of QPs do not fit into the nearest cache, and what a message needs is reached from its QP by a chain of pointers. So
+// each QP on the list is visited some turns before its own, step by step: each step reads what the one before has asked for. What
+// a client may be changing meanwhile is taken as a hint only.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "mem/prefetch.hpp"
+#include "qp/state.hpp"
+
+namespace roci::engine {
+
+class LookAhead {
+public:
+    /// `first`: the list of QPs with work.
+    LookAhead(const mem::KeyTable& keys, const qp::Qp* first) : keys_(keys) {
+        enter(first);
+        for (uint32_t i = 1; i < kSteps; ++i) turn();
+    }
+    /// Before each QP's turn.
+    void turn() {
+        const qp::Qp* next = coming_.front() != nullptr ? coming_.front()->next_active : nullptr;
+        std::shift_right(coming_.begin(), coming_.end(), 1);
+        enter(next);
+        if (const qp::Qp* qp = coming_[1]) queues(*qp);
+        if (const qp::Qp* qp = coming_[2]) memory<0>(*qp);
+        if (const qp::Qp* qp = coming_[3]) memory<1>(*qp);
+        if (const qp::Qp* qp = coming_[4]) memory<2>(*qp);
+        if (const qp::Qp* qp = coming_[5]) memory<3>(*qp);
+    }
+
+private:
+    static constexpr uint32_t kSteps = 2 + mem::kPrefetchSteps;
+
+    void enter(const qp::Qp* qp) {
+        coming_.front() = qp;
+        if (qp != nullptr) qp::prefetch_state(*qp);
+    }
+    /// The next work request, in the client's ring and in the engine's.
+    static void queues(const qp::Qp& qp) {
+        if (qp.spec.sq.depth == 0) return;
+        __builtin_prefetch(qp.spec.sq.shared);
+        __builtin_prefetch(&qp.spec.sq.shared->idle);
+        __builtin_prefetch(qp.spec.sq.slot(qp.requester.fetched));
+        __builtin_prefetch(&qp::record(qp, qp.requester.cursor), 1);
+        __builtin_prefetch(&qp::wqe(qp, qp.requester.cursor), 1);
+    }
+    /// The bytes that it sends.
+    template <uint32_t step>
+    void memory(const qp::Qp& qp) const {
+        if (qp.spec.sq.depth == 0) return;
+        const qp::Requester& rq = qp.requester;
+        const std::byte* wqe =
+            rq.cursor == rq.fetched ? qp.spec.sq.slot(rq.fetched) : reinterpret_cast<const std::byte*>(&qp::wqe(qp, rq.cursor));
+        abi::Sge sge;
+        std::memcpy(&sge, wqe + abi::kSendWqeHead, sizeof sge);
+        mem::prefetch<step>(keys_, Key{sge.lkey}, sge.addr);
+    }
+
+    const mem::KeyTable& keys_;
+    std::array<const qp::Qp*, kSteps> coming_{};  ///< by the step that was done for it last
+};
+
+}  // namespace roci::engine

@@ -1,0 +1,28 @@
+// Bytes that a key and an address name, asked for ahead of their use. The way there is a chain of four places in memory; each
+// step reads what the one before asked for, so some time should pass between them. Wrong keys and addresses do no harm.
+#pragma once
+
+#include "mem/memory_region.hpp"
+
+namespace roci::mem {
+
+inline constexpr uint32_t kPrefetchSteps = 4;
+
+template <uint32_t step>
+void prefetch(const KeyTable& keys, Key key, uint64_t va) {
+    static_assert(step < kPrefetchSteps);
+    if constexpr (step == 0) return keys.prefetch(key);
+    const MemoryRegion* r = step == 0 ? nullptr : keys.in_slot(key);
+    if (r == nullptr) return;
+    if constexpr (step == 1) {
+        __builtin_prefetch(r);
+        __builtin_prefetch(reinterpret_cast<const std::byte*>(r) + 64);
+    }
+    if constexpr (step == 2) __builtin_prefetch(r->segments.data());
+    if constexpr (step == 3) {
+        if (!r->segments.empty() && r->segments.front().base != nullptr)
+            __builtin_prefetch(r->segments.front().base + (va - r->iova));
+    }
+}
+
+}  // namespace roci::mem

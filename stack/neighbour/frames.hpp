@@ -1,0 +1,60 @@
+// What a port without a kernel behind it must understand besides RoCE: ARP (RFC 826), neighbour discovery (RFC 4861) and echo
+// requests (RFC 792, RFC 4443). Parsed from a copy of the frame; what is not exactly as it must be is nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/types.hpp"
+
+namespace roci::neighbour {
+
+/// Longest frame that is looked at: an echo request as long as the longest RoCE frame is still answered.
+inline constexpr uint32_t kMaxFrame = 4240;
+
+enum class Kind : uint8_t {
+    nothing,
+    solicitation,   ///< who has `target`? (ARP request; NS)
+    advertisement,  ///< `target` is at `link` (ARP reply; NA)
+    echo,           ///< to `target`, from `sender`
+};
+
+struct Message {
+    Kind kind = Kind::nothing;
+    MacAddress from;  ///< Ethernet source
+    MacAddress link;  ///< address that the message itself tells; zero: none
+    Gid sender;       ///< zero: nobody yet (an address that is being probed)
+    Gid target;       ///< asked for, or told of
+    bool unsolicited = false, override_link = true;
+    uint32_t l3 = 0;      ///< offset of the IP header
+    uint32_t length = 0;  ///< of the frame, without Ethernet padding
+};
+
+Message parse(const uint8_t* frame, uint32_t length);
+
+/// A frame to be sent.
+struct Frame {
+    uint32_t port = 0;
+    uint32_t length = 0;
+    std::array<uint8_t, kMaxFrame> bytes;
+};
+
+struct Ends {
+    MacAddress mac;
+    Gid address;
+};
+/// Asks for `target`; `to` zero: everybody, else the one who is thought to have it.
+void make_solicitation(Frame& out, const Ends& own, const Gid& target, const MacAddress& to);
+/// Answers a solicitation with our MAC.
+void make_answer(Frame& out, const MacAddress& own, const Message& asked);
+/// Tells everybody where an address is, unasked.
+void make_announcement(Frame& out, const Ends& own);
+/// The echo reply to a request; `frame` is what was parsed.
+void make_echo_reply(Frame& out, const MacAddress& own, const Message& asked, const uint8_t* frame);
+
+/// Where a multicast address is heard (RFC 1112 6.4, RFC 2464 7).
+MacAddress multicast_mac(const Gid& group);
+bool is_multicast(const Gid& gid);
+bool is_link_local(const Gid& gid);
+
+}  // namespace roci::neighbour

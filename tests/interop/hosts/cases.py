@@ -1,0 +1,373 @@
+"""What crosses the wire, and what happens to it."""
+import dataclasses
+import itertools
+import json
+import re
+import time
+
+from hosts import Failure, run
+
+PORT = itertools.count(18600)
+
+
+def fail(why):
+    raise Failure(why)
+
+
+def check(condition, why):
+    if not condition:
+        fail(why)
+
+
+# ---- pairs -----------------------------------------------------------------------------------------------------------
+
+def commands(net, words, family, device='roci0'):
+    port = next(PORT)
+    perftest = words.startswith('ib_')
+    both = f'{words.split()[0]} -d {device} -p {port} ' + ' '.join(words.split()[1:]) + (' -F' if perftest else '')
+    gid = '-x' if perftest else '-g'
+    return port, [f'{both} {gid} {net.a.gid(family)}', f'{both} {gid} {net.b.gid(family)} {net.a.ipv4}']
+
+
+def start_pair(net, words, family=4):
+    port, (server_words, client_words) = commands(net, words, family)
+    server = net.a.rdma(server_words)
+    try:
+        net.a.wait_listening(port, server)
+        return server, net.b.rdma(client_words)
+    except Failure:
+        server.kill()
+        raise
+
+
+def cross(net, words, family=4, limit=60):
+    """Server on one host, client on the other; both must return 0. The client's output."""
+    server, client = start_pair(net, words, family)
+    try:
+        status = client.wait(limit), server.wait(limit)
+    finally:
+        client.kill()
+        server.kill()
+    outputs = f'server:\n{server.output()[-900:]}\nclient:\n{client.output()[-900:]}'
+    check(status == (0, 0), f'{words}: client and server returned {status}\n{outputs}')
+    return client.output()
+
+
+def result(output):
+    """The last result line of a perftest, shortened."""
+    lines = [line.split() for line in output.splitlines() if re.match(r'^\s+\d+\s+\d+\s+[\d.]+', line)]
+    if not lines:
+        return ''
+    return f'{lines[-1][0]} B: ' + (f'{lines[-1][3]} MB/s' if 'BW average' in output else f'{lines[-1][4]} us typical')
+
+
+MATRIX = [
+    'ibv_rc_pingpong -c -n 200', 'ibv_uc_pingpong -n 200 -s 1024', 'ibv_ud_pingpong -n 200 -s 1024', 'ibv_srq_pingpong -n 200',
+    'ib_send_bw -a -n 20', 'ib_write_bw -a -n 20', 'ib_read_bw -a -n 20', 'ib_send_lat -n 200', 'ib_write_lat -n 200', 'ib_read_lat -n 200',
+    'ib_atomic_lat -n 200', 'ib_write_bw -s 4096 -n 500 -q 16', 'ib_send_bw -c UD -s 1024 -n 200 -r 512',
+]
+QUICK = {'ibv_rc_pingpong -c -n 200', 'ib_send_bw -a -n 20', 'ib_write_bw -a -n 20', 'ib_read_bw -a -n 20', 'ib_send_lat -n 200',
+         'ib_write_bw -s 4096 -n 500 -q 16'}
+
+
+def matrix(kind, mtus, quick):
+    for words in MATRIX:
+        if not quick or words in QUICK:
+            yield f'{kind}: {words}', lambda net, w=words: result(cross(net, w))
+    for words in ('ibv_rc_pingpong -c -n 200', 'ib_write_bw -s 65536 -n 200'):
+        yield f'{kind}: {words}, IPv6', lambda net, w=words: result(cross(net, w, 6))
+    for mtu in mtus:
+        yield f'{kind}: path MTU {mtu}', lambda net, m=mtu: result(cross(net, f'ib_write_bw -s 65536 -n 100 -m {m}'))
+
+
+# ---- what happens to a wire ------------------------------------------------------------------------------------------
+
+def port_state(host):
+    return re.search(r'state:\s+(\w+)', host.rdma_once('ibv_devinfo -d roci0'))[1]
+
+
+def wait_state(host, wanted, limit=10):
+    end = time.monotonic() + limit
+    while (state := port_state(host)) != wanted:
+        check(time.monotonic() < end, f'port of host {host.number} is {state}, not {wanted}')
+        time.sleep(0.1)
+
+
+def watched(host, body):
+    """The async events that a program on the host sees while body() runs."""
+    watcher = host.rdma('stdbuf -oL ibv_asyncwatch -d roci0')
+    try:
+        time.sleep(1)
+        body()
+        time.sleep(1)
+    finally:
+        watcher.kill()
+    return watcher.output()
+
+
+def short_flap(net):
+    """Down for less than the transport's patience: traffic goes on."""
+    def flap():
+        server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4 -u 16')
+        try:
+            time.sleep(1.5)
+            net.b.ip(f'link set {net.b.interface} down')
+            time.sleep(0.4)
+            net.b.ip(f'link set {net.b.interface} up')
+            status = client.wait(60), server.wait(60)
+        finally:
+            client.kill()
+            server.kill()
+        check(status == (0, 0), f'after a flap of 0.4 s: {status}\n{client.output()[-800:]}\n{server.output()[-800:]}')
+    events = watched(net.a, flap)
+    check(re.search(r'port error|PORT_ERR', events), f'no port error event:\n{events}')
+    check(re.search(r'port active|PORT_ACTIVE', events), f'no port active event:\n{events}')
+    restore_ipv6(net)
+
+
+def restore_ipv6(net):
+    """The kernel forgets the IPv6 addresses of an interface that goes down."""
+    for host in (net.a, net.b):
+        host.ip(f'addr add {host.ipv6}/64 dev {host.interface} nodad', check=False)
+
+
+def long_flap(net):
+    """Down for longer: the requests end with the status for it, and a new connection works once it is up."""
+    server, client = start_pair(net, 'ib_write_bw -s 65536 -D 8 -u 10')
+    try:
+        time.sleep(1.5)
+        net.b.ip(f'link set {net.b.interface} down')
+        wait_state(net.b, 'PORT_DOWN')
+        status = client.wait(40)
+    finally:
+        client.kill()
+        server.kill()
+        net.b.ip(f'link set {net.b.interface} up')
+    text = client.output()
+    check(status != 0 and re.search(r'status 12|transport retry counter exceeded', text), f'client returned {status}:\n{text[-1500:]}')
+    for host in (net.a, net.b):
+        wait_state(host, 'PORT_ACTIVE')
+    restore_ipv6(net)
+    cross(net, 'ibv_rc_pingpong -n 100')
+
+
+def addresses_change(net):
+    """The device's GIDs are the interface's addresses, as they come and go under traffic."""
+    extra, gid = '10.79.7.7', '::ffff:10.79.7.7'
+    def change():
+        server, client = start_pair(net, 'ib_write_bw -s 65536 -D 3')
+        try:
+            net.a.ip(f'addr add {extra}/24 dev {net.a.interface}')
+            time.sleep(0.5)
+            check(gid in net.a.gids(), f'{extra} was added, but the GIDs are {net.a.gids()}')
+            net.a.ip(f'addr del {extra}/24 dev {net.a.interface}')
+            time.sleep(0.5)
+            check(gid not in net.a.gids(), f'{extra} was taken away, but the GIDs are {net.a.gids()}')
+            status = client.wait(60), server.wait(60)
+        finally:
+            client.kill()
+            server.kill()
+        check(status == (0, 0), f'traffic on another address: {status}\n{client.output()[-800:]}')
+    events = watched(net.a, change)
+    check(re.search(r'GID', events), f'no GID change event:\n{events}')
+
+
+def smaller_mtu(net):
+    """active_mtu follows the interface."""
+    net.b.ip(f'link set {net.b.interface} mtu 1500')
+    try:
+        time.sleep(0.5)
+        text = net.b.rdma_once('ibv_devinfo -d roci0')
+        check(re.search(r'active_mtu:\s+1024', text), text)
+    finally:
+        net.b.ip(f'link set {net.b.interface} mtu {net.mtu}')
+
+
+def happenings(kind):
+    yield f'{kind}: link down for 0.4 s under traffic: it goes on, port events', short_flap
+    yield f'{kind}: link down for good under traffic: retry exceeded, later anew', long_flap
+    yield f'{kind}: addresses come and go under traffic', addresses_change
+    yield f'{kind}: active_mtu follows the interface', smaller_mtu
+
+
+# ---- XDP -------------------------------------------------------------------------------------------------------------
+
+def kernel_goes_on(net):
+    """ping and TCP of the hosts themselves on the same wire, while RDMA crosses it."""
+    server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4')
+    try:
+        before = net.a.xdp()
+        ping = net.b.sh(f'ping -c 40 -i 0.05 -W 2 {net.a.ipv4}')
+        tcp = net.a.start_tcp_sink()
+        sent = net.b.sh(f'python3 -c "{TCP_CLIENT}" {net.a.ipv4} {TCP_PORT}')
+        tcp.wait(20)
+        status = client.wait(60), server.wait(60)
+    finally:
+        client.kill()
+        server.kill()
+    after = net.a.xdp()
+    check(' 0% packet loss' in ping, f'ping beside RDMA:\n{ping}')
+    check(sent.strip() == tcp.output().strip() == str(TCP_BYTES), f'TCP beside RDMA: sent {sent}, received {tcp.output()}')
+    check(status == (0, 0), f'RDMA beside ping and TCP: {status}')
+    steered, passed = (after[key] - before[key] for key in ('steered', 'passed_other'))
+    check(steered > 100 and passed > 100, f'XDP counters before {before}, after {after}')
+    return f'{steered} frames steered, {passed} passed ({after["mode"]} mode)'
+
+
+TCP_PORT, TCP_BYTES = 18555, 8 << 20
+TCP_CLIENT = f'import socket,sys; s=socket.create_connection((sys.argv[1], int(sys.argv[2])), 10); s.sendall(bytes({TCP_BYTES})); print({TCP_BYTES})'
+
+
+def program_on(host):
+    return json.loads(host.ip(f'-j link show {host.interface}'))[0].get('xdp')
+
+
+def crash_detaches(net):
+    """kill -9: the XDP program goes with rocid, and the next rocid starts."""
+    check(program_on(net.a), 'no XDP program while rocid runs')
+    net.a.stop(9)
+    time.sleep(0.5)
+    check(not program_on(net.a), f'still there after kill -9: {program_on(net.a)}')
+    net.a.start(net.a.device('af_xdp'))
+    cross(net, 'ibv_rc_pingpong -n 100')
+
+
+def refuses(host, config, *texts):
+    """rocid ends with 1 and one line that has the texts."""
+    try:
+        check(not host.launch(config), 'it started')
+        log = host.log()
+        check(host.process.returncode == 1, f'exit {host.process.returncode}:\n{log}')
+        last = log.strip().splitlines()[-1]
+        for text in texts:
+            check(text in last, f'"{text}" is not in: {last}')
+        return last
+    finally:
+        host.stop()
+
+
+def taken(net):
+    """A second rocid on the same interface says so, and does not disturb the first."""
+    other = type(net.a)(net.a.namespace, net.a.interface, 9, net.folder.name)
+    refuses(other, other.device('af_xdp'), 'is taken', 'another rocid')
+    cross(net, 'ibv_rc_pingpong -n 100')
+
+
+def xdp_cases(quick):
+    yield 'af_xdp: ping and TCP go on beside RDMA', kernel_goes_on
+    yield 'af_xdp: kill -9 takes the XDP program off, a new rocid starts', crash_detaches
+    yield 'af_xdp: the interface is taken', taken
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+def others_go_on(net):
+    """A port that does not open is said; the other devices serve."""
+    net.a.start(net.a.device('af_packet') + '[[device]]\nname = "roci1"\nport = "af_packet"\ninterface = "nowhere0"\n')
+    net.b.start(net.b.device('af_packet'))
+    try:
+        check("there is no network interface 'nowhere0'" in net.a.log(), net.a.log())
+        cross(net, 'ibv_rc_pingpong -n 100')
+    finally:
+        net.a.stop()
+        net.b.stop()
+
+
+def starts_down(net):
+    """An interface that is down: the port is down, and active once it is up."""
+    net.a.ip(f'link set {net.a.interface} down')
+    net.a.start(net.a.device('af_packet'))
+    try:
+        check('ip link set wire0 up' in net.a.log(), net.a.log())
+        check(port_state(net.a) == 'PORT_DOWN', port_state(net.a))
+        net.a.ip(f'link set {net.a.interface} up')
+        wait_state(net.a, 'PORT_ACTIVE')
+    finally:
+        net.a.stop()
+        net.a.ip(f'link set {net.a.interface} up')
+        restore_ipv6(net)
+
+
+def small_mtu(net):
+    net.a.ip(f'link set {net.a.interface} mtu 300')
+    try:
+        return refuses(net.a, net.a.device('af_packet'), 'has MTU 300', 'ip link set wire0 mtu 1500')
+    finally:
+        net.a.ip(f'link set {net.a.interface} mtu {net.mtu}')
+
+
+def bad_input(quick):
+    yield 'no such interface', lambda net: refuses(net.a, net.a.device('af_packet', interface='nowhere0'), "no network interface 'nowhere0'", 'ip link')
+    yield 'no such interface, other devices go on', others_go_on
+    yield 'an interface that is down', starts_down
+    yield 'an interface with too small an MTU', small_mtu
+    yield 'af_xdp: more engines than queues', lambda net: refuses(net.a, '[engine]\ncount = 2\n' + net.a.device('af_xdp'), 'ethtool -L wire0', 'engine.count = 1')
+
+
+# ---- shared memory ---------------------------------------------------------------------------------------------------
+
+def joined(server_kind, client_kind):
+    """Two rocids whose ports are the two ends of a Unix socket."""
+    def body(net):
+        path = f'{net.folder.name}/{server_kind}.sock'
+        ends = ((net.a, server_kind, 'server', '02:00:00:00:00:01'), (net.b, client_kind, 'client', '02:00:00:00:00:02'))
+        try:
+            for host, kind, role, mac in ends:
+                host.start(f'[[device]]\nname = "roci0"\nport = "{kind}"\npath = "{path}"\nrole = "{role}"\nmac = "{mac}"\n'
+                           f'addresses = ["{host.ipv4}/24", "{host.ipv6}/64"]\n')
+            for host in (net.a, net.b):
+                wait_state(host, 'PORT_ACTIVE')
+            cross(net, 'ibv_rc_pingpong -c -n 200')
+            return result(cross(net, 'ib_write_bw -s 65536 -n 500'))
+        finally:
+            net.b.stop()
+            net.a.stop()
+    return body
+
+
+def shared_memory(quick):
+    yield 'vhost_user to virtio_user: pingpong, ib_write_bw', joined('vhost_user', 'virtio_user')
+    yield 'memif to memif: pingpong, ib_write_bw', joined('memif', 'memif')
+
+
+# ---- groups ----------------------------------------------------------------------------------------------------------
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    name: str
+    cases: object
+    kind: str = ''  # of the port that both rocids have during all cases; none: each case starts its own
+    mtu: int = 4200
+    queues: int = 1
+    config: str = ''
+
+
+def af_packet(quick):
+    yield from matrix('af_packet', (256, 1024, 4096), quick)
+    yield from happenings('af_packet')
+
+
+def af_xdp(quick):
+    yield from matrix('af_xdp', (256, 2048), quick)
+    yield from xdp_cases(quick)
+    yield from list(happenings('af_xdp'))[:3]
+
+
+def engines(quick):
+    for words in ('ib_write_bw -s 65536 -n 200 -q 4', 'ib_send_bw -s 4096 -n 500 -q 8'):
+        yield f'af_packet, two engines: {words}', lambda net, w=words: result(cross(net, w))
+
+
+GROUPS = [
+    Group('af_packet', af_packet, 'af_packet'),
+    Group('af_packet, two engines', engines, 'af_packet', config='[engine]\ncount = 2\n'),
+    Group('af_xdp', af_xdp, 'af_xdp', mtu=2300),
+    Group('bad input', bad_input),
+    Group('shared memory', shared_memory),
+]
+
+
+def stop_cleanly(net):
+    for host in (net.a, net.b):
+        host.stop()
+        check(host.process.returncode == 0, f'exit {host.process.returncode}:\n{host.log()[-1000:]}')

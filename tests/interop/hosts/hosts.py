@@ -1,0 +1,219 @@
+"""Two hosts on one machine: network namespaces joined by a veth pair, a rocid in each."""
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+REPO = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build')))
+ROCI, ROCID = BUILD / 'apps/roci/roci', BUILD / 'apps/rocid/rocid'
+START_LIMIT = 60
+
+
+class Failure(Exception):
+    """A case that did not show what it must; the text says why."""
+
+
+def run(command, check=True):
+    words = shlex.split(command) if isinstance(command, str) else command
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    if check and done.returncode != 0:
+        raise Failure(f'{shlex.join(words)} returned {done.returncode}: {done.stderr.strip() or done.stdout.strip()}')
+    return done.stdout
+
+
+def why_not():
+    """What this machine lacks, or nothing."""
+    for tool in ('ip', 'ibv_rc_pingpong', 'ib_write_bw'):
+        if shutil.which(tool) is None:
+            return f'{tool} is not installed (./dev setup)'
+    name = f'roci-try-{os.getpid()}'
+    made = subprocess.run(['ip', 'netns', 'add', name], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        return f'no network namespace can be made here: {made.stderr.strip()}'
+    veth = subprocess.run(['ip', '-n', name, 'link', 'add', 'left0', 'type', 'veth', 'peer', 'name', 'right0'], capture_output=True, text=True, check=False)
+    subprocess.run(['ip', 'netns', 'del', name], check=False)
+    return f'no veth pair can be made here: {veth.stderr.strip()}' if veth.returncode != 0 else ''
+
+
+class Program:
+    """A running program; its output goes to a file, so that nothing blocks on a full pipe."""
+
+    def __init__(self, command):
+        self.command = command
+        self.file = tempfile.TemporaryFile(mode='w+', errors='replace')
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.file, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def output(self):
+        self.file.seek(0)
+        return self.file.read()
+
+    def wait(self, limit):
+        try:
+            return self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Failure(f'{shlex.join(map(str, self.command))} took longer than {limit:.0f} s; it said:\n{self.output()[-1500:]}') from None
+
+    def kill(self, how=signal.SIGKILL):
+        try:
+            os.killpg(self.process.pid, how)  # a session of its own: its process group
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+
+class Host:
+    """One end: a namespace, its interface, its rocid."""
+
+    def __init__(self, namespace, interface, number, folder):
+        self.namespace, self.interface, self.number = namespace, interface, number
+        self.socket, self.log_path = f'{folder}/{number}.sock', f'{folder}/{number}.log'
+        self.config_path = f'{folder}/{number}.toml'
+        self.process = None
+
+    inside = property(lambda self: ['ip', 'netns', 'exec', self.namespace])
+    ipv4 = property(lambda self: f'10.79.0.{self.number}')
+    ipv6 = property(lambda self: f'fd79::{self.number}')
+
+    def ip(self, words, check=True):
+        return run(f'ip -n {self.namespace} {words}', check)
+
+    def sh(self, command, check=True):
+        return run([*self.inside, *shlex.split(command)], check)
+
+    def prepare(self, mtu):
+        self.ip('link set lo up')
+        self.ip(f'link set {self.interface} mtu {mtu} up')
+        self.ip(f'addr add {self.ipv4}/24 dev {self.interface}')
+        self.ip(f'addr add {self.ipv6}/64 dev {self.interface} nodad')
+
+    # ---- rocid -------------------------------------------------------------------------------------------------------
+
+    def device(self, kind, **keys):
+        lines = {'name': 'roci0', 'port': kind, 'interface': self.interface, **keys}
+        return '[[device]]\n' + ''.join(f'{k} = {json.dumps(v)}\n' for k, v in lines.items())
+
+    def launch(self, config, inside=True):
+        """Starts a rocid; True once it serves, False if it has ended."""
+        pathlib.Path(self.config_path).write_text('[memory]\nmbufs = 4096\n' + config)
+        read_end, write_end = os.pipe()
+        os.set_inheritable(write_end, True)
+        with open(self.log_path, 'wb') as log:
+            command = [str(ROCID), '--config', self.config_path, '--socket', self.socket, '--ready-fd', str(write_end)]
+            self.process = subprocess.Popen((self.inside if inside else []) + command, pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True)
+        os.close(write_end)
+        with os.fdopen(read_end, 'rb') as ready:
+            if ready.read(5).startswith(b'ready'):
+                return True
+        self.process.wait(START_LIMIT)
+        return False
+
+    def start(self, config, inside=True):
+        if not self.launch(config, inside):
+            raise Failure(f'rocid did not start (exit {self.process.returncode}):\n{self.log()}')
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(how)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise Failure(f'rocid does not stop; its log ends:\n{self.log()[-1000:]}') from None
+
+    def log(self):
+        return pathlib.Path(self.log_path).read_text(errors='replace')
+
+    def status(self):
+        return json.loads(run([str(ROCI), 'status', '--json', '--socket', self.socket]))
+
+    def xdp(self):
+        """What its first port's XDP program counts."""
+        return self.status()['host']['ports'][0].get('xdp', {})
+
+    # ---- programs ----------------------------------------------------------------------------------------------------
+
+    def rdma(self, words):
+        """A program over this host's rocid."""
+        return Program([*self.inside, str(ROCI), 'run', '--socket', self.socket, '--', *shlex.split(words)])
+
+    def rdma_once(self, words, limit=30):
+        p = self.rdma(words)
+        if p.wait(limit) != 0:
+            raise Failure(f'{words} failed:\n{p.output()[-1000:]}')
+        return p.output()
+
+    def gids(self):
+        """{GID as text: index}"""
+        return {gid: int(i) for i, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', self.rdma_once('ibv_devinfo -v -d roci0'))}
+
+    def gid(self, family):
+        wanted = f'::ffff:{self.ipv4}' if family == 4 else self.ipv6
+        found = self.gids()
+        if wanted not in found:
+            raise Failure(f'no GID {wanted}: {found}')
+        return found[wanted]
+
+    def start_tcp_sink(self, port=18555):
+        """Takes one TCP connection and prints how many bytes came."""
+        code = (f'import socket; s=socket.create_server(("", {port})); c=s.accept()[0]; n=0\n'
+                'while (d := c.recv(1 << 16)): n += len(d)\nprint(n)')
+        sink = Program([*self.inside, 'python3', '-c', code])
+        self.wait_listening(port, sink)
+        return sink
+
+    def wait_listening(self, port, server, limit=30):
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            if f':{port}' in self.sh('ss -ltnH'):
+                return
+            if server.process.poll() is not None:
+                raise Failure(f'the server ended with {server.process.returncode} before its client came:\n{server.output()[-1500:]}')
+            time.sleep(0.02)
+        raise Failure(f'the server does not listen:\n{server.output()[-1500:]}')
+
+
+class Network:
+    """Two hosts; use with `with`."""
+
+    def __init__(self, mtu, queues=1):
+        self.mtu, self.queues = mtu, queues
+        self.folder = tempfile.TemporaryDirectory(prefix='roci-hosts-')
+        names = [f'roci-{os.getpid()}-{side}' for side in 'ab']
+        self.a, self.b = Host(names[0], 'wire0', 1, self.folder.name), Host(names[1], 'wire0', 2, self.folder.name)
+
+    def __enter__(self):
+        try:
+            for host in (self.a, self.b):
+                run(f'ip netns add {host.namespace}')
+            queues = f'numrxqueues {self.queues} numtxqueues {self.queues}'
+            run(f'ip link add wire0 netns {self.a.namespace} {queues} type veth peer name wire0 netns {self.b.namespace} {queues}')
+            for host in (self.a, self.b):
+                host.prepare(self.mtu)
+        except Failure:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        try:
+            for host in (self.a, self.b):
+                host.stop()
+        finally:
+            for host in (self.a, self.b):
+                subprocess.run(['ip', 'netns', 'del', host.namespace], capture_output=True, check=False)
+            self.folder.cleanup()
+
+    def start(self, kind, config='', **keys):
+        for host in (self.a, self.b):
+            host.start(config + host.device(kind, **keys))

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Two hosts on one machine, a rocid in each, over the kinds of ports that need no hardware.
+
+    tests/interop/hosts/run.py [--quick | --full] [--only TEXT] [--list]
+
+Prints PASS or FAIL a case; ends with `N passed, N failed, N skipped`. Needs network namespaces and veth (root).
+"""
+import argparse
+import sys
+import time
+import traceback
+
+import cases
+from hosts import Failure, Network, why_not
+
+
+class Report:
+    def __init__(self, only):
+        self.only = only
+        self.passed = self.failed = self.skipped = 0
+
+    def wants(self, name):
+        return self.only in name
+
+    def case(self, name, body):
+        if not self.wants(name):
+            return
+        start = time.monotonic()
+        try:
+            said = body()
+        except Failure as failure:
+            why = str(failure)
+        except Exception:  # a fault of the tests themselves is a failure too
+            why = traceback.format_exc()
+        else:
+            self.passed += 1
+            print(f'PASS {time.monotonic() - start:6.1f} s  {name}' + (f': {said}' if said else ''), flush=True)
+            return
+        self.failed += 1
+        print(f'FAIL {time.monotonic() - start:6.1f} s  {name}\n    ' + why.strip().replace('\n', '\n    '), flush=True)
+
+    def end(self):
+        print(f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
+        return 1 if self.failed or not self.passed else 0
+
+
+def run_group(report, group, quick):
+    """One network and one pair of rocids for all cases of the group."""
+    chosen = [(name, body) for name, body in group.cases(quick) if report.wants(name)]
+    if not chosen:
+        return
+    try:
+        with Network(group.mtu, group.queues) as net:
+            if group.kind:
+                net.start(group.kind, group.config)
+            for name, body in chosen:
+                report.case(name, lambda b=body: b(net))
+            if group.kind:
+                report.case(f'{group.name}: both stop cleanly', lambda: cases.stop_cleanly(net))
+    except Failure as failure:
+        why = str(failure)
+        report.case(f'{group.name}: starts', lambda: cases.fail(why))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--quick', action='store_true', help='fewer cases (CI)')
+    parser.add_argument('--full', action='store_true', help='everything (default)')
+    parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
+    parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
+    options = parser.parse_args()
+    if options.list:
+        print('\n'.join(name for group in cases.GROUPS for name, _ in group.cases(options.quick)))
+        return 0
+    if why := why_not():
+        print(f'SKIP  two hosts: {why}\n0 passed, 0 failed, 1 skipped')
+        return 0
+    report = Report(options.only)
+    for group in cases.GROUPS:
+        run_group(report, group, options.quick)
+    return report.end()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

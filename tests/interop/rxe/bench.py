@@ -1,0 +1,194 @@
+"""One wire: a network namespace with a tap, rocid at its kernel end (a packet socket), the guest with Soft-RoCE at the other."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+import guest
+import image
+
+REPO = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build'))).resolve()
+ROCI = pathlib.Path(os.environ.get('ROCI', BUILD / 'apps/roci/roci'))
+ROCID = pathlib.Path(os.environ.get('ROCID', BUILD / 'apps/rocid/rocid'))
+OPS = BUILD / 'tests/interop/rxe/ops'
+
+MTU = 4200
+US = {'ipv4': '10.99.0.1', 'ipv6': 'fd99::1'}
+THEM = {'ipv4': '10.99.0.2', 'ipv6': 'fd99::2'}
+PREFIX = {'ipv4': 24, 'ipv6': 64}
+TAP, GUEST_MAC = 'tap0', '52:54:00:00:99:02'
+
+
+class Failure(Exception):
+    """What is tested does not do what it must."""
+
+
+class Rocid:
+    """A rocid on the tap; use with `with`. `settings`: more of its configuration, as "section.key=value"."""
+
+    def __init__(self, wire, settings=()):
+        self.wire = wire
+        self.folder = tempfile.TemporaryDirectory(prefix='roci-wire-')
+        self.socket = f'{self.folder.name}/rocid.sock'
+        self.log_path = pathlib.Path(self.folder.name) / 'log'
+        config = pathlib.Path(self.folder.name) / 'rocid.toml'
+        config.write_text(f'[engine]\nmax_sleep_us = 200\n[[device]]\nname = "roci0"\nport = "af_packet"\ninterface = "{TAP}"\nmtu = 4096\n')
+        self.command = [*wire.inside, str(ROCID), '--config', str(config), '--socket', self.socket]
+        for s in settings:
+            self.command += ['--set', s]
+        self.process = None
+
+    def __enter__(self):
+        read_end, write_end = os.pipe()
+        os.set_inheritable(write_end, True)
+        with open(self.log_path, 'wb') as log:
+            self.process = subprocess.Popen(self.command + ['--ready-fd', str(write_end)], pass_fds=[write_end], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, start_new_session=True)
+        os.close(write_end)
+        with os.fdopen(read_end, 'rb') as ready:
+            if not ready.read(5).startswith(b'ready'):
+                raise Failure(f'rocid does not start:\n{self.log()}')
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.folder.cleanup()
+
+    def log(self):
+        return self.log_path.read_text(errors='replace')
+
+    def status(self):
+        done = subprocess.run([ROCI, 'status', '--json', '--socket', self.socket], capture_output=True, text=True, timeout=30, check=True)
+        return json.loads(done.stdout)
+
+    def counters(self):
+        """Of all engines, added up."""
+        total = {}
+        for engine in self.status()['host']['engines']:
+            for name, value in (engine['counters'] | engine['frames_by_verdict']).items():
+                total[name] = total.get(name, 0) + value
+        return total
+
+    def command_of(self, program):
+        return [*self.wire.inside, str(ROCI), 'run', '--socket', self.socket, '--', *program]
+
+
+class Program:
+    """One of ours, over rocid."""
+
+    def __init__(self, rocid, command):
+        self.command, self.rocid = command, rocid
+        self.file = tempfile.TemporaryFile(mode='w+', errors='replace')
+        self.process = subprocess.Popen(rocid.command_of(command), stdin=subprocess.DEVNULL, stdout=self.file, stderr=subprocess.STDOUT,
+                                        start_new_session=True)
+
+    def output(self):
+        self.file.seek(0)
+        return self.file.read()
+
+    def wait(self, limit):
+        """(status, output)"""
+        try:
+            status = self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return 124, self.output() + f'\n({self.command[0]} took longer than {limit} s)'
+        return status, self.output()
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Wire:
+    """The namespace, the tap and the guest; use with `with`."""
+
+    def __init__(self, folder):
+        self.name = f'roci-rxe-{os.getpid()}'
+        self.inside = ['ip', 'netns', 'exec', self.name]
+        self.folder, self.guest, self.stack = folder, None, contextlib.ExitStack()
+
+    def ip(self, *words):
+        subprocess.run(['ip', '-n', self.name, *words], check=True, capture_output=True)
+
+    def __enter__(self):
+        try:
+            kernel, initramfs = image.build(self.folder, OPS)
+            subprocess.run(['ip', 'netns', 'add', self.name], check=True, capture_output=True)
+            self.stack.callback(subprocess.run, ['ip', 'netns', 'delete', self.name], check=False)
+            self.ip('link', 'set', 'lo', 'up')
+            self.ip('tuntap', 'add', 'dev', TAP, 'mode', 'tap')
+            self.ip('link', 'set', TAP, 'mtu', str(MTU))
+            for family, address in US.items():
+                self.ip('address', 'add', f'{address}/{PREFIX[family]}', 'dev', TAP, *(['nodad'] if family == 'ipv6' else []))
+            self.ip('link', 'set', TAP, 'up')
+            self.start_guest(kernel, initramfs)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start_guest(self, kernel=None, initramfs=None):
+        if kernel is None:
+            kernel, initramfs = image.build(self.folder, OPS)
+        addresses = [f'{address}/{PREFIX[family]}' for family, address in THEM.items()]
+        self.guest = guest.Guest(kernel, initramfs, TAP, GUEST_MAC, addresses, MTU, self.inside)
+        self.guest.__enter__()
+
+    def restart_guest(self):
+        """A fresh one, after the kernel's own stack has hung."""
+        self.guest.__exit__()
+        self.start_guest()
+
+    def __exit__(self, *_):
+        if self.guest is not None:
+            self.guest.__exit__()
+        self.stack.close()
+
+    def guest_loss(self, rules):
+        """What tc netem does to the RoCE frames that the guest sends ("loss 1%"); nothing: nothing. TCP is left alone."""
+        self.guest.run('tc qdisc del dev eth0 root')
+        if not rules:
+            return
+        self.guest.must('tc qdisc add dev eth0 root handle 1: prio && '
+                        f'tc qdisc add dev eth0 parent 1:3 handle 30: netem {rules} limit 10000 && '
+                        'tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip protocol 17 0xff match ip dport 4791 0xffff flowid 1:3 && '
+                        'tc filter add dev eth0 parent 1: protocol ipv6 prio 2 u32 match ip6 protocol 17 0xff match ip6 dport 4791 0xffff flowid 1:3')
+
+    def gids(self, rocid):
+        """({family: index} of ours, {family: index} of theirs)"""
+        program = Program(rocid, ['ibv_devinfo', '-v', '-d', 'roci0'])
+        status, ours = program.wait(30)
+        if status != 0:
+            raise Failure(f'ibv_devinfo: {status}\n{ours}')
+        return gid_indexes(ours), gid_indexes(self.guest.must('ibv_devinfo -v -d rxe0'))
+
+
+def gid_indexes(text):
+    """Of the addresses that are routed, not the link-local ones."""
+    found = {}
+    for index, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', text):
+        if not gid.startswith('fe80'):
+            found.setdefault('ipv4' if gid.startswith('::ffff:') else 'ipv6', int(index))
+    return found
+
+
+def wait_until(condition, limit, what):
+    end = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > end:
+            raise Failure(f'{what}: not within {limit} s')
+        time.sleep(0.05)

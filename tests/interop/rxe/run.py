@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Against the Linux kernel's Soft-RoCE, in a QEMU guest on a tap: us as client and as server.
+
+    tests/interop/rxe/run.py [--quick | --full] [--only TEXT] [--list] [--verbose] [--write]
+
+Prints PASS or FAIL a case; ends with `N passed, N failed, N skipped`. Needs QEMU, a tap and a network namespace (root).
+"""
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+import bench
+import cases
+import guest
+import image
+import page
+
+DEADLINE = 20 * 60  # of everything: what comes after is not run, and said
+
+
+class Report:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.rows = []  # (case, verdict, seconds, what the programs said)
+
+    def say(self, verdict, seconds, name, why=''):
+        print(f'{verdict} {seconds:6.1f} s  {name}' + (f'\n    {why.strip()}'.replace('\n', '\n    ') if why else ''), flush=True)
+
+    def end(self):
+        print(f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
+        return 1 if self.failed else 0
+
+
+class Runner:
+    def __init__(self, wire, report):
+        self.wire, self.report, self.rocid, self.settings = wire, report, None, None
+        self.stack = contextlib.ExitStack()
+        self.gids, self.port = {}, 18000
+
+    def use(self, settings):
+        """A rocid with these settings; the last one if it has them."""
+        if self.rocid is not None and self.settings == settings and self.rocid.process.poll() is None:
+            return
+        self.stack.close()
+        self.rocid, self.settings = self.stack.enter_context(bench.Rocid(self.wire, settings)), settings
+        self.gids = dict(zip(('ours', 'theirs'), self.wire.gids(self.rocid)))
+
+    def words(self, case, command, ours):
+        address = (bench.US if case.we_serve else bench.THEM)[case.family]
+        gid = self.gids['ours' if ours else 'theirs'][case.family]
+        text = command.format(dev='roci0' if ours else 'rxe0', gid=gid, port=self.port, address=address,
+                              side=(bench.US if case.we_serve else bench.THEM)['ipv4'])
+        return text.replace('ops ', f'{bench.OPS} ', 1).split() if ours and text.startswith('ops ') else text.split() if ours else text
+
+    def ready(self, case, server):
+        """Until the server listens."""
+        if case.listens == 'itself':
+            return
+        look = f'ss -ltnH "sport = :{self.port}"' if case.listens == 'tcp' else 'rdma resource show cm_id | grep LISTEN'
+        if not case.we_serve:
+            bench.wait_until(lambda: server.done() or self.wire.guest.run(look)[1].strip(), 30, 'their server listens')
+        elif case.listens == 'tcp':
+            bench.wait_until(lambda: server.process.poll() is not None or self.listening(), 30, 'our server listens')
+        else:
+            time.sleep(2)  # nothing shows from outside that a rdma_cm id listens
+
+    def listening(self):
+        command = [*self.wire.inside, 'ss', '-ltnH', f'sport = :{self.port}']
+        return subprocess.run(command, capture_output=True, check=True).stdout
+
+    def run(self, case):
+        self.port += 1
+        self.use(case.ours)
+        self.wire.guest_loss(case.theirs)
+        ours_is, theirs_is = ('server', 'client') if case.we_serve else ('client', 'server')
+        ours, theirs = self.words(case, getattr(case, ours_is), True), self.words(case, getattr(case, theirs_is), False)
+        if case.we_serve:
+            us = bench.Program(self.rocid, ours)
+            self.ready(case, us)
+            them = self.wire.guest.start(theirs, case.limit)
+        else:
+            them = self.wire.guest.start(theirs, case.limit)
+            self.ready(case, them)
+            us = bench.Program(self.rocid, ours)
+        try:
+            our_status, our_output = us.wait(case.limit)
+            their_status, their_output = them.wait()
+        finally:
+            us.kill()
+        if self.rocid.process.poll() is not None:
+            raise bench.Failure(f'rocid died: {self.rocid.log()[-1500:]}')
+        outputs = f'ours ({our_status}): {" ".join(ours)}\n{our_output[-900:]}\ntheirs ({their_status}): {theirs}\n{their_output[-900:]}'
+        if our_status != 0 or their_status != 0 or case.shows not in our_output:
+            raise bench.Failure(outputs)
+        return outputs
+
+    def attempt(self, case):
+        """Once more in a fresh guest where the kernel's own stack may have hung: under loss it does so by itself now and then."""
+        start = time.monotonic()
+        for last in (False, True):
+            try:
+                outputs = self.run(case)
+                self.report.passed += 1
+                self.report.rows.append((case, 'passed' if not last else 'passed, the second time', time.monotonic() - start, outputs))
+                return self.report.say('PASS', time.monotonic() - start, case.name, outputs if VERBOSE else '')
+            except guest.GuestError as error:
+                why = f'guest: {error}'
+            except bench.Failure as failure:
+                why = str(failure)
+            except Exception:  # a fault of the tests themselves is a failure too
+                why = traceback.format_exc()
+            if last or not case.theirs and not case.ours and 'guest:' not in why:
+                break
+            print(f'again          {case.name}: {why[:300]}', flush=True)
+            self.wire.restart_guest()
+        self.report.failed += 1
+        self.report.rows.append((case, 'failed', time.monotonic() - start, why))
+        self.report.say('FAIL', time.monotonic() - start, case.name, why)
+        with contextlib.suppress(Exception):
+            self.wire.restart_guest()
+
+
+def why_not():
+    """Why this machine cannot, or nothing."""
+    if shutil.which('qemu-system-x86_64') is None:
+        return 'qemu-system-x86 is not installed (./dev setup)'
+    if os.geteuid() != 0 or not os.path.exists('/dev/net/tun'):
+        return 'it takes root and /dev/net/tun to make a tap'
+    return ''
+
+
+VERBOSE = False
+
+
+def main():
+    global VERBOSE
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--quick', action='store_true', help='what CI runs (default)')
+    parser.add_argument('--full', action='store_true', help='every case')
+    parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
+    parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
+    parser.add_argument('--write', action='store_true', help='write docs/peers.md from this run')
+    parser.add_argument('--verbose', action='store_true', help='show what the programs say')
+    options = parser.parse_args()
+    VERBOSE = options.verbose
+    chosen = [c for c in cases.all_cases() if (options.full or options.only or c.quick) and options.only in c.name]
+    if options.list:
+        print('\n'.join(c.name for c in chosen))
+        return 0
+    report = Report()
+    if why_not():
+        report.skipped = len(chosen)
+        print(f'SKIP all of Soft-RoCE: {why_not()}')
+        return report.end()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up
+    start = time.monotonic()
+    try:
+        with bench.Wire(bench.BUILD / 'rxe-guest') as wire:
+            print(f'guest up after {wire.guest.boot_seconds:.1f} s', flush=True)
+            runner = Runner(wire, report)
+            with runner.stack:
+                # Rocids are made once a setting.
+                for case in sorted(chosen, key=lambda c: c.ours):
+                    if time.monotonic() - start < DEADLINE:
+                        runner.attempt(case)
+                    else:
+                        report.skipped += 1
+                        print(f'SKIP           {case.name}: no time left')
+            if options.write:
+                page.write(bench.REPO / 'docs/peers.md', report.rows, wire.guest.must('uname -r').strip())
+    except image.CannotBuild as reason:
+        report.skipped += len(chosen)
+        print(f'SKIP all of Soft-RoCE: {reason}')
+    except guest.GuestError as error:
+        report.failed += 1
+        print(f'FAIL the guest does not boot: {error}')
+    return report.end()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

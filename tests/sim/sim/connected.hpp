@@ -1,0 +1,68 @@
+// RC and XRC: everything arrives, once, in order, right. An actor sends on one QP and receives on the same one (RC), or sends on
+// an initiator and receives through SRQs that an XRC target's peer names.
+#pragma once
+
+#include "sim/load.hpp"
+
+namespace roci::sim {
+
+/// A work request that was posted, and what must come of it.
+struct Work {
+    uint64_t tag = 0;
+    abi::WrOpcode opcode{};
+    uint32_t length = 0;
+    bool signaled = false;
+    uint32_t imm = 0;
+    size_t inbox = 0;       ///< of the peer, that a SEND goes to
+    std::vector<Sge> sges;  ///< where the data is (READ: goes)
+    uint64_t remote = 0;    ///< offset in the peer's window
+    uint64_t expected = 0;  ///< atomics: the word before
+};
+
+class Actor {
+public:
+    Actor(Host& host, uint32_t device, const Plan& plan, Rng rng, bool xrc);
+    static void join(Actor& a, Actor& b, const PathOptions& o);
+    void act();
+    bool finished() const { return posted_ == plan_.messages && pending_.empty() && peer_->owed_.empty(); }
+    void check_end() const;
+    std::string state() const;
+    uint64_t done() const { return completed_; }
+
+private:
+    static constexpr uint64_t kWords = 64;  ///< at the end of the window: word 0 for atomics, word 1 for atomic writes
+    void create_queues(bool xrc);
+    void post();
+    Work plan_work();
+    void prepare_data(Work& w, SendWr& wr);
+    void prepare_word(Work& w, SendWr& wr);
+    void poll();
+    void on_send(const abi::Cqe& e);
+    void on_recv(const abi::Cqe& e);
+    void check_recv_data(const Work& w, const Posted& r) const;
+    void check_done(const Work& w) const;
+    uint64_t word_address(uint64_t n) const { return (window_.mr->address() + window_.mr->length - kWords) / 8 * 8 + n * 8; }
+    uint64_t word(uint64_t n) const;
+
+    const Plan& plan_;
+    Rng rng_;
+    Host& host_;
+    Client client_;
+    uint32_t pd_;
+    Cq *send_cq_, *recv_cq_;
+    Pool source_;  // data that we send
+    Pool target_;  // READ results and atomics' originals
+    Pool window_;  // what the peer may write and read; the cursor is the peer's
+    std::vector<Inbox> inboxes_;
+    Qp *out_ = nullptr, *in_ = nullptr;
+    Actor* peer_ = nullptr;
+    PathOptions path_;
+    uint32_t posted_ = 0;
+    uint64_t completed_ = 0, next_tag_ = 1;
+    uint64_t atomic_word_ = 0, written_word_ = 0;  // what the peer's words are by our order of posting
+    std::deque<Work> pending_;                     // posted, no completion seen
+    std::deque<Work> owed_;                        // messages that must still arrive at the peer's receive queue
+    uint32_t silent_ = 0;                          // unsignalled requests in a row
+};
+
+}  // namespace roci::sim

@@ -1,0 +1,116 @@
+// A load: clients that work with each other at random, and that know what must come of it. One file a kind.
+#pragma once
+
+#include <cstdio>
+#include <deque>
+#include <stdexcept>
+
+#include "sim/plan.hpp"
+
+namespace roci::sim {
+
+struct Failure : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+/// Throws a Failure.
+template <class... T>
+[[noreturn]] void broken(const char* format, T... args) {
+    char text[400];
+    if constexpr (sizeof...(T) == 0)
+        std::snprintf(text, sizeof text, "%s", format);
+    else
+        std::snprintf(text, sizeof text, format, args...);
+    throw Failure(text);
+}
+inline unsigned long long ull(uint64_t n) { return n; }
+
+class Load {
+public:
+    virtual ~Load() = default;
+    /// Posts, polls and checks as the mood is. Throws Failure.
+    virtual void act() = 0;
+    virtual bool finished() const = 0;
+    /// Grows as long as there is progress.
+    virtual uint64_t done() const = 0;
+    /// The network is healed and everything has come to rest: what must hold now?
+    virtual void check_end() = 0;
+    virtual std::string state() const = 0;
+};
+
+/// Where the two sides of a load are.
+struct Seats {
+    World& world;
+    Host& left;
+    uint32_t left_device;
+    Host& right;
+    uint32_t right_device;
+};
+std::unique_ptr<Load> make_load(LoadKind kind, const Seats& seats, const Plan& plan, Rng& rng);
+std::unique_ptr<Load> make_connected(const Seats& seats, const Plan& plan, Rng& rng, bool xrc);
+std::unique_ptr<Load> make_uc(const Seats& seats, const Plan& plan, Rng& rng);
+std::unique_ptr<Load> make_datagrams(const Seats& seats, const Plan& plan, Rng& rng);
+std::unique_ptr<Load> make_windows(const Seats& seats, const Plan& plan, Rng& rng);
+std::unique_ptr<Load> make_tags(const Seats& seats, const Plan& plan, Rng& rng);
+
+// ---- what all of them use ------------------------------------------------------------------------------------------
+
+inline uint8_t payload_byte(uint64_t tag, uint64_t i) {
+    return uint8_t((tag * 0x9e3779b97f4a7c15 >> 56) + i * 11 + (i >> 8) * 5 + tag);
+}
+void paint(uint8_t* p, uint64_t n, uint64_t tag);
+/// Index of the first wrong byte, or -1.
+int64_t first_wrong_byte(const uint8_t* p, uint64_t n, uint64_t tag);
+
+inline constexpr uint8_t kEmptyByte = 0xee;  ///< of receive buffers
+inline constexpr uint32_t kUnderWay = 12;    ///< requests of a sender at a time
+
+/// A receive buffer that was posted.
+struct Posted {
+    uint64_t id = 0;
+    std::vector<Sge> sges;
+    uint32_t capacity = 0;
+};
+
+void write_sges(const std::vector<Sge>& sges, uint64_t tag);
+/// Bytes [skip, skip + length) of the buffer must be the pattern.
+int64_t wrong_in_sges(const std::vector<Sge>& sges, uint64_t skip, uint64_t length, uint64_t tag);
+/// From byte `from` on nothing was written.
+bool untouched(const std::vector<Sge>& sges, uint64_t from);
+void empty_sges(const std::vector<Sge>& sges);
+
+/// Memory that is handed out round and round; big enough that what is under way never overlaps.
+struct Pool {
+    Mr* mr = nullptr;
+    uint64_t cursor = 0;
+    uint64_t reserved = 0;  ///< at the end
+    uint64_t take(uint64_t length);
+    std::vector<Sge> carve(uint64_t length, uint32_t pieces);
+};
+/// Room for that many bytes at a time.
+uint64_t pool_bytes(const Plan& plan);
+MrOptions memory_options(Rng& rng, uint32_t access);
+
+/// Receive buffers of a QP or an SRQ, in the order in which they must be used.
+struct Inbox {
+    Client* client = nullptr;
+    Qp* qp = nullptr;
+    Srq* srq = nullptr;  ///< instead of qp
+    Pool pool;
+    uint32_t capacity = 0, window = 16;
+    std::deque<Posted> posted;
+    uint64_t next_id = 1;
+    uint32_t starving = 0;
+    uint32_t limit = 0;  ///< SRQ: armed limit
+    uint32_t limits_hit = 0;
+    /// Posts some, or starves for a while.
+    void fill(Rng& rng);
+    /// The oldest buffer, which must be the one that completed.
+    Posted take(uint64_t id);
+    /// The SRQ's limit is an event once: armed now and then, it must come when fewer are left, and never else.
+    void watch_limit(Rng& rng, Host& host);
+};
+
+/// Now and then a CQ gets another size, full or empty.
+void resize_by_chance(Rng& rng, Client& client, Cq& cq);
+
+}  // namespace roci::sim

@@ -1,0 +1,97 @@
+#include "sim/plan.hpp"
+
+#include <cstdio>
+
+namespace roci::sim {
+
+const char* load_name(LoadKind kind) {
+    constexpr const char* kNames[] = {"rc", "xrc", "uc", "datagrams", "windows", "tags"};
+    return kNames[size_t(kind)];
+}
+
+std::string Plan::text() const {
+    char t[300];
+    std::snprintf(t, sizeof t,
+                  "hosts=%u engines=%u messages=%u largest=%u drop=%.3f dup=%.3f corrupt=%.3f delay=%.3f/%llu burst=%.3f/%u "
+                  "starve=%.2f pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d loads=",
+                  world.hosts, world.engines, messages, largest, faults.drop, faults.duplicate, faults.corrupt, faults.delay,
+                  static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve,
+                  world.tx_pool, world.engine.max_inflight, world.engine.qp_quantum, blackouts, spread_by_chance, shared_receive);
+    std::string all = t;
+    for (const LoadKind k : loads) all += std::string(load_name(k)) + (&k == &loads.back() ? "" : ",");
+    return all;
+}
+
+namespace {
+
+void choose_engine(Rng& rng, WorldOptions& w) {
+    w.hosts = uint32_t(rng.pick(1, 2, 2, 2));
+    w.devices = w.hosts == 1 ? 2 : 1;
+    w.engines = uint32_t(rng.pick(1, 1, 2, 3));
+    w.tx_pool = uint32_t(rng.pick(40, 128, 1024, 1024));
+    w.round_cost = rng.pick<uint64_t>(50, 200, 1000);
+    w.engine.max_inflight = uint32_t(rng.pick(8, 16, 64, 256));
+    w.engine.qp_quantum = uint32_t(rng.pick(1, 4, 16));
+    w.engine.rx_burst = uint32_t(rng.pick(1, 7, 32));
+    w.engine.tx_burst = uint32_t(rng.pick(1, 5, 32));
+    w.engine.ack_every = uint32_t(rng.pick(1, 8, 32));
+}
+
+void choose_faults(Rng& rng, Faults& f) {
+    if (!rng.chance(0.8)) return;
+    // now and then everything at once, mostly one kind of trouble
+    const bool all = rng.chance(0.3);
+    auto maybe = [&](double most) { return all || rng.chance(0.3) ? most * double(rng.below(1000)) / 1000 : 0; };
+    f.drop = maybe(0.06);
+    f.duplicate = maybe(0.1);
+    f.corrupt = maybe(0.05);
+    f.delay = maybe(0.2);
+    f.max_delay = rng.pick<uint64_t>(5'000, 50'000, 400'000);
+    f.burst = maybe(0.01);
+    f.burst_length = uint32_t(rng.between(2, 30));
+    f.starve = maybe(0.3);
+}
+
+}  // namespace
+
+Plan make_plan(Rng& rng, uint64_t seed) {
+    Plan p;
+    p.world.seed = seed;
+    choose_engine(rng, p.world);
+    choose_faults(rng, p.faults);
+    p.spread_by_chance = rng.chance(0.3);
+    p.blackouts = rng.chance(0.2);
+    const uint64_t loads = rng.pick(1, 1, 2, 3, 8);
+    for (uint64_t i = 0; i < loads; ++i)
+        p.loads.push_back(rng.pick(LoadKind::rc, LoadKind::rc, LoadKind::rc, LoadKind::xrc, LoadKind::uc, LoadKind::datagrams,
+                                   LoadKind::windows, LoadKind::tags));
+    p.messages = uint32_t(rng.between(5, 80));
+    p.largest = uint32_t(rng.pick(64, 4096, 20'000, 20'000, 100'000));
+    if (rng.chance(0.04)) {
+        p.largest = 1 << 20;
+        p.messages = 3;
+        p.loads.resize(1);
+    }
+    p.shared_receive = rng.chance(0.2);
+    return p;
+}
+
+PathOptions make_path(Rng& rng, const Plan& plan) {
+    PathOptions o;
+    o.mtu = uint32_t(rng.between(1, 5));
+    o.gid_index = uint32_t(rng.below(2));
+    o.psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
+    o.peer_psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
+    // An engine that takes frames slowly has long queues; a timeout shorter than they are would retransmit for ever.
+    const bool slow = plan.world.round_cost / plan.world.engine.rx_burst > 100;
+    // Nor may it be so short that all tries fall into a blackout or two.
+    o.timeout = uint8_t(rng.between(plan.blackouts ? 9 : 7, 10) + (slow ? 4 : 0));
+    o.retry_cnt = 7;
+    o.rnr_retry = 7;
+    o.min_rnr_timer = uint8_t(rng.between(1, 8));
+    o.max_rd_atomic = uint8_t(rng.pick(1, 2, 4, 16));
+    o.max_dest_rd_atomic = o.max_rd_atomic;
+    return o;
+}
+
+}  // namespace roci::sim
