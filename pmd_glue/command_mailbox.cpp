@@ -20,11 +20,25 @@ void wait_politely(uint32_t round) {
 
 }  // namespace
 
+void CommandMailbox::wait_empty() const {
+    for (uint32_t i = 0; slot_.load(std::memory_order_acquire) != nullptr; ++i) wait_politely(i);
+}
+
 void CommandMailbox::execute(engine::Command& c, WakeFlag& lcore) {
+    wait_empty();
     slot_.store(&c, std::memory_order_release);
     lcore.notify();
-    for (uint32_t i = 0; slot_.load(std::memory_order_acquire) != nullptr; ++i) wait_politely(i);
+    wait_empty();
     c.done.store(true, std::memory_order_release);
+}
+
+void CommandMailbox::post(const engine::GsiSend& send, WakeFlag& lcore) {
+    wait_empty();
+    datagram_ = send;
+    posted_.kind = engine::Command::Kind::send_gsi;
+    posted_.gsi = &datagram_;
+    slot_.store(&posted_, std::memory_order_release);
+    lcore.notify();
 }
 
 }  // namespace roci::pmd

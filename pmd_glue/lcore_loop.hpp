@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/command.hpp"
+#include "io/gsi.hpp"
 #include "sleeper.hpp"
 
 namespace roci::pmd {
@@ -36,13 +37,19 @@ class CommandMailbox {
 public:
     /// Conductor: puts the command down; returns when the lcore has executed it.
     void execute(engine::Command& c, WakeFlag& lcore);
+    /// Conductor: puts a datagram down and goes on; waits only while the command before is not done.
+    void post(const engine::GsiSend& send, WakeFlag& lcore);
     /// Lcore: the command that waits, or nullptr.
     engine::Command* waiting() const { return slot_.load(std::memory_order_acquire); }
     /// Lcore: the command that waits has been executed. The command is the conductor's again and is not looked at any more.
     void finished() { slot_.store(nullptr, std::memory_order_release); }
 
 private:
+    void wait_empty() const;
+
     alignas(64) std::atomic<engine::Command*> slot_{nullptr};
+    engine::Command posted_;
+    engine::GsiSend datagram_;
 };
 
 struct IdlePolicy {
@@ -95,6 +102,7 @@ public:
     WakeFlag& wake_flag() { return wake_; }
     /// Conductor.
     void execute(engine::Command& c) { mailbox_.execute(c, wake_); }
+    void post(const engine::GsiSend& send) { mailbox_.post(send, wake_); }
     Sleeper& sleeper() { return wake_.sleeper; }
     const LoopCounters& counters() const { return counters_; }
 

@@ -10,14 +10,18 @@
 namespace roci::cm {
 namespace {
 
-/// The first repetition comes early and the pauses double up to the full response time: a lost message costs little, and a peer
-/// that is slow is not flooded.
+/// The first repetition comes early and the pauses grow by half up to the full response time: a lost message costs little,
+/// several lost in a row not much more, and a peer that is slow is not flooded. There are no more repetitions than max_retries
+/// allows (IBA 12.7.27), and nobody gives up before the time that as many full pauses take.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>
 void copy_private(std::array<uint8_t, N>& to, std::span<const uint8_t> from) {
     std::copy_n(from.begin(), std::min(from.size(), N), to.begin());
 }
+
+/// A field of three bits: who asks for more than 7 gets the most, as in the kernel.
+uint8_t three_bits(uint8_t count) { return std::min<uint8_t>(count, 7); }
 
 Answered rejected_message(State s) { return s == State::rep_rcvd || s == State::rep_sent ? Answered::rep : Answered::req; }
 
@@ -121,6 +125,7 @@ void Manager::set_timer(Connection& c, Nanos deadline) {
 void Manager::repeat_until_answered(Connection& c, Nanos now) {
     const Nanos unit = response_time(c.response_timeout);
     c.interval = std::max<Nanos>(unit >> kEarlyShift, 1);
+    c.repeats_left = c.max_retries;
     c.give_up = now + unit * (c.max_retries + 1u);
     set_timer(c, now + c.interval);
 }
@@ -143,9 +148,12 @@ void Manager::expire(Connection& c, Nanos now) {
         return end(c);
     }
     if (now >= c.give_up) return give_up(c, now);
+    // A peer that is gone is not waited for any longer; one that shall answer has all of its time.
+    if (c.repeats_left == 0) return c.state == State::dreq_sent ? give_up(c, now) : set_timer(c, c.give_up);
+    --c.repeats_left;
     ++counters_.repeated;
     transmit(c.peer, c.last);
-    c.interval = std::min(c.interval * 2, response_time(c.response_timeout));
+    c.interval = std::min(c.interval + c.interval / 2, response_time(c.response_timeout));
     set_timer(c, std::min(now + c.interval, c.give_up));
 }
 
@@ -265,8 +273,8 @@ uint32_t Manager::connect(const ConnectSpec& s, Nanos now) {
     r.initiator_depth = s.initiator_depth;
     r.remote_response_timeout = r.local_response_timeout = config_.response_timeout;
     r.flow_control = s.flow_control;
-    r.retry_count = s.retry_count & 7;
-    r.rnr_retry_count = s.rnr_retry_count & 7;
+    r.retry_count = three_bits(s.retry_count);
+    r.rnr_retry_count = three_bits(s.rnr_retry_count);
     r.mtu = s.mtu;
     r.max_cm_retries = config_.max_retries;
     r.srq = s.srq;
@@ -296,7 +304,7 @@ int Manager::accept(uint32_t id, const AcceptSpec& s, Nanos now) {
     r.responder_resources = s.responder_resources;
     r.initiator_depth = s.initiator_depth;
     r.flow_control = s.flow_control;
-    r.rnr_retry_count = s.rnr_retry_count & 7;
+    r.rnr_retry_count = three_bits(s.rnr_retry_count);
     r.srq = s.srq;
     r.ca_guid = s.ca_guid;
     r.private_data = s.private_data;

@@ -70,6 +70,7 @@ struct Connection {
     SidrReq sidr_req;
     Mad last{};  ///< the message that is repeated
     uint8_t response_timeout = 20, max_retries = 15;
+    uint8_t repeats_left = 0;
     Nanos deadline = kNever, interval = 0, give_up = kNever;
 };
 

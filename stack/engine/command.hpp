@@ -38,9 +38,10 @@ struct Command {
     qp::Qp* qp = nullptr;
     qp::Srq* srq = nullptr;
     const qp::Change* change = nullptr;  // modify_qp
-    qp::Snapshot* snapshot = nullptr;    // query_qp
-    uint32_t srq_limit = 0;              // modify_srq in, query_srq out
-    rings::Cq* cq = nullptr;             // resize_cq
+    /// query_qp. modify_qp: in, the state that the QP is believed to be in; it is not changed (ESTALE) if it is in another.
+    qp::Snapshot* snapshot = nullptr;
+    uint32_t srq_limit = 0;   // modify_srq in, query_srq out
+    rings::Cq* cq = nullptr;  // resize_cq
     rings::CqLane new_lane{};
     uint32_t consumer = 0;
     const GsiSend* gsi = nullptr;             // send_gsi
@@ -56,6 +57,13 @@ public:
     virtual ~CommandPort() = default;
     virtual uint32_t engines() const = 0;
     virtual void execute(uint32_t engine, Command& command) = 0;
+    /// Sends a management datagram; need not wait until it is sent. `send` is the caller's again.
+    virtual void send_gsi(uint32_t engine, const GsiSend& send) {
+        Command command;
+        command.kind = Command::Kind::send_gsi;
+        command.gsi = &send;
+        execute(engine, command);
+    }
 };
 
 }  // namespace roci::engine

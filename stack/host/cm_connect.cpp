@@ -69,8 +69,8 @@ Outcome send_req(Call& c, CmId& id, const abi::CmParam& p) {
     std::copy_n(p.private_data, p.private_length, &s.private_data[cm::kIpHeaderLength]);
     id.responder_resources = p.responder_resources;
     id.initiator_depth = p.initiator_depth;
-    id.retry_count = p.retry_count & 7;
-    id.rnr_retry_count = p.rnr_retry_count & 7;
+    id.retry_count = std::min<uint8_t>(p.retry_count, 7);
+    id.rnr_retry_count = std::min<uint8_t>(p.rnr_retry_count, 7);
     id.connection = c.host.cm->manager.connect(s, c.host.now);
     return done();
 }

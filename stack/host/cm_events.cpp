@@ -174,10 +174,7 @@ void send_one(Host& host, const cm::Outgoing& m) {
     send.path = wire::make_path(path.spec);
     send.dest = m.dest;
     send.mad = m.mad;
-    engine::Command command;
-    command.kind = engine::Command::Kind::send_gsi;
-    command.gsi = &send;
-    (void)host.execute(0, command);  // a full port loses it; it is repeated
+    host.engines.send_gsi(0, send);  // a full port loses it; it is repeated
 }
 
 }  // namespace

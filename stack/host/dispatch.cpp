@@ -23,6 +23,7 @@ constexpr OpRule op(const char* name, Outcome (*handler)(Call&), Stage stage = S
 constexpr OpRule kHello{"hello", 8, kVariable, 0, Stage::connected, hello};
 constexpr OpRule kRegMr{"reg_mr", sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, reg_mr};
 constexpr OpRule kReregMr{"rereg_mr", sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
+constexpr OpRule kModifyQp{"modify_qp", sizeof(abi::ModifyQpRequest), kVariable, 0, Stage::device, modify_qp};
 constexpr OpRule kQueryPort{"query_port", 0, sizeof(abi::HandleRequest), 0, Stage::device, query_port};
 constexpr OpRule kOpenXrcd{
     "open_xrcd", sizeof(abi::OpenXrcdRequest), sizeof(abi::OpenXrcdRequest), 0, Stage::device, open_xrcd, 1};
@@ -56,7 +57,7 @@ constexpr Entry kOps[] = {
     {Op::query_srq, op<abi::HandleRequest>("query_srq", query_srq)},
     {Op::destroy_srq, op<abi::HandleRequest>("destroy_srq", destroy_srq)},
     {Op::create_qp, op<abi::CreateQpRequest>("create_qp", create_qp)},
-    {Op::modify_qp, op<abi::ModifyQpRequest>("modify_qp", modify_qp)},
+    {Op::modify_qp, kModifyQp},
     {Op::query_qp, op<abi::HandleRequest>("query_qp", query_qp)},
     {Op::destroy_qp, op<abi::HandleRequest>("destroy_qp", destroy_qp)},
     {Op::create_ah, op<abi::CreateAhRequest>("create_ah", create_ah)},

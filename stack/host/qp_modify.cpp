@@ -129,17 +129,30 @@ Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State f
     return done();
 }
 
+/// First as if the QP were where we left it; an engine may have moved it since.
+Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
+    if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed() || o.waits_for) return o;
+    qp::Snapshot now;
+    if (const int error = snapshot(c.host, qp, now); error != 0) return fail(error, "the engine does not answer");
+    return modify_from(c, in, qp, now.state);
+}
+
 }  // namespace
 
 Outcome modify_qp(Call& c) {
-    const auto in = c.in<abi::ModifyQpRequest>();
+    auto in = c.in<abi::ModifyQpRequest>();
     Qp* qp;
     if (Outcome o = look_up(c.session.qps, in.handle, "QP", qp); o.failed()) return o;
-    // First as if the QP were where we left it; an engine may have moved it since.
-    if (Outcome o = modify_from(c, in, *qp, qp::State(qp->attr.qp_state)); !o.failed()) return o;
-    qp::Snapshot now;
-    if (const int error = snapshot(c.host, *qp, now); error != 0) return fail(error, "the engine does not answer");
-    return modify_from(c, in, *qp, now.state);
+    const auto more = c.after(sizeof in);
+    if (more.size() % sizeof in != 0 || more.size() / sizeof in > abi::kMostModifySteps)
+        return fail(EINVAL, "{} bytes after the first step: whole steps are wanted, {} at most", more.size(),
+                    abi::kMostModifySteps);
+    if (Outcome o = modify_once(c, in, *qp); o.failed()) return o;
+    for (size_t at = 0; at < more.size(); at += sizeof in) {
+        std::memcpy(&in, &more[at], sizeof in);
+        if (Outcome o = modify_once(c, in, *qp); o.failed()) return o;
+    }
+    return done();
 }
 
 }  // namespace roci::host

@@ -30,6 +30,7 @@ class Row:
     shows: str = ''      # what the client must print
     served: str = ''     # what the server must print
     joins: bool = False  # no listener: the server is ready when it is in a multicast group
+    tcp: int = 0         # no listener of rdma_cm at first: the server is ready when it listens on this TCP port
     clients: int = 1     # one after the other
     races: str = ''      # what the client prints when it was faster than its server is made for: once more, then
     stays: bool = False  # the server serves for ever
@@ -42,7 +43,7 @@ class Row:
 
     @property
     def name(self):
-        told = re.sub(r'( -\w)? \{\w+\}', '', self.client)
+        told = re.sub(r'( -\w| --\w+=)? ?\{\w+\}', '', self.client)
         more = (f' x {self.clients}' if self.clients > 1 else '') + (', server stays' if self.stays else '')
         return f'rdma_cm: {told}{more}, {self.path[0]} to {self.path[1]}, {self.family}'
 
@@ -117,8 +118,20 @@ def perftests():
                   shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+', in_quick='-a' not in args)
 
 
+FIO = 'fio --name=conformance --ioengine=rdma --port={port} --bs=64k --size=16m --iodepth=8'
+QPERF = 'rc_lat rc_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat rc_rdma_write_bw rc_rdma_write_poll_lat'
+
+
+def storage_and_figures():
+    """Programs from outside of the RDMA projects. qperf reaches its server by TCP at the same address, which only 127.0.0.1 is here."""
+    # To fio, who writes is the client. Not --verb=send: its client stops with RNR retries exceeded (open).
+    for verb in ('write', 'read'):
+        yield Row(f'{FIO} --rw=read', f'{FIO} --hostname={{to}} --verb={verb} --rw=write', shows=r'err= 0', limit=20)
+    yield Row('qperf', f'qperf 127.0.0.1 -cm 1 -t 1 {QPERF}', path=('roci0', 'roci0'), tcp=19765, stays=True, shows=r'bw += +[\d.]+')
+
+
 def rows(quick):
-    every = [*rpings(), *samples(), *streams(), *perftests()]
+    every = [*rpings(), *samples(), *streams(), *perftests(), *storage_and_figures()]
     return [row for row in every if row.in_quick] if quick else every
 
 
@@ -137,6 +150,8 @@ def wait_until(rocid, server, ready, what):
 def wait_ready(rocid, row, server, port):
     if row.joins:
         return wait_until(rocid, server, lambda s: s['totals']['cm_groups'] > 0, 'the server did not join its group')
+    if row.tcp:
+        return server.wait_listening(row.tcp)
     listens = lambda s: any(listener['port'] == port for listener in s['rdma_cm']['listeners'])
     return wait_until(rocid, server, listens, f'the server does not listen on port {port}')
 

@@ -16,6 +16,8 @@ import badinput
 import capture
 import cases
 import config_errors
+import connection_errors
+import connection_load
 import connections
 import ephemeral
 import fabric
@@ -75,6 +77,17 @@ def run_connections(report, rocid, rows):
             report.run(row.name, lambda r=row: connections.run_row(rocid, r), connections.by_hand(rocid, row))
 
 
+def run_built(report, missing, some, wanted, *arguments):
+    """Cases that need programs of our own."""
+    for name, case in some.items():
+        if not wanted(name):
+            continue
+        if missing:
+            report.skip(name, missing)
+        else:
+            report.run(name, lambda c=case: c(*arguments))
+
+
 def in_rocid(report, config, body):
     """Runs `body(rocid, gids)` with a rocid of this configuration; then it must stop cleanly."""
     try:
@@ -112,9 +125,9 @@ def clean_cases(report, options, wanted):
                 why = fabric.missing(program)
                 report.skip(name, why) if why else report.run(name, lambda c=case: c(rocid))
         run_connections(report, rocid, [row for row in connections.rows(options.quick) if wanted(row.name)])
-        for name, case in connections.CASES.items():
-            if wanted(name):
-                report.run(name, lambda c=case: c(rocid))
+        run_built(report, None, connections.CASES, wanted, rocid)
+        run_built(report, connection_errors.missing(), connection_errors.CASES, wanted, rocid)
+        run_built(report, connection_load.missing(), connection_load.cases(options.quick), wanted, rocid)
         storm = f'kill -9 of either side, {options.kills} times'
         if wanted(storm):
             report.run(storm, lambda: kills.storm(rocid, gids, options.kills, options.seed),
@@ -139,7 +152,8 @@ def main():
     options = parse_options()
     if options.list:
         names = [*single.CASES, *badinput.CASES, *hostile.CASES, *capture.CASES, *config_errors.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
-                 *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick))]
+                 *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
+                 *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))
         return 0
     report = Report()
@@ -148,6 +162,10 @@ def main():
     clean_cases(report, options, wanted)
     if faulty:
         in_rocid(report, FAULTS, lambda rocid, gids: run_pairs(report, rocid, gids, faulty, options.quick))
+    if any(map(wanted, connection_load.faulty_cases(options.quick))):
+        in_rocid(report, connection_load.HALF_LOST,
+                 lambda rocid, gids: run_built(report, connection_load.missing(), connection_load.faulty_cases(options.quick), wanted, rocid))
+    run_built(report, connection_errors.missing(), connection_errors.ALONE, wanted)
     for name, case in config_errors.CASES.items():
         if wanted(name):
             report.run(name, case)

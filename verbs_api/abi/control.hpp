@@ -357,6 +357,8 @@ struct QpAttr {
     uint8_t alt_port_num, alt_timeout, reserved;
     uint32_t rate_limit;
 };
+inline constexpr uint32_t kMostModifySteps = 3;
+/// Followed by up to kMostModifySteps more: steps of the same QP, taken one after the other until one fails.
 struct ModifyQpRequest {
     uint32_t handle;
     uint32_t mask;

@@ -53,7 +53,7 @@ int reject(rdma_cm_id* id, const void* data, uint8_t length, uint32_t reason) {
 }  // namespace
 
 int confirm_response(Id& id) {
-    if (modify_to_rtr(id.id, RDMA_MAX_RESP_RES) == 0 && modify_to_rts(id.id, RDMA_MAX_INIT_DEPTH) == 0) {
+    if (connect_qp(id.id, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH) == 0) {
         const int error = service().tell(Op::cm_establish, abi::HandleRequest{id.handle, 0});
         if (error == 0) return 0;
         errno = error;
@@ -98,8 +98,7 @@ int rdma_accept(rdma_cm_id* p, rdma_conn_param* param) {
     id.initiator_depth = own_depth ? param->initiator_depth : std::min(id.initiator_depth, device->max_initiator_depth);
     id.responder_resources =
         own_resources ? param->responder_resources : std::min(id.responder_resources, device->max_responder_resources);
-    if (!datagram(*p) && (modify_to_rtr(*p, id.responder_resources) != 0 || modify_to_rts(*p, id.initiator_depth) != 0))
-        return -1;
+    if (!datagram(*p) && connect_qp(*p, id.responder_resources, id.initiator_depth) != 0) return -1;
     roci::abi::CmConnectRequest request{};
     request.id = id.handle;
     int error = fill(id, param, request.param);

@@ -145,6 +145,19 @@ int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     return fail(error);
 }
 
+/// rocid is gone, and with it the device: each of its ids hears of that once, then the channel fails.
+int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
+    Id* id = service().next_removed(channel);
+    if (id == nullptr) return fail(EIO);
+    auto* e = static_cast<Event*>(std::calloc(1, sizeof(Event)));
+    if (e == nullptr) return fail(ENOMEM);
+    e->counted = id;
+    e->event.id = &id->id;
+    e->event.event = RDMA_CM_EVENT_DEVICE_REMOVAL;
+    *event = &e->event;
+    return 0;
+}
+
 }  // namespace
 
 void count_event(Id& id) {
@@ -162,6 +175,7 @@ int complete(Id& id) {
     }
     if (rdma_get_cm_event(id.id.channel, &id.id.event) != 0) return -1;
     const rdma_cm_event& e = *id.id.event;
+    if (e.event == RDMA_CM_EVENT_DEVICE_REMOVAL) return fail(ENODEV);
     if (e.status == 0) return 0;
     if (e.event == RDMA_CM_EVENT_REJECTED) return fail(ECONNREFUSED);
     return fail(e.status < 0 ? -e.status : e.status);
@@ -177,7 +191,7 @@ int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
     for (;;) {
         roci::abi::CmEventReply reply{};
         const int fetched = fetch(channel, reply);
-        if (fetched < 0) return -1;
+        if (fetched < 0) return errno == EIO ? fetch_removal(channel, event) : -1;
         if (fetched == EAGAIN) continue;
         const bool request = reply.listener != roci::abi::kNoHandle;
         Id* id = service().find(request ? reply.listener : reply.id);

@@ -44,6 +44,7 @@ struct Id {
     uint32_t handle;
     uint32_t epoch;  ///< of the connection to rocid that knows it
     uint8_t initiator_depth, responder_resources;
+    bool removed;  ///< has been told that its device is gone
     ibv_qp_init_attr* qp_init_attr;
     abi::CmQpAttrReply qp_attr[3];  ///< to INIT, RTR, RTS as the last event had them, under `mutex`; mask 0: to be asked for
     Group* groups;
@@ -107,6 +108,8 @@ public:
     void insert(Id& id);
     void remove(const Id& id);
     Id* find(uint32_t handle);
+    /// rocid is gone: an id of that channel that has a device and was not told yet; it counts as told. nullptr: all were.
+    Id* next_removed(const rdma_event_channel* channel);
 
     template <class Request, class Answer>
     int call(abi::Op op, const Request& body, Answer& answer, client::ReplyFds* fds = nullptr) {
@@ -153,8 +156,7 @@ int destroy_handle(uint32_t handle);  ///< events reported, or -1
 int complete(Id& id);
 void count_event(Id& id);
 // qp.cpp
-int modify_to_rtr(rdma_cm_id& id, uint8_t responder_resources);
-int modify_to_rts(rdma_cm_id& id, uint8_t initiator_depth);
+int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth);
 int modify_to_error(rdma_cm_id& id);
 int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask);
 // connect.cpp

@@ -86,27 +86,36 @@ int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask)
     return 0;
 }
 
-int modify_to_rtr(rdma_cm_id& id, uint8_t responder_resources) {
+/// To RTR and on to RTS, in one request.
+int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth) {
     if (id.qp == nullptr) return 0;
-    ibv_qp_attr init{}, attr{};
-    int init_mask = 0, mask = 0;
-    if (known_attributes(id, IBV_QPS_INIT, init, init_mask) != 0 || known_attributes(id, IBV_QPS_RTR, attr, mask) != 0) return -1;
+    ibv_qp_attr init{}, rtr{}, rts{};
+    int init_mask = 0, rtr_mask = 0, rts_mask = 0;
+    const bool known = known_attributes(id, IBV_QPS_INIT, init, init_mask) == 0 &&
+                       known_attributes(id, IBV_QPS_RTR, rtr, rtr_mask) == 0 &&
+                       known_attributes(id, IBV_QPS_RTS, rts, rts_mask) == 0;
+    if (!known) return -1;
+    if (responder_resources != RDMA_MAX_RESP_RES) rtr.max_dest_rd_atomic = responder_resources;
+    if (initiator_depth != RDMA_MAX_INIT_DEPTH) rts.max_rd_atomic = initiator_depth;
+    std::vector<abi::ModifyQpRequest> steps;
+    const auto step = [&](const ibv_qp_attr& attr, int mask) {
+        steps.push_back({id.qp->handle, uint32_t(mask), client::to_abi(attr)});
+    };
     if (id.qp->state == IBV_QPS_INIT) {  // rights depend on the connection: they may come with RTR (IBA table 96)
-        attr.qp_access_flags = init.qp_access_flags;
-        mask |= init_mask & IBV_QP_ACCESS_FLAGS;
-    } else if (const int error = ibv_modify_qp(id.qp, &init, init_mask); error != 0) {
-        return result(error);
+        rtr.qp_access_flags = init.qp_access_flags;
+        rtr_mask |= init_mask & IBV_QP_ACCESS_FLAGS;
+    } else {
+        step(init, init_mask);
     }
-    if (responder_resources != RDMA_MAX_RESP_RES) attr.max_dest_rd_atomic = responder_resources;
-    return result(ibv_modify_qp(id.qp, &attr, mask));
-}
-int modify_to_rts(rdma_cm_id& id, uint8_t initiator_depth) {
-    if (id.qp == nullptr) return 0;
-    ibv_qp_attr attr{};
-    int mask = 0;
-    if (known_attributes(id, IBV_QPS_RTS, attr, mask) != 0) return -1;
-    if (initiator_depth != RDMA_MAX_INIT_DEPTH) attr.max_rd_atomic = initiator_depth;
-    return result(ibv_modify_qp(id.qp, &attr, mask));
+    step(rtr, rtr_mask);
+    step(rts, rts_mask);
+    client::Context& c = *client::Context::from(id.qp->context);
+    if (c.inherited) return fail(EIO);
+    abi::ModifyQpReply reply{};
+    const client::Outgoing request{abi::Op::modify_qp, std::as_bytes(std::span(steps))};
+    if (const int error = c.link.request(request, std::as_writable_bytes(std::span(&reply, 1))); error != 0) return fail(error);
+    id.qp->state = IBV_QPS_RTS;
+    return 0;
 }
 int modify_to_error(rdma_cm_id& id) {
     if (id.qp == nullptr) return 0;

@@ -102,6 +102,16 @@ Id* Service::find(uint32_t handle) {
     return it == ids_.end() ? nullptr : it->second;
 }
 
+Id* Service::next_removed(const rdma_event_channel* channel) {
+    const std::lock_guard guard(mutex_);
+    for (const auto& [handle, id] : ids_) {
+        if (id->id.channel != channel || id->id.verbs == nullptr || id->removed) continue;
+        id->removed = true;
+        return id;
+    }
+    return nullptr;
+}
+
 }  // namespace roci::rdmacm
 
 using roci::rdmacm::service;

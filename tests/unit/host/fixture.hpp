@@ -136,6 +136,10 @@ public:
             c.error = refuse_error;
             return;
         }
+        if (c.kind == Kind::modify_qp && c.snapshot != nullptr && c.snapshot->state != state[c.qp]) {
+            c.error = ESTALE;
+            return;
+        }
         if (c.kind == Kind::modify_qp) {
             last_change = *c.change;
             if ((c.change->mask & IBV_QP_STATE) != 0) state[c.qp] = c.change->next;

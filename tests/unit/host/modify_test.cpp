@@ -1,4 +1,6 @@
 // modify_qp and query_qp: rules, values, paths, and what is remembered.
+#include <array>
+
 #include "fixture.hpp"
 
 namespace roci::host::test {
@@ -138,6 +140,22 @@ TEST_F(ModifyTest, TheEnginesOwnChangesOfStateCount) {
     EXPECT_EQ(modify(q.handle, to_rtr().mask, to_rtr().attr).error, EINVAL);
     EXPECT_EQ(on(Op::query_qp, q.handle).as<abi::QueryQpReply>().attr.qp_state, uint32_t(IBV_QPS_ERR));
     EXPECT_EQ(modify(q.handle, IBV_QP_STATE, {.qp_state = IBV_QPS_RESET}).error, 0);
+}
+
+TEST_F(ModifyTest, SeveralStepsInOneRequestEndAtTheFirstThatFails) {
+    const auto q = qp();
+    const auto step = [&](const Step& s) { return abi::ModifyQpRequest{q.handle, uint32_t(s.mask), s.attr}; };
+    Step wrong = to_rts();
+    wrong.attr.retry_cnt = 8;
+    const std::array broken{step(to_init()), step(to_rtr()), step(wrong)};
+    EXPECT_EQ(call(Op::modify_qp, broken).error, EINVAL);
+    EXPECT_EQ(on(Op::query_qp, q.handle).as<abi::QueryQpReply>().attr.qp_state, uint32_t(IBV_QPS_RTR));
+    const auto other = qp();
+    const auto again = [&](const Step& s) { return abi::ModifyQpRequest{other.handle, uint32_t(s.mask), s.attr}; };
+    const std::array whole{again(to_init()), again(to_rtr()), again(to_rts())};
+    EXPECT_EQ(call(Op::modify_qp, whole).error, 0);
+    EXPECT_EQ(on(Op::query_qp, other.handle).as<abi::QueryQpReply>().attr.qp_state, uint32_t(IBV_QPS_RTS));
+    EXPECT_EQ(call(Op::modify_qp, std::array{whole[0], whole[0], whole[0], whole[0], whole[0]}).error, EINVAL);
 }
 
 TEST_F(ModifyTest, WhatTheEngineRefusesIsNotRemembered) {

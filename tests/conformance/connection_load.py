@@ -1,0 +1,93 @@
+"""Many connections by address: how fast, how many at once, what stays behind, and what a network that loses half of its frames does."""
+import pathlib
+import re
+
+from connections import ADDRESS, nothing_stays, wait_until
+from lab import BUILD, REPO, Failure, Program, free_port
+
+LOAD = BUILD / 'tests/conformance/rdma_cm/cm_load'
+HALF_LOST = REPO / 'tests/conformance/half_lost.toml'
+MOST_GROWTH = 16 << 20  # of rocid's memory over a run: buffers that it keeps; a leak of 200 bytes a connection is more
+
+
+def missing():
+    return None if LOAD.exists() else 'cm_load was not built (librdmacm-dev: ./dev setup)'
+
+
+def resident(rocid):
+    text = pathlib.Path(f'/proc/{rocid.process.pid}/status').read_text()
+    return int(re.search(r'VmRSS:\s+(\d+) kB', text)[1]) << 10
+
+
+def load(rocid, total, at_once, *more, limit, family='ipv4'):
+    """Runs the load; the client's line of figures."""
+    port = free_port()
+    address = ADDRESS['roci0'][family]
+    server = Program(rocid, [str(LOAD), 'server', address, str(port)])
+    client = None
+    try:
+        wait_until(rocid, server, lambda s: any(one['port'] == port for one in s['rdma_cm']['listeners']), 'the server does not listen')
+        client = Program(rocid, [str(LOAD), 'client', address, str(port), str(total), str(at_once), *more])
+        code = client.wait(limit)
+        text = client.output()
+        if server.process.poll() is not None:
+            raise Failure(f'the server ended with {server.process.returncode}:\n{server.output()[-1500:]}')
+    finally:
+        for program in (client, server):
+            if program and program.process.poll() is None:
+                program.kill()
+    rocid.check_alive()
+    return code, text
+
+
+def all_good(code, text):
+    if code != 0:
+        raise Failure(f'not all connections came about:\n{text}')
+
+
+def come_and_go(rocid, total):
+    """Nothing of them stays, neither in rocid's tables nor in its memory."""
+    all_good(*load(rocid, 200, 32, limit=60))
+    before, memory = rocid.totals(), resident(rocid)
+    code, text = load(rocid, total, 32, limit=60 + total / 50)
+    all_good(code, text)
+    print(f'    {text.splitlines()[0]}')
+    nothing_stays(rocid, before)
+    if (grown := resident(rocid) - memory) > MOST_GROWTH:
+        raise Failure(f'rocid grew by {grown >> 20} MiB over {total} connections')
+
+
+def at_once(rocid, total):
+    before = rocid.totals()
+    code, text = load(rocid, total, 512, 'hold', limit=60 + total / 50)
+    all_good(code, text)
+    print(f'    {text.splitlines()[0]}')
+    if int(re.search(r'(\d+) open at once', text)[1]) != total:
+        raise Failure(f'not {total} were open at once:\n{text}')
+    nothing_stays(rocid, before)
+
+
+def half_lost(rocid, total):
+    """Every connection comes about or ends in the event for it; none hangs. A connection needs five messages to arrive, and each is
+    sent up to 16 times."""
+    code, text = load(rocid, total, total, limit=240)
+    print(f'    {text.splitlines()[0]}')
+    established = int(re.search(r'(\d+) established', text)[1])
+    ended = dict((event, int(n)) for n, event in re.findall(r'(?m)^(\d+) ended in (\S+)', text))
+    if code not in (0, 2) or established + sum(ended.values()) != total:
+        raise Failure(f'exit code {code}:\n{text}')
+    if odd := set(ended) - {'RDMA_CM_EVENT_UNREACHABLE', 'RDMA_CM_EVENT_REJECTED'}:
+        raise Failure(f'connections ended in {odd}:\n{text}')
+    if established < total * 0.9:
+        raise Failure(f'only {established} of {total} came about:\n{text}')
+
+
+def cases(quick):
+    come, open_ = (2000, 1000) if quick else (100000, 10000)
+    return {f'rdma_cm: {come} connections come and go, nothing stays': lambda rocid: come_and_go(rocid, come),
+            f'rdma_cm: {open_} connections open at once': lambda rocid: at_once(rocid, open_)}
+
+
+def faulty_cases(quick):
+    total = 20 if quick else 100
+    return {f'rdma_cm: {total} connections while half of all frames are lost': lambda rocid: half_lost(rocid, total)}
