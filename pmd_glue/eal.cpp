@@ -96,7 +96,8 @@ std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
     for (const std::string& nic : o.pci) a.insert(a.end(), {"-a", nic});
     // Neither way leaves a file behind. (EAL refuses --in-memory together with --no-huge.)
     if (huge) {
-        a.push_back("--in-memory");
+        // One file for all pages: a virtio_user port hands its memory over, and a vhost takes eight files at most.
+        a.insert(a.end(), {"--in-memory", "--single-file-segments"});
     } else {
         const uint64_t megabytes = std::max<uint64_t>(64, (o.memory_bytes + (1 << 20) - 1) >> 20);
         a.insert(a.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});

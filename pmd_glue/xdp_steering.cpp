@@ -40,7 +40,8 @@ struct Fd {
 
 [[noreturn]] void refuse(const std::string& interface, const char* step, int error) {
     std::string why = "XDP on interface '" + interface + "': " + step + ": " + std::strerror(error);
-    if (error == EPERM) why += "; it takes CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW (run as root, or as config/rocid.service does)";
+    if (error == EPERM)
+        why += "; it takes CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_NET_RAW (run as root, or as config/rocid.service does)";
     if (error == EOPNOTSUPP || error == EINVAL) why += "; this kernel may have no XDP: use port = \"af_packet\"";
     throw StartError(why);
 }

@@ -293,8 +293,10 @@ void Daemon::run() {
     auto busy_at = Steady::now();
     while (!stop_) {
         constexpr int kTick = 200;
-        socket_->serve(wait_ms(options_.exit_when_idle_s == 0 ? -1 : kTick));
+        const bool look = ports_->must_look();
+        socket_->serve(wait_ms(options_.exit_when_idle_s == 0 && !look ? -1 : kTick));
         service();
+        if (look) follow_links();
         if (options_.exit_when_idle_s == 0) continue;
         if (socket_->connections() != 0) busy_at = Steady::now();
         if (Steady::now() - busy_at < patience) continue;

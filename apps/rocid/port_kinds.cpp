@@ -52,11 +52,13 @@ constexpr PortKind kKinds[] = {
      "Tied to the device `peer` inside rocid, by DPDK's net_ring.", "nothing"},
     {"af_packet", "net_af_packet", kInterfaceKeys, "interface", true, true, 4096, false, false, af_packet,
      "Any kernel interface, shared with the kernel, through packet sockets. Works everywhere; the kernel copies each frame.",
-     "CAP_NET_RAW, and an interface that is up (ip link set NAME up)"},
+     "CAP_NET_RAW, locked memory for the rings (LimitMEMLOCK, or CAP_IPC_LOCK), and an interface that is up (ip link set NAME "
+     "up)"},
     {"af_xdp", "net_af_xdp", kInterfaceKeys, "interface", true, true, 2048, true, false, af_xdp,
      "A kernel interface whose RoCEv2 frames, and no others, come to rocid by XDP; the rest of its traffic is the kernel's as "
      "ever.",
-     "CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, an interface with as many queues as there are engines (ethtool -L), an MTU of at "
+     "CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON, an interface with as many queues as there are engines (ethtool -L), "
+     "an MTU of at "
      "most about 3,400, and locked memory for the frames (LimitMEMLOCK, or CAP_IPC_LOCK)"},
     {"tap", "net_tap", "interface|descriptors|devargs|mac", "interface", false, false, 4096, false, true, tap,
      "A new kernel interface: the kernel of this machine, or what it bridges to, is at the other end of the wire.",

@@ -201,6 +201,10 @@ LinkState Ports::link(uint32_t device, uint32_t wish) {
     return now;
 }
 
+bool Ports::must_look() const {
+    return std::ranges::any_of(ports_, [](const OpenPort& p) { return p.ethdev != nullptr && p.netdev.empty(); });
+}
+
 void Ports::set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses) {
     if (ports_[device].steering != nullptr) ports_[device].steering->set_addresses(addresses);
 }

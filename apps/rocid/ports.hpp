@@ -63,6 +63,8 @@ public:
     void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
     /// How the port is now; `wish`: the configuration's path MTU.
     LinkState link(uint32_t device, uint32_t wish);
+    /// A driver among them may know its link without telling when it changes (memif's does).
+    bool must_look() const;
     /// Readable when the link of a port without kernel interface has changed.
     int link_fd() const { return link_fd_; }
 
