@@ -82,14 +82,16 @@ def connections():
         rping = ('rping -s -a {address} -p {port} -C 10 -S 1000 -V', 'rping -c -a {address} -p {port} -C 10 -S 1000 -V')
         yield from both_ways(f'rping, {family}', rping, family=family, listens='rdma_cm')
         send = ('ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100', 'ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 {address}')
-        if family == 'ipv6':
-            send = tuple(c.replace('ib_send_bw', 'ib_send_bw --ipv6-addr') for c in send)
+        if family == 'ipv6':  # Debian 12's perftest connects to IPv4 addresses only
+            send = None
         # Its client asks for the second connection at once, before a server as slow as an emulated one listens again: a little distance.
-        yield from both_ways(f'ib_send_bw -R, {family}', send, family=family, quick=family == 'ipv4', listens='rdma_cm', ours=(FAR,))
+        if send:
+            yield from both_ways(f'ib_send_bw -R, {family}', send, family=family, quick=family == 'ipv4', listens='rdma_cm', ours=(FAR,))
         yield from both_ways(f'rping, both lose 1 %, {family}', tuple(c.replace('-C 10', '-C 50') for c in rping), family=family, theirs='loss 1%',
                              ours=('fault.drop=0.01',), quick=family == 'ipv4', listens='rdma_cm', limit=120)
-        yield from both_ways(f'ib_send_bw -R, both lose 1 %, {family}', send, family=family, theirs='loss 1%', ours=('fault.drop=0.01', FAR), quick=False,
-                             listens='rdma_cm', limit=120)
+        if send:
+            yield from both_ways(f'ib_send_bw -R, both lose 1 %, {family}', send, family=family, theirs='loss 1%', ours=('fault.drop=0.01', FAR), quick=False,
+                                 listens='rdma_cm', limit=120)
     yield from both_ways('ucmatose', ('ucmatose -b {address} -p {port} -C 5 -c 4', 'ucmatose -s {address} -p {port} -C 5 -c 4'), quick=False, listens='rdma_cm')
     yield from both_ways('udaddy', ('udaddy -b {address} -C 5 -c 2', 'udaddy -s {address} -C 5 -c 2'), quick=False, listens='rdma_cm')
 

@@ -49,7 +49,7 @@ struct Socket : testing::Test {
             for (const int fd : fds) ::close(fd);
             close_it = packet.size() == 3;
             ++requests;
-            if (packet.size() == 4) {
+            if (packet.size() == 13) {
                 host::Reply later;
                 later.deferred = true;
                 return later;
@@ -215,7 +215,7 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     start();
     const int waiting = connect_client(), other = connect_client();
     serve();
-    ASSERT_EQ(send(waiting, "wait", 4, 0), 4);
+    ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
     ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // does not wait for its turn
     serve();
     EXPECT_EQ(requests, 1) << "nothing more is read of it";
@@ -231,7 +231,7 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     serve();
     EXPECT_EQ(recv(waiting, buffer, sizeof buffer, MSG_DONTWAIT), 100) << "now the other request";
 
-    ASSERT_EQ(send(waiting, "wait", 4, 0), 4);
+    ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
     serve();
     close(waiting);  // hangs up instead
     serve();
