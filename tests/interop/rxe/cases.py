@@ -70,8 +70,9 @@ def programs():
                 'send_lat': '-s 64 -n 200', 'write_lat': '-s 64 -n 200', 'read_lat': '-o 16 -s 64 -n 200', 'atomic_lat': '-o 16 -n 200'}
     for what, options in perftest.items():
         yield from both_ways(f'ib_{what}', f'ib_{what} -d {{dev}} -x {{gid}} -p {{port}} -F -m 1024 {options}', quick=what == 'write_bw')
-    yield from both_ways('ib_send_bw, 16 QPs', 'ib_send_bw -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 -q 16', quick=False)
-    yield from both_ways('ib_write_bw, 16 QPs, MTU 4096', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 20 -q 16', quick=False)
+    # -t: all 1,600 messages at once are more than an emulated processor sorts out within the eight timeouts of perftest's QPs.
+    yield from both_ways('ib_send_bw, 16 QPs', 'ib_send_bw -t 8 -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 -q 16', quick=False)
+    yield from both_ways('ib_write_bw, 16 QPs, MTU 4096', 'ib_write_bw -t 2 -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 20 -q 16', quick=False)
     for kind in ('UC', 'UD'):
         yield from both_ways(f'ib_send_bw over {kind}', f'ib_send_bw -c {kind} -d {{dev}} -x {{gid}} -p {{port}} -F -s 1024 -n 100 -r 512', quick=False)
 
@@ -81,16 +82,18 @@ def connections():
         rping = ('rping -s -a {address} -p {port} -C 10 -S 1000 -V', 'rping -c -a {address} -p {port} -C 10 -S 1000 -V')
         yield from both_ways(f'rping, {family}', rping, family=family, listens='rdma_cm')
         send = ('ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100', 'ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 {address}')
-        if family == 'ipv6':
-            send = tuple(c.replace('ib_send_bw', 'ib_send_bw --ipv6-addr') for c in send)
+        if family == 'ipv6':  # Debian 12's perftest connects to IPv4 addresses only
+            send = None
         # Its client asks for the second connection at once, before a server as slow as an emulated one listens again: a little distance.
-        yield from both_ways(f'ib_send_bw -R, {family}', send, family=family, quick=family == 'ipv4', listens='rdma_cm', ours=(FAR,))
+        if send:
+            yield from both_ways(f'ib_send_bw -R, {family}', send, family=family, quick=family == 'ipv4', listens='rdma_cm', ours=(FAR,))
         yield from both_ways(f'rping, both lose 1 %, {family}', tuple(c.replace('-C 10', '-C 50') for c in rping), family=family, theirs='loss 1%',
                              ours=('fault.drop=0.01',), quick=family == 'ipv4', listens='rdma_cm', limit=120)
-        yield from both_ways(f'ib_send_bw -R, both lose 1 %, {family}', send, family=family, theirs='loss 1%', ours=('fault.drop=0.01', FAR), quick=False,
-                             listens='rdma_cm', limit=120)
+        if send:
+            yield from both_ways(f'ib_send_bw -R, both lose 1 %, {family}', send, family=family, theirs='loss 1%', ours=('fault.drop=0.01', FAR), quick=False,
+                                 listens='rdma_cm', limit=120)
     yield from both_ways('ucmatose', ('ucmatose -b {address} -p {port} -C 5 -c 4', 'ucmatose -s {address} -p {port} -C 5 -c 4'), quick=False, listens='rdma_cm')
-    yield from both_ways('udaddy', ('udaddy -b {address} -p {port} -C 5 -c 2', 'udaddy -s {address} -p {port} -C 5 -c 2'), quick=False, listens='rdma_cm')
+    yield from both_ways('udaddy', ('udaddy -b {address} -C 5 -c 2', 'udaddy -s {address} -C 5 -c 2'), quick=False, listens='rdma_cm')
 
 
 def all_cases():

@@ -29,6 +29,7 @@ struct Socket : testing::Test {
     std::set<uint32_t> open;
     uint32_t next = 1, most = 100;
     size_t fds_seen = 0;
+    int requests = 0;
     size_t reply_size = 100;
     bool with_fds = false;
     std::unique_ptr<ControlSocket> socket;
@@ -47,6 +48,12 @@ struct Socket : testing::Test {
             fds_seen += fds.size();
             for (const int fd : fds) ::close(fd);
             close_it = packet.size() == 3;
+            ++requests;
+            if (packet.size() == 13) {
+                host::Reply later;
+                later.deferred = true;
+                return later;
+            }
             host::Reply r;
             r.bytes.assign(reply_size, std::byte{'r'});
             if (with_fds) {
@@ -202,6 +209,36 @@ TEST_F(Socket, TheHandlerMayCloseAfterTheReply) {
     EXPECT_EQ(recv(c, reply, sizeof reply, MSG_DONTWAIT), 100);
     EXPECT_TRUE(hung_up(c));
     close(c);
+}
+
+TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
+    start();
+    const int waiting = connect_client(), other = connect_client();
+    serve();
+    ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
+    ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // does not wait for its turn
+    serve();
+    EXPECT_EQ(requests, 1) << "nothing more is read of it";
+    ASSERT_EQ(send(other, "x", 1, 0), 1);
+    serve();
+    char buffer[256];
+    EXPECT_EQ(recv(other, buffer, sizeof buffer, MSG_DONTWAIT), 100);
+    EXPECT_LT(recv(waiting, buffer, sizeof buffer, MSG_DONTWAIT), 0);
+    host::Reply reply;
+    reply.bytes.assign(7, std::byte{'a'});
+    socket->answer(1, reply, false);
+    EXPECT_EQ(recv(waiting, buffer, sizeof buffer, MSG_DONTWAIT), 7);
+    serve();
+    EXPECT_EQ(recv(waiting, buffer, sizeof buffer, MSG_DONTWAIT), 100) << "now the other request";
+
+    ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
+    serve();
+    close(waiting);  // hangs up instead
+    serve();
+    EXPECT_FALSE(open.contains(1));
+    socket->answer(1, reply, false);  // too late
+    close(other);
+    serve();
 }
 
 TEST_F(Socket, TooManySessionsAreRefused) {
