@@ -21,6 +21,11 @@ void add_qp(Impl& e, Command& c) {
     if (c.qp->spec.slot >= s->slots.size()) s->slots.resize(c.qp->spec.slot + 1);
     s->slots[c.qp->spec.slot] = c.qp;
 }
+/// Whoever saw the completion of a message may end its QP at once; the sender's comes only with the acknowledgement, which nobody
+/// could give any more (IBA 9.7.5.1.1: it is the responder's debt once the message is executed).
+void acknowledge_first(Impl& e, qp::Qp& qp) {
+    if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
+}
 /// The QP may have left the state that the conductor believes it in (snapshot): then nothing is done.
 void modify_qp(Impl& e, Command& c) {
     if (c.snapshot != nullptr) {
@@ -31,10 +36,12 @@ void modify_qp(Impl& e, Command& c) {
             return;
         }
     }
+    acknowledge_first(e, *c.qp);
     c.error = qp::apply_change(e.ctx, *c.qp, *c.change);
 }
 void query_qp(Impl&, Command& c) { qp::snapshot(*c.qp, *c.snapshot); }
 void remove_qp(Impl& e, Command& c) {
+    acknowledge_first(e, *c.qp);
     qp::detach(e.ctx, *c.qp);
     Session* s = e.session(c.qp->spec.session);
     if (s != nullptr && c.qp->spec.slot < s->slots.size()) s->slots[c.qp->spec.slot] = nullptr;

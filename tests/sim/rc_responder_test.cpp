@@ -50,6 +50,28 @@ TEST_F(Responder, AcknowledgesAndCompletes) {
     EXPECT_EQ(first_wrong(a.mr.data(), 100, 3), -1);
 }
 
+// A program that ends as soon as it has its last message owes the sender the acknowledgement all the same.
+TEST_F(Responder, AcknowledgesAMessageWhoseQpIsDestroyedAtOnce) {
+    join();
+    recv(5, 0, 200);
+    send_only(first, 100, 3);
+    std::vector<abi::Cqe> done;
+    world.run_until([&] { return !(done = a.poll_all()).empty(); });
+    a.client.destroy_qp(qp);
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(last.at(0).psn(), first);
+}
+
+// The same of one that sends its QP back to RESET.
+TEST_F(Responder, AcknowledgesAMessageWhoseQpIsResetAtOnce) {
+    join();
+    recv(5, 0, 200);
+    send_only(first, 100, 3);
+    world.run_until([&] { return !a.poll_all().empty(); });
+    ASSERT_EQ(a.client.try_modify(qp, IBV_QP_STATE, {.qp_state = IBV_QPS_RESET}), 0);
+    EXPECT_TRUE(is_ack(answer()));
+}
+
 TEST_F(Responder, ImmediateAndSolicitedArriveWithTheCompletion) {
     join();
     recv(5, 0, 200);
