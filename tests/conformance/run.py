@@ -13,7 +13,6 @@ import time
 import traceback
 
 import badinput
-import capture
 import cases
 import config_errors
 import connection_errors
@@ -25,6 +24,7 @@ import hostile
 import kills
 import lab
 import pairs
+import pcap
 import single
 
 FAULTS = lab.REPO / 'tests/conformance/faults.toml'
@@ -117,7 +117,7 @@ def clean_cases(report, options, wanted):
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid))
         run_pairs(report, rocid, gids, [p for p in cases.pairs(options.quick) if not p.faults and wanted(p.name)], options.quick)
-        for name, case in (badinput.CASES | hostile.CASES | capture.CASES).items():
+        for name, case in (badinput.CASES | hostile.CASES | pcap.CASES).items():
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid, gids))
         for name, (case, program) in fabric.CASES.items():
@@ -151,7 +151,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *capture.CASES, *config_errors.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *config_errors.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))
