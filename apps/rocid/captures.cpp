@@ -13,7 +13,8 @@
 namespace roci::rocid {
 namespace {
 
-constexpr int kPipeBytes = 1 << 20;  // what an unprivileged process may have; a smaller pipe works too
+constexpr size_t kMaxCaptures = pmd::TapPort::kMaxRings - 1;  // one place is the configured capture's
+constexpr int kPipeBytes = 1 << 20;                           // what an unprivileged process may have; a smaller pipe works too
 
 pmd::TapFilter filter_of(const host::CaptureSpec& spec) {
     return {.qpn = spec.qpn, .peer_qpn = spec.peer_qpn, .peer_gid = spec.peer_gid.bytes};
@@ -45,25 +46,37 @@ void Captures::fence() {
     }
 }
 
-bool Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
+void Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
     for (const TapPoint& point : taps_) {
         if (spec.device != abi::kNoHandle && spec.device != point.device) continue;
         capture.rings.push_back(
             std::make_unique<pmd::TapRing>(devices_[point.device], point.engine, filter_of(spec), spec.snap_length));
         capture.taps.push_back(point.tap);
-        if (!point.tap->attach(*capture.rings.back())) return false;
+        point.tap->attach(*capture.rings.back());  // there is a place: kMaxCaptures is less than a tap has
     }
-    return true;
 }
 
 int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string& why) {
     captures_.remove_if([](const Capture& c) { return c.ended && c.writer->finished(); });
+    // Those that end count too until their reader has let go of them: each has rings and a thread.
+    if (captures_.size() >= kMaxCaptures) {
+        why = "as many captures run as there may be; end one";
+        return -1;
+    }
     int ends[2];
     if (!make_pipe(ends, why)) return -1;
+    const auto ending = std::make_shared<std::atomic<bool>>(false);
+    pmd::File stream = pmd::open_live_stream(ends[1], ending);
+    if (stream == nullptr) {
+        close(ends[0]);
+        close(ends[1]);
+        why = "no memory for a capture";
+        return -1;
+    }
     Capture& c = captures_.emplace_back();
     c.session = session;
-    c.ending = std::make_shared<std::atomic<bool>>(false);
-    const bool attached = attach(c, spec);
+    c.ending = ending;
+    attach(c, spec);
     std::vector<pmd::TapRing*> rings;
     std::vector<uint32_t> interface_of;
     for (const auto& ring : c.rings) {
@@ -72,13 +85,9 @@ int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string
         interface_of.push_back(uint32_t(name - devices_.begin()));
     }
     std::vector<std::unique_ptr<pmd::TapSink>> sinks;
-    sinks.push_back(pmd::pcapng_to(pmd::open_live_stream(ends[1], c.ending), devices_, pmd::Clock::to_realtime()));
+    sinks.push_back(pmd::pcapng_to(std::move(stream), devices_, pmd::Clock::to_realtime()));
     c.writer = std::make_unique<pmd::TapWriter>(std::move(rings), std::move(interface_of), std::move(sinks));
-    if (attached) return ends[0];
-    end(c);
-    close(ends[0]);
-    why = "as many captures run as there may be; end one";
-    return -1;
+    return ends[0];
 }
 
 void Captures::end(Capture& c) {

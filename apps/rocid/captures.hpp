@@ -39,7 +39,7 @@ private:
         std::shared_ptr<std::atomic<bool>> ending;
         std::unique_ptr<pmd::TapWriter> writer;  ///< last: it reads the rings until it is gone
     };
-    bool attach(Capture& capture, const host::CaptureSpec& spec);
+    void attach(Capture& capture, const host::CaptureSpec& spec);
     void end(Capture& capture);
     void fence();
 

@@ -22,7 +22,7 @@ void add_qp(Impl& e, Command& c) {
     s->slots[c.qp->spec.slot] = c.qp;
 }
 /// Whoever saw the completion of a message may end its QP at once; the sender's comes only with the acknowledgement, which nobody
-/// could give any more (IBA 9.7.5.1.1: it is the responder's debt once the message is executed).
+/// could give any more.
 void acknowledge_first(Impl& e, qp::Qp& qp) {
     if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
