@@ -12,7 +12,7 @@ template <uint32_t step>
 void prefetch(const KeyTable& keys, Key key, uint64_t va) {
     static_assert(step < kPrefetchSteps);
     if constexpr (step == 0) return keys.prefetch(key);
-    const MemoryRegion* r = step == 0 ? nullptr : keys.in_slot(key);
+    const MemoryRegion* r = keys.in_slot(key);
     if (r == nullptr) return;
     if constexpr (step == 1) {
         __builtin_prefetch(r);
@@ -21,7 +21,9 @@ void prefetch(const KeyTable& keys, Key key, uint64_t va) {
     if constexpr (step == 2) __builtin_prefetch(r->segments.data());
     if constexpr (step == 3) {
         if (!r->segments.empty() && r->segments.front().base != nullptr)
-            __builtin_prefetch(r->segments.front().base + (va - r->iova));
+            // As a number: an address that a peer made up is no offset into anything.
+            __builtin_prefetch(
+                reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(r->segments.front().base) + (va - r->iova)));
     }
 }
 
