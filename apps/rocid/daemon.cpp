@@ -210,6 +210,7 @@ void Daemon::follow_addresses(int index) {
         std::vector<host::DeviceAddress> all{{link_local(port.mac), kLinkLocalPrefix}};
         for (const host::DeviceAddress& a : kernel_->addresses(port.netdev_index)) all.push_back(a);
         std::vector<Gid> gids;
+        gids.reserve(all.size());
         for (const host::DeviceAddress& a : all) gids.push_back(a.gid);
         serve_addresses(i, gids);
         if (conductor_->set_addresses(i, all))

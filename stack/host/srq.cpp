@@ -42,6 +42,11 @@ int execute(Host& host, Srq& srq, engine::Command::Kind kind, uint32_t& limit) {
     return error;
 }
 
+void set_xrc_parts(Srq& srq, const XrcParts& xrc) {
+    if (xrc.xrcd != nullptr) srq.spec.xrcd = xrc.xrcd->domain->number;
+    if (xrc.cq != nullptr) srq.spec.cq = &xrc.cq->ring;
+}
+
 }  // namespace
 
 Outcome create_srq(Call& c) {
@@ -56,22 +61,19 @@ Outcome create_srq(Call& c) {
     auto srq = std::make_unique<Srq>();
     const RqShape shape = rq_shape(in.max_wr, in.max_sge, c.host.caps.max_srq_sge);
     if (Outcome o = lay_out_rq(s, shape, srq->memory, srq->spec.rq); o.failed()) return o;
-    srq->engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.host.pick_engine();
+    srq->engine = srq->spec.engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.host.pick_engine();
     abi::TagQueue tags{};
     if (Outcome o = add_tag_matching(c, in, *srq, tags); o.failed()) return o;
     const auto number = c.host.srqns.allocate();
     if (!number) return fail(ENOMEM, "all SRQ numbers are in use");
     const auto place = s.srqs.next();
-    qp::SrqSpec& spec = srq->spec;
-    spec.session = s.id;
-    spec.handle = place.handle;
-    spec.generation = place.generation;
-    spec.srqn = *number;
-    spec.pd = pd->number;
-    spec.engine = srq->engine;
-    spec.xrcd = xrc.xrcd != nullptr ? xrc.xrcd->domain->number : 0;
-    if (xrc.cq != nullptr) spec.cq = &xrc.cq->ring;
-    srq->engine_side = qp::create_srq(spec);
+    srq->spec.session = s.id;
+    srq->spec.handle = place.handle;
+    srq->spec.generation = place.generation;
+    srq->spec.srqn = *number;
+    srq->spec.pd = pd->number;
+    set_xrc_parts(*srq, xrc);
+    srq->engine_side = qp::create_srq(srq->spec);
     uint32_t no_limit = 0;  // ibv_create_srq(3): the limit counts only in ibv_modify_srq
     const int error = srq->engine_side == nullptr ? ENOMEM : execute(c.host, *srq, engine::Command::Kind::add_srq, no_limit);
     if (error != 0) {

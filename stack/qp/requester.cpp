@@ -10,9 +10,11 @@ namespace {
 
 using abi::WcStatus;
 
+uint32_t window(const Context& ctx, const Requester& rq) { return std::min<uint32_t>(rq.window, ctx.max_inflight); }
+
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     const Requester& rq = qp.requester;
-    if (psn_span(rq.una, rq.next) >= ctx.max_inflight) return false;
+    if (psn_span(rq.una, rq.next) >= window(ctx, rq)) return false;
     if (qp.requester.cursor_packet != 0 && r.kind != WorkKind::read) return true;  // within a message
     if (r.fence && rq.reads_outstanding != 0) return false;                        // IBA 10.8.3.3
     if (asks(r.kind) && rq.reads_outstanding >= qp.max_rd_atomic) return false;
@@ -72,9 +74,10 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
 }
 
 /// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now
-/// and then.
+/// and then; and where nothing more may be sent before it answers.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
-    if (!last && ++rq.since_ack_request < ctx.ack_every) return false;
+    const bool fills_window = psn_span(rq.una, rq.next) + 1 >= window(ctx, rq);
+    if (!last && ++rq.since_ack_request < ctx.ack_every && !fills_window) return false;
     rq.since_ack_request = 0;
     return true;
 }
