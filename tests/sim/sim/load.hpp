@@ -108,6 +108,8 @@ struct Inbox {
     Posted take(uint64_t id);
     /// The SRQ's limit is an event once: armed now and then, it must come when fewer are left, and never else.
     void watch_limit(Rng& rng, Host& host);
+    /// Now and then an SRQ gets another size, whatever is in it.
+    void resize_by_chance(Rng& rng);
 };
 
 /// Now and then a CQ gets another size, full or empty.
