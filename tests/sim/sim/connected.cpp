@@ -192,7 +192,7 @@ void Actor::poll() {
     }
     for (Inbox& i : inboxes_) {
         i.watch_limit(rng_, host_);
-        i.resize_by_chance(rng_);
+        i.resize_by_chance();
     }
 }
 
