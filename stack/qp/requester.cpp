@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "qp/roles.hpp"
+#include "wire/ip_checksum.hpp"
 
 namespace roci::qp {
 namespace {
@@ -126,6 +127,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
         r.fault = WcStatus::loc_prot_err;
         return Step::fault;
     }
+    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
     ctx.out(qp).commit(start, bytes);
     ++qp.counters.tx_packets;
@@ -144,16 +146,13 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
     rq.una = rq.next;
 }
 
-/// Memory windows: bind and local invalidate happen when their turn comes, before anything posted later is sent (IBA 10.8.3.3).
-bool execute_local(Context& ctx, Qp& qp, SendRecord& r) {
-    if (r.executed) return true;
-    const abi::SendWqe& w = wqe(qp, qp.requester.cursor);
-    mem::KeyTable& keys = ctx.shared->keys;
-    if (w.opcode == abi::WrOpcode::local_inv) {
-        r.executed = mem::invalidate_window(keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value);
-        if (!r.executed) r.fault = WcStatus::loc_qp_op_err;
-        return r.executed;
-    }
+Step invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
+    if (mem::invalidate_window(ctx.shared->keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value)) return Step::done;
+    r.fault = WcStatus::loc_qp_op_err;
+    return Step::fault;
+}
+
+Step bind(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
     mem::BindRequest bind;
     bind.fresh = Key{w.rkey};
     bind.parent = Key{w.bind_mr_lkey};
@@ -162,9 +161,20 @@ bool execute_local(Context& ctx, Qp& qp, SendRecord& r) {
     bind.access = uint32_t(w.bind_access);
     bind.iova = w.remote_addr;
     bind.length = w.bind_length;
-    r.executed = mem::bind_window(keys, bind);
-    if (!r.executed) r.fault = WcStatus::mw_bind_err;
-    return r.executed;
+    const mem::BindResult result = mem::bind_window(ctx.shared->keys, bind);
+    if (result == mem::BindResult::in_use) return Step::wait;
+    if (result == mem::BindResult::done) return Step::done;
+    r.fault = WcStatus::mw_bind_err;
+    return Step::fault;
+}
+
+/// Memory windows: bind and local invalidate happen when their turn comes, before anything posted later is sent (IBA 10.8.3.3).
+Step execute_local(Context& ctx, Qp& qp, SendRecord& r) {
+    if (r.executed) return Step::done;
+    const abi::SendWqe& w = wqe(qp, qp.requester.cursor);
+    const Step step = w.opcode == abi::WrOpcode::local_inv ? invalidate(ctx, qp, w, r) : bind(ctx, qp, w, r);
+    r.executed = step == Step::done;
+    return step;
 }
 
 /// Sends the packet at the cursor, or executes the local operation there.
@@ -172,7 +182,7 @@ Step take_step(Context& ctx, Qp& qp, SendRecord& r) {
     if (r.fault != WcStatus::success) return Step::fault;
     if (!may_start(ctx, qp, r)) return Step::wait;
     if (r.kind != WorkKind::local) return send_one(ctx, qp, r);
-    if (!execute_local(ctx, qp, r)) return Step::fault;
+    if (const Step step = execute_local(ctx, qp, r); step != Step::done) return step;
     ++qp.requester.cursor;
     retire_local(ctx, qp);
     return Step::done;

@@ -83,6 +83,7 @@ constexpr const char* kOpNames[] = {
     "cm_leave",
     "start_capture",
     "stop_capture",
+    "open_qp",
 };
 static_assert(std::size(kOpNames) == size_t(abi::Op::last_op));
 
