@@ -82,6 +82,8 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     for (const std::string& a : d.addresses) out.prefixes.push_back(prefix_of(a));
     for (const std::string& g : d.gateways) out.gateways.push_back(parse_address(g).value());
     out.active = port.up;
+    out.vlan = uint16_t(d.vlan);
+    out.traffic_class = uint8_t(d.traffic_class);
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
