@@ -3,7 +3,6 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
-#include <rte_log.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -27,19 +26,6 @@ void free_mbufs(const Frame* frames, unsigned count) {
         done += n;
     }
 }
-
-/// DPDK does not talk meanwhile, unless it was told to.
-class Quiet {
-public:
-    Quiet() {
-        if (level_ <= RTE_LOG_ERR) rte_log_set_global_level(RTE_LOG_CRIT);
-    }
-    ~Quiet() { rte_log_set_global_level(level_); }
-    Quiet(const Quiet&) = delete;
-
-private:
-    const uint32_t level_ = rte_log_get_global_level();
-};
 
 [[noreturn]] void refuse(const std::string& name, const char* step, int error) {
     throw StartError("port '" + name + "' does not start (" + step + "): " + rte_strerror(error < 0 ? -error : error));
@@ -125,7 +111,7 @@ void DpdkPort::before_sleep() { rte_eth_dev_rx_intr_enable(port_, queue_); }
 void DpdkPort::after_sleep() { rte_eth_dev_rx_intr_disable(port_, queue_); }
 
 int rx_interrupt(uint16_t port, uint16_t queue) {
-    const Quiet quiet;  // a driver without interrupts is no error
+    const QuietDpdk quiet;  // a driver without interrupts is no error
     const int fd = rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
     if (fd < 0 || rte_eth_dev_rx_intr_enable(port, queue) != 0) return -1;
     rte_eth_dev_rx_intr_disable(port, queue);
@@ -147,6 +133,7 @@ rte_eth_conf configuration(const rte_eth_dev_info& info, uint16_t queues) {
 
 /// The first MTU that the port takes; 0: none.
 uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
+    const QuietDpdk quiet;  // what is too large is no error
     for (const uint32_t mtu : candidates)
         if (rte_eth_dev_set_mtu(port, uint16_t(mtu)) == 0) return mtu;
     return 0;
@@ -174,6 +161,7 @@ uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* poo
         if (e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0) refuse(name, "rx queue", e);
         if (e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(name, "tx queue", e);
     }
+    const QuietDpdk quiet;  // net_tap complains of having no other process to tell
     if (e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
     rte_eth_allmulticast_enable(port);  // groups are sorted out by the engine; ports without a filter answer that they cannot
     return mtu;

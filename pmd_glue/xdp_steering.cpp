@@ -2,14 +2,12 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <dirent.h>
 #include <linux/if_link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -26,7 +24,7 @@
 namespace roci::pmd {
 namespace {
 
-constexpr char kProgramName[] = "roci_steer", kSocketMap[] = "xsks_map";
+constexpr char kProgramName[] = "roci_steer";
 
 /// Closes itself.
 struct Fd {
@@ -58,32 +56,6 @@ std::string name_of(uint32_t id) {
     uint32_t length = sizeof info;
     if (program.fd < 0 || bpf_obj_get_info_by_fd(program.fd, &info, &length) != 0) return "?";
     return info.name;
-}
-
-bool is_bpf_map(int fd) {
-    char target[32] = {};
-    const std::string path = "/proc/self/fd/" + std::to_string(fd);
-    return readlink(path.c_str(), target, sizeof target - 1) > 0 && std::strcmp(target, "anon_inode:bpf-map") == 0;
-}
-
-/// The map that DPDK's driver put its sockets into, among our own descriptors: to ask by the program's number takes
-/// CAP_SYS_ADMIN. The newest is that of the port just started.
-int socket_map(const std::string& interface) {
-    int newest = -1;
-    uint32_t newest_id = 0;
-    DIR* list = opendir("/proc/self/fd");
-    while (const dirent* entry = list != nullptr ? readdir(list) : nullptr) {
-        const int fd = std::atoi(entry->d_name);
-        bpf_map_info info{};
-        uint32_t length = sizeof info;
-        if (!is_bpf_map(fd) || bpf_obj_get_info_by_fd(fd, &info, &length) != 0) continue;
-        if (std::strcmp(info.name, kSocketMap) != 0 || info.id <= newest_id) continue;
-        newest = fd;
-        newest_id = info.id;
-    }
-    if (list != nullptr) closedir(list);
-    if (newest < 0) refuse(interface, "the driver's program has no map of sockets", ENOENT);
-    return newest;
 }
 
 int silent(libbpf_print_level, const char*, va_list) { return 0; }
@@ -119,15 +91,21 @@ struct XdpSteering::Program {
     }
 };
 
-XdpSteering::XdpSteering(const std::string& interface, int index) : program_(std::make_unique<Program>()) {
+void XdpSteering::detach(const std::string& interface, int index) {
+    if (const int e = bpf_xdp_detach(index, 0, nullptr); e != 0) refuse(interface, "the driver's program does not come off", -e);
+}
+
+XdpSteering::XdpSteering(const std::string& interface, int index, std::span<const int> sockets)
+    : program_(std::make_unique<Program>()) {
     steer_bpf*& skeleton = program_->skeleton;
     skeleton = steer_bpf__open();
     if (skeleton == nullptr) refuse(interface, "the program does not open", errno);
-    if (const int e = bpf_map__reuse_fd(skeleton->maps.xsks_map, socket_map(interface)); e != 0)
-        refuse(interface, "the sockets' map", -e);
     if (const int e = steer_bpf__load(skeleton); e != 0) refuse(interface, "the program does not load", -e);
+    for (uint32_t queue = 0; queue < sockets.size(); ++queue)
+        if (bpf_map_update_elem(bpf_map__fd(skeleton->maps.xsks_map), &queue, &sockets[queue], BPF_ANY) != 0)
+            refuse(interface, "a queue's socket", errno);
     const int program = bpf_program__fd(skeleton->progs.roci_steer);
-    if (const int e = bpf_xdp_detach(index, 0, nullptr); e != 0) refuse(interface, "the driver's program does not come off", -e);
+    detach(interface, index);
     for (const uint32_t mode : {uint32_t(XDP_FLAGS_DRV_MODE), uint32_t(XDP_FLAGS_SKB_MODE)}) {
         LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = mode);
         program_->link = bpf_link_create(program, index, BPF_XDP, &opts);

@@ -15,7 +15,7 @@ inline constexpr const char* kSteeringCounters[] = {"steered", "passed_other", "
                                                     "passed_without_socket"};
 
 /// The program's object file as a path that DPDK's driver can open: it loads it, attaches it and puts its sockets into the map
-/// `xsks_map`. It serves as long as the object lives.
+/// `xsks_map`; when it has started ours takes the program's place. It serves as long as the object lives.
 class XdpObjectFile {
 public:
     XdpObjectFile();  ///< throws StartError
@@ -38,9 +38,12 @@ public:
     /// while it started is taken off.
     static void prepare(const std::string& interface, int index);
 
-    /// After DPDK's driver has started: its program is replaced by ours, with the same sockets, native if the interface's driver
-    /// can, else generic. Throws StartError.
-    XdpSteering(const std::string& interface, int index);
+    /// Takes off what DPDK's driver has attached for one queue, so that it can start the next. Throws StartError.
+    static void detach(const std::string& interface, int index);
+
+    /// After DPDK's driver has started: its program is replaced by ours, which steers queue i to sockets[i], native if the
+    /// interface's driver can, else generic. Throws StartError.
+    XdpSteering(const std::string& interface, int index, std::span<const int> sockets);
     ~XdpSteering();
     XdpSteering(const XdpSteering&) = delete;
 

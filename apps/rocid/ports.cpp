@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "addresses.hpp"
 #include "port_kinds.hpp"
@@ -46,6 +48,13 @@ void check_queues(const DeviceSection& d, uint16_t queues) {
                     d.interface, have, queues));
 }
 
+void check_xdp_sockets() {
+    if (const int e = may_open_xdp_socket(); e != 0)
+        throw pmd::StartError(fmt::format("no AF_XDP socket can be opened ({}): {}", std::strerror(e),
+                                          e == EPERM ? "it takes CAP_NET_RAW (run as root, or as config/rocid.service does)"
+                                                     : "this kernel has none, or forbids them: use port = \"af_packet\""));
+}
+
 /// Says so if the interface does not carry what the configuration wishes.
 void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
     if (path_mtu == d.mtu) return;
@@ -53,16 +62,20 @@ void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
 }
 
+/// Of the sockets that drivers open for their queues, those that were not there `before`.
+std::vector<int> new_sockets(const std::vector<int>& before) {
+    std::vector<int> fds;
+    std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
+    return fds;
+}
+
 /// What tells a sleeping engine of frames: the port's own interrupts, or the sockets that its driver has opened.
 void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
     std::vector<int> fds;
     for (uint16_t q = 0; q < queues; ++q)
-        if (const int fd = pmd::rx_interrupt(p.id, q); fd >= 0) fds.push_back(fd);
+        if (const int fd = pmd::rx_interrupt(p.queue(q).port, p.queue(q).queue); fd >= 0) fds.push_back(fd);
     p.armed_by_sleeper = fds.size() == queues;
-    if (!p.armed_by_sleeper) {
-        fds.clear();
-        std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
-    }
+    if (!p.armed_by_sleeper) fds = new_sockets(before);
     if (fds.size() == queues) p.signals = fds;
 }
 
@@ -175,16 +188,21 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
             spdlog::warn("{}: interface {} is {}: the port is down until it is up", d.name, d.interface,
                          netdev.up ? "without carrier" : "switched off (ip link set " + d.interface + " up)");
     }
-    std::string devargs = devargs_of(d, queues);
     if (is_xdp(d)) {
         check_queues(d, queues);
+        check_xdp_sockets();
         pmd::XdpSteering::prepare(d.interface, netdev.index);
         p.xdp_object = std::make_unique<pmd::XdpObjectFile>();
-        devargs += ",xdp_prog=" + p.xdp_object->path();
     }
-    p.ethdev = std::make_unique<pmd::Ethdev>(d.name, devargs, d.port != "pci", "it needs " + std::string(kind.needs));
+    const auto make = [&](unsigned first) {
+        std::string devargs = devargs_of(d, queues, first);
+        if (p.xdp_object != nullptr) devargs += ",xdp_prog=" + p.xdp_object->path();
+        return std::make_unique<pmd::Ethdev>(d.name, devargs, d.port != "pci", "it needs " + std::string(kind.needs));
+    };
+    p.ethdev = make(0);
     p.id = p.ethdev->id();
-    if (p.ethdev->max_queues() < queues)
+    for (unsigned q = 1; kind.one_queue && q < queues; ++q) p.further.push_back(make(q));
+    if (!kind.one_queue && p.ethdev->max_queues() < queues)
         throw pmd::StartError(fmt::format("it has {} queue(s), and each of the {} engines needs one: set engine.count = {}",
                                           p.ethdev->max_queues(), queues, p.ethdev->max_queues()));
     if (kind.has_mac && !d.mac.empty()) p.ethdev->set_mac(parse_mac(d.mac).value());
@@ -211,21 +229,31 @@ void Ports::set_addresses(uint32_t device, std::span<const pmd::ServedAddress> a
 
 void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool interrupts) {
     const PortKind& kind = port_kind(d.port);
-    const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(uint32_t(d.mtu)) : std::vector<uint32_t>{};
+    p.largest_mtu = kind.largest_mtu;
+    if (kind.one_queue) return start_xdp(p, d);
+    const auto wish = uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu));
+    const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(wish) : std::vector<uint32_t>{};
     const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
     const uint32_t set = pmd::start_port(p.id, d.name, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus});
-    if (is_xdp(d)) {
-        p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index);
-        spdlog::info("{}: XDP program on interface {}, {} mode", d.name, d.interface,
-                     p.steering->native() ? "native" : "generic (slower: the interface's driver has no XDP of its own)");
-    }
-    p.largest_mtu = kind.largest_mtu;
     if (kind.netdev) return;
     p.ethdev->watch_link(link_fd_);
-    p.path_mtu = kind.sets_mtu ? path_mtu_within(set, uint32_t(d.mtu)) : uint32_t(d.mtu);
+    p.path_mtu = kind.sets_mtu ? path_mtu_within(set, wish) : wish;
     if (p.path_mtu == 0) throw pmd::StartError(fmt::format("it takes no MTU of {} or more", ip_bytes_for(256)));
     if (p.path_mtu != d.mtu) spdlog::info("{}: the port takes packets of {} bytes: path MTU {}", d.name, set, p.path_mtu);
     p.up = p.ethdev->link_up();
+}
+
+/// A port a queue. Each has the driver load a program that we take off again, the last one in favour of our own.
+void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
+    const std::vector<int> before = frame_sockets();
+    for (uint32_t q = 0; q < p.pools.size(); ++q) {
+        if (q != 0) pmd::XdpSteering::detach(d.interface, p.netdev_index);
+        pmd::MbufPool* pool = p.pools[q].get();
+        pmd::start_port(p.queue(q).port, d.name, &pool, {1, uint16_t(d.descriptors)});
+    }
+    p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index, new_sockets(before));
+    spdlog::info("{}: XDP program on interface {}, {} mode", d.name, d.interface,
+                 p.steering->native() ? "native" : "generic (slower: the interface's driver has no XDP of its own)");
 }
 
 }  // namespace roci::rocid
