@@ -46,6 +46,9 @@ private:
     const uint32_t level_;
 };
 
+/// Where the rest of the story is: the end of an error that comes from a driver.
+inline constexpr const char* kMore = " (rocid --log-level debug prints what the driver says)";
+
 class Eal {
 public:
     /// Throws StartError. Once a process.

@@ -38,9 +38,10 @@ struct Fd {
 
 [[noreturn]] void refuse(const std::string& interface, const char* step, int error) {
     std::string why = "XDP on interface '" + interface + "': " + step + ": " + std::strerror(error);
-    if (error == EPERM)
+    if (error == EPERM || error == EACCES)  // the latter from the verifier, without CAP_PERFMON
         why += "; it takes CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_NET_RAW (run as root, or as config/rocid.service does)";
-    if (error == EOPNOTSUPP || error == EINVAL) why += "; this kernel may have no XDP: use port = \"af_packet\"";
+    if (error == EOPNOTSUPP || error == EINVAL || error == ENOSYS)
+        why += "; this kernel may have no XDP: use port = \"af_packet\"";
     throw StartError(why);
 }
 
@@ -58,9 +59,35 @@ std::string name_of(uint32_t id) {
     return info.name;
 }
 
+std::string refuses_native(const std::string& interface, uint32_t mtu, int error) {
+    return "XDP on interface '" + interface + "': its driver refuses the program (" + std::strerror(error) +
+           "), as drivers do when " + "MTU " + std::to_string(mtu) + " leaves a page no room for it: ip link set " + interface +
+           " mtu 3400 (or less), or port = \"af_packet\"";
+}
+
 int silent(libbpf_print_level, const char*, va_list) { return 0; }
 
 }  // namespace
+
+struct XdpSteering::Program {
+    steer_bpf* skeleton = nullptr;
+    int link = -1;
+    ~Program() {
+        if (link >= 0) close(link);
+        steer_bpf__destroy(skeleton);
+    }
+    void load(const std::string& interface) {
+        skeleton = steer_bpf__open();
+        if (skeleton == nullptr) refuse(interface, "the program does not open", errno);
+        if (const int e = steer_bpf__load(skeleton); e != 0) refuse(interface, "the program does not load", -e);
+    }
+    /// 0 or a positive errno.
+    int attach(int index, uint32_t mode) {
+        LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = mode);
+        link = bpf_link_create(bpf_program__fd(skeleton->progs.roci_steer), index, BPF_XDP, &opts);
+        return link >= 0 ? 0 : errno;
+    }
+};
 
 XdpObjectFile::XdpObjectFile() : fd_(memfd_create("roci-steer", MFD_CLOEXEC)) {
     size_t size = 0;
@@ -70,10 +97,21 @@ XdpObjectFile::XdpObjectFile() : fd_(memfd_create("roci-steer", MFD_CLOEXEC)) {
 
 XdpObjectFile::~XdpObjectFile() { close(fd_); }
 
-void XdpSteering::prepare(const std::string& interface, int index) {
+void XdpSteering::try_out(const std::string& interface, int index, uint32_t mtu) {
+    Program program;
+    program.load(interface);
+    const int error = program.attach(index, XDP_FLAGS_DRV_MODE);
+    if (error == EOPNOTSUPP && program.attach(index, XDP_FLAGS_SKB_MODE) == 0) return;
+    // Drivers have no better word for a frame that does not fit a page beside XDP's room; DPDK's does not fall back to generic
+    // mode.
+    if (error == ERANGE || error == EINVAL || error == EOPNOTSUPP) throw StartError(refuses_native(interface, mtu, error));
+    if (error != 0) refuse(interface, "the program does not attach", error);
+}
+
+void XdpSteering::prepare(const std::string& interface, int index, uint32_t mtu) {
     libbpf_set_print(silent);
     const uint32_t id = attached_program(index);
-    if (id == 0) return;
+    if (id == 0) return try_out(interface, index, mtu);
     const std::string name = name_of(id);
     // A program on a link, as of a living rocid, cannot be taken off this way.
     if (name == kProgramName && bpf_xdp_detach(index, 0, nullptr) == 0) return;
@@ -82,37 +120,21 @@ void XdpSteering::prepare(const std::string& interface, int index) {
                                            : "'; stop what put it there, or: ip link set dev " + interface + " xdp off"));
 }
 
-struct XdpSteering::Program {
-    steer_bpf* skeleton = nullptr;
-    int link = -1;
-    ~Program() {
-        if (link >= 0) close(link);
-        steer_bpf__destroy(skeleton);
-    }
-};
-
 void XdpSteering::detach(const std::string& interface, int index) {
     if (const int e = bpf_xdp_detach(index, 0, nullptr); e != 0) refuse(interface, "the driver's program does not come off", -e);
 }
 
 XdpSteering::XdpSteering(const std::string& interface, int index, std::span<const int> sockets)
     : program_(std::make_unique<Program>()) {
-    steer_bpf*& skeleton = program_->skeleton;
-    skeleton = steer_bpf__open();
-    if (skeleton == nullptr) refuse(interface, "the program does not open", errno);
-    if (const int e = steer_bpf__load(skeleton); e != 0) refuse(interface, "the program does not load", -e);
+    program_->load(interface);
+    steer_bpf* skeleton = program_->skeleton;
     for (uint32_t queue = 0; queue < sockets.size(); ++queue)
         if (bpf_map_update_elem(bpf_map__fd(skeleton->maps.xsks_map), &queue, &sockets[queue], BPF_ANY) != 0)
             refuse(interface, "a queue's socket", errno);
-    const int program = bpf_program__fd(skeleton->progs.roci_steer);
     detach(interface, index);
-    for (const uint32_t mode : {uint32_t(XDP_FLAGS_DRV_MODE), uint32_t(XDP_FLAGS_SKB_MODE)}) {
-        LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = mode);
-        program_->link = bpf_link_create(program, index, BPF_XDP, &opts);
-        native_ = mode == XDP_FLAGS_DRV_MODE;
-        if (program_->link >= 0) return;
-    }
-    refuse(interface, "the program does not attach", errno);
+    native_ = program_->attach(index, XDP_FLAGS_DRV_MODE) == 0;
+    if (native_) return;
+    if (const int e = program_->attach(index, XDP_FLAGS_SKB_MODE); e != 0) refuse(interface, "the program does not attach", e);
 }
 
 XdpSteering::~XdpSteering() = default;

@@ -34,9 +34,9 @@ struct ServedAddress {
 
 class XdpSteering {
 public:
-    /// Before DPDK's driver: an interface with somebody's XDP program is refused (StartError); what a rocid left behind that died
-    /// while it started is taken off.
-    static void prepare(const std::string& interface, int index);
+    /// Before DPDK's driver: an interface with somebody's XDP program, and a kernel or a driver that will not have ours, are
+    /// refused (StartError); what a rocid left behind that died while it started is taken off.
+    static void prepare(const std::string& interface, int index, uint32_t mtu);
 
     /// Takes off what DPDK's driver has attached for one queue, so that it can start the next. Throws StartError.
     static void detach(const std::string& interface, int index);
@@ -55,6 +55,7 @@ public:
 
 private:
     struct Program;
+    static void try_out(const std::string& interface, int index, uint32_t mtu);
     std::unique_ptr<Program> program_;
     bool native_ = false;
 };

@@ -201,6 +201,7 @@ void Daemon::follow_kernel() {
         kernel_->read_changes();
         service();
     });
+    followed_.resize(config_.devices.size());
     follow_addresses(0);
 }
 
@@ -211,11 +212,16 @@ void Daemon::follow_addresses(int index) {
         if (!follows_kernel(config_.devices[i], port) || (index != 0 && index != port.netdev_index)) continue;
         std::vector<host::DeviceAddress> all{{link_local(port.mac), kLinkLocalPrefix}};
         for (const host::DeviceAddress& a : kernel_->addresses(port.netdev_index)) all.push_back(a);
+        if (followed_[i] == all) continue;  // a lifetime was renewed
+        followed_[i] = all;
         std::vector<Gid> gids;
         for (const host::DeviceAddress& a : all) gids.push_back(a.gid);
         serve_addresses(i, gids);
         if (conductor_->set_addresses(i, all))
             spdlog::info("{}: {} address(es) of interface {}", config_.devices[i].name, all.size(), port.netdev);
+        if (all.size() == 1)
+            spdlog::warn("{0}: interface {1} has no address, so the device has GID 0 only: ip addr add ADDRESS/PREFIX dev {1}",
+                         config_.devices[i].name, port.netdev);
     }
 }
 

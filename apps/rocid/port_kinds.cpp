@@ -53,7 +53,8 @@ constexpr PortKind kKinds[] = {
      "Tied to the device `peer` inside rocid, by DPDK's net_ring.", "nothing"},
     {"af_packet", "net_af_packet", kInterfaceKeys, "interface", true, true, 4096, false, false, false, af_packet,
      "Any kernel interface, shared with the kernel, through packet sockets. Works everywhere; the kernel copies each frame.",
-     "CAP_NET_RAW, locked memory for the rings (LimitMEMLOCK, or CAP_IPC_LOCK), and an interface that is up (ip link set NAME "
+     "CAP_NET_RAW and CAP_NET_ADMIN (the driver sets the interface's flags), locked memory for the rings (LimitMEMLOCK, or "
+     "CAP_IPC_LOCK), and an interface that is up (ip link set NAME "
      "up)"},
     {"af_xdp", "net_af_xdp", kInterfaceKeys, "interface", true, true, 2048, true, false, true, af_xdp,
      "A kernel interface whose RoCEv2 frames, and no others, come to rocid by XDP; the rest of its traffic is the kernel's as "

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "addresses.hpp"
 #include "port_kinds.hpp"
@@ -34,6 +36,29 @@ Netdev usable_netdev(const std::string& name) {
             fmt::format("interface '{}' has MTU {}, but the smallest path MTU, 256, takes {}: ip link set {} mtu 1500", name,
                         n.mtu, ip_bytes_for(256), name));
     return n;
+}
+
+std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
+
+/// A socket's name must fit a sockaddr_un, and its maker needs the folder.
+void check_path(const DeviceSection& d) {
+    const std::string folder = std::filesystem::path(d.path).parent_path();
+    if (d.path.size() >= sizeof sockaddr_un{}.sun_path)
+        throw pmd::StartError(
+            fmt::format("the socket's path '{}' is longer than {} characters", d.path, sizeof sockaddr_un{}.sun_path - 1));
+    if (d.role == "server" && access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0)
+        throw pmd::StartError(
+            fmt::format("no socket can be made in the folder '{}' ({}): make the folder, for the user that rocid "
+                        "runs as, or change the key 'path'",
+                        folder, std::strerror(errno)));
+}
+
+/// A TAP is a new interface, or one that somebody has made a TAP.
+void check_tap_name(const DeviceSection& d) {
+    if (query_netdev(d.interface).index == 0 || access(("/sys/class/net/" + d.interface + "/tun_flags").c_str(), F_OK) == 0)
+        return;
+    throw pmd::StartError(
+        fmt::format("interface '{}' exists already and is no TAP: rocid makes its own; choose another name", d.interface));
 }
 
 bool is_xdp(const DeviceSection& d) { return d.port == "af_xdp"; }
@@ -170,8 +195,8 @@ void Ports::open_pair(const Config& config, size_t a) {
     const auto queues = uint16_t(pools_.size());
     pairs_.push_back(std::make_unique<pmd::RingPair>(devices[a].name, devices[b].name, queues));
     ports_[a].id = pairs_.back()->port_a();
-    pmd::start_port(ports_[a].id, devices[a].name, pointers(pools_).data(), {queues});
-    if (a != b) pmd::start_port(pairs_.back()->port_b(), devices[b].name, pointers(pools_).data(), {queues});
+    pmd::start_port(ports_[a].id, pointers(pools_).data(), {queues});
+    if (a != b) pmd::start_port(pairs_.back()->port_b(), pointers(pools_).data(), {queues});
 }
 
 void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t mbufs) {
@@ -191,13 +216,15 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
     if (is_xdp(d)) {
         check_queues(d, queues);
         check_xdp_sockets();
-        pmd::XdpSteering::prepare(d.interface, netdev.index);
+        pmd::XdpSteering::prepare(d.interface, netdev.index, netdev.mtu);
         p.xdp_object = std::make_unique<pmd::XdpObjectFile>();
     }
+    if (kind.must_have == "path") check_path(d);
+    if (d.port == "tap") check_tap_name(d);
     const auto make = [&](unsigned first) {
         std::string devargs = devargs_of(d, queues, first);
         if (p.xdp_object != nullptr) devargs += ",xdp_prog=" + p.xdp_object->path();
-        return std::make_unique<pmd::Ethdev>(d.name, devargs, d.port != "pci", "it needs " + std::string(kind.needs));
+        return std::make_unique<pmd::Ethdev>(d.name, devargs, d.port != "pci", needs(kind));
     };
     p.ethdev = make(0);
     p.id = p.ethdev->id();
@@ -234,7 +261,7 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     const auto wish = uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu));
     const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(wish) : std::vector<uint32_t>{};
     const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
-    const uint32_t set = pmd::start_port(p.id, d.name, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus});
+    const uint32_t set = pmd::start_port(p.id, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus, needs(kind)});
     if (kind.netdev) return;
     p.ethdev->watch_link(link_fd_);
     p.path_mtu = kind.sets_mtu ? path_mtu_within(set, wish) : wish;
@@ -249,7 +276,7 @@ void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
     for (uint32_t q = 0; q < p.pools.size(); ++q) {
         if (q != 0) pmd::XdpSteering::detach(d.interface, p.netdev_index);
         pmd::MbufPool* pool = p.pools[q].get();
-        pmd::start_port(p.queue(q).port, d.name, &pool, {1, uint16_t(d.descriptors)});
+        pmd::start_port(p.queue(q).port, &pool, {1, uint16_t(d.descriptors), false, {}, needs(port_kind(d.port))});
     }
     p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index, new_sockets(before));
     spdlog::info("{}: XDP program on interface {}, {} mode", d.name, d.interface,

@@ -121,6 +121,7 @@ enum class Resolver : uint8_t {
 struct DeviceAddress {
     Gid gid;
     uint8_t prefix = 0;  ///< leading bits of the GID that everybody on the link shares (an IPv4 /24 is 120)
+    bool operator==(const DeviceAddress&) const = default;
 };
 
 /// One device = one port.
