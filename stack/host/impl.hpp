@@ -74,6 +74,9 @@ struct Conductor::Impl {
 };
 using Host = Conductor::Impl;
 
+/// What engines are to know of a device.
+std::unique_ptr<engine::PortAddresses> port_addresses(const DeviceConfig& device);
+
 /// Descriptors that came with a request: whatever is not taken is closed.
 class ReceivedFds {
 public:

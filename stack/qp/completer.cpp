@@ -97,7 +97,6 @@ void implied_nak(Context& ctx, Qp& qp) {
     // Every later response tells of the same loss: go back once, then wait for the awaited PSN (or for the timer).
     if (rq.implied_nak_pending) return still_answered(ctx, qp);
     rq.implied_nak_pending = true;
-    shrink_window(ctx, qp, Loss::gap);
     if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
     roll_back(ctx, qp);
     restart_ack_timer(ctx, qp);
@@ -144,7 +143,6 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
         // A response before it is missing: we have to go back further than the NAK says, and once is enough.
         if (result == Acked::response_missing) return implied_nak(ctx, qp);
         if (rq.next == rq.una) return;  // a duplicate: we are back there already
-        shrink_window(ctx, qp, Loss::gap);
         if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
         roll_back(ctx, qp);
         restart_ack_timer(ctx, qp);

@@ -76,8 +76,8 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
 /// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now
 /// and then; and where nothing more may be sent before it answers.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
-    const bool fills_window = psn_span(rq.una, rq.next) + 1 >= window(ctx, rq);
-    if (!last && ++rq.since_ack_request < ctx.ack_every && !fills_window) return false;
+    const bool due = ++rq.since_ack_request >= ctx.ack_every || psn_span(rq.una, rq.next) + 1 >= window(ctx, rq);
+    if (!last && !due) return false;
     rq.since_ack_request = 0;
     return true;
 }

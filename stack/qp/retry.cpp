@@ -15,12 +15,6 @@ Nanos patience(const Qp& qp) { return qp.ack_timeout << qp.requester.timeouts_in
 
 }  // namespace
 
-void shrink_window(const Context& ctx, Qp& qp, Loss loss) {
-    Requester& rq = qp.requester;
-    const uint32_t window = std::min<uint32_t>(rq.window, ctx.max_inflight);
-    rq.window = uint16_t(loss == Loss::silence ? 1 : std::max(1u, window / 2));
-}
-
 void widen_window(const Context& ctx, Qp& qp, uint32_t acknowledged) {
     Requester& rq = qp.requester;
     if (rq.window < ctx.max_inflight) rq.window = uint16_t(std::min(rq.window + acknowledged, ctx.max_inflight));
@@ -69,7 +63,7 @@ void on_timer(Context& ctx, Qp& qp) {
         if (rq.una != rq.next) {
             ++qp.counters.timeouts;
             if (rq.timeouts_in_a_row < kMostTimeoutDoublings) ++rq.timeouts_in_a_row;
-            shrink_window(ctx, qp, Loss::silence);
+            rq.window = 1;
             rq.implied_nak_pending = false;
             if (take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) roll_back(ctx, qp);
         }
