@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 
+import lab
 from lab import Failure, Program, free_port
 from pairs import ERROR_LINE, both_outputs, wait_both
 
@@ -279,4 +280,11 @@ def rcopy(rocid, family):
             raise Failure('the copy differs')
 
 
-CASES = {'rdma_cm: rcopy of 8 MiB, ipv4': lambda rocid: rcopy(rocid, 'ipv4')}
+def fi_info(rocid):
+    text = lab.run_once(rocid, ['fi_info', '-p', 'verbs'])
+    for kind in ('FI_EP_MSG', 'FI_EP_DGRAM', 'FI_EP_RDM'):
+        if kind not in text:
+            raise Failure(f'fi_info does not list {kind}:\n{text}')
+
+
+CASES = {'rdma_cm: rcopy of 8 MiB, ipv4': lambda rocid: rcopy(rocid, 'ipv4'), 'rdma_cm: fi_info -p verbs': fi_info}
