@@ -3,7 +3,6 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
-#include <rte_log.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -28,21 +27,9 @@ void free_mbufs(const Frame* frames, unsigned count) {
     }
 }
 
-/// DPDK does not talk meanwhile, unless it was told to.
-class Quiet {
-public:
-    Quiet() {
-        if (level_ <= RTE_LOG_ERR) rte_log_set_global_level(RTE_LOG_CRIT);
-    }
-    ~Quiet() { rte_log_set_global_level(level_); }
-    Quiet(const Quiet&) = delete;
-
-private:
-    const uint32_t level_ = rte_log_get_global_level();
-};
-
-[[noreturn]] void refuse(const std::string& name, const char* step, int error) {
-    throw StartError("port '" + name + "' does not start (" + step + "): " + rte_strerror(error < 0 ? -error : error));
+[[noreturn]] void refuse(const PortSetup& setup, const char* step, int error) {
+    throw StartError("DPDK's driver does not start it (" + std::string(step) + "): " + rte_strerror(error < 0 ? -error : error) +
+                     (setup.hint.empty() ? "" : "; " + setup.hint) + kMore);
 }
 
 }  // namespace
@@ -125,7 +112,7 @@ void DpdkPort::before_sleep() { rte_eth_dev_rx_intr_enable(port_, queue_); }
 void DpdkPort::after_sleep() { rte_eth_dev_rx_intr_disable(port_, queue_); }
 
 int rx_interrupt(uint16_t port, uint16_t queue) {
-    const Quiet quiet;  // a driver without interrupts is no error
+    const QuietDpdk quiet;  // a driver without interrupts is no error
     const int fd = rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
     if (fd < 0 || rte_eth_dev_rx_intr_enable(port, queue) != 0) return -1;
     rte_eth_dev_rx_intr_disable(port, queue);
@@ -154,9 +141,10 @@ uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
 
 }  // namespace
 
-uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* pools, const PortSetup& setup) {
+uint32_t start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup) {
+    const QuietDpdk quiet;  // what goes wrong is said once, by us
     rte_eth_dev_info info{};
-    if (const int no = rte_eth_dev_info_get(port, &info); no != 0) refuse(name, "driver", no);
+    if (const int no = rte_eth_dev_info_get(port, &info); no != 0) refuse(setup, "driver", no);
     rte_eth_conf conf = configuration(info, setup.queues);
     conf.intr_conf.rxq = setup.interrupts;
     conf.intr_conf.lsc = info.dev_flags != nullptr && (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
@@ -165,16 +153,16 @@ uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* poo
         conf.intr_conf.rxq = 0;
         e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
     }
-    if (e != 0) refuse(name, "queues", e);
+    if (e != 0) refuse(setup, "queues", e);
     const uint32_t mtu = set_mtu(port, setup.mtus);
     uint16_t rx = setup.descriptors, tx = setup.descriptors;
     rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);  // to what the driver takes
     const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
     for (uint16_t q = 0; q < setup.queues; ++q) {
-        if (e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0) refuse(name, "rx queue", e);
-        if (e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(name, "tx queue", e);
+        if (e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0) refuse(setup, "rx queue", e);
+        if (e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(setup, "tx queue", e);
     }
-    if (e = rte_eth_dev_start(port); e != 0) refuse(name, "start", e);
+    if (e = rte_eth_dev_start(port); e != 0) refuse(setup, "start", e);
     rte_eth_allmulticast_enable(port);  // groups are sorted out by the engine; ports without a filter answer that they cannot
     return mtu;
 }

@@ -75,10 +75,11 @@ struct PortSetup {
     uint16_t descriptors = 1024;          ///< a queue; the driver may take another number
     bool interrupts = false;              ///< ask for receive interrupts; a port without goes on without
     std::span<const uint32_t> mtus = {};  ///< IP packet sizes, the best first; empty: the port's MTU is left alone
+    std::string hint = {};                ///< what an error says besides: what must be there
 };
 /// Configures the queue pairs of an ethdev, queue i with pools[i], and starts it. Returns which MTU was set, 0 if none. Throws
 /// StartError.
-uint32_t start_port(uint16_t port, const std::string& name, MbufPool* const* pools, const PortSetup& setup);
+uint32_t start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup);
 void stop_port(uint16_t port);
 
 }  // namespace roci::pmd

@@ -106,6 +106,11 @@ std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
     return a;
 }
 
+QuietDpdk::QuietDpdk() : level_(rte_log_get_global_level()) {
+    if (level_ <= RTE_LOG_ERR) rte_log_set_global_level(RTE_LOG_CRIT);
+}
+QuietDpdk::~QuietDpdk() { rte_log_set_global_level(level_); }
+
 Eal::Eal(const EalOptions& o) {
     MemoryChoice memory = choose_memory(o);
     std::vector<std::string> text = eal_arguments(o, memory.huge);

@@ -35,6 +35,20 @@ bool hugepages_available(uint64_t bytes);
 /// The arguments that start_eal gives to rte_eal_init; apart for tests.
 std::vector<std::string> eal_arguments(const EalOptions& options, bool huge);
 
+/// DPDK does not talk meanwhile, unless it was told to: what goes wrong is said once, by us.
+class QuietDpdk {
+public:
+    QuietDpdk();
+    ~QuietDpdk();
+    QuietDpdk(const QuietDpdk&) = delete;
+
+private:
+    const uint32_t level_;
+};
+
+/// Where the rest of the story is: the end of an error that comes from a driver.
+inline constexpr const char* kMore = " (rocid --log-level debug prints what the driver says)";
+
 class Eal {
 public:
     /// Throws StartError. Once a process.

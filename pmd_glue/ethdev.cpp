@@ -22,8 +22,9 @@ int tell(uint16_t, rte_eth_event_type, void* fd, void*) {
 Ethdev::Ethdev(const std::string& name, const std::string& devargs, bool hotplug, const std::string& hint)
     : name_(name), devargs_(devargs.substr(0, devargs.find(','))), hotplug_(hotplug) {
     if (hotplug_) {
+        const QuietDpdk quiet;
         if (const int e = rte_dev_probe(devargs.c_str()); e != 0)
-            throw StartError("DPDK's driver refuses it (" + devargs + "): " + rte_strerror(-e) + "; " + hint);
+            throw StartError("DPDK's driver refuses it (" + devargs + "): " + rte_strerror(-e) + "; " + hint + kMore);
     }
     if (rte_eth_dev_get_port_by_name(devargs_.c_str(), &id_) == 0) return;
     throw StartError("DPDK found no port " + devargs_ + "; " + hint);

@@ -2,14 +2,12 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <dirent.h>
 #include <linux/if_link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -26,7 +24,7 @@
 namespace roci::pmd {
 namespace {
 
-constexpr char kProgramName[] = "roci_steer", kSocketMap[] = "xsks_map";
+constexpr char kProgramName[] = "roci_steer";
 
 /// Closes itself.
 struct Fd {
@@ -40,9 +38,10 @@ struct Fd {
 
 [[noreturn]] void refuse(const std::string& interface, const char* step, int error) {
     std::string why = "XDP on interface '" + interface + "': " + step + ": " + std::strerror(error);
-    if (error == EPERM)
+    if (error == EPERM || error == EACCES)  // the latter from the verifier, without CAP_PERFMON
         why += "; it takes CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_NET_RAW (run as root, or as config/rocid.service does)";
-    if (error == EOPNOTSUPP || error == EINVAL) why += "; this kernel may have no XDP: use port = \"af_packet\"";
+    if (error == EOPNOTSUPP || error == EINVAL || error == ENOSYS)
+        why += "; this kernel may have no XDP: use port = \"af_packet\"";
     throw StartError(why);
 }
 
@@ -60,35 +59,35 @@ std::string name_of(uint32_t id) {
     return info.name;
 }
 
-bool is_bpf_map(int fd) {
-    char target[32] = {};
-    const std::string path = "/proc/self/fd/" + std::to_string(fd);
-    return readlink(path.c_str(), target, sizeof target - 1) > 0 && std::strcmp(target, "anon_inode:bpf-map") == 0;
-}
-
-/// The map that DPDK's driver put its sockets into, among our own descriptors: to ask by the program's number takes
-/// CAP_SYS_ADMIN. The newest is that of the port just started.
-int socket_map(const std::string& interface) {
-    int newest = -1;
-    uint32_t newest_id = 0;
-    DIR* list = opendir("/proc/self/fd");
-    while (const dirent* entry = list != nullptr ? readdir(list) : nullptr) {
-        const int fd = std::atoi(entry->d_name);
-        bpf_map_info info{};
-        uint32_t length = sizeof info;
-        if (!is_bpf_map(fd) || bpf_obj_get_info_by_fd(fd, &info, &length) != 0) continue;
-        if (std::strcmp(info.name, kSocketMap) != 0 || info.id <= newest_id) continue;
-        newest = fd;
-        newest_id = info.id;
-    }
-    if (list != nullptr) closedir(list);
-    if (newest < 0) refuse(interface, "the driver's program has no map of sockets", ENOENT);
-    return newest;
+std::string refuses_native(const std::string& interface, uint32_t mtu, int error) {
+    return "XDP on interface '" + interface + "': its driver refuses the program (" + std::strerror(error) +
+           "), as drivers do when " + "MTU " + std::to_string(mtu) + " leaves a page no room for it: ip link set " + interface +
+           " mtu 3400 (or less), or port = \"af_packet\"";
 }
 
 int silent(libbpf_print_level, const char*, va_list) { return 0; }
 
 }  // namespace
+
+struct XdpSteering::Program {
+    steer_bpf* skeleton = nullptr;
+    int link = -1;
+    ~Program() {
+        if (link >= 0) close(link);
+        steer_bpf__destroy(skeleton);
+    }
+    void load(const std::string& interface) {
+        skeleton = steer_bpf__open();
+        if (skeleton == nullptr) refuse(interface, "the program does not open", errno);
+        if (const int e = steer_bpf__load(skeleton); e != 0) refuse(interface, "the program does not load", -e);
+    }
+    /// 0 or a positive errno.
+    int attach(int index, uint32_t mode) {
+        LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = mode);
+        link = bpf_link_create(bpf_program__fd(skeleton->progs.roci_steer), index, BPF_XDP, &opts);
+        return link >= 0 ? 0 : errno;
+    }
+};
 
 XdpObjectFile::XdpObjectFile() : fd_(memfd_create("roci-steer", MFD_CLOEXEC)) {
     size_t size = 0;
@@ -98,10 +97,21 @@ XdpObjectFile::XdpObjectFile() : fd_(memfd_create("roci-steer", MFD_CLOEXEC)) {
 
 XdpObjectFile::~XdpObjectFile() { close(fd_); }
 
-void XdpSteering::prepare(const std::string& interface, int index) {
+void XdpSteering::try_out(const std::string& interface, int index, uint32_t mtu) {
+    Program program;
+    program.load(interface);
+    const int error = program.attach(index, XDP_FLAGS_DRV_MODE);
+    if (error == EOPNOTSUPP && program.attach(index, XDP_FLAGS_SKB_MODE) == 0) return;
+    // Drivers have no better word for a frame that does not fit a page beside XDP's room; DPDK's does not fall back to generic
+    // mode.
+    if (error == ERANGE || error == EINVAL || error == EOPNOTSUPP) throw StartError(refuses_native(interface, mtu, error));
+    if (error != 0) refuse(interface, "the program does not attach", error);
+}
+
+void XdpSteering::prepare(const std::string& interface, int index, uint32_t mtu) {
     libbpf_set_print(silent);
     const uint32_t id = attached_program(index);
-    if (id == 0) return;
+    if (id == 0) return try_out(interface, index, mtu);
     const std::string name = name_of(id);
     // A program on a link, as of a living rocid, cannot be taken off this way.
     if (name == kProgramName && bpf_xdp_detach(index, 0, nullptr) == 0) return;
@@ -110,31 +120,21 @@ void XdpSteering::prepare(const std::string& interface, int index) {
                                            : "'; stop what put it there, or: ip link set dev " + interface + " xdp off"));
 }
 
-struct XdpSteering::Program {
-    steer_bpf* skeleton = nullptr;
-    int link = -1;
-    ~Program() {
-        if (link >= 0) close(link);
-        steer_bpf__destroy(skeleton);
-    }
-};
-
-XdpSteering::XdpSteering(const std::string& interface, int index) : program_(std::make_unique<Program>()) {
-    steer_bpf*& skeleton = program_->skeleton;
-    skeleton = steer_bpf__open();
-    if (skeleton == nullptr) refuse(interface, "the program does not open", errno);
-    if (const int e = bpf_map__reuse_fd(skeleton->maps.xsks_map, socket_map(interface)); e != 0)
-        refuse(interface, "the sockets' map", -e);
-    if (const int e = steer_bpf__load(skeleton); e != 0) refuse(interface, "the program does not load", -e);
-    const int program = bpf_program__fd(skeleton->progs.roci_steer);
+void XdpSteering::detach(const std::string& interface, int index) {
     if (const int e = bpf_xdp_detach(index, 0, nullptr); e != 0) refuse(interface, "the driver's program does not come off", -e);
-    for (const uint32_t mode : {uint32_t(XDP_FLAGS_DRV_MODE), uint32_t(XDP_FLAGS_SKB_MODE)}) {
-        LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = mode);
-        program_->link = bpf_link_create(program, index, BPF_XDP, &opts);
-        native_ = mode == XDP_FLAGS_DRV_MODE;
-        if (program_->link >= 0) return;
-    }
-    refuse(interface, "the program does not attach", errno);
+}
+
+XdpSteering::XdpSteering(const std::string& interface, int index, std::span<const int> sockets)
+    : program_(std::make_unique<Program>()) {
+    program_->load(interface);
+    steer_bpf* skeleton = program_->skeleton;
+    for (uint32_t queue = 0; queue < sockets.size(); ++queue)
+        if (bpf_map_update_elem(bpf_map__fd(skeleton->maps.xsks_map), &queue, &sockets[queue], BPF_ANY) != 0)
+            refuse(interface, "a queue's socket", errno);
+    detach(interface, index);
+    native_ = program_->attach(index, XDP_FLAGS_DRV_MODE) == 0;
+    if (native_) return;
+    if (const int e = program_->attach(index, XDP_FLAGS_SKB_MODE); e != 0) refuse(interface, "the program does not attach", e);
 }
 
 XdpSteering::~XdpSteering() = default;

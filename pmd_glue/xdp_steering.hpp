@@ -15,7 +15,7 @@ inline constexpr const char* kSteeringCounters[] = {"steered", "passed_other", "
                                                     "passed_without_socket"};
 
 /// The program's object file as a path that DPDK's driver can open: it loads it, attaches it and puts its sockets into the map
-/// `xsks_map`. It serves as long as the object lives.
+/// `xsks_map`; when it has started ours takes the program's place. It serves as long as the object lives.
 class XdpObjectFile {
 public:
     XdpObjectFile();  ///< throws StartError
@@ -34,13 +34,16 @@ struct ServedAddress {
 
 class XdpSteering {
 public:
-    /// Before DPDK's driver: an interface with somebody's XDP program is refused (StartError); what a rocid left behind that died
-    /// while it started is taken off.
-    static void prepare(const std::string& interface, int index);
+    /// Before DPDK's driver: an interface with somebody's XDP program, and a kernel or a driver that will not have ours, are
+    /// refused (StartError); what a rocid left behind that died while it started is taken off.
+    static void prepare(const std::string& interface, int index, uint32_t mtu);
 
-    /// After DPDK's driver has started: its program is replaced by ours, with the same sockets, native if the interface's driver
-    /// can, else generic. Throws StartError.
-    XdpSteering(const std::string& interface, int index);
+    /// Takes off what DPDK's driver has attached for one queue, so that it can start the next. Throws StartError.
+    static void detach(const std::string& interface, int index);
+
+    /// After DPDK's driver has started: its program is replaced by ours, which steers queue i to sockets[i], native if the
+    /// interface's driver can, else generic. Throws StartError.
+    XdpSteering(const std::string& interface, int index, std::span<const int> sockets);
     ~XdpSteering();
     XdpSteering(const XdpSteering&) = delete;
 
@@ -52,6 +55,7 @@ public:
 
 private:
     struct Program;
+    static void try_out(const std::string& interface, int index, uint32_t mtu);
     std::unique_ptr<Program> program_;
     bool native_ = false;
 };

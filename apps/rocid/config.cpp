@@ -265,6 +265,12 @@ void check_port_keys(const std::string& file, const DeviceSection& d) {
     constexpr size_t kLongestInterface = 15;
     if (d.interface.size() > kLongestInterface)
         fail({file, d.line}, "key 'device.interface' = \"{}\": allowed {} characters", d.interface, kLongestInterface);
+    if (d.vlan != 0 && kind.netdev && d.addresses.empty())
+        fail({file, d.line},
+             "device '{0}': vlan = {1} needs the key 'addresses', for those of '{2}' are not in that VLAN; or leave 'vlan' out "
+             "and "
+             "set interface = \"{2}.{1}\" (ip link add {2}.{1} link {2} type vlan id {1})",
+             d.name, d.vlan, d.interface);
     for (const std::string& n : d.neighbours)
         if (!parse_neighbour(n))
             fail({file, d.line}, "key 'device.neighbours' has \"{}\": allowed such as \"10.77.0.2=02:00:00:00:00:02\"", n);

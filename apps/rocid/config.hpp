@@ -21,6 +21,7 @@ struct DeviceSection {
     std::string mac;
     std::vector<std::string> addresses, gateways, neighbours;
     uint64_t mtu = 0;
+    uint64_t vlan = 0, traffic_class = 0;
     int line = 0;                      ///< where it stands in the file
     std::map<std::string, int> given;  ///< the keys that the file has, and their lines
 };

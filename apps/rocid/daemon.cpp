@@ -82,6 +82,8 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     for (const std::string& a : d.addresses) out.prefixes.push_back(prefix_of(a));
     for (const std::string& g : d.gateways) out.gateways.push_back(parse_address(g).value());
     out.active = port.up;
+    out.vlan = uint16_t(d.vlan);
+    out.traffic_class = uint8_t(d.traffic_class);
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
@@ -199,6 +201,7 @@ void Daemon::follow_kernel() {
         kernel_->read_changes();
         service();
     });
+    followed_.resize(config_.devices.size());
     follow_addresses(0);
 }
 
@@ -209,11 +212,17 @@ void Daemon::follow_addresses(int index) {
         if (!follows_kernel(config_.devices[i], port) || (index != 0 && index != port.netdev_index)) continue;
         std::vector<host::DeviceAddress> all{{link_local(port.mac), kLinkLocalPrefix}};
         for (const host::DeviceAddress& a : kernel_->addresses(port.netdev_index)) all.push_back(a);
+        if (followed_[i] == all) continue;  // a lifetime was renewed
+        followed_[i] = all;
         std::vector<Gid> gids;
+        gids.reserve(all.size());
         for (const host::DeviceAddress& a : all) gids.push_back(a.gid);
         serve_addresses(i, gids);
         if (conductor_->set_addresses(i, all))
             spdlog::info("{}: {} address(es) of interface {}", config_.devices[i].name, all.size(), port.netdev);
+        if (all.size() == 1)
+            spdlog::warn("{0}: interface {1} has no address, so the device has GID 0 only: ip addr add ADDRESS/PREFIX dev {1}",
+                         config_.devices[i].name, port.netdev);
     }
 }
 

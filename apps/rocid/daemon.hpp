@@ -61,6 +61,7 @@ private:
     std::unique_ptr<Captures> captures_;
     std::unique_ptr<OsPlatform> platform_;
     std::unique_ptr<KernelNet> kernel_;
+    std::vector<std::vector<host::DeviceAddress>> followed_;  ///< by device: the interface's addresses as last seen
     std::unique_ptr<host::Conductor> conductor_;
 };
 

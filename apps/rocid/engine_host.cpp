@@ -73,8 +73,8 @@ EngineHost::~EngineHost() {
 EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     const DeviceSection& d = config_.devices[device];
     Stack s;
-    s.dpdk = std::make_unique<pmd::DpdkPort>(ports_.port(device).id, uint16_t(engine), ports_.pool(device, engine),
-                                             ports_.port(device).carrier.get());
+    const PortQueue at = ports_.port(device).queue(engine);
+    s.dpdk = std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), ports_.port(device).carrier.get());
     s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, ports_.port(device).mac);
     s.top = s.hairpin.get();
     s.tap = std::make_unique<pmd::TapPort>(*s.top, clock_);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 
 #include "wire/packet.hpp"
@@ -70,6 +71,13 @@ bool may_open_packet_socket() {
     if (fd < 0) return false;
     close(fd);
     return true;
+}
+
+int may_open_xdp_socket() {
+    const int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (fd < 0) return errno;
+    close(fd);
+    return 0;
 }
 
 std::vector<int> frame_sockets() {

@@ -24,6 +24,8 @@ bool kernel_has_address(const Gid& address);
 uint32_t receive_queues(const std::string& name);
 /// True if this process may open a packet socket (CAP_NET_RAW).
 bool may_open_packet_socket();
+/// 0, or why the kernel gives this process no AF_XDP socket.
+int may_open_xdp_socket();
 
 /// Descriptors of this process that are sockets of the packet or XDP family, ascending. DPDK's drivers keep theirs to themselves;
 /// those that have come while a port was opened are its queues', in their order.

@@ -107,6 +107,16 @@ constexpr Option kOptions[] = {
     {"device", "mtu", Kind::count, "4096", 256, 4096, "",
      "Largest path MTU: 256, 512, 1024, 2048 or 4096 bytes of payload a packet. A port that carries less makes it less.",
      ROCI_DEVICE(mtu, uint64_t)},
+    {"device", "vlan", Kind::count, "0", 0, 4094, "",
+     "All of the device's frames carry this VLAN's tag (802.1Q), and it hears no others; the priority is the service level that "
+     "a "
+     "program asks for. 0: untagged. With a kernel interface behind the port give `addresses` too, or give the kernel's own VLAN "
+     "interface (\"eth0.100\") as `interface`, without this key.",
+     ROCI_DEVICE(vlan, uint64_t)},
+    {"device", "traffic_class", Kind::count, "0", 0, 255, "",
+     "Traffic class (DSCP times 4, plus ECN: 2 says that congestion may be marked) of connections for which the program asks for "
+     "none.",
+     ROCI_DEVICE(traffic_class, uint64_t)},
 
     {"fault", "seed", Kind::count, "1", 0, 4294967295.0, "", "The same seed and traffic give the same faults.",
      ROCI_COUNT(fault.seed)},

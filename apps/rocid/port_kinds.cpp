@@ -13,7 +13,7 @@ namespace {
 using D = DeviceSection;
 
 /// The packet ring's frames: a divisor of the block, no larger with its header than a frame buffer; blocks are whole pages.
-std::string af_packet(const D& d, unsigned queues) {
+std::string af_packet(const D& d, unsigned queues, unsigned) {
     constexpr uint64_t kSmallMtu = 1024;
     const bool small = d.mtu <= kSmallMtu;
     const unsigned frame = small ? 2048 : 4352, block = small ? 65536 : 69632;
@@ -22,24 +22,25 @@ std::string af_packet(const D& d, unsigned queues) {
                        (d.descriptors + a_block - 1) / a_block * a_block);
 }
 
-/// No busy polling: an engine that sleeps waits for the kernel's own.
-std::string af_xdp(const D& d, unsigned queues) {
-    return fmt::format("iface={},start_queue=0,queue_count={},busy_budget=0", d.interface, queues);
+/// No busy polling: an engine that sleeps waits for the kernel's own. A port a queue: with several the driver wants an interface
+/// whose queues are "combined" (ethtool -l), and veth's and some NICs' are not.
+std::string af_xdp(const D& d, unsigned, unsigned first) {
+    return fmt::format("iface={},start_queue={},queue_count=1,busy_budget=0", d.interface, first);
 }
 
-std::string tap(const D& d, unsigned) { return fmt::format("iface={},mac={}", d.interface, d.mac); }
-std::string pci(const D& d, unsigned) { return d.pci; }
+std::string tap(const D& d, unsigned, unsigned) { return fmt::format("iface={},mac={}", d.interface, d.mac); }
+std::string pci(const D& d, unsigned, unsigned) { return d.pci; }
 
-std::string vhost_user(const D& d, unsigned queues) {
+std::string vhost_user(const D& d, unsigned queues, unsigned) {
     return fmt::format("iface={},queues={},client={}", d.path, queues, d.role == "client" ? 1 : 0);
 }
 
-std::string virtio_user(const D& d, unsigned queues) {
+std::string virtio_user(const D& d, unsigned queues, unsigned) {
     return fmt::format("path={},queues={},mac={},server={},queue_size={},mrg_rxbuf=1,in_order=0", d.path, queues, d.mac,
                        d.role == "server" ? 1 : 0, d.descriptors);
 }
 
-std::string memif(const D& d, unsigned) {
+std::string memif(const D& d, unsigned, unsigned) {
     constexpr unsigned kBuffer = 4608;  // a whole frame each
     return fmt::format("role={},socket={},socket-abstract=no,bsize={},mac={},id=0", d.role, d.path, kBuffer, d.mac);
 }
@@ -48,32 +49,33 @@ constexpr char kInterfaceKeys[] = "interface|descriptors|devargs";
 constexpr char kSocketKeys[] = "path|role|descriptors|devargs|mac";
 
 constexpr PortKind kKinds[] = {
-    {"loopback", "net_ring", "peer|mac", "peer", false, false, 4096, false, false, nullptr,
+    {"loopback", "net_ring", "peer|mac", "peer", false, false, 4096, false, false, false, nullptr,
      "Tied to the device `peer` inside rocid, by DPDK's net_ring.", "nothing"},
-    {"af_packet", "net_af_packet", kInterfaceKeys, "interface", true, true, 4096, false, false, af_packet,
+    {"af_packet", "net_af_packet", kInterfaceKeys, "interface", true, true, 4096, false, false, false, af_packet,
      "Any kernel interface, shared with the kernel, through packet sockets. Works everywhere; the kernel copies each frame.",
-     "CAP_NET_RAW, locked memory for the rings (LimitMEMLOCK, or CAP_IPC_LOCK), and an interface that is up (ip link set NAME "
+     "CAP_NET_RAW and CAP_NET_ADMIN (the driver sets the interface's flags), locked memory for the rings (LimitMEMLOCK, or "
+     "CAP_IPC_LOCK), and an interface that is up (ip link set NAME "
      "up)"},
-    {"af_xdp", "net_af_xdp", kInterfaceKeys, "interface", true, true, 2048, true, false, af_xdp,
+    {"af_xdp", "net_af_xdp", kInterfaceKeys, "interface", true, true, 2048, true, false, true, af_xdp,
      "A kernel interface whose RoCEv2 frames, and no others, come to rocid by XDP; the rest of its traffic is the kernel's as "
      "ever.",
      "CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON, an interface with as many queues as there are engines (ethtool -L), "
      "an MTU of at "
      "most about 3,400, and locked memory for the frames (LimitMEMLOCK, or CAP_IPC_LOCK)"},
-    {"tap", "net_tap", "interface|descriptors|devargs|mac", "interface", false, false, 4096, false, true, tap,
+    {"tap", "net_tap", "interface|descriptors|devargs|mac", "interface", false, false, 1024, false, true, false, tap,
      "A new kernel interface: the kernel of this machine, or what it bridges to, is at the other end of the wire.",
      "CAP_NET_ADMIN and /dev/net/tun"},
-    {"pci", "", "pci|descriptors|devargs|mac", "pci", false, true, 4096, false, true, pci,
+    {"pci", "", "pci|descriptors|devargs|mac", "pci", false, true, 4096, false, true, false, pci,
      "A NIC of its own, by its PCI address.",
      "a NIC that is bound to vfio-pci (dpdk-devbind.py -b vfio-pci ADDRESS; the IOMMU switched on), or one whose DPDK driver "
      "shares it with the kernel (mlx5), and hugepages"},
-    {"vhost_user", "net_vhost", kSocketKeys, "path", false, false, 4096, false, false, vhost_user,
+    {"vhost_user", "net_vhost", kSocketKeys, "path", false, false, 4096, false, false, false, vhost_user,
      "The host's end of a virtual machine's virtio NIC, or of a virtio_user port.",
      "a folder in which the socket can be made (role = \"server\"), or the peer's socket there (role = \"client\")"},
-    {"virtio_user", "net_virtio_user", kSocketKeys, "path", false, false, 4096, false, false, virtio_user,
+    {"virtio_user", "net_virtio_user", kSocketKeys, "path", false, false, 4096, false, false, false, virtio_user,
      "The machine's end of a vhost_user port: of another rocid, or of a switch such as Open vSwitch.",
      "the vhost_user end's socket (role = \"client\"), or a folder for it (role = \"server\")"},
-    {"memif", "net_memif", kSocketKeys, "path", false, false, 4096, false, false, memif,
+    {"memif", "net_memif", kSocketKeys, "path", false, false, 4096, false, false, false, memif,
      "Shared memory with another process that speaks memif: another rocid, VPP.",
      "a folder in which the socket can be made (role = \"server\"), or the peer's socket there (role = \"client\")"},
 };
@@ -114,10 +116,11 @@ std::string own_keys(const PortKind& kind) {
     return out;
 }
 
-std::string devargs_of(const DeviceSection& d, unsigned queues) {
+std::string devargs_of(const DeviceSection& d, unsigned queues, unsigned first) {
     const PortKind& kind = port_kind(d.port);
-    std::string out = kind.arguments(d, queues);
-    if (!kind.driver.empty()) out = fmt::format("{}_{},{}", kind.driver, d.name, out);
+    std::string out = kind.arguments(d, queues, first);
+    const std::string number = first == 0 ? "" : fmt::format(".{}", first);
+    if (!kind.driver.empty()) out = fmt::format("{}_{}{},{}", kind.driver, d.name, number, out);
     return d.devargs.empty() ? out : out + "," + d.devargs;
 }
 

@@ -19,8 +19,9 @@ struct PortKind {
     uint32_t largest_mtu;  ///< path MTU
     bool own_frames;       ///< its frame buffers are of its own, no larger than it takes
     bool sets_mtu;         ///< rocid sets the MTU of the port; else somebody else did
-    /// What follows the driver's name; nullptr: no driver is probed.
-    std::string (*arguments)(const DeviceSection& device, unsigned queues);
+    bool one_queue;        ///< a port of the driver serves one queue: there is one for each
+    /// What follows the driver's name, of `queues` queues from `first` on; nullptr: no driver is probed.
+    std::string (*arguments)(const DeviceSection& device, unsigned queues, unsigned first);
     std::string_view what;   ///< one line for the sample file
     std::string_view needs;  ///< what must be there, and how to get it: the hint of an error
 };
@@ -31,8 +32,8 @@ const PortKind& port_kind(std::string_view name);
 bool takes_key(const PortKind& kind, std::string_view key);
 /// "interface, descriptors"
 std::string own_keys(const PortKind& kind);
-/// "net_af_packet_roci0,iface=eth0,…": how DPDK names the port, and what it is told about it.
-std::string devargs_of(const DeviceSection& device, unsigned queues);
+/// "net_af_packet_roci0,iface=eth0,…": how DPDK names the port that has queue `first`, and what it is told about it.
+std::string devargs_of(const DeviceSection& device, unsigned queues, unsigned first = 0);
 
 /// Bytes of a frame buffer of a port with own_frames; 0: as all others.
 uint32_t frame_room(const PortKind& kind);

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 
 #include "addresses.hpp"
 #include "port_kinds.hpp"
@@ -15,6 +19,7 @@ namespace {
 
 std::vector<pmd::MbufPool*> pointers(const std::vector<std::unique_ptr<pmd::MbufPool>>& pools) {
     std::vector<pmd::MbufPool*> out;
+    out.reserve(pools.size());
     for (const auto& p : pools) out.push_back(p.get());
     return out;
 }
@@ -34,6 +39,29 @@ Netdev usable_netdev(const std::string& name) {
     return n;
 }
 
+std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
+
+/// A socket's name must fit a sockaddr_un, and its maker needs the folder.
+void check_path(const DeviceSection& d) {
+    const std::string folder = std::filesystem::path(d.path).parent_path();
+    if (d.path.size() >= sizeof sockaddr_un{}.sun_path)
+        throw pmd::StartError(
+            fmt::format("the socket's path '{}' is longer than {} characters", d.path, sizeof sockaddr_un{}.sun_path - 1));
+    if (d.role == "server" && access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0)
+        throw pmd::StartError(
+            fmt::format("no socket can be made in the folder '{}' ({}): make the folder, for the user that rocid "
+                        "runs as, or change the key 'path'",
+                        folder, std::strerror(errno)));
+}
+
+/// A TAP is a new interface, or one that somebody has made a TAP.
+void check_tap_name(const DeviceSection& d) {
+    if (query_netdev(d.interface).index == 0 || access(("/sys/class/net/" + d.interface + "/tun_flags").c_str(), F_OK) == 0)
+        return;
+    throw pmd::StartError(
+        fmt::format("interface '{}' exists already and is no TAP: rocid makes its own; choose another name", d.interface));
+}
+
 bool is_xdp(const DeviceSection& d) { return d.port == "af_xdp"; }
 
 /// A socket takes the frames of one queue: a queue without one would keep its share of the frames from us.
@@ -46,6 +74,13 @@ void check_queues(const DeviceSection& d, uint16_t queues) {
                     d.interface, have, queues));
 }
 
+void check_xdp_sockets() {
+    if (const int e = may_open_xdp_socket(); e != 0)
+        throw pmd::StartError(fmt::format("no AF_XDP socket can be opened ({}): {}", std::strerror(e),
+                                          e == EPERM ? "it takes CAP_NET_RAW (run as root, or as config/rocid.service does)"
+                                                     : "this kernel has none, or forbids them: use port = \"af_packet\""));
+}
+
 /// Says so if the interface does not carry what the configuration wishes.
 void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
     if (path_mtu == d.mtu) return;
@@ -53,16 +88,20 @@ void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
 }
 
+/// Of the sockets that drivers open for their queues, those that were not there `before`.
+std::vector<int> new_sockets(const std::vector<int>& before) {
+    std::vector<int> fds;
+    std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
+    return fds;
+}
+
 /// What tells a sleeping engine of frames: the port's own interrupts, or the sockets that its driver has opened.
 void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
     std::vector<int> fds;
     for (uint16_t q = 0; q < queues; ++q)
-        if (const int fd = pmd::rx_interrupt(p.id, q); fd >= 0) fds.push_back(fd);
+        if (const int fd = pmd::rx_interrupt(p.queue(q).port, p.queue(q).queue); fd >= 0) fds.push_back(fd);
     p.armed_by_sleeper = fds.size() == queues;
-    if (!p.armed_by_sleeper) {
-        fds.clear();
-        std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
-    }
+    if (!p.armed_by_sleeper) fds = new_sockets(before);
     if (fds.size() == queues) p.signals = fds;
 }
 
@@ -157,8 +196,8 @@ void Ports::open_pair(const Config& config, size_t a) {
     const auto queues = uint16_t(pools_.size());
     pairs_.push_back(std::make_unique<pmd::RingPair>(devices[a].name, devices[b].name, queues));
     ports_[a].id = pairs_.back()->port_a();
-    pmd::start_port(ports_[a].id, devices[a].name, pointers(pools_).data(), {queues});
-    if (a != b) pmd::start_port(pairs_.back()->port_b(), devices[b].name, pointers(pools_).data(), {queues});
+    pmd::start_port(ports_[a].id, pointers(pools_).data(), {queues});
+    if (a != b) pmd::start_port(pairs_.back()->port_b(), pointers(pools_).data(), {queues});
 }
 
 void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t mbufs) {
@@ -175,16 +214,23 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
             spdlog::warn("{}: interface {} is {}: the port is down until it is up", d.name, d.interface,
                          netdev.up ? "without carrier" : "switched off (ip link set " + d.interface + " up)");
     }
-    std::string devargs = devargs_of(d, queues);
     if (is_xdp(d)) {
         check_queues(d, queues);
-        pmd::XdpSteering::prepare(d.interface, netdev.index);
+        check_xdp_sockets();
+        pmd::XdpSteering::prepare(d.interface, netdev.index, netdev.mtu);
         p.xdp_object = std::make_unique<pmd::XdpObjectFile>();
-        devargs += ",xdp_prog=" + p.xdp_object->path();
     }
-    p.ethdev = std::make_unique<pmd::Ethdev>(d.name, devargs, d.port != "pci", "it needs " + std::string(kind.needs));
+    if (kind.must_have == "path") check_path(d);
+    if (d.port == "tap") check_tap_name(d);
+    const auto make = [&](unsigned first) {
+        std::string devargs = devargs_of(d, queues, first);
+        if (p.xdp_object != nullptr) devargs += ",xdp_prog=" + p.xdp_object->path();
+        return std::make_unique<pmd::Ethdev>(d.name, devargs, d.port != "pci", needs(kind));
+    };
+    p.ethdev = make(0);
     p.id = p.ethdev->id();
-    if (p.ethdev->max_queues() < queues)
+    for (unsigned q = 1; kind.one_queue && q < queues; ++q) p.further.push_back(make(q));
+    if (!kind.one_queue && p.ethdev->max_queues() < queues)
         throw pmd::StartError(fmt::format("it has {} queue(s), and each of the {} engines needs one: set engine.count = {}",
                                           p.ethdev->max_queues(), queues, p.ethdev->max_queues()));
     if (kind.has_mac && !d.mac.empty()) p.ethdev->set_mac(parse_mac(d.mac).value());
@@ -211,21 +257,31 @@ void Ports::set_addresses(uint32_t device, std::span<const pmd::ServedAddress> a
 
 void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool interrupts) {
     const PortKind& kind = port_kind(d.port);
-    const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(uint32_t(d.mtu)) : std::vector<uint32_t>{};
-    const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
-    const uint32_t set = pmd::start_port(p.id, d.name, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus});
-    if (is_xdp(d)) {
-        p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index);
-        spdlog::info("{}: XDP program on interface {}, {} mode", d.name, d.interface,
-                     p.steering->native() ? "native" : "generic (slower: the interface's driver has no XDP of its own)");
-    }
     p.largest_mtu = kind.largest_mtu;
+    if (kind.one_queue) return start_xdp(p, d);
+    const auto wish = uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu));
+    const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(wish) : std::vector<uint32_t>{};
+    const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
+    const uint32_t set = pmd::start_port(p.id, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus, needs(kind)});
     if (kind.netdev) return;
     p.ethdev->watch_link(link_fd_);
-    p.path_mtu = kind.sets_mtu ? path_mtu_within(set, uint32_t(d.mtu)) : uint32_t(d.mtu);
+    p.path_mtu = kind.sets_mtu ? path_mtu_within(set, wish) : wish;
     if (p.path_mtu == 0) throw pmd::StartError(fmt::format("it takes no MTU of {} or more", ip_bytes_for(256)));
     if (p.path_mtu != d.mtu) spdlog::info("{}: the port takes packets of {} bytes: path MTU {}", d.name, set, p.path_mtu);
     p.up = p.ethdev->link_up();
+}
+
+/// A port a queue. Each has the driver load a program that we take off again, the last one in favour of our own.
+void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
+    const std::vector<int> before = frame_sockets();
+    for (uint32_t q = 0; q < p.pools.size(); ++q) {
+        if (q != 0) pmd::XdpSteering::detach(d.interface, p.netdev_index);
+        pmd::MbufPool* pool = p.pools[q].get();
+        pmd::start_port(p.queue(q).port, &pool, {1, uint16_t(d.descriptors), false, {}, needs(port_kind(d.port))});
+    }
+    p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index, new_sockets(before));
+    spdlog::info("{}: XDP program on interface {}, {} mode", d.name, d.interface,
+                 p.steering->native() ? "native" : "generic (slower: the interface's driver has no XDP of its own)");
 }
 
 }  // namespace roci::rocid

@@ -17,6 +17,11 @@
 
 namespace roci::rocid {
 
+/// Where an engine's frames are: a port of DPDK's and one of its queues.
+struct PortQueue {
+    uint16_t port = 0, queue = 0;
+};
+
 /// One device's port, open.
 struct OpenPort {
     uint16_t id = 0;
@@ -33,7 +38,13 @@ struct OpenPort {
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
-    std::unique_ptr<pmd::XdpSteering> steering;  ///< first to go
+    std::vector<std::unique_ptr<pmd::Ethdev>> further;  ///< PortKind::one_queue: by queue, from the second on
+    std::unique_ptr<pmd::XdpSteering> steering;         ///< first to go
+
+    PortQueue queue(uint32_t engine) const {
+        if (further.empty() || engine == 0) return {id, uint16_t(engine)};
+        return {further[engine - 1]->id(), 0};
+    }
 };
 
 struct LinkState {
@@ -73,6 +84,7 @@ private:
     static void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
     /// Sets the path MTU that came of it.
     void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
+    void start_xdp(OpenPort& port, const DeviceSection& device);
 
     std::vector<std::unique_ptr<pmd::MbufPool>> pools_;  ///< by engine
     std::vector<std::unique_ptr<pmd::RingPair>> pairs_;

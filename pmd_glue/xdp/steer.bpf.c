@@ -19,7 +19,7 @@
 #define NEIGHBOUR_SOLICITATION 135
 #define FRAGMENT_BITS 0x3fff
 
-/* The sockets by receive queue; filled in by DPDK's driver. */
+/* The sockets by receive queue. */
 struct {
     __uint(type, BPF_MAP_TYPE_XSKMAP);
     __uint(max_entries, 64);

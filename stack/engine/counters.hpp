@@ -28,7 +28,11 @@ namespace roci::engine {
     X(wrong_service, "frames whose opcode is not of the QP's service")         \
     X(wrong_pkey, "frames whose P_Key is not the default partition's")         \
     X(wrong_address, "frames whose addresses are not those of the QP's path")  \
+    X(wrong_vlan, "frames whose VLAN is not the device's")                     \
     X(wrong_state, "frames for a QP that does not receive in its state")       \
+    X(over_path_mtu, "frames with more payload than the QP's path MTU")        \
+    X(ecn_marked, "frames that the network marked Congestion Experienced")     \
+    X(cnp_received, "congestion notification packets of a QP's peer")          \
     X(gsi_received, "management datagrams for QP 1 handed to the conductor")   \
     X(gsi_sent, "management datagrams sent from QP 1")                         \
     X(gsi_refused, "frames for QP 1, not to us or no management datagram")     \

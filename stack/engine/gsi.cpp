@@ -13,7 +13,8 @@ void Engine::Impl::take_management(uint32_t port, const wire::Packet& p) {
     constexpr uint8_t kUdSendOnly = wire::make_opcode(wire::Service::ud, wire::Operation::send_only);
     if (p.dest_qp != kGsiQpn) return counters.add(Counter::unknown_qp);
     const PortAddresses* own = shared.addresses.find(port);
-    const bool ours = own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
+    const bool ours = own != nullptr && own->vlan == wire::vlan_id(p.frame) &&
+                      std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
     const bool fits =
         p.opcode == kUdSendOnly && p.qkey == kGsiQkey && p.payload_length == kMadLength && (p.pkey & 0x7fff) == 0x7fff;
     if (!ours || !fits) return counters.add(Counter::gsi_refused);
@@ -37,20 +38,21 @@ void Engine::Impl::tell_conductor() {
 namespace {
 
 constexpr uint16_t kEtherArp = 0x0806;
+constexpr uint32_t kMacs = 12;  // what stands before the tag
 constexpr uint8_t kIcmp = 1, kIcmpV6 = 58, kUnreachable = 3, kUnreachableV6 = 1;
 
 /// Cheap, as every frame of a kernel's interface that is not RoCE may come by: is it one that a port must answer? Says of ICMP
 /// that something is unreachable by itself: that is counted and changes nothing, for a connection ends by its retries only
 /// (IBA 9.7.6.1.3), whatever anybody on the path says.
-bool concerns_port(const RxFrame& f, bool& unreachable) {
-    if (f.length < wire::kEthLength + wire::kIpv4Length + 8 || f.length > neighbour::kMaxFrame) return false;
-    const uint8_t* l3 = f.data + wire::kEthLength;
-    const auto type = load_be<uint16_t>(f.data + 12);
+bool concerns_port(const RxFrame& f, uint32_t tag, bool& unreachable) {
+    if (f.length < wire::kEthLength + tag + wire::kIpv4Length + 8 || f.length - tag > neighbour::kMaxFrame) return false;
+    const uint8_t* l3 = f.data + wire::kEthLength + tag;
+    const auto type = load_be<uint16_t>(l3 - 2);
     if (type == wire::kEtherIpv4 && l3[9] == kIcmp) {
         unreachable = l3[(l3[0] & 0x0f) == 5 ? wire::kIpv4Length : 0] == kUnreachable;
         return true;
     }
-    if (type == wire::kEtherIpv6 && f.length > wire::kEthLength + wire::kIpv6Length && l3[6] == kIcmpV6) {
+    if (type == wire::kEtherIpv6 && f.length > wire::kEthLength + tag + wire::kIpv6Length && l3[6] == kIcmpV6) {
         unreachable = l3[wire::kIpv6Length] == kUnreachableV6;
         return true;
     }
@@ -61,14 +63,19 @@ bool concerns_port(const RxFrame& f, bool& unreachable) {
 
 void Engine::Impl::take_other(uint32_t port, const RxFrame& frame) {
     bool unreachable = false;
-    if (!concerns_port(frame, unreachable)) return;
-    if (unreachable) return counters.add(Counter::icmp_unreachable);
+    if (frame.length < wire::kEthLength + wire::kVlanLength) return;
+    const bool tagged = load_be<uint16_t>(frame.data + kMacs) == wire::kEtherVlan;
+    const uint32_t tag = tagged ? wire::kVlanLength : 0;
+    if (!concerns_port(frame, tag, unreachable)) return;
     const PortAddresses* own = shared.addresses.find(port);
-    if (own == nullptr || !own->answers) return;
-    neighbour::Frame copy;
+    if (own == nullptr || own->vlan != wire::vlan_id(frame.data)) return;
+    if (unreachable) return counters.add(Counter::icmp_unreachable);
+    if (!own->answers) return;
+    neighbour::Frame copy;  // without its tag: who answers knows which VLAN is his
     copy.port = port;
-    copy.length = frame.length;
-    std::memcpy(copy.bytes.data(), frame.data, frame.length);
+    copy.length = frame.length - tag;
+    std::memcpy(copy.bytes.data(), frame.data, kMacs);
+    std::memcpy(copy.bytes.data() + kMacs, frame.data + kMacs + tag, frame.length - kMacs - tag);
     if (!shared.frames[config.index]->push(copy)) return counters.add(Counter::other_full);
     counters.add(Counter::other_received);
     tell_conductor();

@@ -24,6 +24,14 @@ bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     return std::memcmp(mine + 12, p.l3 + 16, 4) == 0 && std::memcmp(mine + 16, p.l3 + 12, 4) == 0;
 }
 
+/// A device hears its own VLAN only. Connected QPs: that of their path, as it is what they send.
+bool same_vlan(const Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
+    const bool untagged = p.l3 - p.frame == wire::kEthLength;
+    if (qp.path.length != 0 && qp.path.l3_offset == wire::kEthLength && untagged) return true;
+    const PortAddresses* own = shared.addresses.find(qp.spec.port);
+    return own != nullptr && own->vlan == wire::vlan_id(p.frame);
+}
+
 /// Frames are checked, then executed: so many bytes at once that a payload is still in the nearest cache when it is copied.
 constexpr uint32_t kBatchBytes = 8 << 10;
 
@@ -39,13 +47,26 @@ bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     const qp::Type deaf = p.info->has(wire::kRequest) ? qp::Type::xrc_send : qp::Type::xrc_recv;
     if (qp.spec.type == deaf) return counters.add(Counter::wrong_service), false;
     if (!receives(qp.state)) return counters.add(Counter::wrong_state), false;
+    if (!same_vlan(e.shared, qp, p)) return counters.add(Counter::wrong_vlan), false;
     if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p))
         return counters.add(Counter::wrong_address), false;
     return true;
 }
 
+constexpr uint8_t kCongestionExperienced = 3;
+
+/// Counted, if it comes from the QP's peer: anybody may claim a congestion.
+void take_notification(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
+    const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
+    e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
+}
+
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
+    if (p.opcode == wire::kCnpOpcode) return take_notification(e, qp, p);
     if (!acceptable(e, qp, p)) return;
+    if (p.ecn == kCongestionExperienced) e.counters.add(Counter::ecn_marked);
+    if (p.payload_length > qp.mtu) [[unlikely]]
+        e.counters.add(Counter::over_path_mtu);
     ++qp.counters.rx_packets;
     qp.counters.rx_bytes += p.payload_length;
     if (qp.spec.type == qp::Type::ud) return qp::receive_datagram(e.ctx, qp, p);

@@ -10,6 +10,7 @@ namespace {
 constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr uint8_t kDefaultHopLimit = 64;
 constexpr uint32_t kPortNumber = 1;
+constexpr uint32_t kPriorityShift = 13;  // in a VLAN tag: the service level becomes the priority, as with NICs
 
 bool has_gid(const DeviceConfig& device, const Gid& gid) {
     return std::find(device.gids.begin(), device.gids.end(), gid) != device.gids.end();
@@ -72,7 +73,8 @@ Outcome resolve_path(Host& host, uint32_t device, const abi::AhAttr& av, FlowEnd
         return fail(EINVAL, "GID {} (sgid_index {}) cannot reach {}: one is IPv4, the other IPv6; choose another sgid_index",
                     to_text(s.source_gid), av.sgid_index, to_text(s.dest_gid));
     }
-    s.traffic_class = av.traffic_class;
+    s.traffic_class = av.traffic_class != 0 ? av.traffic_class : own.traffic_class;
+    if (own.vlan != 0) s.vlan = uint16_t((av.sl & 7u) << kPriorityShift | own.vlan);
     s.hop_limit = av.hop_limit != 0 ? av.hop_limit : kDefaultHopLimit;
     s.flow_label = av.flow_label & kFlowLabelMask;
     s.udp_source = udp_source_port(s.flow_label, ends);

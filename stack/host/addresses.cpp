@@ -15,8 +15,7 @@ constexpr uint32_t kPortNumber = 1;
 /// Engines look at the new ones from now on.
 void publish(Host& host, uint32_t device) {
     const DeviceConfig& d = host.devices[device];
-    auto next =
-        std::make_unique<engine::PortAddresses>(engine::PortAddresses{d.mac, d.gids, d.mtu_bytes, d.resolver == Resolver::own});
+    auto next = port_addresses(d);
     host.shared.addresses.publish(device, next.get());
     host.fence_all();
     host.addresses[device] = std::move(next);
@@ -60,6 +59,11 @@ void tell_sessions(Host& host, uint32_t device, uint32_t event) {
 }
 
 }  // namespace
+
+std::unique_ptr<engine::PortAddresses> port_addresses(const DeviceConfig& d) {
+    return std::make_unique<engine::PortAddresses>(
+        engine::PortAddresses{d.mac, d.gids, d.mtu_bytes, d.resolver == Resolver::own, d.vlan});
+}
 
 bool Conductor::set_addresses(uint32_t device, std::span<const DeviceAddress> addresses) {
     Impl& host = *impl_;

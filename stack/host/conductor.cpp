@@ -76,8 +76,7 @@ Conductor::Impl::Impl(const Limits& limits_in, std::vector<DeviceConfig> devices
       cm(std::make_unique<CmService>(std::random_device{}())),
       neighbours(std::make_unique<Neighbours>()) {
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {
-        addresses.push_back(std::make_unique<engine::PortAddresses>(
-            engine::PortAddresses{devices[i].mac, devices[i].gids, devices[i].mtu_bytes, devices[i].resolver == Resolver::own}));
+        addresses.push_back(port_addresses(devices[i]));
         shared.addresses.publish(i, addresses.back().get());
         announce(*this, i);
     }

@@ -121,6 +121,7 @@ enum class Resolver : uint8_t {
 struct DeviceAddress {
     Gid gid;
     uint8_t prefix = 0;  ///< leading bits of the GID that everybody on the link shares (an IPv4 /24 is 120)
+    bool operator==(const DeviceAddress&) const = default;
 };
 
 /// One device = one port.
@@ -136,6 +137,8 @@ struct DeviceConfig {
     Resolver resolver = Resolver::none;
     std::vector<uint8_t> prefixes = {};  ///< by GID index, as DeviceAddress::prefix; missing: the link is not known
     std::vector<Gid> gateways = {};      ///< Resolver::own: at most one a family
+    uint16_t vlan = 0;                   ///< everything is sent and heard in that VLAN; 0: untagged
+    uint8_t traffic_class = 0;           ///< of paths for which the program asks for none
 };
 
 struct Limits {

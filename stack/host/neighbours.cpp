@@ -52,7 +52,8 @@ Outcome next_hop(Host& host, uint32_t device, const Gid& source, const Gid& dest
     return done();
 }
 
-void send_frame(Host& host, const neighbour::Frame& frame) {
+void send_frame(Host& host, neighbour::Frame& frame) {
+    if (const uint16_t vlan = host.devices[frame.port].vlan; vlan != 0 && !neighbour::insert_tag(frame, vlan)) return;
     engine::Command command;
     command.kind = engine::Command::Kind::send_frame;
     command.frame = &frame;

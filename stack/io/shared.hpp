@@ -51,6 +51,7 @@ struct PortAddresses {
     std::vector<Gid> gids;      ///< index = GID index; zero = empty
     uint32_t mtu_bytes = 4096;  ///< active path MTU
     bool answers = false;       ///< no kernel does: ARP, neighbour discovery and echo requests are for the conductor
+    uint16_t vlan = 0;          ///< frames of another VLAN are somebody else's; 0: of none
 };
 
 /// QPs that are attached to multicast groups, by port. Replaced as a whole; fence before the old one is freed.

@@ -199,6 +199,17 @@ Gid solicited_node(const Gid& g) {
 
 }  // namespace
 
+bool insert_tag(Frame& f, uint16_t tag) {
+    constexpr uint32_t kMacs = 12;
+    if (f.length < kMacs || f.length + wire::kVlanLength > kMaxFrame) return false;
+    uint8_t* at = f.bytes.data() + kMacs;
+    std::memmove(at + wire::kVlanLength, at, f.length - kMacs);
+    store_be<uint16_t>(at, wire::kEtherVlan);
+    store_be<uint16_t>(at + 2, tag);
+    f.length += wire::kVlanLength;
+    return true;
+}
+
 bool is_multicast(const Gid& g) { return g.is_ipv4() ? (g.bytes[12] & 0xf0) == 0xe0 : g.bytes[0] == 0xff; }
 bool is_link_local(const Gid& g) { return g.bytes[0] == 0xfe && (g.bytes[1] & 0xc0) == 0x80; }
 

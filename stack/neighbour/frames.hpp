@@ -52,6 +52,9 @@ void make_announcement(Frame& out, const Ends& own);
 /// The echo reply to a request; `frame` is what was parsed.
 void make_echo_reply(Frame& out, const MacAddress& own, const Message& asked, const uint8_t* frame);
 
+/// Puts a VLAN tag into a frame; `tag`: priority and VLAN (802.1Q). False: it has no room.
+bool insert_tag(Frame& frame, uint16_t tag);
+
 /// Where a multicast address is heard (RFC 1112 6.4, RFC 2464 7).
 MacAddress multicast_mac(const Gid& group);
 bool is_multicast(const Gid& gid);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/bytes.hpp"
 #include "base/types.hpp"
 #include "wire/opcode.hpp"
 
@@ -79,6 +80,12 @@ struct Packet {
     /// The 40 bytes that a UD receiver finds before the payload (IPv4: 20 zero bytes, then the IPv4 header; A17.4.5.2).
     void copy_grh(uint8_t out[40]) const;
 };
+
+/// The VLAN that a frame is tagged with (802.1Q); 0: none, or only a priority. `frame` has an Ethernet header and four bytes
+/// more.
+inline uint16_t vlan_id(const uint8_t* frame) {
+    return load_be<uint16_t>(frame + 12) == kEtherVlan ? load_be<uint16_t>(frame + 14) & 0xfff : 0;
+}
 
 /// Parses one Ethernet frame of `length` bytes (Ethernet padding allowed). On ok, `out` points into the frame.
 /// `check_icrc` false only for tools that look at frames without trusting them.

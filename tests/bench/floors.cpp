@@ -149,8 +149,8 @@ void net_ring_floor() {
     pmd::MbufPool pool("floor", kMbufs, 0);
     pmd::RingPair pair("fa", "fb", 1);
     pmd::MbufPool* pools[] = {&pool};
-    pmd::start_port(pair.port_a(), "fa", pools, {1});
-    pmd::start_port(pair.port_b(), "fb", pools, {1});
+    pmd::start_port(pair.port_a(), pools, {1});
+    pmd::start_port(pair.port_b(), pools, {1});
     eal.launch(0, [&] {
         pmd::DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
         engine::TxFrame out[kBurst];

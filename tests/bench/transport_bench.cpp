@@ -84,8 +84,8 @@ public:
           a_(pair_.port_a(), 0, pool_),
           b_(pair_.port_b(), 0, pool_) {
         pmd::MbufPool* pools[] = {&pool_};
-        pmd::start_port(pair_.port_a(), "roci0", pools, {1});
-        pmd::start_port(pair_.port_b(), "roci1", pools, {1});
+        pmd::start_port(pair_.port_a(), pools, {1});
+        pmd::start_port(pair_.port_b(), pools, {1});
     }
     engine::Port* port(uint32_t i) { return i == 0 ? &a_ : &b_; }
 

@@ -76,6 +76,7 @@ class Host:
         self.namespace, self.interface, self.number = namespace, interface, number
         self.socket, self.log_path = f'{folder}/{number}.sock', f'{folder}/{number}.log'
         self.config_path = f'{folder}/{number}.toml'
+        self.roce = {4: self.ipv4, 6: self.ipv6}  # what rocid serves; the kernel's own unless it has others
         self.process = None
 
     inside = property(lambda self: ['ip', 'netns', 'exec', self.namespace])
@@ -100,14 +101,14 @@ class Host:
         lines = {'name': 'roci0', 'port': kind, 'interface': self.interface, **keys}
         return '[[device]]\n' + ''.join(f'{k} = {json.dumps(v)}\n' for k, v in lines.items())
 
-    def launch(self, config, inside=True):
-        """Starts a rocid; True once it serves, False if it has ended."""
+    def launch(self, config, inside=True, under=()):
+        """Starts a rocid; True once it serves, False if it has ended. `under`: words before its command (setpriv …)."""
         pathlib.Path(self.config_path).write_text('[memory]\nmbufs = 4096\n' + config)
         read_end, write_end = os.pipe()
         os.set_inheritable(write_end, True)
         with open(self.log_path, 'wb') as log:
             command = [str(ROCID), '--config', self.config_path, '--socket', self.socket, '--ready-fd', str(write_end)]
-            self.process = subprocess.Popen((self.inside if inside else []) + command, pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            self.process = subprocess.Popen((self.inside if inside else []) + [*under, *command], pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True)
         os.close(write_end)
         with os.fdopen(read_end, 'rb') as ready:
@@ -116,8 +117,8 @@ class Host:
         self.process.wait(START_LIMIT)
         return False
 
-    def start(self, config, inside=True):
-        if not self.launch(config, inside):
+    def start(self, config, inside=True, under=()):
+        if not self.launch(config, inside, under):
             raise Failure(f'rocid did not start (exit {self.process.returncode}):\n{self.log()}')
 
     def stop(self, how=signal.SIGTERM):
@@ -158,7 +159,7 @@ class Host:
         return {gid: int(i) for i, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', self.rdma_once('ibv_devinfo -v -d roci0'))}
 
     def gid(self, family):
-        wanted = f'::ffff:{self.ipv4}' if family == 4 else self.ipv6
+        wanted = f'::ffff:{self.roce[4]}' if family == 4 else self.roce[6]
         found = self.gids()
         if wanted not in found:
             raise Failure(f'no GID {wanted}: {found}')
@@ -187,7 +188,7 @@ class Network:
     """Two hosts; use with `with`."""
 
     def __init__(self, mtu, queues=1):
-        self.mtu, self.queues = mtu, queues
+        self.mtu, self.queues = mtu, queues  # queues: of each end of the veth pair
         self.folder = tempfile.TemporaryDirectory(prefix='roci-hosts-')
         names = [f'roci-{os.getpid()}-{side}' for side in 'ab']
         self.a, self.b = Host(names[0], 'wire0', 1, self.folder.name), Host(names[1], 'wire0', 2, self.folder.name)
@@ -213,7 +214,3 @@ class Network:
             for host in (self.a, self.b):
                 subprocess.run(['ip', 'netns', 'del', host.namespace], capture_output=True, check=False)
             self.folder.cleanup()
-
-    def start(self, kind, config='', **keys):
-        for host in (self.a, self.b):
-            host.start(config + host.device(kind, **keys))

@@ -10,7 +10,11 @@ import sys
 import time
 import traceback
 
+import bad_input
 import cases
+import ports
+import ratios
+import rights
 from hosts import Failure, Network, why_not
 
 
@@ -39,6 +43,11 @@ class Report:
         self.failed += 1
         print(f'FAIL {time.monotonic() - start:6.1f} s  {name}\n    ' + why.strip().replace('\n', '\n    '), flush=True)
 
+    def skip(self, chosen, why):
+        self.skipped += len(chosen)
+        for name, _ in chosen:
+            print(f'SKIP           {name}: {why}', flush=True)
+
     def end(self):
         print(f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
         return 1 if self.failed or not self.passed else 0
@@ -49,17 +58,28 @@ def run_group(report, group, quick):
     chosen = [(name, body) for name, body in group.cases(quick) if report.wants(name)]
     if not chosen:
         return
+    if group.why_not and (why := group.why_not()):
+        report.skip(chosen, why)
+        return
     try:
         with Network(group.mtu, group.queues) as net:
-            if group.kind:
-                net.start(group.kind, group.config)
+            if group.prepare:
+                group.prepare(net)
+            if group.config:
+                for host in (net.a, net.b):
+                    host.start(group.config(host))
+            if group.started:
+                group.started(net)
             for name, body in chosen:
                 report.case(name, lambda b=body: b(net))
-            if group.kind:
+            if group.config:
                 report.case(f'{group.name}: both stop cleanly', lambda: cases.stop_cleanly(net))
     except Failure as failure:
         why = str(failure)
         report.case(f'{group.name}: starts', lambda: cases.fail(why))
+
+
+GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS]
 
 
 def main():
@@ -70,13 +90,13 @@ def main():
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
     options = parser.parse_args()
     if options.list:
-        print('\n'.join(name for group in cases.GROUPS for name, _ in group.cases(options.quick)))
+        print('\n'.join(name for group in GROUPS for name, _ in group.cases(options.quick)))
         return 0
     if why := why_not():
         print(f'SKIP  two hosts: {why}\n0 passed, 0 failed, 1 skipped')
         return 0
     report = Report(options.only)
-    for group in cases.GROUPS:
+    for group in GROUPS:
         run_group(report, group, options.quick)
     return report.end()
 

@@ -36,6 +36,8 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world)
         const uint32_t end = world.net().add_endpoint(mac_of(n), o.engines, o.tx_pool);
         if (d == 0) first_endpoint_ = end;
         devices_[d].resolver = o.resolver;
+        devices_[d].vlan = o.vlan;
+        devices_[d].traffic_class = o.traffic_class;
         devices_[d].prefixes = {112, 64};  // 10.0.0.0/16, fd00::/64
         addresses_[d] = {devices_[d].mac, devices_[d].gids, devices_[d].mtu_bytes};
         shared_->addresses.publish(d, &addresses_[d]);

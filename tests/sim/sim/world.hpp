@@ -25,6 +25,8 @@ struct WorldOptions {
     Nanos round_cost = 200;   ///< virtual time that a round of an engine takes
     engine::Config engine{};  ///< index is set by the host
     host::Resolver resolver = host::Resolver::none;
+    uint16_t vlan = 0;          ///< of every device
+    uint8_t traffic_class = 0;  ///< likewise
     /// Another port instead of the network's, by endpoint and engine (benchmarks).
     std::function<engine::Port*(uint32_t endpoint, uint32_t engine)> port;
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};

@@ -140,16 +140,33 @@ TEST(Config, TheTableOfPortKindsAndTheOptionAgree) {
     EXPECT_EQ(names, o->choices);
 }
 
+TEST(Config, VlanAndTrafficClass) {
+    const std::string loopback = "[[device]]\nname = \"a\"\npeer = \"a\"\n",
+                      shared = "[[device]]\nname = \"a\"\nport = \"af_packet\"\ninterface = \"eth0\"\n";
+    const Config c = parse_config(loopback + "vlan = 4094\ntraffic_class = 106\n", "f");
+    EXPECT_EQ(c.devices[0].vlan, 4094u);
+    EXPECT_EQ(c.devices[0].traffic_class, 106u);
+    EXPECT_NE(error_of(loopback + "vlan = 4095\n").find("key 'device.vlan' = 4095: allowed 0..4094"), std::string::npos);
+    EXPECT_NE(error_of(loopback + "traffic_class = 256\n").find("allowed 0..255"), std::string::npos);
+    EXPECT_EQ(error_of(shared + "vlan = 7\naddresses = [\"10.0.0.1/24\"]\n"), "no error");
+    const std::string why = error_of(shared + "vlan = 7\n");
+    EXPECT_NE(why.find("vlan = 7 needs the key 'addresses'"), std::string::npos) << why;
+    EXPECT_NE(why.find("ip link add eth0.7 link eth0 type vlan id 7"), std::string::npos) << why;
+}
+
 TEST(Config, DevargsOfPorts) {
     const Config c = parse_config(
         "[[device]]\nname = \"a\"\nport = \"af_packet\"\ninterface = \"eth0\"\nmtu = 1024\n"
         "[[device]]\nname = \"b\"\nport = \"af_packet\"\ninterface = \"eth1\"\ndevargs = \"qdisc_bypass=1\"\n"
-        "[[device]]\nname = \"c\"\nport = \"pci\"\npci = \"0000:03:00.0\"\n",
+        "[[device]]\nname = \"c\"\nport = \"pci\"\npci = \"0000:03:00.0\"\n"
+        "[[device]]\nname = \"d\"\nport = \"af_xdp\"\ninterface = \"eth2\"\n",
         "f");
     EXPECT_EQ(devargs_of(c.devices[0], 2), "net_af_packet_a,iface=eth0,qpairs=2,framesz=2048,blocksz=65536,framecnt=1024");
     EXPECT_EQ(devargs_of(c.devices[1], 1),
               "net_af_packet_b,iface=eth1,qpairs=1,framesz=4352,blocksz=69632,framecnt=1024,qdisc_bypass=1");
     EXPECT_EQ(devargs_of(c.devices[2], 1), "0000:03:00.0");
+    EXPECT_EQ(devargs_of(c.devices[3], 2, 0), "net_af_xdp_d,iface=eth2,start_queue=0,queue_count=1,busy_budget=0");
+    EXPECT_EQ(devargs_of(c.devices[3], 2, 1), "net_af_xdp_d.1,iface=eth2,start_queue=1,queue_count=1,busy_budget=0");
 }
 
 TEST(Config, PathMtusThatFitAnInterface) {

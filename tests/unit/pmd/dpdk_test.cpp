@@ -47,8 +47,8 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
     {
         RingPair pair("pair0", "pair1", 1);
         MbufPool* pools[] = {&pool};
-        start_port(pair.port_a(), "pair0", pools, {1});
-        start_port(pair.port_b(), "pair1", pools, {1});
+        start_port(pair.port_a(), pools, {1});
+        start_port(pair.port_b(), pools, {1});
         DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
 
         engine::TxFrame big;

@@ -1,0 +1,94 @@
+"""What a port cannot be made of: one line that says what to do, exit code 1, and other ports go on. (No permission: rights.py.)"""
+import pathlib
+
+from cases import Group, check, cross, port_state, refuses, restore_ipv6, wait_state
+
+WITHOUT_XDP = pathlib.Path(__file__).with_name('without_xdp.py')
+
+
+def others_go_on(net):
+    """A port that does not open is said; the other devices serve."""
+    net.a.start(net.a.device('af_packet') + '[[device]]\nname = "roci1"\nport = "af_packet"\ninterface = "nowhere0"\n')
+    net.b.start(net.b.device('af_packet'))
+    try:
+        check("there is no network interface 'nowhere0'" in net.a.log(), net.a.log())
+        cross(net, 'ibv_rc_pingpong -n 100')
+    finally:
+        net.a.stop()
+        net.b.stop()
+
+
+def starts_down(net):
+    """An interface that is down: the port is down, and active once it is up."""
+    net.a.ip(f'link set {net.a.interface} down')
+    net.a.start(net.a.device('af_packet'))
+    try:
+        check('ip link set wire0 up' in net.a.log(), net.a.log())
+        check(port_state(net.a) == 'PORT_DOWN', port_state(net.a))
+        net.a.ip(f'link set {net.a.interface} up')
+        wait_state(net.a, 'PORT_ACTIVE')
+    finally:
+        net.a.stop()
+        net.a.ip(f'link set {net.a.interface} up')
+        restore_ipv6(net)
+
+
+def small_mtu(net):
+    net.a.ip(f'link set {net.a.interface} mtu 300')
+    try:
+        return refuses(net.a, net.a.device('af_packet'), 'has MTU 300', 'ip link set wire0 mtu 1500')
+    finally:
+        net.a.ip(f'link set {net.a.interface} mtu {net.mtu}')
+
+
+def large_mtu(net):
+    """veth has no room for XDP beside frames of more than a page."""
+    return refuses(net.a, net.a.device('af_xdp'), f'MTU {net.mtu}', 'ip link set wire0 mtu')
+
+
+def no_address(net):
+    """The interface has none: it is said, and GIDs come with the addresses."""
+    net.a.ip(f'addr flush dev {net.a.interface}')
+    net.a.start(net.a.device('af_packet'))
+    try:
+        check('interface wire0 has no address' in net.a.log() and 'ip addr add' in net.a.log(), net.a.log())
+        net.a.ip(f'addr add {net.a.ipv4}/24 dev {net.a.interface}')
+        net.b.start(net.b.device('af_packet'))
+        cross(net, 'ibv_rc_pingpong -n 100')
+    finally:
+        net.a.stop()
+        net.b.stop()
+        restore_ipv6(net)
+
+
+def without_xdp(what, *texts):
+    return lambda net: refuses(net.a, net.a.device('af_xdp'), *texts, under=[str(WITHOUT_XDP), what])
+
+
+def port(kind, **keys):
+    return lambda net: net.a.device(kind, **keys).replace('interface = "wire0"\n', '' if 'interface' not in keys else f'interface = "{keys["interface"]}"\n')
+
+
+def row(config, *texts):
+    return lambda net: refuses(net.a, config(net), *texts)
+
+
+def bad_input(quick):
+    yield 'no such interface', row(port('af_packet', interface='nowhere0'), "no network interface 'nowhere0'", 'ip link')
+    yield 'no such interface, af_xdp', row(port('af_xdp', interface='nowhere0'), "no network interface 'nowhere0'", 'ip link')
+    yield 'no such interface, other devices go on', others_go_on
+    yield 'an interface that is down', starts_down
+    yield 'an interface without an address', no_address
+    yield 'an interface with too small an MTU', small_mtu
+    yield 'af_xdp: an interface with too large an MTU', large_mtu
+    yield 'af_xdp: more engines than queues', row(lambda net: '[engine]\ncount = 2\n' + net.a.device('af_xdp'), 'ethtool -L wire0', 'engine.count = 1')
+    yield 'af_xdp: a kernel without AF_XDP sockets', without_xdp('sockets', 'AF_XDP', 'af_packet')
+    yield 'af_xdp: a kernel without bpf', without_xdp('bpf', 'Function not implemented', 'af_packet')
+    yield 'tap: the name is taken', row(port('tap', interface='wire0'), "interface 'wire0'", 'exists')
+    yield 'pci: no such NIC', row(port('pci', pci='0000:ff:1f.7'), '0000:ff:1f.7', 'dpdk-devbind.py')
+    yield 'vhost_user: no such folder', row(port('vhost_user', path='/nowhere/at.all'), '/nowhere', 'folder')
+    yield 'virtio_user: nobody serves the socket', row(port('virtio_user', path='/tmp/nobody.sock', role='client'), '/tmp/nobody.sock', 'socket')
+    yield 'memif: no such folder', row(port('memif', path='/nowhere/at.all'), '/nowhere', 'folder')
+
+
+GROUPS = [Group('bad input', bad_input)]

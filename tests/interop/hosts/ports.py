@@ -1,0 +1,212 @@
+"""More kinds of ports than a plain interface: TAPs, interfaces without native XDP, VLANs, several queues, sockets and shared memory."""
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+
+from cases import XDP_MTU, Group, check, cross, plain, result, wait_state
+from hosts import ROCI, run
+
+VLAN = 100
+
+
+def few(kind, *all_words, families=(4, 6)):
+    """The same words over each family of addresses."""
+    for words in all_words:
+        for family in families:
+            yield f'{kind}: {words}' + (', IPv6' if family == 6 else ''), lambda net, w=words, f=family: result(cross(net, w, f))
+
+
+# ---- a bridge between the wire and the device ------------------------------------------------------------------------
+
+def bridge(net):
+    """The kernel's addresses are on a bridge that the wire is a port of."""
+    for host in (net.a, net.b):
+        host.ip('addr flush dev wire0')
+        host.ip('link add br0 type bridge')
+        host.ip('link set wire0 master br0')
+        host.ip(f'link set br0 mtu {net.mtu} up')
+        host.ip(f'addr add {host.ipv4}/24 dev br0')
+        host.ip(f'addr add {host.ipv6}/64 dev br0 nodad')
+
+
+def on_bridge(net):
+    bridge(net)
+    for host in (net.a, net.b):
+        host.interface = 'br0'
+
+
+def own(host, network):
+    """Addresses that the kernel knows nothing of."""
+    host.roce = {4: f'10.79.{network}.{host.number}', 6: f'fd79:{network}::{host.number}'}
+    return {'addresses': [f'{host.roce[4]}/24', f'{host.roce[6]}/64']}
+
+
+def tap_config(host):
+    return host.device('tap', interface='rtap0', mac=f'02:00:00:00:01:0{host.number}', **own(host, 1))
+
+
+def tap_joins(net):
+    """The kernel's end of the tap becomes a port of the bridge, with a MAC that is not rocid's."""
+    for host in (net.a, net.b):
+        host.ip(f'link set rtap0 address 02:00:00:00:02:0{host.number} master br0 up')
+
+
+def tap(quick):
+    yield from few('tap to tap, by bridges', 'ibv_rc_pingpong -c -n 200', 'ib_write_bw -s 65536 -n 100')
+    yield 'tap to tap: the kernel pings it', lambda net: ping(net.a, net.b.roce[4], '10.79.1.77')
+
+
+def ping(host, address, source):
+    """From an address of the kernel's on the device's network."""
+    host.ip(f'addr add {source}/24 dev br0')
+    said = host.sh(f'ping -c 5 -i 0.1 -W 2 {address}')
+    check(' 0% packet loss' in said, said)
+
+
+def generic(quick):
+    def mode(net):
+        check(net.a.xdp()['mode'] == 'generic', f'{net.a.xdp()}')
+        check('generic (slower' in net.a.log(), net.a.log())
+    yield from few('af_xdp, generic (a bridge)', 'ibv_rc_pingpong -c -n 200', 'ib_write_bw -s 65536 -n 100')
+    yield 'af_xdp, generic: said in the log and by roci status', mode
+
+
+# ---- several queues --------------------------------------------------------------------------------------------------
+
+def spread(net):
+    """Both engines have received, and each its own queue's frames or what the other handed over."""
+    received = [e['counters']['rx_frames'] for e in net.a.status()['host']['engines']]
+    check(len(received) == 2 and all(n > 100 for n in received), f'frames received by engine: {received}')
+    return f'{received} frames by engine'
+
+
+def several(kind):
+    def cases(quick):
+        yield from few(f'{kind}, two engines', 'ib_write_bw -s 65536 -n 100 -q 4', 'ib_send_bw -s 4096 -n 500 -q 8', families=(4,))
+        yield f'{kind}, two engines: both receive', spread
+    return cases
+
+
+# ---- VLANs -----------------------------------------------------------------------------------------------------------
+
+def kernel_vlan(net):
+    """Host b has the kernel's VLAN interface; a has none."""
+    net.b.ip(f'link add wire0.{VLAN} link wire0 type vlan id {VLAN}')
+    net.b.ip(f'link set wire0.{VLAN} up')
+    net.b.ip(f'addr add 10.79.2.2/24 dev wire0.{VLAN}')
+    net.b.ip(f'addr add fd79:2::2/64 dev wire0.{VLAN} nodad')
+    net.b.roce = {4: '10.79.2.2', 6: 'fd79:2::2'}
+
+
+def own_or_kernel_vlan(host):
+    """a tags by itself, b has the kernel do it."""
+    return host.device('af_packet', vlan=VLAN, **own(host, 2)) if host.number == 1 else host.device('af_packet', interface=f'wire0.{VLAN}')
+
+
+def own_vlan(kind):
+    return lambda host: host.device(kind, vlan=VLAN, **own(host, 2))
+
+
+def no_kernel_vlan():
+    name = f'roci-try-{os.getpid()}'
+    run(f'ip netns add {name}')
+    try:
+        run(f'ip -n {name} link add left0 type veth peer name right0')
+        made = subprocess.run(shlex.split(f'ip -n {name} link add left0.1 link left0 type vlan id 1'), capture_output=True, text=True, check=False)
+    finally:
+        run(f'ip netns del {name}')
+    return '' if made.returncode == 0 else f'this kernel has no VLAN interfaces (8021q): {made.stderr.strip()}'
+
+
+def captured(host, body, fields):
+    """The fields, as tshark names them, of every RoCEv2 frame of the host's device while body() runs; a set of tuples."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'frames.pcapng')
+        capture = subprocess.Popen([ROCI, 'pcap', '--socket', host.socket, '-w', path], stderr=subprocess.PIPE, text=True)
+        check('capturing' in capture.stderr.readline(), 'roci pcap does not capture')
+        try:
+            body()
+        finally:
+            capture.send_signal(signal.SIGINT)
+            capture.communicate(timeout=30)
+        bad = run(['tshark', '-r', path, '-Y', '_ws.malformed || ip.checksum.status == "Bad"', '-o', 'ip.check_checksum:TRUE', '--disable-protocol', 'rpcordma'])
+        check(not bad, f'tshark: {bad}')
+        words = [word for f in fields for word in ('-e', f)]
+        rows = run(['tshark', '-r', path, '-Y', 'infiniband', '-T', 'fields', '-E', 'occurrence=f', *words]).splitlines()
+    return {tuple(row.split('\t')) for row in rows}
+
+
+def asked_for(net):
+    """VLAN, priority (the service level) and traffic class are in every frame, requests and answers."""
+    words = 'ib_write_bw -s 4096 -n 50 -S 5 --tclass=104'
+    seen = captured(net.a, lambda: cross(net, words), ('vlan.id', 'vlan.priority', 'ip.dsfield'))
+    check(seen == {(str(VLAN), '5', '0x68')}, f'{words}: VLAN, priority, DS field: {seen}')
+    seen = captured(net.a, lambda: cross(net, words, 6), ('vlan.id', 'vlan.priority', 'ipv6.tclass'))
+    check(seen in ({(str(VLAN), '5', '0x00000068')}, {(str(VLAN), '5', '0x68')}), f'{words}, IPv6: VLAN, priority, traffic class: {seen}')
+
+
+def kernel_pings_vlan(net):
+    """ARP, neighbour discovery and echo are answered with the tag."""
+    for address in net.a.roce.values():
+        said = net.b.sh(f'ping -c 5 -i 0.1 -W 2 {address}')
+        check(' 0% packet loss' in said, said)
+
+
+def vlan(quick):
+    yield from few('VLAN, ours to the kernel\'s interface', 'ibv_rc_pingpong -c -n 200', 'ib_write_bw -s 65536 -n 100')
+    yield 'VLAN, the kernel\'s interface: the kernel pings the device through its tag', kernel_pings_vlan
+
+
+def vlan_packet(quick):
+    yield from few('VLAN over af_packet', 'ibv_rc_pingpong -c -n 200', 'ib_write_bw -s 65536 -n 100')
+    yield 'VLAN over af_packet: tag, priority and traffic class are what was asked for', asked_for
+
+
+def vlan_xdp(quick):
+    def steered(net):
+        check(net.a.xdp()['steered'] > 1000, f'{net.a.xdp()}')
+        said = net.b.sh(f'ping -c 5 -i 0.1 -W 2 {net.a.ipv4}')
+        check(' 0% packet loss' in said, f'what is not in the VLAN is the kernel\'s as ever: {said}')
+    yield from few('VLAN over af_xdp', 'ibv_rc_pingpong -c -n 200', 'ib_write_bw -s 65536 -n 100')
+    yield 'VLAN over af_xdp: tag, priority and traffic class are what was asked for', asked_for
+    yield 'VLAN over af_xdp: tagged frames are steered, the others pass', steered
+
+
+# ---- shared memory ---------------------------------------------------------------------------------------------------
+
+def joined(server_kind, client_kind):
+    """Two rocids whose ports are the two ends of a Unix socket."""
+    def body(net):
+        path = f'{net.folder.name}/{server_kind}.sock'
+        ends = ((net.a, server_kind, 'server', '02:00:00:00:00:01'), (net.b, client_kind, 'client', '02:00:00:00:00:02'))
+        try:
+            for host, kind, role, mac in ends:
+                host.start(f'[[device]]\nname = "roci0"\nport = "{kind}"\npath = "{path}"\nrole = "{role}"\nmac = "{mac}"\n'
+                           f'addresses = ["{host.ipv4}/24", "{host.ipv6}/64"]\n')
+            for host in (net.a, net.b):
+                wait_state(host, 'PORT_ACTIVE')
+            cross(net, 'ibv_rc_pingpong -c -n 200')
+            return result(cross(net, 'ib_write_bw -s 65536 -n 500'))
+        finally:
+            net.b.stop()
+            net.a.stop()
+    return body
+
+
+def shared_memory(quick):
+    yield 'vhost_user to virtio_user: pingpong, ib_write_bw', joined('vhost_user', 'virtio_user')
+    yield 'memif to memif: pingpong, ib_write_bw', joined('memif', 'memif')
+
+
+GROUPS = [
+    Group('af_packet, two engines', several('af_packet'), plain('af_packet', 2)),
+    Group('af_xdp, two engines', several('af_xdp'), plain('af_xdp', 2), mtu=XDP_MTU, queues=2),
+    Group('af_xdp, generic', generic, plain('af_xdp'), prepare=on_bridge, mtu=XDP_MTU),
+    Group('tap', tap, tap_config, prepare=bridge, started=tap_joins),
+    Group('VLAN, the kernel\'s interface', vlan, own_or_kernel_vlan, prepare=kernel_vlan, why_not=no_kernel_vlan),
+    Group('VLAN over af_packet', vlan_packet, own_vlan('af_packet')),
+    Group('VLAN over af_xdp', vlan_xdp, own_vlan('af_xdp'), mtu=XDP_MTU),
+    Group('shared memory', shared_memory),
+]

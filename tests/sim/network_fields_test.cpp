@@ -1,0 +1,145 @@
+// What the network reads and writes in a frame: VLAN tag, priority, traffic class, congestion marks; and what is counted of it.
+#include "fixture.hpp"
+
+namespace roci::sim {
+namespace {
+
+constexpr uint16_t kVlan = 100;
+constexpr uint8_t kDefaultClass = 0x6a;  // DSCP 26, ECN-capable
+
+uint16_t tag_of(const std::vector<uint8_t>& frame) {
+    return load_be<uint16_t>(&frame[12]) == wire::kEtherVlan ? load_be<uint16_t>(&frame[14]) : 0;
+}
+uint8_t class_of(const Sent& s) { return s.packet.ipv6 ? uint8_t(load_be<uint16_t>(s.packet.l3) >> 4) : s.packet.l3[1]; }
+
+struct VlanTest : PairTest {
+    VlanTest() : PairTest(WorldOptions{.resolver = host::Resolver::own, .vlan = kVlan, .traffic_class = kDefaultClass}) {}
+    std::vector<Sent> seen;
+    void SetUp() override {
+        world.net().set_script([this](const Sent& s) {
+            seen.push_back(s);
+            if (s.parsed) {  // the packet points into what is copied
+                const auto moved = [&](const uint8_t* p) { return seen.back().bytes.data() + (p - s.bytes.data()); };
+                seen.back().packet.l3 = moved(s.packet.l3);
+            }
+            return Verdict{};
+        });
+    }
+    Peer stranger(Side& s, Qp& q, uint32_t gid_index) const {
+        Peer p = s.client.self(q, gid_index);
+        p.mac = {};
+        return p;
+    }
+    /// They ask each other for their MACs, then talk.
+    void talk(uint32_t gid_index) {
+        const PathOptions o{.gid_index = gid_index};
+        for (auto [from, q, to, peer] : {std::tuple{&a, &qa, &b, &qb}, std::tuple{&b, &qb, &a, &qa}}) {
+            from->client.to_init(*q);
+            from->client.to_rtr(*q, o, stranger(*to, *peer, gid_index));
+            from->client.to_rts(*q, o);
+        }
+        b.client.post_recv(qb, 1, {b.sge(0, 5000)});
+        fill(a.mr.data(), 5000, 3);
+        a.client.post_send(qa, a.send(2, 0, 5000));
+        EXPECT_EQ(a.wait_status(), WcStatus::success);
+        ASSERT_EQ(b.wait(1).size(), 1u);
+        EXPECT_EQ(first_wrong(b.mr.data(), 5000, 3), -1);
+    }
+};
+
+TEST_F(VlanTest, EverythingIsTaggedAndHeardOverIpv4) {
+    talk(0);
+    ASSERT_GT(seen.size(), 6u);
+    for (const Sent& s : seen) EXPECT_EQ(tag_of(s.bytes), kVlan) << s.text();
+    EXPECT_EQ(world.host(1).counter(engine::Counter::wrong_vlan), 0u);
+}
+
+TEST_F(VlanTest, EverythingIsTaggedAndHeardOverIpv6) {
+    talk(1);
+    for (const Sent& s : seen) EXPECT_EQ(tag_of(s.bytes), kVlan) << s.text();
+}
+
+TEST_F(VlanTest, TheTrafficClassOfTheDeviceIsForThoseWhoAskForNone) {
+    for (const uint32_t gid_index : {0u, 1u}) {
+        seen.clear();
+        talk(gid_index);
+        std::erase_if(seen, [](const Sent& s) { return !s.parsed; });
+        for (const Sent& s : seen) EXPECT_EQ(class_of(s), kDefaultClass) << s.text();
+        a.client.to_state(qa, IBV_QPS_RESET);
+        b.client.to_state(qb, IBV_QPS_RESET);
+    }
+}
+
+struct FieldsTest : PuppetTest {
+    static constexpr uint32_t kFirst = 0x100;
+    uint64_t count(engine::Counter c) { return world.host(0).counter(c); }
+    std::vector<uint8_t> message(uint32_t bytes = 10) {
+        wire::TransportHeaders h;
+        h.psn = Psn(kFirst);
+        h.ack_request = true;
+        return puppet.build(wire::make_opcode(wire::Service::rc, Operation::send_only), h, bytes_of(bytes, 1));
+    }
+    static std::vector<uint8_t> tagged(std::vector<uint8_t> frame, uint16_t tag) {
+        const uint8_t bytes[4] = {0x81, 0, uint8_t(tag >> 8), uint8_t(tag)};
+        frame.insert(frame.begin() + 12, std::begin(bytes), std::end(bytes));
+        return frame;
+    }
+    void SetUp() override {
+        join();
+        ASSERT_TRUE(a.client.post_recv(qp, 1, {a.sge(0, 4096)}));
+    }
+};
+
+TEST_F(FieldsTest, AFrameOfAVlanIsNotForAnUntaggedDevice) {
+    puppet.send_raw(tagged(message(), 7));
+    EXPECT_TRUE(puppet.listen(100'000).empty());
+    EXPECT_EQ(count(engine::Counter::wrong_vlan), 1u);
+    puppet.send_raw(tagged(message(), 5 << 13));  // a priority, but no VLAN
+    EXPECT_EQ(puppet.listen(100'000).size(), 1u) << "acknowledged";
+}
+
+TEST_F(FieldsTest, MorePayloadThanThePathMtuIsCountedAndRefused) {
+    puppet.send_raw(message(kMtu + 4));
+    const auto got = puppet.listen(100'000);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].packet.syndrome, kNakInvalid);
+    EXPECT_EQ(count(engine::Counter::over_path_mtu), 1u);
+}
+
+TEST_F(FieldsTest, CongestionMarksAndNotificationsAreCounted) {
+    auto marked = message();
+    marked[15] |= 3;  // type of service: ECN, which neither checksum nor ICRC may be right about
+    uint32_t sum = load_be<uint16_t>(&marked[24]);
+    sum = sum >= 3 ? sum - 3 : sum + 0xfffc;  // RFC 1624: one's complement
+    store_be<uint16_t>(&marked[24], uint16_t(sum));
+    puppet.send_raw(marked);
+    ASSERT_EQ(puppet.listen(100'000).size(), 1u) << "the ICRC leaves the field out (A17.3.3)";
+    EXPECT_EQ(count(engine::Counter::ecn_marked), 1u);
+    puppet.send_raw(puppet.build(wire::kCnpOpcode, {}));
+    EXPECT_TRUE(puppet.listen(100'000).empty());
+    EXPECT_EQ(count(engine::Counter::cnp_received), 1u);
+    EXPECT_EQ(count(engine::Counter::wrong_service), 0u);
+}
+
+TEST_F(FieldsTest, AnybodysNotificationIsNobodys) {
+    wire::PathSpec s;
+    s.source_mac = puppet.peer().mac;
+    s.dest_mac = a.client.self(qp).mac;
+    const uint8_t other[4] = {10, 9, 9, 9};
+    s.source_gid = Gid::from_ipv4(other);
+    s.dest_gid = a.client.self(qp).gid;
+    wire::TransportHeaders h;
+    h.opcode = wire::kCnpOpcode;
+    h.dest_qp = Qpn{qp.qpn};
+    std::vector<uint8_t> frame(wire::kMaxOverhead);
+    const wire::PathTemplate path_of_another = wire::make_path(s);
+    uint8_t* p = wire::begin_frame(frame.data(), path_of_another, h, 0);
+    frame.resize(wire::finish_frame(frame.data(), path_of_another, p, 0));
+    puppet.send_raw(frame);
+    EXPECT_TRUE(puppet.listen(100'000).empty());
+    EXPECT_EQ(count(engine::Counter::cnp_received), 0u);
+    EXPECT_EQ(count(engine::Counter::wrong_address), 1u);
+}
+
+}  // namespace
+}  // namespace roci::sim
