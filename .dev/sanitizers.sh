@@ -1,4 +1,5 @@
-# Sanitizer builds of what they test: unit tests, simulator and fuzzers under ASan+UBSan, rings under TSan.
+# Sanitizer builds of what they test: unit tests, simulator and fuzzers under ASan+UBSan, rings and the client library
+# under TSan.
 
 # build_and_test FOLDER SANITIZERS TESTS-BELOW…
 build_and_test() {
@@ -22,6 +23,14 @@ run_meson_tests() {
     return "$status"
 }
 
+# The client library under many threads: conformance's row of that name. rocid is the ordinary one: TSan sees one process.
+threads_under_tsan() {
+    local folder="$BUILD-tsan" library=verbs_api/libibverbs/libibverbs.so.1 program=tests/conformance/verbs/conformance_threads
+    ninja -C "$folder" "$library" "$program"
+    ninja -C "$BUILD" apps/rocid/rocid
+    tests/conformance/verbs/run.sh "$ROCID" "$folder/$library" "$folder/$program"
+}
+
 # handle_segv=0: the client library handles write faults itself where userfaultfd is denied.
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:strict_string_checks=1:handle_segv=0" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="halt_on_error=1"
@@ -32,5 +41,6 @@ sanitizer_steps() {
     step "ASan + UBSan: unit, simulator, fuzzers" \
         build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/unit/client/memory
     step "UBSan: memory adoption" build_and_test "$BUILD-ubsan" undefined tests/unit/client/memory
-    step "TSan: rings and doorbells" build_and_test "$BUILD-tsan" thread tests/unit/rings
+    step "TSan: rings, doorbells, memory windows" build_and_test "$BUILD-tsan" thread tests/unit/rings tests/unit/mem
+    step "TSan: the client library under threads" threads_under_tsan
 }

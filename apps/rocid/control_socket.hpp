@@ -14,6 +14,8 @@
 
 #include "host/conductor.hpp"
 
+struct epoll_event;
+
 namespace roci::rocid {
 
 /// What the socket needs of the conductor; tests give another.
@@ -54,6 +56,7 @@ private:
         host::Client who;
         bool waits = false;  ///< for a deferred reply
     };
+    int await(epoll_event* events, int most, int timeout_ms);
     void accept_one();
     void refuse_for_want_of_descriptors();
     bool add(Connection c);
@@ -72,6 +75,7 @@ private:
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;
     std::vector<std::byte> buffer_;
+    bool attentive_ = false;  ///< a request has just been served
     Counters counters_;
 };
 

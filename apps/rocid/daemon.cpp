@@ -215,6 +215,7 @@ void Daemon::follow_addresses(int index) {
         if (followed_[i] == all) continue;  // a lifetime was renewed
         followed_[i] = all;
         std::vector<Gid> gids;
+        gids.reserve(all.size());
         for (const host::DeviceAddress& a : all) gids.push_back(a.gid);
         serve_addresses(i, gids);
         if (conductor_->set_addresses(i, all))

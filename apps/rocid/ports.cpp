@@ -19,6 +19,7 @@ namespace {
 
 std::vector<pmd::MbufPool*> pointers(const std::vector<std::unique_ptr<pmd::MbufPool>>& pools) {
     std::vector<pmd::MbufPool*> out;
+    out.reserve(pools.size());
     for (const auto& p : pools) out.push_back(p.get());
     return out;
 }

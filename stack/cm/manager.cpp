@@ -247,11 +247,11 @@ uint32_t Manager::listen(const Listener& listener) {
     listeners_[listener.service_id].emplace_back(++last_listener_, listener);
     return last_listener_;
 }
-void Manager::unlisten(uint32_t number) {
-    for (auto it = listeners_.begin(); it != listeners_.end();) {
-        std::erase_if(it->second, [&](const auto& l) { return l.first == number; });
-        it = it->second.empty() ? listeners_.erase(it) : std::next(it);
-    }
+void Manager::unlisten(uint64_t service_id, uint32_t number) {
+    const auto it = listeners_.find(service_id);
+    if (it == listeners_.end()) return;
+    std::erase_if(it->second, [&](const auto& l) { return l.first == number; });
+    if (it->second.empty()) listeners_.erase(it);
 }
 
 uint32_t Manager::connect(const ConnectSpec& s, Nanos now) {

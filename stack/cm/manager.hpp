@@ -143,7 +143,7 @@ public:
     // ---- what owners ask for. 0 or an errno: EINVAL: not in this state; ENOENT: no such connection
     /// Returns a listener's number, never 0.
     uint32_t listen(const Listener& listener);
-    void unlisten(uint32_t number);
+    void unlisten(uint64_t service_id, uint32_t number);
     /// Sends a REQ. Returns the connection, or 0 when there are too many.
     uint32_t connect(const ConnectSpec& spec, Nanos now);
     /// Sends a REP.

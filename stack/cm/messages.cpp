@@ -167,9 +167,6 @@ void Manager::on_rej(const Incoming& in, Nanos now) {
             end(*c);
             break;
         case State::established:  // the peer gave up before it knew that we are connected
-            raise(*c, Event::Kind::disconnected);
-            enter_timewait(*c, now);
-            break;
         case State::dreq_sent:
             raise(*c, Event::Kind::disconnected);
             enter_timewait(*c, now);

@@ -22,10 +22,12 @@ struct Command {
         add_qp,          ///< take in a QP made by qp::create
         modify_qp,
         query_qp,
+        move_qp,    ///< to another session, after its own has given it up
         remove_qp,  ///< forget it: no more completions, frames or reads of its memory afterwards. CQEs already written stay.
         add_srq,
         modify_srq,
         query_srq,
+        resize_srq,  ///< move it to new memory
         remove_srq,
         resize_cq,   ///< move this engine's lane to new memory
         fence,       ///< nothing read before this command is used after it (keys, address handles, multicast groups)
@@ -38,10 +40,12 @@ struct Command {
     qp::Qp* qp = nullptr;
     qp::Srq* srq = nullptr;
     const qp::Change* change = nullptr;  // modify_qp
+    const qp::Owner* owner = nullptr;    // move_qp
     /// query_qp. modify_qp: in, the state that the QP is believed to be in; it is not changed (ESTALE) if it is in another.
     qp::Snapshot* snapshot = nullptr;
-    uint32_t srq_limit = 0;   // modify_srq in, query_srq out
-    rings::Cq* cq = nullptr;  // resize_cq
+    uint32_t srq_limit = 0;                    // modify_srq in, query_srq out
+    const rings::RqView* new_queue = nullptr;  // resize_srq
+    rings::Cq* cq = nullptr;                   // resize_cq
     rings::CqLane new_lane{};
     uint32_t consumer = 0;
     const GsiSend* gsi = nullptr;             // send_gsi

@@ -40,11 +40,19 @@ void modify_qp(Impl& e, Command& c) {
     c.error = qp::apply_change(e.ctx, *c.qp, *c.change);
 }
 void query_qp(Impl&, Command& c) { qp::snapshot(*c.qp, *c.snapshot); }
+void leave_session(Impl& e, const qp::Qp& qp) {
+    Session* s = e.session(qp.spec.session);
+    if (s != nullptr && qp.spec.slot < s->slots.size()) s->slots[qp.spec.slot] = nullptr;
+}
+void move_qp(Impl& e, Command& c) {
+    leave_session(e, *c.qp);
+    qp::set_owner(c.qp->spec, *c.owner);
+    add_qp(e, c);
+}
 void remove_qp(Impl& e, Command& c) {
     acknowledge_first(e, *c.qp);
     qp::detach(e.ctx, *c.qp);
-    Session* s = e.session(c.qp->spec.session);
-    if (s != nullptr && c.qp->spec.slot < s->slots.size()) s->slots[c.qp->spec.slot] = nullptr;
+    leave_session(e, *c.qp);
 }
 qp::Srq** tag_slot(Impl& e, const qp::Srq& srq) {
     Session* s = e.session(srq.spec.session);
@@ -69,6 +77,9 @@ void modify_srq(Impl& e, Command& c) {
     qp::check_srq_limit(e.ctx, *c.srq);
 }
 void query_srq(Impl&, Command& c) { c.srq_limit = c.srq->limit; }
+void resize_srq(Impl&, Command& c) {
+    if (!rings::move_queue(c.srq->rq, *c.new_queue)) c.error = EINVAL;
+}
 /// An XRC target may be in the middle of a message for it: what was taken from it is gone, and the message with it.
 void remove_srq(Impl& e, Command& c) {
     remove_tags(e, *c.srq);
@@ -102,10 +113,12 @@ constexpr Row kCommands[] = {
     {Command::Kind::add_qp, add_qp},
     {Command::Kind::modify_qp, modify_qp},
     {Command::Kind::query_qp, query_qp},
+    {Command::Kind::move_qp, move_qp},
     {Command::Kind::remove_qp, remove_qp},
     {Command::Kind::add_srq, add_srq},
     {Command::Kind::modify_srq, modify_srq},
     {Command::Kind::query_srq, query_srq},
+    {Command::Kind::resize_srq, resize_srq},
     {Command::Kind::remove_srq, remove_srq},
     {Command::Kind::resize_cq, resize_cq},
     {Command::Kind::fence, fence},

@@ -7,15 +7,16 @@ namespace roci::host {
 
 struct Capabilities {
     // enum ibv_device_cap_flags
-    static constexpr uint64_t kCurrentStateMod = 1 << 7, kSysImageGuid = 1 << 11, kRcRnrNakGen = 1 << 12, kMemoryWindow = 1 << 17,
+    static constexpr uint64_t kCurrentStateMod = 1 << 7, kPortActiveEvent = 1 << 10, kSysImageGuid = 1 << 11,
+                              kRcRnrNakGen = 1 << 12, kSrqResize = 1 << 13, kMemoryWindow = 1 << 17, kUdIpChecksum = 1 << 18,
                               kXrc = 1 << 20, kMemoryManagement = 1 << 21, kWindowType2B = 1 << 24;
     // enum ibv_odp_general_caps and ibv_odp_transport_cap_bits
     static constexpr uint32_t kOdp = 1 << 0, kOdpImplicit = 1 << 1;
     static constexpr uint32_t kOdpSend = 1 << 0, kOdpRecv = 1 << 1, kOdpWrite = 1 << 2, kOdpRead = 1 << 3, kOdpAtomic = 1 << 4,
                               kOdpSrqRecv = 1 << 5;
 
-    uint64_t device_cap_flags =
-        kCurrentStateMod | kSysImageGuid | kRcRnrNakGen | kMemoryWindow | kXrc | kMemoryManagement | kWindowType2B;
+    uint64_t device_cap_flags = kCurrentStateMod | kPortActiveEvent | kSysImageGuid | kRcRnrNakGen | kSrqResize | kMemoryWindow |
+                                kUdIpChecksum | kXrc | kMemoryManagement | kWindowType2B;
     // On-demand paging is a region on the slow way: every page comes when it is touched.
     uint64_t odp_general = kOdp | kOdpImplicit;
     uint32_t odp_rc = kOdpSend | kOdpRecv | kOdpWrite | kOdpRead | kOdpAtomic | kOdpSrqRecv;

@@ -37,6 +37,7 @@ enum class CmEventType : uint32_t {
 struct CmEvent {
     uint32_t id = abi::kNoHandle;     ///< whose event it is (CONNECT_REQUEST: the listener)
     uint32_t child = abi::kNoHandle;  ///< CONNECT_REQUEST
+    uint32_t id_generation = 0, child_generation = 0;
     uint32_t group = abi::kNoHandle;
     CmEventType type = CmEventType::addr_resolved;
     int32_t status = 0;
@@ -46,6 +47,7 @@ struct CmEvent {
 
 struct CmChannel {
     std::deque<CmEvent> events;
+    uint32_t stale = 0;  ///< about so many of them are of ids that are gone
     uint32_t ids = 0;
 };
 
@@ -164,7 +166,8 @@ abi::AhAttr path_to_peer(const Host&, const CmId& id);
 // cm_events.cpp
 Outcome cm_get_event(Call&);
 void push_event(Host&, uint32_t session, CmId& id, CmEvent event);
-void drop_events(Host&, uint32_t session, const CmId& id);
+/// `count` events in that channel are of an id that is gone.
+void forget_events(CmClient&, uint32_t channel, uint32_t count);
 /// Messages that arrived, timers; then everything that follows from them.
 void cm_service(Host&);
 /// Sends what the manager has to send, and turns its events into those of ids.

@@ -198,6 +198,38 @@ Outcome cm_bind(Call& c) {
     return bind_to(c.host, c.session.id, *id, in.address);
 }
 
+namespace {
+
+/// An id that was not bound: to what the call names as source, or to any address of the destination's family.
+Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
+    abi::CmAddress source = in.source;
+    if (source.family == 0) source.family = in.dest.family;
+    if (source.family == kIpv4 && !to_gid(source).is_ipv4()) source = to_address(Gid::from_ipv4(kZeros), source.port);
+    if (Outcome o = check_address(source); o.failed()) return o;
+    return bind_to(c.host, c.session.id, id, source);
+}
+
+/// The device and own address that lead there; `dest` becomes the address that 127.0.0.1 and "any" stand for.
+Outcome choose_device(Host& host, CmId& id, uint16_t family, Gid& dest) {
+    const bool own = is_any(dest) || is_loopback(dest);
+    if (own) {
+        const auto place = loopback_of(host, family == kIpv4);
+        if (!id.device && !place) return fail(ENODEV, "no device has an address of family {}", family);
+        dest = id.device ? id.local : place->address;
+    }
+    if (!id.device) {
+        const auto route = own ? place_of(host, dest) : route_to(host, dest);
+        if (!route) return fail(ENETUNREACH, "no device of this rocid has an address that reaches {}", to_text(dest));
+        id.device = route->device;
+        id.local = route->address;
+    } else if (id.local.is_ipv4() != dest.is_ipv4()) {
+        return fail(EINVAL, "{} cannot reach {}: one is IPv4, the other IPv6", to_text(id.local), to_text(dest));
+    }
+    return done();
+}
+
+}  // namespace
+
 Outcome cm_resolve_addr(Call& c) {
     const auto in = c.in<abi::CmResolveRequest>();
     CmId* id;
@@ -205,29 +237,11 @@ Outcome cm_resolve_addr(Call& c) {
     if (Outcome o = check_address(in.dest); o.failed()) return o;
     if (id->state != IdState::idle && id->state != IdState::bound)
         return fail(EINVAL, "the id has an address resolved, or listens, already");
-    Gid dest = to_gid(in.dest);
-    if (id->state == IdState::idle) {
-        abi::CmAddress source = in.source;
-        if (source.family == 0) source.family = in.dest.family;
-        if (source.family == kIpv4 && !to_gid(source).is_ipv4()) source = to_address(Gid::from_ipv4(kZeros), source.port);
-        if (Outcome o = check_address(source); o.failed()) return o;
-        if (Outcome o = bind_to(c.host, c.session.id, *id, source); o.failed()) return o;
-    }
+    if (id->state == IdState::idle)
+        if (Outcome o = bind_source(c, *id, in); o.failed()) return o;
     id->dest = in.dest;
-    const bool own = is_any(dest) || is_loopback(dest);
-    if (own) {  // 127.0.0.1, or "any": ourselves
-        const auto place = loopback_of(c.host, in.dest.family == kIpv4);
-        if (!id->device && !place) return fail(ENODEV, "no device has an address of family {}", in.dest.family);
-        dest = id->device ? id->local : place->address;
-    }
-    if (!id->device) {
-        const auto route = own ? place_of(c.host, dest) : route_to(c.host, dest);
-        if (!route) return fail(ENETUNREACH, "no device of this rocid has an address that reaches {}", to_text(dest));
-        id->device = route->device;
-        id->local = route->address;
-    } else if (id->local.is_ipv4() != dest.is_ipv4()) {
-        return fail(EINVAL, "{} cannot reach {}: one is IPv4, the other IPv6", to_text(id->local), to_text(dest));
-    }
+    Gid dest = to_gid(in.dest);
+    if (Outcome o = choose_device(c.host, *id, in.dest.family, dest); o.failed()) return o;
     id->source = to_address(id->local, id->source.port);
     id->source.scope = is_link_local(id->local) ? in.dest.scope : 0;
     id->remote = dest;

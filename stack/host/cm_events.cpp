@@ -70,6 +70,7 @@ bool add_child(Host& host, uint32_t session, CmId& listener, const Event& e) {
 
     CmEvent out;
     out.child = child.handle;
+    out.child_generation = place.generation;
     out.type = CmEventType::connect_request;
     if (conn.datagram) {
         out.ah = path_to_peer(host, child);
@@ -177,22 +178,36 @@ void send_one(Host& host, const cm::Outgoing& m) {
     host.engines.send_gsi(0, send);  // a full port loses it; it is repeated
 }
 
+bool exists(const CmClient& client, uint32_t handle, uint32_t generation) {
+    return client.ids.find(handle) != nullptr && client.ids.generation(handle) == generation;
+}
+/// Of an id that is gone.
+bool stale(const CmClient& client, const CmEvent& e) {
+    return !exists(client, e.id, e.id_generation) || (e.child != abi::kNoHandle && !exists(client, e.child, e.child_generation));
+}
+
 }  // namespace
 
 void push_event(Host& host, uint32_t session, CmId& id, CmEvent event) {
     CmChannel* channel = host.cm->client(session).channels.find(id.channel);
     if (channel == nullptr) return;
     event.id = id.handle;
+    event.id_generation = host.cm->client(session).ids.generation(id.handle);
     ++id.events_waiting;
     channel->events.push_back(event);
     host.platform.signal_channel(session, kCmChannelBase + id.channel, host.cm->next_signal++);
 }
 
-void drop_events(Host& host, uint32_t session, const CmId& id) {
-    CmChannel* channel = host.cm->client(session).channels.find(id.channel);
-    const bool has_none = id.events_waiting == 0 && id.parent == abi::kNoHandle;
-    if (channel == nullptr || channel->events.empty() || has_none) return;
-    std::erase_if(channel->events, [&](const CmEvent& e) { return e.id == id.handle || e.child == id.handle; });
+/// They go when their turn comes, or all at once when they are the half of the queue: looking for them whenever an id ends would
+/// take a program that ends thousands the square of that.
+void forget_events(CmClient& client, uint32_t handle, uint32_t count) {
+    constexpr uint32_t kFew = 32;
+    CmChannel* channel = client.channels.find(handle);
+    if (channel == nullptr || count == 0) return;
+    channel->stale += count;
+    if (channel->stale <= kFew || channel->stale <= channel->events.size() / 2) return;
+    std::erase_if(channel->events, [&](const CmEvent& e) { return stale(client, e); });
+    channel->stale = 0;
 }
 
 Outcome cm_get_event(Call& c) {
@@ -202,6 +217,10 @@ Outcome cm_get_event(Call& c) {
     if (channel->events.empty()) return fail(EAGAIN, "no event waits");
     const CmEvent e = channel->events.front();
     channel->events.pop_front();
+    if (stale(client, e)) {
+        if (channel->stale != 0) --channel->stale;
+        return fail(EAGAIN, "the event's id is gone");
+    }
     abi::CmEventReply out{};
     out.id = e.id;
     out.listener = abi::kNoHandle;

@@ -112,14 +112,17 @@ void destroy_requests(Host& host, uint32_t session, const CmId& listener) {
 void cm_destroy(Host& host, uint32_t session, CmId& id) {
     std::erase_if(host.neighbours->ids, [&](const HeldId& h) { return h.session == session && h.id == id.handle; });
     CmClient& client = host.cm->client(session);
-    if (id.listener != 0) host.cm->manager.unlisten(id.listener);
+    if (id.listener != 0) host.cm->manager.unlisten(cm::service_id(id.space, id.source.port), id.listener);
     if (id.pending != 0) destroy_requests(host, session, id);
     if (id.connection != 0) host.cm->manager.destroy(id.connection, host.now);
-    if (CmId* parent = id.parent == abi::kNoHandle ? nullptr : client.ids.find(id.parent)) --parent->pending;
+    CmId* parent = id.parent == abi::kNoHandle ? nullptr : client.ids.find(id.parent);
+    if (parent != nullptr) --parent->pending;
     release_port(host, session, id);
-    drop_events(host, session, id);
     if (CmChannel* channel = client.channels.find(id.channel)) --channel->ids;
+    const uint32_t channel = id.channel, waiting = id.events_waiting;
     client.ids.erase(id.handle);
+    forget_events(client, channel, waiting);
+    if (parent != nullptr) forget_events(client, parent->channel, 1);  // its request
 }
 
 Outcome cm_destroy_id(Call& c) {
@@ -144,7 +147,8 @@ Outcome cm_migrate(Call& c) {
     --from->ids;
     ++to->ids;
     id->channel = in.channel;
-    const auto moves = [&](const CmEvent& e) { return e.id == in.id; };
+    const uint32_t generation = client.ids.generation(in.id);
+    const auto moves = [&](const CmEvent& e) { return e.id == in.id && e.id_generation == generation; };
     for (const CmEvent& e : from->events) {
         if (!moves(e)) continue;
         to->events.push_back(e);

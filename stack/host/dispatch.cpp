@@ -96,6 +96,7 @@ constexpr Entry kOps[] = {
     {Op::cm_leave, op<abi::CmLeaveRequest>("cm_leave", cm_leave, Stage::greeted)},
     {Op::start_capture, op<abi::StartCaptureRequest>("start_capture", start_capture, Stage::greeted)},
     {Op::stop_capture, op<abi::Empty>("stop_capture", stop_capture, Stage::greeted)},
+    {Op::open_qp, op<abi::OpenQpRequest>("open_qp", open_qp)},
 };
 
 /// kOps is in order of its numbers and has every one of them, so that a number is an index.

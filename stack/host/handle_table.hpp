@@ -10,7 +10,7 @@
 
 namespace roci::host {
 
-template <class T>
+template <class T, class Pointer = std::unique_ptr<T>>
 class HandleTable {
 public:
     static constexpr size_t kRest = 64;
@@ -24,7 +24,7 @@ public:
         if (reuse()) return {free_.front(), slots_[free_.front()].generation};
         return {uint32_t(slots_.size()), 1};
     }
-    T& put(std::unique_ptr<T> object) {
+    T& put(Pointer object) {
         const Place p = next();
         if (p.handle == slots_.size()) {
             slots_.emplace_back();
@@ -60,7 +60,7 @@ public:
 
 private:
     struct Slot {
-        std::unique_ptr<T> object;
+        Pointer object;
         uint32_t generation = 1;
     };
     bool reuse() const { return free_.size() > kRest; }

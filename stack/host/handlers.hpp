@@ -68,6 +68,11 @@ Outcome destroy_qp(Call&);
 void retire(Host&, Qp&);
 void bury(Host&, Qp&);
 int snapshot(Host&, const Qp&, qp::Snapshot& out);  ///< asks the QP's engine
+// qp_open.cpp
+Outcome open_qp(Call&);
+void share(Xrcd&, const std::shared_ptr<Qp>& target);  ///< a new XRC target of its owner's: other sessions may open it
+/// A handle of a QP is given up. True: others have it open, and it goes on with them.
+bool leave(Host&, const qp::Owner&, Qp&);
 // qp_modify.cpp
 Outcome modify_qp(Call&);
 

@@ -137,8 +137,8 @@ struct Call {
 };
 
 /// The object of a handle, or EINVAL that says which.
-template <class T>
-Outcome look_up(const HandleTable<T>& table, uint32_t handle, const char* kind, T*& out) {
+template <class T, class Pointer>
+Outcome look_up(const HandleTable<T, Pointer>& table, uint32_t handle, const char* kind, T*& out) {
     out = table.find(handle);
     if (out == nullptr) return fail(EINVAL, "no {} with handle {}: never made, or destroyed already", kind, handle);
     return done();
@@ -148,8 +148,8 @@ inline Outcome must_be_idle(const std::atomic<uint32_t>& uses, const char* kind,
     if (n != 0) return fail(EBUSY, "{} is in use by {} {}; destroy them first", kind, n, users);
     return done();
 }
-template <class T>
-Outcome has_room(const HandleTable<T>& table, uint32_t limit, const char* kind) {
+template <class T, class Pointer>
+Outcome has_room(const HandleTable<T, Pointer>& table, uint32_t limit, const char* kind) {
     if (table.count() >= limit) return fail(ENOMEM, "session has {} {}s, the limit", limit, kind);
     return done();
 }

@@ -221,53 +221,66 @@ Outcome alloc_null_mr(Call& c) {
     return done();
 }
 
+namespace {
+
+/// What a region is to become: like the old one, but for what `in.flags` name.
+struct Replacement {
+    std::unique_ptr<mem::MemoryRegion> region = std::make_unique<mem::MemoryRegion>();
+    Pd* pd = nullptr;  ///< another one
+    Layout layout;
+};
+
+Outcome check_rereg(Call& c, const abi::ReregMrRequest& in, const mem::MemoryRegion& old, Replacement& out) {
+    if (in.flags == 0 || (in.flags & ~(kTranslation | kPd | kAccess)) != 0)
+        return fail(EINVAL, "rereg flags {:#x} are none or unknown", in.flags);
+    mem::MemoryRegion& fresh = *out.region;
+    fresh.access = old.access;
+    fresh.pd = old.pd;
+    if ((in.flags & kPd) != 0) {
+        if (Outcome o = look_up(c.session.pds, in.mr.pd, "PD", out.pd); o.failed()) return o;
+        fresh.pd = out.pd->number;
+    }
+    if ((in.flags & kAccess) != 0) {
+        if (Outcome o = check_access(in.mr.access, fresh.access); o.failed()) return o;
+    }
+    if (old.is_null) return fail(EINVAL, "a null MR cannot be changed");
+    if ((in.flags & kTranslation) != 0) return read_layout(c, in.mr, c.after(sizeof in), fresh.access, out.layout);
+    const bool writable = std::all_of(old.segments.begin(), old.segments.end(), [](const mem::Segment& g) { return g.writable; });
+    if ((fresh.access & kWriteAccess) != 0 && !writable)
+        return fail(EACCES, "the MR lies in read-only memory; writing access was asked for");
+    return done();
+}
+
+void keep_layout(mem::MemoryRegion& fresh, const mem::MemoryRegion& old) {
+    fresh.iova = old.iova;
+    fresh.length = old.length;
+    fresh.segments = old.segments;
+    fresh.process = old.process;
+    fresh.key = old.key;
+}
+
+}  // namespace
+
 /// A new region takes the old one's place in the key table. The key stays as long as it names the same memory; with a new
 /// translation the old key must not reach the new memory.
 Outcome rereg_mr(Call& c) {
     const auto in = c.in<abi::ReregMrRequest>();
-    Session& s = c.session;
     Mr* mr;
-    if (Outcome o = look_up(s.mrs, in.handle, "MR", mr); o.failed()) return o;
-    if (in.flags == 0 || (in.flags & ~(kTranslation | kPd | kAccess)) != 0)
-        return fail(EINVAL, "rereg flags {:#x} are none or unknown", in.flags);
-    const mem::MemoryRegion& old = *mr->region;
-    auto fresh = std::make_unique<mem::MemoryRegion>();
-    fresh->access = old.access;
-    fresh->pd = old.pd;
-    Pd* pd = nullptr;
-    if ((in.flags & kPd) != 0) {
-        if (Outcome o = look_up(s.pds, in.mr.pd, "PD", pd); o.failed()) return o;
-        fresh->pd = pd->number;
-    }
-    if ((in.flags & kAccess) != 0) {
-        if (Outcome o = check_access(in.mr.access, fresh->access); o.failed()) return o;
-    }
-    if (old.is_null) return fail(EINVAL, "a null MR cannot be changed");
-    const bool writable = std::all_of(old.segments.begin(), old.segments.end(), [](const mem::Segment& g) { return g.writable; });
-    Layout layout;
+    if (Outcome o = look_up(c.session.mrs, in.handle, "MR", mr); o.failed()) return o;
+    Replacement change;
+    if (Outcome o = check_rereg(c, in, *mr->region, change); o.failed()) return o;
+    const uint32_t index = mr->region->key.index();
     if ((in.flags & kTranslation) != 0) {
-        if (Outcome o = read_layout(c, in.mr, c.after(sizeof in), fresh->access, layout); o.failed()) return o;
-    } else if ((fresh->access & kWriteAccess) != 0 && !writable) {
-        return fail(EACCES, "the MR lies in read-only memory; writing access was asked for");
-    }
-
-    const uint32_t index = old.key.index();
-    if ((in.flags & kTranslation) != 0) {
-        set_layout(*fresh, layout, in.mr, s);
-        fresh->key = c.host.new_key(index);
+        set_layout(*change.region, change.layout, in.mr, c.session);
+        change.region->key = c.host.new_key(index);
+        std::swap(mr->memory, change.layout.regions);  // what was there goes after the fence
     } else {
-        fresh->iova = old.iova;
-        fresh->length = old.length;
-        fresh->segments = old.segments;
-        fresh->process = old.process;
-        fresh->key = old.key;
-        layout.regions = mr->memory;
+        keep_layout(*change.region, *mr->region);
     }
-    c.host.shared.keys.publish(index, fresh.get());
+    c.host.shared.keys.publish(index, change.region.get());
     c.host.fence_all();
-    mr->region = std::move(fresh);
-    mr->memory = std::move(layout.regions);
-    if (pd != nullptr) mr->pd = Use(pd->uses);
+    mr->region = std::move(change.region);
+    if (change.pd != nullptr) mr->pd = Use(change.pd->uses);
     answer_keys(c, in.handle, mr->region->key);
     return done();
 }

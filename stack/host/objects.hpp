@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -97,6 +98,8 @@ struct Dm {
     uint64_t* total = nullptr;  ///< of the session
 };
 
+struct Qp;
+
 /// An XRC domain, shared by the sessions that have opened it. Everything in it lives on one engine.
 struct XrcDomain {
     explicit XrcDomain(Platform& p) : platform(p) {}
@@ -107,7 +110,8 @@ struct XrcDomain {
     Platform& platform;
     uint32_t number = 0;  ///< unique in rocid, never 0
     uint32_t engine = 0;
-    int file = -1;  ///< kept open, so that its inode number is not given to another file
+    int file = -1;                                  ///< kept open, so that its inode number is not given to another file
+    std::map<uint32_t, std::weak_ptr<Qp>> targets;  ///< by QPN; some have ended
 };
 /// A session's hold on one.
 struct Xrcd {
@@ -158,13 +162,20 @@ struct Srq {
     std::atomic<uint32_t> uses{0};
 };
 
+/// A session's handle of an XRC target.
+struct Holder {
+    qp::Owner owner;
+    Use xrcd;
+};
+
 struct Qp {
     qp::Qp* engine_side = nullptr;
     qp::Spec spec;
     abi::QpAttr attr{};  ///< what modify_qp has set so far
     ArenaBlock sq, rq;
-    Use pd, send_cq, recv_cq, srq, xrcd;
-    std::vector<Gid> groups;  ///< multicast, attached to
+    Use pd, send_cq, recv_cq, srq;
+    std::vector<Holder> holders;  ///< XRC target: who has it open, the oldest first
+    std::vector<Gid> groups;      ///< multicast, attached to
 };
 
 struct Ah {
@@ -199,7 +210,7 @@ struct Session {
     HandleTable<Cq> cqs;
     NumberPool tag_slots{0, abi::kTagSlots};
     HandleTable<Srq> srqs;
-    HandleTable<Qp> qps;
+    HandleTable<Qp, std::shared_ptr<Qp>> qps;  ///< XRC targets are shared with other sessions
     std::unordered_map<uint32_t, std::unique_ptr<Ah>> ahs;
 };
 

@@ -123,12 +123,13 @@ uint32_t home(Host& host, const Parts& p) {
     return p.xrcd != nullptr ? p.xrcd->domain->engine : host.pick_engine();
 }
 
-void hold(Qp& qp, Parts& p) {
+void hold(const std::shared_ptr<Qp>& shared, Parts& p) {
+    Qp& qp = *shared;
     if (p.pd != nullptr) qp.pd = Use(p.pd->uses);
     if (p.send_cq != nullptr) qp.send_cq = Use(p.send_cq->ring.use_count);
     if (p.recv_cq != nullptr) qp.recv_cq = Use(p.recv_cq->ring.use_count);
     if (p.srq != nullptr) qp.srq = Use(p.srq->uses);
-    if (p.xrcd != nullptr) qp.xrcd = Use(p.xrcd->uses);
+    if (p.xrcd != nullptr) share(*p.xrcd, shared);
 }
 
 void answer(Call& c, const Qp& qp) {
@@ -158,7 +159,7 @@ Outcome create_qp(Call& c) {
     Parts parts;
     if (Outcome o = find_parts(c, in, *needs, parts); o.failed()) return o;
 
-    auto qp = std::make_unique<Qp>();
+    auto qp = std::make_shared<Qp>();
     if (Outcome o = lay_out(c, in, *needs, parts.srq, *qp); o.failed()) return o;
     const auto number = c.host.qpns.allocate();
     if (!number) return fail(ENOMEM, "all QP numbers are in use");
@@ -170,10 +171,7 @@ Outcome create_qp(Call& c) {
     spec.port = *c.session.device;
     spec.pd = parts.pd != nullptr ? parts.pd->number : 0;
     spec.xrcd = parts.xrcd != nullptr ? parts.xrcd->domain->number : 0;
-    spec.session = c.session.id;
-    spec.handle = place.handle;
-    spec.generation = place.generation;
-    spec.slot = place.handle;
+    qp::set_owner(spec, {c.session.id, place.handle, place.generation});
     spec.sq_sig_all = in.sq_sig_all != 0;
     spec.send_cq = parts.send_cq != nullptr ? &parts.send_cq->ring : nullptr;
     spec.recv_cq = parts.recv_cq != nullptr ? &parts.recv_cq->ring : nullptr;
@@ -183,7 +181,7 @@ Outcome create_qp(Call& c) {
         c.host.qpns.release(*number);
         return o;
     }
-    hold(*qp, parts);
+    hold(qp, parts);
     answer(c, *qp);
     c.session.qps.put(std::move(qp));
     return done();
@@ -218,6 +216,10 @@ Outcome destroy_qp(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     Qp* qp;
     if (Outcome o = look_up(c.session.qps, handle, "QP", qp); o.failed()) return o;
+    if (leave(c.host, {c.session.id, handle, c.session.qps.generation(handle)}, *qp)) {
+        c.session.qps.erase(handle);
+        return done();
+    }
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     retire(c.host, *qp);
     if (c.host.engine_load.size() > 1) c.host.fence_all();  // its own engine has forgotten it by now

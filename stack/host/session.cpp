@@ -5,6 +5,15 @@
 namespace roci::host {
 namespace {
 
+/// XRC targets that other sessions have open go on with them.
+void leave_shared(Host& host, Session& s) {
+    std::vector<uint32_t> left;
+    s.qps.each([&](uint32_t handle, Qp& qp) {
+        if (leave(host, {s.id, handle, s.qps.generation(handle)}, qp)) left.push_back(handle);
+    });
+    for (const uint32_t handle : left) s.qps.erase(handle);
+}
+
 /// Takes all that engines can find out of their reach; after the fence nobody looks at it.
 void withdraw(Host& host, Session& s) {
     s.qps.each([&](uint32_t, Qp& qp) { retire(host, qp); });
@@ -20,6 +29,7 @@ void withdraw(Host& host, Session& s) {
 void reclaim(Host& host, Session& s) {
     if (s.captures) host.platform.stop_capture(s.id);
     cm_reclaim(host, s.id);
+    leave_shared(host, s);
     withdraw(host, s);
     s.qps.each([&](uint32_t, Qp& qp) { bury(host, qp); });
     s.qps.clear();

@@ -42,6 +42,11 @@ int execute(Host& host, Srq& srq, engine::Command::Kind kind, uint32_t& limit) {
     return error;
 }
 
+void set_xrc_parts(Srq& srq, const XrcParts& xrc) {
+    if (xrc.xrcd != nullptr) srq.spec.xrcd = xrc.xrcd->domain->number;
+    if (xrc.cq != nullptr) srq.spec.cq = &xrc.cq->ring;
+}
+
 }  // namespace
 
 Outcome create_srq(Call& c) {
@@ -56,22 +61,19 @@ Outcome create_srq(Call& c) {
     auto srq = std::make_unique<Srq>();
     const RqShape shape = rq_shape(in.max_wr, in.max_sge, c.host.caps.max_srq_sge);
     if (Outcome o = lay_out_rq(s, shape, srq->memory, srq->spec.rq); o.failed()) return o;
-    srq->engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.host.pick_engine();
+    srq->engine = srq->spec.engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.host.pick_engine();
     abi::TagQueue tags{};
     if (Outcome o = add_tag_matching(c, in, *srq, tags); o.failed()) return o;
     const auto number = c.host.srqns.allocate();
     if (!number) return fail(ENOMEM, "all SRQ numbers are in use");
     const auto place = s.srqs.next();
-    qp::SrqSpec& spec = srq->spec;
-    spec.session = s.id;
-    spec.handle = place.handle;
-    spec.generation = place.generation;
-    spec.srqn = *number;
-    spec.pd = pd->number;
-    spec.engine = srq->engine;
-    spec.xrcd = xrc.xrcd != nullptr ? xrc.xrcd->domain->number : 0;
-    if (xrc.cq != nullptr) spec.cq = &xrc.cq->ring;
-    srq->engine_side = qp::create_srq(spec);
+    srq->spec.session = s.id;
+    srq->spec.handle = place.handle;
+    srq->spec.generation = place.generation;
+    srq->spec.srqn = *number;
+    srq->spec.pd = pd->number;
+    set_xrc_parts(*srq, xrc);
+    srq->engine_side = qp::create_srq(srq->spec);
     uint32_t no_limit = 0;  // ibv_create_srq(3): the limit counts only in ibv_modify_srq
     const int error = srq->engine_side == nullptr ? ENOMEM : execute(c.host, *srq, engine::Command::Kind::add_srq, no_limit);
     if (error != 0) {
@@ -92,15 +94,58 @@ Outcome create_srq(Call& c) {
     return done();
 }
 
+namespace {
+
+/// The entries of the SRQ after it was modified, and the limit that is armed then: both, or none, are possible
+/// (ibv_modify_srq(3)).
+Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_t& depth) {
+    const uint32_t most = c.host.caps.max_srq_wr;
+    if ((in.mask & ~(kSrqMaxWr | kSrqLimit)) != 0) return fail(EINVAL, "unknown SRQ attributes {:#x}", in.mask);
+    depth = srq.spec.rq.depth;
+    if ((in.mask & kSrqMaxWr) != 0) {
+        if (in.max_wr == 0 || in.max_wr > most) return fail(EINVAL, "SRQ of {} entries: 1 to {} are possible", in.max_wr, most);
+        depth = rq_shape(in.max_wr, 0, 0).depth;
+    }
+    uint32_t limit = in.limit;
+    if ((in.mask & kSrqLimit) == 0) {
+        if (const int error = execute(c.host, srq, engine::Command::Kind::query_srq, limit); error != 0)
+            return fail(error, "the engine does not answer");
+    }
+    if (limit > depth) return fail(EINVAL, "SRQ limit {} is more than its {} entries", limit, depth);
+    return done();
+}
+
+/// What is queued moves to a new ring, between two messages.
+Outcome resize(Call& c, Srq& srq, uint32_t depth) {
+    const rings::RqView& now = srq.spec.rq;
+    const RqShape shape{depth, now.stride, now.max_sge};
+    ArenaBlock memory;
+    rings::RqView queue;
+    if (Outcome o = lay_out_rq(c.session, shape, memory, queue); o.failed()) return o;
+    engine::Command command;
+    command.kind = engine::Command::Kind::resize_srq;
+    command.session = srq.spec.session;
+    command.srq = srq.engine_side;
+    command.new_queue = &queue;
+    if (c.host.execute(srq.engine, command) != 0) return fail(EINVAL, "more than {} entries are queued in the SRQ", depth);
+    std::swap(srq.memory, memory);
+    srq.spec.rq = queue;
+    c.answer(abi::ModifySrqReply{depth, depth, srq.memory.where()});
+    return done();
+}
+
+}  // namespace
+
 Outcome modify_srq(Call& c) {
     const auto in = c.in<abi::ModifySrqRequest>();
     Srq* srq;
     if (Outcome o = look_up(c.session.srqs, in.handle, "SRQ", srq); o.failed()) return o;
-    if ((in.mask & ~(kSrqMaxWr | kSrqLimit)) != 0) return fail(EINVAL, "unknown SRQ attributes {:#x}", in.mask);
-    if ((in.mask & kSrqMaxWr) != 0) return fail(EOPNOTSUPP, "SRQs cannot be resized; create a larger one");
+    uint32_t depth = 0;
+    if (Outcome o = check_change(c, *srq, in, depth); o.failed()) return o;
+    if (depth != srq->spec.rq.depth) {
+        if (Outcome o = resize(c, *srq, depth); o.failed()) return o;
+    }
     if ((in.mask & kSrqLimit) == 0) return done();
-    if (in.limit > srq->spec.rq.depth)
-        return fail(EINVAL, "SRQ limit {} is more than its {} entries", in.limit, srq->spec.rq.depth);
     uint32_t limit = in.limit;
     if (const int error = execute(c.host, *srq, engine::Command::Kind::modify_srq, limit); error != 0)
         return fail(error, "the engine refused the limit");

@@ -91,22 +91,27 @@ const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
 }  // namespace
 
 Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
-            const MemoryRegion*& out) {
+            const MemoryRegion*& out, WindowUse& use) {
     if (length == 0) {
         out = &kEmptyRegion;
         return Fault::ok;
     }
     out = nullptr;
-    const MemoryRegion* r = table.find(key);
-    if (r == nullptr || r->invalidated.load(std::memory_order_acquire)) return Fault::bad_key;
-    if (r->is_window && (needed & kRemoteRights) == 0) return Fault::bad_key;
+    const MemoryRegion* r = table.in_slot(key);
+    if (r == nullptr) return Fault::bad_key;
+    if (r->is_window) {
+        if ((needed & kRemoteRights) == 0) return Fault::bad_key;
+        use.hold(*r);
+    }
+    if (r->invalidated.load(std::memory_order_seq_cst) || r->key != key) return Fault::bad_key;
     if (r->pd != pd) return Fault::wrong_pd;
     if (r->bound_qpn != 0 && r->bound_qpn != qpn) return Fault::wrong_pd;
     if ((r->access & needed) != needed) return Fault::no_permission;
     if (!inside(*r, va, length)) return Fault::out_of_range;
     if (r->is_window) {
-        r = table.find(r->parent);
-        if (r == nullptr || r->is_window) return Fault::bad_key;
+        const Key parent = r->parent;
+        r = table.in_slot(parent);
+        if (r == nullptr || r->is_window || r->key != parent) return Fault::bad_key;
         if (!inside(*r, va, length)) return Fault::out_of_range;
     }
     out = r;

@@ -68,11 +68,31 @@ struct MemoryRegion {
     bool type2 = false;      ///< bound by a work request of a QP, usable by that QP only
     uint32_t bound_qpn = 0;  ///< type 2: that QP; else 0
     Key parent;
+    mutable std::atomic<uint32_t> users{0};  ///< of a window: accesses that go through it at this moment, of all engines
+};
+
+/// An access through a window, from its check until its last byte: a bind of the window waits for it, so that nothing reaches the
+/// memory of the old binding once the bind has completed. Of a region that is no window it holds nothing.
+class WindowUse {
+public:
+    WindowUse() = default;
+    ~WindowUse() {
+        if (window_ != nullptr) window_->users.fetch_sub(1, std::memory_order_release);
+    }
+    WindowUse(const WindowUse&) = delete;
+    WindowUse& operator=(const WindowUse&) = delete;
+    /// Before anything of the window is read that a bind changes.
+    void hold(const MemoryRegion& window) {
+        window.users.fetch_add(1, std::memory_order_seq_cst);
+        window_ = &window;
+    }
+
+private:
+    const MemoryRegion* window_ = nullptr;
 };
 
 /// Binds a window (IBA 10.6.7.2): `fresh` is its new R_Key (same index), [iova, iova+length) the part of region `parent` that it
-/// opens with the remote rights of `access`. Length 0 unbinds. False: window, region, PD, rights or range do not fit (a memory
-/// window bind error).
+/// opens with the remote rights of `access`. Length 0 unbinds.
 struct BindRequest {
     Key fresh, parent;
     uint32_t pd = 0, qpn = 0, access = 0;
@@ -107,7 +127,12 @@ private:
     std::vector<std::atomic<MemoryRegion*>> slots_;
 };
 
-bool bind_window(KeyTable& table, const BindRequest& request);
+enum class BindResult : uint8_t {
+    done,
+    refused,  ///< window, region, PD, rights or range do not fit: a memory window bind error
+    in_use,   ///< another engine is in the middle of an access through it: closed already, ask again
+};
+BindResult bind_window(KeyTable& table, const BindRequest& request);
 /// Closes a window until it is bound anew (local invalidate, SEND with invalidate). False: no such window, or not this QP's.
 bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn);
 
@@ -117,9 +142,15 @@ enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range,
 /// Checks that [va, va+length) may be accessed with all of `needed` through `key` by a QP of protection domain `pd` (IBA 10.6.3.3
 /// …): key, PD, rights, range, in this order. Zero length needs no key (IBA 9.7.4.1.3: none is checked for 0 bytes): always ok,
 /// `out` is then an empty region that any zero-length copy accepts. A window is reached by remote rights only, never as an lkey
-/// (IBA 10.6.7.2.2).
+/// (IBA 10.6.7.2.2). `use` lives until the access is over.
 Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
-            const MemoryRegion*& out);
+            const MemoryRegion*& out, WindowUse& use);
+/// For those who only want to know, and for local keys, which are never a window's.
+inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
+                   const MemoryRegion*& out) {
+    WindowUse use;
+    return check(table, key, pd, qpn, va, length, needed, out, use);
+}
 
 /// Copies between a frame and a region that check() approved. False: the memory went away (poisoned, process gone), is read-only,
 /// or the range is not inside the region. Zero length is fine. Frame and region never overlap: frames are rocid's own memory,

@@ -19,13 +19,17 @@ bool parent_allows(const KeyTable& table, const BindRequest& b) {
 
 }  // namespace
 
-bool bind_window(KeyTable& table, const BindRequest& b) {
+/// Type 1 windows are used and bound by QPs of several engines. Who accesses says so first and then looks whether the window is
+/// open; who binds closes it first and then looks for accesses: one of them sees the other.
+BindResult bind_window(KeyTable& table, const BindRequest& b) {
     MemoryRegion* window = table.slot(b.fresh);
-    if (window == nullptr || !window->is_window || window->pd != b.pd || (b.access & ~kBindRights) != 0) return false;
+    if (window == nullptr || !window->is_window || window->pd != b.pd || (b.access & ~kBindRights) != 0)
+        return BindResult::refused;
     const bool bound = !window->invalidated.load(std::memory_order_acquire);
-    if (window->type2 && bound) return false;  // must be invalidated first (IBA 10.6.7.2.4)
-    if (b.length != 0 && !parent_allows(table, b)) return false;
-    window->invalidated.store(true, std::memory_order_release);
+    if (window->type2 && bound) return BindResult::refused;  // must be invalidated first (IBA 10.6.7.2.4)
+    if (b.length != 0 && !parent_allows(table, b)) return BindResult::refused;
+    window->invalidated.store(true, std::memory_order_seq_cst);
+    if (window->users.load(std::memory_order_seq_cst) != 0) return BindResult::in_use;
     window->key = b.fresh;
     window->parent = b.parent;
     window->iova = b.iova;
@@ -33,7 +37,7 @@ bool bind_window(KeyTable& table, const BindRequest& b) {
     window->access = b.access & kRemoteRights;
     window->bound_qpn = window->type2 ? b.qpn : 0;
     if (b.length != 0) window->invalidated.store(false, std::memory_order_release);
-    return true;
+    return BindResult::done;
 }
 
 bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn) {

@@ -11,9 +11,11 @@ using abi::WcStatus;
 
 bool has_own_response(const SendRecord& r) { return asks(r.kind); }
 
-/// Progress was made: full retries again, the timer starts anew, and sending may go on.
-void progressed(Context& ctx, Qp& qp) {
+/// Progress was made since `before`: full retries again, the timer starts anew, and sending may go on.
+void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
+    widen_window(ctx, qp, psn_span(before, rq.una));
+    rq.timeouts_in_a_row = 0;
     rq.retries_left = qp.retry_cnt;
     rq.rnr_retries_left = qp.rnr_retry;
     rq.implied_nak_pending = false;
@@ -116,7 +118,7 @@ void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
     const Psn before = qp.requester.una;
     const Acked result = acknowledge(ctx, qp, p.psn + 1);
     if (result == Acked::failed) return;
-    if (qp.requester.una != before) progressed(ctx, qp);
+    if (qp.requester.una != before) progressed(ctx, qp, before);
     if (result == Acked::response_missing) implied_nak(ctx, qp);
     activate(ctx, qp);  // credits may have come
 }
@@ -135,7 +137,7 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     const Psn before = rq.una;
     const Acked result = acknowledge(ctx, qp, p.psn);  // all before the NAKed PSN arrived
     if (result == Acked::failed) return;
-    if (rq.una != before) progressed(ctx, qp);
+    if (rq.una != before) progressed(ctx, qp, before);
     if (code == uint8_t(NakCode::psn_sequence)) {
         ++qp.counters.seq_nak_received;
         // A response before it is missing: we have to go back further than the NAK says, and once is enough.
@@ -155,7 +157,7 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     const Psn before = rq.una;
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return;
-    if (rq.una != before) progressed(ctx, qp);
+    if (rq.una != before) progressed(ctx, qp, before);
     ++qp.counters.rnr_nak_received;
     // 7 retries for ever (IBA 9.7.5.2.8 and modify_qp's rnr_retry)
     if (qp.rnr_retry != 7 && !take_retry(ctx, qp, rq.rnr_retries_left, WcStatus::rnr_retry_exc_err)) return;
@@ -171,7 +173,7 @@ SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     const Psn before = rq.una;
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return nullptr;
-    if (rq.una != before) progressed(ctx, qp);
+    if (rq.una != before) progressed(ctx, qp, before);
     // una == psn: exactly what is awaited. Otherwise an earlier response is missing (implied NAK) or this one is not for a READ.
     if (rq.una != p.psn) {
         if (result == Acked::response_missing) implied_nak(ctx, qp);
@@ -205,7 +207,7 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (final) retire(ctx, qp);
     skip_acknowledged(qp);
     retire_local(ctx, qp);
-    progressed(ctx, qp);
+    progressed(ctx, qp, p.psn);
     if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
 }
 
@@ -225,7 +227,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     retire(ctx, qp);
     skip_acknowledged(qp);
     retire_local(ctx, qp);
-    progressed(ctx, qp);
+    progressed(ctx, qp, p.psn);
     if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
 }
 

@@ -1,6 +1,7 @@
 // Completions, events and errors. Every work request completes exactly once, in order; in ERR whatever is queued is flushed
 // (IBA 10.3.1.7, 11.6.2).
 #include "qp/roles.hpp"
+#include "wire/ip_checksum.hpp"
 
 namespace roci::qp {
 namespace {
@@ -99,6 +100,7 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
         if (packet->info->has(wire::kDeth)) {
             e.src_qp = packet->src_qp.value;
             e.wc_flags |= abi::kWcGrh;
+            if (wire::ip_checksums_hold(packet->payload, packet->payload_length)) e.wc_flags |= abi::kWcIpCsumOk;
             e.sl = packet->ipv6 ? kSlIpv6 : kSlIpv4;
         }
         if (packet->info->has(wire::kImmDt)) {

@@ -33,6 +33,7 @@ WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
 WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& info, uint64_t length) {
     if (info.kind == WorkKind::none) return WcStatus::loc_qp_op_err;
     if (!sends(qp.spec.type, info.kind)) return WcStatus::loc_qp_op_err;
+    if ((w.send_flags & abi::kSendIpCsum) != 0 && qp.spec.type != Type::ud) return WcStatus::loc_qp_op_err;
     if (qp.spec.type == Type::ud && (length > qp.mtu || w.opcode == abi::WrOpcode::send_inv))
         return length > qp.mtu ? WcStatus::loc_len_err : WcStatus::loc_qp_op_err;
     if (!asks(info.kind)) return WcStatus::success;

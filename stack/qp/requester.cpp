@@ -3,15 +3,18 @@
 #include <cstring>
 
 #include "qp/roles.hpp"
+#include "wire/ip_checksum.hpp"
 
 namespace roci::qp {
 namespace {
 
 using abi::WcStatus;
 
+uint32_t window(const Context& ctx, const Requester& rq) { return std::min<uint32_t>(rq.window, ctx.max_inflight); }
+
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     const Requester& rq = qp.requester;
-    if (psn_span(rq.una, rq.next) >= ctx.max_inflight) return false;
+    if (psn_span(rq.una, rq.next) >= window(ctx, rq)) return false;
     if (qp.requester.cursor_packet != 0 && r.kind != WorkKind::read) return true;  // within a message
     if (r.fence && rq.reads_outstanding != 0) return false;                        // IBA 10.8.3.3
     if (asks(r.kind) && rq.reads_outstanding >= qp.max_rd_atomic) return false;
@@ -71,9 +74,10 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
 }
 
 /// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now
-/// and then.
+/// and then; and where nothing more may be sent before it answers.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
-    if (!last && ++rq.since_ack_request < ctx.ack_every) return false;
+    const bool due = ++rq.since_ack_request >= ctx.ack_every || psn_span(rq.una, rq.next) + 1 >= window(ctx, rq);
+    if (!last && !due) return false;
     rq.since_ack_request = 0;
     return true;
 }
@@ -123,6 +127,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
         r.fault = WcStatus::loc_prot_err;
         return Step::fault;
     }
+    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
     ctx.out(qp).commit(start, bytes);
     ++qp.counters.tx_packets;
@@ -141,16 +146,13 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
     rq.una = rq.next;
 }
 
-/// Memory windows: bind and local invalidate happen when their turn comes, before anything posted later is sent (IBA 10.8.3.3).
-bool execute_local(Context& ctx, Qp& qp, SendRecord& r) {
-    if (r.executed) return true;
-    const abi::SendWqe& w = wqe(qp, qp.requester.cursor);
-    mem::KeyTable& keys = ctx.shared->keys;
-    if (w.opcode == abi::WrOpcode::local_inv) {
-        r.executed = mem::invalidate_window(keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value);
-        if (!r.executed) r.fault = WcStatus::loc_qp_op_err;
-        return r.executed;
-    }
+Step invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
+    if (mem::invalidate_window(ctx.shared->keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value)) return Step::done;
+    r.fault = WcStatus::loc_qp_op_err;
+    return Step::fault;
+}
+
+Step bind(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
     mem::BindRequest bind;
     bind.fresh = Key{w.rkey};
     bind.parent = Key{w.bind_mr_lkey};
@@ -159,9 +161,20 @@ bool execute_local(Context& ctx, Qp& qp, SendRecord& r) {
     bind.access = uint32_t(w.bind_access);
     bind.iova = w.remote_addr;
     bind.length = w.bind_length;
-    r.executed = mem::bind_window(keys, bind);
-    if (!r.executed) r.fault = WcStatus::mw_bind_err;
-    return r.executed;
+    const mem::BindResult result = mem::bind_window(ctx.shared->keys, bind);
+    if (result == mem::BindResult::in_use) return Step::wait;
+    if (result == mem::BindResult::done) return Step::done;
+    r.fault = WcStatus::mw_bind_err;
+    return Step::fault;
+}
+
+/// Memory windows: bind and local invalidate happen when their turn comes, before anything posted later is sent (IBA 10.8.3.3).
+Step execute_local(Context& ctx, Qp& qp, SendRecord& r) {
+    if (r.executed) return Step::done;
+    const abi::SendWqe& w = wqe(qp, qp.requester.cursor);
+    const Step step = w.opcode == abi::WrOpcode::local_inv ? invalidate(ctx, qp, w, r) : bind(ctx, qp, w, r);
+    r.executed = step == Step::done;
+    return step;
 }
 
 /// Sends the packet at the cursor, or executes the local operation there.
@@ -169,7 +182,7 @@ Step take_step(Context& ctx, Qp& qp, SendRecord& r) {
     if (r.fault != WcStatus::success) return Step::fault;
     if (!may_start(ctx, qp, r)) return Step::wait;
     if (r.kind != WorkKind::local) return send_one(ctx, qp, r);
-    if (!execute_local(ctx, qp, r)) return Step::fault;
+    if (const Step step = execute_local(ctx, qp, r); step != Step::done) return step;
     ++qp.requester.cursor;
     retire_local(ctx, qp);
     return Step::done;

@@ -42,9 +42,11 @@ wire::Operation response_operation(const Qp& qp, const ResponderJob& job) {
 
 /// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered
 /// meanwhile.
-const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t va, uint32_t length) {
+const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t va, uint32_t length,
+                                     mem::WindowUse& use) {
     const mem::MemoryRegion* region = nullptr;
-    const mem::Fault f = mem::check(ctx.shared->keys, job.rkey, job.pd, qp.spec.qpn.value, va, length, mem::kRemoteRead, region);
+    const mem::Fault f =
+        mem::check(ctx.shared->keys, job.rkey, job.pd, qp.spec.qpn.value, va, length, mem::kRemoteRead, region, use);
     return f == mem::Fault::ok ? region : nullptr;
 }
 
@@ -69,7 +71,8 @@ void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
 Sent send_read_packet(Context& ctx, Qp& qp, const ResponderJob& job) {
     const uint64_t offset = uint64_t(job.sent) << qp.mtu_shift;
     const uint32_t length = uint32_t(std::min<uint64_t>(qp.mtu, job.length - offset));
-    const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, job.va + offset, length);
+    mem::WindowUse use;
+    const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, job.va + offset, length, use);
     if (length != 0 && region == nullptr) return Sent::lost;
     wire::TransportHeaders h;
     h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(qp, job));

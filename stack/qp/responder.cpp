@@ -134,12 +134,18 @@ uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     return srq != nullptr && srq->spec.xrcd == qp.spec.xrcd ? srq->spec.pd : 0;
 }
 
+/// Memory that a request may use, for as long as this lives.
+struct Grant {
+    const mem::MemoryRegion* region = nullptr;
+    mem::WindowUse use;
+};
+
 /// Zero-length requests need no valid R_Key (C9-88).
 bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
-                   const mem::MemoryRegion*& region) {
+                   Grant& grant) {
     if (length == 0) return true;
-    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, va, length, right, region) ==
-           mem::Fault::ok;
+    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, va, length, right, grant.region,
+                      grant.use) == mem::Fault::ok;
 }
 
 // ---- SEND and WRITE -------------------------------------------------------------------------------------------------
@@ -183,9 +189,10 @@ RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     // The payload must add up to the RETH's length exactly (IBA 9.7.4.1.6)
     if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return RequestFault::bad_length;
     if (!last && p.payload_length == rs.remaining) return RequestFault::bad_length;
-    const mem::MemoryRegion* region = nullptr;
-    if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, region)) return RequestFault::access;
-    if (region != nullptr && !mem::copy_in(*region, rs.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
+    Grant grant;
+    if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant)) return RequestFault::access;
+    if (grant.region != nullptr &&
+        !mem::copy_in(*grant.region, rs.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
         return RequestFault::unreachable;
     rs.va += p.payload_length;
     rs.remaining -= p.payload_length;
@@ -214,9 +221,9 @@ RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
 RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kReth)) return RequestFault::none;
     if (p.dma_length > kMaxMessage) return RequestFault::bad_length;
-    const mem::MemoryRegion* region = nullptr;
-    return remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteWrite, region) ? RequestFault::none
-                                                                                            : RequestFault::access;
+    Grant grant;
+    return remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteWrite, grant) ? RequestFault::none
+                                                                                           : RequestFault::access;
 }
 
 void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -275,8 +282,8 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.dma_length > kMaxMessage) return fault(ctx, qp, RequestFault::bad_length);
-    const mem::MemoryRegion* region = nullptr;
-    if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region))
+    Grant grant;
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return fault(ctx, qp, RequestFault::access);
     ++rs.msn;
     ++qp.counters.rx_messages;
@@ -323,10 +330,10 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::not_allowed);  // misaligned: NAK invalid request (IBA 9.4.5)
-    const mem::MemoryRegion* region = nullptr;
-    if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, region)) return fault(ctx, qp, RequestFault::access);
+    Grant grant;
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
     uint64_t original = 0;
-    if (!exchange(*region, p, original)) return fault(ctx, qp, RequestFault::unreachable);
+    if (!exchange(*grant.region, p, original)) return fault(ctx, qp, RequestFault::unreachable);
     ++rs.msn;
     ++rs.expected;
     ++qp.counters.rx_messages;
@@ -358,10 +365,10 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.payload_length != kAtomicWriteBytes || p.dma_length != kAtomicWriteBytes)
         return fault(ctx, qp, RequestFault::bad_length);
     if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::not_allowed);
-    const mem::MemoryRegion* region = nullptr;
-    if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, region))
+    Grant grant;
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
         return fault(ctx, qp, RequestFault::access);
-    if (!store(*region, p.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
+    if (!store(*grant.region, p.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
     ++rs.msn;
     ++rs.expected;
     ++qp.counters.rx_messages;
@@ -399,11 +406,11 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
 
 void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    const mem::MemoryRegion* region = nullptr;
+    Grant grant;
     const ResponderJob job = read_job(ctx, qp, p);
     // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
     if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.expected) > 0) return;
-    if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, region))
+    if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return;
     answer_again(ctx, qp, job);
 }

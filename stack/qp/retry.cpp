@@ -1,7 +1,24 @@
-// Timers and going back: the local ACK timeout, the wait after an RNR NAK, and the go-back-N roll-back (IBA 9.9.2).
+// Timers and going back: the local ACK timeout, the wait after an RNR NAK, the go-back-N roll-back (IBA 9.9.2), and how much is
+// sent into a network that loses.
+#include <algorithm>
+
 #include "qp/roles.hpp"
 
 namespace roci::qp {
+namespace {
+
+/// The timeout T that was asked for is the shortest: a requester may wait up to 4 T (IBA 9.9.2.1.1). One after the other without
+/// any answer is a peer with more to do than it has time for; asking it at the same pace again would use the retries up.
+constexpr uint8_t kMostTimeoutDoublings = 2;
+
+Nanos patience(const Qp& qp) { return qp.ack_timeout << qp.requester.timeouts_in_a_row; }
+
+}  // namespace
+
+void widen_window(const Context& ctx, Qp& qp, uint32_t acknowledged) {
+    Requester& rq = qp.requester;
+    if (rq.window < ctx.max_inflight) rq.window = uint16_t(std::min(rq.window + acknowledged, ctx.max_inflight));
+}
 
 void roll_back(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
@@ -22,7 +39,7 @@ void roll_back(Context& ctx, Qp& qp) {
 void restart_ack_timer(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     const bool waiting = rq.una != rq.next;
-    rq.ack_deadline = waiting && qp.ack_timeout != kNever ? ctx.now + qp.ack_timeout : kNever;
+    rq.ack_deadline = waiting && qp.ack_timeout != kNever ? ctx.now + patience(qp) : kNever;
     update_timer(ctx, qp);
 }
 
@@ -45,6 +62,8 @@ void on_timer(Context& ctx, Qp& qp) {
         rq.ack_deadline = kNever;
         if (rq.una != rq.next) {
             ++qp.counters.timeouts;
+            if (rq.timeouts_in_a_row < kMostTimeoutDoublings) ++rq.timeouts_in_a_row;
+            rq.window = 1;
             rq.implied_nak_pending = false;
             if (take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) roll_back(ctx, qp);
         }

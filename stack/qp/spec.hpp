@@ -30,6 +30,12 @@ struct SrqSpec {
     TagSpec tags;             ///< tag matching
 };
 
+/// Whose QP it is: where its events go.
+struct Owner {
+    uint32_t session = 0, handle = 0, generation = 0;
+    bool operator==(const Owner&) const = default;
+};
+
 struct Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
@@ -47,6 +53,13 @@ struct Spec {
     rings::Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
 };
+
+/// A session's handles are its doorbell slots.
+inline void set_owner(Spec& spec, const Owner& owner) {
+    spec.session = owner.session;
+    spec.handle = spec.slot = owner.handle;
+    spec.generation = owner.generation;
+}
 
 /// Attributes of modify_qp after the conductor applied the mask rules (qp/attributes.hpp). `mask`: enum ibv_qp_attr_mask, only
 /// what is to be changed.

@@ -31,6 +31,8 @@ struct SendRecord {
     abi::WcOpcode wc = abi::WcOpcode::send;
 };
 
+constexpr uint16_t kFullWindow = 0xffff;
+
 /// Requester and completer. PSN order: una <= next <= sent_end (after a roll-back next < sent_end); una == next: nothing is
 /// awaited.
 struct Requester {
@@ -52,7 +54,9 @@ struct Requester {
     bool implied_nak_pending = false;  ///< went back for a lost response and still waits for it
     uint8_t reads_outstanding = 0;
     uint8_t retries_left = 0, rnr_retries_left = 0;
-    uint32_t since_ack_request = 0;
+    uint8_t timeouts_in_a_row = 0;
+    uint16_t since_ack_request = 0;
+    uint16_t window = kFullWindow;  ///< packets that may be unacknowledged, if less than Context::max_inflight (retry.cpp)
     Nanos ack_deadline = kNever;
     Nanos rnr_deadline = kNever;  ///< waiting after an RNR NAK
     std::unique_ptr<SendRecord[]> records;

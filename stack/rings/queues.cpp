@@ -72,6 +72,19 @@ bool notify(Cq& cq, bool solicited, engine::EventRing& events) {
     return !cq.fired.compare_exchange_strong(mine, fired, std::memory_order_acq_rel);
 }
 
+bool move_queue(RqView& queue, const RqView& to) {
+    const uint32_t producer = queue.producer();
+    const uint32_t left = producer - queue.consumed;
+    if (left > queue.depth || left > to.depth) return false;
+    for (uint32_t i = queue.consumed; i != producer; ++i)
+        std::memcpy(const_cast<std::byte*>(to.slot(i)), queue.slot(i), queue.stride);
+    std::atomic_ref(to.shared->producer).store(producer, std::memory_order_release);
+    const uint32_t consumed = queue.consumed;
+    queue = to;
+    queue.consumed = consumed;
+    return true;
+}
+
 bool move_lane(CqLane& lane, const CqLane& to, uint32_t consumer) {
     const uint32_t left = lane.produced - consumer;
     if (left > lane.produced - lane.consumer_seen || left > lane.depth || left > to.depth) return false;

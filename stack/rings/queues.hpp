@@ -33,6 +33,11 @@ struct RqView {
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
 };
 
+/// ibv_modify_srq(IBV_SRQ_MAX_WR): the queue lives in `to` afterwards, a ring of the same stride that nobody else uses yet. What
+/// was posted and not taken moves there and keeps its indices. False, nothing changed: it does not fit, or the producer index is
+/// a lie.
+[[nodiscard]] bool move_queue(RqView& queue, const RqView& to);
+
 /// One engine's lane of a CQ.
 struct CqLane {
     abi::CqLane* shared = nullptr;

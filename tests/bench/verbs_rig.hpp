@@ -70,11 +70,11 @@ struct Buffer {
     Buffer(const Buffer&) = delete;
 };
 
-inline ibv_qp* create_qp(const Device& d, ibv_cq* cq, uint32_t depth) {
+inline ibv_qp* create_qp(const Device& d, ibv_cq* cq, uint32_t depth, uint32_t inline_bytes = 0) {
     ibv_qp_init_attr init{};
     init.qp_type = IBV_QPT_RC;
     init.send_cq = init.recv_cq = cq;
-    init.cap = {depth, 2 * depth, 1, 1, 0};  // a receive is free again only once its completion was polled
+    init.cap = {depth, 2 * depth, 1, 1, inline_bytes};  // a receive is free again only once its completion was polled
     return need(ibv_create_qp(d.pd, &init), "ibv_create_qp");
 }
 
@@ -118,13 +118,14 @@ struct Rig {
     ibv_cq *left_cq, *right_cq;
     std::vector<Pair> pairs;
 
-    Rig(uint32_t qps, uint32_t depth, size_t bytes, const char* left_name = "roci0", const char* right_name = "roci1")
+    Rig(uint32_t qps, uint32_t depth, size_t bytes, uint32_t inline_bytes = 0, const char* left_name = "roci0",
+        const char* right_name = "roci1")
         : left(left_name), right(right_name), source(left, bytes), target(right, bytes) {
         const int entries = int(std::min<uint64_t>(uint64_t{qps} * depth * 3, 1u << 20));
         left_cq = need(ibv_create_cq(left.context, entries, nullptr, nullptr, 0), "ibv_create_cq");
         right_cq = need(ibv_create_cq(right.context, entries, nullptr, nullptr, 0), "ibv_create_cq");
         for (uint32_t i = 0; i < qps; ++i) {
-            Pair p{create_qp(left, left_cq, depth), create_qp(right, right_cq, depth)};
+            Pair p{create_qp(left, left_cq, depth, inline_bytes), create_qp(right, right_cq, depth, inline_bytes)};
             to_rts(p.left, p.right->qp_num, right.gid);
             to_rts(p.right, p.left->qp_num, left.gid);
             pairs.push_back(p);

@@ -2,7 +2,7 @@
 import pathlib
 import re
 
-from connections import ADDRESS, nothing_stays, wait_until
+from connections import ADDRESS, nothing_stays, wait_served
 from lab import BUILD, REPO, Failure, Program, free_port
 
 LOAD = BUILD / 'tests/conformance/rdma_cm/cm_load'
@@ -26,7 +26,7 @@ def load(rocid, total, at_once, *more, limit, family='ipv4'):
     server = Program(rocid, [str(LOAD), 'server', address, str(port)])
     client = None
     try:
-        wait_until(rocid, server, lambda s: any(one['port'] == port for one in s['rdma_cm']['listeners']), 'the server does not listen')
+        wait_served(rocid, server, port)
         client = Program(rocid, [str(LOAD), 'client', address, str(port), str(total), str(at_once), *more])
         code = client.wait(limit)
         text = client.output()

@@ -36,5 +36,38 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
     EXPECT_EQ(a.client.query(qp).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
+/// Many QPs whose peer takes a frame in 50 us and keeps 256: together they could have 4096 on their way.
+struct SlowReceiver : ::testing::Test {
+    static constexpr uint32_t kQps = 16, kWrites = 8, kLength = 64 << 10;
+    World world{WorldOptions{}};
+    Side a{world, world.host(0), 0, kLength}, b{world, world.host(1), 0, kLength};
+    std::vector<Qp*> sending;
+    SlowReceiver() {
+        PathOptions o;
+        o.timeout = 10;  // 4 ms, a third of what a full queue takes
+        for (uint32_t i = 0; i < kQps; ++i) {
+            sending.push_back(&a.qp());
+            connect(a.client, *sending.back(), b.client, b.qp(), o);
+        }
+        world.net().intake(world.host(1).endpoint(0)) = {.per_frame = 50'000, .room = 256};
+        world.net().keep_capture(false);
+    }
+};
+
+TEST_F(SlowReceiver, ManyQpsShareWhatItCanTake) {
+    fill(a.mr.data(), kLength, 1);
+    for (Qp* q : sending)
+        for (uint32_t i = 0; i < kWrites; ++i)
+            a.client.post_send(*q, a.rdma(WrOpcode::rdma_write, i, 0, kLength, b.mr.address(), b.mr.rkey));
+    const auto done = a.wait(kQps * kWrites);
+    ASSERT_EQ(done.size(), kQps * kWrites);
+    for (const auto& c : done) ASSERT_EQ(c.status, WcStatus::success);
+    EXPECT_EQ(first_wrong(b.mr.data(), kLength, 1), -1);
+    const uint64_t needed = uint64_t{kQps} * kWrites * (kLength / 1024);
+    RecordProperty("frames_per_needed", std::to_string(double(world.net().frames()) / double(needed)));
+    EXPECT_LT(world.net().frames(), 3 * needed) << "most of what is sent gets through";
+    EXPECT_EQ(world.shut_down(), "");
+}
+
 }  // namespace
 }  // namespace roci::sim

@@ -85,6 +85,7 @@ enum class Op : uint16_t {
     cm_leave,
     start_capture,  ///< reply fd: pipe read end of pcapng, until the session or the capture ends
     stop_capture,
+    open_qp,  ///< replied to by HandleReply; destroy_qp gives the handle back
     last_op,
 };
 
@@ -298,6 +299,12 @@ struct ModifySrqRequest {
     uint32_t max_wr;
     uint32_t limit;
 };
+/// With IBV_SRQ_MAX_WR the caller holds the SRQ: nothing is posted meanwhile. What is queued keeps its indices in the new ring.
+struct ModifySrqReply {
+    uint32_t depth;  ///< 0: the ring is the old one
+    uint32_t max_wr;
+    Location where;
+};
 struct QuerySrqReply {
     uint32_t max_wr, max_sge, limit, reserved;
 };
@@ -328,6 +335,14 @@ struct CreateQpReply {
     uint32_t reserved;
     QpCap cap;  ///< what was granted (>= asked)
     Location sq, rq;
+};
+
+/// open_qp: another handle of an XRC target, whoever made it. The QP ends with its last handle; its events go to the oldest one.
+struct OpenQpRequest {
+    uint32_t xrcd;  ///< the domain that it is in
+    uint32_t qpn;
+    uint32_t type;  ///< enum ibv_qp_type
+    uint32_t reserved;
 };
 
 struct AhAttr {

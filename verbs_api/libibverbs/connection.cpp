@@ -1,6 +1,7 @@
 #include "connection.hpp"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -82,6 +83,7 @@ constexpr const char* kOpNames[] = {
     "cm_leave",
     "start_capture",
     "stop_capture",
+    "open_qp",
 };
 static_assert(std::size(kOpNames) == size_t(abi::Op::last_op));
 
@@ -107,6 +109,22 @@ int connect_to(const std::string& path) {
     close(fd);
     errno = saved;
     return -1;
+}
+
+/// rocid answers most calls within microseconds, and to fall asleep and be woken takes longer than that: so it looks a few times
+/// first, and lets others run meanwhile, rocid if it shares this CPU.
+ssize_t receive_patiently(int fd, msghdr& message) {
+    constexpr int kLooks = 16;
+    const msghdr fresh = message;
+    for (int look = 0;;) {
+        message = fresh;
+        const bool sleep = look == kLooks;
+        const ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | (sleep ? 0 : MSG_DONTWAIT));
+        if (n >= 0 || (errno != EINTR && errno != EAGAIN)) return n;
+        if (sleep || errno == EINTR) continue;
+        ++look;
+        sched_yield();
+    }
 }
 
 }  // namespace
@@ -235,9 +253,7 @@ int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    ssize_t n;
-    do n = recvmsg(fd_, &message, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
+    const ssize_t n = receive_patiently(fd_, message);
     if (n <= 0) return lost(n == 0 ? "closed by rocid" : std::strerror(errno));
 
     uint32_t all = 0;

@@ -38,6 +38,7 @@ void set_ops(verbs_context& v) {
     v.get_srq_num = get_srq_num;
     v.post_srq_ops = post_srq_ops;
     v.create_qp_ex = create_qp_ex;
+    v.open_qp = open_qp;
     v.open_xrcd = open_xrcd;
     v.close_xrcd = close_xrcd;
     v.advise_mr = advise_mr;

@@ -50,6 +50,7 @@ int get_srq_num(ibv_srq*, uint32_t*);
 int post_srq_ops(ibv_srq*, ibv_ops_wr*, ibv_ops_wr** bad);
 // qp.cpp
 ibv_qp* create_qp_ex(ibv_context*, ibv_qp_init_attr_ex*);
+ibv_qp* open_qp(ibv_context*, ibv_qp_open_attr*);
 // qp_attr.cpp
 abi::AhAttr to_abi(const ibv_ah_attr&);
 abi::QpAttr to_abi(const ibv_qp_attr&);

@@ -52,7 +52,8 @@ struct NewCq {
 
 Cq* create(ibv_context* context, const NewCq& wanted) {
     Context& c = *Context::from(context);
-    if (wanted.cqe == 0 || wanted.cqe > uint32_t(INT32_MAX) || wanted.vector >= uint32_t(context->num_comp_vectors))
+    if (wanted.cqe == 0 || wanted.cqe > uint32_t(INT32_MAX) || wanted.vector >= uint32_t(context->num_comp_vectors) ||
+        !belongs(wanted.channel, context))
         return fail<Cq>(EINVAL);
     auto cq = std::unique_ptr<Cq>(new (std::nothrow) Cq{});
     if (!cq) return fail<Cq>(ENOMEM);
@@ -66,7 +67,10 @@ Cq* create(ibv_context* context, const NewCq& wanted) {
         return fail<Cq>(EPROTO);
     }
     cq->generation = reply.generation;
-    cq->locked = (wanted.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) == 0;
+    if ((wanted.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0) {
+        cq->lock.elide();
+        cq->arm_lock.elide();
+    }
     cq->cq.context = context;
     cq->cq.cq_context = wanted.user;
     cq->cq.handle = reply.handle;
@@ -96,7 +100,7 @@ void free_slot(Context& c, const abi::Cqe& e) {
 
 template <class Doomed>
 void purge(Cq& cq, Doomed doomed) {
-    const MaybeGuard guard(cq.lock, cq.locked);
+    const std::lock_guard guard(cq.lock);
     for (uint32_t lane = 0; lane < cq.ring.lanes; ++lane) {
         for (uint32_t i = cq.ring.index[lane];; ++i) {
             abi::Cqe& e = *cq.ring.entry(lane, i);
@@ -160,7 +164,7 @@ int poll_cq(ibv_cq* p, int entries, ibv_wc* wc) {
     Context& c = *Context::from(p->context);
     int taken = 0;
     {
-        const MaybeGuard guard(cq.lock, cq.locked);
+        const std::lock_guard guard(cq.lock);
         abi::Cqe e;
         while (taken < entries && take_entry(cq, c, e)) to_verbs(e, wc[taken++]);
     }
@@ -173,7 +177,7 @@ int poll_cq(ibv_cq* p, int entries, ibv_wc* wc) {
 
 int req_notify_cq(ibv_cq* p, int solicited_only) {
     Cq& cq = *Cq::from(p);
-    const MaybeGuard guard(cq.arm_lock, cq.locked);
+    const std::lock_guard guard(cq.arm_lock);
     cq.ring.arm(solicited_only != 0);
     return 0;
 }
@@ -185,7 +189,11 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     const bool known = (attr->wc_flags & ~uint64_t(IBV_CREATE_CQ_SUP_WC_FLAGS)) == 0 && (attr->comp_mask & ~kMasks) == 0 &&
                        (flags & ~kFlags) == 0;
     if (!known) return fail<ibv_cq_ex>(EOPNOTSUPP);
-    Cq* cq = create(context, {attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, flags, attr->wc_flags});
+    const bool has_parent = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0;
+    if (has_parent && (attr->parent_domain == nullptr || Pd::from(attr->parent_domain)->contained == nullptr))
+        return fail<ibv_cq_ex>(EINVAL);
+    const uint32_t single = has_parent && Pd::from(attr->parent_domain)->one_thread() ? IBV_CREATE_CQ_ATTR_SINGLE_THREADED : 0;
+    Cq* cq = create(context, {attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, flags | single, attr->wc_flags});
     return cq != nullptr ? &cq->cq : nullptr;
 }
 
@@ -210,8 +218,8 @@ int ibv_resize_cq(ibv_cq* p, int cqe) {
     if (cqe <= 0) return EINVAL;
     Cq& cq = *Cq::from(p);
     Context& c = *Context::from(p->context);
-    const MaybeGuard guard(cq.lock, cq.locked);
-    const MaybeGuard arm_guard(cq.arm_lock, cq.locked);
+    const std::lock_guard guard(cq.lock);
+    const std::lock_guard arm_guard(cq.arm_lock);
     roci::abi::ResizeCqRequest request{p->handle, uint32_t(cqe), {}};
     std::copy(std::begin(cq.ring.index), std::end(cq.ring.index), request.consumer);
     roci::abi::CreateCqReply reply{};

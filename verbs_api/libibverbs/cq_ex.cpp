@@ -13,25 +13,21 @@ int advance(Cq& cq) {
     return 0;
 }
 
-void release(Cq& cq) {
-    if (cq.locked) cq.lock.unlock();
-}
-
 int start_poll(ibv_cq_ex* p, ibv_poll_cq_attr* attr) {
     if (attr != nullptr && attr->comp_mask != 0) return EINVAL;
     Cq& cq = *Cq::from(p);
-    if (cq.locked) cq.lock.lock();
+    cq.lock.lock();
     const int err = advance(cq);
     if (err == 0) {
         cq.empty_polls.store(0, std::memory_order_relaxed);
         return 0;
     }
-    release(cq);  // the program does not call end_poll then
+    cq.lock.unlock();  // the program does not call end_poll then
     polled_in_vain(cq);
     return err;
 }
 int next_poll(ibv_cq_ex* p) { return advance(*Cq::from(p)); }
-void end_poll(ibv_cq_ex* p) { release(*Cq::from(p)); }
+void end_poll(ibv_cq_ex* p) { Cq::from(p)->lock.unlock(); }
 
 const abi::Cqe& current(ibv_cq_ex* p) { return Cq::from(p)->current; }
 

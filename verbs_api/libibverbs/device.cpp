@@ -93,7 +93,7 @@ ibv_device** ibv_get_device_list(int* num_devices) {
         Connection link;
         if (link.open() == 0) list_devices(link, reply);
     }
-    auto** list = static_cast<ibv_device**>(std::calloc(reply.count + 1, sizeof(ibv_device*)));
+    auto** list = static_cast<ibv_device**>(std::calloc(reply.count + 1, sizeof(void*)));
     if (list == nullptr) {
         errno = ENOMEM;
         return nullptr;

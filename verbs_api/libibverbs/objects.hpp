@@ -30,6 +30,8 @@ struct Pd {
     Pd* contained = nullptr;
     Td* thread_domain = nullptr;
     std::atomic<uint32_t> parents{0};  ///< parent domains around this one
+    /// ibv_alloc_td(3): what is made with a thread domain is used by one thread at a time.
+    bool one_thread() const { return thread_domain != nullptr; }
     static Pd* from(ibv_pd* p) { return reinterpret_cast<Pd*>(p); }
 };
 
@@ -79,7 +81,6 @@ struct Cq {
     ibv_cq_ex cq;
     uint32_t generation = 0;
     uint32_t comp_delivered = 0, async_delivered = 0;  ///< under HandleMap's lock
-    bool locked = true;                                ///< false: IBV_CREATE_CQ_ATTR_SINGLE_THREADED
     Spinlock lock;                                     ///< ring, current
     Spinlock arm_lock;  ///< the arm word only, so that arming between start_poll and end_poll is fine
     abi::CqConsumer ring;
@@ -185,6 +186,12 @@ template <class T = void>
 T* fail(int err) {
     errno = err;
     return nullptr;
+}
+
+/// True for no object, too. Handles are small numbers: one of another open device would pass for one of this.
+template <class T>
+bool belongs(const T* object, const ibv_context* context) {
+    return object == nullptr || object->context == context;
 }
 
 /// Waits until the program has acknowledged every event that it was given (public structs' mutex, cond and counter).

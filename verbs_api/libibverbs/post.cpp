@@ -106,6 +106,8 @@ int write_send(Qp& qp, const ibv_send_wr& wr) {
     fill_address(qp, wr, carries, w);
     if (qp.qp.qp_base.qp_type == IBV_QPT_UD) {
         if (const int err = fill_datagram(wr, w); err != 0) return err;
+    } else if (only_datagrams(wr.send_flags)) {
+        return EINVAL;
     }
     return fill_payload(qp, wr, carries, w);
 }

@@ -62,10 +62,14 @@ abi::CreateQpRequest describe(const ibv_qp_init_attr_ex& a) {
 }
 
 /// 0, or the errno of attributes that no rocid needs to be asked about.
-int check(const ibv_qp_init_attr_ex& a) {
+int check(const ibv_context* context, const ibv_qp_init_attr_ex& a) {
     constexpr uint32_t kKnown =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     if ((a.comp_mask & ~kKnown) != 0) return EOPNOTSUPP;
+    const ibv_xrcd* xrcd = (a.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 ? a.xrcd : nullptr;
+    if (!belongs(a.pd, context) || !belongs(a.send_cq, context) || !belongs(a.recv_cq, context) || !belongs(a.srq, context) ||
+        !belongs(xrcd, context))
+        return EINVAL;
     if ((a.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && (a.send_ops_flags & ~offered_send_ops(a.qp_type)) != 0)
         return EOPNOTSUPP;
     return 0;
@@ -89,7 +93,7 @@ void fill_public(Qp& qp, ibv_context* context, const ibv_qp_init_attr_ex& a, con
 
 /// On success a.cap is what was granted.
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
-    if (const int err = check(a); err != 0) return fail<ibv_qp>(err);
+    if (const int err = check(context, a); err != 0) return fail<ibv_qp>(err);
     Context& c = *Context::from(context);
     if (c.inherited) return fail<ibv_qp>(EIO);
     std::lock_guard guard(c.lifecycle);
@@ -107,6 +111,10 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     qp->send_opcodes = sendable_opcodes(a.qp_type);
     qp->cap = reply.cap;
     qp->sq_sig_all = a.sq_sig_all;
+    if (a.pd != nullptr && Pd::from(a.pd)->one_thread()) {
+        qp->sq_lock.elide();
+        qp->rq_lock.elide();
+    }
     fill_public(*qp, context, a, reply);
     set_qp_ex_functions(*qp);
     a.cap = {reply.cap.max_send_wr, reply.cap.max_recv_wr, reply.cap.max_send_sge, reply.cap.max_recv_sge,
@@ -149,6 +157,32 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     ibv_qp* qp = create(context, copy);
     if (qp != nullptr) attr->cap = copy.cap;
     return qp;
+}
+
+// An XRC target that another session, or this one, has made: it has no queues, so there is nothing to map.
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
+    constexpr uint32_t kNeeded = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+    const bool complete = (attr->comp_mask & kNeeded) == kNeeded && attr->xrcd != nullptr && attr->xrcd->context == context;
+    if (!complete) return fail<ibv_qp>(EINVAL);
+    if ((attr->comp_mask & ~(kNeeded | IBV_QP_OPEN_ATTR_CONTEXT)) != 0) return fail<ibv_qp>(EOPNOTSUPP);
+    Context& c = *Context::from(context);
+    auto qp = std::unique_ptr<Qp>(new (std::nothrow) Qp{});
+    if (!qp) return fail<ibv_qp>(ENOMEM);
+    const abi::OpenQpRequest request{Xrcd::from(attr->xrcd)->handle, attr->qp_num, uint32_t(attr->qp_type), 0};
+    abi::HandleReply reply{};
+    if (const int err = c.call(Op::open_qp, request, reply); err != 0) return fail<ibv_qp>(err);
+    ibv_qp_init_attr_ex shape{};
+    shape.qp_type = attr->qp_type;
+    if ((attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0) shape.qp_context = attr->qp_context;
+    abi::CreateQpReply as_made{};
+    as_made.handle = reply.handle;
+    as_made.qpn = attr->qp_num;
+    fill_public(*qp, context, shape, as_made);
+    qp->generation = reply.generation;
+    qp->qp.qp_base.state = IBV_QPS_UNKNOWN;
+    set_qp_ex_functions(*qp);
+    c.qp_events.insert(reply.handle, qp.get());
+    return qp.release()->base();
 }
 
 }  // namespace roci::client

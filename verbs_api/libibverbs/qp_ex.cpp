@@ -9,7 +9,7 @@ abi::SendWqe* begin(ibv_qp_ex* p, ibv_wr_opcode opcode) {
     Qp& qp = *Qp::from(p);
     qp.building = nullptr;
     if (qp.error != 0) return nullptr;
-    if ((qp.send_opcodes >> opcode & 1) == 0) {
+    if ((qp.send_opcodes >> opcode & 1) == 0 || (only_datagrams(p->wr_flags) && p->qp_base.qp_type != IBV_QPT_UD)) {
         qp.error = EINVAL;
         return nullptr;
     }

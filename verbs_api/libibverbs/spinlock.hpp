@@ -1,5 +1,5 @@
 // A lock for the few dozen instructions of a post or a poll. It yields when it has spun for a while, because the holder may have
-// been preempted on the only free core.
+// been preempted on the only free core. An object that the program has promised to use from one thread at a time needs none.
 #pragma once
 
 #include <sched.h>
@@ -11,9 +11,14 @@ namespace roci::client {
 class Spinlock {
 public:
     void lock() {
+        if (elided_) return;
         while (held_.exchange(true, std::memory_order_acquire)) wait();
     }
-    void unlock() { held_.store(false, std::memory_order_release); }
+    void unlock() {
+        if (!elided_) held_.store(false, std::memory_order_release);
+    }
+    /// Before its first use: it never keeps anybody waiting.
+    void elide() { elided_ = true; }
 
 private:
     static constexpr int kSpins = 200;
@@ -26,22 +31,7 @@ private:
         }
     }
     std::atomic<bool> held_{false};
-};
-
-/// Holds a lock unless the object was promised to be used by one thread at a time.
-class MaybeGuard {
-public:
-    MaybeGuard(Spinlock& lock, bool needed) : lock_(needed ? &lock : nullptr) {
-        if (lock_ != nullptr) lock_->lock();
-    }
-    ~MaybeGuard() {
-        if (lock_ != nullptr) lock_->unlock();
-    }
-    MaybeGuard(const MaybeGuard&) = delete;
-    MaybeGuard& operator=(const MaybeGuard&) = delete;
-
-private:
-    Spinlock* lock_;
+    bool elided_ = false;
 };
 
 }  // namespace roci::client

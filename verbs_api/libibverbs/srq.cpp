@@ -8,21 +8,30 @@ namespace {
 
 using abi::Op;
 
-bool locate_ring(Context& c, const abi::CreateSrqReply& reply, abi::RqProducer& rq) {
-    const bool shaped = reply.depth != 0 && (reply.depth & (reply.depth - 1)) == 0 &&
-                        reply.stride >= abi::kRecvWqeHead + uint64_t(reply.max_sge) * sizeof(abi::Sge);
-    std::byte* base =
-        shaped ? c.arena.locate(reply.where, sizeof(abi::RqShared) + uint64_t(reply.depth) * reply.stride) : nullptr;
+bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+/// Points at the ring that rocid describes; the indices stay. False: it does not fit what we have mapped.
+bool locate_ring(Context& c, const abi::Location& where, uint32_t depth, abi::RqProducer& rq) {
+    if (!power_of_two(depth)) return false;
+    std::byte* base = c.arena.locate(where, sizeof(abi::RqShared) + uint64_t(depth) * rq.stride);
     if (base == nullptr) return false;
-    rq = {};
     rq.shared = reinterpret_cast<abi::RqShared*>(base);
     rq.slots = base + sizeof(abi::RqShared);
-    rq.depth = reply.depth;
-    rq.stride = reply.stride;
+    rq.depth = depth;
     return true;
 }
 
-bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
+bool first_ring(Context& c, const abi::CreateSrqReply& reply, Srq& srq) {
+    if (reply.stride < abi::kRecvWqeHead + uint64_t(reply.max_sge) * sizeof(abi::Sge)) return false;
+    srq.rq.stride = reply.stride;
+    srq.limit = std::min(reply.max_wr, reply.depth);
+    return locate_ring(c, reply.where, reply.depth, srq.rq);
+}
+
+bool move_ring(Context& c, const abi::ModifySrqReply& reply, Srq& srq) {
+    srq.limit = std::min(reply.max_wr, reply.depth);
+    return locate_ring(c, reply.where, reply.depth, srq.rq);
+}
 
 /// True also for an SRQ that does not match tags.
 bool locate_tags(Context& c, const abi::TagQueue& q, Srq& srq) {
@@ -48,20 +57,20 @@ ibv_srq* create(ibv_pd* pd, void* user, ibv_srq_attr& attr, abi::CreateSrqReques
     request.limit = attr.srq_limit;
     abi::CreateSrqReply reply{};
     if (const int err = c.call(Op::create_srq, request, reply); err != 0) return fail<ibv_srq>(err);
-    if (!locate_ring(c, reply, srq->rq) || !c.srqs.insert(reply.handle, srq.get())) {
+    if (!first_ring(c, reply, *srq) || !c.srqs.insert(reply.handle, srq.get())) {
         c.destroy(Op::destroy_srq, reply.handle);
         return fail<ibv_srq>(EPROTO);
     }
     srq->generation = reply.generation;
     srq->srqn = reply.srqn;
     srq->max_sge = reply.max_sge;
-    srq->limit = std::min(reply.max_wr, reply.depth);
     if (!locate_tags(c, reply.tags, *srq)) {
         c.srqs.erase(reply.handle, srq.get());
         c.destroy(Op::destroy_srq, reply.handle);
         return fail<ibv_srq>(EPROTO);
     }
     srq->cq = cq != nullptr ? Cq::from(cq) : nullptr;
+    if (Pd::from(pd)->one_thread()) srq->lock.elide();
     srq->srq.context = pd->context;
     srq->srq.srq_context = user;
     srq->srq.pd = pd;
@@ -83,6 +92,7 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     const ibv_srq_type type = (mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type : IBV_SRQT_BASIC;
     const bool has_xrcd = (mask & IBV_SRQ_INIT_ATTR_XRCD) != 0 && attr->xrcd != nullptr;
     const bool has_cq = (mask & IBV_SRQ_INIT_ATTR_CQ) != 0 && attr->cq != nullptr;
+    if ((has_xrcd && !belongs(attr->xrcd, context)) || (has_cq && !belongs(attr->cq, context))) return fail<ibv_srq>(EINVAL);
     const bool has_tm = (mask & IBV_SRQ_INIT_ATTR_TM) != 0;
     if (type == IBV_SRQT_XRC && !(has_xrcd && has_cq)) return fail<ibv_srq>(EINVAL);
     if (type == IBV_SRQT_TM && !(has_cq && has_tm)) return fail<ibv_srq>(EINVAL);
@@ -117,9 +127,16 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
     return create(pd, attr->srq_context, attr->attr, request, nullptr);
 }
 
-int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
-    const roci::abi::ModifySrqRequest request{srq->handle, uint32_t(mask), attr->max_wr, attr->srq_limit};
-    return Context::from(srq->context)->tell(Op::modify_srq, request);
+// For a resize the queue is held: rocid moves what is in it, and indices stay what they are.
+int ibv_modify_srq(ibv_srq* p, ibv_srq_attr* attr, int mask) {
+    Srq& srq = *Srq::from(p);
+    Context& c = *Context::from(p->context);
+    std::unique_lock guard(srq.lock, std::defer_lock);
+    if ((mask & IBV_SRQ_MAX_WR) != 0) guard.lock();
+    const roci::abi::ModifySrqRequest request{p->handle, uint32_t(mask), attr->max_wr, attr->srq_limit};
+    roci::abi::ModifySrqReply reply{};
+    if (const int err = c.call(Op::modify_srq, request, reply); err != 0) return err;
+    return reply.depth == 0 || move_ring(c, reply, srq) ? 0 : EPROTO;
 }
 
 int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {

@@ -10,6 +10,9 @@ inline bool send_queue_full(const Qp& qp) {
     return qp.sq.head - tail >= qp.send_limit;
 }
 
+/// Checksums are filled into datagrams only: that is what the device's capabilities say (ibv_post_send(3)).
+inline bool only_datagrams(unsigned flags) { return (flags & IBV_SEND_IP_CSUM) != 0; }
+
 /// The head of the slot at sq.head: everything but addresses and payload, which are zero.
 inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned flags) {
     abi::SendWqe* w = qp.sq.slot(qp.sq.head);

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "id.hpp"
 
@@ -93,17 +94,17 @@ int copy_hints(const rdma_addrinfo& h, rdma_addrinfo& out) {
 int rdma_getaddrinfo(const char* node, const char* port, const rdma_addrinfo* hints, rdma_addrinfo** res) {
     if (node == nullptr && port == nullptr && hints == nullptr) return fail(EINVAL);
     if (const int error = roci::rdmacm::service().open(); error != 0) return fail(error);
-    auto* out = static_cast<rdma_addrinfo*>(std::calloc(1, sizeof(rdma_addrinfo)));
+    struct Free {
+        void operator()(rdma_addrinfo* list) const { rdma_freeaddrinfo(list); }
+    };
+    std::unique_ptr<rdma_addrinfo, Free> out(static_cast<rdma_addrinfo*>(std::calloc(1, sizeof(rdma_addrinfo))));
     if (out == nullptr) return fail(ENOMEM);
     int rc = node != nullptr || port != nullptr ? resolve(node, port, hints, *out) : copy_hints(*hints, *out);
     const bool wants_source = rc == 0 && out->ai_src_len == 0 && hints != nullptr && hints->ai_src_len != 0;
     if (wants_source && !copy_address(out->ai_src_addr, out->ai_src_len, hints->ai_src_addr, hints->ai_src_len))
         rc = fail(ENOMEM);
-    if (rc != 0) {
-        rdma_freeaddrinfo(out);
-        return rc;
-    }
-    *res = out;
+    if (rc != 0) return rc;
+    *res = out.release();
     return 0;
 }
 

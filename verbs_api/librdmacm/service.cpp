@@ -123,7 +123,7 @@ ibv_context** rdma_get_devices(int* num_devices) {
         return nullptr;
     }
     const auto all = service().all_devices();
-    auto** list = static_cast<ibv_context**>(std::calloc(all.size() + 1, sizeof(ibv_context*)));
+    auto** list = static_cast<ibv_context**>(std::calloc(all.size() + 1, sizeof(void*)));
     if (list == nullptr) {
         errno = ENOMEM;
         return nullptr;

@@ -1,6 +1,8 @@
 // Completion channels: arming, solicited events, many CQs a channel, non-blocking descriptors, acknowledgement, no lost wake-up.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -83,6 +85,48 @@ TEST_F(Channels, NonBlockingMeansNonBlocking) {
     errno = 0;
     EXPECT_EQ(ibv_get_cq_event(b->channel, &cq, &user), -1);
     EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(Channels, EpollSeesThem) {
+    const int epoll = epoll_create1(0);
+    epoll_event want{};
+    want.events = EPOLLIN;
+    ASSERT_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, b->channel->fd, &want), 0);
+    epoll_event got{};
+    ASSERT_EQ(b->receive(0, 0, 64), 0);
+    ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);
+    EXPECT_EQ(epoll_wait(epoll, &got, 1, 20), 0);
+    ASSERT_EQ(a->send(0, 0, 8), 0);
+    EXPECT_EQ(epoll_wait(epoll, &got, 1, 5000), 1);
+    take_event();
+    EXPECT_EQ(epoll_wait(epoll, &got, 1, 20), 0);
+    close(epoll);
+}
+
+TEST_F(Channels, EveryVectorDelivers) {
+    ASSERT_GE(b->context->num_comp_vectors, 1);
+    for (int vector = 0; vector < b->context->num_comp_vectors; ++vector) {
+        End end(1), peer(0);
+        end.channel = ibv_create_comp_channel(end.context);
+        end.cq = ibv_create_cq(end.context, 16, nullptr, end.channel, vector);
+        ASSERT_NE(end.cq, nullptr);
+        ASSERT_NE(end.create(), nullptr);
+        ASSERT_NE(peer.create(), nullptr);
+        for (End* e : {&end, &peer}) ASSERT_EQ(e->to_init(), 0);
+        ASSERT_EQ(end.to_rtr(peer, peer.qp->qp_num, 1), 0);
+        ASSERT_EQ(peer.to_rtr(end, end.qp->qp_num, 2), 0);
+        ASSERT_EQ(end.to_rts(2), 0);
+        ASSERT_EQ(ibv_req_notify_cq(end.cq, 0), 0);
+        ASSERT_EQ(end.write(peer, 7, 0, 8, 0), 0);
+        pollfd p{end.channel->fd, POLLIN, 0};
+        ASSERT_EQ(::poll(&p, 1, 5000), 1) << "vector " << vector;
+        ibv_cq* cq = nullptr;
+        void* user = nullptr;
+        ASSERT_EQ(ibv_get_cq_event(end.channel, &cq, &user), 0);
+        EXPECT_EQ(cq, end.cq);
+        ibv_ack_cq_events(cq, 1);
+        EXPECT_DONE(end, 7);
+    }
 }
 
 TEST_F(Channels, ABusyChannelStays) { EXPECT_EQ(ibv_destroy_comp_channel(b->channel), EBUSY); }

@@ -72,6 +72,44 @@ TEST_F(Cqs, AnOverrunIsAnEventAndTheEndOfTheCq) {
     EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
     EXPECT_EQ(event.element.cq, a->cq);
     ibv_ack_async_event(&event);
+    for (int i = 0; i < room; ++i) EXPECT_DONE(*a, i);  // what was there before stays readable
+    EXPECT_TRUE(a->quiet()) << "a dead CQ takes nothing any more";
+    EXPECT_EQ(a->state(), IBV_QPS_ERR) << "and so are its QPs";
+}
+
+TEST_F(Cqs, AFullOrEmptyOneCanBeResized) {
+    Shape shape;
+    shape.cqe = 16;
+    connect(shape);
+    ASSERT_EQ(ibv_resize_cq(a->cq, 4), 0) << "it is empty";
+    const int room = a->cq->cqe;
+    EXPECT_GE(room, 4);
+    for (int i = 0; i < room; ++i) ASSERT_EQ(a->write(*b, uint64_t(i), 0, 8, 0), 0);
+    std::this_thread::sleep_for(50ms);
+    EXPECT_EQ(ibv_resize_cq(a->cq, room), 0) << "as many as are in it";
+    ASSERT_EQ(ibv_resize_cq(a->cq, 2 * room), 0);
+    for (int i = room; i < 2 * room; ++i) ASSERT_EQ(a->write(*b, uint64_t(i), 0, 8, 0), 0);
+    for (int i = 0; i < 2 * room; ++i) EXPECT_DONE(*a, i);
+    EXPECT_EQ(ibv_resize_cq(a->cq, 0), EINVAL);
+    ibv_device_attr attr{};
+    ASSERT_EQ(ibv_query_device(a->context, &attr), 0);
+    EXPECT_EQ(ibv_resize_cq(a->cq, attr.max_cqe + 1), EINVAL);
+}
+
+TEST_F(Cqs, ResizingWhileCompletionsComeLosesNone) {
+    constexpr uint64_t kMessages = 3000;
+    connect();
+    std::thread worker([&] {
+        for (uint64_t i = 0; i < kMessages; ++i) {
+            ASSERT_EQ(a->write(*b, i, 0, 8, 0), 0);
+            EXPECT_DONE(*a, i);
+        }
+    });
+    for (int i = 0; i < 50; ++i) {
+        EXPECT_EQ(ibv_resize_cq(a->cq, i % 2 == 0 ? 1000 : 16), 0);
+        std::this_thread::sleep_for(2ms);
+    }
+    worker.join();
 }
 
 TEST_F(Cqs, ErrorsCarryWhoFailed) {
@@ -130,6 +168,60 @@ TEST_F(Cqs, ExtendedPollingShowsTheSame) {
     }
     EXPECT_EQ(ibv_next_poll(cq), ENOENT);
     ibv_end_poll(cq);
+}
+
+/// Of a datagram, because it has most of them.
+TEST_F(Cqs, EveryFieldThatCanBeAskedForIsThere) {
+    ibv_cq_init_attr_ex attr{};
+    attr.cqe = 64;
+    attr.wc_flags = IBV_CREATE_CQ_SUP_WC_FLAGS;
+    ibv_cq_ex* cq = ibv_create_cq_ex(b->context, &attr);
+    if (cq == nullptr) GTEST_SKIP() << "not all of them";
+    b->cq = ibv_cq_ex_to_cq(cq);
+    Shape ud;
+    ud.type = IBV_QPT_UD;
+    connect(ud);
+    ibv_ah_attr address = End::address_of(*b);
+    ibv_ah* ah = ibv_create_ah(a->pd, &address);
+    ASSERT_NE(ah, nullptr);
+    ASSERT_EQ(b->receive(1, 0, 1024), 0);
+    const auto wallclock = [] {
+        return uint64_t(std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
+    };
+    const uint64_t before = wallclock();
+    ASSERT_EQ(a->post(IBV_WR_SEND_WITH_IMM, 2, 0, 100,
+                      [&](ibv_send_wr& wr) {
+                          wr.imm_data = 77;
+                          wr.wr.ud = {ah, b->qp->qp_num, kQkey};
+                      }),
+              0);
+    EXPECT_DONE(*a, 2);
+    ibv_poll_cq_attr poll{};
+    int result = ENOENT;
+    for (int i = 0; i < 10000 && (result = ibv_start_poll(cq, &poll)) == ENOENT; ++i) std::this_thread::sleep_for(1ms);
+    ASSERT_EQ(result, 0);
+    EXPECT_EQ(cq->wr_id, 1u);
+    EXPECT_EQ(cq->status, IBV_WC_SUCCESS);
+    EXPECT_EQ(ibv_wc_read_opcode(cq), IBV_WC_RECV);
+    EXPECT_EQ(ibv_wc_read_byte_len(cq), 100 + kGrh);
+    EXPECT_EQ(ibv_wc_read_imm_data(cq), 77u);
+    EXPECT_EQ(ibv_wc_read_wc_flags(cq) & (IBV_WC_GRH | IBV_WC_WITH_IMM), unsigned(IBV_WC_GRH | IBV_WC_WITH_IMM));
+    EXPECT_EQ(ibv_wc_read_qp_num(cq), b->qp->qp_num);
+    EXPECT_EQ(ibv_wc_read_src_qp(cq), a->qp->qp_num);
+    EXPECT_EQ(ibv_wc_read_slid(cq), 0u) << "RoCE has no LIDs";
+    EXPECT_EQ(ibv_wc_read_dlid_path_bits(cq), 0u);
+    EXPECT_EQ(ibv_wc_read_vendor_err(cq), 0u);
+    EXPECT_EQ(ibv_wc_read_cvlan(cq), 0u);
+    EXPECT_EQ(ibv_wc_read_flow_tag(cq), 0u);
+    EXPECT_NE(ibv_wc_read_completion_ts(cq), 0u);
+    const uint64_t stamp = ibv_wc_read_completion_wallclock_ns(cq);
+    EXPECT_GE(stamp + 1'000'000, before) << "two clocks: they agree to a millisecond";
+    EXPECT_LE(stamp, wallclock() + 1'000'000);
+    ibv_wc_read_sl(cq);
+    ibv_wc_tm_info info{};
+    ibv_wc_read_tm_info(cq, &info);
+    ibv_end_poll(cq);
+    EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
 TEST_F(Cqs, UnknownFlagsAreNotSupported) {

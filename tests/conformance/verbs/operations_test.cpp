@@ -133,6 +133,40 @@ TEST_F(Operations, GathersAndScatters) {
     EXPECT_TRUE(same(*a, 2690, *b, 5000, 810));
 }
 
+/// As many elements as the device says, both ways, none of them where a packet ends.
+TEST_F(Operations, AsManyElementsAsTheDeviceSays) {
+    ibv_device_attr attr{};
+    ASSERT_EQ(ibv_query_device(a->context, &attr), 0);
+    const auto many = uint32_t(attr.max_sge);
+    for (End* end : {a.get(), b.get()}) {
+        EXPECT_EQ(ibv_destroy_qp(end->qp), 0);
+        end->qp = nullptr;
+    }
+    Shape wide;
+    wide.sge = many;
+    connect(wide);
+    constexpr uint32_t kEach = 301, kApart = 1024;
+    std::vector<ibv_sge> out, in;
+    for (uint32_t i = 0; i < many; ++i) {
+        a->fill(i * kApart, kEach, uint8_t(i));
+        out.push_back(a->sge(i * kApart, kEach));
+        in.push_back(b->sge((many - 1 - i) * kApart, kEach));
+    }
+    ibv_recv_wr recv{}, *bad = nullptr;
+    recv.sg_list = in.data();
+    recv.num_sge = int(many);
+    ASSERT_EQ(ibv_post_recv(b->qp, &recv, &bad), 0);
+    ASSERT_EQ(a->post(IBV_WR_SEND, 1, 0, 0,
+                      [&](ibv_send_wr& wr) {
+                          wr.sg_list = out.data();
+                          wr.num_sge = int(many);
+                      }),
+              0);
+    EXPECT_DONE(*a, 1);
+    EXPECT_EQ(b->poll().byte_len, many * kEach);
+    for (uint32_t i = 0; i < many; ++i) EXPECT_TRUE(same(*a, i * kApart, *b, (many - 1 - i) * kApart, kEach)) << i;
+}
+
 TEST_F(Operations, ZeroLengthWorksWithoutAnyKey) {
     ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 1, 0, 0, [](ibv_send_wr& wr) { wr.num_sge = 0; }), 0);
     EXPECT_DONE(*a, 1);
@@ -205,6 +239,53 @@ TEST_F(Windows, Type2IsClosedBySendWithInvalidate) {
     EXPECT_EQ(wc.wc_flags & IBV_WC_WITH_INV, unsigned(IBV_WC_WITH_INV));
     EXPECT_EQ(wc.invalidated_rkey, rkey);
     ASSERT_EQ(write_through(rkey, 100, 200), 0);
+    EXPECT_EQ(a->poll().status, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+}
+
+TEST_F(Windows, Type1BoundAnewHasANewKeyAndTheOldOneIsDead) {
+    ibv_mw* mw = ibv_alloc_mw(b->pd, IBV_MW_TYPE_1);
+    ASSERT_NE(mw, nullptr);
+    ibv_mw_bind bind{};
+    bind.send_flags = IBV_SEND_SIGNALED;
+    uint32_t old = 0;
+    for (const size_t from : {size_t{0}, size_t{8192}}) {
+        old = mw->rkey;
+        bind.bind_info = {b->mr, b->address(from), 4096, IBV_ACCESS_REMOTE_WRITE};
+        ASSERT_EQ(ibv_bind_mw(b->qp, mw, &bind), 0);
+        EXPECT_EQ(b->poll().status, IBV_WC_SUCCESS);
+        ASSERT_EQ(write_through(mw->rkey, from, 64), 0);
+        EXPECT_DONE(*a, 1);
+    }
+    EXPECT_NE(old, mw->rkey);
+    ASSERT_EQ(write_through(old, 0, 64), 0);
+    EXPECT_EQ(a->poll().status, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+}
+
+TEST_F(Windows, Type2IsClosedByLocalInvalidate) {
+    ibv_mw* mw = ibv_alloc_mw(b->pd, IBV_MW_TYPE_2);
+    if (mw == nullptr) GTEST_SKIP() << "no type 2 windows";
+    const uint32_t rkey = ibv_inc_rkey(mw->rkey);
+    const auto bind = [&](ibv_send_wr& wr) {
+        wr.num_sge = 0;
+        wr.bind_mw.mw = mw;
+        wr.bind_mw.rkey = rkey;
+        wr.bind_mw.bind_info = {b->mr, b->address(0), 8192, IBV_ACCESS_REMOTE_WRITE};
+    };
+    const auto invalidate = [&](ibv_send_wr& wr) {
+        wr.num_sge = 0;
+        wr.invalidate_rkey = rkey;
+    };
+    ASSERT_EQ(b->post(IBV_WR_BIND_MW, 1, 0, 0, bind), 0);
+    EXPECT_DONE(*b, 1);
+    ASSERT_EQ(write_through(rkey, 0, 64), 0);
+    EXPECT_DONE(*a, 1);
+    ASSERT_EQ(b->post(IBV_WR_LOCAL_INV, 2, 0, 0, invalidate), 0);
+    const ibv_wc wc = b->poll();
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(wc.opcode, IBV_WC_LOCAL_INV);
+    ASSERT_EQ(write_through(rkey, 0, 64), 0);
     EXPECT_EQ(a->poll().status, IBV_WC_REM_ACCESS_ERR);
     EXPECT_EQ(ibv_dealloc_mw(mw), 0);
 }

@@ -33,6 +33,57 @@ TEST_F(QpStates, TheWayUpNeedsEveryStep) {
     EXPECT_NE(a->to_init(), 0) << "from error only to reset";
 }
 
+/// Every pair of states. What a legal step needs is given, so that only the step itself can be wrong.
+TEST_F(QpStates, OnlyTheStepsOfTheTableAreTaken) {
+    const auto legal = [](ibv_qp_state from, ibv_qp_state to) {
+        if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return true;
+        switch (from) {
+            case IBV_QPS_RESET:
+                return to == IBV_QPS_INIT;
+            case IBV_QPS_INIT:
+                return to == IBV_QPS_INIT || to == IBV_QPS_RTR;
+            case IBV_QPS_RTR:
+                return to == IBV_QPS_RTS;
+            case IBV_QPS_RTS:
+            case IBV_QPS_SQD:
+                return to == IBV_QPS_RTS || to == IBV_QPS_SQD;
+            default:
+                return false;
+        }
+    };
+    ASSERT_NE(a->create(), nullptr);
+    ASSERT_NE(b->create(), nullptr);
+    const auto step = [&](ibv_qp_state from, ibv_qp_state to) {
+        if (to == IBV_QPS_INIT) return a->to_init();
+        if (to == IBV_QPS_RTR) return a->to_rtr(*b, b->qp->qp_num, 1);
+        if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) return a->to_rts(1);
+        return a->to_state(to);
+    };
+    constexpr ibv_qp_state kWay[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD};
+    constexpr ibv_qp_state kStates[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
+                                        IBV_QPS_SQD,   IBV_QPS_SQE,  IBV_QPS_ERR};
+    for (const ibv_qp_state from : kStates) {
+        if (from == IBV_QPS_SQE) continue;  // an RC QP never is in it
+        for (const ibv_qp_state to : kStates) {
+            if (from == IBV_QPS_RESET && to == IBV_QPS_ERR) continue;  // devices differ
+            ASSERT_EQ(a->to_state(IBV_QPS_RESET), 0);
+            ibv_qp_state now = IBV_QPS_RESET;
+            for (const ibv_qp_state next : kWay) {
+                if (now == from || from == IBV_QPS_ERR) break;
+                ASSERT_EQ(step(now, next), 0);
+                now = next;
+            }
+            if (from == IBV_QPS_ERR) {
+                ASSERT_EQ(a->to_init(), 0);
+                ASSERT_EQ(a->to_state(IBV_QPS_ERR), 0);
+            }
+            ASSERT_EQ(a->state(), from);
+            EXPECT_EQ(step(from, to) == 0, legal(from, to)) << from << " to " << to;
+            EXPECT_EQ(a->state(), legal(from, to) ? to : from);
+        }
+    }
+}
+
 TEST_F(QpStates, QueryTellsWhatWasSet) {
     connect();
     ibv_qp_attr attr{};

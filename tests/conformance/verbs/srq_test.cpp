@@ -1,4 +1,4 @@
-// Shared receive queues: sharing, limit event, query, order of destruction, last WQE reached.
+// Shared receive queues: sharing, limit event, query, resize, order of destruction, last WQE reached.
 #include "fixture.hpp"
 
 namespace verbs_test {
@@ -28,7 +28,7 @@ protected:
         }
     }
     int post(uint64_t id) {
-        ibv_sge s = b->sge(id * 64, 64);
+        ibv_sge s = b->sge(id % 64 * 64, 64);
         ibv_recv_wr wr{}, *bad = nullptr;
         wr.wr_id = id;
         wr.sg_list = &s;
@@ -79,6 +79,101 @@ TEST_F(Srqs, AFullQueueIsEnomem) {
     while (posted < 100000 && (err = post(posted % 64)) == 0) ++posted;
     EXPECT_EQ(err, ENOMEM);
     EXPECT_EQ(posted, attr.max_wr);
+}
+
+class SrqResize : public Srqs {
+protected:
+    void SetUp() override {
+        Srqs::SetUp();
+        ibv_device_attr attr{};
+        ASSERT_EQ(ibv_query_device(b->context, &attr), 0);
+        if ((attr.device_cap_flags & IBV_DEVICE_SRQ_RESIZE) == 0) GTEST_SKIP() << "SRQs cannot be resized";
+        most = uint32_t(attr.max_srq_wr);
+    }
+    int resize(uint32_t max_wr) {
+        ibv_srq_attr attr{};
+        attr.max_wr = max_wr;
+        return ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR);
+    }
+    uint32_t room() {
+        ibv_srq_attr attr{};
+        EXPECT_EQ(ibv_query_srq(srq, &attr), 0);
+        return attr.max_wr;
+    }
+    void deliver(uint64_t first, uint64_t end) {
+        for (uint64_t i = first; i < end; ++i) {
+            ASSERT_EQ(a->send(i, 0, 64), 0);
+            EXPECT_DONE(*a, i);
+            EXPECT_DONE(*b, i);
+        }
+    }
+    uint32_t most = 0;
+};
+
+TEST_F(SrqResize, KeepsWhatIsQueuedInOrder) {
+    for (uint64_t i = 0; i < 40; ++i) ASSERT_EQ(post(i), 0);
+    deliver(0, 10);
+    ASSERT_EQ(resize(500), 0);
+    EXPECT_GE(room(), 500u);
+    for (uint64_t i = 40; i < 400; ++i) ASSERT_EQ(post(i), 0) << i;
+    deliver(10, 350);
+    ASSERT_EQ(resize(50), 0) << "exactly what is queued";
+    deliver(350, 400);
+}
+
+TEST_F(SrqResize, GrantsWhatItSays) {
+    for (const uint32_t asked : {200u, 20u}) {
+        ASSERT_EQ(resize(asked), 0);
+        const uint32_t granted = room();
+        EXPECT_GE(granted, asked);
+        uint64_t posted = 0;
+        while (posted < 10000 && post(posted % 64) == 0) ++posted;
+        EXPECT_EQ(posted, granted);
+        for (uint64_t i = 0; i < posted; ++i) deliver(i % 64, i % 64 + 1);
+    }
+}
+
+TEST_F(SrqResize, IsRefusedWhole) {
+    const uint32_t before = room();
+    for (uint64_t i = 0; i < 40; ++i) ASSERT_EQ(post(i), 0);
+    EXPECT_EQ(resize(0), EINVAL);
+    EXPECT_EQ(resize(most + 1), EINVAL);
+    EXPECT_EQ(resize(8), EINVAL) << "40 are queued";
+    ibv_srq_attr attr{};
+    attr.max_wr = 100;
+    attr.srq_limit = 1000;
+    EXPECT_EQ(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), EINVAL);
+    EXPECT_EQ(ibv_modify_srq(srq, &attr, 1 << 9), EINVAL);
+    EXPECT_EQ(room(), before);
+    deliver(0, 8);
+    attr.srq_limit = 32;
+    ASSERT_EQ(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT), 0);
+    EXPECT_EQ(resize(16), EINVAL) << "fewer than are queued, and than the limit";
+    deliver(8, 40);
+}
+
+TEST_F(SrqResize, WhileMessagesArriveLosesNone) {
+    constexpr uint64_t kMessages = 3000;
+    constexpr uint64_t kAhead = 16;
+    for (uint64_t i = 0; i < kAhead; ++i) ASSERT_EQ(post(i % 64), 0);
+    std::thread sender([&] {
+        for (uint64_t i = 0; i < kMessages; ++i) {
+            ASSERT_EQ(a->send(i, 0, 64), 0);
+            EXPECT_DONE(*a, i);
+        }
+    });
+    std::thread receiver([&] {
+        for (uint64_t i = 0; i < kMessages; ++i) {
+            EXPECT_DONE(*b, i % 64);
+            EXPECT_EQ(post((i + kAhead) % 64), 0);
+        }
+    });
+    for (uint32_t i = 0; i < 50; ++i) {
+        EXPECT_EQ(resize(i % 2 == 0 ? 700 : 32), 0);
+        std::this_thread::sleep_for(2ms);
+    }
+    sender.join();
+    receiver.join();
 }
 
 TEST_F(Srqs, AQpInErrorReportsItsLastWqe) {

@@ -1,4 +1,7 @@
 // Threads: any verb from any thread at once.
+#include <fcntl.h>
+#include <poll.h>
+
 #include <atomic>
 
 #include "fixture.hpp"
@@ -43,6 +46,47 @@ TEST_F(Threads, ShareAQpAndACq) {
     for (std::thread& t : threads) t.join();
     EXPECT_EQ(failures, 0);
     EXPECT_EQ(completed, kThreads * kEach);
+}
+
+/// Several threads wait on one channel, poll one CQ and post to one QP; another arms.
+TEST_F(Threads, ShareAChannelToo) {
+    constexpr int kThreads = 4;
+    constexpr uint64_t kMessages = 1000;
+    b->channel = ibv_create_comp_channel(b->context);
+    ASSERT_NE(b->channel, nullptr);
+    connect();
+    fcntl(b->channel->fd, F_SETFL, fcntl(b->channel->fd, F_GETFL) | O_NONBLOCK);
+    for (uint64_t i = 0; i < 32; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
+    std::atomic<uint64_t> received{0};
+    std::atomic<int> failures{0};
+    const auto receive = [&] {
+        while (received < kMessages && failures == 0) {
+            failures += ibv_req_notify_cq(b->cq, 0) != 0;
+            ibv_wc wc{};
+            while (ibv_poll_cq(b->cq, 1, &wc) == 1) {
+                failures += wc.status != IBV_WC_SUCCESS;
+                ++received;
+                failures += b->receive(1, 0, 64) != 0;
+            }
+            pollfd p{b->channel->fd, POLLIN, 0};
+            if (poll(&p, 1, 50) != 1) continue;
+            ibv_cq* cq = nullptr;
+            void* user = nullptr;
+            if (ibv_get_cq_event(b->channel, &cq, &user) == 0) ibv_ack_cq_events(cq, 1);
+        }
+    };
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) threads.emplace_back(receive);
+    for (uint64_t i = 0; i < kMessages && failures == 0; ++i) {
+        EXPECT_EQ(a->send(i, 0, 8), 0);
+        EXPECT_DONE(*a, i);
+    }
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(failures, 0);
+    EXPECT_EQ(received, kMessages);
+    ibv_cq* cq = nullptr;
+    void* user = nullptr;
+    while (ibv_get_cq_event(b->channel, &cq, &user) == 0) ibv_ack_cq_events(cq, 1);
 }
 
 TEST_F(Threads, CreateAndDestroyAtOnce) {

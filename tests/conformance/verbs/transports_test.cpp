@@ -1,5 +1,6 @@
 // Transports: RC, UC, UD, XRC.
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fixture.hpp"
@@ -130,6 +131,70 @@ TEST_F(Datagram, IsNoLongerThanTheMtu) {
     }
 }
 
+/// IPv4 packets behind the 4-byte header of IP over InfiniBand (RFC 4391): what IBV_DEVICE_UD_IP_CSUM is about.
+class Checksums : public Datagram {
+protected:
+    void SetUp() override {
+        Datagram::SetUp();
+        ibv_device_attr attr{};
+        ASSERT_EQ(ibv_query_device(a->context, &attr), 0);
+        if ((attr.device_cap_flags & IBV_DEVICE_UD_IP_CSUM) == 0) GTEST_SKIP() << "no checksum offload";
+        static constexpr uint8_t kUdpPacket[] = {0x08, 0,  0,  0, 0x45, 0,   0,   37,  0,   0,   0x40, 0,    64,   17,
+                                                 0,    0,  10, 0, 0,    1,   10,  0,   0,   2,   0x10, 0x00, 0x20, 0x00,
+                                                 0,    17, 0,  0, 'n',  'i', 'n', 'e', ' ', 'b', 'y',  't',  'e'};
+        std::memcpy(a->memory.data(), kUdpPacket, kBytes);
+        static_assert(sizeof kUdpPacket == kBytes);
+    }
+    /// The flags of the completion at b.
+    unsigned deliver(unsigned extra_flags) {
+        EXPECT_EQ(b->receive(1, 0, 1024), 0);
+        EXPECT_EQ(a->post(IBV_WR_SEND, 2, 0, kBytes,
+                          [&](ibv_send_wr& wr) {
+                              wr.wr.ud = {ah, b->qp->qp_num, kQkey};
+                              wr.send_flags |= extra_flags;
+                          }),
+                  0);
+        EXPECT_DONE(*a, 2);
+        const ibv_wc wc = b->poll();
+        EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+        return wc.wc_flags;
+    }
+    static constexpr size_t kBytes = 41, kIp = 4;
+};
+
+TEST_F(Checksums, AreFilledInAndVerified) {
+    EXPECT_NE(deliver(IBV_SEND_IP_CSUM) & IBV_WC_IP_CSUM_OK, 0u);
+    const uint8_t* ip = b->memory.data() + kGrh + kIp;
+    EXPECT_EQ(ip[10] << 8 | ip[11], 0x26c6) << "of the header";
+    EXPECT_NE(ip[20 + 6] << 8 | ip[20 + 7], 0) << "of UDP";
+    EXPECT_EQ(std::memcmp(ip + 20 + 8, "nine byte", 9), 0);
+    EXPECT_EQ(a->memory[kIp + 10], 0) << "the program's own memory is as it was";
+}
+
+TEST_F(Checksums, AWrongOneIsNotSaidToBeRight) {
+    EXPECT_EQ(deliver(0) & IBV_WC_IP_CSUM_OK, 0u) << "they are zero";
+    a->memory[0] = 0x12;  // something else than IPv4: not touched
+    EXPECT_EQ(deliver(IBV_SEND_IP_CSUM) & IBV_WC_IP_CSUM_OK, 0u);
+    EXPECT_TRUE(same(*a, 0, *b, kGrh, kBytes));
+}
+
+TEST_F(Transports, ChecksumsAreOfDatagramsOnly) {
+    ibv_device_attr attr{};
+    ASSERT_EQ(ibv_query_device(a->context, &attr), 0);
+    if ((attr.device_cap_flags & IBV_DEVICE_RC_IP_CSUM) != 0) GTEST_SKIP() << "this device has more";
+    connect();
+    EXPECT_EQ(a->post(IBV_WR_SEND, 1, 0, 64, [](ibv_send_wr& wr) { wr.send_flags |= IBV_SEND_IP_CSUM; }), EINVAL);
+}
+
+ibv_qp* open_target(ibv_context* context, ibv_xrcd* domain, uint32_t number, ibv_qp_type type = IBV_QPT_XRC_RECV) {
+    ibv_qp_open_attr attr{};
+    attr.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+    attr.qp_num = number;
+    attr.xrcd = domain;
+    attr.qp_type = type;
+    return ibv_open_qp(context, &attr);
+}
+
 /// Initiators on one side, a target and an SRQ of the same domain on the other.
 class Xrc : public Pair {
 protected:
@@ -166,16 +231,19 @@ protected:
     }
     void make_srq() {
         b->cq = ibv_create_cq(b->context, 64, nullptr, nullptr, 0);
+        srq = make_srq(*b, xrcd);
+        ASSERT_NE(srq, nullptr);
+        ASSERT_EQ(ibv_get_srq_num(srq, &srqn), 0);
+    }
+    static ibv_srq* make_srq(const End& end, ibv_xrcd* domain) {
         ibv_srq_init_attr_ex attr{};
         attr.attr = {32, 2, 0};
         attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
         attr.srq_type = IBV_SRQT_XRC;
-        attr.pd = b->pd;
-        attr.xrcd = xrcd;
-        attr.cq = b->cq;
-        srq = ibv_create_srq_ex(b->context, &attr);
-        ASSERT_NE(srq, nullptr);
-        ASSERT_EQ(ibv_get_srq_num(srq, &srqn), 0);
+        attr.pd = end.pd;
+        attr.xrcd = domain;
+        attr.cq = end.cq;
+        return ibv_create_srq_ex(end.context, &attr);
     }
     void make_qps() {
         ibv_qp_init_attr_ex attr{};
@@ -204,6 +272,30 @@ protected:
     }
     int send(uint64_t id, uint32_t length, uint32_t to) {
         return a->post(IBV_WR_SEND, id, 0, length, [&](ibv_send_wr& wr) { wr.qp_type.xrc.remote_srqn = to; });
+    }
+    /// An SRQ of the child's own in the domain, and the target opened; 0 when the message came.
+    int serve_in_child(int tell, int wait) {
+        End own(1);
+        if (own.context == nullptr || own.mr == nullptr) return 1;
+        ibv_xrcd* domain = open_domain(own.context, file, 0);
+        if (domain == nullptr) return 2;
+        ibv_qp* opened = open_target(own.context, domain, target->qp_num);
+        if (opened == nullptr) return 3;
+        own.cq = ibv_create_cq(own.context, 16, nullptr, nullptr, 0);
+        ibv_srq* queue = make_srq(own, domain);
+        uint32_t number = 0;
+        if (queue == nullptr || ibv_get_srq_num(queue, &number) != 0) return 4;
+        ibv_sge s = own.sge(0, 64);
+        ibv_recv_wr wr{}, *bad = nullptr;
+        wr.sg_list = &s;
+        wr.num_sge = 1;
+        if (ibv_post_srq_recv(queue, &wr, &bad) != 0 || write(tell, &number, sizeof number) < 0) return 5;
+        const ibv_wc wc = own.poll();
+        if (wc.status != IBV_WC_SUCCESS || wc.byte_len != 18) return 6;
+        if (std::memcmp(own.memory.data(), "to another process", 18) != 0) return 7;
+        char go;
+        if (read(wait, &go, 1) != 1) return 8;  // the sender has its acknowledgement
+        return ibv_destroy_qp(opened) != 0 || ibv_destroy_srq(queue) != 0 || ibv_close_xrcd(domain) != 0 ? 9 : 0;
     }
     int file = -1;
     ibv_xrcd* xrcd = nullptr;
@@ -274,6 +366,56 @@ TEST_F(Xrc, DomainsAreSharedByFile) {
         EXPECT_EQ(ibv_close_xrcd(own), 0);
     }
     EXPECT_EQ(ibv_close_device(other), 0);
+}
+
+TEST_F(Xrc, AnOpenedTargetOutlivesItsCreator) {
+    ibv_context* other = open_device(1);
+    ASSERT_NE(other, nullptr);
+    ibv_xrcd* domain = open_domain(other, file, 0);
+    ASSERT_NE(domain, nullptr);
+    EXPECT_EQ(open_target(other, domain, target->qp_num, IBV_QPT_RC), nullptr);
+    EXPECT_EQ(open_target(other, domain, a->qp->qp_num), nullptr) << "no target";
+    ibv_qp* opened = open_target(other, domain, target->qp_num);
+    ASSERT_NE(opened, nullptr);
+    EXPECT_EQ(opened->qp_num, target->qp_num);
+    ibv_qp_attr attr{};
+    ibv_qp_init_attr init{};
+    EXPECT_EQ(ibv_query_qp(opened, &attr, IBV_QP_STATE, &init), 0);
+    EXPECT_EQ(attr.qp_state, IBV_QPS_RTR);
+    EXPECT_EQ(ibv_close_xrcd(domain), EBUSY);
+    EXPECT_EQ(ibv_destroy_qp(target), 0);
+    target = nullptr;
+    ASSERT_EQ(post_srq(1, 4096, 64), 0);
+    ASSERT_EQ(send(2, 64, srqn), 0);
+    EXPECT_DONE(*a, 2);
+    EXPECT_DONE(*b, 1);
+    EXPECT_EQ(ibv_destroy_qp(opened), 0);
+    a->fill(0, 8, 1);
+    ASSERT_EQ(send(3, 64, srqn), 0);
+    EXPECT_EQ(a->poll().status, IBV_WC_RETRY_EXC_ERR) << "it ended with its last handle";
+    EXPECT_EQ(ibv_close_xrcd(domain), 0);
+    EXPECT_EQ(ibv_close_device(other), 0);
+}
+
+/// What XRC is for: a process receives through a target that another one has connected.
+TEST_F(Xrc, ATargetServesAnotherProcess) {
+    int up[2], down[2];
+    ASSERT_EQ(pipe(up), 0);
+    ASSERT_EQ(pipe(down), 0);
+    const pid_t child = fork();
+    if (child == 0) _exit(serve_in_child(up[1], down[0]));
+    uint32_t number = 0;
+    ASSERT_EQ(read(up[0], &number, sizeof number), ssize_t(sizeof number));
+    EXPECT_EQ(ibv_destroy_qp(target), 0);
+    target = nullptr;
+    std::memcpy(a->memory.data(), "to another process", 18);
+    ASSERT_EQ(send(1, 18, number), 0);
+    EXPECT_DONE(*a, 1);
+    ASSERT_EQ(write(down[1], "x", 1), 1);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "its exit code tells the step that failed: " << WEXITSTATUS(status);
+    for (const int fd : {up[0], up[1], down[0], down[1]}) close(fd);
 }
 
 TEST_F(Xrc, ADomainInUseStays) { EXPECT_EQ(ibv_close_xrcd(xrcd), EBUSY); }

@@ -171,6 +171,15 @@ uint32_t Network::queue_of(const End& end, const std::vector<uint8_t>& bytes) {
 }
 
 void Network::fly(uint32_t to, Nanos at, const std::vector<uint8_t>& bytes) {
+    End& end = ends_[to];
+    if (end.intake.per_frame != 0) {
+        const Nanos free_at = std::max(end.intake_busy_until, at);
+        if (free_at - at >= end.intake.per_frame * end.intake.room) {
+            ++lost_;
+            return;
+        }
+        at = end.intake_busy_until = free_at + end.intake.per_frame;
+    }
     flying_.push({at, order_++, to, std::make_shared<std::vector<uint8_t>>(bytes)});
 }
 

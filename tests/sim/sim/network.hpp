@@ -34,6 +34,12 @@ struct Link {
     Nanos latency = 1000;
 };
 
+/// A receiver that takes its time: frames wait in a queue, and what finds it full is lost.
+struct Intake {
+    Nanos per_frame = 0;  ///< 0: takes everything at once
+    uint32_t room = 0;    ///< frames
+};
+
 enum class Fate : uint8_t { delivered, dropped, duplicated, corrupted, delayed, unroutable };
 const char* fate_name(Fate f);
 
@@ -97,6 +103,7 @@ public:
 
     Link& link(uint32_t endpoint) { return ends_[endpoint].link; }
     Faults& faults(uint32_t endpoint) { return ends_[endpoint].faults; }
+    Intake& intake(uint32_t endpoint) { return ends_[endpoint].intake; }
     void set_faults(const Faults& f);
     /// Nothing that `endpoint` sends arrives until then.
     void blackout(uint32_t endpoint, Nanos until) { ends_[endpoint].dark_until = until; }
@@ -127,6 +134,8 @@ private:
         MacAddress mac;
         Link link;
         Faults faults;
+        Intake intake;
+        Nanos intake_busy_until = 0;
         Nanos dark_until = 0, busy_until = 0, last_arrival = 0, burst_until = 0;
         uint32_t burst_left = 0;
         std::vector<std::unique_ptr<SimPort>> ports;

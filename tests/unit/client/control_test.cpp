@@ -143,8 +143,6 @@ TEST_F(Client, WhatHasNoOpIsExactlyNotSupported) {
     EXPECT_TRUE(refused(ibv_create_counters(context, &counters)));
     EXPECT_TRUE(refused(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 0)));
     EXPECT_TRUE(refused(ibv_import_device(0)));
-    ibv_qp_open_attr open{};
-    EXPECT_TRUE(refused(ibv_open_qp(context, &open)));
     EXPECT_EQ(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EINVAL) << "advice about nothing";
     ibv_ece ece{1, 0, 0};
     EXPECT_EQ(ibv_set_ece(qp, &ece), EOPNOTSUPP);

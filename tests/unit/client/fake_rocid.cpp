@@ -240,6 +240,7 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
         case Op::add_region:
         case Op::create_ah:
         case Op::open_xrcd:
+        case Op::open_qp:
             return {bytes_of(abi::HandleReply{new_handle(), 1}), {}};
         default:
             return {};

@@ -299,6 +299,33 @@ TEST_F(CmTest, EventsMoveWithTheirId) {
     EXPECT_EQ((platform.signals[{peer, kCmChannelBase + other}]), 1u);
     event(peer, other, CmEventType::disconnected);
 }
+// Events of ids that are gone are never seen, whether few of them wait (they are passed over) or most (they are taken out), and
+// not taken for those of an id that has the handle now.
+TEST_F(CmTest, EventsEndWithTheirId) {
+    constexpr uint32_t kIds = 200;
+    for (const uint32_t ending : {90u, 150u}) {
+        std::vector<uint32_t> ids;
+        for (uint32_t i = 0; i < kIds; ++i) {
+            ids.push_back(make_id(session, channel));
+            abi::CmResolveRequest r{};
+            r.id = ids.back();
+            r.dest = address(kOtherGid4, 7000);
+            EXPECT_EQ(call(Op::cm_resolve_addr, r).error, 0);
+        }
+        for (uint32_t i = 0; i < ending; ++i) EXPECT_EQ(tell(session, Op::cm_destroy_id, ids[i]), 0);
+        const uint32_t another = make_id(session, channel);
+        EXPECT_LE(another, ids[ending - 1]) << "a handle is used again";
+        std::vector<uint32_t> heard;
+        for (uint32_t i = 0; i < kIds; ++i) {
+            const Result r = call(Op::cm_get_event, abi::HandleRequest{channel, 0});
+            if (r.error == 0) heard.push_back(r.as<abi::CmEventReply>().id);
+        }
+        EXPECT_EQ(heard, std::vector<uint32_t>(ids.begin() + ending, ids.end()));
+        EXPECT_TRUE(no_event(session, channel));
+        EXPECT_EQ(tell(session, Op::cm_destroy_id, another), 0);
+        for (uint32_t i = ending; i < kIds; ++i) EXPECT_EQ(tell(session, Op::cm_destroy_id, ids[i]), 0);
+    }
+}
 
 TEST_F(CmTest, AnyBytesAreHarmless) {
     connected(7174);

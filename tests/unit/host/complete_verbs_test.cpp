@@ -8,6 +8,7 @@ namespace roci::host::test {
 namespace {
 
 using abi::Op;
+using Kind = engine::Command::Kind;
 
 class CompleteVerbs : public ConductorTest {
 protected:
@@ -68,6 +69,69 @@ TEST_F(CompleteVerbs, WhatIsInAnXrcDomainKeepsItAndItsCq) {
     EXPECT_EQ(on(Op::destroy_cq, completions).error, 0);
     EXPECT_EQ(on(Op::close_xrcd, xrcd).error, 0);
     EXPECT_EQ(on(Op::close_xrcd, xrcd).error, EINVAL);
+}
+
+/// One session makes a target, another opens it by its number.
+class OpenedTarget : public CompleteVerbs {
+protected:
+    void SetUp() override {
+        CompleteVerbs::SetUp();
+        other = open();
+        abi::CreateQpRequest target = qp_request(abi::kNoHandle, abi::kNoHandle, IBV_QPT_XRC_RECV);
+        target.xrcd = handle_of(open_xrcd(session, O_CREAT, 1001));
+        own = call(Op::create_qp, target).as<abi::CreateQpReply>();
+        domain = handle_of(open_xrcd(other, 0, 2001));
+    }
+    Result open_target(uint32_t s, uint32_t xrcd, uint32_t type = IBV_QPT_XRC_RECV) {
+        return call_as(s, Op::open_qp, abi::OpenQpRequest{xrcd, own.qpn, type, 0});
+    }
+    bool lives() { return shared.qps.find(own.qpn) != nullptr; }
+    int close_target(uint32_t s, uint32_t handle) { return call_as(s, Op::destroy_qp, abi::HandleRequest{handle, 0}).error; }
+    uint32_t other = 0, domain = 0;
+    abi::CreateQpReply own{};
+};
+
+TEST_F(OpenedTarget, EndsWithItsLastHandle) {
+    const uint32_t first = handle_of(open_target(other, domain)), second = handle_of(open_target(other, domain));
+    EXPECT_NE(first, second);
+    EXPECT_EQ(call_as(other, Op::query_qp, abi::HandleRequest{first, 0}).error, 0);
+    EXPECT_EQ(call_as(other, Op::close_xrcd, abi::HandleRequest{domain, 0}).error, EBUSY);
+    EXPECT_EQ(close_target(other, first), 0);
+    EXPECT_EQ(close_target(other, first), EINVAL);
+    EXPECT_EQ(port.count(Kind::move_qp), 0u);
+    EXPECT_EQ(close_target(session, own.handle), 0);
+    EXPECT_EQ(port.count(Kind::move_qp), 1u) << "its events go elsewhere now";
+    EXPECT_TRUE(lives());
+    EXPECT_EQ(call_as(other, Op::query_qp, abi::HandleRequest{second, 0}).error, 0);
+    EXPECT_EQ(close_target(other, second), 0);
+    EXPECT_FALSE(lives());
+    EXPECT_EQ(port.count(Kind::remove_qp), 1u);
+    EXPECT_EQ(open_target(other, domain).error, EINVAL) << "there is none any more";
+    EXPECT_EQ(call_as(other, Op::close_xrcd, abi::HandleRequest{domain, 0}).error, 0);
+}
+
+TEST_F(OpenedTarget, OutlivesTheSessionsThatLeave) {
+    const uint32_t third = open();
+    const uint32_t third_domain = handle_of(open_xrcd(third, 0, 3001));
+    ASSERT_EQ(open_target(other, domain).error, 0);
+    ASSERT_EQ(open_target(third, third_domain).error, 0);
+    ASSERT_EQ(open_target(third, third_domain).error, 0);
+    conductor.close_session(session);
+    EXPECT_TRUE(lives());
+    conductor.close_session(other);
+    EXPECT_TRUE(lives());
+    conductor.close_session(third);
+    EXPECT_FALSE(lives());
+    EXPECT_EQ(conductor.totals().qps, 0u);
+}
+
+TEST_F(OpenedTarget, IsFoundInItsDomainOnly) {
+    EXPECT_EQ(open_target(other, domain, IBV_QPT_RC).error, EINVAL);
+    EXPECT_EQ(open_target(other, domain + 1).error, EINVAL);
+    const uint32_t another = handle_of(open_xrcd(other, O_CREAT, 4002));
+    EXPECT_EQ(open_target(other, another).error, EINVAL);
+    ++own.qpn;
+    EXPECT_EQ(open_target(other, domain).error, EINVAL);
 }
 
 TEST_F(CompleteVerbs, XrcPartsAreChecked) {

@@ -191,12 +191,36 @@ TEST_F(QueuesTest, SrqLife) {
     EXPECT_EQ(on(Op::query_srq, s.handle).as<abi::QuerySrqReply>().limit, 10u);
     EXPECT_EQ(on(Op::query_srq, s.handle).as<abi::QuerySrqReply>().max_wr, 128u);
     EXPECT_EQ(call(Op::modify_srq, abi::ModifySrqRequest{s.handle, IBV_SRQ_LIMIT, 0, 129}).error, EINVAL);
-    EXPECT_EQ(call(Op::modify_srq, abi::ModifySrqRequest{s.handle, IBV_SRQ_MAX_WR, 200, 0}).error, EOPNOTSUPP);
     EXPECT_EQ(call(Op::modify_srq, abi::ModifySrqRequest{s.handle, 4, 0, 0}).error, EINVAL);
     EXPECT_EQ(on(Op::dealloc_pd, p).error, EBUSY);
     EXPECT_EQ(on(Op::destroy_srq, s.handle).error, 0);
     EXPECT_EQ(on(Op::destroy_srq, s.handle).error, EINVAL);
     EXPECT_EQ(on(Op::dealloc_pd, p).error, 0);
+}
+
+TEST_F(QueuesTest, ASrqIsResizedWholeOrNotAtAll) {
+    const auto s = make_srq(pd(), 16, 1).as<abi::CreateSrqReply>();
+    const auto modify = [&](uint32_t mask, uint32_t max_wr, uint32_t limit) {
+        return call(Op::modify_srq, abi::ModifySrqRequest{s.handle, mask, max_wr, limit});
+    };
+    const auto entries = [&] { return on(Op::query_srq, s.handle).as<abi::QuerySrqReply>().max_wr; };
+    const Result r = modify(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT, 200, 150);
+    ASSERT_EQ(r.error, 0) << r.reason;
+    EXPECT_EQ(r.as<abi::ModifySrqReply>().depth, 256u);
+    EXPECT_EQ(entries(), 256u);
+    EXPECT_EQ(port.limit, 150u);
+    EXPECT_EQ(modify(IBV_SRQ_MAX_WR, 250, 0).as<abi::ModifySrqReply>().depth, 0u) << "the ring that it has does";
+    EXPECT_EQ(modify(IBV_SRQ_MAX_WR, 100, 0).error, EINVAL) << "fewer than the limit that is armed";
+    EXPECT_EQ(modify(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT, 100, 129).error, EINVAL);
+    EXPECT_EQ(modify(IBV_SRQ_MAX_WR, 0, 0).error, EINVAL);
+    EXPECT_EQ(modify(IBV_SRQ_MAX_WR, 0x80000000, 0).error, EINVAL);
+    port.refuse = Kind::resize_srq;
+    for (const auto& record : port.log)
+        if (record.kind == Kind::add_srq) port.refuse_engine = record.engine;
+    port.refuse_error = EINVAL;
+    EXPECT_EQ(modify(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT, 1000, 3).error, EINVAL);
+    EXPECT_EQ(port.limit, 150u) << "none of it happened";
+    EXPECT_EQ(entries(), 256u);
 }
 
 TEST_F(QueuesTest, SrqsThatAreRefused) {

@@ -138,7 +138,7 @@ struct WindowTest : MemoryTest {
 
 TEST_F(WindowTest, OpensExactlyItsPartOfTheParent) {
     EXPECT_EQ(through(kIova + 100, 1), Fault::bad_key) << "not bound yet";
-    ASSERT_TRUE(bind_window(table, request()));
+    ASSERT_EQ(bind_window(table, request()), BindResult::done);
     EXPECT_EQ(through(kIova + 100, 50), Fault::ok);
     EXPECT_EQ(found, &region);
     EXPECT_EQ(through(kIova + 99, 1), Fault::out_of_range);
@@ -150,40 +150,41 @@ TEST_F(WindowTest, OpensExactlyItsPartOfTheParent) {
 TEST_F(WindowTest, BindNeedsAFittingParent) {
     BindRequest r = request();
     r.length = sizeof memory;
-    EXPECT_FALSE(bind_window(table, r)) << "beyond the parent";
+    EXPECT_EQ(bind_window(table, r), BindResult::refused) << "beyond the parent";
     r = request();
     r.pd = kPd + 1;
-    EXPECT_FALSE(bind_window(table, r)) << "another protection domain";
+    EXPECT_EQ(bind_window(table, r), BindResult::refused) << "another protection domain";
     r = request();
     r.access = kRemoteRead | kMwBind;
-    EXPECT_FALSE(bind_window(table, r)) << "a window cannot be bound to in turn";
+    EXPECT_EQ(bind_window(table, r), BindResult::refused) << "a window cannot be bound to in turn";
     r = request();
     r.fresh = region.key;
-    EXPECT_FALSE(bind_window(table, r)) << "not a window";
+    EXPECT_EQ(bind_window(table, r), BindResult::refused) << "not a window";
     region.access = kRemoteRead | kMwBind;
-    EXPECT_FALSE(bind_window(table, request())) << "remote write through a parent that may not be written locally";
+    EXPECT_EQ(bind_window(table, request()), BindResult::refused)
+        << "remote write through a parent that may not be written locally";
     region.access = kLocalWrite | kRemoteWrite;
-    EXPECT_FALSE(bind_window(table, request())) << "a parent without the right to bind";
+    EXPECT_EQ(bind_window(table, request()), BindResult::refused) << "a parent without the right to bind";
     EXPECT_EQ(through(kIova + 100, 1), Fault::bad_key) << "nothing was opened meanwhile";
 }
 
 TEST_F(WindowTest, ClosesWithItsParentAndWhenUnbound) {
-    ASSERT_TRUE(bind_window(table, request()));
+    ASSERT_EQ(bind_window(table, request()), BindResult::done);
     table.clear(5);
     EXPECT_EQ(through(kIova + 100, 1), Fault::bad_key);
     table.publish(5, &region);
     BindRequest none = request();
     none.length = 0;
-    ASSERT_TRUE(bind_window(table, none));
+    ASSERT_EQ(bind_window(table, none), BindResult::done);
     EXPECT_EQ(through(kIova + 100, 1), Fault::bad_key);
 }
 
 TEST_F(WindowTest, Type2ServesOnlyItsQpAndIsInvalidatedByItOnly) {
     window.type2 = true;
-    ASSERT_TRUE(bind_window(table, request()));
+    ASSERT_EQ(bind_window(table, request()), BindResult::done);
     EXPECT_EQ(through(kIova + 100, 1), Fault::ok);
     EXPECT_EQ(through(kIova + 100, 1, kRemoteWrite, 100), Fault::wrong_pd);
-    EXPECT_FALSE(bind_window(table, request())) << "still bound";
+    EXPECT_EQ(bind_window(table, request()), BindResult::refused) << "still bound";
     EXPECT_FALSE(invalidate_window(table, kWindow, kPd, 100));
     EXPECT_FALSE(invalidate_window(table, region.key, kPd, 99)) << "a region is not invalidated from afar";
     EXPECT_TRUE(invalidate_window(table, kWindow, kPd, 99));

@@ -231,5 +231,54 @@ TEST(MoveLane, RefusesLiesAndTooSmallRings) {
     for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(p.poll(), i);
 }
 
+/// A receive queue with its memory, seen by rocid.
+struct Queue {
+    static constexpr uint32_t kStride = 32;
+    Block memory;
+    RqView view;
+    explicit Queue(uint32_t depth) : memory(make_block(sizeof(abi::RqShared) + depth * kStride)) {
+        view.shared = reinterpret_cast<abi::RqShared*>(memory.get());
+        view.slots = memory.get() + sizeof(abi::RqShared);
+        view.depth = depth;
+        view.stride = kStride;
+    }
+    void post(uint64_t id) {
+        auto* slot = const_cast<std::byte*>(view.slot(view.shared->producer++));
+        std::memcpy(slot, &id, sizeof id);
+    }
+    static uint64_t take(RqView& q) {
+        uint64_t id;
+        std::memcpy(&id, q.slot(q.consumed++), sizeof id);
+        return id;
+    }
+};
+
+TEST(MoveQueue, WhatWasNotTakenMovesAndKeepsItsIndices) {
+    Queue from(4), to(8);
+    from.view.shared->producer = from.view.consumed = 0xfffffffd;  // over the end of the circle
+    for (uint64_t i = 0; i < 4; ++i) from.post(i);
+    EXPECT_EQ(Queue::take(from.view), 0u);
+    RqView queue = from.view;
+    ASSERT_TRUE(move_queue(queue, to.view));
+    EXPECT_EQ(queue.shared, to.view.shared);
+    EXPECT_EQ(queue.depth, 8u);
+    EXPECT_EQ(to.view.shared->producer, from.view.shared->producer);
+    for (uint64_t i = 4; i < 9; ++i) to.post(i);
+    for (uint64_t i = 1; i < 9; ++i) EXPECT_EQ(Queue::take(queue), i);
+    EXPECT_EQ(queue.consumed, queue.producer());
+}
+
+TEST(MoveQueue, RefusesLiesAndTooSmallRings) {
+    Queue from(4), small(2), large(8);
+    for (uint64_t i = 0; i < 3; ++i) from.post(i);
+    RqView queue = from.view;
+    EXPECT_FALSE(move_queue(queue, small.view));
+    EXPECT_EQ(Queue::take(queue), 0u);
+    EXPECT_TRUE(move_queue(queue, small.view));
+    small.view.shared->producer += 5;
+    EXPECT_FALSE(move_queue(queue, large.view)) << "more is posted than the queue holds";
+    EXPECT_EQ(queue.shared, small.view.shared);
+}
+
 }  // namespace
 }  // namespace roci::rings

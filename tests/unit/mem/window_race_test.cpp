@@ -1,0 +1,104 @@
+// A window of type 1 is bound anew by one engine while another serves requests that came with its old key.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "mem/memory_region.hpp"
+
+namespace roci::mem {
+namespace {
+
+constexpr uint32_t kPd = 7, kHalf = 2048;
+constexpr uint64_t kIova = 0x10000;
+
+struct Race {
+    KeyTable table{8};
+    alignas(64) std::byte memory[2 * kHalf] = {};
+    MemoryRegion region, window;
+
+    Race() {
+        region.key = Key{1 << 8};
+        region.pd = window.pd = kPd;
+        region.access = kLocalWrite | kRemoteRead | kRemoteWrite | kMwBind;
+        region.iova = kIova;
+        region.length = sizeof memory;
+        region.segments = {{.offset = 0, .length = sizeof memory, .base = memory}};
+        window.key = Key{2 << 8};
+        window.is_window = true;
+        window.invalidated = true;
+        table.publish(1, &region);
+        table.publish(2, &window);
+    }
+    /// Keys with an odd variant open the upper half, the others the lower one.
+    static uint64_t half_of(Key key) { return kIova + (key.value & 1) * kHalf; }
+    void bind(uint32_t variant) {
+        BindRequest b;
+        b.fresh = Key{2 << 8 | (variant & 0xff)};
+        b.parent = region.key;
+        b.pd = kPd;
+        b.access = kRemoteWrite;
+        b.iova = half_of(b.fresh);
+        b.length = kHalf;
+        BindResult result;
+        while ((result = bind_window(table, b)) == BindResult::in_use) std::this_thread::yield();
+        ASSERT_EQ(result, BindResult::done);
+    }
+};
+
+/// Counts bindings that have completed, as the program sees them; the key follows from the count.
+TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
+    Race race;
+    constexpr uint32_t kBinds = 30000;
+    std::atomic<uint32_t> complete{0};
+    race.bind(0);
+    std::atomic<uint32_t> granted{0}, late{0};
+    std::thread engine([&] {
+        for (;;) {
+            const uint32_t before = complete.load();
+            if (before == kBinds) return;
+            const Key key{2 << 8 | (before & 0xff)};
+            for (const uint64_t half : {kIova, kIova + kHalf}) {
+                const MemoryRegion* found = nullptr;
+                WindowUse use;
+                if (check(race.table, key, kPd, 99, half, 8, kRemoteWrite, found, use) != Fault::ok) continue;
+                std::this_thread::yield();  // an access takes its time
+                // Every 256th binding has the same key again; it may be there already and not be counted yet.
+                const uint32_t since = (complete.load() - before) & 0xff;
+                late += (since != 0 && since != 0xff) || half != Race::half_of(key);
+                ++granted;
+            }
+        }
+    });
+    for (uint32_t n = 1; n <= kBinds; ++n) {
+        race.bind(n);
+        complete = n;
+        while (n % 64 == 0 && granted.load() * 100 < n) std::this_thread::yield();  // both must have had their turns
+    }
+    engine.join();
+    EXPECT_EQ(late, 0u);
+    EXPECT_GT(granted, 0u);
+}
+
+TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
+    Race race;
+    race.bind(0);
+    const MemoryRegion* found = nullptr;
+    BindRequest b;
+    b.fresh = Key{2 << 8 | 1};
+    b.parent = race.region.key;
+    b.pd = kPd;
+    b.access = kRemoteWrite;
+    b.iova = kIova;
+    b.length = 64;
+    {
+        WindowUse use;
+        ASSERT_EQ(check(race.table, Key{2 << 8}, kPd, 99, kIova, 8, kRemoteWrite, found, use), Fault::ok);
+        EXPECT_EQ(bind_window(race.table, b), BindResult::in_use);
+        EXPECT_EQ(check(race.table, Key{2 << 8}, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::bad_key);
+    }
+    EXPECT_EQ(bind_window(race.table, b), BindResult::done);
+    EXPECT_EQ(check(race.table, b.fresh, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::ok);
+}
+
+}  // namespace
+}  // namespace roci::mem
