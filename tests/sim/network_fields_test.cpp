@@ -1,4 +1,6 @@
 // What the network reads and writes in a frame: VLAN tag, priority, traffic class, congestion marks; and what is counted of it.
+#include <functional>
+
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -104,6 +106,27 @@ TEST_F(FieldsTest, MorePayloadThanThePathMtuIsCountedAndRefused) {
     ASSERT_EQ(got.size(), 1u);
     EXPECT_EQ(got[0].packet.syndrome, kNakInvalid);
     EXPECT_EQ(count(engine::Counter::over_path_mtu), 1u);
+}
+
+TEST_F(FieldsTest, EachFaultOfAFrameHasItsCounter) {
+    constexpr size_t kFlags = 20, kChecksum = 24, kUdpLength = 38;  // of an untagged IPv4 frame
+    const std::pair<wire::Verdict, std::function<void(std::vector<uint8_t>&)>> faults[] = {
+        {wire::Verdict::ip_fragment, [](auto& f) { f[kFlags] |= 0x20; }},
+        {wire::Verdict::bad_ip_checksum, [](auto& f) { f[kChecksum] ^= 1; }},
+        {wire::Verdict::bad_udp_length, [](auto& f) { f[kUdpLength + 1] ^= 4; }},
+        {wire::Verdict::bad_icrc, [](auto& f) { f.back() ^= 1; }},
+        {wire::Verdict::truncated, [](auto& f) { f.resize(f.size() - 4); }},
+    };
+    for (const auto& [verdict, spoil] : faults) {
+        SCOPED_TRACE(wire::verdict_name(verdict));
+        auto frame = message();
+        spoil(frame);
+        puppet.send_raw(frame);
+        EXPECT_TRUE(puppet.listen(100'000).empty());
+        EXPECT_EQ(world.host(0).counter(verdict), 1u);
+    }
+    puppet.send_raw(message());
+    EXPECT_EQ(puppet.listen(100'000).size(), 1u) << "none of them did harm";
 }
 
 TEST_F(FieldsTest, CongestionMarksAndNotificationsAreCounted) {

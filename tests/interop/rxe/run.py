@@ -19,6 +19,7 @@ import bench
 import cases
 import guest
 import image
+import judge
 import page
 
 DEADLINE = 20 * 60  # of everything: what comes after is not run, and said
@@ -82,6 +83,10 @@ class Runner:
         self.wire.guest_loss(case.theirs)
         ours_is, theirs_is = ('server', 'client') if case.we_serve else ('client', 'server')
         ours, theirs = self.words(case, getattr(case, ours_is), True), self.words(case, getattr(case, theirs_is), False)
+        with judge.Judged(self.rocid) if case.judged else contextlib.nullcontext():
+            return self.both(case, ours, theirs)
+
+    def both(self, case, ours, theirs):
         if case.we_serve:
             us = bench.Program(self.rocid, ours)
             self.ready(case, us)
