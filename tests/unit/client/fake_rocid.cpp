@@ -391,7 +391,8 @@ const abi::RecvWqe& FakeRocid::recv_wqe(uint32_t handle, uint32_t index) {
     return *reinterpret_cast<const abi::RecvWqe*>(q.rq_slots + (index & (q.reply.rq_depth - 1)) * q.reply.rq_stride);
 }
 
-void FakeRocid::complete(uint32_t handle, uint32_t lane, abi::Cqe entry) {
+void FakeRocid::complete(uint32_t handle, uint32_t lane, const abi::Cqe& completion) {
+    abi::Cqe entry = completion;
     Cq& c = cq(handle);
     auto* entries =
         reinterpret_cast<abi::Cqe*>(c.lanes + lane * abi::CqConsumer::lane_bytes(c.reply.depth) + sizeof(abi::CqLane));

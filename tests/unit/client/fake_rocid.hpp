@@ -71,7 +71,7 @@ public:
     const abi::RecvWqe& recv_wqe(uint32_t qp_handle, uint32_t index);
 
     /// What an engine does: writes an entry into a lane.
-    void complete(uint32_t cq_handle, uint32_t lane, abi::Cqe entry);
+    void complete(uint32_t cq_handle, uint32_t lane, const abi::Cqe& entry);
     abi::DoorbellPage& doorbells(uint32_t engine) {
         return *reinterpret_cast<abi::DoorbellPage*>(doorbells_ + engine * kDoorbellStride);
     }
