@@ -7,11 +7,15 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 import guest
 import image
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / 'conformance'))
+import lab  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build'))).resolve()
@@ -78,25 +82,13 @@ class Rocid:
         self.process = None
 
     def __enter__(self):
-        read_end, write_end = os.pipe()
-        os.set_inheritable(write_end, True)
-        with open(self.log_path, 'wb') as log:
-            self.process = subprocess.Popen(self.command + ['--ready-fd', str(write_end)], pass_fds=[write_end], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, start_new_session=True)
-        os.close(write_end)
-        with os.fdopen(read_end, 'rb') as ready:
-            if not ready.read(5).startswith(b'ready'):
-                raise Failure(f'rocid does not start:\n{self.log()}')
+        self.process, serves = lab.begin(self.command, self.log_path)
+        if not serves:
+            raise Failure(f'rocid does not start:\n{self.log()}')
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        lab.finish(self.process)
         self.folder.cleanup()
 
     def log(self):
