@@ -1,5 +1,6 @@
 #include "dpdk_port.hpp"
 
+#include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
@@ -15,6 +16,11 @@ namespace {
 
 constexpr uint32_t kCache = 512;
 constexpr uint32_t kRoom = (wire::kMaxFrame + 63 + 127) / 128 * 128;
+
+/// One writer.
+void add(std::atomic<uint64_t>& counter, uint64_t n) {
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
 
 template <class Frame>
 void free_mbufs(const Frame* frames, unsigned count) {
@@ -58,7 +64,7 @@ unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     for (uint16_t i = 0; i < got; ++i) {
         rte_mbuf* m = mbufs[i];
         if (m->nb_segs != 1) [[unlikely]] {
-            ++multi_segment_drops_;
+            add(too_large_, 1);
             rte_pktmbuf_free(m);
             continue;
         }
@@ -87,7 +93,7 @@ unsigned DpdkPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
 unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     if (up_ != nullptr && !up_->load(std::memory_order_relaxed)) [[unlikely]] {
         tx_free(frames, count);
-        lost_while_down_.store(lost_while_down_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
+        add(lost_while_down_, count);
         return count;
     }
     rte_mbuf* mbufs[kMaxBurst];
@@ -105,7 +111,19 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
         sent += n;
         if (n < burst) break;
     }
+    if (sent == 0 && count != 0) [[unlikely]]
+        return not_taken(frames, count);
+    blocked_since_ = 0;
     return sent;
+}
+
+unsigned DpdkPort::not_taken(engine::TxFrame* frames, unsigned count) {
+    const uint64_t now = rte_get_tsc_cycles();
+    if (blocked_since_ == 0) blocked_since_ = now;
+    if (now - blocked_since_ < rte_get_tsc_hz() / 1000 * kPatienceMs) return 0;
+    tx_free(frames, count);
+    add(lost_not_taken_, count);
+    return count;
 }
 
 void DpdkPort::before_sleep() { rte_eth_dev_rx_intr_enable(port_, queue_); }

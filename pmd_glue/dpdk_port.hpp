@@ -39,8 +39,11 @@ class DpdkPort final : public engine::Port, public Waker {
 public:
     static constexpr unsigned kMaxBurst = 256;
 
-    /// `up`: the port's link, by whoever watches it; nullptr: always up. Frames for a link that is down are lost, as on any wire:
-    /// a driver that kept them would keep their queue pairs from ever giving up.
+    /// A driver that takes nothing for so long has nobody at its other end.
+    static constexpr uint64_t kPatienceMs = 1000;
+
+    /// `up`: the port's link, by whoever watches it; nullptr: always up. Frames for a link that is down, or that the driver does
+    /// not take, are lost, as on any wire: kept, they would keep their queue pairs from ever giving up.
     DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr)
         : port_(port), queue_(queue), pool_(pool), up_(up) {}
 
@@ -54,16 +57,19 @@ public:
     void before_sleep() override;
     void after_sleep() override;
 
-    /// Frames dropped because the NIC gave them in several pieces.
     uint64_t lost_while_down() const { return lost_while_down_.load(std::memory_order_relaxed); }
-    uint64_t multi_segment_drops() const { return multi_segment_drops_; }
+    /// Frames that the driver would not take for kPatienceMs.
+    uint64_t lost_not_taken() const { return lost_not_taken_.load(std::memory_order_relaxed); }
+    /// Frames dropped because the NIC gave them in several pieces: larger than any frame of ours.
+    uint64_t too_large() const { return too_large_.load(std::memory_order_relaxed); }
 
 private:
+    unsigned not_taken(engine::TxFrame* frames, unsigned count);
     const uint16_t port_, queue_;
     MbufPool& pool_;
     const std::atomic<bool>* const up_;
-    std::atomic<uint64_t> lost_while_down_{0};
-    uint64_t multi_segment_drops_ = 0;
+    std::atomic<uint64_t> lost_while_down_{0}, lost_not_taken_{0}, too_large_{0};
+    uint64_t blocked_since_ = 0;  ///< time stamp counter; 0: the driver takes frames
 };
 
 /// Descriptor that becomes readable when queue `queue` of a started port has frames and DpdkPort::before_sleep() was called; -1:

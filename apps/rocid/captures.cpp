@@ -20,14 +20,16 @@ pmd::TapFilter filter_of(const host::CaptureSpec& spec) {
     return {.qpn = spec.qpn, .peer_qpn = spec.peer_qpn, .peer_gid = spec.peer_gid.bytes};
 }
 
-bool make_pipe(int (&ends)[2], std::string& why) {
+/// 0 or a positive errno.
+int make_pipe(int (&ends)[2], std::string& why) {
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-        why = std::string("no pipe for a capture: ") + std::strerror(errno);
-        return false;
+        const int error = errno;
+        why = std::string("no pipe for a capture: ") + std::strerror(error);
+        return error;
     }
     fcntl(ends[0], F_SETFL, 0);  // the client reads like any program
     fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);
-    return true;
+    return 0;
 }
 
 }  // namespace
@@ -61,17 +63,17 @@ int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string
     // Those that end count too until their reader has let go of them: each has rings and a thread.
     if (captures_.size() >= kMaxCaptures) {
         why = "as many captures run as there may be; end one";
-        return -1;
+        return -EBUSY;
     }
     int ends[2];
-    if (!make_pipe(ends, why)) return -1;
+    if (const int error = make_pipe(ends, why); error != 0) return -error;
     const auto ending = std::make_shared<std::atomic<bool>>(false);
     pmd::File stream = pmd::open_live_stream(ends[1], ending);
     if (stream == nullptr) {
         close(ends[0]);
         close(ends[1]);
         why = "no memory for a capture";
-        return -1;
+        return -ENOMEM;
     }
     Capture& c = captures_.emplace_back();
     c.session = session;

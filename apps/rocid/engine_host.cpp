@@ -200,6 +200,8 @@ std::string EngineHost::status_json() const {
                     port["xdp"][pmd::kSteeringCounters[i]] = steering->counter(i);
             }
             if (s.dpdk->lost_while_down() != 0) port["lost_while_down"] = s.dpdk->lost_while_down();
+            if (s.dpdk->lost_not_taken() != 0) port["lost_not_taken"] = s.dpdk->lost_not_taken();
+            if (s.dpdk->too_large() != 0) port["too_large"] = s.dpdk->too_large();
             if (s.fault != nullptr) {
                 const pmd::FaultCounts counts = s.fault->counts();
                 for (size_t i = 0; i < std::size(pmd::kFaultFields); ++i)

@@ -114,6 +114,19 @@ LinkState look(const OpenPort& p, uint32_t wish) {
     return {n.running && fits != 0, fits != 0 ? fits : p.path_mtu};
 }
 
+/// Frames go on with the MAC that the port had when it was opened, as that of the GUID, of GID 0 and of what peers know.
+void say_mac(OpenPort& p) {
+    if (p.netdev.empty()) return;
+    const Netdev n = query_netdev(p.netdev);
+    if (n.index != p.netdev_index || n.mac == p.netdev_mac) return;
+    p.netdev_mac = n.mac;
+    if (n.mac == p.mac) return;
+    spdlog::warn(
+        "interface {} has the MAC {} now, and the device goes on with {}, which peers that ask the kernel are not told: "
+        "restart rocid",
+        p.netdev, mac_text(n.mac), mac_text(p.mac));
+}
+
 std::vector<uint32_t> mtu_candidates(uint32_t wish) {
     std::vector<uint32_t> out;
     for (uint32_t mtu = wish; mtu >= 256; mtu /= 2) out.push_back(ip_bytes_for(mtu));
@@ -234,6 +247,7 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
         throw pmd::StartError(fmt::format("it has {} queue(s), and each of the {} engines needs one: set engine.count = {}",
                                           p.ethdev->max_queues(), queues, p.ethdev->max_queues()));
     if (kind.has_mac && !d.mac.empty()) p.ethdev->set_mac(parse_mac(d.mac).value());
+    p.netdev_mac = netdev.mac;
     p.mac = kind.has_mac && d.mac.empty() ? p.ethdev->mac() : parse_mac(d.mac).value();
     for (uint16_t q = 0; kind.own_frames && q < queues; ++q)
         p.pools.push_back(std::make_unique<pmd::MbufPool>(fmt::format("{}_{}", d.name, q), mbufs, 0, frame_room(kind)));
@@ -242,6 +256,7 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
 LinkState Ports::link(uint32_t device, uint32_t wish) {
     eventfd_t changes;
     eventfd_read(link_fd_, &changes);
+    say_mac(ports_[device]);
     const LinkState now = look(ports_[device], wish);
     ports_[device].carrier->store(now.up, std::memory_order_relaxed);
     return now;

@@ -28,6 +28,7 @@ struct OpenPort {
     MacAddress mac;
     std::string netdev;        ///< kernel interface behind it, or ""
     int netdev_index = 0;      ///< its number
+    MacAddress netdev_mac;     ///< its MAC as last seen
     uint32_t path_mtu = 0;     ///< what the device can offer
     uint32_t largest_mtu = 0;  ///< path MTU that the kind of port can carry
     bool up = true;            ///< the link, when it was opened

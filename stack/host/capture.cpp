@@ -55,7 +55,7 @@ Outcome start_capture(Call& c) {
     if (Outcome o = in.qpn != 0 ? describe_qp(c, in.qpn, spec) : may_see(c, kNobody); o.failed()) return o;
     std::string why;
     const int fd = c.host.platform.start_capture(c.session.id, spec, why);
-    if (fd < 0) return fail(EBUSY, "{}", why);
+    if (fd < 0) return fail(-fd, "{}", why);
     c.session.captures = true;
     c.give(fd, false);
     return done();

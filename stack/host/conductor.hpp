@@ -5,6 +5,7 @@
 // real, the simulator with plain memory.
 #pragma once
 
+#include <cerrno>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -97,11 +98,11 @@ public:
     virtual std::string host_status_json() = 0;
     /// The user that rocid runs as.
     virtual uint32_t uid() const { return 0; }
-    /// Starts the capture of a session; returns the read end of a pipe of pcapng, or -1 (reason in `why`).
+    /// Starts the capture of a session; returns the read end of a pipe of pcapng, or a negative errno (reason in `why`).
     virtual int start_capture(uint32_t session, const CaptureSpec& spec, std::string& why) {
         (void)session, (void)spec;
         why = "there is nothing to capture here";
-        return -1;
+        return -ENOTSUP;
     }
     /// Ends it, if there is one: what was taken still goes through the pipe. No engine looks at it afterwards.
     virtual CaptureCounts stop_capture(uint32_t session) {

@@ -29,6 +29,35 @@ def shown(path):
     return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else str(path)
 
 
+def begin(command, log_path):
+    """Starts a rocid by its command, its log in a file; (process, whether it serves). If not, it has ended."""
+    read_end, write_end = os.pipe()
+    os.set_inheritable(write_end, True)
+    with open(log_path, 'wb') as log:
+        process = subprocess.Popen([*command, '--ready-fd', str(write_end)], pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                   start_new_session=True)
+    os.close(write_end)
+    with os.fdopen(read_end, 'rb') as ready:
+        serves = ready.read(5).startswith(b'ready')
+    if not serves:
+        process.wait(START_LIMIT)
+    return process, serves
+
+
+def finish(process, how=signal.SIGTERM, limit=30):
+    """Ends a rocid; False if it had to be killed."""
+    if process is None or process.poll() is not None:
+        return True
+    process.send_signal(how)
+    try:
+        process.wait(limit)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+    return True
+
+
 class Rocid:
     """A rocid on the loopback with its own socket; use with `with`."""
 
@@ -42,26 +71,13 @@ class Rocid:
         self.process = None
 
     def __enter__(self):
-        read_end, write_end = os.pipe()
-        os.set_inheritable(write_end, True)
-        with open(self.log_path, 'wb') as log:
-            self.process = subprocess.Popen(self.command + ['--ready-fd', str(write_end)], pass_fds=[write_end], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, start_new_session=True)
-        os.close(write_end)
-        with os.fdopen(read_end, 'rb') as ready:
-            if not ready.read(5).startswith(b'ready'):
-                self.process.wait(START_LIMIT)
-                raise Failure(f'rocid did not start (exit {self.process.returncode}):\n{self.log()}')
+        self.process, serves = begin(self.command, self.log_path)
+        if not serves:
+            raise Failure(f'rocid did not start (exit {self.process.returncode}):\n{self.log()}')
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        finish(self.process)
         self.folder.cleanup()
 
     def log(self):

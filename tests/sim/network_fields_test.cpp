@@ -1,4 +1,6 @@
 // What the network reads and writes in a frame: VLAN tag, priority, traffic class, congestion marks; and what is counted of it.
+#include <functional>
+
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -70,6 +72,31 @@ TEST_F(VlanTest, TheTrafficClassOfTheDeviceIsForThoseWhoAskForNone) {
     }
 }
 
+TEST_F(VlanTest, ADatagramsReceiverFindsTheTrafficClass) {
+    constexpr uint32_t kQkey = 0x11111111;
+    Qp& from = a.qp({.type = IBV_QPT_UD});
+    Qp& to = b.qp({.type = IBV_QPT_UD});
+    for (auto [side, q] : {std::pair{&a, &from}, std::pair{&b, &to}}) {
+        abi::QpAttr t{};
+        t.qp_state = IBV_QPS_INIT;
+        t.port_num = 1;
+        t.qkey = kQkey;
+        ASSERT_EQ(side->client.try_modify(*q, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, t), 0);
+        side->client.to_state(*q, IBV_QPS_RTR);
+        t.qp_state = IBV_QPS_RTS;
+        ASSERT_EQ(side->client.try_modify(*q, IBV_QP_STATE | IBV_QP_SQ_PSN, t), 0);
+    }
+    b.client.post_recv(to, 1, {b.sge(0, 140)});
+    SendWr w = a.send(5, 0, 100);
+    w.ah = a.client.create_ah(a.pd, b.client.self(to));
+    w.remote_qpn = to.qpn;
+    w.remote_qkey = kQkey;
+    a.client.post_send(from, w);
+    ASSERT_EQ(b.wait(1).size(), 1u);
+    EXPECT_EQ(b.mr.data()[20] >> 4, 4) << "the IPv4 header within the GRH";
+    EXPECT_EQ(b.mr.data()[21], kDefaultClass);
+}
+
 struct FieldsTest : PuppetTest {
     static constexpr uint32_t kFirst = 0x100;
     uint64_t count(engine::Counter c) { return world.host(0).counter(c); }
@@ -104,6 +131,27 @@ TEST_F(FieldsTest, MorePayloadThanThePathMtuIsCountedAndRefused) {
     ASSERT_EQ(got.size(), 1u);
     EXPECT_EQ(got[0].packet.syndrome, kNakInvalid);
     EXPECT_EQ(count(engine::Counter::over_path_mtu), 1u);
+}
+
+TEST_F(FieldsTest, EachFaultOfAFrameHasItsCounter) {
+    constexpr size_t kFlags = 20, kChecksum = 24, kUdpLength = 38;  // of an untagged IPv4 frame
+    const std::pair<wire::Verdict, std::function<void(std::vector<uint8_t>&)>> faults[] = {
+        {wire::Verdict::ip_fragment, [](auto& f) { f[kFlags] |= 0x20; }},
+        {wire::Verdict::bad_ip_checksum, [](auto& f) { f[kChecksum] ^= 1; }},
+        {wire::Verdict::bad_udp_length, [](auto& f) { f[kUdpLength + 1] ^= 4; }},
+        {wire::Verdict::bad_icrc, [](auto& f) { f.back() ^= 1; }},
+        {wire::Verdict::truncated, [](auto& f) { f.resize(f.size() - 4); }},
+    };
+    for (const auto& [verdict, spoil] : faults) {
+        SCOPED_TRACE(wire::verdict_name(verdict));
+        auto frame = message();
+        spoil(frame);
+        puppet.send_raw(frame);
+        EXPECT_TRUE(puppet.listen(100'000).empty());
+        EXPECT_EQ(world.host(0).counter(verdict), 1u);
+    }
+    puppet.send_raw(message());
+    EXPECT_EQ(puppet.listen(100'000).size(), 1u) << "none of them did harm";
 }
 
 TEST_F(FieldsTest, CongestionMarksAndNotificationsAreCounted) {

@@ -1,7 +1,8 @@
 """What a port cannot be made of: one line that says what to do, exit code 1, and other ports go on. (No permission: rights.py.)"""
+import json
 import pathlib
 
-from cases import Group, check, cross, port_state, refuses, restore_ipv6, wait_state
+from cases import Group, check, cross, port_state, refuses, restore_ipv6, start_pair, wait_state
 
 WITHOUT_XDP = pathlib.Path(__file__).with_name('without_xdp.py')
 
@@ -65,6 +66,26 @@ def without_xdp(what, *texts):
     return lambda net: refuses(net.a, net.a.device('af_xdp'), *texts, under=[str(WITHOUT_XDP), what])
 
 
+def new_mac(net):
+    """Another MAC for the interface while rocid runs: it is said, and new and old connections go on."""
+    mac = json.loads(net.a.ip(f'-j link show {net.a.interface}'))[0]['address']
+    for host in (net.a, net.b):
+        host.start(host.device('af_packet'))
+    server, client = start_pair(net, 'ib_write_bw -s 65536 -D 2')
+    try:
+        net.a.ip(f'link set {net.a.interface} address 02:00:00:00:0a:0b')
+        status = client.wait(60), server.wait(60)
+        check(status == (0, 0), f'the connection that there was: {status}\n{client.output()[-800:]}')
+        check('has the MAC 02:00:00:00:0a:0b now' in net.a.log(), net.a.log())
+        cross(net, 'ibv_rc_pingpong -n 100')
+    finally:
+        client.kill()
+        server.kill()
+        net.a.stop()
+        net.b.stop()
+        net.a.ip(f'link set {net.a.interface} address {mac}')
+
+
 def port(kind, **keys):
     return lambda net: net.a.device(kind, **keys).replace('interface = "wire0"\n', '' if 'interface' not in keys else f'interface = "{keys["interface"]}"\n')
 
@@ -81,6 +102,7 @@ def bad_input(quick):
     yield 'an interface without an address', no_address
     yield 'an interface with too small an MTU', small_mtu
     yield 'af_xdp: an interface with too large an MTU', large_mtu
+    yield 'an interface whose MAC changes under traffic', new_mac
     yield 'af_xdp: more engines than queues', row(lambda net: '[engine]\ncount = 2\n' + net.a.device('af_xdp'), 'ethtool -L wire0', 'engine.count = 1')
     yield 'af_xdp: a kernel without AF_XDP sockets', without_xdp('sockets', 'AF_XDP', 'af_packet')
     yield 'af_xdp: a kernel without bpf', without_xdp('bpf', 'Function not implemented', 'af_packet')

@@ -70,11 +70,13 @@ MATRIX = [
 QUICK = {'ibv_rc_pingpong -c -n 200', 'ib_send_bw -a -n 20', 'ib_write_bw -a -n 20', 'ib_read_bw -a -n 20', 'ib_send_lat -n 200',
          'ib_write_bw -s 4096 -n 500 -q 16'}
 
+QUICKER = {'ib_send_bw -a -n 20': 'ib_send_bw -s 65536 -n 200', 'ib_write_bw -a -n 20': 'ib_write_bw -a -n 5', 'ib_read_bw -a -n 20': 'ib_read_bw -s 65536 -n 200'}
+
 
 def matrix(kind, mtus, quick):
     for words in MATRIX:
         if not quick or words in QUICK:
-            words = words.replace('-a -n 20', '-a -n 5') if quick else words
+            words = QUICKER.get(words, words) if quick else words
             yield f'{kind}: {words}', lambda net, w=words: result(cross(net, w))
     for words in ('ibv_rc_pingpong -c -n 200', 'ib_write_bw -s 65536 -n 200'):
         yield f'{kind}: {words}, IPv6', lambda net, w=words: result(cross(net, w, 6))

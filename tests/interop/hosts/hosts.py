@@ -7,13 +7,16 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / 'conformance'))
+import lab  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build')))
 ROCI, ROCID = BUILD / 'apps/roci/roci', BUILD / 'apps/rocid/rocid'
-START_LIMIT = 60
 
 
 class Failure(Exception):
@@ -104,33 +107,17 @@ class Host:
     def launch(self, config, inside=True, under=()):
         """Starts a rocid; True once it serves, False if it has ended. `under`: words before its command (setpriv …)."""
         pathlib.Path(self.config_path).write_text('[memory]\nmbufs = 4096\n' + config)
-        read_end, write_end = os.pipe()
-        os.set_inheritable(write_end, True)
-        with open(self.log_path, 'wb') as log:
-            command = [str(ROCID), '--config', self.config_path, '--socket', self.socket, '--ready-fd', str(write_end)]
-            self.process = subprocess.Popen((self.inside if inside else []) + [*under, *command], pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            start_new_session=True)
-        os.close(write_end)
-        with os.fdopen(read_end, 'rb') as ready:
-            if ready.read(5).startswith(b'ready'):
-                return True
-        self.process.wait(START_LIMIT)
-        return False
+        command = [*(self.inside if inside else []), *under, str(ROCID), '--config', self.config_path, '--socket', self.socket]
+        self.process, serves = lab.begin(command, self.log_path)
+        return serves
 
     def start(self, config, inside=True, under=()):
         if not self.launch(config, inside, under):
             raise Failure(f'rocid did not start (exit {self.process.returncode}):\n{self.log()}')
 
     def stop(self, how=signal.SIGTERM):
-        if self.process is None or self.process.poll() is not None:
-            return
-        self.process.send_signal(how)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise Failure(f'rocid does not stop; its log ends:\n{self.log()[-1000:]}') from None
+        if not lab.finish(self.process, how):
+            raise Failure(f'rocid does not stop; its log ends:\n{self.log()[-1000:]}')
 
     def log(self):
         return pathlib.Path(self.log_path).read_text(errors='replace')

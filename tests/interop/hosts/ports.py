@@ -1,12 +1,17 @@
 """More kinds of ports than a plain interface: TAPs, interfaces without native XDP, VLANs, several queues, sockets and shared memory."""
 import os
+import pathlib
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 
-from cases import XDP_MTU, Group, check, cross, plain, result, wait_state
-from hosts import ROCI, run
+sys.path += [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ('conformance', 'interop/wire')]
+import capture  # noqa: E402
+import dissect  # noqa: E402
+from cases import XDP_MTU, Group, check, cross, plain, result, wait_state  # noqa: E402
+from hosts import ROCI, run  # noqa: E402
 
 VLAN = 100
 
@@ -121,20 +126,22 @@ def no_kernel_vlan():
 
 
 def captured(host, body, fields):
-    """The fields, as tshark names them, of every RoCEv2 frame of the host's device while body() runs; a set of tuples."""
+    """The fields, as tshark names them, of every RoCEv2 frame of the host's device while body() runs; a set of tuples. Every frame must be
+    well-formed, and its ICRC right by an independent computation."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'frames.pcapng')
-        capture = subprocess.Popen([ROCI, 'pcap', '--socket', host.socket, '-w', path], stderr=subprocess.PIPE, text=True)
-        check('capturing' in capture.stderr.readline(), 'roci pcap does not capture')
+        roci = subprocess.Popen([ROCI, 'pcap', '--socket', host.socket, '-w', path], stderr=subprocess.PIPE, text=True)
+        check('capturing' in roci.stderr.readline(), 'roci pcap does not capture')
         try:
             body()
         finally:
-            capture.send_signal(signal.SIGINT)
-            capture.communicate(timeout=30)
-        bad = run(['tshark', '-r', path, '-Y', '_ws.malformed || ip.checksum.status == "Bad"', '-o', 'ip.check_checksum:TRUE', '--disable-protocol', 'rpcordma'])
-        check(not bad, f'tshark: {bad}')
-        words = [word for f in fields for word in ('-e', f)]
-        rows = run(['tshark', '-r', path, '-Y', 'infiniband', '-T', 'fields', '-E', 'occurrence=f', *words]).splitlines()
+            roci.send_signal(signal.SIGINT)
+            roci.communicate(timeout=30)
+        bad = dissect.malformed(path)
+        check(not bad, f'tshark: {bad[:5]}')
+        right, wrong = capture.count_icrcs(path)
+        check(right and not wrong, f'{wrong} of {right + wrong} ICRCs are wrong')
+        rows = dissect.tshark(path, '-Y', 'infiniband', '-T', 'fields', '-E', 'occurrence=f', *(word for f in fields for word in ('-e', f)))
     return {tuple(row.split('\t')) for row in rows}
 
 

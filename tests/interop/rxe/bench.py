@@ -1,16 +1,21 @@
 """One wire: a network namespace with a tap, rocid at its kernel end (a packet socket), the guest with Soft-RoCE at the other."""
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 import guest
 import image
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / 'conformance'))
+import lab  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build'))).resolve()
@@ -19,10 +24,41 @@ ROCID = pathlib.Path(os.environ.get('ROCID', BUILD / 'apps/rocid/rocid'))
 OPS = BUILD / 'tests/interop/rxe/ops'
 
 MTU = 4200
-US = {'ipv4': '10.99.0.1', 'ipv6': 'fd99::1'}
-THEM = {'ipv4': '10.99.0.2', 'ipv6': 'fd99::2'}
 PREFIX = {'ipv4': 24, 'ipv6': 64}
 TAP, GUEST_MAC = 'tap0', '52:54:00:00:99:02'
+VLAN = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Net:
+    """How rocid and the guest see each other, and what rocid's device is."""
+    us: dict
+    them: dict
+    device: str
+    side_us: str = ''    # where the programs' own TCP goes
+    side_them: str = ''
+
+
+def addresses(network, number):
+    return {'ipv4': f'10.{network}.0.{number}', 'ipv6': f'fd{network}::{number}'}
+
+
+def with_prefix(of):
+    return [f'{address}/{PREFIX[family]}' for family, address in of.items()]
+
+
+def ours(network):
+    return f'addresses = {json.dumps(with_prefix(addresses(network, 1)))}\n'
+
+
+US, THEM = addresses(99, 1), addresses(99, 2)
+NETS = {
+    'tap': Net(US, THEM, f'port = "af_packet"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
+    # The guest's kernel has a VLAN interface; on our side rocid tags by itself.
+    'vlan': Net(addresses(97, 1), addresses(97, 2), f'port = "af_packet"\ninterface = "{TAP}"\nvlan = {VLAN}\n' + ours(97), US['ipv4'], THEM['ipv4']),
+    # The guest's NIC is the other end of rocid's port. rocid takes no TCP: that has a tap of its own.
+    'vhost': Net(US, THEM, 'port = "vhost_user"\npath = "{vhost}"\nmac = "02:00:00:00:99:01"\n' + ours(99), '10.98.0.1', '10.98.0.2'),
+}
 
 
 class Failure(Exception):
@@ -30,40 +66,29 @@ class Failure(Exception):
 
 
 class Rocid:
-    """A rocid on the tap; use with `with`. `settings`: more of its configuration, as "section.key=value"."""
+    """A rocid; use with `with`. `settings`: more of its configuration, as "section.key=value"."""
 
-    def __init__(self, wire, settings=()):
-        self.wire = wire
+    def __init__(self, wire, net, settings=()):
+        self.wire, self.net = wire, net
         self.folder = tempfile.TemporaryDirectory(prefix='roci-wire-')
         self.socket = f'{self.folder.name}/rocid.sock'
         self.log_path = pathlib.Path(self.folder.name) / 'log'
         config = pathlib.Path(self.folder.name) / 'rocid.toml'
-        config.write_text(f'[engine]\nmax_sleep_us = 200\n[[device]]\nname = "roci0"\nport = "af_packet"\ninterface = "{TAP}"\nmtu = 4096\n')
+        self.vhost = f'{self.folder.name}/vhost.sock'
+        config.write_text('[engine]\nmax_sleep_us = 200\n[[device]]\nname = "roci0"\nmtu = 4096\n' + net.device.replace('{vhost}', self.vhost))
         self.command = [*wire.inside, str(ROCID), '--config', str(config), '--socket', self.socket]
         for s in settings:
             self.command += ['--set', s]
         self.process = None
 
     def __enter__(self):
-        read_end, write_end = os.pipe()
-        os.set_inheritable(write_end, True)
-        with open(self.log_path, 'wb') as log:
-            self.process = subprocess.Popen(self.command + ['--ready-fd', str(write_end)], pass_fds=[write_end], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, start_new_session=True)
-        os.close(write_end)
-        with os.fdopen(read_end, 'rb') as ready:
-            if not ready.read(5).startswith(b'ready'):
-                raise Failure(f'rocid does not start:\n{self.log()}')
+        self.process, serves = lab.begin(self.command, self.log_path)
+        if not serves:
+            raise Failure(f'rocid does not start:\n{self.log()}')
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        lab.finish(self.process)
         self.folder.cleanup()
 
     def log(self):
@@ -116,6 +141,8 @@ class Program:
 class Wire:
     """The namespace, the tap and the guest; use with `with`."""
 
+    kernel_has = US  # on the tap
+
     def __init__(self, folder):
         self.name = f'roci-rxe-{os.getpid()}'
         self.inside = ['ip', 'netns', 'exec', self.name]
@@ -132,8 +159,8 @@ class Wire:
             self.ip('link', 'set', 'lo', 'up')
             self.ip('tuntap', 'add', 'dev', TAP, 'mode', 'tap')
             self.ip('link', 'set', TAP, 'mtu', str(MTU))
-            for family, address in US.items():
-                self.ip('address', 'add', f'{address}/{PREFIX[family]}', 'dev', TAP, *(['nodad'] if family == 'ipv6' else []))
+            for address in with_prefix(self.kernel_has):
+                self.ip('address', 'add', address, 'dev', TAP, *(['nodad'] if ':' in address else []))
             self.ip('link', 'set', TAP, 'up')
             self.start_guest(kernel, initramfs)
         except BaseException:
@@ -144,9 +171,25 @@ class Wire:
     def start_guest(self, kernel=None, initramfs=None):
         if kernel is None:
             kernel, initramfs = image.build(self.folder, OPS)
-        addresses = [f'{address}/{PREFIX[family]}' for family, address in THEM.items()]
-        self.guest = guest.Guest(kernel, initramfs, TAP, GUEST_MAC, addresses, MTU, self.inside)
+        self.guest = self.make_guest(kernel, initramfs)
         self.guest.__enter__()
+
+    def make_guest(self, kernel, initramfs):
+        return guest.Guest(kernel, initramfs, TAP, GUEST_MAC, with_prefix(THEM), MTU, self.inside)
+
+    def rocid(self, net, settings):
+        """To use with `with`."""
+        if net == 'vlan':
+            self.guest_vlan()
+        return Rocid(self, NETS[net], settings)
+
+    def guest_vlan(self):
+        """Soft-RoCE stays on the NIC itself and serves the addresses of the VLAN interface on it."""
+        if self.guest.run(f'ip link show eth0.{VLAN}')[0] == 0:
+            return
+        name = f'eth0.{VLAN}'
+        self.guest.must(f'ip link add link eth0 name {name} type vlan id {VLAN} && echo 0 >/proc/sys/net/ipv6/conf/{name}/accept_dad && ip link set {name} up && ' +
+                        ' && '.join(f'ip address add {a} dev {name}' for a in with_prefix(NETS['vlan'].them)))
 
     def restart_guest(self):
         """A fresh one, after the kernel's own stack has hung."""
@@ -174,16 +217,34 @@ class Wire:
         status, ours = program.wait(30)
         if status != 0:
             raise Failure(f'ibv_devinfo: {status}\n{ours}')
-        return gid_indexes(ours), gid_indexes(self.guest.must('ibv_devinfo -v -d rxe0'))
+        return gid_indexes(ours, rocid.net.us), gid_indexes(self.guest.must('ibv_devinfo -v -d rxe0'), rocid.net.them)
 
 
-def gid_indexes(text):
-    """Of the addresses that are routed, not the link-local ones."""
-    found = {}
-    for index, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', text):
-        if not gid.startswith('fe80'):
-            found.setdefault('ipv4' if gid.startswith('::ffff:') else 'ipv6', int(index))
-    return found
+class VhostWire(Wire):
+    """The guest's NIC is the other end of rocid's vhost_user port, so that rocid comes first."""
+
+    kernel_has = {'ipv4': NETS['vhost'].side_us}
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.first = Rocid(self, NETS['vhost'])
+
+    def make_guest(self, kernel, initramfs):
+        if self.first.process is None:
+            self.stack.enter_context(self.first)
+        return guest.Guest(kernel, initramfs, TAP, GUEST_MAC, with_prefix(THEM), MTU, self.inside, self.first.vhost, f"{NETS['vhost'].side_them}/24")
+
+    def rocid(self, net, settings):
+        return contextlib.nullcontext(self.first)
+
+
+def gid_indexes(text, wanted):
+    """{family: index} of the wanted addresses."""
+    found = {gid: int(index) for index, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', text)}
+    missing = [a for f, a in wanted.items() if (f'::ffff:{a}' if f == 'ipv4' else a) not in found]
+    if missing:
+        raise Failure(f'no GID for {", ".join(missing)}:\n{text}')
+    return {family: found[f'::ffff:{a}' if family == 'ipv4' else a] for family, a in wanted.items()}
 
 
 def wait_until(condition, limit, what):

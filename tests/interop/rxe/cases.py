@@ -20,6 +20,8 @@ class Case:
     theirs: str = ''    # netem rules in the guest
     listens: str = 'tcp'  # how to see that the server is ready: tcp port, rdma_cm, or itself
     shows: str = ''     # text that the client's output must have
+    net: str = 'tap'    # of bench.NETS
+    judged: bool = False  # every frame: by tshark, and its ICRC by an independent computation
 
 
 def both_ways(name, command, to='{address}', **more):
@@ -34,17 +36,17 @@ def ops(name, options, operations, **more):
 
 
 def transports():
-    yield ops('RC: every operation, IPv4', f'-s {ALL_SIZES}', RC_OPERATIONS)
-    yield ops('RC: every operation, IPv6', f'-s {ALL_SIZES}', RC_OPERATIONS, family='ipv6')
+    yield ops('RC: every operation, IPv4', f'-s {ALL_SIZES}', RC_OPERATIONS, judged=True)
+    yield ops('RC: every operation, IPv6', f'-s {ALL_SIZES}', RC_OPERATIONS, family='ipv6', judged=True)
     for mtu in (256, 512, 1024, 2048, 4096):
         for family in ('ipv4', 'ipv6'):
             yield ops(f'RC: path MTU {mtu}, {family}', f'-m {mtu} -s 0,{mtu - 1},{mtu},{mtu + 1},20000', 'send write_imm read', family=family,
                       quick=(mtu in (256, 4096)) == (family == 'ipv4') and mtu != 1024)
     yield ops('RC: messages of 1 and 8 MiB', '-m 4096 -s 1048576,8388608', 'send write read', limit=180)
     yield ops('RC: 16 QPs at once', '-q 16 -s 1,4096,65536', RC_OPERATIONS, limit=120)
-    yield ops('UC: send and write, with immediate', f'-t uc -s {ALL_SIZES}', 'send send_imm write write_imm')
+    yield ops('UC: send and write, with immediate', f'-t uc -s {ALL_SIZES}', 'send send_imm write write_imm', judged=True)
     yield ops('UC, IPv6', '-t uc -s 0,1,5000', 'send send_imm write write_imm', family='ipv6', quick=False)
-    yield ops('UD: send, with immediate', '-t ud -s 0,1,4,999,1024', 'send send_imm')
+    yield ops('UD: send, with immediate', '-t ud -s 0,1,4,999,1024', 'send send_imm', judged=True)
     yield ops('UD, IPv6', '-t ud -s 0,1,4,999,1024', 'send send_imm', family='ipv6')
     yield ops('errors have their status at both ends', '-s 64', FAULTS, limit=120)
 
@@ -70,11 +72,23 @@ def programs():
                 'send_lat': '-s 64 -n 200', 'write_lat': '-s 64 -n 200', 'read_lat': '-o 16 -s 64 -n 200', 'atomic_lat': '-o 16 -n 200'}
     for what, options in perftest.items():
         yield from both_ways(f'ib_{what}', f'ib_{what} -d {{dev}} -x {{gid}} -p {{port}} -F -m 1024 {options}', quick=what == 'write_bw')
+    yield from other_nets()
     # -t: all 1,600 messages at once are more than an emulated processor sorts out within the eight timeouts of perftest's QPs.
     yield from both_ways('ib_send_bw, 16 QPs', 'ib_send_bw -t 8 -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 -q 16', quick=False)
     yield from both_ways('ib_write_bw, 16 QPs, MTU 4096', 'ib_write_bw -t 2 -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 20 -q 16', quick=False)
     for kind in ('UC', 'UD'):
         yield from both_ways(f'ib_send_bw over {kind}', f'ib_send_bw -c {kind} -d {{dev}} -x {{gid}} -p {{port}} -F -s 1024 -n 100 -r 512', quick=False)
+
+
+def other_nets():
+    """Over a VLAN's tags, and with the guest's NIC as the other end of our vhost_user port: the wire differs, not the protocol."""
+    pingpong, perftest = 'ibv_rc_pingpong -d {dev} -g {gid} -p {port} -n 200 -s 5000 -m 1024 -c', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 100'
+    for net, what in (('vlan', 'VLAN'), ('vhost', 'vhost_user')):
+        for family in ('ipv4', 'ipv6'):
+            yield from both_ways(f'{what}: ibv_rc_pingpong, {family}', pingpong, to='{side}', family=family, net=net, quick=family == 'ipv4', judged=True)
+        yield from both_ways(f'{what}: ib_write_bw', perftest, to='{side}', net=net)
+        rping = ('rping -s -a {address} -p {port} -C 10 -S 1000 -V', 'rping -c -a {address} -p {port} -C 10 -S 1000 -V')
+        yield from both_ways(f'{what}: rping', rping, net=net, quick=False, listens='rdma_cm')
 
 
 def connections():

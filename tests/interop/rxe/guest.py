@@ -77,21 +77,28 @@ class Running:
 
 
 class Guest:
-    """Use with `with`. `inside`: words before a command that puts it into the network namespace of the tap."""
+    """Use with `with`. `inside`: words before a command that puts it into the network namespace of the tap. `vhost`, `side`: the NIC of
+    the addresses is the other end of that vhost-user socket, and the tap is a second one with the address `side`."""
 
-    def __init__(self, kernel, initramfs, tap, mac, addresses, mtu=1500, inside=()):
+    def __init__(self, kernel, initramfs, tap, mac, addresses, mtu=1500, inside=(), vhost='', side=''):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='roci-rxe-'))
         self.console = self.folder / 'console'
         sockets = [self.folder / f'port{i}' for i in range(CHANNELS)]
         offloads = ','.join(f'{o}=off' for o in 'csum guest_csum gso guest_tso4 guest_tso6 guest_ecn guest_ufo host_tso4 host_tso6 host_ecn host_ufo'.split())
         append = ' '.join(['console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off no_timer_check tsc=reliable audit=0 net.ifnames=0',
                            'cryptomgr.notests nowatchdog rcupdate.rcu_cpu_stall_suppress=1 8250.nr_uarts=1 random.trust_cpu=on init_on_alloc=0',
-                           f'peer.mtu={mtu}', *(f'peer.address={a}' for a in addresses)])
-        self.command = [*inside, 'qemu-system-x86_64', '-M', 'pc,usb=off,vmport=off', '-accel', 'tcg,thread=multi,tb-size=256', '-cpu', 'max,-erms,-fsrm',
+                           f'peer.mtu={mtu}', *(f'peer.address={a}' for a in addresses), *([f'peer.side={side}'] if side else [])])
+        tap_nic = ['-netdev', f'tap,id=net,ifname={tap},script=no,downscript=no,vhost=off',
+                   '-device', f'virtio-net-pci,netdev=net,mac={mac},romfile=,host_mtu={mtu},{offloads}']
+        # vectors=0: QEMU 7.2 takes for granted that MSI-X of a vhost-user NIC has KVM behind it, and dies of its absence
+        vhost_nic = ['-chardev', f'socket,id=vhost,path={vhost}', '-netdev', 'vhost-user,id=vnet,chardev=vhost',
+                     '-device', f'virtio-net-pci,netdev=vnet,mac={mac[:-2]}f0,romfile=,vectors=0,host_mtu={mtu},{offloads}'] if vhost else []
+        self.command = [*inside, 'qemu-system-x86_64', '-M', 'pc,usb=off,vmport=off,memory-backend=memory',
+                        '-object', 'memory-backend-memfd,id=memory,size=768M,share=on',  # a vhost-user port works in it
+                        '-accel', 'tcg,thread=multi,tb-size=256', '-cpu', 'max,-erms,-fsrm',
                         '-smp', '1', '-m', '768', '-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot',
                         '-kernel', str(kernel), '-initrd', str(initramfs), '-append', append, '-serial', f'file:{self.console}',
-                        '-netdev', f'tap,id=net,ifname={tap},script=no,downscript=no,vhost=off',
-                        '-device', f'virtio-net-pci,netdev=net,mac={mac},romfile=,host_mtu={mtu},{offloads}',
+                        *vhost_nic, *tap_nic,
                         '-device', 'virtio-serial-pci,max_ports=8']
         for i, path in enumerate(sockets):
             self.command += ['-chardev', f'socket,id=c{i},path={path},server=on,wait=off', '-device', f'virtserialport,chardev=c{i},name=agent.{i}']

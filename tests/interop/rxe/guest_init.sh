@@ -9,11 +9,12 @@ mkdir -p /dev/shm /dev/pts
 mount -t tmpfs shm /dev/shm
 mount -t devpts pts /dev/pts
 exec </dev/console >/dev/console 2>&1
-MTU=1500 ADDRESSES=
+MTU=1500 ADDRESSES= SIDE=
 for word in $(cat /proc/cmdline); do
     case $word in
         peer.mtu=*) MTU=${word#*=} ;;
         peer.address=*) ADDRESSES="$ADDRESSES ${word#*=}" ;;
+        peer.side=*) SIDE=${word#*=} ;;
     esac
 done
 for module in $(cat /modules/boot); do insmod /modules/$module.ko || echo "guest: no $module"; done
@@ -25,6 +26,10 @@ echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad
 /usr/bin/ip link set eth0 mtu $MTU
 /usr/bin/ip link set eth0 up
 for address in $ADDRESSES; do /usr/bin/ip address add $address dev eth0; done
+if [ -n "$SIDE" ]; then
+    /usr/bin/ip link set eth1 up
+    /usr/bin/ip address add $SIDE dev eth1
+fi
 rdma link add rxe0 type rxe netdev eth0
 for module in $(cat /modules/later); do insmod /modules/$module.ko; done
 tries=0

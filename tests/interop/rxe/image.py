@@ -24,7 +24,7 @@ PROGRAMS = ['ip', 'tc', 'ss', 'rdma', 'dash', 'ibv_devinfo', 'ibv_rc_pingpong', 
 PROVIDERS = '/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so'
 LIBGCC = '/usr/lib/x86_64-linux-gnu/libgcc_s.so.1'  # pthread_exit loads it
 BOOT_MODULES = ['virtio_pci', 'virtio_console', 'virtio_net', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm']
-LATER_MODULES = ['sch_netem', 'sch_prio', 'cls_u32', 'em_u32']
+LATER_MODULES = ['sch_netem', 'sch_prio', 'cls_u32', 'em_u32', '8021q']
 FOLDERS = ['proc', 'sys', 'dev', 'run', 'tmp', 'root', 'etc', 'etc/libibverbs.d', 'usr', 'usr/bin', 'usr/lib', 'modules']
 
 

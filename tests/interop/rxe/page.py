@@ -12,6 +12,7 @@ The peer is a QEMU guest with Debian's stock kernel, on a TAP in a network names
 socket (`port = "af_packet"`), so its GIDs, neighbours and routes are the kernel's. Programs are Debian's own at both ends, and
 `tests/interop/rxe/ops.cpp`, which looks at every byte, both ways: each of its rows has us as requester and as responder. "They serve" and "we
 serve" say who waits for the connection. Losses are tc netem's in the guest ("they have") and our own fault wrapper ("we have").
+"VLAN": the guest's kernel has a VLAN interface (802.1Q), rocid tags by itself. "vhost_user": the guest's virtio NIC is at rocid's vhost_user port.
 QEMU emulates the guest's processor by software, so times and figures say what the guest can do, not what we can.
 
 | what | IP | result | seconds | figure |

@@ -19,6 +19,7 @@ import bench
 import cases
 import guest
 import image
+import judge
 import page
 
 DEADLINE = 20 * 60  # of everything: what comes after is not run, and said
@@ -27,6 +28,7 @@ DEADLINE = 20 * 60  # of everything: what comes after is not run, and said
 class Report:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
+        self.kernel = ''
         self.rows = []  # (case, verdict, seconds, what the programs said)
 
     def say(self, verdict, seconds, name, why=''):
@@ -43,19 +45,20 @@ class Runner:
         self.stack = contextlib.ExitStack()
         self.gids, self.port = {}, 18000
 
-    def use(self, settings):
+    def use(self, net, settings):
         """A rocid with these settings; the last one if it has them."""
-        if self.rocid is not None and self.settings == settings and self.rocid.process.poll() is None:
+        if self.rocid is not None and self.settings == (net, settings) and self.rocid.process.poll() is None:
             return
         self.stack.close()
-        self.rocid, self.settings = self.stack.enter_context(bench.Rocid(self.wire, settings)), settings
+        self.rocid, self.settings = self.stack.enter_context(self.wire.rocid(net, settings)), (net, settings)
         self.gids = dict(zip(('ours', 'theirs'), self.wire.gids(self.rocid)))
 
     def words(self, case, command, ours):
-        address = (bench.US if case.we_serve else bench.THEM)[case.family]
+        net = self.rocid.net
+        address = (net.us if case.we_serve else net.them)[case.family]
         gid = self.gids['ours' if ours else 'theirs'][case.family]
         text = command.format(dev='roci0' if ours else 'rxe0', gid=gid, port=self.port, address=address,
-                              side=(bench.US if case.we_serve else bench.THEM)['ipv4'])
+                              side=net.side_us if case.we_serve else net.side_them)
         return text.replace('ops ', f'{bench.OPS} ', 1).split() if ours and text.startswith('ops ') else text.split() if ours else text
 
     def ready(self, case, server):
@@ -76,10 +79,14 @@ class Runner:
 
     def run(self, case):
         self.port += 1
-        self.use(case.ours)
+        self.use(case.net, case.ours)
         self.wire.guest_loss(case.theirs)
         ours_is, theirs_is = ('server', 'client') if case.we_serve else ('client', 'server')
         ours, theirs = self.words(case, getattr(case, ours_is), True), self.words(case, getattr(case, theirs_is), False)
+        with judge.Judged(self.rocid) if case.judged else contextlib.nullcontext():
+            return self.both(case, ours, theirs)
+
+    def both(self, case, ours, theirs):
         if case.we_serve:
             us = bench.Program(self.rocid, ours)
             self.ready(case, us)
@@ -138,6 +145,29 @@ def why_not():
 VERBOSE = False
 
 
+def run_on(make, chosen, report, end):
+    """One wire and its guest for all of the cases."""
+    try:
+        with make(bench.BUILD / 'rxe-guest') as wire:
+            print(f'guest up after {wire.guest.boot_seconds:.1f} s', flush=True)
+            report.kernel = wire.guest.must('uname -r').strip()
+            runner = Runner(wire, report)
+            with runner.stack:
+                # Rocids are made once a setting.
+                for case in sorted(chosen, key=lambda c: (c.net, c.ours)):
+                    if time.monotonic() < end:
+                        runner.attempt(case)
+                    else:
+                        report.skipped += 1
+                        print(f'SKIP           {case.name}: no time left')
+    except image.CannotBuild as reason:
+        report.skipped += len(chosen)
+        print(f'SKIP all of Soft-RoCE: {reason}')
+    except (guest.GuestError, bench.Failure) as error:
+        report.failed += 1
+        print(f'FAIL the guest does not boot, or rocid does not start: {error}')
+
+
 def main():
     global VERBOSE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -159,27 +189,12 @@ def main():
         print(f'SKIP all of Soft-RoCE: {why_not()}')
         return report.end()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up
-    start = time.monotonic()
-    try:
-        with bench.Wire(bench.BUILD / 'rxe-guest') as wire:
-            print(f'guest up after {wire.guest.boot_seconds:.1f} s', flush=True)
-            runner = Runner(wire, report)
-            with runner.stack:
-                # Rocids are made once a setting.
-                for case in sorted(chosen, key=lambda c: c.ours):
-                    if time.monotonic() - start < DEADLINE:
-                        runner.attempt(case)
-                    else:
-                        report.skipped += 1
-                        print(f'SKIP           {case.name}: no time left')
-            if options.write:
-                page.write(bench.REPO / 'docs/peers.md', report.rows, wire.guest.must('uname -r').strip())
-    except image.CannotBuild as reason:
-        report.skipped += len(chosen)
-        print(f'SKIP all of Soft-RoCE: {reason}')
-    except guest.GuestError as error:
-        report.failed += 1
-        print(f'FAIL the guest does not boot: {error}')
+    end = time.monotonic() + DEADLINE
+    for make, nets in ((bench.Wire, ('tap', 'vlan')), (bench.VhostWire, ('vhost',))):
+        if some := [c for c in chosen if c.net in nets]:
+            run_on(make, some, report, end)
+    if options.write:
+        page.write(bench.REPO / 'docs/peers.md', report.rows, report.kernel)
     return report.end()
 
 

@@ -5,6 +5,7 @@ import zlib
 PCAP_MAGICS = {b'\xd4\xc3\xb2\xa1': '<', b'\x4d\x3c\xb2\xa1': '<', b'\xa1\xb2\xc3\xd4': '>', b'\xa1\xb2\x3c\x4d': '>'}
 PCAPNG_ENHANCED_PACKET = 6
 ROCE_PORT = 4791
+VLAN_TAG = b'\x81\x00'
 
 
 def frames(path):
@@ -37,6 +38,8 @@ def _pcapng(data):
 
 def roce_parts(frame):
     """(IP header, UDP datagram) of a RoCEv2 frame, or None."""
+    if frame[12:14] == VLAN_TAG:
+        frame = frame[:12] + frame[16:]
     kind = frame[12:14]
     if kind == b'\x08\x00' and frame[23] == 17:
         at = 14 + (frame[14] & 15) * 4

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "fake_port.hpp"
 #include "pmd_glue/clock.hpp"
@@ -72,6 +74,31 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
 
         // Left in the ring when the pair goes: it gives them back.
         for (uint32_t i = 0; i < 5; ++i) EXPECT_TRUE(offer(b, frame_to(8, i)));
+        stop_port(pair.port_a());
+        stop_port(pair.port_b());
+    }
+    EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(Dpdk, WhatNobodyTakesIsLostAfterAWhile) {
+    MbufPool pool("pool_blocked", kFrames, 0);
+    {
+        RingPair pair("pair2", "pair3", 1);
+        MbufPool* pools[] = {&pool};
+        start_port(pair.port_a(), pools, {1});
+        start_port(pair.port_b(), pools, {1});
+        DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
+        for (uint32_t i = 0; i < RingPair::kDepth; ++i) ASSERT_TRUE(offer(a, frame_to(7, i)));
+        EXPECT_FALSE(offer(a, frame_to(7, 0))) << "at first the sender keeps it";
+        std::this_thread::sleep_for(std::chrono::milliseconds(DpdkPort::kPatienceMs + 50));
+        EXPECT_TRUE(offer(a, frame_to(7, 0)));
+        EXPECT_EQ(a.lost_not_taken(), 1u);
+        engine::RxFrame got;
+        ASSERT_EQ(b.rx_burst(&got, 1), 1u);
+        b.rx_free(&got, 1);
+        EXPECT_TRUE(offer(a, frame_to(7, 0))) << "there is room again";
+        EXPECT_FALSE(offer(a, frame_to(7, 0))) << "and patience";
+        EXPECT_EQ(a.lost_not_taken(), 1u);
         stop_port(pair.port_a());
         stop_port(pair.port_b());
     }
