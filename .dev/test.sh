@@ -21,7 +21,7 @@ dev_test() {
     step "unit tests" run_meson_tests "$BUILD" tests/unit
     step "simulator: random workloads" run_meson_tests "$BUILD" tests/sim
     step "fuzzers" run_meson_tests "$BUILD" tests/fuzz
-    step "conformance: the verbs, row by row" meson test -C "$BUILD" --no-rebuild --print-errorlogs conformance_verbs
+    step "conformance: the verbs, row by row" meson test -C "$BUILD" --no-rebuild --print-errorlogs conformance_verbs conformance_verbs_two_engines
     step "conformance: rdma-core's Python suite" python3 tests/conformance/pyverbs/run.py
     step "conformance: Debian's programs over rocid" python3 tests/conformance/run.py "$full"
     step "wire truth: tshark, ICRC, Soft-RoCE" python3 tests/interop/wire/wire_truth.py

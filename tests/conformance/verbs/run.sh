@@ -1,13 +1,13 @@
 #!/bin/sh
 # run.sh ROCID LIBIBVERBS PROGRAM...: starts a rocid of its own and runs each conformance program against it, with addresses of IPv4
 # and, where it talks, of IPv6. Fails if one fails. The programs skip what a device does not report; ours reports all of it, so a
-# skip is a failure, too (ROCI_MAY_SKIP=1: it is not).
+# skip is a failure, too (ROCI_MAY_SKIP=1: it is not). ROCI_ENGINES: how many (1).
 set -u
 rocid=$1
 library=$(dirname "$2")
 shift 2
 dir=$(mktemp -d)
-"$rocid" --loopback --socket "$dir/rocid.sock" >"$dir/rocid.log" 2>&1 &
+"$rocid" --loopback --socket "$dir/rocid.sock" --set engine.count="${ROCI_ENGINES:-1}" >"$dir/rocid.log" 2>&1 &
 pid=$!
 trap 'kill $pid 2>/dev/null; wait $pid 2>/dev/null; rm -rf "$dir"' EXIT
 tries=0
