@@ -74,9 +74,11 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
 }
 
 /// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now
-/// and then; and where nothing more may be sent before it answers.
+/// and then; where nothing more may be sent before it answers; and with each packet of a window that is narrow.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
-    const bool due = ++rq.since_ack_request >= ctx.ack_every || psn_span(rq.una, rq.next) + 1 >= window(ctx, rq);
+    const uint32_t most = window(ctx, rq);
+    const bool due =
+        ++rq.since_ack_request >= ctx.ack_every || psn_span(rq.una, rq.next) + 1 >= most || most <= kWindowAfterSilence;
     if (!last && !due) return false;
     rq.since_ack_request = 0;
     return true;

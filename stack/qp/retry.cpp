@@ -63,7 +63,7 @@ void on_timer(Context& ctx, Qp& qp) {
         if (rq.una != rq.next) {
             ++qp.counters.timeouts;
             if (rq.timeouts_in_a_row < kMostTimeoutDoublings) ++rq.timeouts_in_a_row;
-            rq.window = 1;
+            rq.window = kWindowAfterSilence;
             rq.implied_nak_pending = false;
             if (take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) roll_back(ctx, qp);
         }

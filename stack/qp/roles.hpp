@@ -58,7 +58,7 @@ void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
 void roll_back(Context& ctx, Qp& qp);
 /// Restarts the local ACK timer after progress, or stops it when nothing is awaited.
 void restart_ack_timer(Context& ctx, Qp& qp);
-/// A QP's window is what it sends without an acknowledgement: Context::max_inflight packets, but one after a timeout; from there
+/// A QP's window is what it sends without an acknowledgement: Context::max_inflight packets, but two after a timeout; from there
 /// it doubles a round trip while packets get through. Many QPs that send to a slow peer so share what it can take, instead of
 /// sending all of it again and again. A NAK does not narrow it: somebody answers, and what follows a lost packet finds the loss.
 void widen_window(const Context& ctx, Qp& qp, uint32_t acknowledged);

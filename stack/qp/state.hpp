@@ -32,6 +32,8 @@ struct SendRecord {
 };
 
 constexpr uint16_t kFullWindow = 0xffff;
+/// Two, each asking for an ACK: with one, a lost ACK would cost a retry as often as a lost request.
+constexpr uint16_t kWindowAfterSilence = 2;
 
 /// Requester and completer. PSN order: una <= next <= sent_end (after a roll-back next < sent_end); una == next: nothing is
 /// awaited.
