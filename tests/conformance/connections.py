@@ -213,7 +213,7 @@ def run_once(rocid, row):
         for _ in range(row.clients):
             client = Program(rocid, commands[1], settings)
             if row.stays:
-                code = client.wait(row.limit)
+                code = wait_client(client, server, row.limit)
             else:
                 wait_both(server, client, time.monotonic() + row.limit)
                 code = client.process.returncode
@@ -233,6 +233,13 @@ def run_once(rocid, row):
     if row.by_cm and not row.joins and requests(rocid) == asked:
         raise Failure('no connection was asked for by rdma_cm: the programs have found another way')
     nothing_stays(rocid, before)
+
+
+def wait_client(client, server, limit):
+    try:
+        return client.wait(limit)
+    except Failure as failure:
+        raise Failure(f'{failure}\nserver:\n{server.output()[-1500:]}') from None
 
 
 def requests(rocid):

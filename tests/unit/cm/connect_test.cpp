@@ -208,6 +208,25 @@ TEST(CmConnect, RepOfAPeerThatGaveUpIsRefused) {
     EXPECT_EQ(w.events_b.back().reason, uint16_t(Reason::invalid_comm_id));
 }
 
+// The answer comes when we have given up, and the peer has not heard of that: it is told, and our program hears nothing new.
+TEST(CmConnect, RepAfterTheTimeoutIsRefused) {
+    World w;
+    w.listen();
+    w.dropping = [](Attribute, bool from_a) { return !from_a; };
+    w.a.connect(w.spec(), w.now);
+    w.settle();
+    w.dropping = [](Attribute, bool) { return true; };
+    w.pass(response_time(20) * 17);
+    ASSERT_EQ(w.events_a.size(), 1u);
+    EXPECT_EQ(w.events_a[0].kind, Kind::unreachable);
+    w.dropping = nullptr;
+    ASSERT_EQ(w.b.accept(w.events_b.at(0).connection, {}, w.now), 0);
+    w.settle();
+    EXPECT_EQ(w.events_b.back().kind, Kind::rejected);
+    EXPECT_EQ(w.events_b.back().reason, uint16_t(Reason::timeout));
+    EXPECT_EQ(w.events_a.size(), 1u);
+}
+
 TEST(CmConnect, LostRtuIsRepeatedForARepeatedRep) {
     World w;
     int lost = 1;

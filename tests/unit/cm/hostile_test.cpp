@@ -29,6 +29,8 @@ TEST(CmHostile, ReplayedAndForgedMessagesChangeNothing) {
     Event e;
     EXPECT_FALSE(w.b.next_event(e));
     EXPECT_EQ(w.b.find(b)->state, State::established);
+    EXPECT_EQ(w.b.counters().unknown, 3u);
+    EXPECT_EQ(w.b.counters().duplicates, 1u) << "the RTU";
     (void)a;
 }
 
@@ -51,6 +53,7 @@ TEST(CmHostile, FloodOfRequestsIsBounded) {
         }
     }
     EXPECT_EQ(w.b.connections(), 64u);
+    EXPECT_EQ(w.b.counters().refused_full, 10000u - 64u);
     // Those that nobody owns any more make room.
     Event e;
     while (w.b.next_event(e)) w.b.destroy(e.connection, w.now);
