@@ -173,10 +173,11 @@ void ControlSocket::serve(int timeout_ms) {
     constexpr int kEvents = 64;
     epoll_event events[kEvents];
     const int n = await(events, kEvents, timeout_ms);
+    bool somebody_new = false;
     for (int i = 0; i < n; ++i) {
         const int fd = events[i].data.fd;
         if (fd == listen_) {
-            accept_one();
+            somebody_new = true;
         } else if (const auto w = watched_.find(fd); w != watched_.end()) {
             w->second();
         } else if (const auto p = owner_of_pidfd_.find(fd); p != owner_of_pidfd_.end()) {
@@ -188,6 +189,8 @@ void ControlSocket::serve(int timeout_ms) {
                 read_request(c->second), attentive_ = true;
         }
     }
+    // Last: it may get the numbers of descriptors that were closed just now, of which there may have been more events.
+    if (somebody_new) accept_one();
 }
 
 void ControlSocket::accept_one() {

@@ -70,12 +70,23 @@ std::optional<Place> route_to(const Host& host, const Gid& dest) {
     return best;
 }
 
-/// 127.0.0.1 and ::1 mean the first device, as rdma_cm has it.
+/// To connect to 127.0.0.1 or ::1 means the first device, as rdma_cm has it.
 std::optional<Place> loopback_of(const Host& host, bool ipv4) {
+    std::optional<Place> link_local;
     for (uint32_t d = 0; d < host.devices.size(); ++d)
-        for (const Gid& g : host.devices[d].gids)
-            if (!g.is_zero() && g.is_ipv4() == ipv4) return Place{d, g};
-    return std::nullopt;
+        for (const Gid& g : host.devices[d].gids) {
+            if (g.is_zero() || g.is_ipv4() != ipv4) continue;
+            if (!is_link_local(g)) return Place{d, g};
+            if (!link_local) link_local = Place{d, g};
+        }
+    return link_local;
+}
+
+/// Programs find devices by the kernel's interfaces (libfabric). Then 127.0.0.1 binds an id to none of them, as in the kernel, so
+/// that they look at all; else it is the one address that they know, and stands for that of the first device.
+bool has_interfaces(const Host& host) {
+    return std::any_of(host.devices.begin(), host.devices.end(),
+                       [](const DeviceConfig& d) { return d.resolver == Resolver::kernel; });
 }
 
 Outcome check_address(const abi::CmAddress& a) {
@@ -90,10 +101,9 @@ PortUser user_of(uint32_t session, const CmId& id) {
     PortUser u;
     u.session = session;
     u.id = id.handle;
-    const Gid address = to_gid(id.source);
     u.reuse = id.reuse;
-    if (!is_any(address)) {
-        u.address = id.device ? id.local : address;
+    if (id.device) {
+        u.address = id.local;
         return u;
     }
     u.ipv4 = id.source.family != kIpv6 || !id.af_only;
@@ -139,11 +149,13 @@ Outcome take_port(Host& host, uint32_t session, CmId& id) {
 Outcome bind_to(Host& host, uint32_t session, CmId& id, const abi::CmAddress& address) {
     const Gid gid = to_gid(address);
     id.source = address;
-    if (!is_any(gid)) {
+    if (!is_any(gid) && !(is_loopback(gid) && has_interfaces(host))) {
         const auto place = is_loopback(gid) ? loopback_of(host, gid.is_ipv4()) : place_of(host, gid);
         if (!place) return fail(ENODEV, "{} is not an address of a device of this rocid", to_text(gid));
         id.device = place->device;
         id.local = place->address;
+        id.source = to_address(place->address, address.port);
+        id.source.scope = address.scope;
     }
     if (Outcome o = take_port(host, session, id); o.failed()) {
         id.source = {};

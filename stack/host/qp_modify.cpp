@@ -130,7 +130,8 @@ Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State f
 }
 
 /// First as if the QP were where we left it; an engine may have moved it since.
-Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
+Outcome modify_once(Call& c, abi::ModifyQpRequest in, Qp& qp) {
+    in.mask &= ~qp::ignored_attributes(qp.spec.type);
     if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed() || o.waits_for) return o;
     qp::Snapshot now;
     if (const int error = snapshot(c.host, qp, now); error != 0) return fail(error, "the engine does not answer");

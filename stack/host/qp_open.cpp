@@ -8,6 +8,7 @@ namespace roci::host {
 namespace {
 
 constexpr auto kTarget = uint32_t(qp::Type::xrc_recv);
+constexpr size_t kMostHolders = 1024;  ///< giving handles back looks at all of them
 
 /// Engines know one owner of a QP; when that one leaves, it is the next.
 void move_to(Host& host, Qp& qp, const qp::Owner& owner) {
@@ -48,6 +49,8 @@ Outcome open_qp(Call& c) {
     const std::shared_ptr<Qp> target = found != xrcd->domain->targets.end() ? found->second.lock() : nullptr;
     if (target == nullptr) return fail(EINVAL, "no XRC target {} in this domain", in.qpn);
     if (Outcome o = has_room(s.qps, kQpSlots, "QP"); o.failed()) return o;
+    if (target->holders.size() >= kMostHolders)
+        return fail(ENOMEM, "XRC target {} is open {} times, the limit", in.qpn, kMostHolders);
     const auto place = s.qps.next();
     target->holders.push_back({{s.id, place.handle, place.generation}, Use(xrcd->uses)});
     c.answer(abi::HandleReply{place.handle, place.generation});

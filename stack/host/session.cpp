@@ -5,13 +5,15 @@
 namespace roci::host {
 namespace {
 
-/// XRC targets that other sessions have open go on with them.
+/// XRC targets that other sessions have open go on with them. The newest handles go first: it is the oldest one's going that
+/// costs.
 void leave_shared(Host& host, Session& s) {
-    std::vector<uint32_t> left;
+    std::vector<uint32_t> shared;
     s.qps.each([&](uint32_t handle, Qp& qp) {
-        if (leave(host, {s.id, handle, s.qps.generation(handle)}, qp)) left.push_back(handle);
+        if (qp.holders.size() > 1) shared.push_back(handle);
     });
-    for (const uint32_t handle : left) s.qps.erase(handle);
+    for (auto it = shared.rbegin(); it != shared.rend(); ++it)
+        if (leave(host, {s.id, *it, s.qps.generation(*it)}, *s.qps.find(*it))) s.qps.erase(*it);
 }
 
 /// Takes all that engines can find out of their reach; after the fence nobody looks at it.

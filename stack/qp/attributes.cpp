@@ -153,6 +153,11 @@ const char* attribute_name(uint32_t bit) {
     return std::has_single_bit(bit) && index < std::size(kNames) ? kNames[index] : "an unknown attribute bit";
 }
 
+uint32_t ignored_attributes(Type type) {
+    if (type == Type::xrc_send) return kAttrMaxDestRdAtomic | kAttrMinRnrTimer;
+    return type == Type::xrc_recv ? kAttrMaxRdAtomic | kAttrRetryCount | kAttrRnrRetry : 0;
+}
+
 int check_modify(Type type, State current, State next, uint32_t mask, std::string& why) {
     const Service* s = service(type);
     if (s == nullptr) {

@@ -61,6 +61,34 @@ def perftests():
             yield Pair(program, f'-m {mtu} -s 20000', '-n 100', in_quick=mtu == 256 and program in BANDWIDTH)
 
 
+# --- every transport --------------------------------------------------------------------------------------------------
+
+# (program, arguments, appended in the short run)
+TRANSPORTS = [
+    ('ibv_uc_pingpong', '-s 8192', '-n 300'),
+    ('ibv_uc_pingpong', '-e', '-n 300'),
+    ('ibv_ud_pingpong', '-s 2048', '-n 300'),
+    ('ibv_ud_pingpong', '-e', '-n 300'),
+    ('ibv_srq_pingpong', '-q 8', '-n 300'),
+    ('ibv_srq_pingpong', '-e -q 4', '-n 300'),
+    ('ibv_xsrq_pingpong', '', '-n 300'),
+    ('ibv_xsrq_pingpong', '-e', '-n 300'),
+    *(('ib_send_bw', f'-c {transport}', '-n 500') for transport in ('UC', 'UD', 'XRC')),
+    *(('ib_send_lat', f'-c {transport}', '-n 200') for transport in ('UC', 'UD', 'XRC')),
+    *((f'ib_write_{what}', f'-c {transport}', '-n 200') for what in ('bw', 'lat') for transport in ('UC', 'XRC')),
+    *((f'ib_read_{what}', '-c XRC', '-n 200') for what in ('bw', 'lat')),
+    *((f'ib_atomic_{what}', f'-A {how}{transport}', '-n 200')
+      for what in ('bw', 'lat') for how in ('CMP_AND_SWAP', 'FETCH_AND_ADD') for transport in ('', ' -c XRC')),
+    ('ib_send_bw', '--use-srq -q 8', '-n 100'),
+]
+
+
+def transports():
+    for program, args, quick in TRANSPORTS:
+        yield Pair(program, args, quick)
+        yield Pair(program, args, quick, gid='ipv6', in_quick=program.startswith('ibv_') and '-e' not in args)
+
+
 # --- under faults: the programs must not notice ----------------------------------------------------------------------
 
 def under_faults():
@@ -76,5 +104,5 @@ def under_faults():
 
 
 def pairs(quick):
-    every = [*pingpongs(), *perftests(), *under_faults()]
+    every = [*pingpongs(), *perftests(), *transports(), *under_faults()]
     return [p for p in every if p.in_quick] if quick else every

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 
+import lab
 from lab import Failure, Program, free_port
 from pairs import ERROR_LINE, both_outputs, wait_both
 
@@ -120,6 +121,8 @@ def perftests():
         told = f'{program} -R -F -n 200 {args}'.strip()
         yield Row(f'{told} -p {{port}} -d {{device0}}', f'{told} -p {{port}} -d {{device1}} {{to}}', races=r'REJECTED; error: 8|UNREACHABLE; error: 1',
                   shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+', in_quick='-a' not in args)
+    # -z: rdma_cm carries what the programs tell each other, the QPs that are measured are made without it
+    yield Row('ib_send_bw -z -F -n 200 -p {port} -d {device0}', 'ib_send_bw -z -F -n 200 -p {port} -d {device1} {to}', shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+')
 
 
 FIO = 'fio --name=conformance --ioengine=rdma --port={port} --bs=64k --size=16m'
@@ -279,4 +282,11 @@ def rcopy(rocid, family):
             raise Failure('the copy differs')
 
 
-CASES = {'rdma_cm: rcopy of 8 MiB, ipv4': lambda rocid: rcopy(rocid, 'ipv4')}
+def fi_info(rocid):
+    text = lab.run_once(rocid, ['fi_info', '-p', 'verbs'])
+    for kind in ('FI_EP_MSG', 'FI_EP_DGRAM', 'FI_EP_RDM'):
+        if kind not in text:
+            raise Failure(f'fi_info does not list {kind}:\n{text}')
+
+
+CASES = {'rdma_cm: rcopy of 8 MiB, ipv4': lambda rocid: rcopy(rocid, 'ipv4'), 'rdma_cm: fi_info -p verbs': fi_info}

@@ -1,6 +1,7 @@
 // What rdma_cm says to wrong input: one row a mistake, with the errno that its manual page, or the kernel behind it, gives.
 // Public API only.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
@@ -245,6 +246,49 @@ TEST_F(Cm, PrivateDataThatDoesNotFit) {
     p.private_data_len = kMost;
     EXPECT_EQ(rdma_connect(id, &p), 0);
     EXPECT_EQ(next(), RDMA_CM_EVENT_REJECTED);
+}
+
+/// The answering side: what fits an acceptance and a rejection, and that a request whose data was refused can still be answered.
+TEST_F(Cm, PrivateDataThatDoesNotFitAnAnswer) {
+    constexpr uint8_t kMostAccept = 196, kMostReject = 148;
+    sockaddr_in at = ipv4(kServer, kPort);
+    rdma_cm_id* listener = nullptr;
+    ASSERT_EQ(rdma_create_id(channel, &listener, nullptr, RDMA_PS_TCP), 0);
+    ASSERT_EQ(rdma_bind_addr(listener, generic(at)), 0);
+    ASSERT_EQ(rdma_listen(listener, 1), 0);
+    resolve_to(id, kServer, kPort);
+    ASSERT_EQ(connect_plain(id), 0);
+    rdma_cm_id* request = nullptr;
+    ASSERT_EQ(next(nullptr, &request), RDMA_CM_EVENT_CONNECT_REQUEST);
+    uint8_t data[255] = {};
+    EXPECT_EQ(rdma_reject(request, data, kMostReject + 1), -1);
+    EXPECT_EQ(errno, EINVAL);
+    rdma_conn_param p = plain();
+    p.private_data = data;
+    p.private_data_len = kMostAccept + 1;
+    EXPECT_EQ(rdma_accept(request, &p), -1);
+    EXPECT_EQ(errno, EINVAL);
+    p.private_data_len = kMostAccept;
+    EXPECT_EQ(rdma_accept(request, &p), 0);
+    EXPECT_EQ(rdma_accept(request, &p), -1);
+    EXPECT_EQ(errno, EINVAL) << "accepted already";
+    EXPECT_EQ(next(), RDMA_CM_EVENT_CONNECT_RESPONSE);
+    EXPECT_EQ(rdma_connect(id, &p), -1);
+    EXPECT_EQ(errno, EINVAL) << "connected already";
+    EXPECT_EQ(rdma_destroy_id(request), 0);
+    EXPECT_EQ(rdma_destroy_id(listener), 0);
+}
+
+TEST_F(Cm, ChannelThatMustNotBlockSaysSo) {
+    ASSERT_EQ(fcntl(channel->fd, F_SETFL, O_NONBLOCK), 0);
+    rdma_cm_event* e = nullptr;
+    EXPECT_EQ(rdma_get_cm_event(channel, &e), -1);
+    EXPECT_EQ(errno, EAGAIN);
+    sockaddr_in to = ipv4(kServer, kPort);
+    ASSERT_EQ(rdma_resolve_addr(id, nullptr, generic(to), 2000), 0);
+    EXPECT_EQ(next(), RDMA_CM_EVENT_ADDR_RESOLVED) << "poll() sees it";
+    EXPECT_EQ(rdma_get_cm_event(channel, &e), -1);
+    EXPECT_EQ(errno, EAGAIN);
 }
 
 TEST_F(Cm, BacklogIsFullBeforeTheProgramLooks) {

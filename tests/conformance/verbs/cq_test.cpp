@@ -1,4 +1,6 @@
 // Completion queues: creation, order, fields, resizing, overrun, destruction, extended polling, moderation.
+#include <poll.h>
+
 #include "fixture.hpp"
 
 namespace verbs_test {
@@ -71,6 +73,12 @@ TEST_F(Cqs, AnOverrunIsAnEventAndTheEndOfTheCq) {
     ASSERT_EQ(ibv_get_async_event(a->context, &event), 0);
     EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
     EXPECT_EQ(event.element.cq, a->cq);
+    ibv_ack_async_event(&event);
+    pollfd more{a->context->async_fd, POLLIN, 0};
+    ASSERT_EQ(poll(&more, 1, 5000), 1) << "the QP's own event";
+    ASSERT_EQ(ibv_get_async_event(a->context, &event), 0);
+    EXPECT_EQ(event.event_type, IBV_EVENT_QP_FATAL);
+    EXPECT_EQ(event.element.qp, a->qp);
     ibv_ack_async_event(&event);
     for (int i = 0; i < room; ++i) EXPECT_DONE(*a, i);  // what was there before stays readable
     EXPECT_TRUE(a->quiet()) << "a dead CQ takes nothing any more";

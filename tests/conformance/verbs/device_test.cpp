@@ -36,7 +36,40 @@ constexpr Shown kFlags[] = {
     {IBV_DEVICE_RC_IP_CSUM, "RC_IP_CSUM", nullptr},
 };
 
+/// What is said in other fields than the flags.
+struct Said {
+    const char* name;
+    const char* by;
+    uint64_t (*value)(const ibv_device_attr_ex&);
+};
+constexpr Said kFields[] = {
+    {"atomic_cap", "Operations.CompareAndSwapSwapsOnlyWhatIsEqual",
+     [](const ibv_device_attr_ex& d) { return uint64_t(d.orig_attr.atomic_cap); }},
+    {"max_mcast_grp", "Multicast.ReachesWhoIsAttachedAndNobodyElse",
+     [](const ibv_device_attr_ex& d) { return uint64_t(d.orig_attr.max_mcast_grp); }},
+    {"odp_caps", "Memory.OnDemandPagingSeesWhatIsMappedNow, Memory.AnImplicitRegionCoversAllAddresses",
+     [](const ibv_device_attr_ex& d) { return d.odp_caps.general_caps; }},
+    {"rc_odp_caps", "OnDemand.ServesRcAsItSays",
+     [](const ibv_device_attr_ex& d) { return uint64_t(d.odp_caps.per_transport_caps.rc_odp_caps); }},
+    {"uc_odp_caps", "OnDemand.ServesUcAsItSays",
+     [](const ibv_device_attr_ex& d) { return uint64_t(d.odp_caps.per_transport_caps.uc_odp_caps); }},
+    {"ud_odp_caps", "OnDemand.ServesUdAsItSays",
+     [](const ibv_device_attr_ex& d) { return uint64_t(d.odp_caps.per_transport_caps.ud_odp_caps); }},
+    {"xrc_odp_caps", "rdma-core's test_odp, test_odp_xrc_traffic",
+     [](const ibv_device_attr_ex& d) { return uint64_t(d.xrc_odp_caps); }},
+    {"tm_caps", "TagMatching.CapabilitiesAreServed",
+     [](const ibv_device_attr_ex& d) { return uint64_t(d.tm_caps.max_num_tags); }},
+    {"cq_mod_caps", "Cqs.ModerationWaitsForTheCountOrThePeriod",
+     [](const ibv_device_attr_ex& d) { return uint64_t(d.cq_mod_caps.max_cq_count); }},
+    {"max_dm_size", "Memory.DeviceMemoryIsReachedByCopyAndByRdma", [](const ibv_device_attr_ex& d) { return d.max_dm_size; }},
+    {"completion_timestamp_mask", "Device.TimestampsAreOfTheClockThatCanBeRead",
+     [](const ibv_device_attr_ex& d) { return d.completion_timestamp_mask; }},
+};
+
 TEST_F(Device, EveryCapabilityReportedHasATest) {
+    for (const Said& s : kFields)
+        if (s.value(attr) != 0) std::printf("%s: %s\n", s.name, s.by);
+    EXPECT_EQ(attr.pci_atomic_caps.fetch_add, 0u);
     uint64_t unshown = attr.device_cap_flags_ex;
     for (const Shown& s : kFlags) {
         if (s.by != nullptr) unshown &= ~s.flag;

@@ -119,6 +119,84 @@ TEST_F(Memory, OnDemandPagingSeesWhatIsMappedNow) {
     munmap(p, kBytes);
 }
 
+/// Both ends' memory is on-demand, and every operation that a transport's capabilities name is tried.
+class OnDemand : public Memory {
+protected:
+    void SetUp() override {
+        Memory::SetUp();
+        caps = device().odp_caps;
+        if ((caps.general_caps & IBV_ODP_SUPPORT) == 0) GTEST_SKIP() << "no on-demand paging";
+        swap_regions();
+    }
+    void TearDown() override {
+        if (ordinary.empty()) return;
+        for (End* end : {a.get(), b.get()}) EXPECT_EQ(ibv_dereg_mr(end->mr), 0);
+        a->mr = ordinary[0];
+        b->mr = ordinary[1];
+    }
+    void swap_regions() {
+        for (End* end : {a.get(), b.get()}) {
+            ordinary.push_back(end->mr);
+            end->mr = ibv_reg_mr(end->pd, end->memory.data(), end->memory.size(), kFullAccess | IBV_ACCESS_ON_DEMAND);
+            ASSERT_NE(end->mr, nullptr);
+        }
+    }
+    void try_all(ibv_qp_type type, uint32_t able) {
+        Shape shape;
+        shape.type = type;
+        connect(shape);
+        a->fill(0, 900, uint8_t(type));
+        if ((able & IBV_ODP_SUPPORT_SEND) != 0 && (able & IBV_ODP_SUPPORT_RECV) != 0) message(type);
+        if ((able & IBV_ODP_SUPPORT_WRITE) != 0) {
+            ASSERT_EQ(a->write(*b, 3, 0, 900, 8192), 0);
+            EXPECT_DONE(*a, 3);
+            std::this_thread::sleep_for(20ms);  // UC says nothing of the arrival
+            EXPECT_TRUE(same(*a, 0, *b, 8192, 900));
+        }
+        if ((able & IBV_ODP_SUPPORT_READ) != 0) {
+            ASSERT_EQ(a->read(*b, 4, 4096, 900, 8192), 0);
+            EXPECT_DONE(*a, 4);
+            EXPECT_TRUE(same(*a, 4096, *b, 8192, 900));
+        }
+        if ((able & IBV_ODP_SUPPORT_ATOMIC) != 0) {
+            ASSERT_EQ(a->post(IBV_WR_ATOMIC_FETCH_AND_ADD, 5, 0, 8,
+                              [&](ibv_send_wr& wr) {
+                                  wr.wr.atomic = {b->address(8192), 1, 0, b->mr->rkey};
+                              }),
+                      0);
+            EXPECT_DONE(*a, 5);
+            EXPECT_TRUE(same(*a, 0, *a, 4096, 8)) << "the word that was there";
+            EXPECT_FALSE(same(*a, 0, *b, 8192, 8));
+        }
+        for (End* end : {a.get(), b.get()}) {
+            EXPECT_EQ(ibv_destroy_qp(end->qp), 0);
+            end->qp = nullptr;
+        }
+    }
+    void message(ibv_qp_type type) {
+        ibv_ah_attr attr = End::address_of(*b);
+        ibv_ah* ah = type == IBV_QPT_UD ? ibv_create_ah(a->pd, &attr) : nullptr;
+        ASSERT_EQ(b->receive(1, 16384, 1024), 0);
+        ASSERT_EQ(a->post(IBV_WR_SEND, 2, 0, 900,
+                          [&](ibv_send_wr& wr) {
+                              if (ah != nullptr) wr.wr.ud = {ah, b->qp->qp_num, kQkey};
+                          }),
+                  0);
+        EXPECT_DONE(*a, 2);
+        EXPECT_DONE(*b, 1);
+        EXPECT_TRUE(same(*a, 0, *b, 16384 + (ah != nullptr ? kGrh : 0), 900));
+        if (ah != nullptr) {
+            EXPECT_EQ(ibv_destroy_ah(ah), 0);
+        }
+    }
+    ibv_odp_caps caps{};
+    std::vector<ibv_mr*> ordinary;
+};
+
+TEST_F(OnDemand, ServesRcAsItSays) { try_all(IBV_QPT_RC, caps.per_transport_caps.rc_odp_caps); }
+TEST_F(OnDemand, ServesUcAsItSays) { try_all(IBV_QPT_UC, caps.per_transport_caps.uc_odp_caps); }
+TEST_F(OnDemand, ServesUdAsItSays) { try_all(IBV_QPT_UD, caps.per_transport_caps.ud_odp_caps); }
+
 TEST_F(Memory, AnImplicitRegionCoversAllAddresses) {
     if ((device().odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT) == 0) GTEST_SKIP() << "no implicit on-demand paging";
     ibv_mr* mr = ibv_reg_mr(b->pd, nullptr, SIZE_MAX, kFullAccess | IBV_ACCESS_ON_DEMAND);

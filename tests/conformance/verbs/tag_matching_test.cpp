@@ -232,6 +232,22 @@ TEST_F(TagMatching, AFullListIsEnomem) {
     EXPECT_EQ(added, granted.max_num_tags);
 }
 
+/// In one list, so that none of them can be done before the last one is posted.
+TEST_F(TagMatching, MoreOperationsThanWereGrantedAreEnomem) {
+    std::vector<ibv_ops_wr> list(granted.max_ops + 1);
+    for (size_t i = 0; i < list.size(); ++i) {
+        list[i].wr_id = i;
+        list[i].opcode = IBV_WR_TAG_SYNC;
+        list[i].flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC;
+        list[i].next = i + 1 < list.size() ? &list[i + 1] : nullptr;
+    }
+    ibv_ops_wr* bad = nullptr;
+    EXPECT_EQ(ibv_post_srq_ops(srq, list.data(), &bad), ENOMEM);
+    EXPECT_EQ(bad, &list.back());
+    for (uint64_t i = 0; i < granted.max_ops; ++i) expect(IBV_WC_TM_SYNC, i, 0);
+    EXPECT_TRUE(b->quiet());
+}
+
 TEST_F(TagMatching, OtherSrqsAndOtherOpcodesAreRefused) {
     ibv_srq_init_attr attr{};
     attr.attr = {16, 1, 0};

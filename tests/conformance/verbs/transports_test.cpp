@@ -368,6 +368,39 @@ TEST_F(Xrc, DomainsAreSharedByFile) {
     EXPECT_EQ(ibv_close_device(other), 0);
 }
 
+/// perftest gives both halves of a connection all attributes of RC.
+TEST_F(Xrc, AttributesOfTheOtherHalfAreIgnored) {
+    for (End* end : {a.get(), b.get()}) {
+        ibv_qp* qp = end == a.get() ? a->qp : target;
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_RESET;
+        ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+        ASSERT_EQ(end->to_init(qp), 0);
+        attr.qp_state = IBV_QPS_RTR;
+        attr.path_mtu = IBV_MTU_1024;
+        attr.dest_qp_num = end == a.get() ? target->qp_num : a->qp->qp_num;
+        attr.ah_attr = End::address_of(end == a.get() ? *b : *a);
+        attr.max_dest_rd_atomic = 4;
+        attr.min_rnr_timer = 1;
+        EXPECT_EQ(ibv_modify_qp(qp, &attr,
+                                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+                  0);
+        attr.qp_state = IBV_QPS_RTS;
+        attr.timeout = 12;
+        attr.retry_cnt = attr.rnr_retry = 7;
+        attr.max_rd_atomic = 4;
+        EXPECT_EQ(ibv_modify_qp(qp, &attr,
+                                IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                    IBV_QP_MAX_QP_RD_ATOMIC),
+                  0);
+    }
+    ASSERT_EQ(post_srq(1, 4096, 64), 0);
+    ASSERT_EQ(send(2, 64, srqn), 0);
+    EXPECT_DONE(*a, 2);
+    EXPECT_DONE(*b, 1);
+}
+
 TEST_F(Xrc, AnOpenedTargetOutlivesItsCreator) {
     ibv_context* other = open_device(1);
     ASSERT_NE(other, nullptr);

@@ -11,6 +11,7 @@ import time
 import traceback
 
 import bad_input
+import by_address
 import cases
 import ports
 import ratios
@@ -79,7 +80,7 @@ def run_group(report, group, quick):
         report.case(f'{group.name}: starts', lambda: cases.fail(why))
 
 
-GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS]
+GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS, *by_address.GROUPS]
 
 
 def main():

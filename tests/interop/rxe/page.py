@@ -20,6 +20,9 @@ QEMU emulates the guest's processor by software, so times and figures say what t
 """
 
 TAIL = """
+`ib_send_bw -R` with them serving: perftest's client asks for its second connection as soon as the first is over. An emulated server often does not listen
+again by then; the kernel refuses (REJ 8, as it must, and as we do), and the client does not survive that. rping, which connects once, passes both ways.
+
 ## What Soft-RoCE does its own way
 
 - A SEND that is longer than the receive: the specification has NAK "invalid request" and a local length error (IBA 9.7.5.2.4); Linux 6.1 sends NAK

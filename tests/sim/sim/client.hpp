@@ -134,6 +134,7 @@ public:
     void dereg_mr(Mr& mr);
     Cq& create_cq(uint32_t entries, bool with_channel = false);
     int try_resize(Cq& cq, uint32_t entries);
+    int try_resize(Srq& srq, uint32_t entries);
     Srq& create_srq(uint32_t pd, uint32_t max_wr, uint32_t max_sge = 4);
     Srq& create_xrc_srq(uint32_t pd, uint32_t xrcd, Cq& cq, uint32_t max_wr);
     Srq& create_tag_srq(uint32_t pd, Cq& cq, uint32_t max_wr, uint32_t max_tags, uint32_t max_ops);

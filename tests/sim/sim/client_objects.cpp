@@ -154,6 +154,16 @@ int Client::try_resize(Cq& cq, uint32_t entries) {
     return 0;
 }
 
+int Client::try_resize(Srq& srq, uint32_t entries) {
+    abi::ModifySrqReply r{};
+    const abi::ModifySrqRequest q{srq.handle, IBV_SRQ_MAX_WR, entries, 0};
+    if (const int error = try_call(abi::Op::modify_srq, q, r); error != 0 || r.depth == 0) return error;
+    srq.ring.shared = reinterpret_cast<abi::RqShared*>(at(r.where));
+    srq.ring.slots = at(r.where) + sizeof(abi::RqShared);
+    srq.ring.depth = r.depth;
+    return 0;
+}
+
 Qp& Client::create_qp(uint32_t pd, Cq& send_cq, Cq& recv_cq, const QpOptions& o) {
     const bool sends = o.type != IBV_QPT_XRC_RECV, receives = sends && o.type != IBV_QPT_XRC_SEND && o.srq == nullptr;
     abi::CreateQpRequest q{};

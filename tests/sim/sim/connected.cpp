@@ -190,7 +190,10 @@ void Actor::poll() {
         resize_by_chance(rng_, client_, *cq);
         if (send_cq_ == recv_cq_) break;
     }
-    for (Inbox& i : inboxes_) i.watch_limit(rng_, host_);
+    for (Inbox& i : inboxes_) {
+        i.watch_limit(rng_, host_);
+        i.resize_by_chance();
+    }
 }
 
 void Actor::check_done(const Work& w) const {

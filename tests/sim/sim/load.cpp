@@ -139,6 +139,13 @@ void resize_by_chance(Rng& rng, Client& client, Cq& cq) {
         broken("resize of a CQ: %s", client.reason().c_str());
 }
 
+void Inbox::resize_by_chance() {
+    if (srq == nullptr || !sizes.chance(0.01)) return;
+    // more than are ever posted: fewer than are queued would be refused
+    if (client->try_resize(*srq, uint32_t(sizes.pick(window, 64u, 100u, 1000u))) != 0)
+        broken("resize of an SRQ: %s", client->reason().c_str());
+}
+
 std::unique_ptr<Load> make_load(LoadKind kind, const Seats& seats, const Plan& plan, Rng& rng) {
     switch (kind) {
         case LoadKind::rc:

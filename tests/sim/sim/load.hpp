@@ -108,6 +108,10 @@ struct Inbox {
     Posted take(uint64_t id);
     /// The SRQ's limit is an event once: armed now and then, it must come when fewer are left, and never else.
     void watch_limit(Rng& rng, Host& host);
+    /// Now and then an SRQ gets another size, whatever is in it. By chances of its own, so that a seed's traffic stays what it
+    /// was.
+    void resize_by_chance();
+    Rng sizes{1};
 };
 
 /// Now and then a CQ gets another size, full or empty.

@@ -283,6 +283,43 @@ TEST_F(Socket, ASessionEndsWithItsProcessEvenIfAForkHoldsTheSocket) {
     close(report[1]);
 }
 
+// A process hangs up, another connects, the first ends: what is told of the first one's descriptors is not taken for the
+// second's, which may get their numbers.
+TEST_F(Socket, ANewConnectionDoesNotInheritTheEndOfAnOldOne) {
+    start();
+    int go[2], done[2];
+    ASSERT_EQ(pipe2(go, O_CLOEXEC), 0);
+    ASSERT_EQ(pipe2(done, O_CLOEXEC), 0);
+    const auto tell = [](int fd) { EXPECT_EQ(write(fd, "x", 1), 1); };
+    const auto hear = [](int fd) {
+        char c;
+        EXPECT_EQ(read(fd, &c, 1), 1);
+    };
+    const pid_t child = fork();
+    if (child == 0) {
+        const int c = connect_client();
+        tell(done[1]);
+        hear(go[0]);
+        close(c);
+        tell(done[1]);
+        hear(go[0]);
+        _exit(0);
+    }
+    hear(done[0]);
+    serve();
+    EXPECT_EQ(open.size(), 1u);
+    tell(go[1]);
+    hear(done[0]);
+    const int mine = connect_client();
+    tell(go[1]);
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
+    serve();
+    EXPECT_EQ(open.size(), 1u);
+    EXPECT_FALSE(hung_up(mine));
+    for (const int fd : {mine, go[0], go[1], done[0], done[1]}) close(fd);
+    serve();
+}
+
 TEST_F(Socket, AStaleFileIsReplacedALivingSocketIsNot) {
     start();
     try {

@@ -207,6 +207,18 @@ TEST_F(CmTest, PortsAreGivenOnceAndComeBackAtOnce) {
     EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kGid4, 7000)), 0) << "the program that had it is gone";
 }
 
+// Where the kernel has no interface for a device, 127.0.0.1 stands for the first device's address: a program that tells its peer
+// where it listens tells something that the peer can use.
+TEST_F(CmTest, LoopbackAddressIsTheFirstDevices) {
+    constexpr uint8_t kLoopback[4] = {127, 0, 0, 1};
+    const uint32_t id = make_id(session, channel);
+    ASSERT_EQ(bind(session, id, address(Gid::from_ipv4(kLoopback), 7000)), 0);
+    const auto q = call(Op::cm_query, abi::HandleRequest{id, 0}).as<abi::CmQueryReply>();
+    EXPECT_EQ(q.device, 0u);
+    EXPECT_EQ(to_gid(q.source), kGid4);
+    EXPECT_EQ(q.source.port, 7000);
+    EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kGid4, 7000)), EADDRINUSE) << "it is the same";
+}
 TEST_F(CmTest, ReusedAddressesButOneListener) {
     uint32_t ids[2];
     for (uint32_t& id : ids) {

@@ -125,6 +125,19 @@ TEST_F(OpenedTarget, OutlivesTheSessionsThatLeave) {
     EXPECT_EQ(conductor.totals().qps, 0u);
 }
 
+TEST_F(OpenedTarget, HasALimitOfHandlesAndGoesOnlyOnce) {
+    int error = 0;
+    uint32_t opened = 0;
+    while (opened < 10000 && (error = open_target(other, domain).error) == 0) ++opened;
+    EXPECT_EQ(error, ENOMEM);
+    EXPECT_EQ(opened, 1023u);
+    conductor.close_session(session);
+    conductor.close_session(other);
+    EXPECT_EQ(port.count(Kind::move_qp), 1u);
+    EXPECT_EQ(port.count(Kind::remove_qp), 1u);
+    EXPECT_FALSE(lives());
+}
+
 TEST_F(OpenedTarget, IsFoundInItsDomainOnly) {
     EXPECT_EQ(open_target(other, domain, IBV_QPT_RC).error, EINVAL);
     EXPECT_EQ(open_target(other, domain + 1).error, EINVAL);
