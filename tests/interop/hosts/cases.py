@@ -97,6 +97,18 @@ def wait_state(host, wanted, limit=10):
         time.sleep(0.1)
 
 
+def received(host):
+    return sum(e['counters']['rx_frames'] for e in host.status()['host']['engines'])
+
+
+def wait_flowing(host, before, limit=20):
+    """Until RDMA crosses: the programs' own TCP, which goes by the same wire, is through with its introductions then."""
+    end = time.monotonic() + limit
+    while received(host) < before + 1000:
+        check(time.monotonic() < end, 'no traffic')
+        time.sleep(0.1)
+
+
 def watched(host, body):
     """The async events that a program on the host sees while body() runs."""
     watcher = host.rdma('stdbuf -oL ibv_asyncwatch -d roci0')
@@ -112,9 +124,10 @@ def watched(host, body):
 def short_flap(net):
     """Down for less than the transport's patience: traffic goes on."""
     def flap():
+        before = received(net.a)
         server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4 -u 16')
         try:
-            time.sleep(1.5)
+            wait_flowing(net.a, before)
             net.b.ip(f'link set {net.b.interface} down')
             time.sleep(0.4)
             net.b.ip(f'link set {net.b.interface} up')
@@ -137,9 +150,10 @@ def restore_ipv6(net):
 
 def long_flap(net):
     """Down for longer: the requests end with the status for it, and a new connection works once it is up."""
+    before = received(net.a)
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 8 -u 10')
     try:
-        time.sleep(1.5)
+        wait_flowing(net.a, before)
         net.b.ip(f'link set {net.b.interface} down')
         wait_state(net.b, 'PORT_DOWN')
         status = client.wait(40)
