@@ -42,8 +42,8 @@ const char* state_name(State state);
 /// Name of one AttrMask bit as programs write it ("IBV_QP_AV").
 const char* attribute_name(uint32_t bit);
 
-/// Attributes that programs which treat XRC like RC give to the half of a connection that has no use for them; nobody looks at them
-/// (the kernel drops the same ones for every device).
+/// Attributes that programs which treat XRC like RC give to the half of a connection that has no use for them; nobody looks at
+/// them (the kernel drops the same ones for every device).
 uint32_t ignored_attributes(Type type);
 
 /// May a QP of `type` go from `current` to `next` with exactly the attributes `mask`? 0, or EINVAL and a sentence in `why` that
