@@ -8,6 +8,7 @@
 #include <memory>
 #include <queue>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/types.hpp"
@@ -148,6 +149,7 @@ private:
         bool operator<(const Flying& o) const { return at != o.at ? at > o.at : order > o.order; }
     };
     Fate decide(End& end, const Sent& s, Nanos& extra);
+    Fate draw(End& end, const Sent& s, Nanos& extra);
     void flip_random_bit(std::vector<uint8_t>& bytes);
     /// All endpoints that a destination MAC names.
     std::vector<uint32_t> route(uint32_t from, const std::vector<uint8_t>& bytes) const;
@@ -162,6 +164,7 @@ private:
     bool spread_by_chance_ = false;
     bool keep_ = true;
     std::deque<Sent> capture_;
+    std::unordered_map<uint64_t, uint8_t> lost_in_a_row_;  ///< by what is sent
     uint64_t order_ = 0, frames_ = 0, lost_ = 0, overflows_ = 0;
 };
 
