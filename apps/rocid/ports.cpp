@@ -172,6 +172,7 @@ Ports::Ports(Config& config, pmd::Eal&) : link_fd_(eventfd(0, EFD_NONBLOCK | EFD
             ++i;
         } catch (const pmd::StartError& e) {
             why = fmt::format("device '{}' ({}): {}", d.name, d.port, e.what());
+            { const OpenPort gone = std::move(ports_[i]); }  // its parts in their order
             ports_[i] = {};
             config.devices.erase(config.devices.begin() + long(i));
             if (config.devices.empty()) throw pmd::StartError(why);
@@ -288,13 +289,19 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
 
 /// A port a queue. Each has the driver load a program that we take off again, the last one in favour of our own.
 void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
-    const std::vector<int> before = frame_sockets();
+    std::vector<int> sockets;
     for (uint32_t q = 0; q < p.pools.size(); ++q) {
+        const std::vector<int> before = frame_sockets();
         if (q != 0) pmd::XdpSteering::detach(d.interface, p.netdev_index);
         pmd::MbufPool* pool = p.pools[q].get();
         pmd::start_port(p.queue(q).port, &pool, {1, uint16_t(d.descriptors), false, {}, needs(port_kind(d.port))});
+        const std::vector<int> opened = new_sockets(before);
+        if (opened.size() != 1)
+            throw pmd::StartError(
+                fmt::format("queue {} of interface {} has {} AF_XDP sockets instead of one", q, d.interface, opened.size()));
+        sockets.push_back(opened.front());
     }
-    p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index, new_sockets(before));
+    p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index, sockets);
     spdlog::info("{}: XDP program on interface {}, {} mode", d.name, d.interface,
                  p.steering->native() ? "native" : "generic (slower: the interface's driver has no XDP of its own)");
 }

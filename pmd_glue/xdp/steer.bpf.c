@@ -38,7 +38,7 @@ struct {
     __type(value, __u8);
 } addresses SEC(".maps");
 
-/* Order and names: pmd_glue/xdp_steering.cpp. */
+/* Order and names: pmd_glue/xdp_steering.hpp. */
 enum ours { NOTHING, ROCE, ALL };
 enum counter { STEERED, PASSED_OTHER, PASSED_ADDRESS, PASSED_FRAGMENT, PASSED_NO_SOCKET, COUNTERS };
 

@@ -112,6 +112,7 @@ struct XrcDomain {
     uint32_t engine = 0;
     int file = -1;                                  ///< kept open, so that its inode number is not given to another file
     std::map<uint32_t, std::weak_ptr<Qp>> targets;  ///< by QPN; some have ended
+    size_t sweep_at = 16;                           ///< so many targets: time to look for those that have ended
 };
 /// A session's hold on one.
 struct Xrcd {

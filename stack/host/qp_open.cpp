@@ -27,8 +27,10 @@ void share(Xrcd& xrcd, const std::shared_ptr<Qp>& target) {
     const qp::Spec& s = target->spec;
     target->holders.push_back({{s.session, s.handle, s.generation}, Use(xrcd.uses)});
     auto& targets = xrcd.domain->targets;
-    std::erase_if(targets, [](const auto& entry) { return entry.second.expired(); });
     targets[s.qpn.value] = target;
+    if (targets.size() < xrcd.domain->sweep_at) return;
+    std::erase_if(targets, [](const auto& entry) { return entry.second.expired(); });
+    xrcd.domain->sweep_at = 2 * targets.size() + 16;
 }
 
 bool leave(Host& host, const qp::Owner& owner, Qp& qp) {

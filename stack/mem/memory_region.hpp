@@ -68,6 +68,7 @@ struct MemoryRegion {
     bool type2 = false;      ///< bound by a work request of a QP, usable by that QP only
     uint32_t bound_qpn = 0;  ///< type 2: that QP; else 0
     Key parent;
+    std::atomic<bool> binding{false};        ///< of a window: somebody is about to change it
     mutable std::atomic<uint32_t> users{0};  ///< of a window: accesses that go through it at this moment, of all engines
 };
 

@@ -17,6 +17,22 @@ bool parent_allows(const KeyTable& table, const BindRequest& b) {
     return !writes || (parent->access & kLocalWrite) != 0;
 }
 
+/// Binds of one window, by QPs of several engines, come one after the other.
+class Turn {
+public:
+    explicit Turn(MemoryRegion& window) : window_(window), mine_(!window.binding.exchange(true, std::memory_order_acquire)) {}
+    ~Turn() {
+        if (mine_) window_.binding.store(false, std::memory_order_release);
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    bool mine() const { return mine_; }
+
+private:
+    MemoryRegion& window_;
+    const bool mine_;
+};
+
 }  // namespace
 
 /// Type 1 windows are used and bound by QPs of several engines. Who accesses says so first and then looks whether the window is
@@ -25,6 +41,8 @@ BindResult bind_window(KeyTable& table, const BindRequest& b) {
     MemoryRegion* window = table.slot(b.fresh);
     if (window == nullptr || !window->is_window || window->pd != b.pd || (b.access & ~kBindRights) != 0)
         return BindResult::refused;
+    const Turn turn(*window);
+    if (!turn.mine()) return BindResult::in_use;
     const bool bound = !window->invalidated.load(std::memory_order_acquire);
     if (window->type2 && bound) return BindResult::refused;  // must be invalidated first (IBA 10.6.7.2.4)
     if (b.length != 0 && !parent_allows(table, b)) return BindResult::refused;

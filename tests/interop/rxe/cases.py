@@ -73,9 +73,9 @@ def programs():
     for what, options in perftest.items():
         yield from both_ways(f'ib_{what}', f'ib_{what} -d {{dev}} -x {{gid}} -p {{port}} -F -m 1024 {options}', quick=what == 'write_bw')
     yield from other_nets()
-    # -t: all 1,600 messages at once are more than an emulated processor sorts out within the eight timeouts of perftest's QPs.
-    yield from both_ways('ib_send_bw, 16 QPs', 'ib_send_bw -t 8 -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 -q 16', quick=False)
-    yield from both_ways('ib_write_bw, 16 QPs, MTU 4096', 'ib_write_bw -t 2 -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 20 -q 16', quick=False)
+    # Everything at once is more than an emulated processor takes: the QPs find out what gets through (stack/qp/retry.cpp).
+    yield from both_ways('ib_send_bw, 16 QPs', 'ib_send_bw -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 -q 16', quick=False)
+    yield from both_ways('ib_write_bw, 16 QPs, MTU 4096', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 20 -q 16', quick=False)
     for kind in ('UC', 'UD'):
         yield from both_ways(f'ib_send_bw over {kind}', f'ib_send_bw -c {kind} -d {{dev}} -x {{gid}} -p {{port}} -F -s 1024 -n 100 -r 512', quick=False)
 

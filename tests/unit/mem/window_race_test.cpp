@@ -100,5 +100,29 @@ TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
     EXPECT_EQ(check(race.table, b.fresh, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::ok);
 }
 
+/// QPs of two engines bind the same window: whichever is last, it opens what one of them asked for, and nothing of both.
+TEST(WindowRace, TwoThatBindAtOnceDoNotMixTheirBindings) {
+    Race race;
+    constexpr uint32_t kBinds = 50'000;
+    std::atomic<uint32_t> binding{2}, mixed{0};
+    const auto binder = [&](uint32_t parity) {
+        for (uint32_t n = 0; n < kBinds; ++n) race.bind(parity);
+        --binding;
+    };
+    std::thread lower(binder, 0), upper(binder, 1);
+    for (uint32_t variant = 0; binding != 0; variant ^= 1) {
+        const Key key{2 << 8 | variant};
+        for (const uint64_t half : {kIova, kIova + kHalf}) {
+            const MemoryRegion* found = nullptr;
+            WindowUse use;
+            if (check(race.table, key, kPd, 99, half, 8, kRemoteWrite, found, use) == Fault::ok)
+                mixed += half != Race::half_of(key);
+        }
+    }
+    lower.join();
+    upper.join();
+    EXPECT_EQ(mixed, 0u);
+}
+
 }  // namespace
 }  // namespace roci::mem
