@@ -140,7 +140,7 @@ TEST_F(FieldsTest, EachFaultOfAFrameHasItsCounter) {
         {wire::Verdict::bad_ip_checksum, [](auto& f) { f[kChecksum] ^= 1; }},
         {wire::Verdict::bad_udp_length, [](auto& f) { f[kUdpLength + 1] ^= 4; }},
         {wire::Verdict::bad_icrc, [](auto& f) { f.back() ^= 1; }},
-        {wire::Verdict::truncated, [](auto& f) { f.resize(f.size() - 4); }},
+        {wire::Verdict::truncated, [](auto& f) { f.erase(f.end() - 4, f.end()); }},
     };
     for (const auto& [verdict, spoil] : faults) {
         SCOPED_TRACE(wire::verdict_name(verdict));
