@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -208,7 +209,7 @@ struct Result {
     template <class T>
     T as() const {
         T t{};
-        std::memcpy(&t, body.data(), std::min(body.size(), sizeof t));
+        std::copy_n(body.begin(), std::min(body.size(), sizeof t), reinterpret_cast<std::byte*>(&t));
         return t;
     }
     bool says(const std::string& text) const { return reason.find(text) != std::string::npos; }
