@@ -20,8 +20,9 @@ QEMU emulates the guest's processor by software, so times and figures say what t
 """
 
 TAIL = """
-`ib_send_bw -R` with them serving: perftest's client asks for its second connection as soon as the first is over. An emulated server often does not listen
-again by then; the kernel refuses (REJ 8, as it must, and as we do), and the client does not survive that. rping, which connects once, passes both ways.
+`ib_send_bw -R`: perftest's client asks for its second connection as soon as the first is over. A server that is slow, or loses frames, may not listen
+again by then; it refuses (REJ 8, as the kernel must, and as we do), and the client does not survive that. So what we send is half a second late where
+the emulated side serves. rping, which connects once, needs nothing of the kind. Over IPv6 there is rping only: this perftest's `-R` knows IPv4 alone.
 
 ## What Soft-RoCE does its own way
 
