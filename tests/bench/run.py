@@ -252,7 +252,8 @@ def ucx(run):
         for name, args, what in tests:
             if run.quick:
                 args = [str(int(a) // 5) if args[i - 1] == "-n" else a for i, a in enumerate(args)]
-            command = ["ucx_perftest", "-p", "18998", *args]
+            over = [str(run.build / "apps/roci/roci"), "run", "--"] if rival == "ucx_rc_over_us" else []  # UCX looks for devices in /sys
+            command = [*over, "ucx_perftest", "-p", "18998", *args]
             try:
                 keep, run.env = run.env, env
                 out = two_sided(command, command + ["127.0.0.1"], run, timeout=30, alone=rival != "ucx_rc_over_us", pinned=not few,
