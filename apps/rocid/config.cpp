@@ -268,8 +268,7 @@ void check_port_keys(const std::string& file, const DeviceSection& d) {
     if (d.vlan != 0 && kind.netdev && d.addresses.empty())
         fail({file, d.line},
              "device '{0}': vlan = {1} needs the key 'addresses', for those of '{2}' are not in that VLAN; or leave 'vlan' out "
-             "and "
-             "set interface = \"{2}.{1}\" (ip link add {2}.{1} link {2} type vlan id {1})",
+             "and set interface = \"{2}.{1}\" (ip link add {2}.{1} link {2} type vlan id {1})",
              d.name, d.vlan, d.interface);
     for (const std::string& n : d.neighbours)
         if (!parse_neighbour(n))

@@ -183,10 +183,12 @@ void ControlSocket::serve(int timeout_ms) {
         } else if (const auto p = owner_of_pidfd_.find(fd); p != owner_of_pidfd_.end()) {
             drop(p->second);
         } else if (const auto c = connections_.find(fd); c != connections_.end()) {
-            if (c->second.waits)
+            if (c->second.waits) {
                 drop(fd);  // it can only have hung up
-            else
-                read_request(c->second), attentive_ = true;
+            } else {
+                read_request(c->second);
+                attentive_ = true;
+            }
         }
     }
     // Last: it may get the numbers of descriptors that were closed just now, of which there may have been more events.

@@ -109,8 +109,8 @@ constexpr Option kOptions[] = {
      ROCI_DEVICE(mtu, uint64_t)},
     {"device", "vlan", Kind::count, "0", 0, 4094, "",
      "All of the device's frames carry this VLAN's tag (802.1Q), and it hears no others; the priority is the service level that "
-     "a "
-     "program asks for. 0: untagged. With a kernel interface behind the port give `addresses` too, or give the kernel's own VLAN "
+     "a program asks for. 0: untagged. With a kernel interface behind the port give `addresses` too, or give the kernel's own "
+     "VLAN "
      "interface (\"eth0.100\") as `interface`, without this key.",
      ROCI_DEVICE(vlan, uint64_t)},
     {"device", "traffic_class", Kind::count, "0", 0, 255, "",

@@ -14,14 +14,14 @@ struct PortKind {
     std::string_view driver;     ///< of DPDK; empty: it is the address itself that names the device (PCI)
     std::string_view own_keys;   ///< "a|b": keys of a [[device]] that are not for every kind
     std::string_view must_have;  ///< the one among them that must be given
-    bool netdev;           ///< a kernel interface stands behind it (`interface`), whose addresses, MTU and link are the port's
-    bool has_mac;          ///< it has a MAC address of its own
-    uint32_t largest_mtu;  ///< path MTU
-    bool own_frames;       ///< its frame buffers are of its own, no larger than it takes
-    bool sets_mtu;         ///< rocid sets the MTU of the port; else somebody else did
-    bool one_queue;        ///< a port of the driver serves one queue: there is one for each
+    bool netdev = false;   ///< a kernel interface stands behind it (`interface`), whose addresses, MTU and link are the port's
+    bool has_mac = false;  ///< it has a MAC address of its own
+    uint32_t largest_mtu = 4096;  ///< path MTU
+    bool own_frames = false;      ///< its frame buffers are of its own, no larger than it takes
+    bool sets_mtu = false;        ///< rocid sets the MTU of the port; else somebody else did
+    bool one_queue = false;       ///< a port of the driver serves one queue: there is one for each
     /// What follows the driver's name, of `queues` queues from `first` on; nullptr: no driver is probed.
-    std::string (*arguments)(const DeviceSection& device, unsigned queues, unsigned first);
+    std::string (*arguments)(const DeviceSection& device, unsigned queues, unsigned first) = nullptr;
     std::string_view what;   ///< one line for the sample file
     std::string_view needs;  ///< what must be there, and how to get it: the hint of an error
 };

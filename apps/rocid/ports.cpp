@@ -97,6 +97,7 @@ std::vector<int> new_sockets(const std::vector<int>& before) {
 
 /// What tells a sleeping engine of frames: the port's own interrupts, or the sockets that its driver has opened.
 void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
+    if (!p.signals.empty()) return;  // known by queue already
     std::vector<int> fds;
     for (uint16_t q = 0; q < queues; ++q)
         if (const int fd = pmd::rx_interrupt(p.queue(q).port, p.queue(q).queue); fd >= 0) fds.push_back(fd);
@@ -289,7 +290,6 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
 
 /// A port a queue. Each has the driver load a program that we take off again, the last one in favour of our own.
 void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
-    std::vector<int> sockets;
     for (uint32_t q = 0; q < p.pools.size(); ++q) {
         const std::vector<int> before = frame_sockets();
         if (q != 0) pmd::XdpSteering::detach(d.interface, p.netdev_index);
@@ -299,9 +299,9 @@ void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
         if (opened.size() != 1)
             throw pmd::StartError(
                 fmt::format("queue {} of interface {} has {} AF_XDP sockets instead of one", q, d.interface, opened.size()));
-        sockets.push_back(opened.front());
+        p.signals.push_back(opened.front());
     }
-    p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index, sockets);
+    p.steering = std::make_unique<pmd::XdpSteering>(d.interface, p.netdev_index, p.signals);
     spdlog::info("{}: XDP program on interface {}, {} mode", d.name, d.interface,
                  p.steering->native() ? "native" : "generic (slower: the interface's driver has no XDP of its own)");
 }

@@ -118,9 +118,8 @@ struct Rig {
     ibv_cq *left_cq, *right_cq;
     std::vector<Pair> pairs;
 
-    Rig(uint32_t qps, uint32_t depth, size_t bytes, uint32_t inline_bytes = 0, const char* left_name = "roci0",
-        const char* right_name = "roci1")
-        : left(left_name), right(right_name), source(left, bytes), target(right, bytes) {
+    Rig(uint32_t qps, uint32_t depth, size_t bytes, uint32_t inline_bytes = 0)
+        : left("roci0"), right("roci1"), source(left, bytes), target(right, bytes) {
         const int entries = int(std::min<uint64_t>(uint64_t{qps} * depth * 3, 1u << 20));
         left_cq = need(ibv_create_cq(left.context, entries, nullptr, nullptr, 0), "ibv_create_cq");
         right_cq = need(ibv_create_cq(right.context, entries, nullptr, nullptr, 0), "ibv_create_cq");

@@ -91,6 +91,32 @@ struct PairTest : ::testing::Test {
     }
 };
 
+/// A pair that does not know each other's MAC addresses: the hosts ask for them.
+struct StrangersTest : PairTest {
+    explicit StrangersTest(const WorldOptions& o = {.resolver = host::Resolver::own}) : PairTest(o) {}
+    Peer stranger(Side& s, Qp& q, uint32_t gid_index) const {
+        Peer p = s.client.self(q, gid_index);
+        p.mac = {};
+        return p;
+    }
+    void join_strangers(uint32_t gid_index) {
+        const PathOptions o{.gid_index = gid_index};
+        for (auto [from, q, to, peer] : {std::tuple{&a, &qa, &b, &qb}, std::tuple{&b, &qb, &a, &qa}}) {
+            from->client.to_init(*q);
+            from->client.to_rtr(*q, o, stranger(*to, *peer, gid_index));
+            from->client.to_rts(*q, o);
+        }
+    }
+    void send_one() {
+        b.client.post_recv(qb, 1, {b.sge(0, 5000)});
+        fill(a.mr.data(), 5000, 3);
+        a.client.post_send(qa, a.send(2, 0, 5000));
+        EXPECT_EQ(a.wait_status(), WcStatus::success);
+        ASSERT_EQ(b.wait(1).size(), 1u);
+        EXPECT_EQ(first_wrong(b.mr.data(), 5000, 3), -1);
+    }
+};
+
 /// A real QP against a puppet.
 struct PuppetTest : ::testing::Test {
     static constexpr uint32_t kMtu = 1024;

@@ -8,30 +8,7 @@ constexpr Nanos kSecond = 1'000'000'000;
 
 bool is_roce(const Sent& s) { return s.parsed; }
 
-struct NeighbourTest : PairTest {
-    NeighbourTest() : PairTest(WorldOptions{.resolver = host::Resolver::own}) {}
-    Peer stranger(Side& s, Qp& q, uint32_t gid_index) const {
-        Peer p = s.client.self(q, gid_index);
-        p.mac = {};
-        return p;
-    }
-    void join_strangers(uint32_t gid_index) {
-        const PathOptions o{.gid_index = gid_index};
-        for (auto [from, q, to, peer] : {std::tuple{&a, &qa, &b, &qb}, std::tuple{&b, &qb, &a, &qa}}) {
-            from->client.to_init(*q);
-            from->client.to_rtr(*q, o, stranger(*to, *peer, gid_index));
-            from->client.to_rts(*q, o);
-        }
-    }
-    void send_one() {
-        b.client.post_recv(qb, 1, {b.sge(0, 5000)});
-        fill(a.mr.data(), 5000, 3);
-        a.client.post_send(qa, a.send(2, 0, 5000));
-        EXPECT_EQ(a.wait_status(), WcStatus::success);
-        ASSERT_EQ(b.wait(1).size(), 1u);
-        EXPECT_EQ(first_wrong(b.mr.data(), 5000, 3), -1);
-    }
-};
+struct NeighbourTest : StrangersTest {};
 
 TEST_F(NeighbourTest, FindEachOtherByArp) {
     join_strangers(0);

@@ -14,8 +14,8 @@ uint16_t tag_of(const std::vector<uint8_t>& frame) {
 }
 uint8_t class_of(const Sent& s) { return s.packet.ipv6 ? uint8_t(load_be<uint16_t>(s.packet.l3) >> 4) : s.packet.l3[1]; }
 
-struct VlanTest : PairTest {
-    VlanTest() : PairTest(WorldOptions{.resolver = host::Resolver::own, .vlan = kVlan, .traffic_class = kDefaultClass}) {}
+struct VlanTest : StrangersTest {
+    VlanTest() : StrangersTest(WorldOptions{.resolver = host::Resolver::own, .vlan = kVlan, .traffic_class = kDefaultClass}) {}
     std::vector<Sent> seen;
     void SetUp() override {
         world.net().set_script([this](const Sent& s) {
@@ -27,25 +27,10 @@ struct VlanTest : PairTest {
             return Verdict{};
         });
     }
-    Peer stranger(Side& s, Qp& q, uint32_t gid_index) const {
-        Peer p = s.client.self(q, gid_index);
-        p.mac = {};
-        return p;
-    }
     /// They ask each other for their MACs, then talk.
     void talk(uint32_t gid_index) {
-        const PathOptions o{.gid_index = gid_index};
-        for (auto [from, q, to, peer] : {std::tuple{&a, &qa, &b, &qb}, std::tuple{&b, &qb, &a, &qa}}) {
-            from->client.to_init(*q);
-            from->client.to_rtr(*q, o, stranger(*to, *peer, gid_index));
-            from->client.to_rts(*q, o);
-        }
-        b.client.post_recv(qb, 1, {b.sge(0, 5000)});
-        fill(a.mr.data(), 5000, 3);
-        a.client.post_send(qa, a.send(2, 0, 5000));
-        EXPECT_EQ(a.wait_status(), WcStatus::success);
-        ASSERT_EQ(b.wait(1).size(), 1u);
-        EXPECT_EQ(first_wrong(b.mr.data(), 5000, 3), -1);
+        join_strangers(gid_index);
+        send_one();
     }
 };
 
