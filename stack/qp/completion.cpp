@@ -47,7 +47,7 @@ void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     // One queue length a call: a client that goes on posting gets its turn again later.
     for (uint32_t n = 0; n < qp.spec.sq.depth; ++n) {
-        if (rq.tail == rq.fetched && !fetch(ctx, qp)) break;
+        if (rq.tail == rq.fetched && !fetch(qp)) break;
         complete_send(ctx, qp, rq.tail++, WcStatus::wr_flush_err);
     }
     rq.cursor = rq.tail;

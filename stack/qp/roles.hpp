@@ -8,7 +8,7 @@ namespace roci::qp {
 
 // ---- fetch.cpp: from the client's ring to the engine's
 /// Copies and validates posted WQEs as long as there is room. True if any was taken.
-bool fetch(Context& ctx, Qp& qp);
+bool fetch(Qp& qp);
 /// True if the client has posted WQEs that were not fetched yet.
 bool posted(const Qp& qp);
 /// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). False: it has posted

@@ -18,7 +18,11 @@ struct SqView {
     uint32_t depth = 0;  ///< power of two
     uint32_t stride = 0;
     const std::byte* slot(uint32_t index) const { return slots + size_t(index & (depth - 1)) * stride; }
-    uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
+    /// Whether the client says that the WQE at this index is posted.
+    bool posted(uint32_t index) const {
+        auto* wqe = reinterpret_cast<abi::SendWqe*>(const_cast<std::byte*>(slot(index)));
+        return std::atomic_ref(wqe->lap).load(std::memory_order_acquire) == abi::lap_of(index, depth);
+    }
 };
 
 /// Consumer of a receive queue or SRQ.
