@@ -87,6 +87,8 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet);
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Receive WQEs posted and not taken.
 uint32_t recv_available(const Qp& qp);
+/// What an ACK may promise of a QP's own queue: those that are known of, at least half of those that there are.
+uint32_t recv_credits(Qp& qp);
 
 // ---- completion.cpp: CQEs, events, errors
 void complete_send(Context& ctx, Qp& qp, uint32_t index, abi::WcStatus status);

@@ -75,10 +75,11 @@ struct RqProducer {
     }
     RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
-    /// Publishes [.., head). True (only a QP in error): ring its doorbell.
+    /// Publishes [.., head). True (only a QP in error): ring its doorbell. No fence: it would wait until the line is back from
+    /// rocid's core, before every answer of a program that posts its receive first. So `ring` may be one that was read too early;
+    /// rocid looks once more some time after it has raised it.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared->producer).store(head, std::memory_order_release);
-        std::atomic_thread_fence(std::memory_order_seq_cst);
         return std::atomic_ref(shared->ring).load(std::memory_order_relaxed) != 0;
     }
     void reset() { head = tail = 0; }

@@ -238,7 +238,6 @@ struct Queue {
     RqView view;
     explicit Queue(uint32_t depth) : memory(make_block(sizeof(abi::RqShared) + depth * kStride)) {
         view.shared = reinterpret_cast<abi::RqShared*>(memory.get());
-        view.slots = memory.get() + sizeof(abi::RqShared);
         view.depth = depth;
         view.stride = kStride;
     }
