@@ -40,7 +40,8 @@ struct RqView {
         return reinterpret_cast<const std::byte*>(shared + 1) + size_t(index & (depth - 1)) * stride;
     }
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
-    /// Receives that are known to be posted and not taken; asks the client if they are fewer than `wanted`. More than `depth`: a lie.
+    /// Receives that are known to be posted and not taken; asks the client if they are fewer than `wanted`. More than `depth`: a
+    /// lie.
     uint32_t posted(uint32_t wanted) {
         if (seen - consumed < wanted) {
             seen = producer();

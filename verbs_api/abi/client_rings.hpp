@@ -41,8 +41,8 @@ struct SqProducer {
     SendWqe* slot(uint32_t index) { return reinterpret_cast<SendWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     /// A poller calls this with Cqe::wqe_index. Monotonic within a QP, because its CQEs are in order.
     void free_send(uint32_t wqe_index) { std::atomic_ref(tail).store(wqe_index + 1, std::memory_order_release); }
-    /// Publishes [.., head), the last first: rocid, which takes them from the first on, finds them all at once and does not ask for
-    /// lines that are still being written. True: the QP was idle, ring its doorbell.
+    /// Publishes [.., head), the last first: rocid, which takes them from the first on, finds them all at once and does not ask
+    /// for lines that are still being written. True: the QP was idle, ring its doorbell.
     [[nodiscard]] bool publish() {
         for (uint32_t i = head; i != published; --i) set_lap(i - 1, lap_of(i - 1, depth));
         published = head;

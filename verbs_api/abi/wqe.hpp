@@ -50,8 +50,8 @@ enum SendFlags : uint8_t {
 struct SendWqe {
     uint64_t wr_id;
     WrOpcode opcode;
-    uint8_t send_flags;  ///< SendFlags
-    uint8_t num_sge;     ///< 0 when inline
+    uint8_t send_flags;   ///< SendFlags
+    uint8_t num_sge;      ///< 0 when inline
     uint8_t lap;          ///< written last, when the WQE is published: lap_of() its index
     uint32_t imm_or_inv;  ///< immediate data as the program gave it (big endian), or the rkey to invalidate
     union {
