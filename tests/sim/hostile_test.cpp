@@ -75,6 +75,21 @@ TEST_F(HostileClient, ReceiveProducerThatLies) {
     }
 }
 
+/// A client that is just posting while its QP goes into the error state may not have seen that it must ring.
+TEST_F(HostileClient, AReceivePostedWhileTheQpFailsIsFlushed) {
+    bad.client.to_state(bad_qp, IBV_QPS_ERR);
+    world.run_for(10'000);
+    bad.poll_all();
+    abi::RecvWqe* w = bad_qp.rq.slot(bad_qp.rq.head++);
+    *w = {77, 0, 0};
+    (void)bad_qp.rq.publish();
+    const auto done = bad.wait(1, 10'000'000);
+    ASSERT_EQ(done.size(), 1u);
+    EXPECT_EQ(done[0].wr_id, 77u);
+    EXPECT_EQ(done[0].status, WcStatus::wr_flush_err);
+    renew();
+}
+
 TEST_F(HostileClient, GarbageWqes) {
     Rng rng(99);
     for (int round = 0; round < 300; ++round) {
