@@ -88,6 +88,17 @@ void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
 }
 
+void say_checksums(const DeviceSection& d, const pmd::Started& port) {
+    const std::string_view can = checksums_text(port.can);
+    if (port.does != port.can)
+        spdlog::info("{}: checksum_offload = \"off\": rocid sees to the checksums of IPv4 headers, which the port could do ({})",
+                     d.name, can);
+    else if (port.can != pmd::ChecksumOffload{})
+        spdlog::info("{}: checksums of IPv4 headers are left to the port: {}", d.name, can);
+    else
+        spdlog::debug("{}: the port does nothing about checksums of IPv4 headers: rocid sees to them", d.name);
+}
+
 /// Of the sockets that drivers open for their queues, those that were not there `before`.
 std::vector<int> new_sockets(const std::vector<int>& before) {
     std::vector<int> fds;
@@ -135,6 +146,11 @@ std::vector<uint32_t> mtu_candidates(uint32_t wish) {
 }
 
 }  // namespace
+
+std::string_view checksums_text(const pmd::ChecksumOffload& c) {
+    constexpr std::string_view kTexts[] = {"none", "sent", "received", "received and sent"};
+    return kTexts[(c.received ? 2 : 0) + (c.sent ? 1 : 0)];
+}
 
 uint64_t Ports::memory_bytes(const Config& c) {
     constexpr uint64_t kRest = 16 << 20;  // rings, ethdevs, DPDK's own
@@ -279,12 +295,20 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     const auto wish = uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu));
     const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(wish) : std::vector<uint32_t>{};
     const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
-    const uint32_t set = pmd::start_port(p.id, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus, needs(kind)});
+    const pmd::PortSetup setup{.queues = queues,
+                               .descriptors = uint16_t(d.descriptors),
+                               .interrupts = interrupts,
+                               .mtus = mtus,
+                               .hint = needs(kind),
+                               .checksums = d.checksum_offload == "auto"};
+    const pmd::Started started = pmd::start_port(p.id, pools.data(), setup);
+    p.checksums = started.does;
+    say_checksums(d, started);
     if (kind.netdev) return;
     p.ethdev->watch_link(link_fd_);
-    p.path_mtu = kind.sets_mtu ? path_mtu_within(set, wish) : wish;
+    p.path_mtu = kind.sets_mtu ? path_mtu_within(started.mtu, wish) : wish;
     if (p.path_mtu == 0) throw pmd::StartError(fmt::format("it takes no MTU of {} or more", ip_bytes_for(256)));
-    if (p.path_mtu != d.mtu) spdlog::info("{}: the port takes packets of {} bytes: path MTU {}", d.name, set, p.path_mtu);
+    if (p.path_mtu != d.mtu) spdlog::info("{}: the port takes packets of {} bytes: path MTU {}", d.name, started.mtu, p.path_mtu);
     p.up = p.ethdev->link_up();
 }
 
