@@ -195,7 +195,7 @@ std::string EngineHost::status_json() const {
         for (uint32_t d = 0; d < w.stacks.size(); ++d) {
             const Stack& s = w.stacks[d];
             json port = {{"device", config_.devices[d].name}, {"engine", e}, {"kind", config_.devices[d].port}};
-            port["checksums"] = checksums_text(ports_.port(d).checksums);
+            port["checksum_offload"] = checksums_text(ports_.port(d).checksums);
             if (const auto& steering = ports_.port(d).steering; steering != nullptr && e == 0) {
                 port["xdp"]["mode"] = steering->native() ? "native" : "generic";
                 for (size_t i = 0; i < std::size(pmd::kSteeringCounters); ++i)

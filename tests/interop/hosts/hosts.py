@@ -180,6 +180,14 @@ class Network:
         names = [f'roci-{os.getpid()}-{side}' for side in 'ab']
         self.a, self.b = Host(names[0], 'wire0', 1, self.folder.name), Host(names[1], 'wire0', 2, self.folder.name)
 
+    @staticmethod
+    def wait(condition, why, limit=20):
+        end = time.monotonic() + limit
+        while not condition():
+            if time.monotonic() > end:
+                raise Failure(why)
+            time.sleep(0.05)
+
     def __enter__(self):
         try:
             for host in (self.a, self.b):

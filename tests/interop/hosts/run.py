@@ -13,6 +13,7 @@ import traceback
 import bad_input
 import by_address
 import cases
+import checksums
 import ports
 import ratios
 import rights
@@ -80,7 +81,7 @@ def run_group(report, group, quick):
         report.case(f'{group.name}: starts', lambda: cases.fail(why))
 
 
-GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS, *by_address.GROUPS]
+GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS, *by_address.GROUPS, *checksums.GROUPS]
 
 
 def main():

@@ -54,8 +54,9 @@ def roce_parts(frame):
     return frame[14:at], frame[at:end]
 
 
-def icrc_is_right(ip, udp):
-    """RoCEv2 annex A17.3.3: CRC-32 over eight 0xff, then the packet with every field that a router may change set to ones."""
+def icrc(ip, udp):
+    """RoCEv2 annex A17.3.3: CRC-32 over eight 0xff, then the packet with every field that a router may change set to ones. The last four
+    bytes of `udp` are where it stands, little endian."""
     ip, udp = bytearray(ip), bytearray(udp)
     if ip[0] >> 4 == 4:
         for i in (1, 8, 10, 11):  # type of service, time to live, header checksum
@@ -66,7 +67,11 @@ def icrc_is_right(ip, udp):
         ip[7] = 0xff              # hop limit
     udp[6] = udp[7] = 0xff        # checksum
     udp[8 + 4] = 0xff             # BTH: FECN, BECN, reserved
-    return zlib.crc32(b'\xff' * 8 + bytes(ip) + bytes(udp[:-4])) == struct.unpack_from('<I', udp, len(udp) - 4)[0]
+    return zlib.crc32(b'\xff' * 8 + bytes(ip) + bytes(udp[:-4]))
+
+
+def icrc_is_right(ip, udp):
+    return icrc(ip, udp) == struct.unpack_from('<I', udp, len(udp) - 4)[0]
 
 
 def count_icrcs(path):
