@@ -2,15 +2,13 @@
 TAPs does for these checksums what NICs do."""
 import pathlib
 import struct
-import sys
 
 from cases import Group, check, cross
 from hosts import Program
 from ports import bridge, tap_config, tap_joins
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / 'wire'))
-import capture  # noqa: E402
-from wire_end import checksum  # noqa: E402
+import capture
+from wire_end import checksum
 
 WIRE_END = pathlib.Path(__file__).with_name('wire_end.py')
 KERNEL_END, TIMES = 'rtap0', 3

@@ -11,7 +11,10 @@ VLAN_TAG = b'\x81\x00'
 def frames(path):
     """Every frame of a pcap or (little-endian) pcapng file."""
     with open(path, 'rb') as file:
-        data = file.read()
+        yield from frames_of(file.read())
+
+
+def frames_of(data):
     order = PCAP_MAGICS.get(data[:4])
     return _pcap(data, order) if order else _pcapng(data)
 
@@ -28,6 +31,8 @@ def _pcapng(data):
     at = 0
     while at + 12 <= len(data):
         kind, length = struct.unpack_from('<II', data, at)
+        if at + length > len(data):
+            return  # the capture was cut off
         if kind == PCAPNG_ENHANCED_PACKET:
             captured = struct.unpack_from('<I', data, at + 20)[0]
             yield data[at + 28:at + 28 + captured]
@@ -76,6 +81,11 @@ def icrc_is_right(ip, udp):
 
 def count_icrcs(path):
     """(right, wrong) over all RoCEv2 frames of a file."""
-    parts = [p for p in map(roce_parts, frames(path)) if p]
+    return count(frames(path))
+
+
+def count(some):
+    """(right, wrong) over all RoCEv2 frames among some."""
+    parts = [p for p in map(roce_parts, some) if p]
     right = sum(icrc_is_right(*p) for p in parts)
     return right, len(parts) - right
