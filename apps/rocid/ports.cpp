@@ -1,8 +1,11 @@
 #include "ports.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -41,6 +44,31 @@ Netdev usable_netdev(const std::string& name) {
 
 std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
 
+/// A server's socket stays behind when rocid is killed, and DPDK's drivers can do nothing with a name that is there. Where nobody
+/// listens it goes; where somebody does, two would share the name, and one of them would never be found.
+void clear_path(const DeviceSection& d) {
+    struct stat there {};
+    if (lstat(d.path.c_str(), &there) != 0) return;
+    if (!S_ISSOCK(there.st_mode))
+        throw pmd::StartError(fmt::format("'{}' exists and is no socket: change the key 'path', or remove it", d.path));
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    std::copy_n(d.path.c_str(), d.path.size(), name.sun_path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool deserted =
+        fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 && errno == ECONNREFUSED;
+    if (fd >= 0) close(fd);
+    if (!deserted)
+        throw pmd::StartError(
+            fmt::format("the socket '{}' is taken: somebody serves it, as another rocid would; stop that one, or change the key "
+                        "'path'",
+                        d.path));
+    if (unlink(d.path.c_str()) != 0)
+        throw pmd::StartError(
+            fmt::format("the socket '{}' is deserted, but cannot be removed: {}", d.path, std::strerror(errno)));
+    spdlog::info("{}: the socket {} was deserted, and is made anew", d.name, d.path);
+}
+
 /// A socket's name must fit a sockaddr_un, and its maker needs the folder.
 void check_path(const DeviceSection& d) {
     const std::string folder = std::filesystem::path(d.path).parent_path();
@@ -52,7 +80,27 @@ void check_path(const DeviceSection& d) {
             fmt::format("no socket can be made in the folder '{}' ({}): make the folder, for the user that rocid "
                         "runs as, or change the key 'path'",
                         folder, std::strerror(errno)));
+    if (d.role == "server") clear_path(d);
 }
+
+/// DPDK's virtio_user, as a server, waits for its client before it goes on: a signal to end rocid must be heard meanwhile.
+class WaitsForPeer {
+public:
+    explicit WaitsForPeer(const DeviceSection& d) {
+        sigset_t ending;
+        sigemptyset(&ending);
+        if (d.port == "virtio_user" && d.role == "server") {
+            spdlog::info("{}: waits for the vhost_user end to come to {}", d.name, d.path);
+            for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ending, s);
+        }
+        pthread_sigmask(SIG_UNBLOCK, &ending, &before_);
+    }
+    ~WaitsForPeer() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    WaitsForPeer(const WaitsForPeer&) = delete;
+
+private:
+    sigset_t before_{};
+};
 
 /// A TAP is a new interface, or one that somebody has made a TAP.
 void check_tap_name(const DeviceSection& d) {
@@ -254,6 +302,7 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
     if (kind.must_have == "path") check_path(d);
     if (d.port == "tap") check_tap_name(d);
     const auto make = [&](unsigned first) {
+        const WaitsForPeer endable(d);
         std::string devargs = devargs_of(d, queues, first);
         if (p.xdp_object != nullptr) devargs += ",xdp_prog=" + p.xdp_object->path();
         return std::make_unique<pmd::Ethdev>(d.name, devargs, d.port != "pci", needs(kind));
