@@ -84,6 +84,7 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     out.active = port.up;
     out.vlan = uint16_t(d.vlan);
     out.traffic_class = uint8_t(d.traffic_class);
+    out.port_sums = port.checksums.sent;
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;

@@ -131,7 +131,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     }
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
-    ctx.out(qp).commit(start, bytes);
+    ctx.out(qp).commit(start, bytes, path->unsummed);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     if (psn_span(rq.una, rq.next) < psn_span(rq.una, rq.sent_end)) ++qp.counters.retransmits;

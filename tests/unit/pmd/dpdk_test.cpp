@@ -1,6 +1,8 @@
 // DPDK for real, without hugepages: EAL, two back-to-back ports, frames through them, nothing leaked.
 #include <gtest/gtest.h>
 
+#include <rte_mbuf.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -99,6 +101,61 @@ TEST_F(Dpdk, WhatNobodyTakesIsLostAfterAWhile) {
         EXPECT_TRUE(offer(a, frame_to(7, 0))) << "there is room again";
         EXPECT_FALSE(offer(a, frame_to(7, 0))) << "and patience";
         EXPECT_EQ(a.lost_not_taken(), 1u);
+        stop_port(pair.port_a());
+        stop_port(pair.port_b());
+    }
+    EXPECT_EQ(pool.in_use(), 0u);
+}
+
+rte_mbuf& mbuf_of(void* cookie) { return *static_cast<rte_mbuf*>(cookie); }
+
+/// The ring driver hands over an mbuf as it is, flags and all: it says what any driver may say.
+TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
+    using wire::HeaderChecksum;
+    MbufPool pool("pool_sums", kFrames, 0);
+    {
+        RingPair pair("pair4", "pair5", 1);
+        MbufPool* pools[] = {&pool};
+        const Started started = start_port(pair.port_a(), pools, {.checksums = true});
+        EXPECT_EQ(started.can, ChecksumOffload{}) << "rings do nothing, and are asked for nothing";
+        EXPECT_EQ(started.does, ChecksumOffload{});
+        start_port(pair.port_b(), pools, {});
+        DpdkPort a(pair.port_a(), 0, pool), believes(pair.port_b(), 0, pool, nullptr, {.received = true, .sent = false}),
+            looks_itself(pair.port_b(), 0, pool);
+        const auto send = [&](uint64_t flags, uint8_t unsummed) {
+            engine::TxFrame f;
+            ASSERT_EQ(a.tx_alloc(&f, 1), 1u);
+            std::memset(f.data, 0, 100);
+            f.length = 100;
+            f.unsummed = unsummed;
+            mbuf_of(f.cookie).ol_flags |= flags;
+            ASSERT_EQ(a.tx_burst(&f, 1), 1u);
+        };
+        engine::RxFrame got;
+        const std::pair<uint64_t, HeaderChecksum> kSaid[] = {{RTE_MBUF_F_RX_IP_CKSUM_GOOD, HeaderChecksum::right},
+                                                             {RTE_MBUF_F_RX_IP_CKSUM_BAD, HeaderChecksum::wrong},
+                                                             {RTE_MBUF_F_RX_IP_CKSUM_UNKNOWN, HeaderChecksum::unknown},
+                                                             {RTE_MBUF_F_RX_IP_CKSUM_NONE, HeaderChecksum::unknown},
+                                                             {RTE_MBUF_F_RX_L4_CKSUM_BAD, HeaderChecksum::unknown}};
+        for (const auto& [flags, said] : kSaid) {
+            send(flags, 0);
+            ASSERT_EQ(believes.rx_burst(&got, 1), 1u);
+            EXPECT_EQ(got.ip_checksum, said) << flags;
+            EXPECT_EQ(mbuf_of(got.cookie).ol_flags & RTE_MBUF_F_TX_OFFLOAD_MASK, 0u) << "nothing is asked for of a whole frame";
+            believes.rx_free(&got, 1);
+            send(flags, 0);
+            ASSERT_EQ(looks_itself.rx_burst(&got, 1), 1u);
+            EXPECT_EQ(got.ip_checksum, HeaderChecksum::unknown) << "a port that was not asked";
+            looks_itself.rx_free(&got, 1);
+        }
+        for (const uint8_t l3 : {uint8_t{14}, uint8_t{18}}) {
+            send(0, l3);
+            ASSERT_EQ(believes.rx_burst(&got, 1), 1u);
+            EXPECT_EQ(mbuf_of(got.cookie).ol_flags & RTE_MBUF_F_TX_OFFLOAD_MASK, RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM);
+            EXPECT_EQ(mbuf_of(got.cookie).l2_len, l3);
+            EXPECT_EQ(mbuf_of(got.cookie).l3_len, 20u);
+            believes.rx_free(&got, 1);
+        }
         stop_port(pair.port_a());
         stop_port(pair.port_b());
     }
