@@ -127,10 +127,9 @@ def user_space(contents):
         files[f'usr/bin/{name}'] = found
     files |= contents.files
     files[LIBGCC.lstrip('/')] = LIBGCC
-    given = {os.path.basename(f) for f in files}
     for binary in list(files.values()):
         if is_elf(binary):
-            files.update({lib.lstrip('/'): lib for lib in libraries(binary) if os.path.basename(lib) not in given})
+            files.update({lib.lstrip('/'): lib for lib in libraries(binary) if lib.startswith(('/usr/', '/lib'))})  # ours have their own place
     busybox = shutil.which('busybox')
     if not busybox or 'not a dynamic executable' not in subprocess.run(['ldd', busybox], capture_output=True, text=True, check=False).stderr:
         raise CannotBuild('busybox-static is not installed (./dev setup)')
@@ -217,14 +216,15 @@ def initramfs(kernel, contents):
     return gzip.compress(archive.bytes(), 1)
 
 
-def build(folder, contents, *more_sources):
-    """Builds what is not built yet, or out of date; (kernel, initramfs). `more_sources`: files that the contents were made of."""
+def build(folder, contents):
+    """Builds what is not built yet, or out of date; (kernel, initramfs)."""
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    kernel, image = folder / 'vmlinux', folder / f'{contents.name}.gz'
-    sources = [*contents.sources(), *more_sources]
-    if kernel.exists() and image.exists() and image.stat().st_mtime > max(s.stat().st_mtime for s in sources):
+    kernel, image, made_of = folder / 'vmlinux', folder / f'{contents.name}.gz', folder / f'{contents.name}.contents'
+    same = all(p.exists() for p in (kernel, image, made_of)) and made_of.read_text() == repr(contents)
+    if same and image.stat().st_mtime > max(s.stat().st_mtime for s in contents.sources()):
         return kernel, image
     place = unpack_kernel(folder)
     image.write_bytes(initramfs(place, contents))
+    made_of.write_text(repr(contents))
     return kernel, image
