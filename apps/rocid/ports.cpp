@@ -291,7 +291,10 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     const auto wish = uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu));
     const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(wish) : std::vector<uint32_t>{};
     const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
-    const uint32_t set = pmd::start_port(p.id, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus, needs(kind)});
+    // A NIC's driver may share one interrupt among frames and link, and then tells of one of them only.
+    const bool link_interrupts = d.port != "pci";
+    const uint32_t set =
+        pmd::start_port(p.id, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus, needs(kind), link_interrupts});
     if (kind.netdev) return;
     p.ethdev->watch_link(link_fd_);
     p.path_mtu = kind.sets_mtu ? path_mtu_within(set, wish) : wish;

@@ -114,6 +114,8 @@ class Guest:
                         '-smp', str(machine.cpus), '-m', str(machine.memory), '-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot',
                         '-kernel', str(kernel), '-initrd', str(initramfs), '-append', ' '.join([KERNEL_WORDS, *machine.words]),
                         '-serial', f'file:{self.console}', *machine.devices, '-device', 'virtio-serial-pci,max_ports=8']
+        self.monitor = self.folder / 'monitor'
+        self.command += ['-monitor', f'unix:{self.monitor},server=on,wait=off']
         for i, path in enumerate(sockets):
             self.command += ['-chardev', f'socket,id=c{i},path={path},server=on,wait=off', '-device', f'virtserialport,chardev=c{i},name=agent.{i}']
         self.sockets, self.channels, self.process = sockets, queue.Queue(), None
@@ -146,6 +148,17 @@ class Guest:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def pull(self, netdev, plugged):
+        """The cable of a NIC, out or in."""
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.connect(str(self.monitor))
+            monitor.sendall(f'set_link {netdev} {"on" if plugged else "off"}\n'.encode())
+            time.sleep(0.2)  # the monitor works on it once it has read it
+
+    def died_of(self):
+        """What QEMU said, where it has ended by itself."""
+        return (self.folder / 'qemu.log').read_text(errors='replace') if self.process.poll() is not None else ''
 
     def said(self):
         return self.console.read_text(errors='replace') if self.console.exists() else ''

@@ -1,4 +1,5 @@
 """The guest that rocid runs in: systemd, an IOMMU, NICs of several makes, and rocid as somebody would install it."""
+import dataclasses
 import glob
 import pathlib
 
@@ -7,6 +8,7 @@ import image
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[2]
+MTU = 4200
 LIB = 'usr/lib/x86_64-linux-gnu'
 PROGRAMS = ('ibv_devinfo', 'ibv_devices', 'ibv_rc_pingpong', 'ib_write_bw', 'ib_send_lat', 'ib_send_bw', 'setpriv', 'systemctl', 'journalctl')
 DRIVERS = ('bus_pci', 'bus_vdev', 'mempool_ring', 'net_ring', 'net_af_packet', 'net_af_xdp', 'net_e1000', 'net_vmxnet3', 'net_virtio')
@@ -49,6 +51,32 @@ def contents(build):
                           boot_modules=('virtio_net', 'e1000e', 'vfio_pci', 'vfio_iommu_type1', '8021q'))
 
 
-def machine(devices, words=()):
-    iommu = ('-device', 'intel-iommu,caching-mode=on,intremap=on')
-    return guest.Machine('q35,usb=off,vmport=off', 1024, 2, (*iommu, *devices), ('intel_iommu=on', *words))
+@dataclasses.dataclass(frozen=True)
+class Nic:
+    """One that rocid gets for itself, in the slot of its number, at the guest's end of a tap of that name."""
+    name: str
+    number: int
+    words: str           # for QEMU
+    queues: int = 1      # of rocid, and as many engines
+    tap: str = ''        # more words for the tap
+    interrupts: bool = True  # for frames
+
+    address = property(lambda self: f'0000:00:1{self.number}.0')
+    mac = property(lambda self: f'52:54:00:00:01:0{self.number}')
+
+    def devices(self):
+        return [*guest.tap_netdev(self.name, self.name, self.tap),
+                '-device', f'{self.words},netdev={self.name},mac={self.mac},romfile=,bus=pcie.0,addr=1{self.number}.0']
+
+
+NICS = (Nic('vmxnet3', 1, 'vmxnet3', 2),
+        Nic('virtio', 2, f'virtio-net-pci,disable-legacy=on,iommu_platform=on,mq=on,vectors=6,host_mtu={MTU},{guest.OFFLOADS}', 2, ',queues=2'),
+        Nic('e1000e', 3, 'e1000e', interrupts=False))  # as an 82574: the driver leaves its table of vectors (IVAR) empty
+SIDE, SIDE_MAC = 'side', '52:54:00:00:01:00'  # the guest's kernel keeps this one
+
+
+def machine(words=('intel_iommu=on',)):
+    devices = [w for nic in NICS for w in nic.devices()]
+    devices += [*guest.tap_netdev(SIDE, SIDE), *guest.virtio_nic(SIDE, SIDE_MAC, MTU, ',bus=pcie.0,addr=10.0')]
+    iommu = ('-device', 'intel-iommu,caching-mode=on,intremap=on')  # VFIO wants its interrupts remapped, too
+    return guest.Machine('q35,usb=off,vmport=off', 1024, 2, (*iommu, *devices), words)
