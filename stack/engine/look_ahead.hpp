@@ -41,7 +41,6 @@ private:
     /// The next work request, in the client's ring and in the engine's.
     static void queues(const qp::Qp& qp) {
         if (qp.spec.sq.depth == 0) return;
-        __builtin_prefetch(qp.spec.sq.shared);
         __builtin_prefetch(&qp.spec.sq.shared->idle);
         __builtin_prefetch(qp.spec.sq.slot(qp.requester.fetched));
         __builtin_prefetch(&qp::record(qp, qp.requester.cursor), 1);

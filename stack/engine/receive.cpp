@@ -167,7 +167,7 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
     if (crowded() || !p.info->has(wire::kSend) || qp.spec.engine != config.index) return;
     const rings::RqView& rq = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
     if (rq.depth == 0) return;
-    __builtin_prefetch(rq.shared);
+    if (rq.seen == rq.consumed) __builtin_prefetch(rq.shared);
     __builtin_prefetch(rq.slot(rq.consumed));
 }
 

@@ -210,7 +210,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     Requester& rq = qp.requester;
     uint32_t sent = 0;
     while (sent < quantum && may_send(qp)) {
-        if (rq.cursor == rq.fetched && (qp.state != State::rts || !fetch(ctx, qp))) break;
+        if (rq.cursor == rq.fetched && (qp.state != State::rts || !fetch(qp))) break;
         SendRecord& r = record(qp, rq.cursor);
         const Step step = take_step(ctx, qp, r);
         if (step == Step::wait) break;

@@ -9,9 +9,9 @@ namespace {
 constexpr uint32_t kEventQpAccessErr = 3;
 
 /// Credits are told where the QP has a receive queue of its own (IBA 9.7.7.2: not with an SRQ).
-uint8_t ack_syndrome(const Qp& qp) {
+uint8_t ack_syndrome(Qp& qp) {
     const bool shared = qp.spec.srq != nullptr || qp.spec.type == Type::xrc_recv;
-    const uint8_t credits = shared ? kNoCredits : credit_code(recv_available(qp));
+    const uint8_t credits = shared ? kNoCredits : credit_code(recv_credits(qp));
     return make_syndrome(AethKind::ack, credits);
 }
 

@@ -33,7 +33,7 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     }
 }
 
-/// Stops watching a send queue of which WQEs up to `taken` have been read. False: there are new ones, go on watching. A doorbell
+/// Stops watching a send queue of which WQEs before `taken` have been read. False: there are new ones, go on watching. A doorbell
 /// may have been rung for them as well; it is then a spurious one. Who is idle already stays it: the client has not posted, or
 /// has and is about to ring.
 inline bool go_idle(const SqView& sq, uint32_t taken) {
@@ -41,7 +41,7 @@ inline bool go_idle(const SqView& sq, uint32_t taken) {
     if (idle.load(std::memory_order_relaxed) != 0) return true;
     idle.store(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (sq.producer() == taken) return true;
+    if (!sq.posted(taken)) return true;
     idle.store(0, std::memory_order_relaxed);
     return false;
 }

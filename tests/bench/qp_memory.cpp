@@ -19,7 +19,7 @@ constexpr uint32_t kQps = 1000, kReads = 4, kStride = 64;
 qp::Spec spec_of(abi::RqShared& ring) {
     qp::Spec s;
     s.type = qp::Type::rc;
-    s.rq = {.shared = &ring, .slots = nullptr, .depth = 1, .stride = kStride, .max_sge = 1};
+    s.rq = {.shared = &ring, .depth = 1, .stride = kStride, .max_sge = 1};
     return s;
 }
 
