@@ -97,7 +97,7 @@ class Runner:
             yield
         finally:
             frames = watch.stop()
-        if why := watch.refusal or judge.complaint(frames):
+        if why := watch.refusal or ('too much to judge all of it' if watch.cut() else '') or judge.complaint(frames):
             raise bench.Failure(why)
 
     def both(self, case, ours, theirs):

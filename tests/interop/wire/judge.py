@@ -37,6 +37,10 @@ class Watch:
         self.dropped = int(found[1]) if (found := re.search(r'(\d+) dropped', said)) else 0
         return list(capture.frames_of(bytes(self.bytes)))
 
+    def cut(self):
+        """True: there was more than `most`."""
+        return len(self.bytes) >= self.most
+
 
 def write(path, frames):
     """A pcap file of them."""
