@@ -170,7 +170,7 @@ struct Holder {
 };
 
 struct Qp {
-    qp::Qp* engine_side = nullptr;
+    qp::Pool::Handle engine_side;
     qp::Spec spec;
     abi::QpAttr attr{};  ///< what modify_qp has set so far
     ArenaBlock sq, rq;

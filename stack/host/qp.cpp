@@ -100,19 +100,19 @@ int run(Host& host, Qp& qp, Command::Kind kind) {
     Command command;
     command.kind = kind;
     command.session = qp.spec.session;
-    command.qp = qp.engine_side;
+    command.qp = qp.engine_side.get();
     return host.execute(qp.spec.engine, command);
 }
 
 /// The engine takes the QP in; from then on packets may find it.
 Outcome start(Host& host, Qp& qp) {
-    qp.engine_side = qp::create(qp.spec);
+    qp.engine_side = host.qps.create(qp.spec);
     if (qp.engine_side == nullptr) return fail(ENOMEM, "no memory for another QP");
     if (const int error = run(host, qp, Command::Kind::add_qp); error != 0) {
-        qp::free(qp.engine_side);
+        qp.engine_side.reset();
         return fail(error, "the engine did not take the QP");
     }
-    host.shared.qps.publish(qp.spec.qpn.value, qp.engine_side);
+    host.shared.qps.publish(qp.spec.qpn.value, qp.engine_side.get());
     ++host.engine_load[qp.spec.engine];
     return done();
 }
@@ -191,7 +191,7 @@ int snapshot(Host& host, const Qp& qp, qp::Snapshot& out) {
     Command query;
     query.kind = Command::Kind::query_qp;
     query.session = qp.spec.session;
-    query.qp = qp.engine_side;
+    query.qp = qp.engine_side.get();
     query.snapshot = &out;
     return host.execute(qp.spec.engine, query);
 }
@@ -235,7 +235,7 @@ void retire(Host& host, Qp& qp) {
 
 void bury(Host& host, Qp& qp) {
     leave_groups(host, qp);
-    qp::free(qp.engine_side);
+    qp.engine_side.reset();
     host.qpns.release(qp.spec.qpn.value);
     --host.engine_load[qp.spec.engine];
 }

@@ -100,8 +100,12 @@ void enter(Context& ctx, Qp& qp, State next) {
 
 }  // namespace
 
-Qp* create(const Spec& spec) {
-    auto qp = std::make_unique<Qp>();
+Pool::Pool(ChunkSource& chunks) : slab_(chunks, sizeof(Qp)) {}
+
+Pool::Handle Pool::create(const Spec& spec) {
+    void* block = slab_.take();
+    if (block == nullptr) return {};
+    Handle qp(new (block) Qp, {this});
     qp->spec = spec;
     qp->timer.owner = qp.get();
     if (spec.sq.depth != 0) {
@@ -116,10 +120,13 @@ Qp* create(const Spec& spec) {
     const bool tags = spec.srq != nullptr && spec.srq->tags != nullptr;
     if (tags) qp->tags = std::make_unique<TagQp>();
     qp->responder.recv.sges = std::make_unique<abi::Sge[]>(std::max(recv_sges, tags ? abi::kMaxTagSge : 1u));
-    return qp.release();
+    return qp;
 }
 
-void free(Qp* qp) { delete qp; }
+void Pool::free(Qp* qp) {
+    qp->~Qp();
+    slab_.give_back(qp);
+}
 
 Srq* create_srq(const SrqSpec& spec) {
     auto srq = std::make_unique<Srq>();

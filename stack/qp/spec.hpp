@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "abi/control.hpp"
+#include "base/slab.hpp"
 #include "base/types.hpp"
 #include "qp/tag_matching.hpp"
 #include "rings/queues.hpp"
@@ -90,9 +92,24 @@ struct Snapshot {
     uint32_t send_queued = 0, recv_posted = 0;
 };
 
-/// Makes a QP in RESET (all memory that it will ever need). free() only after the engine has executed DestroyQp.
-Qp* create(const Spec& spec);
-void free(Qp* qp);
+/// All QPs of a rocid, side by side. The conductor's.
+class Pool {
+public:
+    struct Free {
+        Pool* pool = nullptr;
+        void operator()(Qp* qp) const { pool->free(qp); }
+    };
+    using Handle = std::unique_ptr<Qp, Free>;
+
+    explicit Pool(ChunkSource& chunks);
+    /// A QP in RESET. nullptr: no memory. It may go only after the engine has executed remove_qp.
+    Handle create(const Spec& spec);
+    size_t bytes() const { return slab_.taken_bytes(); }
+
+private:
+    void free(Qp* qp);
+    Slab slab_;
+};
 Srq* create_srq(const SrqSpec& spec);
 void free(Srq* srq);
 

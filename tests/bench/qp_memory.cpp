@@ -26,18 +26,18 @@ qp::Spec spec_of(abi::RqShared& ring) {
 void measure() {
     qp::Context ctx;
     abi::RqShared ring{};
-    std::vector<qp::Qp*> qps;
+    qp::Pool pool(HeapChunks::instance());
+    std::vector<qp::Pool::Handle> qps;
     qps.reserve(kQps);
     qp::Change change;
     change.mask = qp::kAttrMaxDestRdAtomic;
     change.attr.max_dest_rd_atomic = kReads;
     const size_t before = mallinfo2().uordblks;
     for (uint32_t i = 0; i < kQps; ++i) {
-        qps.push_back(qp::create(spec_of(ring)));
+        qps.push_back(pool.create(spec_of(ring)));
         qp::apply_change(ctx, *qps.back(), change);
     }
     report("transport.bytes_a_qp", double(mallinfo2().uordblks - before) / kQps, "B");
-    for (qp::Qp* q : qps) qp::free(q);
 }
 
 }  // namespace
