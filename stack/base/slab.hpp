@@ -53,9 +53,7 @@ public:
 #endif
 
     Slab(ChunkSource& source, size_t bytes) : source_(source), block_((bytes + kLine - 1) / kLine * kLine) {}
-    ~Slab() {
-        for (const Chunk& c : chunks_) source_.give_back(c.memory, c.bytes);
-    }
+    ~Slab() { release(); }
     Slab(const Slab&) = delete;
     Slab& operator=(const Slab&) = delete;
 
@@ -81,7 +79,11 @@ public:
         reserved_ -= blocks;
         return false;
     }
-    void unreserve(size_t blocks) { reserved_ -= blocks; }
+    /// What nobody needs any more goes back as a whole.
+    void unreserve(size_t blocks) {
+        reserved_ -= blocks;
+        if (reserved_ == 0 && taken_ == 0) release();
+    }
 
     size_t taken() const { return taken_; }
     size_t taken_bytes() const { return taken_ * block_; }
@@ -95,6 +97,13 @@ private:
         size_t bytes;
     };
 
+    void release() {
+        for (const Chunk& c : chunks_) source_.give_back(c.memory, c.bytes);
+        chunks_.clear();
+        free_ = nullptr;
+        fresh_ = fresh_end_ = nullptr;
+        begun_ = capacity_ = 0;
+    }
     void* counted(void* block) {
         taken_ += block != nullptr;
         return block;

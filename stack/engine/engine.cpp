@@ -58,7 +58,7 @@ void Engine::Impl::ring(Session& s, uint32_t slot) {
     qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr;
     if (qp == nullptr && ring_tags(s, slot)) return;
     counters.add(qp != nullptr ? Counter::doorbells : Counter::stray_doorbells);
-    if (qp != nullptr) qp::activate(ctx, *qp);
+    if (qp != nullptr) qp::activate_requester(ctx, *qp);
 }
 
 bool Engine::Impl::scan_doorbells() {
@@ -81,8 +81,12 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
         qp::flush_queues(ctx, qp);
         return qp.requester.tail + qp.spec.rq.consumed - before;
     }
-    const uint32_t answered = qp::send_responses(ctx, qp, config.qp_quantum);
-    const uint32_t asked = answered < config.qp_quantum ? qp::send_requests(ctx, qp, config.qp_quantum - answered) : 0;
+    uint32_t answered = 0, asked = 0;
+    if (qp.answers) {
+        answered = qp::send_responses(ctx, qp, config.qp_quantum);
+        qp.answers = qp::has_responses(qp);
+    }
+    if (qp.asks && answered < config.qp_quantum) asked = qp::send_requests(ctx, qp, config.qp_quantum - answered);
     qp::report_drained(ctx, qp);
     return answered + asked;
 }
@@ -91,7 +95,11 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
 /// either we looked too early, or something that will come (an ACK, a timer) puts the QP back on the list.
 void Engine::Impl::rest(qp::Qp& qp) {
     qp::deactivate(ctx, qp);
-    if (!qp::posted(qp) && qp::stop_watching(qp)) return;
+    if (!qp.asks && !flushing(qp)) return;
+    if (!qp::posted(qp) && qp::stop_watching(qp)) {
+        qp.asks = qp.requester.current != nullptr;
+        return;
+    }
     if (flushing(qp) || qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
@@ -111,7 +119,7 @@ bool Engine::Impl::run_active() {
         budget -= std::min(budget, worked);
         any = any || worked != 0;
         if (worked != 0) qp.linger = kLinger;
-        const bool more = flushing(qp) ? worked != 0 : qp::has_responses(qp) || qp::has_requests(ctx, qp);
+        const bool more = flushing(qp) ? worked != 0 : qp.answers || (qp.asks && qp::has_requests(ctx, qp));
         const bool lingers = qp.linger != 0 && !crowded();
         if (more) {
             qp::activate(ctx, qp);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct Context {
     Qp* first_active = nullptr;             ///< list of QPs with work, FIFO
     Qp* last_active = nullptr;
     uint32_t active_count = 0;
+    std::map<uint32_t, Slab> records;  ///< by bytes of a block: what the QPs have fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
 };
@@ -40,6 +42,15 @@ inline void activate(Context& ctx, Qp& qp) {
     (ctx.last_active != nullptr ? ctx.last_active->next_active : ctx.first_active) = &qp;
     ctx.last_active = &qp;
     ++ctx.active_count;
+}
+/// … because the requester, or the responder, has something to do.
+inline void activate_requester(Context& ctx, Qp& qp) {
+    qp.asks = true;
+    activate(ctx, qp);
+}
+inline void activate_responder(Context& ctx, Qp& qp) {
+    qp.answers = true;
+    activate(ctx, qp);
 }
 inline void deactivate(Context& ctx, Qp& qp) {
     if (!qp.active) return;

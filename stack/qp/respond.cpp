@@ -51,7 +51,7 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
 }
 
 void drop_oldest_job(Responder& rs) {
-    rs.job_head = (rs.job_head + 1) % uint32_t(rs.jobs.size());
+    rs.job_head = (rs.job_head + 1) % rs.jobs.size;
     --rs.job_count;
 }
 
@@ -127,7 +127,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
     Responder& rs = qp.responder;
     uint32_t sent = 0;
     while (sent < quantum && rs.job_count != 0) {
-        ResponderJob& job = rs.jobs[rs.job_head];
+        ResponderJob& job = rs.jobs.slots[rs.job_head];
         const Sent result = job.atomic ? send_atomic_response(ctx, qp, job) : send_read_packet(ctx, qp, job);
         if (result == Sent::no_room) return sent;
         if (result == Sent::lost) {

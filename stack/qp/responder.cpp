@@ -52,7 +52,7 @@ void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
     rs.nak = syndrome;
     rs.fatal_nak = fatal;
     rs.nak_outstanding = true;
-    activate(ctx, qp);
+    activate_responder(ctx, qp);
 }
 
 void fault(Context& ctx, Qp& qp, RequestFault f) {
@@ -253,7 +253,7 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 // ---- READ and atomics -----------------------------------------------------------------------------------------------
 
-ResponderJob& job_at(Responder& rs, uint32_t i) { return rs.jobs[(rs.job_head + i) % rs.jobs.size()]; }
+ResponderJob& job_at(Responder& rs, uint32_t i) { return rs.jobs.slots[(rs.job_head + i) % rs.jobs.size]; }
 
 ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     ResponderJob job;
@@ -275,7 +275,7 @@ uint32_t new_jobs(Responder& rs) {
 
 void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
     job_at(qp.responder, qp.responder.job_count++) = job;
-    activate(ctx, qp);
+    activate_responder(ctx, qp);
 }
 
 void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -337,8 +337,8 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++rs.msn;
     ++rs.expected;
     ++qp.counters.rx_messages;
-    rs.atomics[rs.atomic_next] = {original, p.psn, rs.msn};
-    rs.atomic_next = (rs.atomic_next + 1) % uint32_t(rs.atomics.size());
+    rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.msn};
+    rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.msn));
 }
 
@@ -401,7 +401,7 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
     if (replays >= qp.max_dest_rd_atomic) return;
     for (uint32_t i = rs.job_count++; i > place; --i) job_at(rs, i) = job_at(rs, i - 1);
     job_at(rs, place) = job;
-    activate(ctx, qp);
+    activate_responder(ctx, qp);
 }
 
 void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -417,7 +417,7 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    for (const AtomicResult& kept : rs.atomics) {
+    for (const AtomicResult& kept : std::span(rs.atomics.slots.get(), rs.atomics.size)) {
         if (kept.valid() && kept.psn == p.psn) return answer_again(ctx, qp, atomic_job(kept.psn, kept.original, kept.msn));
     }
 }
@@ -431,7 +431,7 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
     qp.responder.ack_due = true;
-    activate(ctx, qp);
+    activate_responder(ctx, qp);
 }
 
 /// UC has no NAK: a gap in the PSNs breaks the message under way; the next First or Only starts anew (IBA 9.8.2.2.2).
@@ -478,7 +478,7 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     // READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2)
     if (p.ack_request && !p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite)) {
         rs.ack_due = true;
-        activate(ctx, qp);
+        activate_responder(ctx, qp);
     }
     if (p.info->has(wire::kRead)) return execute_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return execute_atomic(ctx, qp, p);

@@ -1,6 +1,7 @@
 // What the conductor hands an engine to make, change and show a QP. All of it validated: handles resolved, ranges checked.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -38,23 +39,27 @@ struct Owner {
     bool operator==(const Owner&) const = default;
 };
 
+/// A cache line for whoever sends, one for whoever receives or is told of something.
 struct Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
+    uint16_t max_send_sge = 0;     ///< granted
+    uint32_t max_inline_data = 0;  ///< granted
     Qpn qpn;
     uint32_t engine = 0;
     uint32_t port = 0;  ///< device index
     uint32_t pd = 0;    ///< global PD number
-    uint32_t session = 0, handle = 0, generation = 0;
-    uint32_t slot = 0;  ///< doorbell bit
     uint32_t xrcd = 0;  ///< XRC_RECV: global number of the domain
-    abi::QpCap cap{};   ///< granted
+    uint32_t slot = 0;  ///< doorbell bit
     rings::SqView sq;   ///< .depth 0: none
-    rings::RqView rq;   ///< .depth 0: none (SRQ); consumed by the engine
     rings::Cq* send_cq = nullptr;
+    // ---- the second line
+    rings::RqView rq;  ///< .depth 0: none (SRQ); consumed by the engine
     rings::Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
+    uint32_t session = 0, handle = 0, generation = 0;
 };
+static_assert(sizeof(Spec) == 128 && offsetof(Spec, rq) == 64);
 
 /// A session's handles are its doorbell slots.
 inline void set_owner(Spec& spec, const Owner& owner) {

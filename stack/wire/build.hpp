@@ -22,11 +22,11 @@ struct PathSpec {
 
 /// The bytes before the BTH, ready to copy; lengths and IPv4 checksum are patched a frame.
 struct PathTemplate {
-    uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
     uint8_t length = 0;  ///< 0: no path yet
     uint8_t l3_offset = 0;
     bool ipv6 = false;
     uint32_t ipv4_partial_sum = 0;  ///< checksum of the IPv4 header but for total length
+    uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
 };
 /// Length 0 if one GID is IPv4-mapped and the other is not: there is no such path.
 PathTemplate make_path(const PathSpec& spec);

@@ -87,6 +87,8 @@ TEST(Slab, WhatIsReservedIsThere) {
         EXPECT_TRUE(slab.reserve(510)) << "a refusal reserves nothing";
     }
     for (void* block : blocks) slab.give_back(block);
+    slab.unreserve(510);
+    EXPECT_EQ(source.out, 0u) << "nobody needs any";
 }
 
 }  // namespace
