@@ -14,17 +14,27 @@ namespace roci::engine {
 
 class LookAhead {
 public:
-    /// `first`: the list of QPs with work.
-    LookAhead(const mem::KeyTable& keys, const qp::Qp* first) : keys_(keys) {
-        enter(first);
-        for (uint32_t i = 1; i < kSteps; ++i) turn();
+    explicit LookAhead(const mem::KeyTable& keys) : keys_(keys) {}
+    /// Before each QP's turn. `first`: of the requesters that have one, which is it. From round to round it goes on where it is:
+    /// to catch up with the first steps would be a chain of waits.
+    void turn(const qp::Qp* first) {
+        if (coming_.front() == nullptr) {
+            enter(first);
+            for (uint32_t i = 1; i < kSteps; ++i) step();
+        }
+        step();
     }
-    /// Before each QP's turn.
-    void turn() {
-        const qp::Qp* next = coming_.front() != nullptr ? coming_.front()->next_active : nullptr;
+    /// Before any QP goes.
+    void forget() { coming_ = {}; }
+
+private:
+    static constexpr uint32_t kSteps = 3 + mem::kPrefetchSteps;
+
+    void step() {
+        const qp::Qp* next = coming_.front() != nullptr ? coming_.front()->asking.next : nullptr;
         std::shift_right(coming_.begin(), coming_.end(), 1);
         enter(next);
-        if (const qp::Qp* qp = coming_[1]) roles(*qp);
+        if (const qp::Qp* qp = coming_[1]) requester(*qp);
         if (const qp::Qp* qp = coming_[2]) queues(*qp);
         if (const qp::Qp* qp = coming_[3]) memory<0>(*qp);
         if (const qp::Qp* qp = coming_[4]) memory<1>(*qp);
@@ -32,22 +42,17 @@ public:
         if (const qp::Qp* qp = coming_[6]) memory<3>(*qp);
     }
 
-private:
-    static constexpr uint32_t kSteps = 3 + mem::kPrefetchSteps;
-
     void enter(const qp::Qp* qp) {
         coming_.front() = qp;
         if (qp != nullptr) qp::prefetch_basics(*qp);
     }
-    static void roles(const qp::Qp& qp) {
+    static void requester(const qp::Qp& qp) {
         qp::prefetch_path(qp);
-        if (qp.answers) qp::prefetch_responder(qp);
-        if (qp.asks) qp::prefetch_requester(qp);
+        qp::prefetch_requester(qp);
     }
     static bool fetches(const qp::Qp& qp) { return qp.asks && qp.requester.current == nullptr && qp.spec.sq.depth != 0; }
-    /// The next work request in the client's ring; how many receives are left, which every ACK tells.
+    /// The next work request in the client's ring.
     static void queues(const qp::Qp& qp) {
-        if (qp.answers) __builtin_prefetch(qp.spec.rq.shared);
         if (!fetches(qp)) return;
         __builtin_prefetch(qp.spec.sq.shared);
         __builtin_prefetch(&qp.spec.sq.shared->idle);

@@ -189,8 +189,11 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
 /// Between parsing and execution on a crowded list: what the packets name is asked for, for all of them a step at a time.
 void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     const auto each = [&](auto step) {
-        for (unsigned i = first; i < end; ++i)
-            if (owners[i] != nullptr) step(*owners[i], packets[i]);
+        const qp::Qp* before = nullptr;  // what comes for one QP in a row goes to one place, as a rule
+        for (unsigned i = first; i < end; ++i) {
+            if (owners[i] != nullptr && owners[i] != before) step(*owners[i], packets[i]);
+            before = owners[i];
+        }
     };
     each([&](const qp::Qp& qp, const wire::Packet& p) {
         qp::prefetch_path(qp);
@@ -200,7 +203,10 @@ void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
             qp::prefetch_requester(qp);
         mem::prefetch<0>(shared.keys, p.rkey, p.va);
     });
-    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<1>(shared.keys, p.rkey, p.va); });
+    each([&](const qp::Qp& qp, const wire::Packet& p) {
+        mem::prefetch<1>(shared.keys, p.rkey, p.va);
+        if (p.info->has(wire::kRequest)) __builtin_prefetch(qp.spec.rq.shared);  // an ACK tells how many receives are left
+    });
     each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<2>(shared.keys, p.rkey, p.va); });
     each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<3>(shared.keys, p.rkey, p.va); });
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -41,7 +42,7 @@ public:
 };
 
 /// One stretch of a region, ascending.
-struct Segment {
+struct alignas(64) Segment {
     uint64_t offset = 0;  ///< of this stretch within the region
     uint64_t length = 0;
     std::byte* base = nullptr;       ///< mapped; nullptr: through `process`
@@ -50,27 +51,30 @@ struct Segment {
     bool writable = true;
 };
 
-struct MemoryRegion {
+/// What every access looks at is one cache line.
+struct alignas(64) MemoryRegion {
     Key key;
     uint32_t pd = 0;      ///< global PD number, never 0 for a client's region
     uint32_t access = 0;  ///< Access
-    uint64_t iova = 0;
-    uint64_t length = 0;
-    std::vector<Segment> segments;  ///< one: the fast way
-    RemoteProcess* process = nullptr;
-    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
     std::atomic<bool> invalidated{
         false};  ///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
     // A memory window has no memory of its own: it opens a part of the region `parent` names, found anew at every access, so that
     // a deregistered parent closes its windows. While it is not bound, `invalidated` is set.
     bool is_window = false;
-    bool is_null = false;    ///< no memory at all: writing is lost, reading gives zeros; no segments (ibv_alloc_null_mr)
-    bool type2 = false;      ///< bound by a work request of a QP, usable by that QP only
-    uint32_t bound_qpn = 0;  ///< type 2: that QP; else 0
+    bool is_null = false;  ///< no memory at all: writing is lost, reading gives zeros; no segments (ibv_alloc_null_mr)
+    bool type2 = false;    ///< bound by a work request of a QP, usable by that QP only
+    uint64_t iova = 0;
+    uint64_t length = 0;
+    std::vector<Segment> segments;  ///< one: the fast way
+    uint32_t bound_qpn = 0;         ///< type 2: that QP; else 0
     Key parent;
-    std::atomic<bool> binding{false};        ///< of a window: somebody is about to change it
-    mutable std::atomic<uint32_t> users{0};  ///< of a window: accesses that go through it at this moment, of all engines
+    // ---- the second line
+    RemoteProcess* process = nullptr;
+    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
+    std::atomic<bool> binding{false};           ///< of a window: somebody is about to change it
+    mutable std::atomic<uint32_t> users{0};     ///< of a window: accesses that go through it at this moment, of all engines
 };
+static_assert(offsetof(MemoryRegion, process) == 64);
 
 /// An access through a window, from its check until its last byte: a bind of the window waits for it, so that nothing reaches the
 /// memory of the old binding once the bind has completed. Of a region that is no window it holds nothing.

@@ -14,13 +14,12 @@ void prefetch(const KeyTable& keys, Key key, uint64_t va) {
     if constexpr (step == 0) return keys.prefetch(key);
     const MemoryRegion* r = keys.in_slot(key);
     if (r == nullptr) return;
-    if constexpr (step == 1) {
-        __builtin_prefetch(r);
-        __builtin_prefetch(reinterpret_cast<const std::byte*>(r) + 64);
-    }
+    if constexpr (step == 1) __builtin_prefetch(r);
     if constexpr (step == 2) __builtin_prefetch(r->segments.data());
     if constexpr (step == 3) {
-        if (!r->segments.empty() && r->segments.front().base != nullptr)
+        if (r->segments.empty()) return;
+        __builtin_prefetch(r->segments.front().mapped);
+        if (r->segments.front().base != nullptr)
             // As a number: an address that a peer made up is no offset into anything.
             __builtin_prefetch(
                 reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(r->segments.front().base) + (va - r->iova)));

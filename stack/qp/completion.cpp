@@ -162,7 +162,7 @@ void enter_error(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     qp.requester.ack_deadline = qp.requester.rnr_deadline = kNever;
     Responder& rs = qp.responder;
-    rs.job_count = 0;
+    rs.jobs.count = 0;
     rs.in_message = rs.ack_due = rs.nak_due = rs.fatal_nak = false;
     if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
     // From now on the client tells of every receive it posts, so that it can be flushed.

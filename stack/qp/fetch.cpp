@@ -109,10 +109,12 @@ bool posted(const Qp& qp) {
     return qp.spec.sq.depth != 0 && !qp.requester.broken && qp.spec.sq.producer() != qp.requester.fetched;
 }
 
-bool stop_watching(Qp& qp) {
-    if (qp.tags != nullptr) return true;  // its work comes from messages, which activate it
-    return qp.spec.sq.depth == 0 || qp.requester.broken || rings::go_idle(qp.spec.sq, qp.requester.fetched);
+bool announce_rest(Qp& qp) {
+    if (qp.tags != nullptr) return false;  // its work comes from messages, which activate it
+    return qp.spec.sq.depth != 0 && !qp.requester.broken && rings::announce_idle(qp.spec.sq);
 }
+
+bool stays_at_rest(Qp& qp) { return rings::stays_idle(qp.spec.sq, qp.requester.fetched); }
 
 bool fetch(Context& ctx, Qp& qp, uint32_t most) {
     if (qp.tags != nullptr) return fetch_rendezvous(qp);

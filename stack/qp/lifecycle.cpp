@@ -28,7 +28,6 @@ void set_dest_reads(Qp& qp, const Change& c) {
     qp.responder.jobs.resize(std::max(2u * c.attr.max_dest_rd_atomic, 1u));
     qp.responder.atomics.resize(0);
     set_access(qp, qp.access);
-    qp.responder.job_head = qp.responder.job_count = 0;
 }
 
 /// What each bit of the attribute mask changes here; the rest is the conductor's alone.
@@ -63,7 +62,7 @@ void reset(Context& ctx, Qp& qp) {
     auto sges = std::move(qp.responder.recv.sges);
     qp.responder = Responder{};
     qp.responder.recv.sges = std::move(sges);
-    qp.established = qp.sqd_pending = qp.notify_drained = qp.asks = qp.answers = false;
+    qp.established = qp.sqd_pending = qp.notify_drained = qp.asks = false;
     qp.qkey = 0;
     qp.access = 0;
     qp.spec.rq.consumed = 0;

@@ -253,8 +253,6 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 // ---- READ and atomics -----------------------------------------------------------------------------------------------
 
-ResponderJob& job_at(Responder& rs, uint32_t i) { return rs.jobs.slots[(rs.job_head + i) % rs.jobs.size]; }
-
 ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     ResponderJob job;
     job.first = p.psn;
@@ -269,12 +267,13 @@ ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
 /// READs and atomics that are being answered for the first time.
 uint32_t new_jobs(Responder& rs) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < rs.job_count; ++i) n += !job_at(rs, i).replay;
+    for (uint32_t i = 0; i < rs.jobs.count; ++i) n += !rs.jobs.at(i).replay;
     return n;
 }
 
 void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
-    job_at(qp.responder, qp.responder.job_count++) = job;
+    JobRing& jobs = qp.responder.jobs;
+    jobs.at(jobs.count++) = job;
     activate_responder(ctx, qp);
 }
 
@@ -388,8 +387,8 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
     Responder& rs = qp.responder;
     job.replay = true;
     uint32_t place = 0, replays = 0;
-    for (uint32_t i = 0; i < rs.job_count; ++i) {
-        ResponderJob& other = job_at(rs, i);
+    for (uint32_t i = 0; i < rs.jobs.count; ++i) {
+        ResponderJob& other = rs.jobs.at(i);
         if (overlap(qp, other, job)) {
             job.replay = other.replay;
             other = job;
@@ -399,8 +398,8 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
         replays += other.replay;
     }
     if (replays >= qp.max_dest_rd_atomic) return;
-    for (uint32_t i = rs.job_count++; i > place; --i) job_at(rs, i) = job_at(rs, i - 1);
-    job_at(rs, place) = job;
+    for (uint32_t i = rs.jobs.count++; i > place; --i) rs.jobs.at(i) = rs.jobs.at(i - 1);
+    rs.jobs.at(place) = job;
     activate_responder(ctx, qp);
 }
 

@@ -11,9 +11,10 @@ namespace roci::qp {
 bool fetch(Context& ctx, Qp& qp, uint32_t most);
 /// True if the client has posted WQEs that were not fetched yet.
 bool posted(const Qp& qp);
-/// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). False: it has posted
-/// meanwhile.
-bool stop_watching(Qp& qp);
+/// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). False: it did before. True: it
+/// may have posted meanwhile, so a full fence and stays_at_rest() must follow.
+bool announce_rest(Qp& qp);
+bool stays_at_rest(Qp& qp);
 
 /// A record for one WQE more; its copy is to be filled in, then it is admitted.
 SendRecord& append(Requester& rq);

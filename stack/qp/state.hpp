@@ -117,10 +117,17 @@ struct AtomicResult {
 /// READs and atomics to be answered, in PSN order: ring of max_dest_rd_atomic new ones and as many replays.
 struct JobRing {
     std::unique_ptr<ResponderJob[]> slots;
-    uint32_t size = 0;
+    uint16_t size = 0, head = 0, count = 0;
     void resize(uint32_t n) {
         slots = std::make_unique<ResponderJob[]>(n);
-        size = n;
+        size = uint16_t(n);
+        head = count = 0;
+    }
+    ResponderJob& at(uint32_t i) const { return slots[(head + i) % size]; }
+    ResponderJob& oldest() const { return at(0); }
+    void drop_oldest() {
+        head = uint16_t((head + 1u) % size);
+        --count;
     }
 };
 /// The results of the last atomics.
@@ -149,19 +156,23 @@ struct Responder {
     uint32_t remaining = 0;  ///< WRITE: bytes still to come
     Key rkey;
     uint64_t received = 0;  ///< bytes of the message so far
-    uint32_t job_head = 0, job_count = 0;
     RecvWork recv;
     JobRing jobs;
     AtomicResults atomics;
+};
+
+/// A QP's place in a list of those that wait for their turn (TurnList in context.hpp).
+struct Turn {
+    Qp* next = nullptr;
+    Qp** link = nullptr;  ///< the pointer that points to the QP; nullptr: it is not on the list
+    bool listed() const { return link != nullptr; }
 };
 
 struct alignas(64) Qp {
     Spec spec;
     // ---- hot, both roles
     State state = State::reset;
-    bool active = false;   ///< on the engine's list of QPs with work
-    bool asks = false;     ///< the requester is looked at in the QP's turn: something is not sent, or the client need not ring
-    bool answers = false;  ///< the responder is: something is to be answered
+    bool asks = false;            ///< the requester may have something to do: something is not sent, or the client need not ring
     bool sqd_pending = false;     ///< SQD asked for: SQ_DRAINED event to be sent
     bool notify_drained = false;  ///< … if the client wants it
     bool established = false;
@@ -173,15 +184,15 @@ struct alignas(64) Qp {
     Qpn dest;
     uint32_t access = 0;  ///< enum ibv_access_flags that remote requests may use
     uint32_t qkey = 0;    ///< UD
-    Nanos ack_timeout = kNever;
-    Qp* next_active = nullptr;
-    Qp* prev_active = nullptr;
-    std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
+    Turn asking;          ///< among the requesters that have something to do
+    Turn answering;       ///< among the responders that have
     wire::PathTemplate path;
     Counters counters;
     engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
     alignas(64) Requester requester;
+    Nanos ack_timeout = kNever;
     alignas(64) Responder responder;
+    std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 704);
 

@@ -33,17 +33,26 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     }
 }
 
-/// Stops watching a send queue of which WQEs up to `taken` have been read. False: there are new ones, go on watching. A doorbell
-/// may have been rung for them as well; it is then a spurious one. Who is idle already stays it: the client has not posted, or
-/// has and is about to ring.
-inline bool go_idle(const SqView& sq, uint32_t taken) {
+/// To stop watching a send queue takes two steps and a full fence between them, which many queues may share. The first: from now
+/// on the client rings. False: it did before, and there is no second step. The client has not posted, or has and is about to
+/// ring.
+inline bool announce_idle(const SqView& sq) {
     std::atomic_ref idle(sq.shared->idle);
-    if (idle.load(std::memory_order_relaxed) != 0) return true;
+    if (idle.load(std::memory_order_relaxed) != 0) return false;
     idle.store(1, std::memory_order_release);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return true;
+}
+/// After the fence; WQEs up to `taken` have been read. False: there are new ones, go on watching. A doorbell may have been rung
+/// for them as well; it is then a spurious one.
+inline bool stays_idle(const SqView& sq, uint32_t taken) {
     if (sq.producer() == taken) return true;
-    idle.store(0, std::memory_order_relaxed);
+    std::atomic_ref(sq.shared->idle).store(0, std::memory_order_relaxed);
     return false;
+}
+inline bool go_idle(const SqView& sq, uint32_t taken) {
+    if (!announce_idle(sq)) return true;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return stays_idle(sq, taken);
 }
 
 }  // namespace roci::rings
