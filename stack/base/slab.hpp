@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <utility>
 #include <vector>
@@ -134,6 +135,31 @@ private:
     size_t begun_ = 0;                                   ///< chunks that blocks were taken of
     size_t capacity_ = 0, reserved_ = 0, taken_ = 0;
     std::vector<Chunk> chunks_;
+};
+
+/// Objects in a slab, owned one by one.
+template <class T>
+class Pool {
+public:
+    struct Free {
+        Slab* slab = nullptr;
+        void operator()(T* object) const {
+            object->~T();
+            slab->give_back(object);
+        }
+    };
+    using Handle = std::unique_ptr<T, Free>;
+
+    explicit Pool(ChunkSource& source) : slab_(source, sizeof(T)) { static_assert(alignof(T) <= Slab::kLine); }
+    /// Throws std::bad_alloc, as new does.
+    Handle make() {
+        void* block = slab_.take();
+        if (block == nullptr) throw std::bad_alloc();
+        return Handle(new (block) T, {&slab_});
+    }
+
+private:
+    Slab slab_;
 };
 
 }  // namespace roci

@@ -67,10 +67,19 @@ void Engine::Impl::ring(Session& s, uint32_t slot) {
 bool Engine::Impl::scan_doorbells() {
     bool any = false;
     for (Session& s : sessions) {
+        std::array<uint32_t, 64> rung;  // a word's; their QPs are asked for, then looked at
+        uint32_t count = 0;
+        const auto ring_all = [&] {
+            for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
+            count = 0;
+        };
         rings::collect_doorbells(*s.page, [&](uint32_t slot) {
             any = true;
-            ring(s, slot);
+            if (const qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr) qp::prefetch_basics(*qp);
+            rung[count++] = slot;
+            if (count == rung.size()) ring_all();
         });
+        ring_all();
     }
     return any;
 }

@@ -39,7 +39,6 @@ private:
         if (const qp::Qp* qp = coming_[3]) memory<0>(*qp);
         if (const qp::Qp* qp = coming_[4]) memory<1>(*qp);
         if (const qp::Qp* qp = coming_[5]) memory<2>(*qp);
-        if (const qp::Qp* qp = coming_[6]) memory<3>(*qp);
     }
 
     void enter(const qp::Qp* qp) {

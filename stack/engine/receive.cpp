@@ -208,7 +208,6 @@ void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
         if (p.info->has(wire::kRequest)) __builtin_prefetch(qp.spec.rq.shared);  // an ACK tells how many receives are left
     });
     each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<2>(shared.keys, p.rkey, p.va); });
-    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<3>(shared.keys, p.rkey, p.va); });
 }
 
 /// Executes frames[first, end). Those that are done with are put to frames[done, …).

@@ -35,6 +35,7 @@ struct Conductor::Impl {
     Platform& platform;
 
     qp::Pool qps;
+    Pool<mem::MemoryRegion> regions;
     std::map<uint32_t, std::unique_ptr<Session>> sessions;
     uint32_t last_session = 0;
     NumberPool qpns, keys, ahs, srqns;

@@ -77,13 +77,13 @@ struct RegionHandle {
 };
 
 struct Mr {
-    std::unique_ptr<mem::MemoryRegion> region;
+    Pool<mem::MemoryRegion>::Handle region;
     std::vector<std::shared_ptr<Region>> memory;
     Use pd, dm;
 };
 
 struct Mw {
-    std::unique_ptr<mem::MemoryRegion> region;
+    Pool<mem::MemoryRegion>::Handle region;
     Use pd;
 };
 
