@@ -111,7 +111,9 @@ bool posted(const Qp& qp) {
 
 bool announce_rest(Qp& qp) {
     if (qp.tags != nullptr) return false;  // its work comes from messages, which activate it
-    return qp.spec.sq.depth != 0 && !qp.requester.broken && rings::announce_idle(qp.spec.sq);
+    if (qp.spec.sq.depth == 0 || qp.requester.broken) return false;
+    rings::announce_idle(qp.spec.sq);
+    return true;
 }
 
 bool stays_at_rest(Qp& qp) { return rings::stays_idle(qp.spec.sq, qp.requester.fetched); }

@@ -11,8 +11,8 @@ namespace roci::qp {
 bool fetch(Context& ctx, Qp& qp, uint32_t most);
 /// True if the client has posted WQEs that were not fetched yet.
 bool posted(const Qp& qp);
-/// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). False: it did before. True: it
-/// may have posted meanwhile, so a full fence and stays_at_rest() must follow.
+/// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). True: it may have posted
+/// meanwhile, so a full fence and stays_at_rest() must follow.
 bool announce_rest(Qp& qp);
 bool stays_at_rest(Qp& qp);
 

@@ -34,14 +34,8 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
 }
 
 /// To stop watching a send queue takes two steps and a full fence between them, which many queues may share. The first: from now
-/// on the client rings. False: it did before, and there is no second step. The client has not posted, or has and is about to
-/// ring.
-inline bool announce_idle(const SqView& sq) {
-    std::atomic_ref idle(sq.shared->idle);
-    if (idle.load(std::memory_order_relaxed) != 0) return false;
-    idle.store(1, std::memory_order_release);
-    return true;
-}
+/// on the client rings. What `idle` was is not asked: a load would wait for the line, a store does not.
+inline void announce_idle(const SqView& sq) { std::atomic_ref(sq.shared->idle).store(1, std::memory_order_release); }
 /// After the fence; WQEs up to `taken` have been read. False: there are new ones, go on watching. A doorbell may have been rung
 /// for them as well; it is then a spurious one.
 inline bool stays_idle(const SqView& sq, uint32_t taken) {
@@ -50,7 +44,7 @@ inline bool stays_idle(const SqView& sq, uint32_t taken) {
     return false;
 }
 inline bool go_idle(const SqView& sq, uint32_t taken) {
-    if (!announce_idle(sq)) return true;
+    announce_idle(sq);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return stays_idle(sq, taken);
 }
