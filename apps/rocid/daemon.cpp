@@ -132,7 +132,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     page_ = std::make_unique<EnginePageMemory>();
     events_ = std::make_unique<EventPipes>();
     shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
-                                               uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()));
+                                               uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());
