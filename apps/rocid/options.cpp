@@ -117,6 +117,10 @@ constexpr Option kOptions[] = {
      "Traffic class (DSCP times 4, plus ECN: 2 says that congestion may be marked) of connections for which the program asks for "
      "none.",
      ROCI_DEVICE(traffic_class, uint64_t)},
+    {"device", "checksum_offload", Kind::choice, "\"auto\"", 0, 0, "auto|off",
+     "auto: checksums of IPv4 headers are left to the port, as far as its driver makes or checks them (`roci status` says). off: "
+     "rocid sees to them, for a driver that does it wrong, or whose faster way of sending knows no offloads.",
+     ROCI_DEVICE(checksum_offload, std::string)},
 
     {"fault", "seed", Kind::count, "1", 0, 4294967295.0, "", "The same seed and traffic give the same faults.",
      ROCI_COUNT(fault.seed)},

@@ -5,10 +5,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config.hpp"
 #include "netdev.hpp"
+#include "nic.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/ethdev.hpp"
@@ -35,6 +37,7 @@ struct OpenPort {
     /// The link now, for the engines.
     std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
     std::vector<int> signals;  ///< by queue: readable when there are frames; empty: nothing says so, a sleeper must look itself
+    pmd::ChecksumOffload checksums;                     ///< what the port does of them
     bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
@@ -53,18 +56,23 @@ struct LinkState {
     uint32_t path_mtu = 0;
 };
 
+/// "received and sent": what of them is the port's business.
+std::string_view checksums_text(const pmd::ChecksumOffload& checksums);
+
 class Ports {
 public:
     /// Opens the ports of config.devices. A device whose port does not open is taken out of the configuration, with a line in the
     /// log that says what to do; if none is left, StartError.
-    Ports(Config& config, pmd::Eal& eal);
+    Ports(Config& config, pmd::Eal& eal, const NicTroubles& troubles);
     ~Ports();
     Ports(const Ports&) = delete;
 
     /// Bytes of DPDK memory that a configuration takes.
     static uint64_t memory_bytes(const Config& config);
-    /// PCI addresses that EAL is to probe.
-    static std::vector<std::string> pci_addresses(const Config& config);
+    /// The NICs of `config` that DPDK cannot take. Before EAL starts, which takes the others.
+    static NicTroubles nic_troubles(const Config& config);
+    /// NICs that EAL is to probe.
+    static std::vector<std::string> pci_addresses(const Config& config, const NicTroubles& troubles);
 
     const OpenPort& port(uint32_t device) const { return ports_[device]; }
     std::span<const OpenPort> all() const { return ports_; }
@@ -82,11 +90,12 @@ public:
 
 private:
     void open_pair(const Config& config, size_t a);
-    static void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
+    void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
     /// Sets the path MTU that came of it.
     void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
     void start_xdp(OpenPort& port, const DeviceSection& device);
 
+    const NicTroubles troubles_;
     std::vector<std::unique_ptr<pmd::MbufPool>> pools_;  ///< by engine
     std::vector<std::unique_ptr<pmd::RingPair>> pairs_;
     std::vector<OpenPort> ports_;  ///< by device

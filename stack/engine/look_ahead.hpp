@@ -53,7 +53,6 @@ private:
     /// The next work request in the client's ring.
     static void queues(const qp::Qp& qp) {
         if (!fetches(qp)) return;
-        __builtin_prefetch(qp.spec.sq.shared);
         __builtin_prefetch(&qp.spec.sq.shared->idle);
         __builtin_prefetch(qp.spec.sq.slot(qp.requester.fetched));
     }

@@ -168,14 +168,14 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
     if (!p.info->has(wire::kSend) || qp.spec.engine != config.index) return;
     const rings::RqView& rq = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
     if (rq.depth == 0) return;
-    __builtin_prefetch(rq.shared);
+    if (rq.seen == rq.consumed) __builtin_prefetch(rq.shared);
     __builtin_prefetch(rq.slot(rq.consumed));
 }
 
 /// Parses frames[first, end) and looks their QPs up.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     for (unsigned i = first; i < end; ++i) {
-        const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i]);
+        const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum);
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
@@ -203,10 +203,7 @@ void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
             qp::prefetch_requester(qp);
         mem::prefetch<0>(shared.keys, p.rkey, p.va);
     });
-    each([&](const qp::Qp& qp, const wire::Packet& p) {
-        mem::prefetch<1>(shared.keys, p.rkey, p.va);
-        if (p.info->has(wire::kRequest)) __builtin_prefetch(qp.spec.rq.shared);  // an ACK tells how many receives are left
-    });
+    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<1>(shared.keys, p.rkey, p.va); });
     each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<2>(shared.keys, p.rkey, p.va); });
 }
 

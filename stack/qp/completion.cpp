@@ -10,6 +10,9 @@ using abi::WcStatus;
 
 constexpr uint32_t kEventCqErr = 0, kEventQpFatal = 1, kEventSqDrained = 5, kEventLastWqe = 16;
 
+/// A store leaves its core within microseconds.
+constexpr Nanos kLateReceives = 1'000'000;
+
 /// On Ethernet there is no service level; NICs tell there which header lies in the 40 bytes before a datagram, and UCX reads it.
 constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
 
@@ -47,7 +50,7 @@ void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     // One queue length a call: a client that goes on posting gets its turn again later.
     for (uint32_t n = 0; n < qp.spec.sq.depth; ++n) {
-        if (rq.tail == rq.fetched && !fetch(ctx, qp, 1)) break;
+        if (rq.tail == rq.fetched && !fetch(qp, 1)) break;
         complete_send(ctx, qp, WcStatus::wr_flush_err);
     }
     rq.cursor = rq.tail;
@@ -165,9 +168,12 @@ void enter_error(Context& ctx, Qp& qp) {
     rs.jobs.count = 0;
     rs.in_message = rs.ack_due = rs.nak_due = rs.fatal_nak = false;
     if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
-    // From now on the client tells of every receive it posts, so that it can be flushed.
-    if (qp.spec.rq.depth != 0) std::atomic_ref(qp.spec.rq.shared->ring).store(1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // before the flush looks for the last time
+    // From now on the client tells of every receive it posts, so that it can be flushed. What it is just about to post it may not
+    // tell of (abi/client_rings.hpp), so its queue is looked at once more when that has long arrived.
+    if (qp.spec.rq.depth != 0) {
+        std::atomic_ref(qp.spec.rq.shared->ring).store(1, std::memory_order_seq_cst);
+        ctx.wheel.arm(qp.timer, ctx.now + kLateReceives);
+    }
     activate(ctx, qp);
 }
 

@@ -10,8 +10,6 @@ namespace {
 
 using abi::WcStatus;
 
-constexpr uint32_t kEventQpFatal = 1;
-
 /// Length of the message and shape of the WQE; success or the status that it will complete with.
 WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
     if ((w.send_flags & abi::kSendInline) != 0) {
@@ -51,6 +49,7 @@ uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
 
 /// Slots that are asked for before they are read: the client has written them on another core.
 constexpr uint32_t kAhead = 4;
+constexpr uint32_t kLine = 64;
 
 void take(Qp& qp) {
     const rings::SqView& sq = qp.spec.sq;
@@ -106,40 +105,32 @@ void admit(Qp& qp, SendRecord& r) {
 
 bool posted(const Qp& qp) {
     if (qp.tags != nullptr) return rendezvous_waits(qp);
-    return qp.spec.sq.depth != 0 && !qp.requester.broken && qp.spec.sq.producer() != qp.requester.fetched;
+    return qp.spec.sq.depth != 0 && qp.spec.sq.posted(qp.requester.fetched);
 }
 
 bool announce_rest(Qp& qp) {
     if (qp.tags != nullptr) return false;  // its work comes from messages, which activate it
-    if (qp.spec.sq.depth == 0 || qp.requester.broken) return false;
+    if (qp.spec.sq.depth == 0) return false;
     rings::announce_idle(qp.spec.sq);
     return true;
 }
 
 bool stays_at_rest(Qp& qp) { return rings::stays_idle(qp.spec.sq, qp.requester.fetched); }
 
-bool fetch(Context& ctx, Qp& qp, uint32_t most) {
+bool fetch(Qp& qp, uint32_t most) {
     if (qp.tags != nullptr) return fetch_rendezvous(qp);
     Requester& rq = qp.requester;
     const uint32_t depth = qp.spec.sq.depth;
-    if (depth == 0 || rq.broken) return false;
-    __builtin_prefetch(qp.spec.sq.slot(rq.fetched));  // comes along with `producer`, not after it
-    const uint32_t claimed = qp.spec.sq.producer() - rq.fetched;
-    const uint32_t room = depth - (rq.fetched - rq.tail);
-    if (claimed > depth) {  // a client that claims more than its queue holds lies: nothing in the queue can be trusted
-        rq.broken = true;
-        raise(ctx, qp, kEventQpFatal);
-        enter_error(ctx, qp);
-        return false;
-    }
-    uint32_t count = std::min({claimed, room, most});
-    if (count == 0) return false;
-    while (count-- != 0) {
+    if (depth == 0) return false;
+    if (qp.spec.sq.stride > kLine) __builtin_prefetch(qp.spec.sq.slot(rq.fetched) + kLine);  // comes along with the first line
+    const uint32_t before = rq.fetched;
+    // Whatever the client says, no more than the queue holds.
+    while (rq.fetched - before < most && rq.fetched - rq.tail < depth && qp.spec.sq.posted(rq.fetched)) {
         // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2: 2^23 outstanding).
         if (psn_span(rq.una, rq.fetch_psn) > (1u << 22) && rq.fetched != rq.tail) break;
         take(qp);
     }
-    return true;
+    return rq.fetched != before;
 }
 
 }  // namespace roci::qp

@@ -65,11 +65,8 @@ void reset(Context& ctx, Qp& qp) {
     qp.established = qp.sqd_pending = qp.notify_drained = qp.asks = false;
     qp.qkey = 0;
     qp.access = 0;
-    qp.spec.rq.consumed = 0;
-    if (qp.spec.sq.depth != 0) {
-        std::atomic_ref(qp.spec.sq.shared->producer).store(0, std::memory_order_relaxed);
-        std::atomic_ref(qp.spec.sq.shared->idle).store(1, std::memory_order_release);
-    }
+    qp.spec.rq.consumed = qp.spec.rq.seen = qp.spec.rq.enough = 0;
+    if (qp.spec.sq.depth != 0) std::atomic_ref(qp.spec.sq.shared->idle).store(1, std::memory_order_release);
     if (qp.spec.rq.depth == 0) return;
     std::atomic_ref(qp.spec.rq.shared->producer).store(0, std::memory_order_relaxed);
     std::atomic_ref(qp.spec.rq.shared->ring).store(0, std::memory_order_release);

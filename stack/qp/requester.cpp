@@ -136,7 +136,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     }
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
-    ctx.out(qp).commit(start, bytes);
+    ctx.out(qp).commit(start, bytes, path->unsummed);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     if (psn_span(rq.una, rq.next) < psn_span(rq.una, rq.sent_end)) ++qp.counters.retransmits;
@@ -215,7 +215,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     Requester& rq = qp.requester;
     uint32_t sent = 0;
     while (sent < quantum && may_send(qp)) {
-        if (rq.cursor == rq.fetched && (qp.state != State::rts || !fetch(ctx, qp, quantum - sent))) break;
+        if (rq.cursor == rq.fetched && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
         SendRecord& r = *rq.current;
         const Step step = take_step(ctx, qp, r);
         if (step == Step::wait) break;

@@ -9,9 +9,9 @@ namespace {
 constexpr uint32_t kEventQpAccessErr = 3;
 
 /// Credits are told where the QP has a receive queue of its own (IBA 9.7.7.2: not with an SRQ).
-uint8_t ack_syndrome(const Qp& qp) {
+uint8_t ack_syndrome(Qp& qp) {
     const bool shared = qp.spec.srq != nullptr || qp.spec.type == Type::xrc_recv;
-    const uint8_t credits = shared ? kNoCredits : credit_code(recv_available(qp));
+    const uint8_t credits = shared ? kNoCredits : credit_code(recv_credits(qp));
     return make_syndrome(AethKind::ack, credits);
 }
 
@@ -26,7 +26,7 @@ Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, cons
     uint8_t* payload = wire::begin_frame(start, qp.path, h, length);
     if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) return Sent::lost;
     const uint32_t bytes = wire::finish_frame(start, qp.path, payload, length);
-    ctx.out(qp).commit(start, bytes);
+    ctx.out(qp).commit(start, bytes, qp.path.unsummed);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     return Sent::yes;

@@ -58,6 +58,7 @@ bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status) {
 
 void on_timer(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
+    if (qp.state == State::err) return activate(ctx, qp);  // receives posted while it went there
     if (rq.rnr_deadline <= ctx.now) {
         rq.rnr_deadline = kNever;
         activate_requester(ctx, qp);

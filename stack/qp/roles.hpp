@@ -8,7 +8,7 @@ namespace roci::qp {
 
 // ---- fetch.cpp: from the client's ring to the engine's
 /// Copies and validates posted WQEs as long as there is room, `most` at a time: what is sent soon. True if any was taken.
-bool fetch(Context& ctx, Qp& qp, uint32_t most);
+bool fetch(Qp& qp, uint32_t most);
 /// True if the client has posted WQEs that were not fetched yet.
 bool posted(const Qp& qp);
 /// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). True: it may have posted
@@ -95,6 +95,8 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet);
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Receive WQEs posted and not taken.
 uint32_t recv_available(const Qp& qp);
+/// What an ACK may promise of a QP's own queue: those that are known of, at least half of those that there are.
+uint32_t recv_credits(Qp& qp);
 
 // ---- completion.cpp: CQEs, events, errors
 /// Completes the oldest send WQE.

@@ -40,7 +40,7 @@ struct Owner {
 };
 
 /// A cache line for whoever sends, one for whoever receives or is told of something.
-struct Spec {
+struct alignas(64) Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
     uint16_t max_send_sge = 0;     ///< granted
@@ -53,10 +53,10 @@ struct Spec {
     uint32_t slot = 0;  ///< doorbell bit
     rings::SqView sq;   ///< .depth 0: none
     rings::Cq* send_cq = nullptr;
+    Srq* srq = nullptr;
     // ---- the second line
     rings::RqView rq;  ///< .depth 0: none (SRQ); consumed by the engine
     rings::Cq* recv_cq = nullptr;
-    Srq* srq = nullptr;
     uint32_t session = 0, handle = 0, generation = 0;
 };
 static_assert(sizeof(Spec) == 128 && offsetof(Spec, rq) == 64);

@@ -56,7 +56,6 @@ struct Requester {
     bool credits_valid = false;        ///< the peer counts credits
     bool credit_probe = false;         ///< one message beyond the limit is on the way (IBA 9.7.7.2.5)
     bool blocked = false;              ///< the record at the cursor has a fault: nothing after it is sent
-    bool broken = false;               ///< the client lied about its queue: it is not read any more
     bool implied_nak_pending = false;  ///< went back for a lost response and still waits for it
     uint8_t reads_outstanding = 0;
     uint8_t retries_left = 0, rnr_retries_left = 0;

@@ -36,10 +36,10 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
 /// To stop watching a send queue takes two steps and a full fence between them, which many queues may share. The first: from now
 /// on the client rings. What `idle` was is not asked: a load would wait for the line, a store does not.
 inline void announce_idle(const SqView& sq) { std::atomic_ref(sq.shared->idle).store(1, std::memory_order_release); }
-/// After the fence; WQEs up to `taken` have been read. False: there are new ones, go on watching. A doorbell may have been rung
+/// After the fence; WQEs before `taken` have been read. False: there are new ones, go on watching. A doorbell may have been rung
 /// for them as well; it is then a spurious one.
 inline bool stays_idle(const SqView& sq, uint32_t taken) {
-    if (sq.producer() == taken) return true;
+    if (!sq.posted(taken)) return true;
     std::atomic_ref(sq.shared->idle).store(0, std::memory_order_relaxed);
     return false;
 }

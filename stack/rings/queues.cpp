@@ -87,6 +87,7 @@ bool move_queue(RqView& queue, const RqView& to) {
     const uint32_t consumed = queue.consumed;
     queue = to;
     queue.consumed = consumed;
+    queue.seen = producer;
     return true;
 }
 

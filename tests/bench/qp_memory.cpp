@@ -30,7 +30,7 @@ private:
 qp::Spec spec_of(abi::RqShared& ring) {
     qp::Spec s;
     s.type = qp::Type::rc;
-    s.rq = {.shared = &ring, .slots = nullptr, .depth = 1, .stride = kStride, .max_sge = 1};
+    s.rq = {.shared = &ring, .depth = 1, .stride = kStride, .max_sge = 1};
     return s;
 }
 

@@ -38,6 +38,7 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world)
         devices_[d].resolver = o.resolver;
         devices_[d].vlan = o.vlan;
         devices_[d].traffic_class = o.traffic_class;
+        devices_[d].port_sums = o.port_sums;
         devices_[d].prefixes = {112, 64};  // 10.0.0.0/16, fd00::/64
         addresses_[d] = {devices_[d].mac, devices_[d].gids, devices_[d].mtu_bytes};
         shared_->addresses.publish(d, &addresses_[d]);
@@ -146,6 +147,7 @@ std::string Host::shut_down() {
 // ---- world ----------------------------------------------------------------------------------------------------------
 
 World::World(const WorldOptions& o) : rng_(o.seed), options_(o), net_(rng_.fork(), now_) {
+    net_.sum_headers(o.port_sums);
     for (uint32_t h = 0; h < o.hosts; ++h) hosts_.push_back(std::make_unique<Host>(*this, h, o));
 }
 World::~World() { shut_down(); }
