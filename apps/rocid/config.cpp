@@ -309,6 +309,14 @@ void check_peers(const std::string& file, const Config& c) {
         for (const DeviceSection& other : c.devices)
             if (&other != &d && !d.mac.empty() && other.mac == d.mac)
                 fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
+        // Their packet sockets would be one fanout group to the kernel (DPDK's driver names it by process and interface).
+        for (const DeviceSection& other : c.devices)
+            if (&other < &d && !d.interface.empty() && other.interface == d.interface)
+                fail(at,
+                     "devices '{0}' and '{1}' are both on interface '{2}', and each would get a share of the frames: give one of "
+                     "them a "
+                     "VLAN interface of the kernel's (ip link add {2}.100 link {2} type vlan id 100), or a rocid of its own",
+                     other.name, d.name, d.interface);
         if (d.port != "loopback") continue;
         const auto peer = std::ranges::find(c.devices, d.peer, &DeviceSection::name);
         if (peer == c.devices.end()) fail(at, "key 'device.peer' = \"{}\": no such device; a loopback device needs one", d.peer);

@@ -125,7 +125,7 @@ bool fetch(Qp& qp, uint32_t most) {
     if (qp.spec.sq.stride > kLine) __builtin_prefetch(qp.spec.sq.slot(rq.fetched) + kLine);  // comes along with the first line
     const uint32_t before = rq.fetched;
     // Whatever the client says, no more than the queue holds.
-    while (rq.fetched - before < most && rq.fetched - rq.tail < depth && qp.spec.sq.posted(rq.fetched)) {
+    while (most-- != 0 && rq.fetched - rq.tail < depth && qp.spec.sq.posted(rq.fetched)) {
         // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2: 2^23 outstanding).
         if (psn_span(rq.una, rq.fetch_psn) > (1u << 22) && rq.fetched != rq.tail) break;
         take(qp);

@@ -53,9 +53,7 @@ struct alignas(64) Spec {
     uint32_t slot = 0;  ///< doorbell bit
     rings::SqView sq;   ///< .depth 0: none
     rings::Cq* send_cq = nullptr;
-    Srq* srq = nullptr;
-    // ---- the second line
-    rings::RqView rq;  ///< .depth 0: none (SRQ); consumed by the engine
+    alignas(64) rings::RqView rq;  ///< .depth 0: none (SRQ); consumed by the engine
     rings::Cq* recv_cq = nullptr;
     uint32_t session = 0, handle = 0, generation = 0;
 };

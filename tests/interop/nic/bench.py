@@ -67,6 +67,7 @@ class Inside:
 
     def __init__(self, bench, config, under=''):
         self.guest, self.config, self.under, self.number = bench.guest, config, under, next(self.count)
+        self.status = None  # it ended with
         self.socket, self.log_path, self.pid = f'/tmp/rocid{self.number}.sock', f'/tmp/rocid{self.number}.log', 0
 
     def launch(self):
@@ -75,8 +76,8 @@ class Inside:
         self.guest.must(f"cat >{config} <<'END'\n{self.config}\nEND")
         status, output = self.guest.run(f'''ulimit -l unlimited
             setsid {self.under} rocid --config {config} --socket {self.socket} </dev/null >{log} 2>&1 & pid=$!
-            echo $pid; while ! grep -q serving {log}; do kill -0 $pid 2>/dev/null || exit 1; sleep 0.1; done''', TAKES_LONG)
-        self.pid = int(output.split()[0])
+            echo $pid; while ! grep -q serving {log}; do kill -0 $pid 2>/dev/null || {{ wait $pid; exit $?; }}; sleep 0.1; done''', TAKES_LONG)
+        self.pid, self.status = int(output.split()[0]), status
         return status == 0
 
     def __enter__(self):
@@ -106,7 +107,7 @@ class Bench:
     def __init__(self, words=None):
         self.name = f'roci-nic-{os.getpid()}'
         self.inside = ['ip', 'netns', 'exec', self.name]
-        self.stack, self.guest, self.process = contextlib.ExitStack(), None, None
+        self.stack, self.guest = contextlib.ExitStack(), None
         self.machine = machine.machine(*([words] if words is not None else []))
 
     def ip(self, *words):
@@ -137,32 +138,38 @@ class Bench:
         self.ip('link', 'set', name, 'mtu', str(machine.MTU))
         self.ip('link', 'set', name, 'up')
 
+    def kernel_mtu(self, mtu):
+        self.guest.must(f'ip link set {self.kernel_nic} mtu {mtu}')
+
     def prepare(self):
-        """The guest's own network, and users who may have memory."""
+        """The guest's own network, and hugepages."""
         self.kernel_nic = self.guest.must("grep -l 01:00 /sys/class/net/*/address | head -1").split('/')[4]
         nic = self.kernel_nic
         self.guest.must(f'ip link set {nic} mtu {machine.MTU} && ip link set {nic} up && ip address add {SIDE["us"]}/24 dev {nic} && hugepages.sh 100')
 
     def __exit__(self, *_):
-        lab.finish(self.process)
         self.stack.close()
 
     # ---- the other end ------------------------------------------------------------------------------------------------
 
     def start_rocid(self):
-        rows = [(nic.name, nic.name, nic.number, '') for nic in machine.NICS]
-        rows += [('vlan', machine.SIDE, 7, f'vlan = {VLAN}\n'), ('side', machine.SIDE, 6, '')]
+        taps = [(nic.name, nic.name, nic.number, '') for nic in machine.NICS]
+        self.start_one('all', [*taps, ('side', machine.SIDE, 6, '')])
+        self.start_one('vlan', [('vlan', machine.SIDE, 7, f'vlan = {VLAN}\n')])
+
+    def start_one(self, which, rows):
         text = '[engine]\nmax_sleep_us = 200\n[memory]\nmbufs = 4096\nhugepages = "never"\n'
         for name, interface, number, more in rows:
             text += f'[[device]]\nname = "{name}"\nport = "af_packet"\ninterface = "{interface}"\naddresses = {config_addresses(number, 1)}\n{more}'
-        config = pathlib.Path(self.folder) / 'rocid.toml'
+        config, log = pathlib.Path(self.folder) / f'{which}.toml', pathlib.Path(self.folder) / f'{which}.log'
         config.write_text(text)
-        self.socket, self.log_path = f'{self.folder}/rocid.sock', f'{self.folder}/log'
-        self.process, serves = lab.begin([*self.inside, str(ROCID), '--config', str(config), '--socket', self.socket], self.log_path)
-        check(serves, 'rocid does not start:\n' + pathlib.Path(self.log_path).read_text())
+        process, serves = lab.begin([*self.inside, str(ROCID), '--config', str(config), '--socket', f'{self.folder}/{which}.sock'], log)
+        self.stack.callback(lab.finish, process)
+        check(serves, 'rocid does not start:\n' + log.read_text())
 
     def there(self, name, number):
-        return End(name, ' '.join([*self.inside, str(ROCI), 'run', '--socket', self.socket, '--']), number)
+        socket = f'{self.folder}/{"vlan" if name == "vlan" else "all"}.sock'
+        return End(name, ' '.join([*self.inside, str(ROCI), 'run', '--socket', socket, '--']), number)
 
     def shell(self, command, limit=TAKES_LONG):
         done = subprocess.run(command.split(), capture_output=True, text=True, timeout=limit, check=False)

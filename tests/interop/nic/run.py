@@ -15,8 +15,11 @@ import time
 import traceback
 
 import bench
+import errors
 import machine
 import nics
+import service
+import vlan
 
 guest, image = bench.guest, bench.image
 QEMU_FAULT = 'e1000e_intrmgr_on_throttling_timer'  # an assertion of QEMU 7.2's that does not hold when MSI-X is switched on just then
@@ -25,6 +28,9 @@ DEADLINE = 10 * 60  # of everything: what comes after is not run, and said
 
 def groups(wire):
     """(group, rows): a row is (name, body, whether --quick runs it)."""
+    yield 'errors', errors.Rows(wire).rows()
+    yield 'systemd', service.Rows(wire).rows()
+    yield 'kernel VLAN', vlan.Rows(wire).rows()
     for nic in machine.NICS:
         yield nic.name, nics.Rows(wire, nic).rows()
 

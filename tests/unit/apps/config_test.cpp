@@ -131,6 +131,16 @@ TEST(Config, EachKindOfPortHasItsOwnKeys) {
         std::string::npos);
 }
 
+TEST(Config, AnInterfaceIsOneDevices) {
+    const auto device = [](const std::string& name, const std::string& interface) {
+        return "[[device]]\nname = \"" + name + "\"\nport = \"af_packet\"\ninterface = \"" + interface + "\"\n";
+    };
+    EXPECT_EQ(error_of(device("a", "eth0") + device("b", "eth0.7")), "no error");
+    EXPECT_NE(
+        error_of(device("a", "eth0") + device("b", "eth0")).find("f.toml:5: devices 'a' and 'b' are both on interface 'eth0'"),
+        std::string::npos);
+}
+
 TEST(Config, TheTableOfPortKindsAndTheOptionAgree) {
     std::string names;
     for (const PortKind& k : port_kinds()) {
