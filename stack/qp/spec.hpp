@@ -40,7 +40,7 @@ struct Owner {
 };
 
 /// A cache line for whoever sends, one for whoever receives or is told of something.
-struct alignas(64) Spec {
+struct Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
     uint16_t max_send_sge = 0;     ///< granted
@@ -55,6 +55,7 @@ struct alignas(64) Spec {
     rings::Cq* send_cq = nullptr;
     alignas(64) rings::RqView rq;  ///< .depth 0: none (SRQ); consumed by the engine
     rings::Cq* recv_cq = nullptr;
+    Srq* srq = nullptr;
     uint32_t session = 0, handle = 0, generation = 0;
 };
 static_assert(sizeof(Spec) == 128 && offsetof(Spec, rq) == 64);
