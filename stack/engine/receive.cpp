@@ -203,10 +203,7 @@ void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
             qp::prefetch_requester(qp);
         mem::prefetch<0>(shared.keys, p.rkey, p.va);
     });
-    each([&](const qp::Qp& qp, const wire::Packet& p) {
-        mem::prefetch<1>(shared.keys, p.rkey, p.va);
-        if (p.info->has(wire::kRequest)) __builtin_prefetch(qp.spec.rq.shared);  // an ACK tells how many receives are left
-    });
+    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<1>(shared.keys, p.rkey, p.va); });
     each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<2>(shared.keys, p.rkey, p.va); });
 }
 
