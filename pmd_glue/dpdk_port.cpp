@@ -74,10 +74,13 @@ uint64_t MbufPool::bytes(uint32_t count, uint32_t room) {
 unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     rte_mbuf* mbufs[kMaxBurst];
     const uint16_t got = rte_eth_rx_burst(port_, queue_, mbufs, uint16_t(std::min(max, kMaxBurst)));
+    if (slept_ != Slept::not_at_all) [[unlikely]]
+        judge_sleep(got != 0);
     unsigned n = 0;
     for (uint16_t i = 0; i < got; ++i) {
         rte_mbuf* m = mbufs[i];
-        if (m->nb_segs != 1) [[unlikely]] {
+        // A NIC whose buffers are powers of two gives a long frame in two pieces (e1000: 4,096 bytes and the rest).
+        if (m->nb_segs != 1 && rte_pktmbuf_linearize(m) != 0) [[unlikely]] {
             add(too_large_, 1);
             rte_pktmbuf_free(m);
             continue;
@@ -143,7 +146,23 @@ unsigned DpdkPort::not_taken(engine::TxFrame* frames, unsigned count) {
 }
 
 void DpdkPort::before_sleep() { rte_eth_dev_rx_intr_enable(port_, queue_); }
-void DpdkPort::after_sleep() { rte_eth_dev_rx_intr_disable(port_, queue_); }
+void DpdkPort::after_sleep(Slept how) {
+    rte_eth_dev_rx_intr_disable(port_, queue_);
+    slept_ = how;
+}
+
+/// The first look after a sleep. That frames come just when time is up may happen; again and again it does not.
+void DpdkPort::judge_sleep(bool frames) {
+    const bool overslept = slept_ == Slept::until_time_was_up;
+    slept_ = Slept::not_at_all;
+    if (!frames) return;
+    if (!overslept) {
+        if (misses_ != 0) --misses_;
+    } else if (++misses_ >= kMisses) {
+        misses_ = 0;
+        deaf_.store(true, std::memory_order_relaxed);
+    }
+}
 
 int rx_interrupt(uint16_t port, uint16_t queue) {
     const QuietDpdk quiet;  // a driver without interrupts is no error
@@ -190,7 +209,7 @@ Started start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup
     if (out.does.received) conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
     if (out.does.sent) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
     conf.intr_conf.rxq = setup.interrupts;
-    conf.intr_conf.lsc = info.dev_flags != nullptr && (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
+    conf.intr_conf.lsc = setup.link_interrupts && info.dev_flags != nullptr && (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
     int e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
     if (e != 0 && setup.interrupts) {
         conf.intr_conf.rxq = 0;

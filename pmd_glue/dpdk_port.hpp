@@ -62,22 +62,32 @@ public:
 
     /// Receive interrupts on and off, for a port that was started with them; see rx_interrupt().
     void before_sleep() override;
-    void after_sleep() override;
+    void after_sleep(Slept how) override;
+    /// Some drivers promise interrupts that never come (e1000's of an 82574): believed when one has come.
+    bool wakes() const override { return heard_.load(std::memory_order_relaxed) && !deaf_.load(std::memory_order_relaxed); }
+    /// For Sleeper::watch().
+    std::atomic<bool>& heard() { return heard_; }
 
     uint64_t lost_while_down() const { return lost_while_down_.load(std::memory_order_relaxed); }
     /// Frames that the driver would not take for kPatienceMs.
     uint64_t lost_not_taken() const { return lost_not_taken_.load(std::memory_order_relaxed); }
-    /// Frames dropped because the NIC gave them in several pieces: larger than any frame of ours.
+    /// Frames dropped because they are larger than any frame of ours.
     uint64_t too_large() const { return too_large_.load(std::memory_order_relaxed); }
 
 private:
+    static constexpr uint8_t kMisses = 4;
+
     unsigned not_taken(engine::TxFrame* frames, unsigned count);
+    void judge_sleep(bool frames);
     const uint16_t port_, queue_;
     const bool checks_headers_;
     MbufPool& pool_;
     const std::atomic<bool>* const up_;
     std::atomic<uint64_t> lost_while_down_{0}, lost_not_taken_{0}, too_large_{0};
     uint64_t blocked_since_ = 0;  ///< time stamp counter; 0: the driver takes frames
+    Slept slept_ = Slept::not_at_all;
+    uint8_t misses_ = 0;
+    std::atomic<bool> heard_{false}, deaf_{false};
 };
 
 /// Descriptor that becomes readable when queue `queue` of a started port has frames and DpdkPort::before_sleep() was called; -1:
@@ -91,6 +101,7 @@ struct PortSetup {
     std::span<const uint32_t> mtus = {};  ///< IP packet sizes, the best first; empty: the port's MTU is left alone
     std::string hint = {};                ///< what an error says besides: what must be there
     bool checksums = false;               ///< leave to the port what it can do of ChecksumOffload
+    bool link_interrupts = true;          ///< the link is what the driver last heard of it; else it is asked each time
 };
 struct Started {
     uint32_t mtu = 0;  ///< the one that was set; 0: none

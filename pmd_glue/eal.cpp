@@ -120,6 +120,8 @@ Eal::Eal(const EalOptions& o) {
     if (rte_eal_init(int(argv.size()), argv.data()) < 0)
         throw StartError(std::string("DPDK does not start: ") + rte_strerror(rte_errno) +
                          "; run with --log-level debug to see why, or set memory.hugepages = \"never\"");
+    // Made for files that we have told EAL not to make; empty, and nobody else removes it.
+    rmdir(rte_eal_get_runtime_dir());
     huge_ = memory.huge;
     memory_mode_ = memory.text;
     bodies_.resize(o.engines);

@@ -27,7 +27,7 @@ Ethdev::Ethdev(const std::string& name, const std::string& devargs, bool hotplug
             throw StartError("DPDK's driver refuses it (" + devargs + "): " + rte_strerror(-e) + "; " + hint + kMore);
     }
     if (rte_eth_dev_get_port_by_name(devargs_.c_str(), &id_) == 0) return;
-    throw StartError("DPDK found no port " + devargs_ + "; " + hint);
+    throw StartError("DPDK's driver does not take " + devargs_ + ", or there is none for it; " + hint + kMore);
 }
 
 Ethdev::~Ethdev() {

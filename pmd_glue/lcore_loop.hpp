@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -56,6 +57,7 @@ struct IdlePolicy {
     bool backoff = true;  ///< false: spin for ever
     Nanos spin = 50'000;  ///< without work before it sleeps
     Nanos max_sleep = 10'000'000;
+    Nanos look = 200'000;   ///< longest sleep where a waker does not wake
     bool share_cpu = true;  ///< the core is not the lcore's own: yield it while spinning without work
 };
 
@@ -145,19 +147,23 @@ private:
     bool nap() {
         say_sleeping(1);
         for (Waker* w : wakers_) w->before_sleep();
-        const bool woken = sleep_if_still_idle();
-        for (Waker* w : wakers_) w->after_sleep();
+        const Waker::Slept how = sleep_if_still_idle();
+        for (Waker* w : wakers_) w->after_sleep(how);
         say_sleeping(0);
-        return woken;
+        return how != Waker::Slept::until_time_was_up;
     }
-    bool sleep_if_still_idle() {
+    Waker::Slept sleep_if_still_idle() {
+        using enum Waker::Slept;
         const Nanos now = clock_.now();
-        if (mailbox_.waiting() != nullptr || engine_.doorbell_pending() || round(now)) return true;
+        if (mailbox_.waiting() != nullptr || engine_.doorbell_pending() || round(now)) return not_at_all;
         const Nanos next = engine_.next_deadline(now);
-        if (next <= now) return true;
-        if (stop_.load(std::memory_order_seq_cst)) return true;
+        if (next <= now || stop_.load(std::memory_order_seq_cst)) return not_at_all;
         LoopCounters::add(counters_.sleeps, 1);
-        return wake_.sleeper.sleep(next - now < policy_.max_sleep ? next - now : policy_.max_sleep);
+        return wake_.sleeper.sleep(std::min(next - now, longest_sleep())) ? until_woken : until_time_was_up;
+    }
+    Nanos longest_sleep() const {
+        const bool all_wake = std::ranges::all_of(wakers_, [](const Waker* w) { return w->wakes(); });
+        return all_wake ? policy_.max_sleep : std::min(policy_.max_sleep, policy_.look);
     }
 
     EngineT& engine_;

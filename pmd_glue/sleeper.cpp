@@ -45,8 +45,8 @@ void Sleeper::wake() {
     [[maybe_unused]] const ssize_t n = write(own_, &one, sizeof one);
 }
 
-bool Sleeper::watch(int fd) {
-    epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.fd = fd}};
+bool Sleeper::watch(int fd, std::atomic<bool>* heard) {
+    epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.ptr = heard}};
     return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &e) == 0;
 }
 
@@ -54,7 +54,11 @@ void Sleeper::forget(int fd) { epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr); }
 
 bool Sleeper::sleep(Nanos time) {
     epoll_event events[kEvents];
-    return wait(epoll_, events, std::min(time, 3600 * kSecond)) > 0;
+    const int n = wait(epoll_, events, std::min(time, 3600 * kSecond));
+    for (int i = 0; i < n; ++i)
+        if (events[i].data.ptr != nullptr)
+            static_cast<std::atomic<bool>*>(events[i].data.ptr)->store(true, std::memory_order_relaxed);
+    return n > 0;
 }
 
 }  // namespace roci::pmd

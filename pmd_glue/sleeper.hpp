@@ -3,6 +3,8 @@
 // rocid.
 #pragma once
 
+#include <atomic>
+
 #include "base/types.hpp"
 
 namespace roci::pmd {
@@ -10,9 +12,12 @@ namespace roci::pmd {
 /// Something that wakes a sleeper by a descriptor, but only when it has been told that somebody sleeps (a NIC's interrupts).
 class Waker {
 public:
+    enum class Slept : uint8_t { not_at_all, until_woken, until_time_was_up };
     virtual ~Waker() = default;
     virtual void before_sleep() = 0;
-    virtual void after_sleep() = 0;
+    virtual void after_sleep(Slept how) = 0;
+    /// False as long as it has not shown that it does, and once it has let a sleeper sleep on with work there.
+    virtual bool wakes() const = 0;
 };
 
 class Sleeper {
@@ -24,8 +29,8 @@ public:
 
     /// Wakes the sleeper. Any thread.
     void wake();
-    /// Watches an eventfd, or stops to. Any thread. False: errno says why.
-    bool watch(int fd);
+    /// Watches an eventfd, or stops to. Any thread. False: errno says why. `heard` becomes true when it has woken the sleeper.
+    bool watch(int fd, std::atomic<bool>* heard = nullptr);
     void forget(int fd);
     /// Sleeps until wake(), a write to a watched eventfd, or `time` has passed. True: was woken.
     bool sleep(Nanos time);

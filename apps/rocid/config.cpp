@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "addresses.hpp"
+#include "nic.hpp"
 #include "options.hpp"
 #include "port_kinds.hpp"
 
@@ -265,6 +266,8 @@ void check_port_keys(const std::string& file, const DeviceSection& d) {
     constexpr size_t kLongestInterface = 15;
     if (d.interface.size() > kLongestInterface)
         fail({file, d.line}, "key 'device.interface' = \"{}\": allowed {} characters", d.interface, kLongestInterface);
+    if (!d.pci.empty() && !canonical_pci(d.pci))
+        fail({file, d.line}, "key 'device.pci' = \"{}\": allowed such as \"0000:03:00.0\"", d.pci);
     if (d.vlan != 0 && kind.netdev && d.addresses.empty())
         fail({file, d.line},
              "device '{0}': vlan = {1} needs the key 'addresses', for those of '{2}' are not in that VLAN; or leave 'vlan' out "
@@ -284,6 +287,7 @@ void check_device(const std::string& file, Config& c, size_t index) {
     if (d.mtu < 256 || d.mtu > 4096 || (d.mtu & (d.mtu - 1)) != 0)
         fail(at, "key 'device.mtu' = {}: allowed 256, 512, 1024, 2048 or 4096", d.mtu);
     check_port_keys(file, d);
+    if (!d.pci.empty()) d.pci = canonical_pci(d.pci).value();  // as DPDK and /sys name it
     if (d.mac.empty() && !port_kind(d.port).has_mac) d.mac = fmt::format("02:52:4f:43:49:{:02x}", index);
     const auto mac = parse_mac(d.mac);
     if (!d.mac.empty() && (!mac || mac->is_zero() || (mac->bytes[0] & 1) != 0))
@@ -305,6 +309,14 @@ void check_peers(const std::string& file, const Config& c) {
         for (const DeviceSection& other : c.devices)
             if (&other != &d && !d.mac.empty() && other.mac == d.mac)
                 fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
+        // Their packet sockets would be one fanout group to the kernel (DPDK's driver names it by process and interface).
+        for (const DeviceSection& other : c.devices)
+            if (&other < &d && !d.interface.empty() && other.interface == d.interface)
+                fail(at,
+                     "devices '{0}' and '{1}' are both on interface '{2}', and each would get a share of the frames: give one of "
+                     "them a "
+                     "VLAN interface of the kernel's (ip link add {2}.100 link {2} type vlan id 100), or a rocid of its own",
+                     other.name, d.name, d.interface);
         if (d.port != "loopback") continue;
         const auto peer = std::ranges::find(c.devices, d.peer, &DeviceSection::name);
         if (peer == c.devices.end()) fail(at, "key 'device.peer' = \"{}\": no such device; a loopback device needs one", d.peer);

@@ -24,13 +24,13 @@ pmd::Hugepages hugepages_of(const Config& c) {
     return c.hugepages == "never" ? pmd::Hugepages::never : pmd::Hugepages::automatic;
 }
 
-pmd::EalOptions eal_options(const Config& c, bool verbose) {
+pmd::EalOptions eal_options(const Config& c, const NicTroubles& troubles, bool verbose) {
     pmd::EalOptions o;
     o.engines = uint32_t(c.engine.count);
     o.cpus = c.cpu_numbers;
     o.hugepages = hugepages_of(c);
     o.memory_bytes = Ports::memory_bytes(c);
-    o.pci = Ports::pci_addresses(c);
+    o.pci = Ports::pci_addresses(c, troubles);
     o.verbose = verbose;
     return o;
 }
@@ -126,12 +126,13 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler);
     socket_->watch(signals_, [this] { on_signal(); });
 
-    eal_ = std::make_unique<pmd::Eal>(eal_options(config_, options_.verbose));
-    ports_ = std::make_unique<Ports>(config_, *eal_);
+    const NicTroubles troubles = Ports::nic_troubles(config_);
+    eal_ = std::make_unique<pmd::Eal>(eal_options(config_, troubles, options_.verbose));
+    ports_ = std::make_unique<Ports>(config_, *eal_, troubles);
     page_ = std::make_unique<EnginePageMemory>();
     events_ = std::make_unique<EventPipes>();
     shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
-                                               uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()));
+                                               uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());

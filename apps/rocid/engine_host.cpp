@@ -38,12 +38,11 @@ engine::Config engine_config(const Config& c, uint32_t index) {
 
 /// `silent`: a port has nothing to wake a sleeper with, so the sleeper looks itself, often enough for a network's pace.
 pmd::IdlePolicy idle_policy(const Config& c, bool silent) {
-    constexpr Nanos kLook = 200 * kMicro;
     pmd::IdlePolicy p;
     p.backoff = c.engine.idle == "backoff";
     p.spin = c.engine.spin_us * kMicro;
     p.max_sleep = c.engine.max_sleep_us * kMicro;
-    if (silent) p.max_sleep = std::min(p.max_sleep, kLook);
+    if (silent) p.max_sleep = std::min(p.max_sleep, p.look);
     p.share_cpu = c.cpu_numbers.empty();
     return p;
 }
@@ -113,10 +112,11 @@ void EngineHost::watch_ports(Worker& w, uint32_t engine) {
     for (uint32_t d = 0; d < w.stacks.size(); ++d) {
         const OpenPort& p = ports_.port(d);
         if (p.signals.empty()) continue;
-        if (!w.loop->sleeper().watch(p.signals[engine]))
+        pmd::DpdkPort& port = *w.stacks[d].dpdk;
+        if (!w.loop->sleeper().watch(p.signals[engine], p.armed_by_sleeper ? &port.heard() : nullptr))
             throw pmd::StartError("device '" + config_.devices[d].name +
                                   "': its descriptor cannot be watched; set engine.idle = \"spin\"");
-        if (p.armed_by_sleeper) wakers.push_back(w.stacks[d].dpdk.get());
+        if (p.armed_by_sleeper) wakers.push_back(&port);
     }
     w.loop->set_wakers(std::move(wakers));
 }
@@ -203,6 +203,7 @@ std::string EngineHost::status_json() const {
             }
             if (s.dpdk->lost_while_down() != 0) port["lost_while_down"] = s.dpdk->lost_while_down();
             if (s.dpdk->lost_not_taken() != 0) port["lost_not_taken"] = s.dpdk->lost_not_taken();
+            if (ports_.port(d).armed_by_sleeper) port["interrupts"] = s.dpdk->wakes() ? "wake" : "none yet";
             if (s.dpdk->too_large() != 0) port["too_large"] = s.dpdk->too_large();
             if (s.fault != nullptr) {
                 const pmd::FaultCounts counts = s.fault->counts();

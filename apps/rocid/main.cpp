@@ -76,7 +76,10 @@ int parse_and_run(int argc, char** argv) {
 int main(int argc, char** argv) {
     try {
         return parse_and_run(argc, argv);
-    } catch (const std::exception& e) {  // ConfigError, StartError: one line that says what to do
+    } catch (const roci::rocid::ConfigError& e) {  // trying again is no use: a service manager sees that by the 2
+        std::fprintf(stderr, "rocid: %s\n", e.what());
+        return 2;
+    } catch (const std::exception& e) {  // StartError: one line that says what to do
         std::fprintf(stderr, "rocid: %s\n", e.what());
         return 1;
     }

@@ -43,7 +43,7 @@ constexpr Option kOptions[] = {
     {"engine", "rx_burst", Kind::count, "32", 1, 256, "",
      "Frames taken from a port at once. Larger: throughput; smaller: latency.", ROCI_COUNT(engine.rx_burst)},
     {"engine", "tx_burst", Kind::count, "32", 1, 256, "", "Frames handed to a port at once.", ROCI_COUNT(engine.tx_burst)},
-    {"engine", "qp_quantum", Kind::count, "16", 1, 1024, "", "Frames a queue pair may send before the next one has its turn.",
+    {"engine", "qp_quantum", Kind::count, "32", 1, 1024, "", "Frames a queue pair may send before the next one has its turn.",
      ROCI_COUNT(engine.qp_quantum)},
     {"engine", "max_inflight", Kind::count, "256", 8, 8192, "",
      "Unacknowledged packets a queue pair may have. Bandwidth times round trip must fit; loss costs up to so many resends.",

@@ -98,7 +98,8 @@ constexpr PortKind kKinds[] = {
      .arguments = pci,
      .what = "A NIC of its own, by its PCI address.",
      .needs = "a NIC that is bound to vfio-pci (dpdk-devbind.py -b vfio-pci ADDRESS; the IOMMU switched on), or one whose DPDK "
-              "driver shares it with the kernel (mlx5), and hugepages"},
+              "driver shares it with the kernel (mlx5), the user's right to /dev/vfio/N, interrupt remapping, and locked memory "
+              "(LimitMEMLOCK, or CAP_IPC_LOCK)"},
     {.name = "vhost_user",
      .driver = "net_vhost",
      .own_keys = kSocketKeys,

@@ -209,14 +209,24 @@ uint64_t Ports::memory_bytes(const Config& c) {
     return pools + kRest;
 }
 
-std::vector<std::string> Ports::pci_addresses(const Config& c) {
-    std::vector<std::string> out;
-    for (const DeviceSection& d : c.devices)
-        if (d.port == "pci") out.push_back(devargs_of(d, unsigned(c.engine.count)));
+NicTroubles Ports::nic_troubles(const Config& c) {
+    NicTroubles out;
+    for (const DeviceSection& d : c.devices) {
+        std::string why = d.port == "pci" ? nic_trouble(d.pci) : "";
+        if (!why.empty()) out.emplace(d.pci, std::move(why));
+    }
     return out;
 }
 
-Ports::Ports(Config& config, pmd::Eal&) : link_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+std::vector<std::string> Ports::pci_addresses(const Config& c, const NicTroubles& troubles) {
+    std::vector<std::string> out;
+    for (const DeviceSection& d : c.devices)
+        if (d.port == "pci" && !troubles.contains(d.pci)) out.push_back(devargs_of(d, unsigned(c.engine.count)));
+    return out;
+}
+
+Ports::Ports(Config& config, pmd::Eal&, const NicTroubles& troubles)
+    : troubles_(troubles), link_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     if (link_fd_ < 0) throw pmd::StartError("no descriptor for link changes");
     const auto queues = uint16_t(config.engine.count);
     for (uint32_t e = 0; e < queues; ++e)
@@ -301,6 +311,8 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
     }
     if (kind.must_have == "path") check_path(d);
     if (d.port == "tap") check_tap_name(d);
+    if (const auto trouble = troubles_.find(d.pci); d.port == "pci" && trouble != troubles_.end())
+        throw pmd::StartError(trouble->second);
     const auto make = [&](unsigned first) {
         const WaitsForPeer endable(d);
         std::string devargs = devargs_of(d, queues, first);
@@ -344,12 +356,15 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     const auto wish = uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu));
     const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(wish) : std::vector<uint32_t>{};
     const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
-    const pmd::PortSetup setup{.queues = queues,
-                               .descriptors = uint16_t(d.descriptors),
-                               .interrupts = interrupts,
-                               .mtus = mtus,
-                               .hint = needs(kind),
-                               .checksums = d.checksum_offload == "auto"};
+    const pmd::PortSetup setup{
+        .queues = queues,
+        .descriptors = uint16_t(d.descriptors),
+        .interrupts = interrupts,
+        .mtus = mtus,
+        .hint = needs(kind),
+        .checksums = d.checksum_offload == "auto",
+        // A NIC's driver may share one interrupt among frames and link, and then tells of one of them only.
+        .link_interrupts = d.port != "pci"};
     const pmd::Started started = pmd::start_port(p.id, pools.data(), setup);
     p.checksums = started.does;
     say_checksums(d, started);

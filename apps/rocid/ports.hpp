@@ -10,6 +10,7 @@
 
 #include "config.hpp"
 #include "netdev.hpp"
+#include "nic.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/ethdev.hpp"
@@ -62,14 +63,16 @@ class Ports {
 public:
     /// Opens the ports of config.devices. A device whose port does not open is taken out of the configuration, with a line in the
     /// log that says what to do; if none is left, StartError.
-    Ports(Config& config, pmd::Eal& eal);
+    Ports(Config& config, pmd::Eal& eal, const NicTroubles& troubles);
     ~Ports();
     Ports(const Ports&) = delete;
 
     /// Bytes of DPDK memory that a configuration takes.
     static uint64_t memory_bytes(const Config& config);
-    /// PCI addresses that EAL is to probe.
-    static std::vector<std::string> pci_addresses(const Config& config);
+    /// The NICs of `config` that DPDK cannot take. Before EAL starts, which takes the others.
+    static NicTroubles nic_troubles(const Config& config);
+    /// NICs that EAL is to probe.
+    static std::vector<std::string> pci_addresses(const Config& config, const NicTroubles& troubles);
 
     const OpenPort& port(uint32_t device) const { return ports_[device]; }
     std::span<const OpenPort> all() const { return ports_; }
@@ -87,11 +90,12 @@ public:
 
 private:
     void open_pair(const Config& config, size_t a);
-    static void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
+    void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
     /// Sets the path MTU that came of it.
     void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
     void start_xdp(OpenPort& port, const DeviceSection& device);
 
+    const NicTroubles troubles_;
     std::vector<std::unique_ptr<pmd::MbufPool>> pools_;  ///< by engine
     std::vector<std::unique_ptr<pmd::RingPair>> pairs_;
     std::vector<OpenPort> ports_;  ///< by device

@@ -11,11 +11,11 @@ import sys
 import tempfile
 import time
 
-import guest
-import image
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / 'conformance'))
+sys.path += [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ('conformance', 'interop/guest')]
+import guest  # noqa: E402
+import image  # noqa: E402
 import lab  # noqa: E402
+import peer  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build'))).resolve()
@@ -153,7 +153,7 @@ class Wire:
 
     def __enter__(self):
         try:
-            kernel, initramfs = image.build(self.folder, OPS)
+            kernel, initramfs = image.build(self.folder, peer.contents(OPS))
             subprocess.run(['ip', 'netns', 'add', self.name], check=True, capture_output=True)
             self.stack.callback(subprocess.run, ['ip', 'netns', 'delete', self.name], check=False)
             self.ip('link', 'set', 'lo', 'up')
@@ -170,12 +170,12 @@ class Wire:
 
     def start_guest(self, kernel=None, initramfs=None):
         if kernel is None:
-            kernel, initramfs = image.build(self.folder, OPS)
+            kernel, initramfs = image.build(self.folder, peer.contents(OPS))
         self.guest = self.make_guest(kernel, initramfs)
         self.guest.__enter__()
 
     def make_guest(self, kernel, initramfs):
-        return guest.Guest(kernel, initramfs, TAP, GUEST_MAC, with_prefix(THEM), MTU, self.inside)
+        return guest.Guest(kernel, initramfs, peer.machine(TAP, GUEST_MAC, with_prefix(THEM), MTU), self.inside)
 
     def rocid(self, net, settings):
         """To use with `with`."""
@@ -232,7 +232,8 @@ class VhostWire(Wire):
     def make_guest(self, kernel, initramfs):
         if self.first.process is None:
             self.stack.enter_context(self.first)
-        return guest.Guest(kernel, initramfs, TAP, GUEST_MAC, with_prefix(THEM), MTU, self.inside, self.first.vhost, f"{NETS['vhost'].side_them}/24")
+        machine = peer.machine(TAP, GUEST_MAC, with_prefix(THEM), MTU, self.first.vhost, f"{NETS['vhost'].side_them}/24")
+        return guest.Guest(kernel, initramfs, machine, self.inside)
 
     def rocid(self, net, settings):
         return contextlib.nullcontext(self.first)

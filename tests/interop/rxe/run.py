@@ -162,7 +162,7 @@ VERBOSE = False
 def run_on(make, chosen, report, end):
     """One wire and its guest for all of the cases."""
     try:
-        with make(bench.BUILD / 'rxe-guest') as wire:
+        with make(bench.BUILD / 'guest') as wire:
             print(f'guest up after {wire.guest.boot_seconds:.1f} s', flush=True)
             report.kernel = wire.guest.must('uname -r').strip()
             runner = Runner(wire, report)

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/slab.hpp"
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
 #include "host/conductor.hpp"
@@ -30,6 +31,7 @@ struct WorldOptions {
     bool port_sums = false;     ///< the network's ports see to the checksums of IPv4 headers
     /// Another port instead of the network's, by endpoint and engine (benchmarks).
     std::function<engine::Port*(uint32_t endpoint, uint32_t engine)> port;
+    ChunkSource* chunks = &HeapChunks::instance();
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
 };
 

@@ -119,6 +119,8 @@ TEST(Config, EachKindOfPortHasItsOwnKeys) {
               "f.toml:5: key 'device.peer' is not for port = \"af_");
     EXPECT_EQ(device("port = \"af_packet\""), "f.toml:1: device 'a': port = \"af_packet\" needs the key 'interface'");
     EXPECT_EQ(device("port = \"pci\""), "f.toml:1: device 'a': port = \"pci\" needs the key 'pci'");
+    EXPECT_EQ(device("port = \"pci\"\npci = \"eth0\""),
+              "f.toml:1: key 'device.pci' = \"eth0\": allowed such as \"0000:03:00.0\"");
     EXPECT_EQ(device("port = \"memif\""), "f.toml:1: device 'a': port = \"memif\" needs the key 'path'");
     EXPECT_NE(device("port = \"smoke\"").find("f.toml:3: key 'device.port' = 'smoke': allowed loopback|af_packet"),
               std::string::npos);
@@ -126,6 +128,16 @@ TEST(Config, EachKindOfPortHasItsOwnKeys) {
     EXPECT_NE(device("port = \"af_packet\"\ninterface = \"sixteencharacter\"").find("allowed 15 characters"), std::string::npos);
     EXPECT_NE(
         device("port = \"af_packet\"\ninterface = \"e\"\nneighbours = [\"10.0.0.1\"]").find("\"10.0.0.1\": allowed such as"),
+        std::string::npos);
+}
+
+TEST(Config, AnInterfaceIsOneDevices) {
+    const auto device = [](const std::string& name, const std::string& interface) {
+        return "[[device]]\nname = \"" + name + "\"\nport = \"af_packet\"\ninterface = \"" + interface + "\"\n";
+    };
+    EXPECT_EQ(error_of(device("a", "eth0") + device("b", "eth0.7")), "no error");
+    EXPECT_NE(
+        error_of(device("a", "eth0") + device("b", "eth0")).find("f.toml:5: devices 'a' and 'b' are both on interface 'eth0'"),
         std::string::npos);
 }
 
@@ -158,7 +170,7 @@ TEST(Config, DevargsOfPorts) {
     const Config c = parse_config(
         "[[device]]\nname = \"a\"\nport = \"af_packet\"\ninterface = \"eth0\"\nmtu = 1024\n"
         "[[device]]\nname = \"b\"\nport = \"af_packet\"\ninterface = \"eth1\"\ndevargs = \"qdisc_bypass=1\"\n"
-        "[[device]]\nname = \"c\"\nport = \"pci\"\npci = \"0000:03:00.0\"\n"
+        "[[device]]\nname = \"c\"\nport = \"pci\"\npci = \"3:0.0\"\n"
         "[[device]]\nname = \"d\"\nport = \"af_xdp\"\ninterface = \"eth2\"\n",
         "f");
     EXPECT_EQ(devargs_of(c.devices[0], 2), "net_af_packet_a,iface=eth0,qpairs=2,framesz=2048,blocksz=65536,framecnt=1024");

@@ -1,6 +1,7 @@
 // DPDK for real, without hugepages: EAL, two back-to-back ports, frames through them, nothing leaked.
 #include <gtest/gtest.h>
 
+#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -156,6 +157,73 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
             EXPECT_EQ(mbuf_of(got.cookie).l3_len, 20u);
             believes.rx_free(&got, 1);
         }
+        stop_port(pair.port_a());
+        stop_port(pair.port_b());
+    }
+    EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(Dpdk, APortWhoseInterruptsDoNotComeIsFoundOut) {
+    MbufPool pool("pool_deaf", kFrames, 0);
+    RingPair pair("deaf0", "deaf1", 1);
+    MbufPool* pools[] = {&pool};
+    start_port(pair.port_a(), pools, {1});
+    start_port(pair.port_b(), pools, {1});
+    DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
+    const auto sleep = [&](Waker::Slept how, bool frame) {
+        if (frame) {
+            EXPECT_TRUE(offer(a, frame_to(7, 0)));
+        }
+        b.after_sleep(how);
+        engine::RxFrame got[4];
+        for (unsigned n; (n = b.rx_burst(got, 4)) != 0;) b.rx_free(got, n);
+    };
+    using enum Waker::Slept;
+    for (int i = 0; i < 20; ++i) {
+        sleep(until_time_was_up, false);  // nothing came: nothing missed
+        sleep(until_time_was_up, true);   // just when time was up
+        sleep(until_woken, true);
+        sleep(not_at_all, true);
+    }
+    EXPECT_FALSE(b.wakes()) << "no interrupt has come yet";
+    b.heard() = true;
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_TRUE(b.wakes());
+        sleep(until_time_was_up, true);
+    }
+    EXPECT_FALSE(b.wakes());
+    stop_port(pair.port_a());
+    stop_port(pair.port_b());
+}
+
+/// A frame of `first` + `second` bytes in two pieces, each byte its position, as a NIC with buffers of `first` bytes gives it.
+rte_mbuf* in_two_pieces(MbufPool& pool, uint16_t first, uint16_t second) {
+    rte_mbuf *head = rte_pktmbuf_alloc(pool.get()), *tail = rte_pktmbuf_alloc(pool.get());
+    uint8_t n = 0;
+    for (auto* p = reinterpret_cast<uint8_t*>(rte_pktmbuf_append(head, first)); first != 0; --first) *p++ = n++;
+    for (auto* p = reinterpret_cast<uint8_t*>(rte_pktmbuf_append(tail, second)); second != 0; --second) *p++ = n++;
+    EXPECT_EQ(rte_pktmbuf_chain(head, tail), 0);
+    return head;
+}
+
+TEST_F(Dpdk, AFrameInTwoPiecesIsPutTogetherIfItIsNotTooLong) {
+    MbufPool pool("pool_pieces", kFrames, 0);
+    {
+        RingPair pair("pieces0", "pieces1", 1);
+        MbufPool* pools[] = {&pool};
+        start_port(pair.port_a(), pools, {1});
+        start_port(pair.port_b(), pools, {1});
+        DpdkPort b(pair.port_b(), 0, pool);
+        rte_mbuf* sent[] = {in_two_pieces(pool, 4096, 78), in_two_pieces(pool, 4096, 1000), in_two_pieces(pool, 60, 40)};
+        ASSERT_EQ(rte_eth_tx_burst(pair.port_a(), 0, sent, 3), 3);
+        engine::RxFrame got[4];
+        ASSERT_EQ(b.rx_burst(got, 4), 2u);
+        EXPECT_EQ(b.too_large(), 1u);
+        EXPECT_EQ(got[0].length, 4174u);
+        EXPECT_EQ(got[1].length, 100u);
+        for (const engine::RxFrame& f : {got[0], got[1]})
+            for (uint32_t i = 0; i < f.length; ++i) ASSERT_EQ(f.data[i], uint8_t(i)) << i << " of " << f.length;
+        b.rx_free(got, 2);
         stop_port(pair.port_a());
         stop_port(pair.port_b());
     }

@@ -88,6 +88,47 @@ TEST_F(Lcore, SleepsWithoutWorkAndStopsFromSleep) {
     EXPECT_EQ(engine.polls, polls) << "a sleeping lcore does not poll";
 }
 
+/// A NIC's interrupts, or what its driver calls so.
+struct Interrupts final : Waker {
+    std::atomic<bool> come{true};
+    std::atomic<int> timed_out{0}, woken{0};
+    void before_sleep() override {}
+    void after_sleep(Slept how) override {
+        if (how == Slept::until_time_was_up) ++timed_out;
+        if (how == Slept::until_woken) ++woken;
+    }
+    bool wakes() const override { return come; }
+};
+
+TEST_F(Lcore, SleepsShortWhileAWakerDoesNotWake) {
+    Interrupts interrupts;
+    loop = std::make_unique<LcoreLoop<FakeEngine, RealTime>>(engine, time, policy, sleeping, events);
+    loop->set_wakers({&interrupts});
+    thread = std::thread([this] { loop->run(); });
+    ASSERT_TRUE(asleep());
+    EXPECT_EQ(interrupts.timed_out, 0) << "it may sleep for an hour";
+    interrupts.come = false;
+    loop->wake_flag().sleeper.wake();
+    EXPECT_TRUE(soon([&] { return interrupts.timed_out >= 5; }));
+    EXPECT_GE(interrupts.woken, 1);
+    loop->stop();
+    thread.join();
+}
+
+TEST_F(Lcore, WhatHasWokenItIsKnown) {
+    const int loud = eventfd(0, EFD_NONBLOCK), quiet = eventfd(0, EFD_NONBLOCK);
+    std::atomic<bool> heard_loud{false}, heard_quiet{false};
+    start();
+    ASSERT_TRUE(loop->sleeper().watch(loud, &heard_loud));
+    ASSERT_TRUE(loop->sleeper().watch(quiet, &heard_quiet));
+    ASSERT_TRUE(asleep());
+    eventfd_write(loud, 1);
+    EXPECT_TRUE(soon([&] { return heard_loud.load(); }));
+    EXPECT_FALSE(heard_quiet);
+    close(loud);
+    close(quiet);
+}
+
 TEST_F(Lcore, SpinNeverSleeps) {
     policy.backoff = false;
     start();

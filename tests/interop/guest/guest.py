@@ -1,5 +1,6 @@
-"""A guest of image.py on a tap, and commands that run in it."""
+"""A guest of image.py, and commands that run in it."""
 import base64
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -76,30 +77,45 @@ class Running:
         return self.result
 
 
-class Guest:
-    """Use with `with`. `inside`: words before a command that puts it into the network namespace of the tap. `vhost`, `side`: the NIC of
-    the addresses is the other end of that vhost-user socket, and the tap is a second one with the address `side`."""
+OFFLOADS = ','.join(f'{o}=off' for o in 'csum guest_csum gso guest_tso4 guest_tso6 guest_ecn guest_ufo host_tso4 host_tso6 host_ecn host_ufo'.split())
+KERNEL_WORDS = ('console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off no_timer_check tsc=reliable audit=0 net.ifnames=0 cryptomgr.notests nowatchdog '
+                'rcupdate.rcu_cpu_stall_suppress=1 8250.nr_uarts=1 random.trust_cpu=on init_on_alloc=0')
 
-    def __init__(self, kernel, initramfs, tap, mac, addresses, mtu=1500, inside=(), vhost='', side=''):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix='roci-rxe-'))
+
+def tap_netdev(name, tap, more=''):
+    """QEMU's words for a NIC's other end: a tap that is there already."""
+    return ['-netdev', f'tap,id={name},ifname={tap},script=no,downscript=no,vhost=off{more}']
+
+
+def virtio_nic(netdev, mac, mtu, more=''):
+    return ['-device', f'virtio-net-pci,netdev={netdev},mac={mac},romfile=,host_mtu={mtu},{OFFLOADS}{more}']
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What QEMU is to emulate. It does so by software: with KVM or without, a guest is the same."""
+    kind: str = 'pc,usb=off,vmport=off'
+    memory: int = 768  # MiB
+    cpus: int = 1
+    devices: tuple = ()  # words for QEMU
+    words: tuple = ()    # for the guest's kernel
+
+
+class Guest:
+    """Use with `with`. `inside`: words before a command that puts it into the network namespace of the taps."""
+
+    def __init__(self, kernel, initramfs, machine, inside=()):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix='roci-guest-'))
         self.console = self.folder / 'console'
         sockets = [self.folder / f'port{i}' for i in range(CHANNELS)]
-        offloads = ','.join(f'{o}=off' for o in 'csum guest_csum gso guest_tso4 guest_tso6 guest_ecn guest_ufo host_tso4 host_tso6 host_ecn host_ufo'.split())
-        append = ' '.join(['console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off no_timer_check tsc=reliable audit=0 net.ifnames=0',
-                           'cryptomgr.notests nowatchdog rcupdate.rcu_cpu_stall_suppress=1 8250.nr_uarts=1 random.trust_cpu=on init_on_alloc=0',
-                           f'peer.mtu={mtu}', *(f'peer.address={a}' for a in addresses), *([f'peer.side={side}'] if side else [])])
-        tap_nic = ['-netdev', f'tap,id=net,ifname={tap},script=no,downscript=no,vhost=off',
-                   '-device', f'virtio-net-pci,netdev=net,mac={mac},romfile=,host_mtu={mtu},{offloads}']
-        # vectors=0: QEMU 7.2 takes for granted that MSI-X of a vhost-user NIC has KVM behind it, and dies of its absence
-        vhost_nic = ['-chardev', f'socket,id=vhost,path={vhost}', '-netdev', 'vhost-user,id=vnet,chardev=vhost',
-                     '-device', f'virtio-net-pci,netdev=vnet,mac={mac[:-2]}f0,romfile=,vectors=0,host_mtu={mtu},{offloads}'] if vhost else []
-        self.command = [*inside, 'qemu-system-x86_64', '-M', 'pc,usb=off,vmport=off,memory-backend=memory',
-                        '-object', 'memory-backend-memfd,id=memory,size=768M,share=on',  # a vhost-user port works in it
+        self.command = [*inside, 'qemu-system-x86_64', '-M', f'{machine.kind},memory-backend=memory',
+                        '-object', f'memory-backend-memfd,id=memory,size={machine.memory}M,share=on',  # a vhost-user port works in it
                         '-accel', 'tcg,thread=multi,tb-size=256', '-cpu', 'max,-erms,-fsrm',
-                        '-smp', '1', '-m', '768', '-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot',
-                        '-kernel', str(kernel), '-initrd', str(initramfs), '-append', append, '-serial', f'file:{self.console}',
-                        *vhost_nic, *tap_nic,
-                        '-device', 'virtio-serial-pci,max_ports=8']
+                        '-smp', str(machine.cpus), '-m', str(machine.memory), '-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot',
+                        '-kernel', str(kernel), '-initrd', str(initramfs), '-append', ' '.join([KERNEL_WORDS, *machine.words]),
+                        '-serial', f'file:{self.console}', *machine.devices, '-device', 'virtio-serial-pci,max_ports=8']
+        self.monitor = self.folder / 'monitor'
+        self.command += ['-monitor', f'unix:{self.monitor},server=on,wait=off']
         for i, path in enumerate(sockets):
             self.command += ['-chardev', f'socket,id=c{i},path={path},server=on,wait=off', '-device', f'virtserialport,chardev=c{i},name=agent.{i}']
         self.sockets, self.channels, self.process = sockets, queue.Queue(), None
@@ -132,6 +148,17 @@ class Guest:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def pull(self, netdev, plugged):
+        """The cable of a NIC, out or in."""
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.connect(str(self.monitor))
+            monitor.sendall(f'set_link {netdev} {"on" if plugged else "off"}\n'.encode())
+            time.sleep(0.2)  # the monitor works on it once it has read it
+
+    def died_of(self):
+        """What QEMU said, where it has ended by itself."""
+        return (self.folder / 'qemu.log').read_text(errors='replace') if self.process.poll() is not None else ''
 
     def said(self):
         return self.console.read_text(errors='replace') if self.console.exists() else ''

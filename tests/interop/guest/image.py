@@ -1,13 +1,9 @@
-#!/usr/bin/env python3
-"""Builds the guest that is our peer: Debian's kernel with rdma_rxe, and this machine's own RDMA programs, in an initramfs.
+"""Builds a guest: Debian's kernel, and this machine's own programs, in an initramfs.
 
-    tests/interop/rxe/image.py [FOLDER [PROGRAM…]]
-
-Writes FOLDER/vmlinux and FOLDER/initramfs.gz. Needs no root: the kernel package is downloaded and unpacked, never installed;
-programs and their libraries are copied from this machine.
+Needs no root: the kernel package is downloaded and unpacked, never installed; programs and their libraries are copied from this machine.
 """
+import dataclasses
 import gzip
-import glob
 import lzma
 import os
 import pathlib
@@ -15,21 +11,36 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROGRAMS = ['ip', 'tc', 'ss', 'rdma', 'dash', 'ibv_devinfo', 'ibv_rc_pingpong', 'ibv_uc_pingpong', 'ibv_ud_pingpong', 'ibv_srq_pingpong',
-            'ib_send_bw', 'ib_send_lat', 'ib_write_bw', 'ib_write_lat', 'ib_read_bw', 'ib_read_lat', 'ib_atomic_bw', 'ib_atomic_lat',
-            'rping', 'ucmatose', 'udaddy', 'cmtime']
-PROVIDERS = '/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so'
+COMMON_PROGRAMS = ('ip', 'ss', 'dash')
+COMMON_MODULES = ('virtio_pci', 'virtio_console')
 LIBGCC = '/usr/lib/x86_64-linux-gnu/libgcc_s.so.1'  # pthread_exit loads it
-BOOT_MODULES = ['virtio_pci', 'virtio_console', 'virtio_net', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm']
-LATER_MODULES = ['sch_netem', 'sch_prio', 'cls_u32', 'em_u32', '8021q']
-FOLDERS = ['proc', 'sys', 'dev', 'run', 'tmp', 'root', 'etc', 'etc/libibverbs.d', 'usr', 'usr/bin', 'usr/lib', 'modules']
+FOLDERS = ['proc', 'sys', 'dev', 'run', 'tmp', 'root', 'etc', 'usr', 'usr/bin', 'usr/lib', 'modules']
+LINKS = {'bin': 'usr/bin', 'sbin': 'usr/bin', 'lib': 'usr/lib', 'lib64': 'usr/lib64', 'usr/sbin': 'bin'}
+TEXTS = {'etc/passwd': 'root:x:0:0:root:/root:/bin/sh\n', 'etc/group': 'root:x:0:\n', 'etc/hosts': '127.0.0.1 localhost\n',
+         'etc/nsswitch.conf': 'hosts: files\nprotocols: files\nservices: files\n'}
 
 
 class CannotBuild(Exception):
     """What is missing on this machine."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What a guest has besides what all have."""
+    name: str                # of the archive
+    init: pathlib.Path       # its first process
+    programs: tuple = ()     # by name, from this machine's folders of programs
+    files: dict = dataclasses.field(default_factory=dict)  # {path in the guest: path here}; what libraries they need comes along
+    texts: dict = dataclasses.field(default_factory=dict)  # {path in the guest: what is in it}
+    links: dict = dataclasses.field(default_factory=dict)
+    boot_modules: tuple = ()   # of the kernel, with what they need
+    later_modules: tuple = ()  # a second list
+
+    def sources(self):
+        return [self.init, *map(pathlib.Path, self.files.values()), *HERE.glob('*.*')]
 
 
 def run(*command, cwd=None):
@@ -56,6 +67,7 @@ def unpack_kernel(folder):
     deb = next(place.glob('*.deb'))
     run('dpkg', '-x', str(deb), str(place))
     deb.unlink()
+    (folder / 'vmlinux').write_bytes(uncompressed(next(place.glob('boot/vmlinuz-*')).read_bytes()))
     (place / 'done').touch()
     return place
 
@@ -74,7 +86,7 @@ def module_facts(path):
     return [d for d in found.group(1).decode().split(',') if d] if found else []
 
 
-def modules(kernel):
+def modules(kernel, boot_names, later_names):
     """{name: path} of what is wanted and all it depends on, in the order of loading; and the names to load at boot."""
     paths = {p.stem.replace('-', '_'): p for p in kernel.glob('lib/modules/**/*.ko')}
     order = {}
@@ -86,43 +98,61 @@ def modules(kernel):
         for needed in module_facts(paths[name]):
             visit(needed)
         order[name] = paths[name]
-    for name in BOOT_MODULES:
+    for name in boot_names:
         visit(name)
     boot = list(order)
-    for name in LATER_MODULES:
+    for name in later_names:
         visit(name)
     return order, boot
 
 
 # ---- programs ---------------------------------------------------------------------------------------------------------
 
+def is_elf(path):
+    with open(path, 'rb') as file:
+        return file.read(4) == b'\x7fELF'
+
+
 def libraries(binary):
-    return set(re.findall(r'(/\S+) \(0x', run('ldd', binary)))
+    return set(re.findall(r'(/\S+) \(0x', subprocess.run(['ldd', binary], capture_output=True, text=True, check=False).stdout))
 
 
-def user_space(more):
+def user_space(contents):
     """{path in the guest: path here}."""
     files = {}
-    for name in PROGRAMS:
+    for name in (*COMMON_PROGRAMS, *contents.programs):
         found = shutil.which(name, path='/usr/bin:/usr/sbin:/bin:/sbin')
         if not found:
-            raise CannotBuild(f'{name} is not installed')
+            raise CannotBuild(f'{name} is not installed (./dev setup)')
         files[f'usr/bin/{name}'] = found
-    files.update({f'usr/bin/{pathlib.Path(p).name}': str(p) for p in more})
-    if not glob.glob(PROVIDERS):
-        raise CannotBuild('the rxe provider is not installed (ibverbs-providers)')
-    files.update({p.lstrip('/'): p for p in glob.glob(PROVIDERS)})
-    files['etc/libibverbs.d/rxe.driver'] = '/etc/libibverbs.d/rxe.driver'
+    files |= contents.files
     files[LIBGCC.lstrip('/')] = LIBGCC
     for binary in list(files.values()):
-        with open(binary, 'rb') as file:
-            if file.read(4) == b'\x7fELF':
-                files.update({lib.lstrip('/'): lib for lib in libraries(binary)})
+        if is_elf(binary):
+            files.update({lib.lstrip('/'): lib for lib in libraries(binary) if lib.startswith(('/usr/', '/lib'))})  # ours have their own place
     busybox = shutil.which('busybox')
     if not busybox or 'not a dynamic executable' not in subprocess.run(['ldd', busybox], capture_output=True, text=True, check=False).stderr:
-        raise CannotBuild('busybox-static is not installed')
+        raise CannotBuild('busybox-static is not installed (./dev setup)')
     files['usr/bin/busybox'] = busybox
-    return files
+    return {in_usr(name): path for name, path in files.items()}
+
+
+def in_usr(name):
+    """Where LINKS lead to."""
+    for link, target in sorted(LINKS.items(), key=lambda l: -len(l[0])):
+        if name.startswith(link + '/'):
+            return os.path.normpath(os.path.join(os.path.dirname(link), target, name[len(link) + 1:]))
+    return name
+
+
+def without_symbols(path):
+    """A program of ours is large with what only a debugger reads."""
+    data = pathlib.Path(path).read_bytes()
+    if not data.startswith(b'\x7fELF') or len(data) < 1 << 20 or b'.debug_info' not in data:
+        return data
+    with tempfile.NamedTemporaryFile() as small:
+        run('objcopy', '--strip-debug', str(path), small.name)
+        return pathlib.Path(small.name).read_bytes()
 
 
 # ---- the archive ------------------------------------------------------------------------------------------------------
@@ -153,6 +183,7 @@ class Archive:
         self._entry(name, stat.S_IFREG | mode, data)
 
     def link(self, name, target):
+        self.folder(os.path.dirname(name)) if os.path.dirname(name) else None
         self._entry(name, stat.S_IFLNK | 0o777, target.encode())
 
     def bytes(self):
@@ -160,47 +191,40 @@ class Archive:
         return b''.join(self.parts)
 
 
-def initramfs(kernel, more):
+def initramfs(kernel, contents):
     archive = Archive()
     for name in FOLDERS:
         archive.folder(name)
-    for name, target in {'bin': 'usr/bin', 'sbin': 'usr/bin', 'lib': 'usr/lib', 'usr/sbin': 'bin'}.items():
+    for name, target in {**LINKS, **contents.links}.items():
         archive.link(name, target)
-    for name, path in user_space(more).items():
-        name = 'usr/' + name if name.startswith('lib/') else name
-        archive.file(name, pathlib.Path(path).read_bytes())
+    files = user_space(contents)
+    for name, path in files.items():
+        archive.file(name, without_symbols(path), stat.S_IMODE(os.stat(path).st_mode) | 0o444)
     for applet in run('busybox', '--list').split():
-        if applet not in PROGRAMS + ['busybox', 'sh', 'ash']:
+        if f'usr/bin/{applet}' not in files and applet not in ('sh', 'ash'):
             archive.link(f'usr/bin/{applet}', 'busybox')
     archive.link('usr/bin/sh', 'dash')
-    order, boot = modules(kernel)
+    order, boot = modules(kernel, (*COMMON_MODULES, *contents.boot_modules), contents.later_modules)
     for name, path in order.items():
         archive.file(f'modules/{name}.ko', path.read_bytes(), 0o644)
-    archive.file('modules/boot', '\n'.join(boot).encode() + b'\n', 0o644)
-    archive.file('modules/later', '\n'.join(n for n in order if n not in boot).encode() + b'\n', 0o644)
-    archive.file('init', (HERE / 'guest_init.sh').read_bytes())
-    archive.file('usr/bin/agent', (HERE / 'guest_agent.sh').read_bytes())
-    archive.file('etc/passwd', b'root:x:0:0:root:/root:/bin/sh\n', 0o644)
-    archive.file('etc/group', b'root:x:0:\n', 0o644)
-    archive.file('etc/hosts', b'127.0.0.1 localhost\n', 0o644)
-    archive.file('etc/nsswitch.conf', b'hosts: files\nprotocols: files\nservices: files\n', 0o644)
+    lists = {'modules/boot': boot, 'modules/later': [n for n in order if n not in boot]}
+    for name, text in {**TEXTS, **contents.texts, **{n: '\n'.join(names) + '\n' for n, names in lists.items()}}.items():
+        archive.file(name, text.encode(), 0o644)
+    archive.file('init', contents.init.read_bytes())
+    archive.file('usr/bin/agent', (HERE / 'agent.sh').read_bytes())
+    archive.file('usr/lib/guest/base.sh', (HERE / 'base.sh').read_bytes(), 0o644)
     return gzip.compress(archive.bytes(), 1)
 
 
-def build(folder, *more):
-    """Builds what is not built yet, or out of date; (kernel, initramfs). `more`: further programs that the guest gets."""
+def build(folder, contents):
+    """Builds what is not built yet, or out of date; (kernel, initramfs)."""
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    kernel, image = folder / 'vmlinux', folder / 'initramfs.gz'
-    sources = [pathlib.Path(__file__), HERE / 'guest_init.sh', HERE / 'guest_agent.sh', *map(pathlib.Path, more)]
-    if kernel.exists() and image.exists() and image.stat().st_mtime > max(s.stat().st_mtime for s in sources):
+    kernel, image, made_of = folder / 'vmlinux', folder / f'{contents.name}.gz', folder / f'{contents.name}.contents'
+    same = all(p.exists() for p in (kernel, image, made_of)) and made_of.read_text() == repr(contents)
+    if same and image.stat().st_mtime > max(s.stat().st_mtime for s in contents.sources()):
         return kernel, image
     place = unpack_kernel(folder)
-    kernel.write_bytes(uncompressed(next(place.glob('boot/vmlinuz-*')).read_bytes()))
-    image.write_bytes(initramfs(place, more))
+    image.write_bytes(initramfs(place, contents))
+    made_of.write_text(repr(contents))
     return kernel, image
-
-
-if __name__ == '__main__':
-    for made in build(*(sys.argv[1:] or ['build/rxe-guest'])):
-        print(made, made.stat().st_size >> 20, 'MiB')

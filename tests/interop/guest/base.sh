@@ -1,0 +1,27 @@
+# What every guest's first process does first, in a shell of busybox.
+# Programs are named by their whole path where this shell has its own idea of them.
+export PATH=/usr/bin HOME=/root TERM=dumb
+
+mounts() {
+    mount -t devtmpfs dev /dev
+    mount -t proc proc /proc
+    mount -t sysfs sys /sys
+    mkdir -p /dev/shm /dev/pts
+    mount -t tmpfs shm /dev/shm
+    mount -t devpts pts /dev/pts
+    exec </dev/console >/dev/console 2>&1
+}
+
+# Modules of the list NAME (boot or later).
+modules() {
+    for module in $(cat /modules/$1); do insmod /modules/$module.ko || echo "guest: no $module"; done
+}
+
+# A shell a virtio port.
+agents() {
+    local tries=0 port
+    while [ -z "$(cat /sys/class/virtio-ports/*/name 2>/dev/null)" ] && [ $tries -lt 200 ]; do tries=$((tries + 1)); sleep 0.02; done
+    for port in /sys/class/virtio-ports/*; do
+        while :; do agent /dev/${port##*/}; sleep 1; done &
+    done
+}

@@ -1,0 +1,99 @@
+"""A NIC of its own, by vfio and an emulated IOMMU: traffic, link, interrupts, two queues."""
+import re
+import time
+
+from bench import TAKES_LONG, check, config_addresses, wait_until
+from bench import Inside
+
+
+def config(nic, engines=1, more='', top=''):
+    return (f'[engine]\ncount = {engines}\nspin_us = 20\nmax_sleep_us = 1000000\n[memory]\nmbufs = 4096\n{top}\n[[device]]\nname = "roci0"\nport = "pci"\n'
+            f'pci = "{nic.address}"\naddresses = {config_addresses(nic.number, 0)}\n{more}')
+
+
+def bind(bench, nic, driver='vfio-pci'):
+    """As driverctl does; "": none."""
+    at = f'/sys/bus/pci/devices/{nic.address}'
+    bench.guest.must(f'echo {driver} >{at}/driver_override; [ ! -e {at}/driver ] || echo {nic.address} >{at}/driver/unbind; ' +
+                     (f'echo {nic.address} >/sys/bus/pci/drivers_probe; test -e {at}/driver' if driver else 'true'))
+
+
+def group_file(bench, nic):
+    return '/dev/vfio/' + bench.guest.must(f'basename $(readlink /sys/bus/pci/devices/{nic.address}/iommu_group)').strip()
+
+
+class Rows:
+    """Of one NIC. One rocid for those up to `two_queues`."""
+
+    def __init__(self, bench, nic):
+        self.bench, self.nic, self.inside = bench, nic, None
+
+    def starts(self):
+        bind(self.bench, self.nic)
+        self.inside = Inside(self.bench, config(self.nic)).__enter__()
+        info = wait_until(lambda: 'PORT_ACTIVE' in (said := self.inside.devinfo()) and said, 'the port is active', 30)
+        check('active_mtu:\t\t4096' in info, info)
+        check(f'node_guid:\t\t\t{eui(self.nic.mac)}' in info, info)
+        log = self.inside.log()
+        check('memory: hugepages' in log, log)
+        return 'vfio-pci, VT-d, path MTU 4096, hugepages'
+
+    def cross(self, program, **how):
+        return lambda: self.bench.cross(self.inside.end(self.nic.number), self.bench.there(self.nic.name, self.nic.number), program, **how)
+
+    def link(self):
+        for plugged, state in ((False, 'PORT_DOWN'), (True, 'PORT_ACTIVE')):
+            self.bench.guest.pull(self.nic.name, plugged)
+            wait_until(lambda s=state: s in self.inside.devinfo(), f'the port is {state}', 30)
+        return self.cross('ib_write_bw -F -m 4096 -s 65536 -n 20')()
+
+    def idle(self):
+        """An engine that may sleep for a second is woken by frames."""
+        def looked():
+            return sum(int(n) for line in self.bench.guest.must(f'grep {self.nic.address} /proc/interrupts').splitlines() for n in re.findall(r'\s(\d+)(?=\s)', line))
+        check(self.bench.ping(f'10.9{self.nic.number}.0.2'), 'no answer to ping')
+        before = looked()
+        times = self.bench.ping(f'10.9{self.nic.number}.0.2', 6)
+        after = looked()
+        check(len(times) == 6 and sorted(times)[2] < 300, f'round trips of {times} ms')  # it may sleep for a second
+        middle, port = sorted(times)[2], self.bench.status(self.inside)['ports'][0]
+        if not self.nic.interrupts:
+            check(after == before and port['interrupts'] == 'none yet', f'{after - before} interrupts: has the driver learned it? {port}')
+            return f'the driver promises interrupts and none comes: rocid looks by itself; round trip {middle:.1f} ms'
+        check(after > before and port['interrupts'] == 'wake', f'{after - before} interrupts, {port}')
+        return f'{after - before} interrupts for 6 pings, round trip {middle:.1f} ms'
+
+    def ends(self):
+        self.inside.stop()
+        check('ending' in self.inside.log(), self.inside.log())
+        left = self.bench.guest.run('ls /run/dpdk /tmp/dpdk 2>/dev/null | grep rocid-')[1]
+        check(not left, f'left behind: {left}')
+
+    def two_queues(self):
+        with Inside(self.bench, config(self.nic, 2)) as inside:
+            said = self.bench.cross(inside.end(self.nic.number), self.bench.there(self.nic.name, self.nic.number), 'ib_write_bw -F -m 4096 -s 65536 -n 30 -q 4')
+            sent = [e['counters']['frames_sent'] for e in self.bench.status(inside)['engines']]
+        return f'{said}; frames by engine {sent}'
+
+    def rows(self):
+        """(name, body, whether --quick runs it)"""
+        first = self.nic.number == 1
+        pingpong = 'ibv_rc_pingpong -m 4096 -n 200 -s 5000 -c'
+        bandwidth, latency = 'ib_write_bw -F -m 4096 -s 65536 -n 100', 'ib_send_lat -F -s 64 -n 200'
+        yield 'starts', self.starts, True
+        yield 'ib_write_bw from the guest', self.cross(bandwidth), True
+        yield 'ib_write_bw to the guest', self.cross(bandwidth, we_serve=True), True
+        yield 'ib_send_lat', self.cross(latency), True
+        yield 'ib_send_lat, the guest serves', self.cross(latency, we_serve=True), False
+        yield 'ibv_rc_pingpong, IPv6', self.cross(pingpong, family='ipv6'), first
+        yield 'ibv_rc_pingpong, the guest serves', self.cross(pingpong, we_serve=True), first
+        yield 'the cable is pulled and comes back', self.link, True
+        yield 'sleeps until an interrupt', self.idle, True
+        yield 'ends, and leaves nothing behind', self.ends, True
+        if self.nic.queues > 1:
+            yield 'two engines, two queues', self.two_queues, True
+
+
+def eui(mac):
+    b = mac.split(':')
+    return f'{b[0]}{b[1]}:{b[2]}ff:fe{b[3]}:{b[4]}{b[5]}'.replace('5254', '5054', 1)

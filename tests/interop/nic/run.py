@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""A machine with NICs, an IOMMU and systemd, emulated: rocid in it, on a NIC of its own (port = "pci"), as a service, on a VLAN interface.
+
+    tests/interop/nic/run.py [--quick | --full] [--only TEXT] [--list] [--verbose]
+
+Prints PASS or FAIL a row; ends with `N passed, N failed, N skipped`. Needs QEMU, taps and a network namespace (root).
+"""
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+
+import bench
+import errors
+import machine
+import nics
+import service
+import vlan
+
+guest, image = bench.guest, bench.image
+QEMU_FAULT = 'e1000e_intrmgr_on_throttling_timer'  # an assertion of QEMU 7.2's that does not hold when MSI-X is switched on just then
+DEADLINE = 10 * 60  # of everything: what comes after is not run, and said
+
+
+def groups(wire):
+    """(group, rows): a row is (name, body, whether --quick runs it)."""
+    yield 'errors', errors.Rows(wire).rows()
+    yield 'systemd', service.Rows(wire).rows()
+    yield 'kernel VLAN', vlan.Rows(wire).rows()
+    for nic in machine.NICS:
+        yield nic.name, nics.Rows(wire, nic).rows()
+
+
+class Report:
+    def __init__(self, options):
+        self.options, self.end = options, time.monotonic() + DEADLINE
+        self.passed = self.failed = self.skipped = 0
+
+    def wants(self, name, quick):
+        return (self.options.full or self.options.only or quick) and self.options.only in name
+
+    def skip(self, name, why):
+        self.skipped += 1
+        print(f'SKIP           {name}: {why}', flush=True)
+
+    def row(self, name, body, wire):
+        start = time.monotonic()
+        if start > self.end:
+            return self.skip(name, 'no time left')
+        try:
+            said = body()
+        except (bench.Failure, guest.GuestError) as failure:
+            why = str(failure)
+            if QEMU_FAULT in wire.guest.died_of():
+                return self.skip(name, f"this QEMU's e1000e is at fault: {QEMU_FAULT}")
+        except Exception:  # a fault of the tests themselves is a failure too
+            why = traceback.format_exc()
+        else:
+            self.passed += 1
+            print(f'PASS {time.monotonic() - start:6.1f} s  {name}' + (f': {said}' if said else ''), flush=True)
+            return None
+        self.failed += 1
+        print(f'FAIL {time.monotonic() - start:6.1f} s  {name}\n    ' + why.strip().replace('\n', '\n    '), flush=True)
+        if self.options.verbose:
+            print('    the guest says:\n' + wire.guest.said()[-2000:])
+        return None
+
+    def summary(self):
+        print(f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
+        return 1 if self.failed else 0
+
+
+def why_not():
+    """Why this machine cannot, or nothing."""
+    if shutil.which('qemu-system-x86_64') is None:
+        return 'qemu-system-x86 is not installed (./dev setup)'
+    if os.geteuid() != 0 or not os.path.exists('/dev/net/tun'):
+        return 'it takes root and /dev/net/tun to make a tap'
+    return ''
+
+
+def run(report):
+    try:
+        with bench.Bench() as wire:
+            print(f'guest up after {wire.guest.boot_seconds:.1f} s', flush=True)
+            for group, rows in groups(wire):
+                rows = [(f'{group}: {name}', body, quick) for name, body, quick in rows]
+                if not any(report.wants(name, quick) for name, _, quick in rows):
+                    continue
+                for number, (name, body, quick) in enumerate(rows):
+                    if number == 0 or report.wants(name, quick):  # the first one starts what the others use
+                        report.row(name, body, wire)
+    except image.CannotBuild as reason:
+        report.skip('all', reason)
+    except (guest.GuestError, bench.Failure) as error:
+        report.failed += 1
+        print(f'FAIL the guest does not boot, or rocid does not start: {error}')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--quick', action='store_true', help='what CI runs (default)')
+    parser.add_argument('--full', action='store_true', help='every row')
+    parser.add_argument('--only', default='', metavar='TEXT', help='rows whose name has TEXT, and the first of each of their groups')
+    parser.add_argument('--list', action='store_true', help='print the names of the rows and stop')
+    parser.add_argument('--verbose', action='store_true', help='show what the guest says when a row fails')
+    options = parser.parse_args()
+    if options.list:
+        print('\n'.join(f'{group}: {name}' for group, rows in groups(None) for name, _, quick in rows if options.full or quick))
+        return 0
+    report = Report(options)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up
+    if why := why_not():
+        report.skip('all', why)
+    else:
+        run(report)
+    return report.summary()
+
+
+if __name__ == '__main__':
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main())

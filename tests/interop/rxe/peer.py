@@ -1,0 +1,34 @@
+"""The guest that is our peer: the kernel's rdma_rxe and this machine's RDMA programs over it."""
+import glob
+import pathlib
+
+import guest
+import image
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = ('tc', 'rdma', 'ibv_devinfo', 'ibv_rc_pingpong', 'ibv_uc_pingpong', 'ibv_ud_pingpong', 'ibv_srq_pingpong',
+            'ib_send_bw', 'ib_send_lat', 'ib_write_bw', 'ib_write_lat', 'ib_read_bw', 'ib_read_lat', 'ib_atomic_bw', 'ib_atomic_lat',
+            'rping', 'ucmatose', 'udaddy', 'cmtime')
+PROVIDERS = '/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so'
+DRIVER = '/etc/libibverbs.d/rxe.driver'
+
+
+def contents(ops):
+    providers = glob.glob(PROVIDERS)
+    if not providers:
+        raise image.CannotBuild('the rxe provider is not installed (ibverbs-providers)')
+    files = {'usr/bin/ops': str(ops), **{p.lstrip('/'): p for p in (*providers, DRIVER)}}
+    return image.Contents('rxe', HERE / 'init.sh', PROGRAMS, files, boot_modules=('virtio_net', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm'),
+                          later_modules=('sch_netem', 'sch_prio', 'cls_u32', 'em_u32', '8021q'))
+
+
+def machine(tap, mac, addresses, mtu, vhost='', side=''):
+    """`vhost`, `side`: the NIC of the addresses is the other end of that vhost-user socket, and the tap is a second one with the address `side`."""
+    devices = []
+    if vhost:
+        # vectors=0: QEMU 7.2 takes for granted that MSI-X of a vhost-user NIC has KVM behind it, and dies of its absence
+        devices = ['-chardev', f'socket,id=vhost,path={vhost}', '-netdev', 'vhost-user,id=vnet,chardev=vhost',
+                   *guest.virtio_nic('vnet', mac[:-2] + 'f0', mtu, ',vectors=0')]
+    devices += [*guest.tap_netdev('net', tap), *guest.virtio_nic('net', mac, mtu)]
+    words = (f'peer.mtu={mtu}', *(f'peer.address={a}' for a in addresses), *([f'peer.side={side}'] if side else []))
+    return guest.Machine(devices=tuple(devices), words=words)
