@@ -44,10 +44,10 @@ public:
     unsigned flush() {
         if (ready_ == 0) return 0;
         const unsigned sent = port_->tx_burst(frames_.data(), ready_);
-        std::move(frames_.begin() + sent, frames_.begin() + have_, frames_.begin());
         ready_ -= sent;
-        sent_ += sent;
         have_ -= sent;
+        sent_ += sent;
+        close_gap(sent);
         return sent;
     }
     /// Frames that the port took since the last call.
@@ -60,6 +60,15 @@ public:
     }
 
 private:
+    /// The first `gap` frames are gone. What is built keeps its order; empty frames have none, so the last ones fill the gap.
+    void close_gap(unsigned gap) {
+        const auto first = frames_.begin(), end = first + have_ + gap;
+        if (ready_ == 0)
+            std::copy(end - std::min(gap, have_), end, first);
+        else
+            std::copy(first + gap, end, first);
+    }
+
     engine::Port* port_ = nullptr;
     uint32_t burst_ = 0;
     uint64_t sent_ = 0;
