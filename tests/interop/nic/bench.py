@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-sys.path += [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ('conformance', 'interop/guest')]
+sys.path += [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ('conformance', 'interop/guest', 'interop/wire')]
 import guest  # noqa: E402
 import image  # noqa: E402
 import lab  # noqa: E402

@@ -5,6 +5,9 @@ import time
 from bench import TAKES_LONG, check, config_addresses, wait_until
 from bench import Inside
 
+import wire_end
+import wrong
+
 
 def config(nic, engines=1, more='', top=''):
     return (f'[engine]\ncount = {engines}\nspin_us = 20\nmax_sleep_us = 1000000\n[memory]\nmbufs = 4096\n{top}\n[[device]]\nname = "roci0"\nport = "pci"\n'
@@ -63,6 +66,17 @@ class Rows:
         check(after > before and port['interrupts'] == 'wake', f'{after - before} interrupts, {port}')
         return f'{after - before} interrupts for 6 pings, round trip {middle:.1f} ms'
 
+    def checksums(self):
+        """What the NIC makes of header checksums is right to the other end, which looks itself; here what is wrong is counted, whoever saw it."""
+        left = self.bench.status(self.inside)['ports'][0]['checksum_offload']
+        to = (self.nic.mac, f'10.9{self.nic.number}.0.1', f'10.9{self.nic.number}.0.2')
+        for what, where in ((what, where) for what, where in wrong.KINDS if 'cut' not in what):  # a NIC fills up what is short
+            before = wrong.counted(self.bench.status(self.inside), where)
+            said = self.bench.shell(' '.join([*self.bench.inside, 'python3', wire_end.__file__, 'send', self.nic.name, wrong.frame(*to, **what).hex()]))
+            check(said[0] == 0, said[1])
+            wait_until(lambda b=before, w=where: wrong.counted(self.bench.status(self.inside), w) > b, f'{what or "nothing wrong"} is counted as {where[1]}', 30)
+        return f'left to the NIC: {left}'
+
     def ends(self):
         self.inside.stop()
         check('ending' in self.inside.log(), self.inside.log())
@@ -88,6 +102,7 @@ class Rows:
         yield 'ibv_rc_pingpong, IPv6', self.cross(pingpong, family='ipv6'), first
         yield 'ibv_rc_pingpong, the guest serves', self.cross(pingpong, we_serve=True), first
         yield 'the cable is pulled and comes back', self.link, True
+        yield 'wrong frames are counted by reason', self.checksums, True
         yield 'sleeps until an interrupt', self.idle, True
         yield 'ends, and leaves nothing behind', self.ends, True
         if self.nic.queues > 1:
