@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Meson's tests whose executables lie below given folders; -FOLDER leaves out what is below it.
+"""Meson's tests whose programs lie below given folders, scripts of the sources too; -FOLDER leaves out what is below it.
 
     tests_below.py BUILD_FOLDER --targets|--names FOLDER… [-FOLDER…]
 """
@@ -10,7 +10,7 @@ import sys
 
 
 def below(file, folder):
-    return file.startswith(folder.rstrip('/') + '/')
+    return file == folder or file.startswith(folder.rstrip('/') + '/')
 
 
 def chosen(file, folders):
@@ -21,13 +21,15 @@ def chosen(file, folders):
 
 def main():
     build, what, folders = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], sys.argv[3:]
+    sources = pathlib.Path(__file__).resolve().parent.parent
     tests = json.loads(subprocess.check_output(['meson', 'introspect', '--tests', build]))
     out = []
     for test in tests:
         files = [pathlib.Path(part) for part in test['cmd'] if pathlib.Path(part).is_absolute()]
-        inside = [f.relative_to(build).as_posix() for f in files if f.is_relative_to(build)]
-        if any(chosen(f, folders) for f in inside):
-            out += inside if what == '--targets' else [test['name']]
+        built = [f.relative_to(build).as_posix() for f in files if f.is_relative_to(build)]
+        scripts = [f.relative_to(sources).as_posix() for f in files if f.is_relative_to(sources) and not f.is_relative_to(build)]
+        if any(chosen(f, folders) for f in built + scripts):
+            out += built if what == '--targets' else [test['name']]
     print('\n'.join(dict.fromkeys(out)))
     return 0 if out else 1
 

@@ -17,6 +17,20 @@ namespace {
 constexpr uint32_t kCache = 512;
 constexpr uint32_t kRoom = (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
+/// "None" is that no sum need be there, for devices without a wire: of RoCEv2 one must be, so that is for the parser, as is
+/// "unknown".
+wire::HeaderChecksum said_of(uint64_t flags) {
+    const uint64_t said = flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
+    if (said == RTE_MBUF_F_RX_IP_CKSUM_GOOD) return wire::HeaderChecksum::right;
+    return said == RTE_MBUF_F_RX_IP_CKSUM_BAD ? wire::HeaderChecksum::wrong : wire::HeaderChecksum::unknown;
+}
+
+void leave_checksum(rte_mbuf& m, uint8_t ip_header) {
+    m.ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM;
+    m.l2_len = ip_header & 0x7f;
+    m.l3_len = wire::kIpv4Length;
+}
+
 /// One writer.
 void add(std::atomic<uint64_t>& counter, uint64_t n) {
     counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
@@ -77,7 +91,8 @@ unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
             rte_pktmbuf_free(m);
             continue;
         }
-        frames[n++] = {rte_pktmbuf_mtod(m, const uint8_t*), m->data_len, m};
+        const auto ip = checks_headers_ ? said_of(m->ol_flags) : wire::HeaderChecksum::unknown;
+        frames[n++] = {rte_pktmbuf_mtod(m, const uint8_t*), m->data_len, m, ip};
     }
     return n;
 }
@@ -109,6 +124,7 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
             mbufs[i]->data_off = uint16_t(f.data - static_cast<const uint8_t*>(mbufs[i]->buf_addr));
             mbufs[i]->data_len = uint16_t(f.length);
             mbufs[i]->pkt_len = f.length;
+            if (f.unsummed != 0) leave_checksum(*mbufs[i], f.unsummed);
         }
         const unsigned n = rte_eth_tx_burst(port_, queue_, mbufs, uint16_t(burst));
         sent += n;
@@ -169,6 +185,11 @@ rte_eth_conf configuration(const rte_eth_dev_info& info, uint16_t queues) {
     return conf;
 }
 
+ChecksumOffload checksums_of(const rte_eth_dev_info& info) {
+    return {(info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM) != 0,
+            (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0};
+}
+
 /// The first MTU that the port takes; 0: none.
 uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
     for (const uint32_t mtu : candidates)
@@ -178,11 +199,15 @@ uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
 
 }  // namespace
 
-uint32_t start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup) {
+Started start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup) {
     const QuietDpdk quiet;  // what goes wrong is said once, by us
     rte_eth_dev_info info{};
     if (const int no = rte_eth_dev_info_get(port, &info); no != 0) refuse(setup, "driver", no);
+    Started out{.mtu = 0, .can = checksums_of(info), .does = {}};
+    if (setup.checksums) out.does = out.can;
     rte_eth_conf conf = configuration(info, setup.queues);
+    if (out.does.received) conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
+    if (out.does.sent) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
     conf.intr_conf.rxq = setup.interrupts;
     conf.intr_conf.lsc = setup.link_interrupts && info.dev_flags != nullptr && (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
     int e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
@@ -191,7 +216,7 @@ uint32_t start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setu
         e = rte_eth_dev_configure(port, setup.queues, setup.queues, &conf);
     }
     if (e != 0) refuse(setup, "queues", e);
-    const uint32_t mtu = set_mtu(port, setup.mtus);
+    out.mtu = set_mtu(port, setup.mtus);
     uint16_t rx = setup.descriptors, tx = setup.descriptors;
     rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);  // to what the driver takes
     const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
@@ -201,7 +226,7 @@ uint32_t start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setu
     }
     if (e = rte_eth_dev_start(port); e != 0) refuse(setup, "start", e);
     rte_eth_allmulticast_enable(port);  // groups are sorted out by the engine; ports without a filter answer that they cannot
-    return mtu;
+    return out;
 }
 
 void stop_port(uint16_t port) {

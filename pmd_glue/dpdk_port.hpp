@@ -35,6 +35,12 @@ private:
     rte_mempool* pool_ = nullptr;
 };
 
+/// Which checksums of IPv4 headers are the port's business: those of frames that it receives, those of frames that it sends.
+struct ChecksumOffload {
+    bool received = false, sent = false;
+    bool operator==(const ChecksumOffload&) const = default;
+};
+
 class DpdkPort final : public engine::Port, public Waker {
 public:
     static constexpr unsigned kMaxBurst = 256;
@@ -44,8 +50,9 @@ public:
 
     /// `up`: the port's link, by whoever watches it; nullptr: always up. Frames for a link that is down, or that the driver does
     /// not take, are lost, as on any wire: kept, they would keep their queue pairs from ever giving up.
-    DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr)
-        : port_(port), queue_(queue), pool_(pool), up_(up) {}
+    /// `checksums`: what start_port() said.
+    DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {})
+        : port_(port), queue_(queue), checks_headers_(checksums.received), pool_(pool), up_(up) {}
 
     unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
     void rx_free(engine::RxFrame* frames, unsigned count) override;
@@ -73,6 +80,7 @@ private:
     unsigned not_taken(engine::TxFrame* frames, unsigned count);
     void judge_sleep(bool frames);
     const uint16_t port_, queue_;
+    const bool checks_headers_;
     MbufPool& pool_;
     const std::atomic<bool>* const up_;
     std::atomic<uint64_t> lost_while_down_{0}, lost_not_taken_{0}, too_large_{0};
@@ -92,11 +100,15 @@ struct PortSetup {
     bool interrupts = false;              ///< ask for receive interrupts; a port without goes on without
     std::span<const uint32_t> mtus = {};  ///< IP packet sizes, the best first; empty: the port's MTU is left alone
     std::string hint = {};                ///< what an error says besides: what must be there
+    bool checksums = false;               ///< leave to the port what it can do of ChecksumOffload
     bool link_interrupts = true;          ///< the link is what the driver last heard of it; else it is asked each time
 };
-/// Configures the queue pairs of an ethdev, queue i with pools[i], and starts it. Returns which MTU was set, 0 if none. Throws
-/// StartError.
-uint32_t start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup);
+struct Started {
+    uint32_t mtu = 0;  ///< the one that was set; 0: none
+    ChecksumOffload can, does;
+};
+/// Configures the queue pairs of an ethdev, queue i with pools[i], and starts it. Throws StartError.
+Started start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup);
 void stop_port(uint16_t port);
 
 }  // namespace roci::pmd

@@ -126,6 +126,7 @@ void FaultPort::offer(engine::TxFrame f, Nanos now) {
 void FaultPort::corrupt(engine::TxFrame& f) {
     if (f.length <= wire::kEthLength) return;
     bump(counts_.corrupted);
+    complete(f);  // a NIC would sum up the wrong bit with the rest
     const uint64_t bit = random() % ((f.length - wire::kEthLength) * 8);
     f.data[wire::kEthLength + bit / 8] ^= uint8_t(1u << (bit % 8));
 }
@@ -142,12 +143,14 @@ void FaultPort::duplicate(const engine::TxFrame& f, Nanos now) {
     }
     std::memcpy(copy.data, f.data, f.length);
     copy.length = f.length;
+    copy.unsummed = f.unsummed;
     bump(counts_.duplicated);
     if (spec_.delay == 0) return pass(copy, now);
     held_.push_back({copy, now + spec_.delay, kNever});
 }
 
 void FaultPort::mark(engine::TxFrame& f) {
+    complete(f);
     if (set_congestion_experienced(f.data, f.length)) bump(counts_.marked);
 }
 

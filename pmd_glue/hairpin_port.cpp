@@ -21,7 +21,7 @@ bool is_multicast(const engine::TxFrame& f) { return f.length >= 6 && (f.data[0]
 
 engine::TxFrame back_to_tx(const engine::RxFrame& f) {
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) & ~kHairpinned);
-    return {const_cast<uint8_t*>(f.data), 0, f.length, cookie};
+    return {const_cast<uint8_t*>(f.data), 0, f.length, cookie, 0};
 }
 
 }  // namespace
@@ -35,10 +35,13 @@ HairpinPort::~HairpinPort() {
 
 bool HairpinPort::is_own(const engine::TxFrame& f) const { return f.length >= 6 && mac_word(f.data) == own_; }
 
-bool HairpinPort::queue(const engine::TxFrame& f) {
+/// What was left to the NIC is done here, for it does not see the frame.
+bool HairpinPort::queue(engine::TxFrame& f) {
     if (waiting() > mask_) return false;
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) | kHairpinned);
-    fifo_[head_++ & mask_] = {f.data, f.length, cookie};
+    const auto known = f.unsummed != 0 ? wire::HeaderChecksum::right : wire::HeaderChecksum::unknown;
+    complete(f);
+    fifo_[head_++ & mask_] = {f.data, f.length, cookie, known};
     return true;
 }
 
@@ -78,6 +81,7 @@ bool HairpinPort::send_multicast(engine::TxFrame& f) {
     const bool copied = inner_.tx_alloc(&copy, 1) == 1 && copy.capacity >= f.length;
     if (copied) std::memcpy(copy.data, f.data, f.length);
     copy.length = f.length;
+    copy.unsummed = f.unsummed;
     const bool sent = inner_.tx_burst(&f, 1) == 1;
     if (copy.data != nullptr && (!copied || !sent || !queue(copy))) inner_.tx_free(&copy, 1);
     return sent;

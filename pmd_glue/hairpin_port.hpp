@@ -30,7 +30,7 @@ public:
 private:
     bool is_own(const engine::TxFrame& f) const;
     unsigned take_waiting(engine::RxFrame* frames, unsigned max);
-    bool queue(const engine::TxFrame& f);
+    bool queue(engine::TxFrame& f);
     bool send_multicast(engine::TxFrame& f);
 
     engine::Port& inner_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "wire/packet.hpp"
+
 namespace roci::pmd {
 
 TapRing::TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter, uint32_t snap_length)
@@ -12,7 +14,7 @@ TapRing::TapRing(std::string interface_name, uint32_t queue, const TapFilter& fi
       snap_length_(snap_length == 0 ? uint32_t(sizeof Slot::bytes) : std::min<uint32_t>(snap_length, sizeof Slot::bytes)),
       slots_(std::make_unique_for_overwrite<Slot[]>(kSlots)) {}
 
-TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length) {
+TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t unsummed) {
     if (!wants(filter_, direction, data, length)) return Offer::unwanted;
     const uint32_t h = head_.load(std::memory_order_relaxed);
     if (h - tail_.load(std::memory_order_acquire) >= kSlots) return Offer::full;
@@ -22,6 +24,7 @@ TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* dat
     s.length = length;
     s.captured = std::min(length, snap_length_);
     std::memcpy(s.bytes, data, s.captured);
+    if (unsummed != 0 && s.captured >= unsummed + wire::kIpv4Length) wire::fill_header_checksum(s.bytes + unsummed);
     return Offer::filled;
 }
 
@@ -74,7 +77,7 @@ bool TapPort::tx_one(Nanos now, engine::TxFrame& frame) {
     std::array<TapRing::Offer, kMaxRings> offers;
     for (uint32_t r = 0; r < kMaxRings; ++r) {
         rings[r] = rings_[r].load(std::memory_order_acquire);
-        if (rings[r] != nullptr) offers[r] = rings[r]->fill(now, Direction::out, frame.data, frame.length);
+        if (rings[r] != nullptr) offers[r] = rings[r]->fill(now, Direction::out, frame.data, frame.length, frame.unsummed);
     }
     if (inner_.tx_burst(&frame, 1) != 1) return false;
     for (uint32_t r = 0; r < kMaxRings; ++r)

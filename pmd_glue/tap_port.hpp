@@ -31,8 +31,9 @@ public:
 
     /// What became of a frame that was offered.
     enum class Offer : uint8_t { unwanted, full, filled };
-    /// Copies a frame that the filter wants to where the next one goes; it stands in the ring only after settle().
-    Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length);
+    /// Copies a frame that the filter wants to where the next one goes; it stands in the ring only after settle(). `unsummed`: as
+    /// in engine::TxFrame; the copy is as the port will send it.
+    Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t unsummed = 0);
     /// Makes the frame of fill() visible, or counts it as missed.
     void settle(Offer offer);
     void push(Nanos time, Direction direction, const uint8_t* data, uint32_t length) {

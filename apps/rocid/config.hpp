@@ -22,6 +22,7 @@ struct DeviceSection {
     std::vector<std::string> addresses, gateways, neighbours;
     uint64_t mtu = 0;
     uint64_t vlan = 0, traffic_class = 0;
+    std::string checksum_offload;
     int line = 0;                      ///< where it stands in the file
     std::map<std::string, int> given;  ///< the keys that the file has, and their lines
 };

@@ -84,6 +84,7 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     out.active = port.up;
     out.vlan = uint16_t(d.vlan);
     out.traffic_class = uint8_t(d.traffic_class);
+    out.port_sums = port.checksums.sent;
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
@@ -131,7 +132,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     page_ = std::make_unique<EnginePageMemory>();
     events_ = std::make_unique<EventPipes>();
     shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
-                                               uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()));
+                                               uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
     platform_->set_sleepers(engines_->sleepers());

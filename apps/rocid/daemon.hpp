@@ -8,6 +8,7 @@
 #include "engine_host.hpp"
 #include "kernel_net.hpp"
 #include "os_platform.hpp"
+#include "pmd_glue/huge_chunks.hpp"
 
 namespace roci::rocid {
 
@@ -55,6 +56,7 @@ private:
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;
     std::unique_ptr<EventPipes> events_;
+    pmd::HugeChunks chunks_;
     std::unique_ptr<engine::Shared> shared_;
     std::unique_ptr<Ports> ports_;
     std::unique_ptr<EngineHost> engines_;

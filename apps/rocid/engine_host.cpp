@@ -73,7 +73,8 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     const DeviceSection& d = config_.devices[device];
     Stack s;
     const PortQueue at = ports_.port(device).queue(engine);
-    s.dpdk = std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), ports_.port(device).carrier.get());
+    s.dpdk = std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), ports_.port(device).carrier.get(),
+                                             ports_.port(device).checksums);
     s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, ports_.port(device).mac);
     s.top = s.hairpin.get();
     s.tap = std::make_unique<pmd::TapPort>(*s.top, clock_);
@@ -194,6 +195,7 @@ std::string EngineHost::status_json() const {
         for (uint32_t d = 0; d < w.stacks.size(); ++d) {
             const Stack& s = w.stacks[d];
             json port = {{"device", config_.devices[d].name}, {"engine", e}, {"kind", config_.devices[d].port}};
+            port["checksum_offload"] = checksums_text(ports_.port(d).checksums);
             if (const auto& steering = ports_.port(d).steering; steering != nullptr && e == 0) {
                 port["xdp"]["mode"] = steering->native() ? "native" : "generic";
                 for (size_t i = 0; i < std::size(pmd::kSteeringCounters); ++i)

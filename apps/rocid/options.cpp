@@ -43,7 +43,7 @@ constexpr Option kOptions[] = {
     {"engine", "rx_burst", Kind::count, "32", 1, 256, "",
      "Frames taken from a port at once. Larger: throughput; smaller: latency.", ROCI_COUNT(engine.rx_burst)},
     {"engine", "tx_burst", Kind::count, "32", 1, 256, "", "Frames handed to a port at once.", ROCI_COUNT(engine.tx_burst)},
-    {"engine", "qp_quantum", Kind::count, "16", 1, 1024, "", "Frames a queue pair may send before the next one has its turn.",
+    {"engine", "qp_quantum", Kind::count, "32", 1, 1024, "", "Frames a queue pair may send before the next one has its turn.",
      ROCI_COUNT(engine.qp_quantum)},
     {"engine", "max_inflight", Kind::count, "256", 8, 8192, "",
      "Unacknowledged packets a queue pair may have. Bandwidth times round trip must fit; loss costs up to so many resends.",
@@ -117,6 +117,10 @@ constexpr Option kOptions[] = {
      "Traffic class (DSCP times 4, plus ECN: 2 says that congestion may be marked) of connections for which the program asks for "
      "none.",
      ROCI_DEVICE(traffic_class, uint64_t)},
+    {"device", "checksum_offload", Kind::choice, "\"auto\"", 0, 0, "auto|off",
+     "auto: checksums of IPv4 headers are left to the port, as far as its driver makes or checks them (`roci status` says). off: "
+     "rocid sees to them, for a driver that does it wrong, or whose faster way of sending knows no offloads.",
+     ROCI_DEVICE(checksum_offload, std::string)},
 
     {"fault", "seed", Kind::count, "1", 0, 4294967295.0, "", "The same seed and traffic give the same faults.",
      ROCI_COUNT(fault.seed)},

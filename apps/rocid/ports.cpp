@@ -1,8 +1,11 @@
 #include "ports.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -41,6 +44,31 @@ Netdev usable_netdev(const std::string& name) {
 
 std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
 
+/// A server's socket stays behind when rocid is killed, and DPDK's drivers can do nothing with a name that is there. Where nobody
+/// listens it goes; where somebody does, two would share the name, and one of them would never be found.
+void clear_path(const DeviceSection& d) {
+    struct stat there {};
+    if (lstat(d.path.c_str(), &there) != 0) return;
+    if (!S_ISSOCK(there.st_mode))
+        throw pmd::StartError(fmt::format("'{}' exists and is no socket: change the key 'path', or remove it", d.path));
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    std::copy_n(d.path.c_str(), d.path.size(), name.sun_path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool deserted =
+        fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 && errno == ECONNREFUSED;
+    if (fd >= 0) close(fd);
+    if (!deserted)
+        throw pmd::StartError(
+            fmt::format("the socket '{}' is taken: somebody serves it, as another rocid would; stop that one, or change the key "
+                        "'path'",
+                        d.path));
+    if (unlink(d.path.c_str()) != 0)
+        throw pmd::StartError(
+            fmt::format("the socket '{}' is deserted, but cannot be removed: {}", d.path, std::strerror(errno)));
+    spdlog::info("{}: the socket {} was deserted, and is made anew", d.name, d.path);
+}
+
 /// A socket's name must fit a sockaddr_un, and its maker needs the folder.
 void check_path(const DeviceSection& d) {
     const std::string folder = std::filesystem::path(d.path).parent_path();
@@ -52,7 +80,27 @@ void check_path(const DeviceSection& d) {
             fmt::format("no socket can be made in the folder '{}' ({}): make the folder, for the user that rocid "
                         "runs as, or change the key 'path'",
                         folder, std::strerror(errno)));
+    if (d.role == "server") clear_path(d);
 }
+
+/// DPDK's virtio_user, as a server, waits for its client before it goes on: a signal to end rocid must be heard meanwhile.
+class WaitsForPeer {
+public:
+    explicit WaitsForPeer(const DeviceSection& d) {
+        sigset_t ending;
+        sigemptyset(&ending);
+        if (d.port == "virtio_user" && d.role == "server") {
+            spdlog::info("{}: waits for the vhost_user end to come to {}", d.name, d.path);
+            for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ending, s);
+        }
+        pthread_sigmask(SIG_UNBLOCK, &ending, &before_);
+    }
+    ~WaitsForPeer() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    WaitsForPeer(const WaitsForPeer&) = delete;
+
+private:
+    sigset_t before_{};
+};
 
 /// A TAP is a new interface, or one that somebody has made a TAP.
 void check_tap_name(const DeviceSection& d) {
@@ -86,6 +134,17 @@ void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
     if (path_mtu == d.mtu) return;
     spdlog::info("{}: interface {} has MTU {}: path MTU {}; for {}: ip link set {} mtu {}", d.name, d.interface, n.mtu, path_mtu,
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
+}
+
+void say_checksums(const DeviceSection& d, const pmd::Started& port) {
+    const std::string_view can = checksums_text(port.can);
+    if (port.does != port.can)
+        spdlog::info("{}: checksum_offload = \"off\": rocid sees to the checksums of IPv4 headers, which the port could do ({})",
+                     d.name, can);
+    else if (port.can != pmd::ChecksumOffload{})
+        spdlog::info("{}: checksums of IPv4 headers are left to the port: {}", d.name, can);
+    else
+        spdlog::debug("{}: the port does nothing about checksums of IPv4 headers: rocid sees to them", d.name);
 }
 
 /// Of the sockets that drivers open for their queues, those that were not there `before`.
@@ -135,6 +194,11 @@ std::vector<uint32_t> mtu_candidates(uint32_t wish) {
 }
 
 }  // namespace
+
+std::string_view checksums_text(const pmd::ChecksumOffload& c) {
+    constexpr std::string_view kTexts[] = {"none", "sent", "received", "received and sent"};
+    return kTexts[(c.received ? 2 : 0) + (c.sent ? 1 : 0)];
+}
 
 uint64_t Ports::memory_bytes(const Config& c) {
     constexpr uint64_t kRest = 16 << 20;  // rings, ethdevs, DPDK's own
@@ -250,6 +314,7 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
     if (const auto trouble = troubles_.find(d.pci); d.port == "pci" && trouble != troubles_.end())
         throw pmd::StartError(trouble->second);
     const auto make = [&](unsigned first) {
+        const WaitsForPeer endable(d);
         std::string devargs = devargs_of(d, queues, first);
         if (p.xdp_object != nullptr) devargs += ",xdp_prog=" + p.xdp_object->path();
         return std::make_unique<pmd::Ethdev>(d.name, devargs, d.port != "pci", needs(kind));
@@ -291,15 +356,23 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     const auto wish = uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu));
     const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(wish) : std::vector<uint32_t>{};
     const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
-    // A NIC's driver may share one interrupt among frames and link, and then tells of one of them only.
-    const bool link_interrupts = d.port != "pci";
-    const uint32_t set =
-        pmd::start_port(p.id, pools.data(), {queues, uint16_t(d.descriptors), interrupts, mtus, needs(kind), link_interrupts});
+    const pmd::PortSetup setup{
+        .queues = queues,
+        .descriptors = uint16_t(d.descriptors),
+        .interrupts = interrupts,
+        .mtus = mtus,
+        .hint = needs(kind),
+        .checksums = d.checksum_offload == "auto",
+        // A NIC's driver may share one interrupt among frames and link, and then tells of one of them only.
+        .link_interrupts = d.port != "pci"};
+    const pmd::Started started = pmd::start_port(p.id, pools.data(), setup);
+    p.checksums = started.does;
+    say_checksums(d, started);
     if (kind.netdev) return;
     p.ethdev->watch_link(link_fd_);
-    p.path_mtu = kind.sets_mtu ? path_mtu_within(set, wish) : wish;
+    p.path_mtu = kind.sets_mtu ? path_mtu_within(started.mtu, wish) : wish;
     if (p.path_mtu == 0) throw pmd::StartError(fmt::format("it takes no MTU of {} or more", ip_bytes_for(256)));
-    if (p.path_mtu != d.mtu) spdlog::info("{}: the port takes packets of {} bytes: path MTU {}", d.name, set, p.path_mtu);
+    if (p.path_mtu != d.mtu) spdlog::info("{}: the port takes packets of {} bytes: path MTU {}", d.name, started.mtu, p.path_mtu);
     p.up = p.ethdev->link_up();
 }
 

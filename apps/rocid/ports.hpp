@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config.hpp"
@@ -36,6 +37,7 @@ struct OpenPort {
     /// The link now, for the engines.
     std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
     std::vector<int> signals;  ///< by queue: readable when there are frames; empty: nothing says so, a sleeper must look itself
+    pmd::ChecksumOffload checksums;                     ///< what the port does of them
     bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
@@ -53,6 +55,9 @@ struct LinkState {
     bool up = true;
     uint32_t path_mtu = 0;
 };
+
+/// "received and sent": what of them is the port's business.
+std::string_view checksums_text(const pmd::ChecksumOffload& checksums);
 
 class Ports {
 public:

@@ -12,7 +12,7 @@ void attach_session(Impl& e, Command& c) { e.sessions.push_back({c.session, c.do
 void detach_session(Impl& e, Command& c) {
     std::erase_if(e.sessions, [&](const Session& s) { return s.id == c.session; });
 }
-void add_qp(Impl& e, Command& c) {
+void join_session(Impl& e, Command& c) {
     Session* s = e.session(c.qp->spec.session);
     if (s == nullptr) {
         c.error = EINVAL;
@@ -20,6 +20,14 @@ void add_qp(Impl& e, Command& c) {
     }
     if (c.qp->spec.slot >= s->slots.size()) s->slots.resize(c.qp->spec.slot + 1);
     s->slots[c.qp->spec.slot] = c.qp;
+}
+void add_qp(Impl& e, Command& c) {
+    if (!qp::attach(e.ctx, *c.qp)) {
+        c.error = ENOMEM;
+        return;
+    }
+    join_session(e, c);
+    if (c.error != 0) qp::detach(e.ctx, *c.qp);
 }
 /// Whoever saw the completion of a message may end its QP at once; the sender's comes only with the acknowledgement, which nobody
 /// could give any more.
@@ -47,7 +55,7 @@ void leave_session(Impl& e, const qp::Qp& qp) {
 void move_qp(Impl& e, Command& c) {
     leave_session(e, *c.qp);
     qp::set_owner(c.qp->spec, *c.owner);
-    add_qp(e, c);
+    join_session(e, c);
 }
 void remove_qp(Impl& e, Command& c) {
     acknowledge_first(e, *c.qp);
@@ -142,6 +150,7 @@ Session* Engine::Impl::session(uint32_t id) {
 
 void Engine::Impl::run(Command& command) {
     counters.add(Counter::commands);
+    ahead.forget();
     kCommands[size_t(command.kind)].run(*this, command);
 }
 

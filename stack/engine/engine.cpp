@@ -1,10 +1,7 @@
 // The engine's round: doorbells, frames, timers, transmission, notifications.
 #include "engine/engine.hpp"
 
-#include <optional>
-
 #include "engine/impl.hpp"
-#include "engine/look_ahead.hpp"
 #include "rings/doorbell.hpp"
 
 namespace roci::engine {
@@ -23,7 +20,12 @@ bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state 
 }  // namespace
 
 Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
-    : config(c), shared(s), ports(p.begin(), p.end()), events(c.event_ring), copies(s.handover != nullptr ? kFrameCopies : 0) {
+    : config(c),
+      shared(s),
+      ports(p.begin(), p.end()),
+      events(c.event_ring),
+      copies(s.handover != nullptr ? kFrameCopies : 0),
+      ahead(s.keys) {
     config.rx_burst = std::clamp<uint32_t>(config.rx_burst, 1, kMaxBurst);
     config.qp_quantum = std::max<uint32_t>(config.qp_quantum, 1);
     ctx.engine = c.index;
@@ -32,6 +34,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);
+    resting.reserve(kRoundVisits);
     if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<GsiRing>(kGsiRingSize);
     if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<FrameRing>(kFrameRingSize);
     for (Port* port : ports) ctx.outbox.emplace_back(port, config.tx_burst);
@@ -58,21 +61,55 @@ void Engine::Impl::ring(Session& s, uint32_t slot) {
     qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr;
     if (qp == nullptr && ring_tags(s, slot)) return;
     counters.add(qp != nullptr ? Counter::doorbells : Counter::stray_doorbells);
-    if (qp != nullptr) qp::activate(ctx, *qp);
+    if (qp != nullptr) qp::activate_requester(ctx, *qp);
 }
 
 bool Engine::Impl::scan_doorbells() {
     bool any = false;
     for (Session& s : sessions) {
+        std::array<uint32_t, 64> rung;  // a word's; their QPs are asked for, then looked at
+        uint32_t count = 0;
+        const auto ring_all = [&] {
+            for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
+            count = 0;
+        };
         rings::collect_doorbells(*s.page, [&](uint32_t slot) {
             any = true;
-            ring(s, slot);
+            if (const qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr) qp::prefetch_basics(*qp);
+            rung[count++] = slot;
+            if (count == rung.size()) ring_all();
         });
+        ring_all();
     }
     return any;
 }
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
+
+/// The round's share of frames, spent by the QPs that have a turn.
+struct Engine::Impl::Budget {
+    uint32_t left;
+    bool spent = false;
+    void spend(uint32_t frames) {
+        left -= std::min(left, frames);
+        spent = spent || frames != 0;
+    }
+};
+
+/// Answers first, for the caches still have the QPs whose requests came in the round before; but never the whole of a round while
+/// there are requests to be sent.
+void Engine::Impl::run_responders(Budget& budget) {
+    const uint32_t kept = ctx.requesters.empty() ? 0 : budget.left / 2;
+    for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.left > kept && !ctx.responders.empty();
+         --n) {
+        qp::Qp& qp = *ctx.responders.first();
+        ctx.responders.remove(qp);
+        const uint32_t sent = flushing(qp) ? 0 : qp::send_responses(ctx, qp, config.qp_quantum);
+        budget.spend(sent);
+        if (sent != 0) qp.linger = kLinger;
+        if (qp::has_responses(qp)) ctx.responders.add(qp);
+    }
+}
 
 /// How many frames were sent or work requests flushed.
 uint32_t Engine::Impl::serve(qp::Qp& qp) {
@@ -81,38 +118,56 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
         qp::flush_queues(ctx, qp);
         return qp.requester.tail + qp.spec.rq.consumed - before;
     }
-    const uint32_t answered = qp::send_responses(ctx, qp, config.qp_quantum);
-    const uint32_t asked = answered < config.qp_quantum ? qp::send_requests(ctx, qp, config.qp_quantum - answered) : 0;
+    const uint32_t sent = qp.asks ? qp::send_requests(ctx, qp, config.qp_quantum) : 0;
     qp::report_drained(ctx, qp);
-    return answered + asked;
+    return sent;
 }
 
-/// The QP had nothing to do when we looked: off the list. If everything posted was taken, the client is asked to ring; if not,
-/// either we looked too early, or something that will come (an ACK, a timer) puts the QP back on the list.
+/// The requester had nothing to do when we looked: off the list. If everything posted was taken, the client is asked to ring; if
+/// not, either we looked too early, or something that will come (an ACK, a timer) puts the QP back on the list.
 void Engine::Impl::rest(qp::Qp& qp) {
-    qp::deactivate(ctx, qp);
-    if (!qp::posted(qp) && qp::stop_watching(qp)) return;
+    if (!qp.asks && !flushing(qp)) return;
+    if (qp::posted(qp)) return look_again(qp);
+    if (qp::announce_rest(qp)) {
+        resting.push_back(&qp);
+    } else {
+        qp.asks = qp.requester.current != nullptr;
+    }
+}
+void Engine::Impl::look_again(qp::Qp& qp) {
     if (flushing(qp) || qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
-/// Each QP on the list has its turn, until the round has sent its share of frames; the next round goes on where this one ended. A
-/// round that sent for thousands of QPs would fill rings and pools with frames that are cold when they are received, then visit
-/// the same QPs again in vain.
-bool Engine::Impl::run_active() {
-    bool any = false;
-    uint32_t budget = kRoundFrames;
-    std::optional<LookAhead> ahead;
-    if (crowded()) ahead.emplace(shared.keys, ctx.first_active);
-    for (uint32_t n = std::min(ctx.active_count, kRoundVisits); n != 0 && budget != 0 && ctx.first_active != nullptr; --n) {
-        qp::Qp& qp = *ctx.first_active;
-        if (ahead) ahead->turn();
-        qp::deactivate(ctx, qp);
+/// A fence waits until all that was written before has reached the cache: one a round, not one a QP.
+void Engine::Impl::settle() {
+    if (resting.empty()) return;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (qp::Qp* qp : resting) {
+        if (qp::stays_at_rest(*qp)) {
+            qp->asks = qp->requester.current != nullptr;
+        } else {
+            look_again(*qp);
+        }
+    }
+    resting.clear();
+}
+
+/// Each requester on the list has its turn, until the round has sent its share of frames; the next round goes on where this one
+/// ended. A round that sent for thousands of QPs would fill rings and pools with frames that are cold when they are received,
+/// then visit the same QPs again in vain.
+void Engine::Impl::run_requesters(Budget& budget) {
+    const bool looks_ahead = crowded();
+    if (!looks_ahead) ahead.forget();
+    for (uint32_t n = std::min(ctx.requesters.count(), kRoundVisits); n != 0 && budget.left != 0 && !ctx.requesters.empty();
+         --n) {
+        qp::Qp& qp = *ctx.requesters.first();
+        if (looks_ahead) ahead.turn(&qp);
+        ctx.requesters.remove(qp);
         const uint32_t worked = serve(qp);
-        budget -= std::min(budget, worked);
-        any = any || worked != 0;
+        budget.spend(worked);
         if (worked != 0) qp.linger = kLinger;
-        const bool more = flushing(qp) ? worked != 0 : qp::has_responses(qp) || qp::has_requests(ctx, qp);
-        const bool lingers = qp.linger != 0 && !crowded();
+        const bool more = flushing(qp) ? worked != 0 : qp.asks && qp::has_requests(ctx, qp);
+        const bool lingers = qp.linger != 0 && qp.asks && !crowded();
         if (more) {
             qp::activate(ctx, qp);
         } else if (lingers) {
@@ -122,7 +177,14 @@ bool Engine::Impl::run_active() {
             rest(qp);
         }
     }
-    return any;
+    settle();
+}
+
+bool Engine::Impl::run_turns() {
+    Budget budget{kRoundFrames};
+    run_responders(budget);
+    run_requesters(budget);
+    return budget.spent;
 }
 
 // ---- the public face ------------------------------------------------------------------------------------------------
@@ -142,7 +204,7 @@ bool Engine::poll(Nanos now) {
     const unsigned fired = e.ctx.wheel.advance(now, [&](Timer& t) { qp::on_timer(e.ctx, *static_cast<qp::Qp*>(t.owner)); });
     if (fired != 0) e.counters.add(Counter::timers, fired);
     any |= fired != 0;
-    any |= e.run_active();
+    any |= e.run_turns();
     for (qp::Outbox& out : e.ctx.outbox) {
         out.flush();
         if (const uint64_t sent = out.take_sent(); sent != 0) e.counters.add(Counter::tx_frames, sent);
@@ -162,7 +224,7 @@ bool Engine::poll(Nanos now) {
 
 Nanos Engine::next_deadline(Nanos now) const {
     const Impl& e = *impl_;
-    if (e.ctx.first_active != nullptr || !e.ctx.late_events.empty() || e.inbox_waits()) return now;
+    if (!e.ctx.requesters.empty() || !e.ctx.responders.empty() || !e.ctx.late_events.empty() || e.inbox_waits()) return now;
     for (const qp::Outbox& out : e.ctx.outbox)
         if (out.waiting() != 0) return now;
     Nanos next = e.ctx.wheel.next_deadline();

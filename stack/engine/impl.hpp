@@ -6,6 +6,7 @@
 
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
+#include "engine/look_ahead.hpp"
 #include "io/gsi.hpp"
 #include "io/handover.hpp"
 #include "io/shared.hpp"
@@ -37,6 +38,8 @@ struct Engine::Impl {
     std::array<qp::Qp*, kMaxBurst> owners;
     FrameCopies copies;
     uint32_t wake_mask = 0;  ///< engines that frames were handed to
+    LookAhead ahead;
+    std::vector<qp::Qp*> resting;  ///< in this round: their clients were asked to ring
     bool started = false;
     uint32_t gsi_psn = 0;
 
@@ -47,12 +50,17 @@ struct Engine::Impl {
     bool scan_doorbells();
     void ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
-    bool run_active();
+    struct Budget;
+    bool run_turns();
+    void run_responders(Budget& budget);
+    void run_requesters(Budget& budget);
     /// More QPs have work than the nearest cache holds: what is needed next is fetched ahead. The few of a short list are there
     /// anyway.
-    bool crowded() const { return ctx.active_count >= kCrowd; }
+    bool crowded() const { return ctx.requesters.count() >= kCrowd; }
     uint32_t serve(qp::Qp& qp);
     void rest(qp::Qp& qp);
+    void look_again(qp::Qp& qp);
+    void settle();
     // receive.cpp
     unsigned receive(uint32_t port);
     void ask_for_state(const qp::Qp& qp, const wire::Packet& p) const;

@@ -14,46 +14,55 @@ namespace roci::engine {
 
 class LookAhead {
 public:
-    /// `first`: the list of QPs with work.
-    LookAhead(const mem::KeyTable& keys, const qp::Qp* first) : keys_(keys) {
-        enter(first);
-        for (uint32_t i = 1; i < kSteps; ++i) turn();
+    explicit LookAhead(const mem::KeyTable& keys) : keys_(keys) {}
+    /// Before each QP's turn. `first`: of the requesters that have one, which is it. From round to round it goes on where it is:
+    /// to catch up with the first steps would be a chain of waits.
+    void turn(const qp::Qp* first) {
+        if (coming_.front() == nullptr) {
+            enter(first);
+            for (uint32_t i = 1; i < kSteps; ++i) step();
+        }
+        step();
     }
-    /// Before each QP's turn.
-    void turn() {
-        const qp::Qp* next = coming_.front() != nullptr ? coming_.front()->next_active : nullptr;
-        std::shift_right(coming_.begin(), coming_.end(), 1);
-        enter(next);
-        if (const qp::Qp* qp = coming_[1]) queues(*qp);
-        if (const qp::Qp* qp = coming_[2]) memory<0>(*qp);
-        if (const qp::Qp* qp = coming_[3]) memory<1>(*qp);
-        if (const qp::Qp* qp = coming_[4]) memory<2>(*qp);
-        if (const qp::Qp* qp = coming_[5]) memory<3>(*qp);
-    }
+    /// Before any QP goes.
+    void forget() { coming_ = {}; }
 
 private:
-    static constexpr uint32_t kSteps = 2 + mem::kPrefetchSteps;
+    static constexpr uint32_t kSteps = 3 + mem::kPrefetchSteps;
+
+    void step() {
+        const qp::Qp* next = coming_.front() != nullptr ? coming_.front()->asking.next : nullptr;
+        std::shift_right(coming_.begin(), coming_.end(), 1);
+        enter(next);
+        if (const qp::Qp* qp = coming_[1]) requester(*qp);
+        if (const qp::Qp* qp = coming_[2]) queues(*qp);
+        if (const qp::Qp* qp = coming_[3]) memory<0>(*qp);
+        if (const qp::Qp* qp = coming_[4]) memory<1>(*qp);
+        if (const qp::Qp* qp = coming_[5]) memory<2>(*qp);
+    }
 
     void enter(const qp::Qp* qp) {
         coming_.front() = qp;
-        if (qp != nullptr) qp::prefetch_state(*qp);
+        if (qp != nullptr) qp::prefetch_basics(*qp);
     }
-    /// The next work request, in the client's ring and in the engine's.
+    static void requester(const qp::Qp& qp) {
+        qp::prefetch_path(qp);
+        qp::prefetch_requester(qp);
+    }
+    static bool fetches(const qp::Qp& qp) { return qp.asks && qp.requester.current == nullptr && qp.spec.sq.depth != 0; }
+    /// The next work request in the client's ring.
     static void queues(const qp::Qp& qp) {
-        if (qp.spec.sq.depth == 0) return;
-        __builtin_prefetch(qp.spec.sq.shared);
+        if (!fetches(qp)) return;
         __builtin_prefetch(&qp.spec.sq.shared->idle);
         __builtin_prefetch(qp.spec.sq.slot(qp.requester.fetched));
-        __builtin_prefetch(&qp::record(qp, qp.requester.cursor), 1);
-        __builtin_prefetch(&qp::wqe(qp, qp.requester.cursor), 1);
     }
     /// The bytes that it sends.
     template <uint32_t step>
     void memory(const qp::Qp& qp) const {
-        if (qp.spec.sq.depth == 0) return;
+        if (!qp.asks || qp.spec.sq.depth == 0) return;
         const qp::Requester& rq = qp.requester;
-        const std::byte* wqe =
-            rq.cursor == rq.fetched ? qp.spec.sq.slot(rq.fetched) : reinterpret_cast<const std::byte*>(&qp::wqe(qp, rq.cursor));
+        const auto* wqe =
+            rq.current == nullptr ? qp.spec.sq.slot(rq.fetched) : reinterpret_cast<const std::byte*>(&qp::wqe(*rq.current));
         abi::Sge sge;
         std::memcpy(&sge, wqe + abi::kSendWqeHead, sizeof sge);
         mem::prefetch<step>(keys_, Key{sge.lkey}, sge.addr);

@@ -163,18 +163,19 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
 
 /// On a short list the QP itself is in the cache, what its client has posted is not: both ends of the wait are one then.
 void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
+    if (crowded()) return qp::prefetch_basics(qp);
     __builtin_prefetch(&qp.responder);
-    if (crowded() || !p.info->has(wire::kSend) || qp.spec.engine != config.index) return;
+    if (!p.info->has(wire::kSend) || qp.spec.engine != config.index) return;
     const rings::RqView& rq = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
     if (rq.depth == 0) return;
-    __builtin_prefetch(rq.shared);
+    if (rq.seen == rq.consumed) __builtin_prefetch(rq.shared);
     __builtin_prefetch(rq.slot(rq.consumed));
 }
 
 /// Parses frames[first, end) and looks their QPs up.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     for (unsigned i = first; i < end; ++i) {
-        const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i]);
+        const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum);
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
@@ -188,19 +189,25 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
 /// Between parsing and execution on a crowded list: what the packets name is asked for, for all of them a step at a time.
 void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     const auto each = [&](auto step) {
-        for (unsigned i = first; i < end; ++i)
-            if (owners[i] != nullptr) step(*owners[i], packets[i]);
+        const qp::Qp* before = nullptr;  // what comes for one QP in a row goes to one place, as a rule
+        for (unsigned i = first; i < end; ++i) {
+            if (owners[i] != nullptr && owners[i] != before) step(*owners[i], packets[i]);
+            before = owners[i];
+        }
     };
     each([&](const qp::Qp& qp, const wire::Packet& p) {
-        qp::prefetch_state(qp);
+        qp::prefetch_path(qp);
+        if (p.info->has(wire::kRequest))
+            qp::prefetch_responder(qp);
+        else
+            qp::prefetch_requester(qp);
         mem::prefetch<0>(shared.keys, p.rkey, p.va);
     });
-    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<1>(shared.keys, p.rkey, p.va); });
     each([&](const qp::Qp& qp, const wire::Packet& p) {
-        mem::prefetch<2>(shared.keys, p.rkey, p.va);
-        if (!p.info->has(wire::kRequest) && qp.spec.engine == config.index) qp::prefetch_oldest(qp);
+        mem::prefetch<1>(shared.keys, p.rkey, p.va);
+        if (p.info->has(wire::kRequest)) __builtin_prefetch(qp.spec.rq.shared);  // an ACK tells how many receives are left
     });
-    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<3>(shared.keys, p.rkey, p.va); });
+    each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<2>(shared.keys, p.rkey, p.va); });
 }
 
 /// Executes frames[first, end). Those that are done with are put to frames[done, …).

@@ -67,6 +67,8 @@ Conductor::Impl::Impl(const Limits& limits_in, std::vector<DeviceConfig> devices
       shared(shared_in),
       engines(engines_in),
       platform(platform_in),
+      qps(shared.chunks),
+      regions(shared.chunks),
       qpns(kFirstQpn, std::min(shared.qps.size(), kMask24)),
       keys(1, shared.keys.size()),
       ahs(1, shared.ahs.size()),

@@ -140,6 +140,7 @@ struct DeviceConfig {
     std::vector<Gid> gateways = {};      ///< Resolver::own: at most one a family
     uint16_t vlan = 0;                   ///< everything is sent and heard in that VLAN; 0: untagged
     uint8_t traffic_class = 0;           ///< of paths for which the program asks for none
+    bool port_sums = false;              ///< its port fills in the checksums of IPv4 headers
 };
 
 struct Limits {

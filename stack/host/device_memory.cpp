@@ -52,12 +52,12 @@ Outcome reg_dm_mr(Call& c) {
         return fail(EINVAL, "MR of {} bytes from {} on in device memory of {}", in.length, in.offset, dm->length);
     }
     auto mr = std::make_unique<Mr>();
-    mr->region = std::make_unique<mem::MemoryRegion>();
+    mr->region = c.host.regions.make();
     mem::MemoryRegion& r = *mr->region;
     r.pd = pd->number;
     r.access = access;
     r.length = in.length;
-    if (in.length != 0) r.segments.push_back({.offset = 0, .length = in.length, .base = dm->memory.base() + in.offset});
+    if (in.length != 0) r.segments = {{.offset = 0, .length = in.length, .base = dm->memory.base() + in.offset}};
     mr->pd = Use(pd->uses);
     mr->dm = Use(dm->uses);
     if (Outcome o = take_key(c.host, r); o.failed()) return o;

@@ -34,6 +34,8 @@ struct Conductor::Impl {
     engine::CommandPort& engines;
     Platform& platform;
 
+    qp::Pool qps;
+    Pool<mem::MemoryRegion> regions;
     std::map<uint32_t, std::unique_ptr<Session>> sessions;
     uint32_t last_session = 0;
     NumberPool qpns, keys, ahs, srqns;

@@ -192,7 +192,7 @@ Outcome reg_mr(Call& c) {
     if (Outcome o = read_layout(c, in, c.after(sizeof in), access, layout); o.failed()) return o;
 
     auto mr = std::make_unique<Mr>();
-    mr->region = std::make_unique<mem::MemoryRegion>();
+    mr->region = c.host.regions.make();
     mr->region->pd = pd->number;
     mr->region->access = access;
     mr->memory = std::move(layout.regions);
@@ -210,7 +210,7 @@ Outcome alloc_null_mr(Call& c) {
     Pd* pd;
     if (Outcome o = look_up(s.pds, c.in<abi::HandleRequest>().handle, "PD", pd); o.failed()) return o;
     auto mr = std::make_unique<Mr>();
-    mr->region = std::make_unique<mem::MemoryRegion>();
+    mr->region = c.host.regions.make();
     mr->region->pd = pd->number;
     mr->region->access = mem::kLocalWrite;
     mr->region->length = ~uint64_t{0};
@@ -227,7 +227,7 @@ namespace {
 
 /// What a region is to become: like the old one, but for what `in.flags` name.
 struct Replacement {
-    std::unique_ptr<mem::MemoryRegion> region = std::make_unique<mem::MemoryRegion>();
+    Pool<mem::MemoryRegion>::Handle region;
     Pd* pd = nullptr;  ///< another one
     Layout layout;
 };
@@ -256,7 +256,7 @@ Outcome check_rereg(Call& c, const abi::ReregMrRequest& in, const mem::MemoryReg
 void keep_layout(mem::MemoryRegion& fresh, const mem::MemoryRegion& old) {
     fresh.iova = old.iova;
     fresh.length = old.length;
-    fresh.segments = old.segments;
+    fresh.segments = std::vector<mem::Segment>(old.segments.begin(), old.segments.end());
     fresh.process = old.process;
     fresh.key = old.key;
 }
@@ -269,7 +269,7 @@ Outcome rereg_mr(Call& c) {
     const auto in = c.in<abi::ReregMrRequest>();
     Mr* mr;
     if (Outcome o = look_up(c.session.mrs, in.handle, "MR", mr); o.failed()) return o;
-    Replacement change;
+    Replacement change{.region = c.host.regions.make()};
     if (Outcome o = check_rereg(c, in, *mr->region, change); o.failed()) return o;
     const uint32_t index = mr->region->key.index();
     if ((in.flags & kTranslation) != 0) {

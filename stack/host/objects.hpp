@@ -77,13 +77,13 @@ struct RegionHandle {
 };
 
 struct Mr {
-    std::unique_ptr<mem::MemoryRegion> region;
+    Pool<mem::MemoryRegion>::Handle region;
     std::vector<std::shared_ptr<Region>> memory;
     Use pd, dm;
 };
 
 struct Mw {
-    std::unique_ptr<mem::MemoryRegion> region;
+    Pool<mem::MemoryRegion>::Handle region;
     Use pd;
 };
 
@@ -170,7 +170,7 @@ struct Holder {
 };
 
 struct Qp {
-    qp::Qp* engine_side = nullptr;
+    qp::Pool::Handle engine_side;
     qp::Spec spec;
     abi::QpAttr attr{};  ///< what modify_qp has set so far
     ArenaBlock sq, rq;

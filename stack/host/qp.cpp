@@ -78,14 +78,15 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
     return has_room(c.session.qps, kQpSlots, "QP");
 }
 
-Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, const Srq* srq, Qp& qp) {
-    abi::QpCap& cap = qp.spec.cap;
+/// `cap`: what is granted.
+Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, const Srq* srq, Qp& qp, abi::QpCap& cap) {
     if (needs.send) {
         const SqShape shape = sq_shape(matches_tags(srq) ? rendezvous_cap() : in.cap, c.host.limits);
         if (Outcome o = lay_out_sq(c.session, shape, qp.sq, qp.spec.sq); o.failed()) return o;
         cap.max_send_wr = shape.depth;
         cap.max_send_sge = shape.max_sge;
-        cap.max_inline_data = shape.max_inline;
+        qp.spec.max_send_sge = uint16_t(shape.max_sge);
+        cap.max_inline_data = qp.spec.max_inline_data = shape.max_inline;
     }
     if (needs.receive && in.srq == abi::kNoHandle) {
         const RqShape shape = rq_shape(in.cap.max_recv_wr, in.cap.max_recv_sge, c.host.limits.max_sge);
@@ -100,19 +101,19 @@ int run(Host& host, Qp& qp, Command::Kind kind) {
     Command command;
     command.kind = kind;
     command.session = qp.spec.session;
-    command.qp = qp.engine_side;
+    command.qp = qp.engine_side.get();
     return host.execute(qp.spec.engine, command);
 }
 
 /// The engine takes the QP in; from then on packets may find it.
 Outcome start(Host& host, Qp& qp) {
-    qp.engine_side = qp::create(qp.spec);
+    qp.engine_side = host.qps.create(qp.spec);
     if (qp.engine_side == nullptr) return fail(ENOMEM, "no memory for another QP");
     if (const int error = run(host, qp, Command::Kind::add_qp); error != 0) {
-        qp::free(qp.engine_side);
+        qp.engine_side.reset();
         return fail(error, "the engine did not take the QP");
     }
-    host.shared.qps.publish(qp.spec.qpn.value, qp.engine_side);
+    host.shared.qps.publish(qp.spec.qpn.value, qp.engine_side.get());
     ++host.engine_load[qp.spec.engine];
     return done();
 }
@@ -160,7 +161,8 @@ Outcome create_qp(Call& c) {
     if (Outcome o = find_parts(c, in, *needs, parts); o.failed()) return o;
 
     auto qp = std::make_shared<Qp>();
-    if (Outcome o = lay_out(c, in, *needs, parts.srq, *qp); o.failed()) return o;
+    abi::QpCap cap{};
+    if (Outcome o = lay_out(c, in, *needs, parts.srq, *qp, cap); o.failed()) return o;
     const auto number = c.host.qpns.allocate();
     if (!number) return fail(ENOMEM, "all QP numbers are in use");
     const auto place = c.session.qps.next();
@@ -176,7 +178,7 @@ Outcome create_qp(Call& c) {
     spec.send_cq = parts.send_cq != nullptr ? &parts.send_cq->ring : nullptr;
     spec.recv_cq = parts.recv_cq != nullptr ? &parts.recv_cq->ring : nullptr;
     spec.srq = parts.srq != nullptr ? parts.srq->engine_side : nullptr;
-    if (!matches_tags(parts.srq)) qp->attr.cap = spec.cap;  // else nothing of it is the client's
+    if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // else nothing of it is the client's
     if (Outcome o = start(c.host, *qp); o.failed()) {
         c.host.qpns.release(*number);
         return o;
@@ -191,7 +193,7 @@ int snapshot(Host& host, const Qp& qp, qp::Snapshot& out) {
     Command query;
     query.kind = Command::Kind::query_qp;
     query.session = qp.spec.session;
-    query.qp = qp.engine_side;
+    query.qp = qp.engine_side.get();
     query.snapshot = &out;
     return host.execute(qp.spec.engine, query);
 }
@@ -235,7 +237,7 @@ void retire(Host& host, Qp& qp) {
 
 void bury(Host& host, Qp& qp) {
     leave_groups(host, qp);
-    qp::free(qp.engine_side);
+    qp.engine_side.reset();
     host.qpns.release(qp.spec.qpn.value);
     --host.engine_load[qp.spec.engine];
 }

@@ -97,7 +97,7 @@ Outcome apply(Host& host, Qp& qp, qp::State from, const qp::Change& change) {
     engine::Command command;
     command.kind = engine::Command::Kind::modify_qp;
     command.session = qp.spec.session;
-    command.qp = qp.engine_side;
+    command.qp = qp.engine_side.get();
     command.change = &change;
     command.snapshot = &seen;
     if (const int error = host.execute(qp.spec.engine, command); error != 0) {

@@ -15,7 +15,7 @@ void move_to(Host& host, Qp& qp, const qp::Owner& owner) {
     engine::Command move;
     move.kind = engine::Command::Kind::move_qp;
     move.session = owner.session;
-    move.qp = qp.engine_side;
+    move.qp = qp.engine_side.get();
     move.owner = &owner;
     host.execute(qp.spec.engine, move);
     qp::set_owner(qp.spec, owner);

@@ -37,7 +37,6 @@ Outcome lay_out_sq(Session& session, const SqShape& shape, ArenaBlock& block, ri
     if (Outcome o = session.arena.allocate(shape.bytes(), block); o.failed()) return o;
     view.shared = reinterpret_cast<abi::SqShared*>(block.base());
     view.shared->idle = 1;  // nobody watches a new QP: the first post must ring
-    view.slots = block.base() + sizeof(abi::SqShared);
     view.depth = shape.depth;
     view.stride = shape.stride;
     return done();
@@ -46,7 +45,6 @@ Outcome lay_out_sq(Session& session, const SqShape& shape, ArenaBlock& block, ri
 Outcome lay_out_rq(Session& session, const RqShape& shape, ArenaBlock& block, rings::RqView& view) {
     if (Outcome o = session.arena.allocate(shape.bytes(), block); o.failed()) return o;
     view.shared = reinterpret_cast<abi::RqShared*>(block.base());
-    view.slots = block.base() + sizeof(abi::RqShared);
     view.depth = shape.depth;
     view.stride = shape.stride;
     view.max_sge = shape.max_sge;

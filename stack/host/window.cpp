@@ -17,7 +17,7 @@ Outcome alloc_mw(Call& c) {
     if (in.type != kType1 && in.type != kType2)
         return fail(EINVAL, "memory window of type {}: IBV_MW_TYPE_1 and IBV_MW_TYPE_2 exist", in.type);
     auto mw = std::make_unique<Mw>();
-    mw->region = std::make_unique<mem::MemoryRegion>();
+    mw->region = c.host.regions.make();
     mem::MemoryRegion& window = *mw->region;
     window.pd = pd->number;
     window.is_window = true;

@@ -6,13 +6,16 @@
 
 #include <cstdint>
 
+#include "wire/ip_checksum.hpp"
+
 namespace roci::engine {
 
 /// A received frame. The port owns the bytes until rx_free().
 struct RxFrame {
     const uint8_t* data = nullptr;
     uint32_t length = 0;
-    void* cookie = nullptr;  ///< the port's own (an mbuf)
+    void* cookie = nullptr;                                            ///< the port's own (an mbuf)
+    wire::HeaderChecksum ip_checksum = wire::HeaderChecksum::unknown;  ///< what the port says of it
 };
 
 /// A frame to be sent. From tx_alloc() until tx_burst() accepts it (or tx_free()) the engine owns the bytes. It may move `data`
@@ -22,7 +25,16 @@ struct TxFrame {
     uint32_t capacity = 0;  ///< at least wire::kMaxFrame; 63 more, and the engine aligns payloads to cache lines
     uint32_t length = 0;    ///< set by the engine before tx_burst
     void* cookie = nullptr;
+    /// Where the IPv4 header is whose checksum, zero as yet, the port is to fill in; 0: there is none. Only for ports that do.
+    uint8_t unsummed = 0;
 };
+
+/// For who must see or change a frame before its port does: fills in what was left to the port.
+inline void complete(TxFrame& f) {
+    if (f.unsummed == 0) return;
+    wire::fill_header_checksum(f.data + f.unsummed);
+    f.unsummed = 0;
+}
 
 class Port {
 public:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "abi/version.hpp"
+#include "base/slab.hpp"
 #include "base/types.hpp"
 #include "io/gsi.hpp"
 #include "io/handover.hpp"
@@ -72,8 +73,9 @@ struct MulticastTable {
 inline constexpr uint32_t kMulticastQpn = 0xffffff;
 
 struct Shared {
-    explicit Shared(uint32_t max_qps, uint32_t max_keys, uint32_t max_ahs, uint32_t ports)
-        : keys(max_keys), qps(max_qps), ahs(max_ahs), srqs(max_qps), addresses(ports) {}
+    Shared(uint32_t max_qps, uint32_t max_keys, uint32_t max_ahs, uint32_t ports, ChunkSource& memory = HeapChunks::instance())
+        : chunks(memory), keys(max_keys), qps(max_qps), ahs(max_ahs), srqs(max_qps), addresses(ports) {}
+    ChunkSource& chunks;  ///< for the objects that every message goes through
     mem::KeyTable keys;
     PointerTable<qp::Qp> qps;         ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
     PointerTable<AddressHandle> ahs;  ///< by the ABI's address handle

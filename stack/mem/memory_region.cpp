@@ -69,7 +69,7 @@ bool walk(const MemoryRegion& r, uint64_t va, uint64_t length, Op op) {
     if (!inside(r, va, length)) return false;
     uint64_t offset = va - r.iova;
     const Segment* s = segment_at(r, offset);
-    const Segment* end = r.segments.data() + r.segments.size();
+    const Segment* end = r.segments.end();
     for (uint64_t done = 0; done < length; ++s) {
         if (s == nullptr || s == end) return false;
         const uint64_t at = offset - s->offset;

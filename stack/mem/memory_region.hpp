@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -50,27 +51,59 @@ struct Segment {
     bool writable = true;
 };
 
-struct MemoryRegion {
+/// The stretches of a region. One lies in the list itself: there is no further place in memory to go to.
+class SegmentList {
+public:
+    SegmentList() = default;
+    SegmentList(const SegmentList&) = delete;
+    SegmentList& operator=(const SegmentList&) = delete;
+    SegmentList& operator=(std::vector<Segment>&& list) {
+        size_ = list.size();
+        one_ = size_ == 1 ? list.front() : Segment{};
+        many_ = size_ > 1 ? std::move(list) : std::vector<Segment>{};
+        first_ = size_ > 1 ? many_.data() : &one_;
+        return *this;
+    }
+    size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    const Segment* begin() const { return first_; }
+    const Segment* end() const { return first_ + size_; }
+    const Segment& front() const { return *first_; }
+    Segment& operator[](size_t i) { return first_[i]; }
+    const Segment& operator[](size_t i) const { return first_[i]; }
+
+    static constexpr size_t kHead = 16;  ///< what comes before the one
+
+private:
+    Segment* first_ = &one_;
+    size_t size_ = 0;
+    Segment one_;
+    std::vector<Segment> many_;
+};
+
+/// What every access looks at is one cache line, and the one segment of an ordinary region is the next.
+struct alignas(64) MemoryRegion {
     Key key;
     uint32_t pd = 0;      ///< global PD number, never 0 for a client's region
     uint32_t access = 0;  ///< Access
-    uint64_t iova = 0;
-    uint64_t length = 0;
-    std::vector<Segment> segments;  ///< one: the fast way
-    RemoteProcess* process = nullptr;
-    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
     std::atomic<bool> invalidated{
         false};  ///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
     // A memory window has no memory of its own: it opens a part of the region `parent` names, found anew at every access, so that
     // a deregistered parent closes its windows. While it is not bound, `invalidated` is set.
     bool is_window = false;
-    bool is_null = false;    ///< no memory at all: writing is lost, reading gives zeros; no segments (ibv_alloc_null_mr)
-    bool type2 = false;      ///< bound by a work request of a QP, usable by that QP only
+    bool is_null = false;  ///< no memory at all: writing is lost, reading gives zeros; no segments (ibv_alloc_null_mr)
+    bool type2 = false;    ///< bound by a work request of a QP, usable by that QP only
+    uint64_t iova = 0;
+    uint64_t length = 0;
     uint32_t bound_qpn = 0;  ///< type 2: that QP; else 0
     Key parent;
-    std::atomic<bool> binding{false};        ///< of a window: somebody is about to change it
-    mutable std::atomic<uint32_t> users{0};  ///< of a window: accesses that go through it at this moment, of all engines
+    RemoteProcess* process = nullptr;
+    SegmentList segments;                       ///< one: the fast way
+    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
+    std::atomic<bool> binding{false};           ///< of a window: somebody is about to change it
+    mutable std::atomic<uint32_t> users{0};     ///< of a window: accesses that go through it at this moment, of all engines
 };
+static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
 
 /// An access through a window, from its check until its last byte: a bind of the window waits for it, so that nothing reaches the
 /// memory of the old binding once the bind has completed. Of a region that is no window it holds nothing.

@@ -11,6 +11,12 @@ using abi::WcStatus;
 
 bool has_own_response(const SendRecord& r) { return asks(r.kind); }
 
+/// There may be room or credits now for what waits. A requester with nothing to send has no turn: thousands of QPs would be
+/// looked at once more for each ACK.
+void go_on(Context& ctx, Qp& qp) {
+    if (qp.asks || qp.sqd_pending) activate(ctx, qp);
+}
+
 /// Progress was made since `before`: full retries again, the timer starts anew, and sending may go on.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
@@ -20,25 +26,25 @@ void progressed(Context& ctx, Qp& qp, Psn before) {
     rq.rnr_retries_left = qp.rnr_retry;
     rq.implied_nak_pending = false;
     restart_ack_timer(ctx, qp);
-    activate(ctx, qp);
+    go_on(ctx, qp);
 }
 
 void retire(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    SendRecord& r = record(qp, rq.tail);
+    SendRecord& r = *rq.oldest;
     if (r.outstanding) {
         r.outstanding = false;
         --rq.reads_outstanding;
     }
     if (r.takes_recv) rq.credit_probe = false;
-    complete_send(ctx, qp, rq.tail++, WcStatus::success);
+    complete_send(ctx, qp, WcStatus::success);
 }
 
 }  // namespace
 
 void retire_local(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    while (rq.tail != rq.cursor && record(qp, rq.tail).kind == WorkKind::local && record(qp, rq.tail).executed) retire(ctx, qp);
+    while (rq.tail != rq.cursor && rq.oldest->kind == WorkKind::local && rq.oldest->executed) retire(ctx, qp);
 }
 
 namespace {
@@ -48,8 +54,7 @@ void skip_acknowledged(Qp& qp) {
     Requester& rq = qp.requester;
     const bool behind = int32_t(rq.cursor - rq.tail) < 0 || rq.una.distance_from(rq.next) > 0;
     if (!behind) return;
-    rq.cursor = rq.tail;
-    rq.cursor_packet = rq.tail == rq.fetched ? 0 : psn_span(record(qp, rq.tail).first_psn, rq.una);
+    to_oldest(rq);
     rq.next = rq.una;
 }
 
@@ -62,7 +67,7 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     uint32_t span = psn_span(rq.una, end);
     Acked result = Acked::all;
     while (rq.tail != rq.fetched && span != 0) {
-        SendRecord& r = record(qp, rq.tail);
+        SendRecord& r = *rq.oldest;
         if (has_own_response(r)) {
             result = Acked::response_missing;
             break;
@@ -79,7 +84,7 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     skip_acknowledged(qp);
     retire_local(ctx, qp);
     if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) {
-        fail_send(ctx, qp, record(qp, rq.tail).fault);
+        fail_send(ctx, qp, rq.oldest->fault);
         return Acked::failed;
     }
     return result;
@@ -120,7 +125,7 @@ void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (qp.requester.una != before) progressed(ctx, qp, before);
     if (result == Acked::response_missing) implied_nak(ctx, qp);
-    activate(ctx, qp);  // credits may have come
+    go_on(ctx, qp);  // credits may have come
 }
 
 /// NAK code to completion status (IBA 9.9.2.2 … 9.9.2.4.2).
@@ -180,8 +185,7 @@ SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
         return nullptr;
     }
     if (rq.tail == rq.fetched) return nullptr;
-    SendRecord& r = record(qp, rq.tail);
-    return has_own_response(r) ? &r : nullptr;
+    return has_own_response(*rq.oldest) ? rq.oldest : nullptr;
 }
 
 void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -200,7 +204,7 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (final != p.info->has(wire::kLast | wire::kOnly))
         return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
-    const abi::SendWqe& w = wqe(qp, rq.tail);
+    const abi::SendWqe& w = wqe(*r);
     const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
     if (!sges.scatter(offset, p.payload, p.payload_length)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     ++rq.una;
@@ -208,7 +212,7 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     skip_acknowledged(qp);
     retire_local(ctx, qp);
     progressed(ctx, qp, p.psn);
-    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
+    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, rq.oldest->fault);
 }
 
 void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -218,7 +222,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         ++qp.counters.duplicates;
         return;
     }
-    const abi::SendWqe& w = wqe(qp, rq.tail);
+    const abi::SendWqe& w = wqe(*r);
     const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
     uint8_t original[8];
     std::memcpy(original, &p.atomic_original, sizeof original);
@@ -228,7 +232,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     skip_acknowledged(qp);
     retire_local(ctx, qp);
     progressed(ctx, qp, p.psn);
-    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, record(qp, rq.tail).fault);
+    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, rq.oldest->fault);
 }
 
 }  // namespace
@@ -246,7 +250,7 @@ void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         if (p.info->has(wire::kRead) && rq.una.distance_from(p.psn) > 0) still_answered(ctx, qp);
         if (p.psn + 1 == rq.una && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
             learn_credits(qp, p);  // repeated to tell of new credits
-            activate(ctx, qp);
+            go_on(ctx, qp);
         }
         return;
     }

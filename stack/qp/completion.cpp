@@ -10,6 +10,9 @@ using abi::WcStatus;
 
 constexpr uint32_t kEventCqErr = 0, kEventQpFatal = 1, kEventSqDrained = 5, kEventLastWqe = 16;
 
+/// A store leaves its core within microseconds.
+constexpr Nanos kLateReceives = 1'000'000;
+
 /// On Ethernet there is no service level; NICs tell there which header lies in the 40 bytes before a datagram, and UCX reads it.
 constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
 
@@ -47,10 +50,11 @@ void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     // One queue length a call: a client that goes on posting gets its turn again later.
     for (uint32_t n = 0; n < qp.spec.sq.depth; ++n) {
-        if (rq.tail == rq.fetched && !fetch(ctx, qp)) break;
-        complete_send(ctx, qp, rq.tail++, WcStatus::wr_flush_err);
+        if (rq.tail == rq.fetched && !fetch(qp, 1)) break;
+        complete_send(ctx, qp, WcStatus::wr_flush_err);
     }
     rq.cursor = rq.tail;
+    rq.current = rq.oldest;
     rq.cursor_packet = 0;
     rq.blocked = false;
     rq.reads_outstanding = 0;
@@ -69,19 +73,27 @@ void flush_recv(Context& ctx, Qp& qp) {
 
 }  // namespace
 
-void complete_send(Context& ctx, Qp& qp, uint32_t index, WcStatus status) {
-    const SendRecord& r = record(qp, index);
-    if (status == WcStatus::success && !r.signaled) return;
-    if (qp.tags != nullptr) return end_rendezvous(ctx, qp, index, status);
+namespace {
+
+void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status) {
+    if (qp.tags != nullptr) return end_rendezvous(ctx, qp, wqe(r), status);
     abi::Cqe e{};
-    e.wr_id = wqe(qp, index).wr_id;
-    e.wqe_index = index;
+    e.wr_id = wqe(r).wr_id;
+    e.wqe_index = qp.requester.tail;
     e.status = status;
     e.opcode = r.wc;
     e.queue = abi::kCqeSend;
     e.byte_len = r.length;
     e.vendor_err = uint32_t(status);
     push(ctx, qp, qp.spec.send_cq, e, false);
+}
+
+}  // namespace
+
+void complete_send(Context& ctx, Qp& qp, WcStatus status) {
+    const SendRecord& r = *qp.requester.oldest;
+    if (status != WcStatus::success || r.signaled) tell_sender(ctx, qp, r, status);
+    drop_oldest(qp.requester);
 }
 
 void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus status, uint32_t byte_len) {
@@ -141,7 +153,7 @@ void report_drained(Context& ctx, Qp& qp) {
 
 void fail_send(Context& ctx, Qp& qp, WcStatus status) {
     Requester& rq = qp.requester;
-    if (rq.tail != rq.fetched) complete_send(ctx, qp, rq.tail++, status);
+    if (rq.tail != rq.fetched) complete_send(ctx, qp, status);
     if (!unacknowledged(qp.spec.type)) return enter_error(ctx, qp);
     qp.state = State::sqe;  // UC and UD: only the send queue stops (IBA 10.3.1.6)
     activate(ctx, qp);
@@ -153,12 +165,15 @@ void enter_error(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     qp.requester.ack_deadline = qp.requester.rnr_deadline = kNever;
     Responder& rs = qp.responder;
-    rs.job_count = 0;
+    rs.jobs.count = 0;
     rs.in_message = rs.ack_due = rs.nak_due = rs.fatal_nak = false;
     if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
-    // From now on the client tells of every receive it posts, so that it can be flushed.
-    if (qp.spec.rq.depth != 0) std::atomic_ref(qp.spec.rq.shared->ring).store(1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // before the flush looks for the last time
+    // From now on the client tells of every receive it posts, so that it can be flushed. What it is just about to post it may not
+    // tell of (abi/client_rings.hpp), so its queue is looked at once more when that has long arrived.
+    if (qp.spec.rq.depth != 0) {
+        std::atomic_ref(qp.spec.rq.shared->ring).store(1, std::memory_order_seq_cst);
+        ctx.wheel.arm(qp.timer, ctx.now + kLateReceives);
+    }
     activate(ctx, qp);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,39 @@
 #include "qp/state.hpp"
 
 namespace roci::qp {
+
+/// QPs that wait for their turn, FIFO. No allocation.
+template <Turn Qp::*turn>
+class TurnList {
+public:
+    TurnList() = default;
+    TurnList(const TurnList&) = delete;
+    Qp* first() const { return first_; }
+    uint32_t count() const { return count_; }
+    bool empty() const { return first_ == nullptr; }
+    /// At the end, unless it is on the list.
+    void add(Qp& qp) {
+        Turn& t = qp.*turn;
+        if (t.listed()) return;
+        t = {nullptr, end_};
+        *end_ = &qp;
+        end_ = &t.next;
+        ++count_;
+    }
+    void remove(Qp& qp) {
+        Turn& t = qp.*turn;
+        if (!t.listed()) return;
+        *t.link = t.next;
+        (t.next != nullptr ? (t.next->*turn).link : end_) = t.link;
+        t = {};
+        --count_;
+    }
+
+private:
+    Qp* first_ = nullptr;
+    Qp** end_ = &first_;  ///< where the next one is linked
+    uint32_t count_ = 0;
+};
 
 struct Context {
     Nanos now = 0;
@@ -24,30 +58,24 @@ struct Context {
     engine::TimerWheel wheel;
     std::vector<rings::Cq*> dirty;          ///< CQs that got entries in this poll
     std::deque<engine::Event> late_events;  ///< that the event ring had no room for
-    Qp* first_active = nullptr;             ///< list of QPs with work, FIFO
-    Qp* last_active = nullptr;
-    uint32_t active_count = 0;
+    TurnList<&Qp::asking> requesters;       ///< that have a turn
+    TurnList<&Qp::answering> responders;    ///< that have something to answer
+    std::map<uint32_t, Slab> records;       ///< by bytes of a block: what the QPs have fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
 };
 
-/// Puts the QP at the end of the list of QPs with work, unless it is there.
-inline void activate(Context& ctx, Qp& qp) {
-    if (qp.active) return;
-    qp.active = true;
-    qp.next_active = nullptr;
-    qp.prev_active = ctx.last_active;
-    (ctx.last_active != nullptr ? ctx.last_active->next_active : ctx.first_active) = &qp;
-    ctx.last_active = &qp;
-    ++ctx.active_count;
+/// The requester has something to do, or had when it was looked at last.
+inline void activate(Context& ctx, Qp& qp) { ctx.requesters.add(qp); }
+/// … and what it has is new.
+inline void activate_requester(Context& ctx, Qp& qp) {
+    qp.asks = true;
+    ctx.requesters.add(qp);
 }
+inline void activate_responder(Context& ctx, Qp& qp) { ctx.responders.add(qp); }
 inline void deactivate(Context& ctx, Qp& qp) {
-    if (!qp.active) return;
-    (qp.prev_active != nullptr ? qp.prev_active->next_active : ctx.first_active) = qp.next_active;
-    (qp.next_active != nullptr ? qp.next_active->prev_active : ctx.last_active) = qp.prev_active;
-    qp.next_active = qp.prev_active = nullptr;
-    qp.active = false;
-    --ctx.active_count;
+    ctx.requesters.remove(qp);
+    ctx.responders.remove(qp);
 }
 
 /// The QP's one timer follows the earliest of its deadlines. Moving a deadline later costs nothing: the timer fires early and is

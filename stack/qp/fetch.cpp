@@ -10,19 +10,17 @@ namespace {
 
 using abi::WcStatus;
 
-constexpr uint32_t kEventQpFatal = 1;
-
 /// Length of the message and shape of the WQE; success or the status that it will complete with.
 WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
     if ((w.send_flags & abi::kSendInline) != 0) {
         length = w.inline_length;
-        return w.num_sge == 0 && w.inline_length <= qp.spec.cap.max_inline_data ? WcStatus::success : WcStatus::loc_qp_op_err;
+        return w.num_sge == 0 && w.inline_length <= qp.spec.max_inline_data ? WcStatus::success : WcStatus::loc_qp_op_err;
     }
     if (w.opcode == abi::WrOpcode::atomic_write) {  // the bytes are in the WQE itself
         length = kAtomicWriteBytes;
         return w.num_sge == 0 ? WcStatus::success : WcStatus::loc_qp_op_err;
     }
-    if (w.num_sge > qp.spec.cap.max_send_sge) return WcStatus::loc_qp_op_err;
+    if (w.num_sge > qp.spec.max_send_sge) return WcStatus::loc_qp_op_err;
     const auto* sge = reinterpret_cast<const abi::Sge*>(&w + 1);
     length = 0;
     for (uint32_t i = 0; i < w.num_sge; ++i) length += sge[i].length;
@@ -51,27 +49,44 @@ uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
 
 /// Slots that are asked for before they are read: the client has written them on another core.
 constexpr uint32_t kAhead = 4;
+constexpr uint32_t kLine = 64;
 
-std::byte* copy_of(Qp& qp, uint32_t index) {
-    return qp.requester.wqes.get() + size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride;
-}
-
-void take(Qp& qp, uint32_t index) {
-    std::byte* copy = copy_of(qp, index);
-    __builtin_prefetch(qp.spec.sq.slot(index + kAhead));
-    __builtin_prefetch(copy_of(qp, index + kAhead), 1);
-    std::memcpy(copy, qp.spec.sq.slot(index), qp.spec.sq.stride);
-    admit(qp, index);
+void take(Qp& qp) {
+    const rings::SqView& sq = qp.spec.sq;
+    const uint32_t index = qp.requester.fetched;
+    __builtin_prefetch(sq.slot(index + kAhead));
+    SendRecord& r = append(qp.requester);
+    std::memcpy(static_cast<void*>(&r + 1), sq.slot(index), sq.stride);
+    admit(qp, r);
 }
 
 }  // namespace
 
-void admit(Qp& qp, uint32_t index) {
+SendRecord& append(Requester& rq) {
+    auto& r = *new (rq.records->take()) SendRecord;  // the QP's whole queue is reserved
+    (rq.oldest != nullptr ? rq.newest->next : rq.oldest) = &r;
+    rq.newest = &r;
+    if (rq.current == nullptr) rq.current = &r;
+    ++rq.fetched;
+    return r;
+}
+
+void drop_oldest(Requester& rq) {
+    SendRecord* r = rq.oldest;
+    rq.oldest = r->next;
+    if (rq.current == r) rq.current = r->next;
+    ++rq.tail;
+    rq.records->give_back(r);
+}
+
+void drop_all(Requester& rq) {
+    while (rq.oldest != nullptr) drop_oldest(rq);
+}
+
+void admit(Qp& qp, SendRecord& r) {
     Requester& rq = qp.requester;
-    const abi::SendWqe& w = wqe(qp, index);
+    const abi::SendWqe& w = wqe(r);
     const WorkInfo& info = work_info(w.opcode);
-    SendRecord& r = record(qp, index);
-    r = SendRecord{};
     uint64_t length = 0;
     r.fault = measure(qp, w, length);
     if (r.fault == WcStatus::success) r.fault = check_operation(qp, w, info, length);
@@ -90,36 +105,32 @@ void admit(Qp& qp, uint32_t index) {
 
 bool posted(const Qp& qp) {
     if (qp.tags != nullptr) return rendezvous_waits(qp);
-    return qp.spec.sq.depth != 0 && !qp.requester.broken && qp.spec.sq.producer() != qp.requester.fetched;
+    return qp.spec.sq.depth != 0 && qp.spec.sq.posted(qp.requester.fetched);
 }
 
-bool stop_watching(Qp& qp) {
-    if (qp.tags != nullptr) return true;  // its work comes from messages, which activate it
-    return qp.spec.sq.depth == 0 || qp.requester.broken || rings::go_idle(qp.spec.sq, qp.requester.fetched);
+bool announce_rest(Qp& qp) {
+    if (qp.tags != nullptr) return false;  // its work comes from messages, which activate it
+    if (qp.spec.sq.depth == 0) return false;
+    rings::announce_idle(qp.spec.sq);
+    return true;
 }
 
-bool fetch(Context& ctx, Qp& qp) {
+bool stays_at_rest(Qp& qp) { return rings::stays_idle(qp.spec.sq, qp.requester.fetched); }
+
+bool fetch(Qp& qp, uint32_t most) {
     if (qp.tags != nullptr) return fetch_rendezvous(qp);
     Requester& rq = qp.requester;
     const uint32_t depth = qp.spec.sq.depth;
-    if (depth == 0 || rq.broken) return false;
-    __builtin_prefetch(qp.spec.sq.slot(rq.fetched));  // comes along with `producer`, not after it
-    const uint32_t claimed = qp.spec.sq.producer() - rq.fetched;
-    const uint32_t room = depth - (rq.fetched - rq.tail);
-    if (claimed > depth) {  // a client that claims more than its queue holds lies: nothing in the queue can be trusted
-        rq.broken = true;
-        raise(ctx, qp, kEventQpFatal);
-        enter_error(ctx, qp);
-        return false;
-    }
-    uint32_t count = std::min(claimed, room);
-    if (count == 0) return false;
-    while (count-- != 0) {
+    if (depth == 0) return false;
+    if (qp.spec.sq.stride > kLine) __builtin_prefetch(qp.spec.sq.slot(rq.fetched) + kLine);  // comes along with the first line
+    const uint32_t before = rq.fetched;
+    // Whatever the client says, no more than the queue holds.
+    while (most-- != 0 && rq.fetched - rq.tail < depth && qp.spec.sq.posted(rq.fetched)) {
         // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2: 2^23 outstanding).
         if (psn_span(rq.una, rq.fetch_psn) > (1u << 22) && rq.fetched != rq.tail) break;
-        take(qp, rq.fetched++);
+        take(qp);
     }
-    return true;
+    return rq.fetched != before;
 }
 
 }  // namespace roci::qp

@@ -20,14 +20,14 @@ void set_sq_psn(Qp& qp, const Change& c) {
 /// Results are kept for repetition only where there can be any.
 void set_access(Qp& qp, uint32_t access) {
     qp.access = access;
-    if ((access & mem::kRemoteAtomic) != 0) qp.responder.atomics.resize(qp.max_dest_rd_atomic + 1u);
+    AtomicResults& results = qp.responder.atomics;
+    if ((access & mem::kRemoteAtomic) != 0 && results.size == 0) results.resize(qp.max_dest_rd_atomic + 1u);
 }
 void set_dest_reads(Qp& qp, const Change& c) {
     qp.max_dest_rd_atomic = c.attr.max_dest_rd_atomic;
-    qp.responder.jobs.assign(std::max(2u * c.attr.max_dest_rd_atomic, 1u), {});
-    qp.responder.atomics.clear();
+    qp.responder.jobs.resize(std::max(2u * c.attr.max_dest_rd_atomic, 1u));
+    qp.responder.atomics.resize(0);
     set_access(qp, qp.access);
-    qp.responder.job_head = qp.responder.job_count = qp.responder.atomic_next = 0;
 }
 
 /// What each bit of the attribute mask changes here; the rest is the conductor's alone.
@@ -57,22 +57,16 @@ void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
-    auto records = std::move(qp.requester.records);
-    auto wqes = std::move(qp.requester.wqes);
-    qp.requester = Requester{};
-    qp.requester.records = std::move(records);
-    qp.requester.wqes = std::move(wqes);
+    drop_all(qp.requester);
+    qp.requester = {.records = qp.requester.records};
     auto sges = std::move(qp.responder.recv.sges);
     qp.responder = Responder{};
     qp.responder.recv.sges = std::move(sges);
-    qp.established = qp.sqd_pending = qp.notify_drained = false;
+    qp.established = qp.sqd_pending = qp.notify_drained = qp.asks = false;
     qp.qkey = 0;
     qp.access = 0;
-    qp.spec.rq.consumed = 0;
-    if (qp.spec.sq.depth != 0) {
-        std::atomic_ref(qp.spec.sq.shared->producer).store(0, std::memory_order_relaxed);
-        std::atomic_ref(qp.spec.sq.shared->idle).store(1, std::memory_order_release);
-    }
+    qp.spec.rq.consumed = qp.spec.rq.seen = qp.spec.rq.enough = 0;
+    if (qp.spec.sq.depth != 0) std::atomic_ref(qp.spec.sq.shared->idle).store(1, std::memory_order_release);
     if (qp.spec.rq.depth == 0) return;
     std::atomic_ref(qp.spec.rq.shared->producer).store(0, std::memory_order_relaxed);
     std::atomic_ref(qp.spec.rq.shared->ring).store(0, std::memory_order_release);
@@ -87,28 +81,28 @@ void enter(Context& ctx, Qp& qp, State next) {
     if (next == State::err) return enter_error(ctx, qp);
     if (qp.state == State::sqe)
         flush_queues(ctx, qp);  // what was posted before the way back to RTS is flushed, nothing of it is sent
-    if (next == State::rtr && qp.responder.jobs.empty()) set_dest_reads(qp, Change{});
+    if (next == State::rtr && qp.responder.jobs.size == 0) set_dest_reads(qp, Change{});
     if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram is as long as the port allows
         const engine::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
         set_mtu_bytes(qp, port != nullptr ? port->mtu_bytes : 1024);
     }
     qp.sqd_pending = next == State::sqd && qp.state == State::rts;
     qp.state = next;
-    activate(ctx, qp);
+    activate_requester(ctx, qp);
     report_drained(ctx, qp);
 }
 
 }  // namespace
 
-Qp* create(const Spec& spec) {
-    auto qp = std::make_unique<Qp>();
+Pool::Pool(ChunkSource& chunks) : slab_(chunks, sizeof(Qp)) {}
+
+Pool::Handle Pool::create(const Spec& spec) {
+    void* block = slab_.take();
+    if (block == nullptr) return {};
+    Handle qp(new (block) Qp, {this});
     qp->spec = spec;
     qp->timer.owner = qp.get();
-    if (spec.sq.depth != 0) {
-        qp->requester.records = std::make_unique<SendRecord[]>(spec.sq.depth);
-        qp->requester.wqes = std::make_unique<std::byte[]>(size_t(spec.sq.depth) * spec.sq.stride);
-        std::atomic_ref(spec.sq.shared->idle).store(1, std::memory_order_release);
-    }
+    if (spec.sq.depth != 0) std::atomic_ref(spec.sq.shared->idle).store(1, std::memory_order_release);
     // an XRC target may meet any SRQ of its domain
     const uint32_t recv_sges = spec.type == Type::xrc_recv ? kMaxRecvSge
                                : spec.srq != nullptr       ? spec.srq->rq.max_sge
@@ -116,10 +110,13 @@ Qp* create(const Spec& spec) {
     const bool tags = spec.srq != nullptr && spec.srq->tags != nullptr;
     if (tags) qp->tags = std::make_unique<TagQp>();
     qp->responder.recv.sges = std::make_unique<abi::Sge[]>(std::max(recv_sges, tags ? abi::kMaxTagSge : 1u));
-    return qp.release();
+    return qp;
 }
 
-void free(Qp* qp) { delete qp; }
+void Pool::free(Qp* qp) {
+    qp->~Qp();
+    slab_.give_back(qp);
+}
 
 Srq* create_srq(const SrqSpec& spec) {
     auto srq = std::make_unique<Srq>();
@@ -155,10 +152,22 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.recv_posted = recv_available(qp);
 }
 
+bool attach(Context& ctx, Qp& qp) {
+    if (qp.spec.sq.depth == 0) return true;
+    const uint32_t bytes = uint32_t(sizeof(SendRecord)) + qp.spec.sq.stride;
+    Slab& records = ctx.records.try_emplace(bytes, ctx.shared->chunks, bytes).first->second;
+    if (!records.reserve(qp.spec.sq.depth)) return false;
+    qp.requester.records = &records;
+    return true;
+}
+
 void detach(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
+    if (qp.requester.records == nullptr) return;
+    drop_all(qp.requester);
+    std::exchange(qp.requester.records, nullptr)->unreserve(qp.spec.sq.depth);
 }
 
 }  // namespace roci::qp

@@ -32,10 +32,12 @@ public:
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
     }
-    /// The frame that acquire() gave was built from `start` on.
-    void commit(uint8_t* start, uint32_t length) {
-        frames_[ready_].data = start;
-        frames_[ready_++].length = length;
+    /// The frame that acquire() gave was built from `start` on. `unsummed`: as in TxFrame and wire::PathTemplate.
+    void commit(uint8_t* start, uint32_t length, uint8_t unsummed) {
+        engine::TxFrame& f = frames_[ready_++];
+        f.data = start;
+        f.length = length;
+        f.unsummed = unsummed;
     }
 
     /// Hands what is built to the port. Returns how many frames it took.

@@ -19,16 +19,19 @@ Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
 }  // namespace
 
 void check_srq_limit(Context& ctx, Srq& srq) {
-    const uint32_t left = srq.rq.producer() - srq.rq.consumed;
-    if (srq.limit == 0 || left >= srq.limit) return;
+    if (srq.limit == 0 || srq.rq.posted(srq.limit) >= srq.limit) return;
     srq.limit = 0;  // the event disarms it (IBA 10.2.9.3)
     raise_srq(ctx, srq, kIbvEventSrqLimit);
 }
 
 uint32_t recv_available(const Qp& qp) {
     const rings::RqView& q = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
-    if (q.depth == 0) return 0;
-    return std::min(q.producer() - q.consumed, q.depth);
+    return q.depth != 0 ? std::min(q.producer() - q.consumed, q.depth) : 0;
+}
+
+uint32_t recv_credits(Qp& qp) {
+    rings::RqView& q = qp.spec.rq;
+    return q.depth != 0 ? std::min(q.posted(std::max(q.enough, 1u)), q.depth) : 0;
 }
 
 TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet) {
@@ -36,10 +39,11 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet) {
     if (srq == nullptr && qp.spec.type == Type::xrc_recv) return TakeRecv::no_queue;
     rings::RqView& q = srq != nullptr ? srq->rq : qp.spec.rq;
     if (q.depth == 0) return TakeRecv::empty;
-    const uint32_t available = q.producer() - q.consumed;
+    const uint32_t available = q.posted(1);
     if (available == 0) return TakeRecv::empty;
     if (available > q.depth) return TakeRecv::malformed;  // the client claims more than its queue holds
     const std::byte* slot = q.slot(q.consumed++);
+    __builtin_prefetch(q.slot(q.consumed));  // the next message's, if it is posted: from another core's cache
     abi::RecvWqe head;
     std::memcpy(&head, slot, sizeof head);
     RecvWork& work = qp.responder.recv;

@@ -11,16 +11,12 @@ namespace {
 using abi::WcStatus;
 using abi::WrOpcode;
 
-abi::SendWqe& next_wqe(Qp& qp) {
-    Requester& rq = qp.requester;
-    std::byte* at = rq.wqes.get() + size_t(rq.fetched & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride;
-    return *new (at) abi::SendWqe{};
-}
+abi::SendWqe& new_wqe(SendRecord& r) { return *new (&r + 1) abi::SendWqe{}; }
 
 /// The SGEs of the matched buffer, cut to the length of the data.
-void write_read(Qp& qp, uint32_t slot) {
+void write_read(const Qp& qp, uint32_t slot, SendRecord& r) {
     const Rendezvous& job = qp.tags->jobs[slot];
-    abi::SendWqe& w = next_wqe(qp);
+    abi::SendWqe& w = new_wqe(r);
     w.wr_id = job.recv_wr_id;
     w.opcode = WrOpcode::rdma_read;
     w.send_flags = abi::kSendSignaled;
@@ -36,8 +32,8 @@ void write_read(Qp& qp, uint32_t slot) {
     }
 }
 
-void write_fin(Qp& qp, uint32_t slot) {
-    abi::SendWqe& w = next_wqe(qp);
+void write_fin(const Qp& qp, uint32_t slot, SendRecord& r) {
+    abi::SendWqe& w = new_wqe(r);
     w.opcode = WrOpcode::send;
     w.send_flags = abi::kSendSignaled | abi::kSendInline;
     w.inline_length = kRndvBytes;
@@ -65,7 +61,7 @@ void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::P
     job.sges = entry.sges;
     std::memcpy(job.header.data(), p.payload, kRndvBytes);
     t.to_read.push(slot);
-    activate(ctx, qp);
+    activate_requester(ctx, qp);
 }
 
 bool rendezvous_waits(const Qp& qp) { return qp.tags->to_read.count + qp.tags->to_finish.count != 0; }
@@ -77,20 +73,20 @@ bool fetch_rendezvous(Qp& qp) {
     while (rendezvous_waits(qp) && rq.fetched - rq.tail < qp.spec.sq.depth) {
         // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2).
         if (psn_span(rq.una, rq.fetch_psn) > (1u << 22) && rq.fetched != rq.tail) break;
+        SendRecord& r = append(rq);
         if (t.to_finish.count != 0) {
-            write_fin(qp, t.to_finish.pop());
+            write_fin(qp, t.to_finish.pop(), r);
         } else {
-            write_read(qp, t.to_read.pop());
+            write_read(qp, t.to_read.pop(), r);
         }
-        admit(qp, rq.fetched++);
+        admit(qp, r);
         any = true;
     }
     return any;
 }
 
-void end_rendezvous(Context& ctx, Qp& qp, uint32_t index, WcStatus status) {
+void end_rendezvous(Context& ctx, Qp& qp, const abi::SendWqe& w, WcStatus status) {
     TagQp& t = *qp.tags;
-    const abi::SendWqe& w = wqe(qp, index);
     const auto slot = uint32_t(w.compare_add);
     if (w.opcode != WrOpcode::rdma_read) return t.free.push(slot);
     const Rendezvous& job = t.jobs[slot];
@@ -103,7 +99,7 @@ void end_rendezvous(Context& ctx, Qp& qp, uint32_t index, WcStatus status) {
     const bool good = status == WcStatus::success;
     if (good) e.wc_flags = abi::kWcTmDataValid;
     (good ? t.to_finish : t.free).push(slot);
-    if (good) activate(ctx, qp);
+    if (good) activate_requester(ctx, qp);
     complete_tag(ctx, *qp.spec.srq, &qp, e, false);
 }
 

@@ -84,6 +84,12 @@ bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     return true;
 }
 
+void next_record(Requester& rq) {
+    ++rq.cursor;
+    rq.current = rq.current->next;
+    rq.cursor_packet = 0;
+}
+
 /// After a packet was sent: where the next one is.
 void move_cursor(Qp& qp, SendRecord& r) {
     Requester& rq = qp.requester;
@@ -98,8 +104,7 @@ void move_cursor(Qp& qp, SendRecord& r) {
     }
     if (psn_span(rq.una, rq.next) > psn_span(rq.una, rq.sent_end)) rq.sent_end = rq.next;
     if (rq.cursor_packet < r.packets) return;
-    ++rq.cursor;
-    rq.cursor_packet = 0;
+    next_record(rq);
 }
 
 enum class Step : uint8_t { done, wait, fault };
@@ -108,7 +113,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     Requester& rq = qp.requester;
     engine::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Step::wait;
-    const abi::SendWqe& w = wqe(qp, rq.cursor);
+    const abi::SendWqe& w = wqe(r);
     const uint32_t packet = rq.cursor_packet;
     const bool carries_data = r.kind == WorkKind::send || r.kind == WorkKind::write || r.kind == WorkKind::atomic_write;
     const uint64_t offset = uint64_t(packet) << qp.mtu_shift;
@@ -131,7 +136,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     }
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
-    ctx.out(qp).commit(start, bytes);
+    ctx.out(qp).commit(start, bytes, path->unsummed);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     if (psn_span(rq.una, rq.next) < psn_span(rq.una, rq.sent_end)) ++qp.counters.retransmits;
@@ -144,7 +149,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
 /// UC and UD: what was sent is complete.
 void complete_unacknowledged(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    while (rq.tail != rq.cursor) complete_send(ctx, qp, rq.tail++, WcStatus::success);
+    while (rq.tail != rq.cursor) complete_send(ctx, qp, WcStatus::success);
     rq.una = rq.next;
 }
 
@@ -173,7 +178,7 @@ Step bind(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
 /// Memory windows: bind and local invalidate happen when their turn comes, before anything posted later is sent (IBA 10.8.3.3).
 Step execute_local(Context& ctx, Qp& qp, SendRecord& r) {
     if (r.executed) return Step::done;
-    const abi::SendWqe& w = wqe(qp, qp.requester.cursor);
+    const abi::SendWqe& w = wqe(r);
     const Step step = w.opcode == abi::WrOpcode::local_inv ? invalidate(ctx, qp, w, r) : bind(ctx, qp, w, r);
     r.executed = step == Step::done;
     return step;
@@ -185,7 +190,7 @@ Step take_step(Context& ctx, Qp& qp, SendRecord& r) {
     if (!may_start(ctx, qp, r)) return Step::wait;
     if (r.kind != WorkKind::local) return send_one(ctx, qp, r);
     if (const Step step = execute_local(ctx, qp, r); step != Step::done) return step;
-    ++qp.requester.cursor;
+    next_record(qp.requester);
     retire_local(ctx, qp);
     return Step::done;
 }
@@ -203,15 +208,15 @@ bool has_requests(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
     if (!may_send(qp)) return false;
     if (rq.cursor == rq.fetched) return posted(qp) && qp.state == State::rts && rq.fetched - rq.tail < qp.spec.sq.depth;
-    return may_start(ctx, qp, qp.requester.records[rq.cursor & (qp.spec.sq.depth - 1)]);
+    return may_start(ctx, qp, *rq.current);
 }
 
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     Requester& rq = qp.requester;
     uint32_t sent = 0;
     while (sent < quantum && may_send(qp)) {
-        if (rq.cursor == rq.fetched && (qp.state != State::rts || !fetch(ctx, qp))) break;
-        SendRecord& r = record(qp, rq.cursor);
+        if (rq.cursor == rq.fetched && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
+        SendRecord& r = *rq.current;
         const Step step = take_step(ctx, qp, r);
         if (step == Step::wait) break;
         if (step == Step::done) {

@@ -9,9 +9,9 @@ namespace {
 constexpr uint32_t kEventQpAccessErr = 3;
 
 /// Credits are told where the QP has a receive queue of its own (IBA 9.7.7.2: not with an SRQ).
-uint8_t ack_syndrome(const Qp& qp) {
+uint8_t ack_syndrome(Qp& qp) {
     const bool shared = qp.spec.srq != nullptr || qp.spec.type == Type::xrc_recv;
-    const uint8_t credits = shared ? kNoCredits : credit_code(recv_available(qp));
+    const uint8_t credits = shared ? kNoCredits : credit_code(recv_credits(qp));
     return make_syndrome(AethKind::ack, credits);
 }
 
@@ -26,7 +26,7 @@ Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, cons
     uint8_t* payload = wire::begin_frame(start, qp.path, h, length);
     if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) return Sent::lost;
     const uint32_t bytes = wire::finish_frame(start, qp.path, payload, length);
-    ctx.out(qp).commit(start, bytes);
+    ctx.out(qp).commit(start, bytes, qp.path.unsummed);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     return Sent::yes;
@@ -50,19 +50,14 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
     return f == mem::Fault::ok ? region : nullptr;
 }
 
-void drop_oldest_job(Responder& rs) {
-    rs.job_head = (rs.job_head + 1) % uint32_t(rs.jobs.size());
-    --rs.job_count;
-}
-
 /// The response cannot be made: NAK remote access at its PSN, as if it were the one that is expected. Not so an answer given
 /// again: the requester may have had all of it before, and closed the memory since; if not, it asks once more.
 void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
     ++qp.counters.access_errors;
-    if (job.replay) return drop_oldest_job(rs);
+    if (job.replay) return rs.jobs.drop_oldest();
     rs.expected = job.first + job.sent;
-    rs.job_count = 0;
+    rs.jobs.count = 0;
     rs.nak_due = rs.fatal_nak = rs.nak_outstanding = true;
     rs.nak = nak_syndrome(NakCode::remote_access);
     raise(ctx, qp, kEventQpAccessErr);
@@ -120,14 +115,14 @@ bool send_ack_or_nak(Context& ctx, Qp& qp) {
 
 bool has_responses(const Qp& qp) {
     const Responder& rs = qp.responder;
-    return rs.job_count != 0 || rs.ack_due || rs.nak_due;
+    return rs.jobs.count != 0 || rs.ack_due || rs.nak_due;
 }
 
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
     Responder& rs = qp.responder;
     uint32_t sent = 0;
-    while (sent < quantum && rs.job_count != 0) {
-        ResponderJob& job = rs.jobs[rs.job_head];
+    while (sent < quantum && rs.jobs.count != 0) {
+        ResponderJob& job = rs.jobs.oldest();
         const Sent result = job.atomic ? send_atomic_response(ctx, qp, job) : send_read_packet(ctx, qp, job);
         if (result == Sent::no_room) return sent;
         if (result == Sent::lost) {
@@ -135,9 +130,9 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
             continue;
         }
         ++sent;
-        if (++job.sent == response_packets(qp, job)) drop_oldest_job(rs);
+        if (++job.sent == response_packets(qp, job)) rs.jobs.drop_oldest();
     }
-    if (sent < quantum && rs.job_count == 0 && (rs.ack_due || rs.nak_due) && send_ack_or_nak(ctx, qp)) ++sent;
+    if (sent < quantum && rs.jobs.count == 0 && (rs.ack_due || rs.nak_due) && send_ack_or_nak(ctx, qp)) ++sent;
     return sent;
 }
 

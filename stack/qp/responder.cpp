@@ -52,7 +52,7 @@ void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
     rs.nak = syndrome;
     rs.fatal_nak = fatal;
     rs.nak_outstanding = true;
-    activate(ctx, qp);
+    activate_responder(ctx, qp);
 }
 
 void fault(Context& ctx, Qp& qp, RequestFault f) {
@@ -253,8 +253,6 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 // ---- READ and atomics -----------------------------------------------------------------------------------------------
 
-ResponderJob& job_at(Responder& rs, uint32_t i) { return rs.jobs[(rs.job_head + i) % rs.jobs.size()]; }
-
 ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     ResponderJob job;
     job.first = p.psn;
@@ -269,13 +267,14 @@ ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
 /// READs and atomics that are being answered for the first time.
 uint32_t new_jobs(Responder& rs) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < rs.job_count; ++i) n += !job_at(rs, i).replay;
+    for (uint32_t i = 0; i < rs.jobs.count; ++i) n += !rs.jobs.at(i).replay;
     return n;
 }
 
 void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
-    job_at(qp.responder, qp.responder.job_count++) = job;
-    activate(ctx, qp);
+    JobRing& jobs = qp.responder.jobs;
+    jobs.at(jobs.count++) = job;
+    activate_responder(ctx, qp);
 }
 
 void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -337,8 +336,8 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++rs.msn;
     ++rs.expected;
     ++qp.counters.rx_messages;
-    rs.atomics[rs.atomic_next] = {original, p.psn, rs.msn};
-    rs.atomic_next = (rs.atomic_next + 1) % uint32_t(rs.atomics.size());
+    rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.msn};
+    rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.msn));
 }
 
@@ -388,8 +387,8 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
     Responder& rs = qp.responder;
     job.replay = true;
     uint32_t place = 0, replays = 0;
-    for (uint32_t i = 0; i < rs.job_count; ++i) {
-        ResponderJob& other = job_at(rs, i);
+    for (uint32_t i = 0; i < rs.jobs.count; ++i) {
+        ResponderJob& other = rs.jobs.at(i);
         if (overlap(qp, other, job)) {
             job.replay = other.replay;
             other = job;
@@ -399,9 +398,9 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
         replays += other.replay;
     }
     if (replays >= qp.max_dest_rd_atomic) return;
-    for (uint32_t i = rs.job_count++; i > place; --i) job_at(rs, i) = job_at(rs, i - 1);
-    job_at(rs, place) = job;
-    activate(ctx, qp);
+    for (uint32_t i = rs.jobs.count++; i > place; --i) rs.jobs.at(i) = rs.jobs.at(i - 1);
+    rs.jobs.at(place) = job;
+    activate_responder(ctx, qp);
 }
 
 void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -417,7 +416,7 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    for (const AtomicResult& kept : rs.atomics) {
+    for (const AtomicResult& kept : std::span(rs.atomics.slots.get(), rs.atomics.size)) {
         if (kept.valid() && kept.psn == p.psn) return answer_again(ctx, qp, atomic_job(kept.psn, kept.original, kept.msn));
     }
 }
@@ -431,7 +430,7 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
     qp.responder.ack_due = true;
-    activate(ctx, qp);
+    activate_responder(ctx, qp);
 }
 
 /// UC has no NAK: a gap in the PSNs breaks the message under way; the next First or Only starts anew (IBA 9.8.2.2.2).
@@ -478,7 +477,7 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     // READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2)
     if (p.ack_request && !p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite)) {
         rs.ack_due = true;
-        activate(ctx, qp);
+        activate_responder(ctx, qp);
     }
     if (p.info->has(wire::kRead)) return execute_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return execute_atomic(ctx, qp, p);

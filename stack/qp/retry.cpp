@@ -20,20 +20,24 @@ void widen_window(const Context& ctx, Qp& qp, uint32_t acknowledged) {
     if (rq.window < ctx.max_inflight) rq.window = uint16_t(std::min(rq.window + acknowledged, ctx.max_inflight));
 }
 
+void to_oldest(Requester& rq) {
+    rq.cursor = rq.tail;
+    rq.current = rq.oldest;
+    rq.cursor_packet = rq.oldest == nullptr ? 0 : psn_span(rq.oldest->first_psn, rq.una);
+}
+
 void roll_back(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    for (uint32_t i = rq.tail; i != rq.fetched; ++i) {
-        SendRecord& r = record(qp, i);
-        if (!r.outstanding) continue;
-        r.outstanding = false;
+    for (SendRecord* r = rq.oldest; r != nullptr; r = r->next) {
+        if (!r->outstanding) continue;
+        r->outstanding = false;
         --rq.reads_outstanding;
     }
-    rq.cursor = rq.tail;
-    rq.cursor_packet = rq.tail == rq.fetched ? 0 : psn_span(record(qp, rq.tail).first_psn, rq.una);
+    to_oldest(rq);
     rq.next = rq.una;
     rq.credit_probe = false;
     rq.blocked = false;
-    activate(ctx, qp);
+    activate_requester(ctx, qp);
 }
 
 void restart_ack_timer(Context& ctx, Qp& qp) {
@@ -54,9 +58,10 @@ bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status) {
 
 void on_timer(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
+    if (qp.state == State::err) return activate(ctx, qp);  // receives posted while it went there
     if (rq.rnr_deadline <= ctx.now) {
         rq.rnr_deadline = kNever;
-        activate(ctx, qp);
+        activate_requester(ctx, qp);
     }
     if (rq.ack_deadline <= ctx.now) {
         rq.ack_deadline = kNever;

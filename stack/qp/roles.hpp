@@ -7,16 +7,22 @@
 namespace roci::qp {
 
 // ---- fetch.cpp: from the client's ring to the engine's
-/// Copies and validates posted WQEs as long as there is room. True if any was taken.
-bool fetch(Context& ctx, Qp& qp);
+/// Copies and validates posted WQEs as long as there is room, `most` at a time: what is sent soon. True if any was taken.
+bool fetch(Qp& qp, uint32_t most);
 /// True if the client has posted WQEs that were not fetched yet.
 bool posted(const Qp& qp);
-/// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). False: it has posted
-/// meanwhile.
-bool stop_watching(Qp& qp);
+/// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). True: it may have posted
+/// meanwhile, so a full fence and stays_at_rest() must follow.
+bool announce_rest(Qp& qp);
+bool stays_at_rest(Qp& qp);
 
-/// Makes a record of the WQE that lies in the engine's ring at `index`.
-void admit(Qp& qp, uint32_t index);
+/// A record for one WQE more; its copy is to be filled in, then it is admitted.
+SendRecord& append(Requester& rq);
+/// Validates the copy, and makes the record one of it.
+void admit(Qp& qp, SendRecord& r);
+/// The oldest record is done with.
+void drop_oldest(Requester& rq);
+void drop_all(Requester& rq);
 
 // ---- tag_matching.cpp: messages that arrive at a QP of a tag matching SRQ
 /// A SEND begins: finds out what kind it is and where it goes. Like take_recv.
@@ -40,7 +46,7 @@ bool rendezvous_waits(const Qp& qp);
 /// Like fetch.
 bool fetch_rendezvous(Qp& qp);
 /// A READ or FIN has ended.
-void end_rendezvous(Context& ctx, Qp& qp, uint32_t index, abi::WcStatus status);
+void end_rendezvous(Context& ctx, Qp& qp, const abi::SendWqe& w, abi::WcStatus status);
 
 // ---- requester.cpp: sending requests
 /// Sends up to `quantum` request packets. Returns how many.
@@ -54,6 +60,8 @@ void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
 
 // ---- retry.cpp: timers and going back
+/// The cursor goes to the oldest unacknowledged packet.
+void to_oldest(Requester& rq);
 /// Back to the oldest unacknowledged packet: everything from there on is sent again.
 void roll_back(Context& ctx, Qp& qp);
 /// Restarts the local ACK timer after progress, or stops it when nothing is awaited.
@@ -87,9 +95,12 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet);
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Receive WQEs posted and not taken.
 uint32_t recv_available(const Qp& qp);
+/// What an ACK may promise of a QP's own queue: those that are known of, at least half of those that there are.
+uint32_t recv_credits(Qp& qp);
 
 // ---- completion.cpp: CQEs, events, errors
-void complete_send(Context& ctx, Qp& qp, uint32_t index, abi::WcStatus status);
+/// Completes the oldest send WQE.
+void complete_send(Context& ctx, Qp& qp, abi::WcStatus status);
 void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, abi::WcStatus status, uint32_t byte_len);
 /// A completion of the SRQ itself, or of a tagged buffer (`qp` nullptr: of none).
 void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solicited);
@@ -108,7 +119,9 @@ void notify_all(Context& ctx);
 // ---- lifecycle.cpp: RESET .. ERR as modify_qp asks, snapshots
 int apply_change(Context& ctx, Qp& qp, const Change& change);
 void snapshot(const Qp& qp, Snapshot& out);
-/// Takes the QP out of every list of this engine.
+/// The engine takes the QP in. False: no memory for what it may fetch.
+[[nodiscard]] bool attach(Context& ctx, Qp& qp);
+/// The engine forgets it.
 void detach(Context& ctx, Qp& qp);
 
 }  // namespace roci::qp

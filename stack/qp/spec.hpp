@@ -1,9 +1,12 @@
 // What the conductor hands an engine to make, change and show a QP. All of it validated: handles resolved, ranges checked.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "abi/control.hpp"
+#include "base/slab.hpp"
 #include "base/types.hpp"
 #include "qp/tag_matching.hpp"
 #include "rings/queues.hpp"
@@ -36,23 +39,26 @@ struct Owner {
     bool operator==(const Owner&) const = default;
 };
 
+/// A cache line for whoever sends, one for whoever receives or is told of something.
 struct Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
+    uint16_t max_send_sge = 0;     ///< granted
+    uint32_t max_inline_data = 0;  ///< granted
     Qpn qpn;
     uint32_t engine = 0;
     uint32_t port = 0;  ///< device index
     uint32_t pd = 0;    ///< global PD number
-    uint32_t session = 0, handle = 0, generation = 0;
-    uint32_t slot = 0;  ///< doorbell bit
     uint32_t xrcd = 0;  ///< XRC_RECV: global number of the domain
-    abi::QpCap cap{};   ///< granted
+    uint32_t slot = 0;  ///< doorbell bit
     rings::SqView sq;   ///< .depth 0: none
-    rings::RqView rq;   ///< .depth 0: none (SRQ); consumed by the engine
     rings::Cq* send_cq = nullptr;
+    alignas(64) rings::RqView rq;  ///< .depth 0: none (SRQ); consumed by the engine
     rings::Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
+    uint32_t session = 0, handle = 0, generation = 0;
 };
+static_assert(sizeof(Spec) == 128 && offsetof(Spec, rq) == 64);
 
 /// A session's handles are its doorbell slots.
 inline void set_owner(Spec& spec, const Owner& owner) {
@@ -90,9 +96,24 @@ struct Snapshot {
     uint32_t send_queued = 0, recv_posted = 0;
 };
 
-/// Makes a QP in RESET (all memory that it will ever need). free() only after the engine has executed DestroyQp.
-Qp* create(const Spec& spec);
-void free(Qp* qp);
+/// All QPs of a rocid, side by side. The conductor's.
+class Pool {
+public:
+    struct Free {
+        Pool* pool = nullptr;
+        void operator()(Qp* qp) const { pool->free(qp); }
+    };
+    using Handle = std::unique_ptr<Qp, Free>;
+
+    explicit Pool(ChunkSource& chunks);
+    /// A QP in RESET. nullptr: no memory. It may go only after the engine has executed remove_qp.
+    Handle create(const Spec& spec);
+    size_t bytes() const { return slab_.taken_bytes(); }
+
+private:
+    void free(Qp* qp);
+    Slab slab_;
+};
 Srq* create_srq(const SrqSpec& spec);
 void free(Srq* srq);
 

@@ -1,5 +1,6 @@
 // The state of a QP, as data in blocks by role; the roles are functions over it in files of their own. Only the owning engine
-// touches it. It is small and what every message needs comes first: thousands of QPs compete for a cache.
+// touches it. It is small, and each role's part is in cache lines of its own: thousands of QPs compete for a cache, and a message
+// is to bring in only what it needs.
 #pragma once
 
 #include <atomic>
@@ -15,9 +16,10 @@
 
 namespace roci::qp {
 
-/// A send WQE that the engine has taken over: the WQE itself lies in Requester::wqes (the engine's copy; retransmission uses only
-/// that).
-struct SendRecord {
+/// A send WQE that the engine has taken over; behind it lies the engine's copy of the WQE itself (retransmission uses only that).
+/// It is a block of the engine's slab for as long as the WQE is not complete, so that the few that are under way at a time stay
+/// in the nearest cache, however many QPs and however long their queues are.
+struct alignas(64) SendRecord {
     uint32_t length = 0;   ///< bytes of the message
     uint32_t packets = 0;  ///< PSNs it takes: request packets, or response packets of a READ
     Psn first_psn;
@@ -29,7 +31,9 @@ struct SendRecord {
     bool executed = false;     ///< local operation that was done; a roll-back does not repeat it
     bool takes_recv = false;
     abi::WcOpcode wc = abi::WcOpcode::send;
+    SendRecord* next = nullptr;  ///< posted after it
 };
+static_assert(sizeof(SendRecord) == 64);
 
 constexpr uint16_t kFullWindow = 0xffff;
 /// Two, each asking for an ACK: with one, a lost ACK would cost a retry as often as a lost request.
@@ -52,7 +56,6 @@ struct Requester {
     bool credits_valid = false;        ///< the peer counts credits
     bool credit_probe = false;         ///< one message beyond the limit is on the way (IBA 9.7.7.2.5)
     bool blocked = false;              ///< the record at the cursor has a fault: nothing after it is sent
-    bool broken = false;               ///< the client lied about its queue: it is not read any more
     bool implied_nak_pending = false;  ///< went back for a lost response and still waits for it
     uint8_t reads_outstanding = 0;
     uint8_t retries_left = 0, rnr_retries_left = 0;
@@ -61,8 +64,11 @@ struct Requester {
     uint16_t window = kFullWindow;  ///< packets that may be unacknowledged, if less than Context::max_inflight (retry.cpp)
     Nanos ack_deadline = kNever;
     Nanos rnr_deadline = kNever;  ///< waiting after an RNR NAK
-    std::unique_ptr<SendRecord[]> records;
-    std::unique_ptr<std::byte[]> wqes;  ///< depth * stride
+    // those of tail … fetched - 1
+    SendRecord* oldest = nullptr;   ///< at tail
+    SendRecord* current = nullptr;  ///< at the cursor; nullptr: all are sent
+    SendRecord* newest = nullptr;
+    Slab* records = nullptr;  ///< the engine's, for WQEs of this stride; nullptr: no engine has the QP
 };
 
 /// A shared receive queue.
@@ -76,12 +82,12 @@ struct Srq {
 /// A receive WQE taken from the RQ or SRQ, copied.
 struct RecvWork {
     bool held = false;
-    uint64_t wr_id = 0;
     uint32_t num_sge = 0;
-    uint32_t pd = 0;     ///< of the queue it came from: an SRQ's may be another than the QP's
-    Srq* srq = nullptr;  ///< where it came from, if not from the QP's own queue
+    uint64_t wr_id = 0;
     uint64_t capacity = 0;
     std::unique_ptr<abi::Sge[]> sges;
+    Srq* srq = nullptr;  ///< where it came from, if not from the QP's own queue
+    uint32_t pd = 0;     ///< of the queue it came from: an SRQ's may be another than the QP's
 };
 
 /// A READ, atomic or ATOMIC WRITE being answered, or kept so that a duplicate can be answered again (IBA 9.7.5.1.5 / C9-150).
@@ -107,6 +113,33 @@ struct AtomicResult {
     bool valid() const { return msn.value != kNoMsn; }
 };
 
+/// READs and atomics to be answered, in PSN order: ring of max_dest_rd_atomic new ones and as many replays.
+struct JobRing {
+    std::unique_ptr<ResponderJob[]> slots;
+    uint16_t size = 0, head = 0, count = 0;
+    void resize(uint32_t n) {
+        slots = std::make_unique<ResponderJob[]>(n);
+        size = uint16_t(n);
+        head = count = 0;
+    }
+    ResponderJob& at(uint32_t i) const { return slots[(head + i) % size]; }
+    ResponderJob& oldest() const { return at(0); }
+    void drop_oldest() {
+        head = uint16_t((head + 1u) % size);
+        --count;
+    }
+};
+/// The results of the last atomics.
+struct AtomicResults {
+    std::unique_ptr<AtomicResult[]> slots;
+    uint32_t size = 0, next = 0;
+    void resize(uint32_t n) {
+        slots = n != 0 ? std::make_unique<AtomicResult[]>(n) : nullptr;
+        size = n;
+        next = 0;
+    }
+};
+
 struct Responder {
     Psn expected;  ///< ePSN
     Msn msn;
@@ -123,60 +156,67 @@ struct Responder {
     Key rkey;
     uint64_t received = 0;  ///< bytes of the message so far
     RecvWork recv;
-    // READs and atomics to be answered, in PSN order: ring of max_dest_rd_atomic new ones and as many replays
-    std::vector<ResponderJob> jobs;
-    uint32_t job_head = 0, job_count = 0;
-    std::vector<AtomicResult> atomics;
-    uint32_t atomic_next = 0;
+    JobRing jobs;
+    AtomicResults atomics;
+};
+
+/// A QP's place in a list of those that wait for their turn (TurnList in context.hpp).
+struct Turn {
+    Qp* next = nullptr;
+    Qp** link = nullptr;  ///< the pointer that points to the QP; nullptr: it is not on the list
+    bool listed() const { return link != nullptr; }
 };
 
 struct alignas(64) Qp {
     Spec spec;
     // ---- hot, both roles
     State state = State::reset;
-    bool active = false;          ///< on the engine's list of QPs with work
+    bool asks = false;            ///< the requester may have something to do: something is not sent, or the client need not ring
     bool sqd_pending = false;     ///< SQD asked for: SQ_DRAINED event to be sent
     bool notify_drained = false;  ///< … if the client wants it
     bool established = false;
     uint8_t linger = 0;
     uint8_t mtu_shift = 0;
+    uint8_t retry_cnt = 0, rnr_retry = 0, min_rnr_timer = 0;
+    uint8_t max_rd_atomic = 0, max_dest_rd_atomic = 0;
     uint32_t mtu = 0;  ///< bytes
     Qpn dest;
     uint32_t access = 0;  ///< enum ibv_access_flags that remote requests may use
     uint32_t qkey = 0;    ///< UD
-    Nanos ack_timeout = kNever;
-    uint8_t retry_cnt = 0, rnr_retry = 0, min_rnr_timer = 0;
-    uint8_t max_rd_atomic = 0, max_dest_rd_atomic = 0;
-    Qp* next_active = nullptr;
-    Qp* prev_active = nullptr;
+    Turn asking;          ///< among the requesters that have something to do
+    Turn answering;       ///< among the responders that have
     wire::PathTemplate path;
-    std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
-    Requester requester;
-    Responder responder;
-    engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
     Counters counters;
+    engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
+    alignas(64) Requester requester;
+    Nanos ack_timeout = kNever;
+    alignas(64) Responder responder;
+    std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
 };
-static_assert(sizeof(Qp) <= 704);
+static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 704);
 
-/// Up to here a QP is touched by every message; what follows is for events and queries.
-constexpr size_t kHotBytes = offsetof(Qp, counters) + 6 * sizeof(uint64_t);
+/// The engine's copy.
+inline abi::SendWqe& wqe(SendRecord& r) { return *reinterpret_cast<abi::SendWqe*>(&r + 1); }
+inline const abi::SendWqe& wqe(const SendRecord& r) { return *reinterpret_cast<const abi::SendWqe*>(&r + 1); }
 
-inline SendRecord& record(Qp& qp, uint32_t index) { return qp.requester.records[index & (qp.spec.sq.depth - 1)]; }
-inline const SendRecord& record(const Qp& qp, uint32_t index) { return qp.requester.records[index & (qp.spec.sq.depth - 1)]; }
-inline const abi::SendWqe& wqe(const Qp& qp, uint32_t index) {
-    return *reinterpret_cast<const abi::SendWqe*>(qp.requester.wqes.get() +
-                                                  size_t(index & (qp.spec.sq.depth - 1)) * qp.spec.sq.stride);
+// For whoever knows which QP comes soon: the lines that are asked for. First those that tell which others will be needed.
+inline void prefetch_lines(const void* from, const void* end) {
+    for (const auto* p = static_cast<const std::byte*>(from); p < end; p += 64) __builtin_prefetch(p);
 }
-/// All lines of it that a message needs; for whoever knows which QP comes soon.
-inline void prefetch_state(const Qp& qp) {
-    const auto* p = reinterpret_cast<const std::byte*>(&qp);
-    for (size_t at = 0; at < kHotBytes; at += 64) __builtin_prefetch(p + at);
+inline void prefetch_basics(const Qp& qp) {
+    __builtin_prefetch(&qp.spec);
+    __builtin_prefetch(&qp.state);
 }
-/// What an acknowledgement completes.
-inline void prefetch_oldest(const Qp& qp) {
-    if (qp.spec.sq.depth == 0) return;
-    __builtin_prefetch(&record(qp, qp.requester.tail));
-    __builtin_prefetch(&wqe(qp, qp.requester.tail));
+/// Path and counters: what every packet needs, in and out.
+inline void prefetch_path(const Qp& qp) { prefetch_lines(&qp.path, &qp.counters.retransmits); }
+inline void prefetch_requester(const Qp& qp) {
+    __builtin_prefetch(&qp.timer);
+    prefetch_lines(&qp.requester, &qp.requester + 1);
+}
+/// Without a receive under way.
+inline void prefetch_responder(const Qp& qp) {
+    __builtin_prefetch(&qp.spec.rq);
+    __builtin_prefetch(&qp.responder);
 }
 
 /// Packets of the response to a READ; an empty one, and an atomic's, is one packet.

@@ -33,17 +33,20 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     }
 }
 
-/// Stops watching a send queue of which WQEs up to `taken` have been read. False: there are new ones, go on watching. A doorbell
-/// may have been rung for them as well; it is then a spurious one. Who is idle already stays it: the client has not posted, or
-/// has and is about to ring.
-inline bool go_idle(const SqView& sq, uint32_t taken) {
-    std::atomic_ref idle(sq.shared->idle);
-    if (idle.load(std::memory_order_relaxed) != 0) return true;
-    idle.store(1, std::memory_order_release);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (sq.producer() == taken) return true;
-    idle.store(0, std::memory_order_relaxed);
+/// To stop watching a send queue takes two steps and a full fence between them, which many queues may share. The first: from now
+/// on the client rings. What `idle` was is not asked: a load would wait for the line, a store does not.
+inline void announce_idle(const SqView& sq) { std::atomic_ref(sq.shared->idle).store(1, std::memory_order_release); }
+/// After the fence; WQEs before `taken` have been read. False: there are new ones, go on watching. A doorbell may have been rung
+/// for them as well; it is then a spurious one.
+inline bool stays_idle(const SqView& sq, uint32_t taken) {
+    if (!sq.posted(taken)) return true;
+    std::atomic_ref(sq.shared->idle).store(0, std::memory_order_relaxed);
     return false;
+}
+inline bool go_idle(const SqView& sq, uint32_t taken) {
+    announce_idle(sq);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return stays_idle(sq, taken);
 }
 
 }  // namespace roci::rings

@@ -23,6 +23,9 @@ void write_entry(abi::Cqe& slot, const abi::Cqe& e, uint32_t seq) {
 
 }  // namespace
 
+/// Entries that are asked for before they are written.
+constexpr uint32_t kAhead = 4;
+
 PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e) {
     if (cq.dead.load(std::memory_order_relaxed)) return PushResult::overrun;
     CqLane& lane = cq.lanes[lane_index];
@@ -34,6 +37,8 @@ PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e) {
     }
     const uint32_t i = lane.produced++;
     e.seq = lane.produced;
+    // Entries of a long queue are in no cache. Not the next one: the client may be looking at it.
+    __builtin_prefetch(&lane.entries[(i + kAhead) & (lane.depth - 1)], 1);
     write_entry(lane.entries[i & (lane.depth - 1)], e, e.seq);
     return PushResult::ok;
 }
@@ -82,6 +87,7 @@ bool move_queue(RqView& queue, const RqView& to) {
     const uint32_t consumed = queue.consumed;
     queue = to;
     queue.consumed = consumed;
+    queue.seen = producer;
     return true;
 }
 

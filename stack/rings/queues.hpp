@@ -13,24 +13,42 @@ namespace roci::rings {
 
 /// Consumer of a client's send queue: spans of the arena, checked by the conductor when the QP was created.
 struct SqView {
-    abi::SqShared* shared = nullptr;
-    const std::byte* slots = nullptr;
-    uint32_t depth = 0;  ///< power of two
+    abi::SqShared* shared = nullptr;  ///< the slots follow
+    uint32_t depth = 0;               ///< power of two
     uint32_t stride = 0;
-    const std::byte* slot(uint32_t index) const { return slots + size_t(index & (depth - 1)) * stride; }
-    uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
+    const std::byte* slot(uint32_t index) const {
+        return reinterpret_cast<const std::byte*>(shared + 1) + size_t(index & (depth - 1)) * stride;
+    }
+    /// Whether the client says that the WQE at this index is posted.
+    bool posted(uint32_t index) const {
+        auto* wqe = reinterpret_cast<abi::SendWqe*>(const_cast<std::byte*>(slot(index)));
+        return std::atomic_ref(wqe->lap).load(std::memory_order_acquire) == abi::lap_of(index, depth);
+    }
 };
 
-/// Consumer of a receive queue or SRQ.
+/// Consumer of a receive queue or SRQ. The client's index is asked for seldom: its line comes from another core, and the client,
+/// which writes it with every receive, then has to fetch it back.
 struct RqView {
-    abi::RqShared* shared = nullptr;
-    const std::byte* slots = nullptr;
+    abi::RqShared* shared = nullptr;  ///< the slots follow
     uint32_t depth = 0;
     uint32_t stride = 0;
     uint32_t max_sge = 0;
     uint32_t consumed = 0;  ///< free-running; engine-private
-    const std::byte* slot(uint32_t index) const { return slots + size_t(index & (depth - 1)) * stride; }
+    uint32_t seen = 0;      ///< producer() when it was last asked for
+    uint32_t enough = 0;    ///< half of what was posted then
+    const std::byte* slot(uint32_t index) const {
+        return reinterpret_cast<const std::byte*>(shared + 1) + size_t(index & (depth - 1)) * stride;
+    }
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
+    /// Receives that are known to be posted and not taken; asks the client if they are fewer than `wanted`. More than `depth`: a
+    /// lie.
+    uint32_t posted(uint32_t wanted) {
+        if (seen - consumed < wanted) {
+            seen = producer();
+            enough = (seen - consumed) / 2;
+        }
+        return seen - consumed;
+    }
 };
 
 /// ibv_modify_srq(IBV_SRQ_MAX_WR): the queue lives in `to` afterwards, a ring of the same stride that nobody else uses yet. What

@@ -18,15 +18,17 @@ struct PathSpec {
     uint32_t flow_label = 0;
     uint16_t udp_source = 0xc000;  ///< 0xc000..0xffff, by flow (A17.4.6)
     uint16_t vlan = 0;             ///< tag control information, 0 = untagged
+    bool port_sums = false;        ///< the port fills in the checksums of IPv4 headers
 };
 
 /// The bytes before the BTH, ready to copy; lengths and IPv4 checksum are patched a frame.
 struct PathTemplate {
-    uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
     uint8_t length = 0;  ///< 0: no path yet
     uint8_t l3_offset = 0;
     bool ipv6 = false;
+    uint8_t unsummed = 0;  ///< l3_offset, if the IPv4 checksum stays zero for the port to fill in (engine::TxFrame); else 0
     uint32_t ipv4_partial_sum = 0;  ///< checksum of the IPv4 header but for total length
+    uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
 };
 /// Length 0 if one GID is IPv4-mapped and the other is not: there is no such path.
 PathTemplate make_path(const PathSpec& spec);

@@ -62,6 +62,8 @@ uint16_t segment_sum(const uint8_t* ip, const Ipv4& v) {
 
 }  // namespace
 
+void fill_header_checksum(uint8_t* ip) { store_be<uint16_t>(ip + kHeaderChecksum, uint16_t(~fold(sum(ip, kLeastHeader)))); }
+
 void fill_ip_checksums(uint8_t* payload, uint32_t length) {
     Ipv4 v;
     if (!parse(payload, length, v)) return;

@@ -35,7 +35,11 @@ inline bool ipv4_checksum_good(const uint8_t* h, uint32_t header_length) {
 
 inline bool to_roce_port(const uint8_t* udp) { return load_be<uint16_t>(udp + 2) == kRoceUdpPort; }
 
-inline Verdict check_ipv4(const uint8_t* h, uint32_t available, IpPacket& ip) {
+inline bool checksum_good(const uint8_t* h, uint32_t header_length, HeaderChecksum said) {
+    return said == HeaderChecksum::unknown ? ipv4_checksum_good(h, header_length) : said == HeaderChecksum::right;
+}
+
+inline Verdict check_ipv4(const uint8_t* h, uint32_t available, HeaderChecksum said, IpPacket& ip) {
     if (available < kIpv4Length) return Verdict::truncated;
     const uint32_t header_length = uint32_t(h[0] & 0x0f) * 4;
     if (h[0] >> 4 != 4 || header_length < kIpv4Length) return Verdict::bad_ip_header;
@@ -47,7 +51,7 @@ inline Verdict check_ipv4(const uint8_t* h, uint32_t available, IpPacket& ip) {
     const uint32_t total = load_be<uint16_t>(h + 2);
     if (total < header_length + kUdpLength) return Verdict::bad_ip_header;
     if (total > available) return Verdict::truncated;
-    if (!ipv4_checksum_good(h, header_length)) return Verdict::bad_ip_checksum;
+    if (!checksum_good(h, header_length, said)) return Verdict::bad_ip_checksum;
     ip = {h, header_length, total - header_length, false, uint8_t(h[1] & 3)};
     return Verdict::ok;
 }
@@ -68,7 +72,7 @@ inline Verdict check_ipv6(const uint8_t* h, uint32_t available, IpPacket& ip) {
     return Verdict::ok;
 }
 
-inline Verdict check_l3(const uint8_t* frame, uint32_t length, IpPacket& ip) {
+inline Verdict check_l3(const uint8_t* frame, uint32_t length, HeaderChecksum said, IpPacket& ip) {
     if (length < kEthLength) return Verdict::truncated;
     uint32_t offset = kEthLength;
     uint16_t type = load_be<uint16_t>(frame + 12);
@@ -77,7 +81,7 @@ inline Verdict check_l3(const uint8_t* frame, uint32_t length, IpPacket& ip) {
         if (length < offset) return Verdict::truncated;
         type = load_be<uint16_t>(frame + 16);
     }
-    if (type == kEtherIpv4) return check_ipv4(frame + offset, length - offset, ip);
+    if (type == kEtherIpv4) return check_ipv4(frame + offset, length - offset, said, ip);
     if (type == kEtherIpv6) return check_ipv6(frame + offset, length - offset, ip);
     return Verdict::not_roce;
 }
@@ -170,9 +174,9 @@ void Packet::copy_grh(uint8_t out[40]) const {
     std::memcpy(out + 20, l3, kIpv4Length);
 }
 
-Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc) {
+Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc, HeaderChecksum said) {
     IpPacket ip;
-    if (const Verdict v = check_l3(frame, length, ip); v != Verdict::ok) return v;
+    if (const Verdict v = check_l3(frame, length, said, ip); v != Verdict::ok) return v;
     const uint8_t* udp = ip.header + ip.header_length;
     if (load_be<uint16_t>(udp + 4) != ip.payload_length) return Verdict::bad_udp_length;
     if (ip.payload_length < kUdpLength + kBthLength + kIcrcLength) return Verdict::truncated;

@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/types.hpp"
+#include "wire/ip_checksum.hpp"
 #include "wire/opcode.hpp"
 
 namespace roci::wire {
@@ -88,7 +89,9 @@ inline uint16_t vlan_id(const uint8_t* frame) {
 }
 
 /// Parses one Ethernet frame of `length` bytes (Ethernet padding allowed). On ok, `out` points into the frame.
-/// `check_icrc` false only for tools that look at frames without trusting them.
-Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc = true);
+/// `check_icrc` false only for tools that look at frames without trusting them. `ip`: what the port says of the header's
+/// checksum; of what it does not know the sum is made.
+Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc = true,
+              HeaderChecksum ip = HeaderChecksum::unknown);
 
 }  // namespace roci::wire

@@ -13,6 +13,7 @@
 #include "abi/client_rings.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"
+#include "pmd_glue/huge_chunks.hpp"
 #include "pmd_glue/net_ring.hpp"
 #include "sim/client.hpp"
 #include "sim/world.hpp"
@@ -132,6 +133,8 @@ struct Rig {
         o.hosts = 1;
         o.devices = 2;
         o.limits = {.max_sessions = 8, .max_qps = 65536, .max_keys = 65536, .max_ahs = 16};
+        static pmd::HugeChunks chunks;  // as rocid
+        o.chunks = &chunks;
         wire_port(0, true);
         o.port = [](uint32_t endpoint, uint32_t) { return wire_port(endpoint, false); };
         return o;

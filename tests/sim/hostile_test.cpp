@@ -45,14 +45,18 @@ struct HostileClient : ::testing::Test {
     void kick() { bad.client.ring(bad_qp.engine, bad_qp.slot); }
 };
 
-TEST_F(HostileClient, SendProducerThatLies) {
-    for (uint32_t lie : {1u, 63u, 64u, 65u, 1000u, 0x7fffffffu, 0x80000000u, 0xffffffffu}) {
+/// Every slot claims to be posted, for this lap, the next, both by turns, or none that there is.
+TEST_F(HostileClient, LapsThatLie) {
+    for (const uint32_t lie : {1u, 2u, 3u, 0xffu}) {
         SCOPED_TRACE(lie);
-        std::atomic_ref(bad_qp.sq.shared->producer).store(lie);
-        kick();
-        world.run_for(1'000'000);
+        for (int lap = 0; lap < 4; ++lap) {
+            for (uint32_t i = 0; i < bad_qp.sq.depth; ++i) bad_qp.sq.slot(i)->lap = uint8_t(lie == 3 ? 1 + (lap & 1) : lie);
+            kick();
+            world.run_for(1'000'000);
+        }
         honest_traffic();
         renew();
+        bad.poll_all();
     }
 }
 
@@ -69,6 +73,21 @@ TEST_F(HostileClient, ReceiveProducerThatLies) {
         renew();
         peer.poll_all();
     }
+}
+
+/// A client that is just posting while its QP goes into the error state may not have seen that it must ring.
+TEST_F(HostileClient, AReceivePostedWhileTheQpFailsIsFlushed) {
+    bad.client.to_state(bad_qp, IBV_QPS_ERR);
+    world.run_for(10'000);
+    bad.poll_all();
+    abi::RecvWqe* w = bad_qp.rq.slot(bad_qp.rq.head++);
+    *w = {77, 0, 0};
+    (void)bad_qp.rq.publish();
+    const auto done = bad.wait(1, 10'000'000);
+    ASSERT_EQ(done.size(), 1u);
+    EXPECT_EQ(done[0].wr_id, 77u);
+    EXPECT_EQ(done[0].status, WcStatus::wr_flush_err);
+    renew();
 }
 
 TEST_F(HostileClient, GarbageWqes) {

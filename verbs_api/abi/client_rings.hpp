@@ -25,14 +25,15 @@ struct DoorbellTarget {
     return std::atomic_ref(const_cast<uint32_t&>(t.engine->sleeping)).load(std::memory_order_relaxed) != 0;
 }
 
-/// Producer of a send queue. reserve() slots, fill them, then publish() once.
+/// Producer of a send queue. Fill the slots from `head` on, all but their `lap`, move `head`, then publish() once.
 struct SqProducer {
     SqShared* shared = nullptr;
     std::byte* slots = nullptr;
     uint32_t depth = 0;  ///< power of two
     uint32_t stride = 0;
-    uint32_t head = 0;  ///< next index to fill; published up to shared->producer
-    uint32_t tail = 0;  ///< oldest index still in use; freed by polling (see free_send); atomic: pollers write it
+    uint32_t head = 0;       ///< next index to fill
+    uint32_t published = 0;  ///< what is before it rocid may take
+    uint32_t tail = 0;       ///< oldest index still in use; freed by polling (see free_send); atomic: pollers write it
 
     uint32_t free_slots() const {
         return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));
@@ -40,15 +41,24 @@ struct SqProducer {
     SendWqe* slot(uint32_t index) { return reinterpret_cast<SendWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     /// A poller calls this with Cqe::wqe_index. Monotonic within a QP, because its CQEs are in order.
     void free_send(uint32_t wqe_index) { std::atomic_ref(tail).store(wqe_index + 1, std::memory_order_release); }
-    /// Publishes [.., head). True: the QP was idle, ring its doorbell.
+    /// Publishes [.., head), the last first: rocid, which takes them from the first on, finds them all at once and does not ask
+    /// for lines that are still being written. True: the QP was idle, ring its doorbell.
     [[nodiscard]] bool publish() {
-        std::atomic_ref(shared->producer).store(head, std::memory_order_release);
+        for (uint32_t i = head; i != published; --i) set_lap(i - 1, lap_of(i - 1, depth));
+        published = head;
         std::atomic_thread_fence(std::memory_order_seq_cst);
         std::atomic_ref idle(shared->idle);
         if (idle.load(std::memory_order_relaxed) == 0) return false;
         return idle.exchange(0, std::memory_order_acq_rel) != 0;
     }
-    void reset() { head = tail = 0; }
+    /// The queue of a QP that rocid has reset: empty, and at index 0 again.
+    void reset() {
+        for (uint32_t i = 0; i < depth; ++i) set_lap(i, 0);
+        head = published = tail = 0;
+    }
+
+private:
+    void set_lap(uint32_t index, uint8_t lap) { std::atomic_ref(slot(index)->lap).store(lap, std::memory_order_release); }
 };
 
 /// Producer of a receive queue or SRQ.
@@ -65,10 +75,11 @@ struct RqProducer {
     }
     RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
-    /// Publishes [.., head). True (only a QP in error): ring its doorbell.
+    /// Publishes [.., head). True (only a QP in error): ring its doorbell. No fence: it would wait until the line is back from
+    /// rocid's core, before every answer of a program that posts its receive first. So `ring` may be one that was read too early;
+    /// rocid looks once more some time after it has raised it.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared->producer).store(head, std::memory_order_release);
-        std::atomic_thread_fence(std::memory_order_seq_cst);
         return std::atomic_ref(shared->ring).load(std::memory_order_relaxed) != 0;
     }
     void reset() { head = tail = 0; }

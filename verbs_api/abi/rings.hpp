@@ -21,14 +21,16 @@ struct Location {
 
 /// Head of a send queue; `depth` slots of `stride` bytes follow.
 ///
-/// The doorbell rule: rocid watches `producer` of an active QP by itself. When it stops watching it stores idle = 1, then
-/// looks at `producer` once more. A client stores `producer`, then (full fence) exchanges idle with 0; only if it was 1 does it
+/// What is posted says so itself, by `SendWqe::lap`: there is no producer index, whose line would go from core to core before the
+/// WQE's does.
+///
+/// The doorbell rule: rocid watches the next slot of an active QP by itself. When it stops watching it stores idle = 1, then
+/// looks at the slot once more. A client stores the lap, then (full fence) exchanges idle with 0; only if it was 1 does it
 /// ring the doorbell. So an idle QP costs rocid nothing and a busy one costs the client no doorbell.
 struct SqShared {
-    alignas(kCacheLine) uint32_t producer;  ///< client: WQEs posted so far
-    alignas(kCacheLine) uint32_t idle;      ///< both: 1 = ring the doorbell
+    alignas(kCacheLine) uint32_t idle;  ///< both: 1 = ring the doorbell
 };
-static_assert(sizeof(SqShared) == 128);
+static_assert(sizeof(SqShared) == 64);
 
 /// Head of a receive queue or SRQ; `depth` slots of `stride` bytes follow. rocid looks at `producer` when a message arrives, so
 /// posting needs no doorbell, except that a QP in error raises `ring` to be told of what is to be flushed.

@@ -50,9 +50,9 @@ enum SendFlags : uint8_t {
 struct SendWqe {
     uint64_t wr_id;
     WrOpcode opcode;
-    uint8_t send_flags;  ///< SendFlags
-    uint8_t num_sge;     ///< 0 when inline
-    uint8_t reserved;
+    uint8_t send_flags;   ///< SendFlags
+    uint8_t num_sge;      ///< 0 when inline
+    uint8_t lap;          ///< written last, when the WQE is published: lap_of() its index
     uint32_t imm_or_inv;  ///< immediate data as the program gave it (big endian), or the rkey to invalidate
     union {
         uint64_t remote_addr;  ///< RDMA and atomics; bind_mw: start of the window
@@ -82,6 +82,10 @@ struct SendWqe {
 };
 static_assert(sizeof(SendWqe) == 48);
 inline constexpr uint32_t kSendWqeHead = sizeof(SendWqe);
+
+/// The lap of a published WQE at a free-running index. It differs from what the lap before left in the slot, and from 0: nothing
+/// was posted there yet. `depth`: a power of two.
+constexpr uint8_t lap_of(uint32_t index, uint32_t depth) { return (index & depth) == 0 ? 1 : 2; }
 
 /// Receive WQE: a 16-byte head, then `num_sge` Sge. A slot is `rq_stride` bytes, a multiple of 32.
 struct RecvWqe {

@@ -141,7 +141,6 @@ void reset_queues(Context& c, Qp& qp) {
     qp.sq.reset();
     qp.rq.reset();
     if (qp.sq.shared != nullptr) {
-        std::atomic_ref(qp.sq.shared->producer).store(0, std::memory_order_release);
         std::atomic_ref(qp.sq.shared->idle).store(1, std::memory_order_release);
     }
     if (qp.rq.shared != nullptr) std::atomic_ref(qp.rq.shared->producer).store(0, std::memory_order_release);

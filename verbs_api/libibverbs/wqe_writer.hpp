@@ -13,11 +13,12 @@ inline bool send_queue_full(const Qp& qp) {
 /// Checksums are filled into datagrams only: that is what the device's capabilities say (ibv_post_send(3)).
 inline bool only_datagrams(unsigned flags) { return (flags & IBV_SEND_IP_CSUM) != 0; }
 
-/// The head of the slot at sq.head: everything but addresses and payload, which are zero.
+/// The head of the slot at sq.head: everything but addresses and payload, which are zero, and the lap, which publish() writes.
 inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned flags) {
     abi::SendWqe* w = qp.sq.slot(qp.sq.head);
-    *w = abi::SendWqe{};
+    std::memset(&w->imm_or_inv, 0, sizeof *w - offsetof(abi::SendWqe, imm_or_inv));
     w->wr_id = wr_id;
+    w->num_sge = 0;
     w->opcode = abi::WrOpcode(opcode);
     w->send_flags = uint8_t(flags & (abi::kSendFence | abi::kSendSignaled | abi::kSendSolicited | abi::kSendIpCsum));
     return w;

@@ -23,6 +23,7 @@ def connect(net, server_words, client_words, tcp=False, limit=60):
     port = next(PORT)
     words = {'port': port, 'to': net.a.ipv4, 'to6': net.a.ipv6}
     before = requests(net.b)
+    net.wire.begin(net.a)
     server, client = net.a.rdma(server_words.format(**words)), None
     try:
         net.a.wait_listening(port, server) if tcp else wait_served(net.a, port, server)

@@ -32,6 +32,7 @@ def commands(net, words, family, device='roci0'):
 
 def start_pair(net, words, family=4):
     port, (server_words, client_words) = commands(net, words, family)
+    net.wire.begin(net.a)
     server = net.a.rdma(server_words)
     try:
         net.a.wait_listening(port, server)
@@ -288,6 +289,7 @@ class Group:
     started: Optional[Callable] = None  # net → …, after it
     mtu: int = 4200
     queues: int = 1
+    judged: bool = True                 # what crosses the wire is looked at
     why_not: Optional[Callable] = None  # what this machine lacks for it, or nothing
 
 

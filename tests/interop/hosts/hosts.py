@@ -11,7 +11,8 @@ import sys
 import tempfile
 import time
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / 'conformance'))
+sys.path += [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ('conformance', 'interop/wire')]
+import judge  # noqa: E402
 import lab  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
@@ -171,14 +172,59 @@ class Host:
         raise Failure(f'the server does not listen:\n{server.output()[-1500:]}')
 
 
+class Wire:
+    """What crosses it, as host a's ports see it, judged: each ICRC case by case, and all by tshark in the end."""
+    BYTES, FRAMES = 2 << 20, 1000  # of a case: its first
+
+    def __init__(self, judged):
+        self.judged, self.watch, self.frames, self.cases, self.dropped = judged, None, [], [], 0
+
+    def begin(self, host):
+        """Traffic begins. It is taken until the case ends."""
+        if self.judged and self.watch is None:
+            self.watch = judge.Watch(ROCI, host.socket, self.BYTES)
+
+    def end_case(self, name):
+        """Raises Failure if an ICRC was wrong, or if there was no frame."""
+        if (watch := self.watch) is None:
+            return
+        self.watch = None
+        frames = watch.stop()[:self.FRAMES]
+        self.frames += frames
+        self.cases += [name] * len(frames)
+        self.dropped += watch.dropped
+        if why := watch.refusal or judge.icrc_complaint(frames):
+            raise Failure(why)
+
+    def drop(self):
+        if self.watch is not None:
+            self.watch.stop()
+            self.watch = None
+
+    def judge(self):
+        bad = judge.tshark_complaints(self.frames)
+        if bad:
+            raise Failure(f'{len(bad)} of {len(self.frames)} frames:\n' + '\n'.join(f'{self.cases[i]}: {line}' for i, line in bad[:10]))
+        return f'{len(self.frames)} frames of {len(set(self.cases))} cases' + (f'; captures dropped {self.dropped}' if self.dropped else '')
+
+
 class Network:
     """Two hosts; use with `with`."""
 
-    def __init__(self, mtu, queues=1):
+    def __init__(self, mtu, queues=1, judged=True):
         self.mtu, self.queues = mtu, queues  # queues: of each end of the veth pair
+        self.wire = Wire(judged)
         self.folder = tempfile.TemporaryDirectory(prefix='roci-hosts-')
         names = [f'roci-{os.getpid()}-{side}' for side in 'ab']
         self.a, self.b = Host(names[0], 'wire0', 1, self.folder.name), Host(names[1], 'wire0', 2, self.folder.name)
+
+    @staticmethod
+    def wait(condition, why, limit=20):
+        end = time.monotonic() + limit
+        while not condition():
+            if time.monotonic() > end:
+                raise Failure(why)
+            time.sleep(0.05)
 
     def __enter__(self):
         try:
@@ -195,6 +241,7 @@ class Network:
 
     def __exit__(self, *_):
         try:
+            self.wire.drop()
             for host in (self.a, self.b):
                 host.stop()
         finally:

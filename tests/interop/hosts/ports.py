@@ -4,14 +4,13 @@ import pathlib
 import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 
-sys.path += [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ('conformance', 'interop/wire')]
-import capture  # noqa: E402
-import dissect  # noqa: E402
-from cases import XDP_MTU, Group, check, cross, plain, result, wait_state  # noqa: E402
-from hosts import ROCI, run  # noqa: E402
+from cases import XDP_MTU, Group, check, cross, plain, refuses, result, wait_state
+from hosts import ROCI, ROCID, Program, run
+
+import dissect
+import judge
 
 VLAN = 100
 
@@ -126,21 +125,15 @@ def no_kernel_vlan():
 
 
 def captured(host, body, fields):
-    """The fields, as tshark names them, of every RoCEv2 frame of the host's device while body() runs; a set of tuples. Every frame must be
-    well-formed, and its ICRC right by an independent computation."""
+    """The fields, as tshark names them, of every RoCEv2 frame of the host's device while body() runs; a set of tuples."""
+    watch = judge.Watch(ROCI, host.socket, 64 << 20)
+    try:
+        body()
+    finally:
+        frames = watch.stop()
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, 'frames.pcapng')
-        roci = subprocess.Popen([ROCI, 'pcap', '--socket', host.socket, '-w', path], stderr=subprocess.PIPE, text=True)
-        check('capturing' in roci.stderr.readline(), 'roci pcap does not capture')
-        try:
-            body()
-        finally:
-            roci.send_signal(signal.SIGINT)
-            roci.communicate(timeout=30)
-        bad = dissect.malformed(path)
-        check(not bad, f'tshark: {bad[:5]}')
-        right, wrong = capture.count_icrcs(path)
-        check(right and not wrong, f'{wrong} of {right + wrong} ICRCs are wrong')
+        path = os.path.join(folder, 'frames.pcap')
+        judge.write(path, frames)
         rows = dissect.tshark(path, '-Y', 'infiniband', '-T', 'fields', '-E', 'occurrence=f', *(word for f in fields for word in ('-e', f)))
     return {tuple(row.split('\t')) for row in rows}
 
@@ -183,15 +176,23 @@ def vlan_xdp(quick):
 
 # ---- shared memory ---------------------------------------------------------------------------------------------------
 
-def joined(server_kind, client_kind):
-    """Two rocids whose ports are the two ends of a Unix socket."""
+def end_of(host, kind, role, path):
+    return (f'[[device]]\nname = "roci0"\nport = "{kind}"\npath = "{path}"\nrole = "{role}"\nmac = "02:00:00:00:00:0{host.number}"\n'
+            f'addresses = ["{host.ipv4}/24", "{host.ipv6}/64"]\n')
+
+
+def joined(server_kind, client_kind, crashed=False):
+    """Two rocids whose ports are the two ends of a Unix socket. `crashed`: another one was there, and left its socket behind."""
     def body(net):
         path = f'{net.folder.name}/{server_kind}.sock'
-        ends = ((net.a, server_kind, 'server', '02:00:00:00:00:01'), (net.b, client_kind, 'client', '02:00:00:00:00:02'))
         try:
-            for host, kind, role, mac in ends:
-                host.start(f'[[device]]\nname = "roci0"\nport = "{kind}"\npath = "{path}"\nrole = "{role}"\nmac = "{mac}"\n'
-                           f'addresses = ["{host.ipv4}/24", "{host.ipv6}/64"]\n')
+            if crashed:
+                net.a.start(end_of(net.a, server_kind, 'server', path))
+                net.a.stop(signal.SIGKILL)
+                check(os.path.exists(path), 'no socket is left behind: nothing is tried')
+            net.a.start(end_of(net.a, server_kind, 'server', path))
+            check(('was deserted' in net.a.log()) == crashed, net.a.log())
+            net.b.start(end_of(net.b, client_kind, 'client', path))
             for host in (net.a, net.b):
                 wait_state(host, 'PORT_ACTIVE')
             cross(net, 'ibv_rc_pingpong -c -n 200')
@@ -205,6 +206,36 @@ def joined(server_kind, client_kind):
 def shared_memory(quick):
     yield 'vhost_user to virtio_user: pingpong, ib_write_bw', joined('vhost_user', 'virtio_user')
     yield 'memif to memif: pingpong, ib_write_bw', joined('memif', 'memif')
+    for kind, client in (('vhost_user', 'virtio_user'), ('memif', 'memif')):
+        yield f'{kind}: the socket of a rocid that was killed is made anew', joined(kind, client, crashed=True)
+        yield f'{kind}: the socket is taken', taken(kind)
+    yield 'virtio_user as a server: ends on a signal while it waits for its client', waits
+
+
+def taken(kind):
+    """A second rocid on the same socket says so, and takes nothing from the first."""
+    def body(net):
+        path = f'{net.folder.name}/{kind}.sock'
+        net.a.start(end_of(net.a, kind, 'server', path))
+        try:
+            refuses(net.b, end_of(net.b, kind, 'server', path), path, 'is taken', "change the key 'path'")
+            check(os.path.exists(path), 'its socket is gone')
+        finally:
+            net.a.stop()
+    return body
+
+
+def waits(net):
+    path = f'{net.folder.name}/virtio.sock'
+    pathlib.Path(net.a.config_path).write_text('[memory]\nmbufs = 4096\n' + end_of(net.a, 'virtio_user', 'server', path))
+    rocid = Program([*net.a.inside, str(ROCID), '--config', net.a.config_path, '--socket', net.a.socket])
+    try:
+        net.wait(lambda: os.path.exists(path), 'no socket')
+        check('waits for the vhost_user end' in rocid.output(), rocid.output())
+        rocid.kill(signal.SIGTERM)
+        check(rocid.process.returncode is not None, 'it goes on')
+    finally:
+        rocid.kill()
 
 
 GROUPS = [

@@ -13,9 +13,11 @@ import traceback
 import bad_input
 import by_address
 import cases
+import checksums
 import ports
 import ratios
 import rights
+import xdp_programs
 from hosts import Failure, Network, why_not
 
 
@@ -27,8 +29,8 @@ class Report:
     def wants(self, name):
         return self.only in name
 
-    def case(self, name, body):
-        if not self.wants(name):
+    def case(self, name, body, always=False):
+        if not always and not self.wants(name):
             return
         start = time.monotonic()
         try:
@@ -54,6 +56,17 @@ class Report:
         return 1 if self.failed or not self.passed else 0
 
 
+def judged(net, name, body):
+    """What crosses the wire meanwhile must be right, too."""
+    try:
+        said = body(net)
+    except Exception:
+        net.wire.drop()
+        raise
+    net.wire.end_case(name)
+    return said
+
+
 def run_group(report, group, quick):
     """One network and one pair of rocids for all cases of the group."""
     chosen = [(name, body) for name, body in group.cases(quick) if report.wants(name)]
@@ -63,7 +76,7 @@ def run_group(report, group, quick):
         report.skip(chosen, why)
         return
     try:
-        with Network(group.mtu, group.queues) as net:
+        with Network(group.mtu, group.queues, group.judged) as net:
             if group.prepare:
                 group.prepare(net)
             if group.config:
@@ -72,7 +85,9 @@ def run_group(report, group, quick):
             if group.started:
                 group.started(net)
             for name, body in chosen:
-                report.case(name, lambda b=body: b(net))
+                report.case(name, lambda n=name, b=body: judged(net, n, b))
+            if net.wire.frames:
+                report.case(f'{group.name}: tshark finds nothing malformed', net.wire.judge, always=True)
             if group.config:
                 report.case(f'{group.name}: both stop cleanly', lambda: cases.stop_cleanly(net))
     except Failure as failure:
@@ -80,7 +95,7 @@ def run_group(report, group, quick):
         report.case(f'{group.name}: starts', lambda: cases.fail(why))
 
 
-GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS, *by_address.GROUPS]
+GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS, *by_address.GROUPS, *checksums.GROUPS, *xdp_programs.GROUPS]
 
 
 def main():

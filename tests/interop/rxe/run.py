@@ -19,9 +19,12 @@ import bench
 import cases
 import guest
 import image
-import judge
 import page
 
+sys.path += [str(bench.REPO / folder) for folder in ('tests/conformance', 'tests/interop/wire')]
+import judge  # noqa: E402
+
+MOST = 64 << 20     # bytes of a case's capture
 DEADLINE = 20 * 60  # of everything: what comes after is not run, and said
 
 
@@ -83,8 +86,19 @@ class Runner:
         self.wire.guest_loss(case.theirs)
         ours_is, theirs_is = ('server', 'client') if case.we_serve else ('client', 'server')
         ours, theirs = self.words(case, getattr(case, ours_is), True), self.words(case, getattr(case, theirs_is), False)
-        with judge.Judged(self.rocid) if case.judged else contextlib.nullcontext():
+        with self.judged() if case.judged else contextlib.nullcontext():
             return self.both(case, ours, theirs)
+
+    @contextlib.contextmanager
+    def judged(self):
+        """What crosses the wire is judged."""
+        watch = judge.Watch(bench.ROCI, self.rocid.socket, MOST)
+        try:
+            yield
+        finally:
+            frames = watch.stop()
+        if why := watch.refusal or ('too much to judge all of it' if watch.cut() else '') or judge.complaint(frames):
+            raise bench.Failure(why)
 
     def both(self, case, ours, theirs):
         if case.we_serve:

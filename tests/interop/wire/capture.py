@@ -11,7 +11,10 @@ VLAN_TAG = b'\x81\x00'
 def frames(path):
     """Every frame of a pcap or (little-endian) pcapng file."""
     with open(path, 'rb') as file:
-        data = file.read()
+        yield from frames_of(file.read())
+
+
+def frames_of(data):
     order = PCAP_MAGICS.get(data[:4])
     return _pcap(data, order) if order else _pcapng(data)
 
@@ -28,6 +31,8 @@ def _pcapng(data):
     at = 0
     while at + 12 <= len(data):
         kind, length = struct.unpack_from('<II', data, at)
+        if at + length > len(data):
+            return  # the capture was cut off
         if kind == PCAPNG_ENHANCED_PACKET:
             captured = struct.unpack_from('<I', data, at + 20)[0]
             yield data[at + 28:at + 28 + captured]
@@ -54,8 +59,9 @@ def roce_parts(frame):
     return frame[14:at], frame[at:end]
 
 
-def icrc_is_right(ip, udp):
-    """RoCEv2 annex A17.3.3: CRC-32 over eight 0xff, then the packet with every field that a router may change set to ones."""
+def icrc(ip, udp):
+    """RoCEv2 annex A17.3.3: CRC-32 over eight 0xff, then the packet with every field that a router may change set to ones. The last four
+    bytes of `udp` are where it stands, little endian."""
     ip, udp = bytearray(ip), bytearray(udp)
     if ip[0] >> 4 == 4:
         for i in (1, 8, 10, 11):  # type of service, time to live, header checksum
@@ -66,11 +72,20 @@ def icrc_is_right(ip, udp):
         ip[7] = 0xff              # hop limit
     udp[6] = udp[7] = 0xff        # checksum
     udp[8 + 4] = 0xff             # BTH: FECN, BECN, reserved
-    return zlib.crc32(b'\xff' * 8 + bytes(ip) + bytes(udp[:-4])) == struct.unpack_from('<I', udp, len(udp) - 4)[0]
+    return zlib.crc32(b'\xff' * 8 + bytes(ip) + bytes(udp[:-4]))
+
+
+def icrc_is_right(ip, udp):
+    return icrc(ip, udp) == struct.unpack_from('<I', udp, len(udp) - 4)[0]
 
 
 def count_icrcs(path):
     """(right, wrong) over all RoCEv2 frames of a file."""
-    parts = [p for p in map(roce_parts, frames(path)) if p]
+    return count(frames(path))
+
+
+def count(some):
+    """(right, wrong) over all RoCEv2 frames among some."""
+    parts = [p for p in map(roce_parts, some) if p]
     right = sum(icrc_is_right(*p) for p in parts)
     return right, len(parts) - right

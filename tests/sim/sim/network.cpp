@@ -13,6 +13,14 @@ constexpr uint32_t kGuard = 64;
 constexpr uint8_t kGuardByte = 0xcd;
 constexpr size_t kKeptFrames = 200000;
 
+/// What a NIC says that looks at IPv4 headers only.
+wire::HeaderChecksum looked_at(const std::vector<uint8_t>& frame) {
+    wire::Packet p;
+    const wire::Verdict v = wire::parse(frame.data(), uint32_t(frame.size()), p, false);
+    if (v == wire::Verdict::bad_ip_checksum) return wire::HeaderChecksum::wrong;
+    return v == wire::Verdict::ok ? wire::HeaderChecksum::right : wire::HeaderChecksum::unknown;
+}
+
 }  // namespace
 
 const char* fate_name(Fate f) {
@@ -45,6 +53,7 @@ unsigned SimPort::rx_burst(engine::RxFrame* frames, unsigned max) {
         auto* a = new Arrived{std::make_unique<uint8_t[]>(b.size())};
         if (!b.empty()) std::memcpy(a->bytes.get(), b.data(), b.size());
         frames[n] = {a->bytes.get(), uint32_t(b.size()), a};
+        if (net_.sums_) frames[n].ip_checksum = looked_at(b);
         rx_.pop_front();
     }
     rx_held_ += n;
@@ -77,6 +86,7 @@ unsigned SimPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
 
 unsigned SimPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     if (net_.rng_.chance(net_.ends_[endpoint_].faults.starve)) count = unsigned(net_.rng_.below(count + 1));
+    for (unsigned i = 0; net_.sums_ && i < count; ++i) complete(frames[i]);
     for (unsigned i = 0; i < count; ++i) net_.transmit(endpoint_, frames[i].data, frames[i].length);
     tx_free(frames, count);
     return count;

@@ -112,6 +112,8 @@ public:
     /// Frames go to a queue drawn by chance, not by the UDP source port: a NIC that spreads badly.
     void spread_by_chance(bool on) { spread_by_chance_ = on; }
     void keep_capture(bool on) { keep_ = on; }
+    /// The ports fill in and look at the checksums of IPv4 headers, as NICs do.
+    void sum_headers(bool on) { sums_ = on; }
 
     /// A frame out of thin air, to be delivered to `to` now.
     void inject(uint32_t to, std::vector<uint8_t> bytes);
@@ -161,7 +163,7 @@ private:
     std::vector<End> ends_;
     std::priority_queue<Flying> flying_;
     Script script_;
-    bool spread_by_chance_ = false;
+    bool spread_by_chance_ = false, sums_ = false;
     bool keep_ = true;
     std::deque<Sent> capture_;
     std::unordered_map<uint64_t, uint8_t> lost_in_a_row_;  ///< by what is sent

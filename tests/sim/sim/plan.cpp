@@ -57,6 +57,7 @@ void choose_faults(Rng& rng, Faults& f) {
 Plan make_plan(Rng& rng, uint64_t seed) {
     Plan p;
     p.world.seed = seed;
+    p.world.port_sums = seed % 2 != 0;
     choose_engine(rng, p.world);
     choose_faults(rng, p.faults);
     p.spread_by_chance = rng.chance(0.3);

@@ -26,7 +26,7 @@ MacAddress mac_of(uint32_t n) { return {{0x02, 0, 0, 0, uint8_t((n + 1) >> 8), u
 // ---- host -----------------------------------------------------------------------------------------------------------
 
 Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world) {
-    shared_ = std::make_unique<engine::Shared>(o.limits.max_qps, o.limits.max_keys, o.limits.max_ahs, o.devices);
+    shared_ = std::make_unique<engine::Shared>(o.limits.max_qps, o.limits.max_keys, o.limits.max_ahs, o.devices, *o.chunks);
     if (o.engines > 1) shared_->handover = std::make_unique<engine::HandoverMatrix>(o.engines);
     addresses_.resize(o.devices);
     for (uint32_t d = 0; d < o.devices; ++d) {
@@ -38,6 +38,7 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world)
         devices_[d].resolver = o.resolver;
         devices_[d].vlan = o.vlan;
         devices_[d].traffic_class = o.traffic_class;
+        devices_[d].port_sums = o.port_sums;
         devices_[d].prefixes = {112, 64};  // 10.0.0.0/16, fd00::/64
         addresses_[d] = {devices_[d].mac, devices_[d].gids, devices_[d].mtu_bytes};
         shared_->addresses.publish(d, &addresses_[d]);
@@ -146,6 +147,7 @@ std::string Host::shut_down() {
 // ---- world ----------------------------------------------------------------------------------------------------------
 
 World::World(const WorldOptions& o) : rng_(o.seed), options_(o), net_(rng_.fork(), now_) {
+    net_.sum_headers(o.port_sums);
     for (uint32_t h = 0; h < o.hosts; ++h) hosts_.push_back(std::make_unique<Host>(*this, h, o));
 }
 World::~World() { shut_down(); }

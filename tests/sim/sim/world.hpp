@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/slab.hpp"
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
 #include "host/conductor.hpp"
@@ -27,8 +28,10 @@ struct WorldOptions {
     host::Resolver resolver = host::Resolver::none;
     uint16_t vlan = 0;          ///< of every device
     uint8_t traffic_class = 0;  ///< likewise
+    bool port_sums = false;     ///< the network's ports see to the checksums of IPv4 headers
     /// Another port instead of the network's, by endpoint and engine (benchmarks).
     std::function<engine::Port*(uint32_t endpoint, uint32_t engine)> port;
+    ChunkSource* chunks = &HeapChunks::instance();
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
 };
 

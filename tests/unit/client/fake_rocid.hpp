@@ -52,6 +52,17 @@ public:
         std::byte* sq_slots;
         abi::RqShared* rq;
         std::byte* rq_slots;
+
+        bool posted(uint32_t index) const {
+            auto* wqe = reinterpret_cast<abi::SendWqe*>(sq_slots + (index & (reply.sq_depth - 1)) * reply.sq_stride);
+            return std::atomic_ref(wqe->lap).load(std::memory_order_acquire) == abi::lap_of(index, reply.sq_depth);
+        }
+        /// How many are posted, from index 0 on.
+        uint32_t posted_sends() const {
+            uint32_t n = 0;
+            while (n < reply.sq_depth && posted(n)) ++n;
+            return n;
+        }
     };
     struct Cq {
         abi::CreateCqReply reply;

@@ -55,7 +55,7 @@ TEST_F(Rings, AWriteIsWrittenAsTheAbiSays) {
     wr.imm_data = 0xa1b2c3d4;
     wr.wr.rdma = {0xdeadbeef00, 0x7777};
     ASSERT_EQ(post(wr), 0);
-    EXPECT_EQ(seen().sq->producer, 1u);
+    EXPECT_EQ(seen().posted_sends(), 1u);
     const abi::SendWqe& w = wqe(0);
     EXPECT_EQ(w.wr_id, 0x1122334455667788u);
     EXPECT_EQ(w.opcode, abi::WrOpcode::rdma_write_imm);
@@ -86,7 +86,7 @@ TEST_F(Rings, InlineDataIsCopiedWhenPosted) {
               std::string("some paylo", 10) + std::string(data + 30, 7));
     sge[0].length = 65;  // granted: 64
     EXPECT_EQ(post(wr), EINVAL);
-    EXPECT_EQ(seen().sq->producer, 1u);
+    EXPECT_EQ(seen().posted_sends(), 1u);
     wr = send_wr(2);
     wr.send_flags = IBV_SEND_INLINE;
     ASSERT_EQ(post(wr), 0);
@@ -198,7 +198,7 @@ TEST_F(Rings, TheFirstBadRequestIsNamedAndThoseBeforeItArePosted) {
     for (int i = 0; i < 3; ++i) list[i].next = &list[i + 1];
     EXPECT_EQ(ibv_post_send(qp, list, &bad), EINVAL);  // five SGEs; four were granted
     EXPECT_EQ(bad, &list[2]);
-    EXPECT_EQ(seen().sq->producer, 2u);
+    EXPECT_EQ(seen().posted_sends(), 2u);
     EXPECT_EQ(wqe(1).wr_id, 1u);
     list[2] = send_wr(2, sge, 1);
     list[2].opcode = IBV_WR_TSO;
@@ -207,7 +207,7 @@ TEST_F(Rings, TheFirstBadRequestIsNamedAndThoseBeforeItArePosted) {
     const int nonsense = 200;
     std::memcpy(&list[2].opcode, &nonsense, sizeof nonsense);
     EXPECT_EQ(ibv_post_send(qp, &list[2], &bad), EINVAL);
-    EXPECT_EQ(seen().sq->producer, 2u);
+    EXPECT_EQ(seen().posted_sends(), 2u);
 }
 
 TEST_F(Rings, AFullQueueIsEnomemAndPollingFreesIt) {
@@ -218,7 +218,7 @@ TEST_F(Rings, AFullQueueIsEnomemAndPollingFreesIt) {
     }
     EXPECT_EQ(ibv_post_send(qp, list, &bad), ENOMEM);
     EXPECT_EQ(bad, &list[4]);
-    EXPECT_EQ(seen().sq->producer, 4u);
+    EXPECT_EQ(seen().posted_sends(), 4u);
     rocid.complete(cq->handle, 1, entry(qp, abi::kCqeSend, 1, 1));  // covers an unsignaled index 0 as well
     EXPECT_EQ(post(send_wr(5)), ENOMEM) << "not polled yet";
     EXPECT_EQ(poll_one().wr_id, 1u);
@@ -386,7 +386,7 @@ TEST_F(Rings, ResetEmptiesTheQueuesAndTheCq) {
     set_state(qp, IBV_QPS_RESET);
     ibv_wc wc{};
     EXPECT_EQ(ibv_poll_cq(cq, 1, &wc), 0);
-    EXPECT_EQ(seen().sq->producer, 0u);
+    EXPECT_EQ(seen().posted_sends(), 0u);
     EXPECT_EQ(seen().sq->idle, 1u);
     EXPECT_EQ(seen().rq->producer, 0u);
     set_state(qp, IBV_QPS_RTS);
@@ -485,7 +485,7 @@ TEST_F(Rings, TheExtendedQpPostsAllOrNothing) {
     set_state(base, IBV_QPS_RTS);
     ibv_qp_ex* ex = ibv_qp_to_qp_ex(base);
     ASSERT_NE(ex, nullptr);
-    abi::SqShared* shared = rocid.qp(base->handle).sq;
+    const FakeRocid::Qp& shared = rocid.qp(base->handle);
 
     ibv_wr_start(ex);
     ex->wr_id = 1;
@@ -496,9 +496,9 @@ TEST_F(Rings, TheExtendedQpPostsAllOrNothing) {
     ex->wr_flags = 0;
     ibv_wr_send(ex);
     ibv_wr_set_inline_data(ex, data, 5);
-    EXPECT_EQ(shared->producer, 0u) << "published only at the end";
+    EXPECT_EQ(shared.posted_sends(), 0u) << "published only at the end";
     ASSERT_EQ(ibv_wr_complete(ex), 0);
-    EXPECT_EQ(shared->producer, 2u);
+    EXPECT_EQ(shared.posted_sends(), 2u);
     const abi::SendWqe& first = rocid.send_wqe(base->handle, 0);
     EXPECT_EQ(first.opcode, abi::WrOpcode::rdma_write);
     EXPECT_EQ(first.remote_addr, 0x8000u);
@@ -513,11 +513,11 @@ TEST_F(Rings, TheExtendedQpPostsAllOrNothing) {
     ibv_wr_start(ex);
     ibv_wr_send(ex);
     ibv_wr_abort(ex);
-    EXPECT_EQ(shared->producer, 2u);
+    EXPECT_EQ(shared.posted_sends(), 2u);
     ibv_wr_start(ex);
     for (int i = 0; i < 3; ++i) ibv_wr_send(ex);  // two are free
     EXPECT_EQ(ibv_wr_complete(ex), ENOMEM);
-    EXPECT_EQ(shared->producer, 2u);
+    EXPECT_EQ(shared.posted_sends(), 2u);
     ibv_wr_start(ex);
     ibv_wr_send(ex);
     char large[65] = {};
@@ -547,8 +547,7 @@ TEST_F(Rings, ThreadsPostAndPollAtOnce) {
     std::thread engine([&] {
         uint32_t consumed = 0;
         while (!stop) {
-            const uint32_t producer = std::atomic_ref(queue.sq->producer).load(std::memory_order_acquire);
-            for (; consumed != producer; ++consumed)
+            for (; queue.posted(consumed); ++consumed)
                 rocid.complete(cq->handle, 1, entry(qp, abi::kCqeSend, wqe(consumed).wr_id, consumed));
             std::this_thread::yield();
         }

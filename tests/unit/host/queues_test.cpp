@@ -256,7 +256,7 @@ TEST_F(QueuesTest, WhatAQpIsGranted) {
     EXPECT_LE(48 + 16 * q.cap.max_send_sge, q.sq_stride);
     EXPECT_EQ(q.rq_stride % 32, 0u);
     EXPECT_LE(16 + 16 * q.cap.max_recv_sge, q.rq_stride);
-    EXPECT_GE(q.sq.length, 128 + uint64_t{q.sq_depth} * q.sq_stride);
+    EXPECT_GE(q.sq.length, sizeof(abi::SqShared) + uint64_t{q.sq_depth} * q.sq_stride);
     EXPECT_GE(q.rq.length, sizeof(abi::RqShared) + uint64_t{q.rq_depth} * q.rq_stride);
     EXPECT_NE(shared.qps.find(q.qpn), nullptr);
 }

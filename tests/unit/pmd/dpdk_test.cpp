@@ -47,39 +47,6 @@ TEST_F(Dpdk, RunsABodyOnTheEnginesLcore) {
     EXPECT_EQ(ran, 1);
 }
 
-TEST_F(Dpdk, APortWhoseInterruptsDoNotComeIsFoundOut) {
-    MbufPool pool("pool_deaf", kFrames, 0);
-    RingPair pair("deaf0", "deaf1", 1);
-    MbufPool* pools[] = {&pool};
-    start_port(pair.port_a(), pools, {1});
-    start_port(pair.port_b(), pools, {1});
-    DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
-    const auto sleep = [&](Waker::Slept how, bool frame) {
-        if (frame) {
-            EXPECT_TRUE(offer(a, frame_to(7, 0)));
-        }
-        b.after_sleep(how);
-        engine::RxFrame got[4];
-        for (unsigned n; (n = b.rx_burst(got, 4)) != 0;) b.rx_free(got, n);
-    };
-    using enum Waker::Slept;
-    for (int i = 0; i < 20; ++i) {
-        sleep(until_time_was_up, false);  // nothing came: nothing missed
-        sleep(until_time_was_up, true);   // just when time was up
-        sleep(until_woken, true);
-        sleep(not_at_all, true);
-    }
-    EXPECT_FALSE(b.wakes()) << "no interrupt has come yet";
-    b.heard() = true;
-    for (int i = 0; i < 4; ++i) {
-        EXPECT_TRUE(b.wakes());
-        sleep(until_time_was_up, true);
-    }
-    EXPECT_FALSE(b.wakes());
-    stop_port(pair.port_a());
-    stop_port(pair.port_b());
-}
-
 TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
     MbufPool pool("pool_pair", kFrames, 0);
     {
@@ -139,6 +106,94 @@ TEST_F(Dpdk, WhatNobodyTakesIsLostAfterAWhile) {
         stop_port(pair.port_b());
     }
     EXPECT_EQ(pool.in_use(), 0u);
+}
+
+rte_mbuf& mbuf_of(void* cookie) { return *static_cast<rte_mbuf*>(cookie); }
+
+/// The ring driver hands over an mbuf as it is, flags and all: it says what any driver may say.
+TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
+    using wire::HeaderChecksum;
+    MbufPool pool("pool_sums", kFrames, 0);
+    {
+        RingPair pair("pair4", "pair5", 1);
+        MbufPool* pools[] = {&pool};
+        const Started started = start_port(pair.port_a(), pools, {.checksums = true});
+        EXPECT_EQ(started.can, ChecksumOffload{}) << "rings do nothing, and are asked for nothing";
+        EXPECT_EQ(started.does, ChecksumOffload{});
+        start_port(pair.port_b(), pools, {});
+        DpdkPort a(pair.port_a(), 0, pool), believes(pair.port_b(), 0, pool, nullptr, {.received = true, .sent = false}),
+            looks_itself(pair.port_b(), 0, pool);
+        const auto send = [&](uint64_t flags, uint8_t unsummed) {
+            engine::TxFrame f;
+            ASSERT_EQ(a.tx_alloc(&f, 1), 1u);
+            std::memset(f.data, 0, 100);
+            f.length = 100;
+            f.unsummed = unsummed;
+            mbuf_of(f.cookie).ol_flags |= flags;
+            ASSERT_EQ(a.tx_burst(&f, 1), 1u);
+        };
+        engine::RxFrame got;
+        const std::pair<uint64_t, HeaderChecksum> kSaid[] = {{RTE_MBUF_F_RX_IP_CKSUM_GOOD, HeaderChecksum::right},
+                                                             {RTE_MBUF_F_RX_IP_CKSUM_BAD, HeaderChecksum::wrong},
+                                                             {RTE_MBUF_F_RX_IP_CKSUM_UNKNOWN, HeaderChecksum::unknown},
+                                                             {RTE_MBUF_F_RX_IP_CKSUM_NONE, HeaderChecksum::unknown},
+                                                             {RTE_MBUF_F_RX_L4_CKSUM_BAD, HeaderChecksum::unknown}};
+        for (const auto& [flags, said] : kSaid) {
+            send(flags, 0);
+            ASSERT_EQ(believes.rx_burst(&got, 1), 1u);
+            EXPECT_EQ(got.ip_checksum, said) << flags;
+            EXPECT_EQ(mbuf_of(got.cookie).ol_flags & RTE_MBUF_F_TX_OFFLOAD_MASK, 0u) << "nothing is asked for of a whole frame";
+            believes.rx_free(&got, 1);
+            send(flags, 0);
+            ASSERT_EQ(looks_itself.rx_burst(&got, 1), 1u);
+            EXPECT_EQ(got.ip_checksum, HeaderChecksum::unknown) << "a port that was not asked";
+            looks_itself.rx_free(&got, 1);
+        }
+        for (const uint8_t l3 : {uint8_t{14}, uint8_t{18}}) {
+            send(0, l3);
+            ASSERT_EQ(believes.rx_burst(&got, 1), 1u);
+            EXPECT_EQ(mbuf_of(got.cookie).ol_flags & RTE_MBUF_F_TX_OFFLOAD_MASK, RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM);
+            EXPECT_EQ(mbuf_of(got.cookie).l2_len, l3);
+            EXPECT_EQ(mbuf_of(got.cookie).l3_len, 20u);
+            believes.rx_free(&got, 1);
+        }
+        stop_port(pair.port_a());
+        stop_port(pair.port_b());
+    }
+    EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(Dpdk, APortWhoseInterruptsDoNotComeIsFoundOut) {
+    MbufPool pool("pool_deaf", kFrames, 0);
+    RingPair pair("deaf0", "deaf1", 1);
+    MbufPool* pools[] = {&pool};
+    start_port(pair.port_a(), pools, {1});
+    start_port(pair.port_b(), pools, {1});
+    DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
+    const auto sleep = [&](Waker::Slept how, bool frame) {
+        if (frame) {
+            EXPECT_TRUE(offer(a, frame_to(7, 0)));
+        }
+        b.after_sleep(how);
+        engine::RxFrame got[4];
+        for (unsigned n; (n = b.rx_burst(got, 4)) != 0;) b.rx_free(got, n);
+    };
+    using enum Waker::Slept;
+    for (int i = 0; i < 20; ++i) {
+        sleep(until_time_was_up, false);  // nothing came: nothing missed
+        sleep(until_time_was_up, true);   // just when time was up
+        sleep(until_woken, true);
+        sleep(not_at_all, true);
+    }
+    EXPECT_FALSE(b.wakes()) << "no interrupt has come yet";
+    b.heard() = true;
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_TRUE(b.wakes());
+        sleep(until_time_was_up, true);
+    }
+    EXPECT_FALSE(b.wakes());
+    stop_port(pair.port_a());
+    stop_port(pair.port_b());
 }
 
 /// A frame of `first` + `second` bytes in two pieces, each byte its position, as a NIC with buffers of `first` bytes gives it.

@@ -74,7 +74,6 @@ struct SqPair {
     SqPair(uint32_t depth, uint32_t stride) : memory(make_block(sizeof(abi::SqShared) + size_t(depth) * stride)) {
         client.shared = view.shared = reinterpret_cast<abi::SqShared*>(memory.get());
         client.slots = memory.get() + sizeof(abi::SqShared);
-        view.slots = client.slots;
         client.depth = view.depth = depth;
         client.stride = view.stride = stride;
         view.shared->idle = 1;

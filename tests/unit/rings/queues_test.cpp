@@ -238,7 +238,6 @@ struct Queue {
     RqView view;
     explicit Queue(uint32_t depth) : memory(make_block(sizeof(abi::RqShared) + depth * kStride)) {
         view.shared = reinterpret_cast<abi::RqShared*>(memory.get());
-        view.slots = memory.get() + sizeof(abi::RqShared);
         view.depth = depth;
         view.stride = kStride;
     }
@@ -252,6 +251,55 @@ struct Queue {
         return id;
     }
 };
+
+/// Work requests up to `end`, each with its index as identity.
+void fill_to(SqPair& q, uint32_t end) {
+    for (; q.client.head != end; ++q.client.head) q.client.slot(q.client.head)->wr_id = q.client.head;
+}
+
+TEST(SendQueue, WhatIsWrittenIsPostedWhenItIsPublished) {
+    SqPair q(4, 64);
+    q.client.head = q.client.published = q.client.tail = 0xfffffffa;  // over the end of the circle, several laps
+    for (uint32_t i = q.client.head; i != 6; i += 2) {
+        fill_to(q, i + 2);
+        EXPECT_FALSE(q.view.posted(i));
+        (void)q.client.publish();
+        EXPECT_TRUE(q.view.posted(i) && q.view.posted(i + 1));
+        EXPECT_FALSE(q.view.posted(i + 2)) << "what the lap before left there is not posted again";
+    }
+}
+
+TEST(SendQueue, WhatWasGivenUpIsNotPosted) {
+    SqPair q(4, 64);
+    fill_to(q, 3);
+    q.client.head = 1;  // ibv_wr_abort after two more
+    (void)q.client.publish();
+    EXPECT_TRUE(q.view.posted(0));
+    EXPECT_FALSE(q.view.posted(1) || q.view.posted(2));
+}
+
+TEST(SendQueue, AfterAResetNothingIsPosted) {
+    SqPair q(4, 64);
+    fill_to(q, 6);
+    (void)q.client.publish();
+    q.client.reset();
+    for (uint32_t i = 0; i < 8; ++i) EXPECT_FALSE(q.view.posted(i)) << i;
+}
+
+TEST(ReceiveQueue, TheClientsIndexIsAskedForWhenTooFewAreKnown) {
+    Queue q(16);
+    for (uint64_t i = 0; i < 8; ++i) q.post(i);
+    EXPECT_EQ(q.view.posted(1), 8u);
+    q.post(8);
+    EXPECT_EQ(q.view.posted(1), 8u) << "enough are known";
+    EXPECT_EQ(q.view.enough, 4u);
+    q.view.consumed += 5;
+    EXPECT_EQ(q.view.posted(q.view.enough), 4u) << "fewer than half of what there was";
+    q.view.consumed += 4;
+    EXPECT_EQ(q.view.posted(1), 0u);
+    q.view.shared->producer += 100;
+    EXPECT_GT(q.view.posted(1), q.view.depth) << "a lie is seen as one";
+}
 
 TEST(MoveQueue, WhatWasNotTakenMovesAndKeepsItsIndices) {
     Queue from(4), to(8);

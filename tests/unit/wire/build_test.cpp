@@ -161,6 +161,23 @@ TEST(Build, Ipv4ChecksumCarriesIntoItself) {
     }
 }
 
+TEST(Build, AChecksumThatIsLeftToThePortIsZeroAndAllElseIsAsEver) {
+    for (const bool ipv6 : {false, true})
+        for (const bool tagged : {false, true}) {
+            PathSpec spec = test::sample_path(ipv6, tagged);
+            const Frame whole = test::build_frame(spec, test::sample_headers(0x04), nullptr, 0);
+            spec.port_sums = true;
+            const PathTemplate path = make_path(spec);
+            EXPECT_EQ(path.unsummed, ipv6 ? 0u : Offsets(ipv6, tagged).l3);
+            Frame f = test::build_frame(spec, test::sample_headers(0x04), nullptr, 0);
+            if (!ipv6) {
+                EXPECT_EQ(load_be<uint16_t>(&f[path.unsummed + 10]), 0u);
+                fill_header_checksum(&f[path.unsummed]);
+            }
+            EXPECT_EQ(f, whole);
+        }
+}
+
 TEST(Build, OverlongFieldsAreCutToTheirWidth) {
     TransportHeaders h = test::sample_headers(0xab);
     h.dest_qp = Qpn{0xff000001};

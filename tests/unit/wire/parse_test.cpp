@@ -272,6 +272,25 @@ TEST(ParseIpv4, OptionsAreSkippedAndTruncationWithinThemSeen) {
     }
 }
 
+TEST(ParseIpv4, ThePortsWordOnTheChecksumIsTaken) {
+    const auto verdict_if = [](const Frame& f, HeaderChecksum said) {
+        Packet p;
+        return parse(f.data(), uint32_t(f.size()), p, true, said);
+    };
+    for (const bool tagged : {false, true}) {
+        Frame f = sample_frame(kSendOnly, false, tagged);
+        EXPECT_EQ(verdict_if(f, HeaderChecksum::right), Verdict::ok);
+        EXPECT_EQ(verdict_if(f, HeaderChecksum::wrong), Verdict::bad_ip_checksum);
+        f[Offsets(false, tagged).l3 + 10] ^= 1;  // the ICRC does not cover it
+        EXPECT_EQ(verdict_if(f, HeaderChecksum::right), Verdict::ok) << "not summed up again";
+        EXPECT_EQ(verdict_if(f, HeaderChecksum::unknown), Verdict::bad_ip_checksum);
+    }
+    Frame others = sample_frame(kSendOnly);
+    add16(others, Offsets(false, false).udp + 2, 1);
+    EXPECT_EQ(verdict_if(others, HeaderChecksum::wrong), Verdict::not_roce) << "what is not RoCE is not ours to judge";
+    EXPECT_EQ(verdict_if(sample_frame(kSendOnly, true), HeaderChecksum::wrong), Verdict::ok) << "IPv6 has none";
+}
+
 TEST(ParseIpv4, HeaderLengthBelowFiveWordsIsBad) {
     Frame f = sample_frame(kSendOnly);
     f[kEthLength] = 0x44;

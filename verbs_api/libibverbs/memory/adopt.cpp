@@ -118,7 +118,7 @@ private:
     /// What is mapped, before anything is changed.
     int look() {
         char buffer[4096];
-        VmaFinder finder(buffer);
+        VmaFinder finder(buffer, &room->maps);
         if (!finder.opened()) return errno ? errno : EIO;
         for (uint64_t at = pages_.start; at < pages_.end;) {
             Vma vma;
@@ -213,10 +213,11 @@ private:
 
     static uint64_t move(const Vma& vma, const Placement& to) {
         for (Way way = Way::automatic;;) {
-            const auto freezer = make_freezer(way);
+            const auto freezer = make_freezer(way, room->uffd);
             if (!freezer) return 0;
             const uint64_t moved =
                 move_pages({to.address, to.length, vma.protection(), vma.shared, to.file->fd.get(), to.offset}, *freezer);
+            if (moved < to.length) room->uffd.drop();  // its hold on the rest ends with it
             // If userfaultfd is there but refuses this mapping, the program may have one of its own on it.
             if (moved > 0 || !vma.shared) return moved;
         }

@@ -120,6 +120,8 @@ void in_child() {
         for (const auto& file : room->files.all()) {
             if (is_intact(*file)) ::close(file->fd.get());
         }
+        room->maps.drop();
+        room->uffd.drop();
     }
     room = nullptr;  // leaked: its descriptors and numbers are the parent's
     forget_way();

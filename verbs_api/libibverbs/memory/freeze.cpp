@@ -29,11 +29,11 @@ Way way_wanted() {
 
 void forget_way() { wanted = kUnread; }
 
-std::unique_ptr<Freezer> make_freezer(Way& tried) {
+std::unique_ptr<Freezer> make_freezer(Way& tried, KeptFd& kept) {
     const Way way = way_wanted();
     if (tried == Way::automatic) {
         tried = Way::uffd;
-        auto freezer = way == Way::automatic || way == Way::uffd ? make_uffd_freezer() : nullptr;
+        auto freezer = way == Way::automatic || way == Way::uffd ? make_uffd_freezer(kept) : nullptr;
         if (freezer) return freezer;
     }
     if (tried == Way::uffd) {

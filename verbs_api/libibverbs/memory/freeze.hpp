@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "kept.hpp"
+
 namespace roci::memory {
 
 enum class Way { automatic, uffd, mprotect, never };
@@ -32,12 +34,13 @@ public:
 };
 
 /// The next way to try after `tried` that is open to this process, or null. Start with Way::automatic.
-std::unique_ptr<Freezer> make_freezer(Way& tried);
+/// @param kept  what is worth keeping for the next freezer; to be dropped when a range was covered but not replaced
+std::unique_ptr<Freezer> make_freezer(Way& tried, KeptFd& kept);
 
 /// In a fork's child: what other threads were doing in the fault handler is not its business.
 void reset_fault_handler();
 
-std::unique_ptr<Freezer> make_uffd_freezer();
+std::unique_ptr<Freezer> make_uffd_freezer(KeptFd& kept);
 std::unique_ptr<Freezer> make_mprotect_freezer();
 
 }  // namespace roci::memory

@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,16 +33,29 @@ Fd open_uffd() {
     return fd;
 }
 
+/// Kernels before 5.12 give all descriptors of this kind one inode: such a one could not be told from the program's own later.
+bool can_be_told(int fd) {
+    static const Fd other(::eventfd(0, EFD_CLOEXEC));
+    struct stat ours {
+    }, any{};
+    return ::fstat(fd, &ours) == 0 && ::fstat(other.get(), &any) == 0 && ours.st_ino != any.st_ino;
+}
+
 class UffdFreezer final : public Freezer {
 public:
-    bool open() {
+    bool open(KeptFd& kept) {
+        fd_ = kept.get();
+        if (fd_ >= 0) return true;
         for (unsigned set = feature_set; set < std::size(kFeatureSets); set++) {
-            fd_ = open_uffd();
-            if (!fd_) return false;
+            own_ = open_uffd();
+            fd_ = own_.get();
+            if (fd_ < 0) return false;
             uffdio_api api{.api = UFFD_API, .features = kFeatureSets[set], .ioctls = 0};
-            if (::ioctl(fd_.get(), UFFDIO_API, &api) != 0) continue;
+            if (::ioctl(fd_, UFFDIO_API, &api) != 0) continue;
             feature_set = set;
-            return api.features & UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+            if (!(api.features & UFFD_FEATURE_PAGEFAULT_FLAG_WP)) return false;
+            if (can_be_told(fd_)) kept.keep(std::move(own_));
+            return true;
         }
         return false;
     }
@@ -48,7 +63,7 @@ public:
     bool cover(uint64_t address, uint64_t length, bool shared) override {
         if (shared && !(kFeatureSets[feature_set] & kWpShared)) return false;
         uffdio_register range{.range = {address, length}, .mode = UFFDIO_REGISTER_MODE_WP, .ioctls = 0};
-        return ::ioctl(fd_.get(), UFFDIO_REGISTER, &range) == 0;
+        return ::ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
     }
 
     bool freeze(uint64_t address, uint64_t length, int) override {
@@ -60,7 +75,7 @@ public:
     void thaw(uint64_t address, uint64_t length, int, bool replaced) override {
         if (!replaced) protect(address, length, 0);
         uffdio_range range{address, length};
-        ::ioctl(fd_.get(), UFFDIO_WAKE, &range);
+        ::ioctl(fd_, UFFDIO_WAKE, &range);
     }
 
 private:
@@ -68,19 +83,20 @@ private:
         uffdio_writeprotect protect{.range = {address, length}, .mode = mode};
         int result;
         do {
-            result = ::ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &protect);
+            result = ::ioctl(fd_, UFFDIO_WRITEPROTECT, &protect);
         } while (result != 0 && errno == EAGAIN);
         return result == 0;
     }
 
-    Fd fd_;
+    int fd_ = -1;
+    Fd own_;  ///< what cannot be kept
 };
 
 }  // namespace
 
-std::unique_ptr<Freezer> make_uffd_freezer() {
+std::unique_ptr<Freezer> make_uffd_freezer(KeptFd& kept) {
     auto freezer = std::make_unique<UffdFreezer>();
-    return freezer->open() ? std::move(freezer) : nullptr;
+    return freezer->open(kept) ? std::move(freezer) : nullptr;
 }
 
 }  // namespace roci::memory

@@ -91,16 +91,29 @@ bool MapsText::next(Vma& vma) {
     return true;
 }
 
-VmaFinder::VmaFinder(std::span<char> buffer) : text_(query_unsupported || query_forbidden ? buffer : std::span<char>()) {
+VmaFinder::VmaFinder(std::span<char> buffer, KeptFd* kept)
+    : text_(query_unsupported || query_forbidden ? buffer : std::span<char>()) {
     if (text_.opened()) return;
-    query_fd_ = open_maps();
-    Vma probe;
-    if (!query_fd_) return;
-    fast_ = query(reinterpret_cast<uint64_t>(&query_unsupported), probe, false);
-    if (fast_) return;
+    open_query(kept);
+    if (fast_ || query_fd_ < 0) return;
     query_unsupported = true;
-    query_fd_.reset();
+    own_fd_.reset();
     text_ = MapsText(buffer);
+}
+
+/// What is kept has answered before.
+void VmaFinder::open_query(KeptFd* kept) {
+    query_fd_ = kept != nullptr ? kept->get() : -1;
+    fast_ = query_fd_ >= 0;
+    if (fast_) return;
+    own_fd_ = open_maps();
+    query_fd_ = own_fd_.get();
+    Vma probe;
+    fast_ = query_fd_ >= 0 && query(reinterpret_cast<uint64_t>(&query_unsupported), probe, false);
+    if (!fast_ || kept == nullptr) return;
+    kept->keep(std::move(own_fd_));
+    query_fd_ = kept->get();
+    fast_ = query_fd_ >= 0;
 }
 
 bool VmaFinder::query(uint64_t address, Vma& vma, bool with_name) {
@@ -110,7 +123,7 @@ bool VmaFinder::query(uint64_t address, Vma& vma, bool with_name) {
     q.name_address = with_name ? reinterpret_cast<uint64_t>(vma.name) : 0;
     q.name_size = with_name ? sizeof vma.name : 0;
     vma.name[0] = 0;
-    if (::ioctl(query_fd_.get(), kProcmapQuery, &q) != 0) {
+    if (::ioctl(query_fd_, kProcmapQuery, &q) != 0) {
         if (errno == ENAMETOOLONG && with_name) return query(address, vma, false);
         return false;
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kept.hpp"
 #include "sys.hpp"
 
 namespace roci::memory {
@@ -42,17 +43,20 @@ private:
 /// Finds VMAs by address; successive addresses must ascend.
 class VmaFinder {
 public:
-    explicit VmaFinder(std::span<char> buffer);
+    /// @param kept  a descriptor to ask by, kept for the next time; if there is none that can be used, one is opened
+    explicit VmaFinder(std::span<char> buffer, KeptFd* kept = nullptr);
     bool opened() const { return fast_ || text_.opened(); }
     /// The VMA that holds `address`; false when nothing is mapped there.
     /// @param with_name  false leaves the name empty and uses little stack
     bool find(uint64_t address, Vma& vma, bool with_name = true);
 
 private:
+    void open_query(KeptFd* kept);
     bool query(uint64_t address, Vma& vma, bool with_name);
 
     MapsText text_;
-    Fd query_fd_;
+    Fd own_fd_;
+    int query_fd_ = -1;
     bool fast_ = false;
     Vma ahead_{};
     bool have_ahead_ = false;

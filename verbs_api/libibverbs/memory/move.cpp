@@ -56,13 +56,14 @@ bool copy_out(int fd, uint64_t address, uint64_t length, uint64_t offset) {
     return true;
 }
 
-/// Copies the runs of pages that are not zero.
-bool copy_content(const Move& step) {
+/// Copies the runs of pages that are not zero. `copied`: bytes.
+bool copy_content(const Move& step, uint64_t& copied) {
     const uint64_t page = page_size(), end = step.address + step.length;
     for (uint64_t at = step.address; at < end;) {
         uint64_t run = at;
         while (run < end && !all_zero(pointer<const uint64_t>(run), page)) run += page;
         if (run > at && !copy_out(step.fd, at, run - at, step.offset + (at - step.address))) return false;
+        copied += run - at;
         at = run + page;
     }
     return true;
@@ -74,8 +75,12 @@ bool replace(const Move& step) {
 }
 
 /// Enters the pages that hold data into the page table, so that the program does not fault on each of them.
-void populate(const Move& step) {
+void populate(const Move& step, uint64_t copied) {
     const int advice = step.protection & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+    if (copied == step.length) {  // no need to ask where
+        ::madvise(pointer(step.address), step.length, advice);
+        return;
+    }
     const uint64_t end = step.offset + step.length;
     for (uint64_t at = step.offset; at < end;) {
         const off_t data = ::lseek(step.fd, static_cast<off_t>(at), SEEK_DATA);
@@ -103,14 +108,15 @@ bool move_step(const Move& step, Freezer& freezer) {
     const bool locked = is_locked(step);
     if (!populate_for_reading(step.address, step.length)) return false;
     if (!freezer.freeze(step.address, step.length, step.protection)) return false;
-    const bool moved = copy_content(step) && replace(step);
+    uint64_t copied = 0;
+    const bool moved = copy_content(step, copied) && replace(step);
     freezer.thaw(step.address, step.length, step.protection, moved);
     if (!moved) {
         discard(step);
         return false;
     }
     if (locked) lock_again(step);
-    populate(step);
+    if (copied != 0) populate(step, copied);
     return true;
 }
 

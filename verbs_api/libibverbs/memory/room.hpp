@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "files.hpp"
+#include "kept.hpp"
 
 namespace roci::memory {
 
 struct Room {
     Files files;
     std::unordered_map<uint64_t, std::vector<Use>> tokens;
+    KeptFd maps;  ///< asks for VMAs
+    KeptFd uffd;  ///< freezes
 };
 
 extern pthread_mutex_t room_mutex;  ///< held for every use of what follows, and across fork()

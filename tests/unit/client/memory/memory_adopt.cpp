@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <malloc.h>
+#include <sys/eventfd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -292,5 +293,27 @@ TEST(Adopt, DescriptorsClosedByTheProgramAreNotHandedOut) {
         }
         Registration again(p, 8 * kPage);
         return again.all_shared() && again.covers() && again.mirrors() && filled(p, 8 * kPage);
+    }));
+}
+
+TEST(Adopt, DescriptorsThatTookOurNumbersAreLeftAlone) {
+    EXPECT_TRUE(in_child_process([] {
+        char* p = map_anonymous(8 * kPage);
+        fill(p, 8 * kPage);
+        if (!Registration(p, 2 * kPage).all_shared()) return false;
+        for (int fd = 3; fd < 64; fd++) ::close(fd);
+        const auto open_file = [] { return ::open("/dev/null", O_RDWR); };
+        const auto open_event = [] { return ::eventfd(0, 0); };
+        std::vector<int> mine;
+        for (int i = 0; i < 40; i++) mine.push_back(i % 2 == 0 ? open_file() : open_event());
+        {
+            Registration again(p, 8 * kPage);
+            if (!again.all_shared() || !again.covers() || !again.mirrors() || !filled(p, 8 * kPage)) return false;
+        }
+        struct stat st {};
+        const auto is_open = [&](int fd) { return ::fstat(fd, &st) == 0; };
+        for (size_t i = 0; i < mine.size(); i++)
+            if (!is_open(mine[i]) || S_ISCHR(st.st_mode) != (i % 2 == 0)) return false;
+        return true;
     }));
 }

@@ -101,6 +101,21 @@ TEST(Fork, ChildCanRegisterAndForkAgain) {
 }
 
 /// A program that keeps its objects on the heap, many pages of which are adopted, goes on in both processes.
+/// What is asked about is the child's memory, not the parent's. Nothing of the heap is adopted here: both would write to it.
+TEST(Fork, ChildWithoutHandlersCanRegister) {
+    EXPECT_TRUE(in_child_process([] {
+        char* before = map_anonymous(kPage);
+        fill(before, kPage);
+        if (!Registration(before, kPage).all_shared()) return false;
+        const auto pid = static_cast<pid_t>(::syscall(SYS_fork));
+        if (pid != 0) return ended_well(pid);
+        char* p = map_anonymous(4 * kPage);
+        fill(p, 4 * kPage);
+        Registration r(p, 4 * kPage);
+        ::_exit(r.all_shared() && r.covers() && r.mirrors() && filled(p, 4 * kPage) ? 0 : 1);
+    }));
+}
+
 TEST(Fork, HeapGoesOnInBoth) {
     struct Object {
         char* p;

@@ -1,0 +1,165 @@
+// Blocks of one size, in whole cache lines and without a header a block, from large chunks. The block given back last is handed
+// out first: it is the one that a cache still has. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ROCI_HEAP_BLOCKS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ROCI_HEAP_BLOCKS 1
+#endif
+#endif
+
+namespace roci {
+
+/// Where slabs have their memory from. Any thread may ask.
+class ChunkSource {
+public:
+    virtual ~ChunkSource() = default;
+    /// What it likes to give at once; a slab asks for a multiple of it.
+    virtual size_t unit() const = 0;
+    /// Memory that begins a cache line, or nullptr.
+    virtual void* take(size_t bytes) = 0;
+    virtual void give_back(void* chunk, size_t bytes) noexcept = 0;
+};
+
+/// The heap's; what there is without an operating system to ask for more.
+class HeapChunks final : public ChunkSource {
+public:
+    size_t unit() const override { return 16 << 10; }
+    void* take(size_t bytes) override { return std::aligned_alloc(64, bytes); }
+    void give_back(void* chunk, size_t) noexcept override { std::free(chunk); }
+    static ChunkSource& instance() {
+        static HeapChunks heap;
+        return heap;
+    }
+};
+
+class Slab {
+public:
+    static constexpr size_t kLine = 64;
+#ifdef ROCI_HEAP_BLOCKS
+    /// The address sanitizer sees the use of a block that was given back if each is the heap's own.
+    static constexpr bool kHeapBlocks = true;
+#else
+    static constexpr bool kHeapBlocks = false;
+#endif
+
+    Slab(ChunkSource& source, size_t bytes) : source_(source), block_((bytes + kLine - 1) / kLine * kLine) {}
+    ~Slab() { release(); }
+    Slab(const Slab&) = delete;
+    Slab& operator=(const Slab&) = delete;
+
+    /// A block, its contents undefined. nullptr: no memory; never within what was reserved.
+    void* take() {
+        if constexpr (kHeapBlocks) return counted(std::aligned_alloc(kLine, block_));
+        if (Free* const f = free_) {
+            free_ = f->next;
+            return counted(f);
+        }
+        if (fresh_ == fresh_end_ && !use_next_chunk() && !grow(1)) return nullptr;
+        return counted(std::exchange(fresh_, fresh_ + block_));
+    }
+    void give_back(void* block) noexcept {
+        --taken_;
+        if constexpr (kHeapBlocks) return std::free(block);
+        free_ = new (block) Free{free_};
+    }
+    /// From now on so many blocks more can be had without asking for memory. False: there is none.
+    [[nodiscard]] bool reserve(size_t blocks) {
+        reserved_ += blocks;
+        if (kHeapBlocks || reserved_ <= capacity_ || grow(reserved_ - capacity_)) return true;
+        reserved_ -= blocks;
+        return false;
+    }
+    /// What nobody needs any more goes back as a whole.
+    void unreserve(size_t blocks) {
+        reserved_ -= blocks;
+        if (reserved_ == 0 && taken_ == 0) release();
+    }
+
+    size_t taken() const { return taken_; }
+    size_t taken_bytes() const { return taken_ * block_; }
+
+private:
+    struct Free {
+        Free* next;
+    };
+    struct Chunk {
+        void* memory;
+        size_t bytes;
+    };
+
+    void release() {
+        for (const Chunk& c : chunks_) source_.give_back(c.memory, c.bytes);
+        chunks_.clear();
+        free_ = nullptr;
+        fresh_ = fresh_end_ = nullptr;
+        begun_ = capacity_ = 0;
+    }
+    void* counted(void* block) {
+        taken_ += block != nullptr;
+        return block;
+    }
+    bool grow(size_t blocks) {
+        const size_t unit = source_.unit();
+        const size_t bytes = (blocks * block_ + unit - 1) / unit * unit;
+        void* memory = source_.take(bytes);
+        if (memory == nullptr) return false;
+        chunks_.push_back({memory, bytes});
+        capacity_ += bytes / block_;
+        if (fresh_ == fresh_end_) use_next_chunk();
+        return true;
+    }
+    /// Blocks of a chunk are not touched before they are needed.
+    bool use_next_chunk() {
+        if (begun_ == chunks_.size()) return false;
+        const Chunk& c = chunks_[begun_++];
+        fresh_ = static_cast<std::byte*>(c.memory);
+        fresh_end_ = fresh_ + c.bytes / block_ * block_;
+        return true;
+    }
+
+    ChunkSource& source_;
+    const size_t block_;
+    Free* free_ = nullptr;
+    std::byte *fresh_ = nullptr, *fresh_end_ = nullptr;  ///< of the chunk in use: never handed out so far
+    size_t begun_ = 0;                                   ///< chunks that blocks were taken of
+    size_t capacity_ = 0, reserved_ = 0, taken_ = 0;
+    std::vector<Chunk> chunks_;
+};
+
+/// Objects in a slab, owned one by one.
+template <class T>
+class Pool {
+public:
+    struct Free {
+        Slab* slab = nullptr;
+        void operator()(T* object) const {
+            object->~T();
+            slab->give_back(object);
+        }
+    };
+    using Handle = std::unique_ptr<T, Free>;
+
+    explicit Pool(ChunkSource& source) : slab_(source, sizeof(T)) { static_assert(alignof(T) <= Slab::kLine); }
+    /// Throws std::bad_alloc, as new does.
+    Handle make() {
+        void* block = slab_.take();
+        if (block == nullptr) throw std::bad_alloc();
+        return Handle(new (block) T, {&slab_});
+    }
+
+private:
+    Slab slab_;
+};
+
+}  // namespace roci

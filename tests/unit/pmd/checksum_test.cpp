@@ -1,0 +1,140 @@
+// A port that fills in the checksums of IPv4 headers gets frames without: whoever takes such a frame before it, sees it or
+// changes it on the way, must know.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/bytes.hpp"
+#include "fake_port.hpp"
+#include "pmd_glue/fault_port.hpp"
+#include "pmd_glue/hairpin_port.hpp"
+#include "pmd_glue/tap_port.hpp"
+#include "wire/packet.hpp"
+
+namespace roci::pmd {
+namespace {
+
+using wire::HeaderChecksum;
+
+constexpr MacAddress kOwn{{0x02, 0, 0, 0, 0, 1}};
+constexpr uint8_t kOwnLast = 1, kOtherLast = 2;
+
+/// An IPv4 header without its checksum, at `l3`; what else is in the frame does not matter here.
+std::string unsummed_to(uint8_t mac_last, uint8_t l3 = wire::kEthLength) {
+    std::string f = frame_to(mac_last, 7);
+    const bool tagged = l3 != wire::kEthLength;
+    store_be<uint16_t>(reinterpret_cast<uint8_t*>(&f[12]), tagged ? wire::kEtherVlan : wire::kEtherIpv4);
+    if (tagged) store_be<uint16_t>(reinterpret_cast<uint8_t*>(&f[16]), wire::kEtherIpv4);
+    std::fill_n(f.begin() + l3, wire::kIpv4Length, '\x11');
+    f[l3] = 0x45;
+    f[l3 + 1] = 0x02;  // ECN-capable
+    f[l3 + 10] = f[l3 + 11] = 0;
+    return f;
+}
+
+/// RFC 1071, word by word: 0 if the sum is right.
+uint16_t checksum_of(const std::string& f, size_t l3 = wire::kEthLength) {
+    uint32_t sum = 0;
+    for (size_t i = l3; i < l3 + wire::kIpv4Length; i += 2) sum += load_be<uint16_t>(reinterpret_cast<const uint8_t*>(&f[i]));
+    while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+    return uint16_t(~sum);
+}
+
+struct Unsummed : testing::Test {
+    FakePort wire;
+    FakeTime time;
+
+    static bool send(engine::Port& port, const std::string& bytes, uint8_t l3 = wire::kEthLength) {
+        engine::TxFrame f;
+        if (port.tx_alloc(&f, 1) != 1) return false;
+        std::memcpy(f.data, bytes.data(), bytes.size());
+        f.length = uint32_t(bytes.size());
+        f.unsummed = l3;
+        if (port.tx_burst(&f, 1) == 1) return true;
+        port.tx_free(&f, 1);
+        return false;
+    }
+    /// The frame that comes back by the hairpin.
+    static std::string receive(engine::Port& port, HeaderChecksum& known) {
+        engine::RxFrame f;
+        if (port.rx_burst(&f, 1) != 1) return {};
+        known = f.ip_checksum;
+        std::string bytes(reinterpret_cast<const char*>(f.data), f.length);
+        port.rx_free(&f, 1);
+        return bytes;
+    }
+};
+
+TEST_F(Unsummed, ThePortGetsItAsItIs) {
+    HairpinPort hairpin(wire, kOwn);
+    TapPort tap(hairpin, time);
+    FaultPort top(tap, {}, time);
+    ASSERT_TRUE(send(top, unsummed_to(kOtherLast)));
+    ASSERT_TRUE(send(top, unsummed_to(kOtherLast, 18), 18));
+    ASSERT_TRUE(offer(top, frame_to(kOtherLast, 1)));
+    EXPECT_EQ(wire.sent[0], unsummed_to(kOtherLast));
+    EXPECT_EQ(wire.unsummed, (std::vector<uint8_t>{14, 18, 0}));
+}
+
+TEST_F(Unsummed, WhatComesBackByTheHairpinIsWhole) {
+    HairpinPort port(wire, kOwn);
+    for (const uint8_t l3 : {uint8_t{14}, uint8_t{18}}) {
+        ASSERT_TRUE(send(port, unsummed_to(kOwnLast, l3), l3));
+        HeaderChecksum known = HeaderChecksum::unknown;
+        const std::string back = receive(port, known);
+        EXPECT_EQ(checksum_of(back, l3), 0u) << "its receiver may read the header (GRH)";
+        EXPECT_EQ(known, HeaderChecksum::right);
+    }
+    ASSERT_TRUE(offer(port, frame_to(kOwnLast, 1)));
+    HeaderChecksum known = HeaderChecksum::right;
+    receive(port, known);
+    EXPECT_EQ(known, HeaderChecksum::unknown) << "a frame that came whole is looked at";
+}
+
+TEST_F(Unsummed, OfAGroupsFrameTheCopyIsWholeAndTheOtherIsThePorts) {
+    HairpinPort port(wire, kOwn);
+    std::string f = unsummed_to(kOtherLast);
+    f[0] = 0x01;
+    ASSERT_TRUE(send(port, f));
+    EXPECT_EQ(wire.sent, std::vector<std::string>{f});
+    EXPECT_EQ(wire.unsummed, std::vector<uint8_t>{14});
+    HeaderChecksum known = HeaderChecksum::unknown;
+    EXPECT_EQ(checksum_of(receive(port, known)), 0u);
+}
+
+TEST_F(Unsummed, ACaptureShowsWhatWillBeSent) {
+    TapPort port(wire, time);
+    TapRing whole("roci0", 0), short_one("roci0", 0, {}, 20), header("roci0", 0, {}, 34);
+    for (TapRing* r : {&whole, &short_one, &header}) ASSERT_TRUE(port.attach(*r));
+    ASSERT_TRUE(send(port, unsummed_to(kOtherLast)));
+    EXPECT_EQ(wire.sent[0], unsummed_to(kOtherLast)) << "only the copy is summed";
+    for (TapRing* r : {&whole, &header})
+        EXPECT_EQ(checksum_of({reinterpret_cast<const char*>(r->peek()->bytes), r->peek()->captured}), 0u);
+    EXPECT_EQ(short_one.peek()->captured, 20u);
+    for (TapRing* r : {&whole, &short_one, &header}) port.detach(*r);
+}
+
+TEST_F(Unsummed, ACorruptFrameIsNotMadeRightByThePort) {
+    FaultPort port(wire, {.corrupt = 1}, time);
+    for (int i = 0; i < 200; ++i) ASSERT_TRUE(send(port, unsummed_to(kOtherLast)));
+    EXPECT_EQ(wire.unsummed, std::vector<uint8_t>(200, 0));
+    const auto wrong = std::ranges::count_if(wire.sent, [](const std::string& f) { return checksum_of(f) != 0; });
+    EXPECT_GT(wrong, 0) << "some bits are in the header";
+}
+
+TEST_F(Unsummed, AMarkedFrameIsRight) {
+    FaultPort port(wire, {.ecn = 1}, time);
+    ASSERT_TRUE(send(port, unsummed_to(kOtherLast)));
+    EXPECT_EQ(wire.sent[0][15], 3);
+    EXPECT_EQ(checksum_of(wire.sent[0]), 0u);
+    EXPECT_EQ(wire.unsummed, std::vector<uint8_t>{0});
+}
+
+TEST_F(Unsummed, ADuplicateIsLeftToThePortToo) {
+    FaultPort port(wire, {.duplicate = 1}, time);
+    ASSERT_TRUE(send(port, unsummed_to(kOtherLast)));
+    EXPECT_EQ(wire.unsummed, (std::vector<uint8_t>{14, 14}));
+}
+
+}  // namespace
+}  // namespace roci::pmd
