@@ -27,6 +27,7 @@ dev_test() {
     step "wire truth: tshark, ICRC, Soft-RoCE" python3 tests/interop/wire/wire_truth.py
     step "interop: addresses and neighbours, live" python3 tests/interop/addresses/run.py
     step "interop: the kernel's Soft-RoCE in a guest" python3 tests/interop/rxe/run.py "$full"
+    step "interop: NICs, an IOMMU and systemd in a guest" python3 tests/interop/nic/run.py "$full"
     step "interop: two hosts on one machine" python3 tests/interop/hosts/run.py "$full"
     [ -n "$quick" ] || sanitizer_steps
     verdict

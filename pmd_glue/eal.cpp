@@ -102,7 +102,8 @@ std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
         const uint64_t megabytes = std::max<uint64_t>(64, (o.memory_bytes + (1 << 20) - 1) >> 20);
         a.insert(a.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});
     }
-    a.push_back(o.verbose ? "--log-level=*:info" : "--log-level=*:error");
+    // A NIC that is refused is said once, by us.
+    a.push_back(o.verbose ? "--log-level=*:info" : o.pci.empty() ? "--log-level=*:error" : "--log-level=*:critical");
     return a;
 }
 
@@ -120,6 +121,7 @@ Eal::Eal(const EalOptions& o) {
     if (rte_eal_init(int(argv.size()), argv.data()) < 0)
         throw StartError(std::string("DPDK does not start: ") + rte_strerror(rte_errno) +
                          "; run with --log-level debug to see why, or set memory.hugepages = \"never\"");
+    if (!o.verbose) rte_log_set_level_pattern("*", RTE_LOG_ERR);
     // Made for files that we have told EAL not to make; empty, and nobody else removes it.
     rmdir(rte_eal_get_runtime_dir());
     huge_ = memory.huge;

@@ -4,7 +4,7 @@ import nics
 from bench import Inside, check
 
 VMXNET3, VIRTIO, E1000E = machine.NICS
-NOBODY = 'setpriv --reuid 1000 --regid 1000 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all'
+NOBODY = '/usr/bin/setpriv --reuid 1000 --regid 1000 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all'
 NO_DEVICE, NO_NIC = '0000:00:1e.0', '0000:00:1f.2'
 
 
@@ -43,11 +43,13 @@ class Rows:
 
     def busy(self):
         with Inside(self.bench, nics.config(VMXNET3)):
-            return self.refused(nics.config(VMXNET3), 'another process has it', 'is busy')
+            return self.refused(nics.config(VMXNET3), f'another process has {VMXNET3.address}', 'is busy')
 
     def ordinary_pages(self):
         self.files()
-        return self.refused(nics.config(VMXNET3, top='hugepages = "never"'), 'hugepages')
+        with Inside(self.bench, nics.config(VMXNET3, top='hugepages = "never"')) as inside:
+            check('memory: ordinary pages' in inside.log(), inside.log())
+            return self.bench.cross(inside.end(1), self.bench.there('vmxnet3', 1), 'ib_write_bw -F -m 4096 -s 65536 -n 20')
 
     def others_go_on(self):
         both = nics.config(VMXNET3).replace(VMXNET3.address, NO_DEVICE)

@@ -11,6 +11,7 @@ if [ "$1" != rooted ]; then
 fi
 cd /
 chmod 755 /
+chmod 1777 /tmp
 mkdir -p /var/tmp
 ln -s /run /var/run
 mounts
