@@ -84,9 +84,10 @@ class Rows:
         check(not left, f'left behind: {left}')
 
     def two_queues(self):
+        self.inside.stop()  # if it has not ended yet (--only)
         with Inside(self.bench, config(self.nic, 2)) as inside:
             said = self.bench.cross(inside.end(self.nic.number), self.bench.there(self.nic.name, self.nic.number), 'ib_write_bw -F -m 4096 -s 65536 -n 30 -q 4')
-            sent = [e['counters']['frames_sent'] for e in self.bench.status(inside)['engines']]
+            sent = [e['counters']['tx_frames'] for e in self.bench.status(inside)['engines']]
         return f'{said}; frames by engine {sent}'
 
     def rows(self):
