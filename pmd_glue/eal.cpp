@@ -116,6 +116,7 @@ Eal::Eal(const EalOptions& o) {
     MemoryChoice memory = choose_memory(o);
     std::vector<std::string> text = eal_arguments(o, memory.huge);
     std::vector<char*> argv;
+    argv.reserve(text.size());
     for (std::string& t : text) argv.push_back(t.data());
     if (!o.verbose) rte_log_set_global_level(RTE_LOG_ERR);
     if (rte_eal_init(int(argv.size()), argv.data()) < 0)
