@@ -61,6 +61,8 @@ std::string group_trouble(const fs::path& devices, const std::string& address, c
     if (errno == EBUSY) return fmt::format("another process has {} ({} is busy): stop it", address, file);
     if (errno == EACCES || errno == EPERM)
         return fmt::format("no permission to open {}: chown it to the user that rocid runs as, or run rocid as root", file);
+    if (errno == ENOENT && fs::exists(root + "/dev/vfio/noiommu-" + link_name(devices / address / "iommu_group"), none))
+        return "";
     return fmt::format("{} cannot be opened ({}): is the module vfio-pci loaded? modprobe vfio-pci", file, std::strerror(errno));
 }
 

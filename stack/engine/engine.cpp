@@ -104,7 +104,8 @@ void Engine::Impl::run_responders(Budget& budget) {
          --n) {
         qp::Qp& qp = *ctx.responders.first();
         ctx.responders.remove(qp);
-        const uint32_t sent = flushing(qp) ? 0 : qp::send_responses(ctx, qp, config.qp_quantum);
+        if (flushing(qp)) continue;
+        const uint32_t sent = qp::send_responses(ctx, qp, std::min(config.qp_quantum, budget.left - kept));
         budget.spend(sent);
         if (sent != 0) qp.linger = kLinger;
         if (qp::has_responses(qp)) ctx.responders.add(qp);

@@ -81,6 +81,7 @@ inline void deactivate(Context& ctx, Qp& qp) {
 /// The QP's one timer follows the earliest of its deadlines. Moving a deadline later costs nothing: the timer fires early and is
 /// re-armed.
 inline void update_timer(Context& ctx, Qp& qp) {
+    if (qp.state == State::err) return;  // it has its own use for it (enter_error)
     const Nanos due = std::min(qp.requester.ack_deadline, qp.requester.rnr_deadline);
     if (due == kNever || (qp.timer.armed() && qp.timer.deadline <= due)) return;
     ctx.wheel.arm(qp.timer, due);

@@ -475,7 +475,9 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint32_t right = right_needed(*p.info);
     if (!supported(*p.info) || (qp.access & right) != right) return fault(ctx, qp, RequestFault::not_allowed);
     // READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2)
-    if (p.ack_request && !p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite)) {
+    const bool answers_itself = p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
+    // UC has no acknowledgements: what asks for one all the same gets none (IBA 9.8.1)
+    if (p.ack_request && !answers_itself && !unacknowledged(qp.spec.type)) {
         rs.ack_due = true;
         activate_responder(ctx, qp);
     }

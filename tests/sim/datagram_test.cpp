@@ -129,6 +129,36 @@ struct UcTest : PairTest {
     }
 };
 
+// A peer that asks a UC QP for acknowledgements gets none, and keeps nobody awake by asking, whatever state the sender is in.
+TEST(UcPeer, WhoAsksForAnAckGetsNone) {
+    World world;
+    Side a{world, world.host(0)};
+    Puppet puppet(world);
+    Qp& ua = a.qp({.type = IBV_QPT_UC});
+    UcTest::ready(a, ua, puppet.peer());
+    puppet.talk_to(a.client.self(ua));
+    for (const bool broken : {false, true}) {
+        if (broken) {
+            SendWr w = a.send(9, 0, 10);
+            w.opcode = WrOpcode::rdma_read;  // UC has none: the send queue is in error from here on, receives go on
+            a.client.post_send(ua, w);
+            EXPECT_NE(a.wait(1).at(0).status, WcStatus::success);
+            EXPECT_EQ(a.client.query(ua).attr.qp_state, uint32_t(IBV_QPS_SQE));
+        }
+        a.client.post_recv(ua, 1, {a.sge(0, 100)});
+        wire::TransportHeaders h;
+        h.psn = Psn(broken ? 0xfffff1 : 0xfffff0);
+        h.ack_request = true;
+        h.dest_qp = Qpn{ua.qpn};
+        puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::uc, wire::Operation::send_only), h, bytes_of(10, 1)));
+        EXPECT_EQ(a.wait(1).at(0).status, WcStatus::success);
+        EXPECT_TRUE(puppet.listen(1'000'000).empty());
+        EXPECT_EQ(world.host(0).counter(engine::Counter::tx_frames), 0u);
+        EXPECT_GT(world.host(0).engine(0).next_deadline(world.now()), world.now()) << "the engine may sleep";
+    }
+    a.client.close();
+}
+
 // IBA 9.8.2.2: a message with a hole is dropped whole, without a word; the next First or Only starts anew.
 TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
     for (uint64_t i = 0; i < 10; ++i) b.client.post_recv(ub, i, {b.sge(i * 4096, 4096)});

@@ -80,6 +80,7 @@ struct RqProducer {
     /// rocid looks once more some time after it has raised it.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared->producer).store(head, std::memory_order_release);
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // of the compiler: it is to look afterwards
         return std::atomic_ref(shared->ring).load(std::memory_order_relaxed) != 0;
     }
     void reset() { head = tail = 0; }

@@ -107,7 +107,7 @@ def bad_input(quick):
     yield 'af_xdp: a kernel without AF_XDP sockets', without_xdp('sockets', 'AF_XDP', 'af_packet')
     yield 'af_xdp: a kernel without bpf', without_xdp('bpf', 'Function not implemented', 'af_packet')
     yield 'tap: the name is taken', row(port('tap', interface='wire0'), "interface 'wire0'", 'exists')
-    yield 'pci: no such NIC', row(port('pci', pci='0000:ff:1f.7'), '0000:ff:1f.7', 'dpdk-devbind.py')
+    yield 'pci: no such NIC', row(port('pci', pci='0000:ff:1f.7'), 'there is no PCI device 0000:ff:1f.7', 'lspci -D')
     yield 'vhost_user: no such folder', row(port('vhost_user', path='/nowhere/at.all'), '/nowhere', 'folder')
     yield 'vhost_user: the name is a file\'s', row(port('vhost_user', path='/etc/hostname'), '/etc/hostname', 'is no socket')
     yield 'virtio_user: nobody serves the socket', row(port('virtio_user', path='/tmp/nobody.sock', role='client'), '/tmp/nobody.sock', 'socket')

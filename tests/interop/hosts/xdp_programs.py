@@ -55,13 +55,26 @@ def refused(net):
 
 
 def others_go_on(net):
-    """Theirs leaves frames to the kernel, so af_packet works beside it."""
+    net.a.ip('link add other0 type veth peer name other1')
+    for end in ('other0', 'other1'):
+        net.a.ip(f'link set {end} up')
     with Foreign(net):
         try:
-            net.a.start(net.a.device('af_packet') + net.a.device('af_xdp', name='roci1'))
-            net.b.start(net.b.device('af_packet'))
+            net.a.start(net.a.device('af_xdp') + net.a.device('af_packet', name='roci1', interface='other0'))
             errors = [line for line in net.a.log().splitlines() if 'rocid: error' in line]
             check(len(errors) == 1 and all(words in errors[0] for words in WORDS), '\n'.join(errors) or 'nothing is said')
+            check('PORT_ACTIVE' in net.a.rdma_once('ibv_devinfo -d roci1'), 'the other device is not active')
+        finally:
+            net.a.stop()
+            net.a.ip('link del other0')
+
+
+def af_packet_beside(net):
+    """Theirs leaves frames to the kernel."""
+    with Foreign(net):
+        try:
+            for host in (net.a, net.b):
+                host.start(host.device('af_packet'))
             cross(net, 'ibv_rc_pingpong -n 100')
         finally:
             net.a.stop()
@@ -92,6 +105,7 @@ def ours_is_kept(net):
 def rows(quick):
     yield 'somebody else\'s XDP program: af_xdp is refused, and the program left at work', refused
     yield 'somebody else\'s XDP program: other devices go on', others_go_on
+    yield 'somebody else\'s XDP program: af_packet beside it', af_packet_beside
     yield 'somebody else\'s XDP program: not in place of ours', ours_is_kept
 
 

@@ -31,7 +31,7 @@ void choose_engine(Rng& rng, WorldOptions& w) {
     w.tx_pool = uint32_t(rng.pick(40, 128, 1024, 1024));
     w.round_cost = rng.pick<uint64_t>(50, 200, 1000);
     w.engine.max_inflight = uint32_t(rng.pick(8, 16, 64, 256));
-    w.engine.qp_quantum = uint32_t(rng.pick(1, 4, 16));
+    w.engine.qp_quantum = uint32_t(rng.pick(1, 4, 16, 32, 64, 1024));
     w.engine.rx_burst = uint32_t(rng.pick(1, 7, 32));
     w.engine.tx_burst = uint32_t(rng.pick(1, 5, 32));
     w.engine.ack_every = uint32_t(rng.pick(1, 8, 32));

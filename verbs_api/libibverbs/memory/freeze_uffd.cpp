@@ -35,7 +35,7 @@ Fd open_uffd() {
 
 /// Kernels before 5.12 give all descriptors of this kind one inode: such a one could not be told from the program's own later.
 bool can_be_told(int fd) {
-    static const Fd other(::eventfd(0, EFD_CLOEXEC));
+    const Fd other(::eventfd(0, EFD_CLOEXEC));
     struct stat ours {
     }, any{};
     return ::fstat(fd, &ours) == 0 && ::fstat(other.get(), &any) == 0 && ours.st_ino != any.st_ino;
