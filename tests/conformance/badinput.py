@@ -2,6 +2,7 @@
 import os
 import pathlib
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -11,6 +12,8 @@ from lab import ROCI, Failure, Program, free_port
 from pairs import Pair, run_pair
 
 MAGIC = 0x49434F52
+REPO = pathlib.Path(__file__).resolve().parents[2]
+VERSION = int(re.search(r'kAbiVersion = (\d+)', (REPO / 'verbs_api/abi/version.hpp').read_text()).group(1))
 EPROTO = 71
 OP_HELLO, OP_LIST_DEVICES, OP_OPEN_DEVICE, OP_LAST = 1, 2, 3, 37
 
@@ -49,7 +52,7 @@ class Client:
         self.send(op, body)
         return self.receive()
 
-    def hello(self, version=1):
+    def hello(self, version=VERSION):
         return self.request(OP_HELLO, struct.pack('<II64s', MAGIC, version, b'conformance'))
 
 
@@ -80,10 +83,10 @@ def must_be_refused(rocid, what, send):
 
 
 def malformed_messages(rocid, _gids):
-    hello = struct.pack('<II64s', MAGIC, 1, b'x')
+    hello = struct.pack('<II64s', MAGIC, VERSION, b'x')
     cases = {
         'an operation before hello': lambda c: c.send(OP_LIST_DEVICES),
-        'a hello with the wrong magic': lambda c: c.send(OP_HELLO, struct.pack('<II64s', 1, 1, b'')),
+        'a hello with the wrong magic': lambda c: c.send(OP_HELLO, struct.pack('<II64s', 1, VERSION, b'')),
         'a hello cut short': lambda c: c.send(OP_HELLO, b'ROCI'),
         'a packet shorter than its header': lambda c: c.socket.send(b'abc'),
         'an unknown operation': lambda c: (c.send(OP_HELLO, hello), c.receive(), c.send(4242)),

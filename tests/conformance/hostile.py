@@ -78,11 +78,13 @@ class Scribbler(Client):
             self.must(f'modify_qp to {state}', self.request(OP_MODIFY_QP, struct.pack('<2I', handle, mask) + qp_attr(state, qpn, gid)))
 
     def scribble(self):
-        """Noise over all of it: indexes, WQEs, CQEs, arm words, doorbell bits; small numbers now and then, which get further."""
+        """Noise over all of it: indexes, WQEs, CQEs, arm words, doorbell bits; small numbers now and then, which get further, and
+        bytes that say "posted" wherever a send WQE says so (abi::lap_of)."""
         for shared in self.maps:
             for _ in range(64):
                 words = self.rng.randrange(1, 32)
-                noise = self.rng.randbytes(8 * words) if self.rng.random() < 0.5 else struct.pack('<Q', self.rng.randrange(64)) * words
+                noise = self.rng.choice((self.rng.randbytes(8 * words), struct.pack('<Q', self.rng.randrange(64)) * words,
+                                         bytes([self.rng.randrange(1, 3)]) * (8 * words)))
                 at = self.rng.randrange(0, max(1, min(len(shared), 1 << 20) - len(noise)), 8)
                 shared[at:at + len(noise)] = noise
         for fd in self.wakes:
