@@ -33,7 +33,8 @@ struct SqShared {
 static_assert(sizeof(SqShared) == 64);
 
 /// Head of a receive queue or SRQ; `depth` slots of `stride` bytes follow. rocid looks at `producer` when a message arrives
-/// and what it knows of is used up, so posting needs no doorbell, except that a QP in error raises `ring` to be told of what is to be flushed.
+/// and what it knows of is used up, so posting needs no doorbell, except that a QP in error raises `ring` to be told of what is
+/// to be flushed.
 struct RqShared {
     alignas(kCacheLine) uint32_t producer;  ///< client: WQEs posted so far
     alignas(kCacheLine) uint32_t ring;      ///< rocid: 1 = ring the doorbell after posting
