@@ -43,10 +43,5 @@ inline bool stays_idle(const SqView& sq, uint32_t taken) {
     std::atomic_ref(sq.shared->idle).store(0, std::memory_order_relaxed);
     return false;
 }
-inline bool go_idle(const SqView& sq, uint32_t taken) {
-    announce_idle(sq);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    return stays_idle(sq, taken);
-}
 
 }  // namespace roci::rings

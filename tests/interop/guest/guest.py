@@ -23,6 +23,15 @@ class GuestError(Exception):
     """The guest does not do what a guest does; no fault of what is tested."""
 
 
+def why_not():
+    """Why this machine cannot have a guest, or nothing."""
+    if shutil.which('qemu-system-x86_64') is None:
+        return 'qemu-system-x86 is not installed (./dev setup)'
+    if os.geteuid() != 0 or not os.path.exists('/dev/net/tun'):
+        return 'it takes root and /dev/net/tun to make a tap'
+    return ''
+
+
 class Channel:
     """One virtio port with an agent behind it: one command at a time."""
 

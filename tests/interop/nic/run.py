@@ -7,8 +7,6 @@ Prints PASS or FAIL a row; ends with `N passed, N failed, N skipped`. Needs QEMU
 """
 import argparse
 import contextlib
-import os
-import shutil
 import signal
 import sys
 import time
@@ -74,15 +72,6 @@ class Report:
         return 1 if self.failed else 0
 
 
-def why_not():
-    """Why this machine cannot, or nothing."""
-    if shutil.which('qemu-system-x86_64') is None:
-        return 'qemu-system-x86 is not installed (./dev setup)'
-    if os.geteuid() != 0 or not os.path.exists('/dev/net/tun'):
-        return 'it takes root and /dev/net/tun to make a tap'
-    return ''
-
-
 def boot(stack):
     """A guest that is up. Emulated, on a machine that is busy, one may not come up in time: a second one is tried, and that is said."""
     try:
@@ -124,7 +113,7 @@ def main():
         return 0
     report = Report(options)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up
-    if why := why_not():
+    if why := guest.why_not():
         report.skip('all', why)
     else:
         run(report)

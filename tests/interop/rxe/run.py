@@ -7,8 +7,6 @@ Prints PASS or FAIL a case; ends with `N passed, N failed, N skipped`. Needs QEM
 """
 import argparse
 import contextlib
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -147,15 +145,6 @@ class Runner:
             self.wire.restart_guest()
 
 
-def why_not():
-    """Why this machine cannot, or nothing."""
-    if shutil.which('qemu-system-x86_64') is None:
-        return 'qemu-system-x86 is not installed (./dev setup)'
-    if os.geteuid() != 0 or not os.path.exists('/dev/net/tun'):
-        return 'it takes root and /dev/net/tun to make a tap'
-    return ''
-
-
 VERBOSE = False
 
 
@@ -198,9 +187,9 @@ def main():
         print('\n'.join(c.name for c in chosen))
         return 0
     report = Report()
-    if why_not():
+    if why := guest.why_not():
         report.skipped = len(chosen)
-        print(f'SKIP all of Soft-RoCE: {why_not()}')
+        print(f'SKIP all of Soft-RoCE: {why}')
         return report.end()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up
     end = time.monotonic() + DEADLINE

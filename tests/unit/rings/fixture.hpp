@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "abi/client_rings.hpp"
+#include "rings/doorbell.hpp"
 #include "rings/queues.hpp"
 
 namespace roci::rings {
@@ -79,5 +80,12 @@ struct SqPair {
         view.shared->idle = 1;
     }
 };
+
+/// What the engine does for many queues with one fence.
+inline bool go_idle(const SqView& sq, uint32_t taken) {
+    announce_idle(sq);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return stays_idle(sq, taken);
+}
 
 }  // namespace roci::rings
