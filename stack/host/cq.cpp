@@ -54,7 +54,7 @@ Outcome create_cq(Call& c) {
     constexpr uint32_t kIgnoreOverrun = 1;
     if (Outcome o = has_room(s.cqs, c.host.caps.max_cqs, "CQ"); o.failed()) return o;
     const uint32_t lanes = c.host.engines.engines();
-    uint32_t depth;
+    uint32_t depth = 0;
     if (Outcome o = cq_depth(c.host.limits, in.cqe, depth); o.failed()) return o;
     const uint32_t vectors = c.host.caps.comp_vectors;
     if (in.vector >= vectors) return fail(EINVAL, "no completion vector {}: there are {}", in.vector, vectors);
