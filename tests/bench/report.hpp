@@ -22,6 +22,12 @@ inline void report(const std::string& name, double value, const char* unit) {
     std::fflush(stdout);
 }
 
+/// … and how often something was done for it.
+inline void report(const std::string& name, double value, const char* unit, double times) {
+    std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"times\": %.6g}\n", name.c_str(), value, unit, times);
+    std::fflush(stdout);
+}
+
 /// The least of several tries: other programs on the machine only ever make it longer.
 template <class Work>
 double best_ns(unsigned tries, Work&& work) {
