@@ -21,6 +21,7 @@ namespace roci {
     X(receive, "receiving: the port, frames given back")           \
     X(parse, "parsing")                                            \
     X(lookup, "look-up of the QP, is it from its peer")            \
+    X(ahead, "many QPs: asking for what comes next")               \
     X(responder, "executing requests: order, rights, lengths")     \
     X(completer, "taking ACKs and responses")                      \
     X(respond, "building ACKs and responses")                      \
@@ -91,9 +92,12 @@ struct StageClock {
 namespace roci {
 
 inline constinit thread_local StageClock stage_clock;
-/// Not ordered with the instructions around it: a fence would take the overlap away that makes the engine fast. So what is under
-/// way when a stage ends, a load or a long copy's last stores, is counted where somebody waits for it; the sum is exact.
-inline uint64_t stage_now() { return __builtin_ia32_rdtsc(); }
+/// A processor works on several stages at once. The fence makes a stage end when all of it is done; without it a copy of a page
+/// would mostly be counted with whatever comes next.
+inline uint64_t stage_now() {
+    __builtin_ia32_lfence();
+    return __builtin_ia32_rdtsc();
+}
 
 template <Stage stage>
 class StageScope {

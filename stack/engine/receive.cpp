@@ -189,6 +189,7 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
 
 /// Between parsing and execution on a crowded list: what the packets name is asked for, for all of them a step at a time.
 void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
+    ROCI_STAGE(ahead);
     const auto each = [&](auto step) {
         const qp::Qp* before = nullptr;  // what comes for one QP in a row goes to one place, as a rule
         for (unsigned i = first; i < end; ++i) {

@@ -22,9 +22,10 @@ inline void report(const std::string& name, double value, const char* unit) {
     std::fflush(stdout);
 }
 
-/// … and how often something was done for it.
-inline void report(const std::string& name, double value, const char* unit, double times) {
-    std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"times\": %.6g}\n", name.c_str(), value, unit, times);
+/// … of which a message has so many, and what it is in words.
+inline void report(const std::string& name, double value, const char* unit, double times, const char* what) {
+    std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"times\": %.6g, \"what\": \"%s\"}\n", name.c_str(), value,
+                unit, times, what);
     std::fflush(stdout);
 }
 

@@ -85,7 +85,7 @@ TEST(StageScope, AllCyclesOfAStretchAreSomeStages) {
     EXPECT_EQ(whole(stage_clock), end - start);
 }
 
-TEST(StageScope, ASwitchThatWasCalibratedIsWhatEmptyStagesTake) {
+TEST(StageScope, WhatACalibratedSwitchTakesIsSubtracted) {
     const double a_switch = calibrate_stage_switch();
     EXPECT_GT(a_switch, 1);
     EXPECT_EQ(whole(stage_clock), 0u) << "calibrating leaves the clock as new";
@@ -95,7 +95,7 @@ TEST(StageScope, ASwitchThatWasCalibratedIsWhatEmptyStagesTake) {
         outer(1000);
         least = std::min(least, tally(stage_clock, Stage::icrc).without_switches(a_switch) / 1000);
     }
-    EXPECT_LT(std::abs(least), a_switch) << "an empty stage takes less than a switch once that is subtracted";
+    EXPECT_LT(std::abs(least), a_switch) << "once a switch is subtracted, less is left than a switch";
 }
 
 TEST(StageTable, EachStageHasANameOfItsOwn) {
