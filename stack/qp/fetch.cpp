@@ -121,6 +121,7 @@ bool announce_rest(Qp& qp) {
 bool stays_at_rest(Qp& qp) { return rings::stays_idle(qp.spec.sq, qp.requester.fetched); }
 
 bool fetch(Qp& qp, uint32_t most) {
+    ROCI_STAGE(fetch);
     if (qp.tags != nullptr) return fetch_rendezvous(qp);
     Requester& rq = qp.requester;
     const uint32_t depth = qp.spec.sq.depth;

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/stage.hpp"
+
 namespace roci::rings {
 namespace {
 
@@ -29,6 +31,7 @@ void write_entry(abi::Cqe& slot, const abi::Cqe& e, uint32_t seq) {
 }  // namespace
 
 void Completions::write_out() {
+    ROCI_STAGE(cqe);
     for (uint32_t i = 0; i < count_; ++i) __builtin_prefetch(slots_[i], 1);
     for (uint32_t i = 0; i < count_; ++i) write_entry(*slots_[i], entries_[i], entries_[i].seq);
     count_ = 0;
