@@ -10,25 +10,25 @@
 namespace roci {
 
 /// stage, what it is
-#define ROCI_STAGE_TABLE(X)                                        \
-    X(outside, "outside of the engine: posting and polling")       \
-    X(round, "the engine's round: turns, what has no other stage") \
-    X(doorbells, "looking for doorbells")                          \
-    X(timers, "timers")                                            \
-    X(fetch, "work requests: fetching and validating")             \
-    X(requester, "requests: windows and headers")                  \
-    X(transmit, "sending: the port, empty frames")                 \
-    X(receive, "receiving: the port, frames given back")           \
-    X(parse, "parsing")                                            \
-    X(lookup, "look-up of the QP, is it from its peer")            \
-    X(ahead, "many QPs: asking for what comes next")               \
-    X(responder, "executing requests: order, rights, lengths")     \
-    X(completer, "taking ACKs and responses")                      \
-    X(respond, "building ACKs and responses")                      \
-    X(keys, "keys: regions, rights, ranges")                       \
-    X(copy, "copying from and to programs' memory")                \
-    X(icrc, "ICRC: making and checking")                           \
-    X(cqe, "completions")                                          \
+#define ROCI_STAGE_TABLE(X)                                    \
+    X(outside, "posting and polling, outside of the engine")   \
+    X(round, "turns, and what has no other stage")             \
+    X(doorbells, "looking for them")                           \
+    X(timers, "the wheel, and arming")                         \
+    X(fetch, "work requests, copied and validated")            \
+    X(requester, "windows and headers of requests")            \
+    X(transmit, "the port, empty frames")                      \
+    X(receive, "the port, frames given back")                  \
+    X(parse, "headers of received frames")                     \
+    X(lookup, "the QP, and is it from its peer")               \
+    X(ahead, "many QPs: asking for what comes next")           \
+    X(responder, "executing requests: order, rights, lengths") \
+    X(completer, "taking ACKs and responses")                  \
+    X(respond, "building ACKs and responses")                  \
+    X(keys, "regions, rights, ranges")                         \
+    X(copy, "from and to programs' memory")                    \
+    X(icrc, "making and checking")                             \
+    X(cqe, "completions")                                      \
     X(notify, "completion events")
 
 enum class Stage : uint8_t {

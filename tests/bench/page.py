@@ -82,7 +82,7 @@ def stage_bars(figures, width=960, left=150, height=30):
         for i, (stage, what, cycles) in enumerate(own):
             w = span * cycles / whole
             parts.append(f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="{height}" fill="{colour(i)}">'
-                         f'<title>{html.escape(what)}: {cycles:.1f} cycles a {case.unit}, {100 * cycles / whole:.0f} %</title></rect>')
+                         f'<title>{stage}, {html.escape(what)}: {cycles:.1f} cycles a {case.unit}, {100 * cycles / whole:.0f} %</title></rect>')
             if w > 9 * len(stage):
                 parts.append(f'<text x="{x + w / 2:.1f}" y="{y + 20}" text-anchor="middle" style="fill:#10161c;pointer-events:none">{stage}</text>')
             x += w
@@ -92,12 +92,12 @@ def stage_bars(figures, width=960, left=150, height=30):
 
 def stage_table(all_cases):
     rows = "".join(
-        f'<tr><td><svg width="12" height="12"><rect width="12" height="12" rx="2" fill="{colour(i)}"/></svg> <b>{stage}</b> {html.escape(what)}</td>'
+        f'<tr><td><svg width="12" height="12"><rect width="12" height="12" rx="2" fill="{colour(i)}"/></svg> <b>{stage}</b>: {html.escape(what)}</td>'
         + "".join(f"<td>{c.stages[stage][1]:,.1f}</td>" for c in all_cases) + "</tr>" for i, (stage, (what, _)) in enumerate(all_cases[0].stages.items()))
-    head = "".join(f"<th>{html.escape(c.name)}<br>a {c.unit}</th>" for c in all_cases)
+    head = "".join(f"<th>{html.escape(c.name.replace('.', ' '))}, a {c.unit}</th>" for c in all_cases)
     last = "".join(f"<tr><td>{text}</td>" + "".join(f"<td>{value(c)}</td>" for c in all_cases) + "</tr>"
                    for text, value in (("sum", lambda c: f"{c.sum:,.0f}"), ("the same, uncounted", lambda c: f"{c.plain:,.0f}")))
-    return f"<table><tr><th>cycles of the time stamp counter</th>{head}</tr>{rows}{last}</table>"
+    return f"<table><tr><th style="width:36%">cycles of the time stamp counter</th>{head}</tr>{rows}{last}</table>"
 
 
 def render(result):

@@ -56,7 +56,7 @@ def table(figures):
     all_cases = cases(figures)
     row = lambda text, values: f"{text:<58}" + "".join(f"{v:>19}" for v in values)
     lines = ["", row("cycles of the time stamp counter", [c.name for c in all_cases]), row("", ["a " + c.unit for c in all_cases])]
-    lines += [row(what, [f"{c.stages[stage][1]:.1f}" for c in all_cases]) for stage, (what, _) in all_cases[0].stages.items()]
+    lines += [row(f"{stage:<11}{what}", [f"{c.stages[stage][1]:.1f}" for c in all_cases]) for stage, (what, _) in all_cases[0].stages.items()]
     lines += [row("sum", [f"{c.sum:.0f}" for c in all_cases]), row("the same, uncounted", [f"{c.plain:.0f}" for c in all_cases]),
               row("what counting changes beyond what is subtracted", [f"{100 * (c.sum / c.plain - 1):+.0f} %" for c in all_cases]),
               row("switches that were subtracted", [f"{c.switches:.1f} of {c.switch:.0f}" for c in all_cases])]
