@@ -104,7 +104,7 @@ private:
         o.engines = std::max(1u, uint32_t(cpus.size()));
         o.cpus = cpus;
         o.hugepages = pmd::Hugepages::never;
-        o.memory_bytes = o.engines * pmd::MbufPool::bytes(kMbufs) + (32 << 20);
+        o.memory_bytes = o.engines * pmd::MbufPool::bytes(kMbufs) + (16 << 20);
         return o;
     }
     const uint32_t engines_;
