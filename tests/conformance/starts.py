@@ -1,4 +1,11 @@
 """How a rocid starts: by itself, beside others, under a service manager."""
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
 import lab
 
 
@@ -10,6 +17,83 @@ def engines_on_ordinary_pages():
                 raise lab.Failure(rocid.log())
 
 
+def log_of(process, path):
+    """What a rocid that must end has said."""
+    try:
+        process.wait(lab.START_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise lab.Failure(f'two rocids run:\n{pathlib.Path(path).read_text()}') from None
+    return pathlib.Path(path).read_text()
+
+
+def two_at_once():
+    """One of them serves, whatever a killed one left behind; the other says who does."""
+    with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
+        command = [str(lab.ROCID), '--loopback', '--socket', f'{folder}/rocid.sock', '--set', 'memory.mbufs=1024']
+        for _ in range(20):
+            logs = [f'{folder}/{i}.log' for i in range(2)]
+            both = []
+            for log in logs:
+                with open(log, 'wb') as file:
+                    both.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file))
+            try:
+                ended = wait_for(lambda: [p for p in both if p.poll() is not None], 'either of the two to give up', logs)
+                loser = both.index(ended[0])
+                said, winner = log_of(both[loser], logs[loser]), both[1 - loser]
+                if f'is taken by another rocid (process {winner.pid})' not in said or both[loser].returncode != 1:
+                    raise lab.Failure(f'exit code {both[loser].returncode}:\n{said}')
+                wait_for(lambda: 'serving' in pathlib.Path(logs[1 - loser]).read_text(), 'the other to serve', logs)
+                if winner.poll() is not None:
+                    raise lab.Failure('both gave up')
+            finally:
+                for process in both:
+                    lab.finish(process, signal.SIGKILL)  # the socket stays behind
+        with open(logs[0], 'wb') as file:
+            last = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        wait_for(lambda: 'serving' in pathlib.Path(logs[0]).read_text(), 'a rocid in the place of a killed one', logs)
+        if not lab.finish(last) or set(os.listdir(folder)) != {'0.log', '1.log'}:
+            raise lab.Failure(f'left behind: {os.listdir(folder)}')
+
+
+def wait_for(come, what, logs):
+    end = time.monotonic() + lab.START_LIMIT
+    while time.monotonic() < end:
+        if done := come():
+            return done
+        time.sleep(0.01)
+    raise lab.Failure(f'no sign of {what}:\n' + '\n'.join(pathlib.Path(log).read_text() for log in logs))
+
+
+def beside_one_that_waits():
+    """A virtio_user server takes the first connection for its peer: another rocid on its path must not be one."""
+    with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
+        pathlib.Path(f'{folder}/rocid.toml').write_text(
+            f'[memory]\nmbufs = 1024\n[[device]]\nname = "roci0"\nport = "virtio_user"\nrole = "server"\npath = "{folder}/virtio.sock"\n')
+
+        def start(name):
+            with open(f'{folder}/{name}.log', 'wb') as file:
+                return subprocess.Popen([str(lab.ROCID), '--config', f'{folder}/rocid.toml', '--socket', f'{folder}/{name}.sock'],
+                                        stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        first = start('a')
+        second = None
+        try:
+            wait_for(lambda: os.path.exists(f'{folder}/virtio.sock'), 'the socket', [f'{folder}/a.log'])
+            time.sleep(0.3)
+            second = start('b')
+            said = log_of(second, f'{folder}/b.log')
+            if f'is taken by another rocid (process {first.pid})' not in said:
+                raise lab.Failure(said)
+            time.sleep(0.5)
+            if first.poll() is not None or len(pathlib.Path(f'{folder}/a.log').read_text().splitlines()) > 1:
+                raise lab.Failure('the first does not wait any more:\n' + pathlib.Path(f'{folder}/a.log').read_text())
+        finally:
+            for process in (first, second):
+                lab.finish(process)
+
+
 CASES = {
+    'start: two at once on one socket': two_at_once,
+    'start: beside a virtio_user server that waits for its peer': beside_one_that_waits,
     'start: many engines on ordinary pages': engines_on_ordinary_pages,
 }
