@@ -223,6 +223,7 @@ unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end
         }
         frames[done++] = frame;
     }
+    ctx.completions.write_out();
     return done;
 }
 

@@ -24,7 +24,7 @@ void send_event(Context& ctx, const engine::Event& e) {
 bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     e.timestamp = ctx.now;
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);
-    if (rings::push(cq, ctx.engine, e) == rings::PushResult::overrun) {
+    if (rings::push(cq, ctx.engine, e, ctx.completions) == rings::PushResult::overrun) {
         if (!was_dead) send_event(ctx, {engine::Event::Kind::async, cq.session, kEventCqErr, cq.handle, cq.generation});
         return !was_dead;
     }
@@ -183,6 +183,7 @@ void flush_queues(Context& ctx, Qp& qp) {
 }
 
 void notify_all(Context& ctx) {
+    ctx.completions.write_out();
     while (!ctx.late_events.empty() && ctx.events->push(ctx.late_events.front())) ctx.late_events.pop_front();
     size_t kept = 0;
     for (rings::Cq* cq : ctx.dirty) {

@@ -56,6 +56,7 @@ struct Context {
     engine::EventRing* events = nullptr;
     std::vector<Outbox> outbox;  ///< by port
     engine::TimerWheel wheel;
+    rings::Completions completions;         ///< of this poll, to be written out
     std::vector<rings::Cq*> dirty;          ///< CQs that got entries in this poll
     std::deque<engine::Event> late_events;  ///< that the event ring had no room for
     TurnList<&Qp::asking> requesters;       ///< that have a turn

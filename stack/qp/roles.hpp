@@ -113,7 +113,7 @@ void enter_error(Context& ctx, Qp& qp);
 void report_drained(Context& ctx, Qp& qp);
 /// In ERR (SQE: of the send queue only): completes whatever is queued with WR_FLUSH_ERR.
 void flush_queues(Context& ctx, Qp& qp);
-/// Sends the completion events of this poll, and events that found the ring full.
+/// Writes out the completions of this poll, sends their events, and events that found the ring full.
 void notify_all(Context& ctx);
 
 // ---- lifecycle.cpp: RESET .. ERR as modify_qp asks, snapshots

@@ -23,10 +23,13 @@ void write_entry(abi::Cqe& slot, const abi::Cqe& e, uint32_t seq) {
 
 }  // namespace
 
-/// Entries that are asked for before they are written.
-constexpr uint32_t kAhead = 4;
+void Completions::write_out() {
+    for (uint32_t i = 0; i < count_; ++i) __builtin_prefetch(slots_[i], 1);
+    for (uint32_t i = 0; i < count_; ++i) write_entry(*slots_[i], entries_[i], entries_[i].seq);
+    count_ = 0;
+}
 
-PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e) {
+PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e, Completions& out) {
     if (cq.dead.load(std::memory_order_relaxed)) return PushResult::overrun;
     CqLane& lane = cq.lanes[lane_index];
     if (full(lane)) refresh_consumer(lane);
@@ -37,9 +40,7 @@ PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e) {
     }
     const uint32_t i = lane.produced++;
     e.seq = lane.produced;
-    // Entries of a long queue are in no cache. Not the next one: the client may be looking at it.
-    __builtin_prefetch(&lane.entries[(i + kAhead) & (lane.depth - 1)], 1);
-    write_entry(lane.entries[i & (lane.depth - 1)], e, e.seq);
+    out.add(lane.entries[i & (lane.depth - 1)], e);
     return PushResult::ok;
 }
 

@@ -1,6 +1,7 @@
 // rocid's end of the shared rings. Every value read from shared memory is read once and bounded; the engine works on copies.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -56,8 +57,8 @@ struct RqView {
 /// a lie.
 [[nodiscard]] bool move_queue(RqView& queue, const RqView& to);
 
-/// One engine's lane of a CQ.
-struct CqLane {
+/// One engine's lane of a CQ; engines do not touch each other's lines.
+struct alignas(64) CqLane {
     abi::CqLane* shared = nullptr;
     abi::Cqe* entries = nullptr;
     uint32_t depth = 0;  ///< power of two
@@ -85,13 +86,32 @@ struct Cq {
     uint32_t moderation_count = 0, moderation_period_us = 0;
 };
 
+/// Entries of an engine on their way to clients. Their lines come from the clients' cores; written one by one, as they arise,
+/// each would be waited for; written together, all are waited for at once.
+class Completions {
+public:
+    /// The client sees it at write_out() at the latest. `e.seq` is set.
+    void add(abi::Cqe& slot, const abi::Cqe& e) {
+        if (count_ == kRoom) write_out();
+        slots_[count_] = &slot;
+        entries_[count_++] = e;
+    }
+    void write_out();
+
+private:
+    static constexpr uint32_t kRoom = 32;
+    uint32_t count_ = 0;
+    std::array<abi::Cqe*, kRoom> slots_;
+    alignas(64) std::array<abi::Cqe, kRoom> entries_;
+};
+
 enum class PushResult : uint8_t { ok, overrun };
 
-/// Writes one entry to engine `lane`'s lane. `e.seq` is set here. An entry that the client has not polled is never overwritten:
-/// on a full lane the CQ is dead from then on and the result is overrun (the caller raises IBV_EVENT_CQ_ERR, once: see `dead`
-/// before the call); with ignore_overrun the new entry is dropped and the result is ok, so that the entries already there stay
-/// readable.
-PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e);
+/// Takes the next place of engine `lane`'s lane for one entry, which is `out`'s to write. `e.seq` is set here. An entry that the
+/// client has not polled is never overwritten: on a full lane the CQ is dead from then on and the result is overrun (the caller
+/// raises IBV_EVENT_CQ_ERR, once: see `dead` before the call); with ignore_overrun the new entry is dropped and the result is ok,
+/// so that the entries already there stay readable.
+PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e, Completions& out);
 /// Moderation (ibv_modify_cq): so many entries, or so long after the first of them, until which this lane's event waits. 0: now.
 uint64_t event_due(const Cq& cq, const CqLane& lane);
 /// After a batch of push(): sends a completion event if the CQ is armed for it. False: event ring full or another engine was

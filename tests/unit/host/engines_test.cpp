@@ -114,7 +114,10 @@ TEST_F(EnginesTest, AResizedCqKeepsItsEntriesInOrder) {
     const auto push = [&](uint32_t lane, uint64_t id) {
         abi::Cqe e{};
         e.wr_id = id;
-        return rings::push(ring, lane, e);
+        rings::Completions completions;
+        const rings::PushResult result = rings::push(ring, lane, e, completions);
+        completions.write_out();
+        return result;
     };
     const auto poll = [&] {
         std::vector<uint64_t> ids;

@@ -35,6 +35,7 @@ inline CqLane lane_in(std::byte* memory, uint32_t depth) {
 struct CqPair {
     Block memory;
     Cq cq;
+    Completions completions;
     abi::CqConsumer client;
 
     CqPair(uint32_t lanes, uint32_t depth)
@@ -54,7 +55,9 @@ struct CqPair {
         abi::Cqe e{};
         e.wr_id = wr_id;
         e.byte_len = uint32_t(wr_id * 3);
-        return rings::push(cq, lane, e);
+        const PushResult result = rings::push(cq, lane, e, completions);
+        completions.write_out();
+        return result;
     }
     /// wr_id of the next entry, or -1.
     int64_t poll() {
