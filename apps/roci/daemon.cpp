@@ -118,9 +118,10 @@ std::optional<Daemon> start_daemon(const Where& where, const std::string& socket
     return std::nullopt;
 }
 
-/// Held while one `roci run` looks for and starts the ephemeral rocid, so that two started together meet in one.
+/// Held while one `roci run` looks for and starts the ephemeral rocid, so that two started together meet in one. (The file that
+/// rocid itself locks is another.)
 UniqueFd lock(const std::string& socket) {
-    UniqueFd fd(open((socket + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    UniqueFd fd(open((socket + ".starting").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (fd) flock(fd.get(), LOCK_EX);
     return fd;
 }
