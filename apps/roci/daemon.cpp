@@ -66,7 +66,8 @@ std::string tail(const std::string& file) {
 }
 
 [[noreturn]] void become_rocid(const std::string& rocid, const Where& where, const std::string& socket, int ready_fd) {
-    setsid();  // a Ctrl-C for the program is not for rocid
+    setsid();                   // a Ctrl-C for the program is not for rocid
+    unsetenv("NOTIFY_SOCKET");  // and the program's service manager is told by the program
     const int log = open((socket + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);

@@ -2,10 +2,12 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 
+import ephemeral
 import lab
 
 
@@ -92,7 +94,59 @@ def beside_one_that_waits():
                 lab.finish(process)
 
 
+def tells_its_manager():
+    """READY when a program finds the devices, STOPPING when it ends: at a path and at an abstract name."""
+    for abstract in (False, True):
+        with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            name = f'{folder}/notify'
+            manager.bind('\0' + name if abstract else name)
+            manager.settimeout(lab.START_LIMIT)
+            os.environ['NOTIFY_SOCKET'] = '@' + name if abstract else name
+            try:
+                with lab.Rocid() as rocid:
+                    heard = [manager.recv(4096)]
+                    if [d['state'] for d in rocid.status()['devices']] != ['active'] * 2:
+                        raise lab.Failure('ready, but its devices are not active')
+                    lab.finish(rocid.process)
+                    heard.append(manager.recv(4096))
+            finally:
+                del os.environ['NOTIFY_SOCKET']
+            if heard != [b'READY=1\nSTATUS=serving roci0, roci1', b'STOPPING=1']:
+                raise lab.Failure(f'the manager heard {heard}')
+
+
+def without_its_manager():
+    """A socket that is gone is one line in the log."""
+    os.environ['NOTIFY_SOCKET'] = '/nonexistent/notify'
+    try:
+        with lab.Rocid() as rocid:
+            if 'NOTIFY_SOCKET, /nonexistent/notify, is not told' not in rocid.log():
+                raise lab.Failure(rocid.log())
+    finally:
+        del os.environ['NOTIFY_SOCKET']
+
+
+def speaks_for_no_program():
+    """A program that is a service tells its manager itself: the rocid that `roci run` starts for it says nothing."""
+    with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f'{folder}/notify')
+        os.environ['NOTIFY_SOCKET'] = f'{folder}/notify'
+        try:
+            ephemeral.finish(ephemeral.start(['ibv_devices'], folder, os.geteuid()), 'ibv_devices')
+        finally:
+            del os.environ['NOTIFY_SOCKET']
+        ephemeral.wait_for(lambda: not ephemeral.rocids_of(folder), ephemeral.IDLE_LIMIT, 'rocid is still there')
+        manager.setblocking(False)
+        try:
+            raise lab.Failure(f'the manager of ibv_devices heard {manager.recv(4096)}')
+        except BlockingIOError:
+            pass
+
+
 CASES = {
+    "start: a program's service manager hears nothing of roci run's rocid": speaks_for_no_program,
+    'start: a service manager hears of start and stop': tells_its_manager,
+    'start: a service manager that is gone': without_its_manager,
     'start: two at once on one socket': two_at_once,
     'start: beside a virtio_user server that waits for its peer': beside_one_that_waits,
     'start: many engines on ordinary pages': engines_on_ordinary_pages,
