@@ -61,7 +61,7 @@ uint64_t whole(const StageClock& c) {
 
 /// The quickest window; no cycles at all: a message failed.
 StageClock measure(const Case& c, const Effort& effort) {
-    Rig rig(c.qps, c.bytes, c.batch * 2);
+    Rig rig({c.qps, c.bytes, c.batch * 2});
     StageClock best;
     for (uint32_t window = 0; window <= effort.windows; ++window) {
         window_clock().start(rte_rdtsc());
