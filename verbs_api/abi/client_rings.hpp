@@ -26,8 +26,8 @@ struct DoorbellTarget {
     return std::atomic_ref(const_cast<uint32_t&>(t.engine->sleeping)).load(std::memory_order_relaxed) != 0;
 }
 
-/// A hint that lines which this core has written are another's business now: they go to the cache that the cores share, from where
-/// the other gets them sooner than from here. Processors that do not know the instruction take it for a no-op.
+/// A hint that lines which this core has written are another's business now: they go to the cache that the cores share, from
+/// where the other gets them sooner than from here. Processors that do not know the instruction take it for a no-op.
 inline void hand_over([[maybe_unused]] const void* from, [[maybe_unused]] uint64_t bytes) {
 #ifdef __x86_64__
     for (uint64_t at = 0; at < bytes; at += kCacheLine) asm volatile("cldemote %0" ::"m"(static_cast<const char*>(from)[at]));
