@@ -112,7 +112,7 @@ private:
 
 /// What a switch takes here: the quickest of many rows of empty scopes. Starts the thread's clock anew.
 inline double calibrate_stage_switch() {
-    constexpr uint32_t kRows = 200, kScopes = 1000;
+    constexpr uint32_t kRows = 40, kScopes = 1000;
     uint64_t best = ~uint64_t{0};
     for (uint32_t row = 0; row < kRows; ++row) {
         const uint64_t start = stage_now();

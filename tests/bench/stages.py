@@ -22,7 +22,7 @@ def cycles(case, figures):
 
 def measure(run):
     best = {}
-    for _ in range(2 if run.quick else 4):
+    for _ in range(2 if run.quick else 3):
         for program in (COUNTED, PLAIN):  # in turn: what disturbs comes and goes
             try:
                 tries = ask(run, program)
