@@ -96,6 +96,14 @@ def transport(run):
             run.put(figure, rate * size / 1e9, "GB/s")
 
 
+def sharing(run):
+    """Cache lines that travel between cores for a message, counted in a model: no clock, no noise."""
+    program = run.build / "tests/bench/sharing/sharing"
+    if not program.exists():
+        return run.miss("sharing", "not built: it needs gcc, and a build without sanitizers")
+    run.program("tests/bench/sharing/sharing", "--json")
+
+
 def two_lcores(run):
     """Two engine lcores at once against one: two processes of the engine alone, one a CPU, since engines share nothing but tables that they only read."""
     cpus = sorted(os.sched_getaffinity(0))
@@ -277,7 +285,7 @@ def ucx(run):
                 run.put(f"{rival}.{name}", v[4] * 1048576 / 1e9, "GB/s")
 
 
-PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "instructions": instructions, "stages": stages, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
+PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "sharing": sharing, "instructions": instructions, "stages": stages, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
 NEED_ROCID = {"verbs", "idle", "perftest", "ucx"}
 
 
