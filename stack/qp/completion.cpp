@@ -127,7 +127,7 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
         }
     }
     work.held = false;
-    if (qp.tags != nullptr) describe_tagged(qp, e);
+    if (matches_tags(qp)) describe_tagged(qp, e);
     rings::Cq* cq = work.srq != nullptr && work.srq->spec.cq != nullptr ? work.srq->spec.cq : qp.spec.recv_cq;
     push(ctx, qp, cq, e, packet != nullptr && packet->solicited);
 }

@@ -109,7 +109,7 @@ Pool::Handle Pool::create(const Spec& spec) {
                                                            : spec.rq.max_sge;
     const bool tags = spec.srq != nullptr && spec.srq->tags != nullptr;
     if (tags) qp->tags = std::make_unique<TagQp>();
-    qp->responder.recv.sges = std::make_unique<abi::Sge[]>(std::max(recv_sges, tags ? abi::kMaxTagSge : 1u));
+    qp->responder.recv.sges.make_room(std::max(recv_sges, tags ? abi::kMaxTagSge : 1u));
     return qp;
 }
 

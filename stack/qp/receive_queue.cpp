@@ -52,14 +52,13 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet) {
     work.srq = srq;
     work.pd = srq != nullptr ? srq->spec.pd : qp.spec.pd;
     work.wr_id = head.wr_id;
-    work.num_sge = head.num_sge;
+    work.num_sge = 0;
     work.capacity = 0;
-    if (head.num_sge > q.max_sge) {
-        work.num_sge = 0;
-        return TakeRecv::malformed;
-    }
-    std::memcpy(work.sges.get(), slot + abi::kRecvWqeHead, head.num_sge * sizeof(abi::Sge));
-    for (uint32_t i = 0; i < head.num_sge; ++i) work.capacity += work.sges[i].length;
+    if (head.num_sge > q.max_sge) return TakeRecv::malformed;
+    work.num_sge = uint16_t(head.num_sge);
+    abi::Sge* sges = work.sges.get();
+    std::memcpy(sges, slot + abi::kRecvWqeHead, head.num_sge * sizeof(abi::Sge));
+    for (uint32_t i = 0; i < head.num_sge; ++i) work.capacity += sges[i].length;
     if (srq != nullptr) check_srq_limit(ctx, *srq);
     return TakeRecv::ok;
 }

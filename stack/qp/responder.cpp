@@ -176,7 +176,7 @@ RequestFault place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
     uint64_t offset = rs.received;
     const uint8_t* payload = p.payload;
     uint32_t length = p.payload_length;
-    if (qp.tags != nullptr && !place_tagged(qp, p, offset, payload, length)) return RequestFault::none;
+    if (matches_tags(qp) && !place_tagged(qp, p, offset, payload, length)) return RequestFault::none;
     if (offset + length > rs.recv.capacity) return RequestFault::message_too_long;
     const SgeList sges(ctx, rs.recv.pd, {rs.recv.sges.get(), rs.recv.num_sge});
     if (!sges.scatter(offset, payload, length)) return RequestFault::recv_protection;
@@ -204,7 +204,7 @@ TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
     const wire::OpcodeInfo& info = *p.info;
     if (qp.responder.recv.held) return TakeRecv::ok;
     const bool send_starts = info.has(wire::kSend) && info.has(wire::kFirst | wire::kOnly);
-    if (send_starts && qp.tags != nullptr) return take_tagged(ctx, qp, p);
+    if (send_starts && matches_tags(qp)) return take_tagged(ctx, qp, p);
     const bool write_imm = info.has(wire::kWrite) && info.has(wire::kImmDt);
     return send_starts || write_imm ? take_recv(ctx, qp, &p) : TakeRecv::ok;
 }

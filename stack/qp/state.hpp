@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "base/timer_wheel.hpp"
@@ -71,23 +72,41 @@ struct Requester {
     Slab* records = nullptr;  ///< the engine's, for WQEs of this stride; nullptr: no engine has the QP
 };
 
-/// A shared receive queue.
-struct Srq {
+/// A shared receive queue. As everything that an engine writes it has cache lines of its own.
+struct alignas(64) Srq {
     SrqSpec spec;
     rings::RqView rq;
     uint32_t limit = 0;            ///< 0: not armed
     std::unique_ptr<TagSrq> tags;  ///< tag matching, else nullptr
 };
 
+/// Where the SGEs of a receive are copied to. One has its place here; more have cache lines of their own: what the heap puts
+/// beside them may be another engine's.
+class RecvSges {
+public:
+    void make_room(uint32_t count) {
+        if (count > 1) more_.reset(new (kLine) abi::Sge[(count + 3) / 4 * 4]);
+    }
+    abi::Sge* get() { return more_ ? more_.get() : &one_; }
+
+private:
+    static constexpr std::align_val_t kLine{64};
+    struct Free {
+        void operator()(abi::Sge* p) const noexcept { operator delete[](p, kLine); }
+    };
+    abi::Sge one_{};
+    std::unique_ptr<abi::Sge[], Free> more_;
+};
+
 /// A receive WQE taken from the RQ or SRQ, copied.
 struct RecvWork {
     bool held = false;
-    uint32_t num_sge = 0;
+    uint16_t num_sge = 0;
+    uint32_t pd = 0;  ///< of the queue it came from: an SRQ's may be another than the QP's
     uint64_t wr_id = 0;
     uint64_t capacity = 0;
-    std::unique_ptr<abi::Sge[]> sges;
+    RecvSges sges;
     Srq* srq = nullptr;  ///< where it came from, if not from the QP's own queue
-    uint32_t pd = 0;     ///< of the queue it came from: an SRQ's may be another than the QP's
 };
 
 /// A READ, atomic or ATOMIC WRITE being answered, or kept so that a duplicate can be answered again (IBA 9.7.5.1.5 / C9-150).
@@ -190,10 +209,13 @@ struct alignas(64) Qp {
     engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
     alignas(64) Requester requester;
     Nanos ack_timeout = kNever;
-    alignas(64) Responder responder;
     std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
+    alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 704);
+
+/// For the receiving side, which has `srq` at hand anyway; `tags` lies with the requester.
+inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }
 
 /// The engine's copy.
 inline abi::SendWqe& wqe(SendRecord& r) { return *reinterpret_cast<abi::SendWqe*>(&r + 1); }

@@ -65,7 +65,7 @@ private:
 };
 
 /// Of an SRQ.
-struct TagSrq {
+struct alignas(64) TagSrq {
     explicit TagSrq(const TagSpec& s) : spec(s), list(s.max_tags) {}
     TagSpec spec;
     TagList list;
@@ -103,7 +103,7 @@ struct RendezvousQueue {
 
 /// Of a QP whose SRQ matches tags. Its send queue is ours: READs and FINs, in the engine's own ring; nothing is fetched from the
 /// client.
-struct TagQp {
+struct alignas(64) TagQp {
     TagQp();
     TagMessage message = TagMessage::ordinary;
     uint64_t tag = 0;

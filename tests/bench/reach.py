@@ -40,6 +40,7 @@ GOALS = [
     _most("transport.bytes_a_qp", 1024.0, 1, "engine memory a connected QP", "20,000 QPs fit in a cache"),
     _most("verbs.rocid_memory_a_qp", 1024.0, 1, "memory of all rocid a connected QP (depth 1), its client's objects with it", "20,000 QPs fit in a cache"),
     _least("transport.two_lcores", "transport.one_lcore", 1.8, "two engine lcores against one", "share nothing"),
+    _most("sharing.wrong", 0.001, 1, "moves a message of lines falsely shared, or shared by engines", "no false sharing; share nothing"),
     _most("verbs.reg_mr.4KiB.first", 30.0, 1, "ibv_reg_mr 4 KiB", "measured possible"),
     _least("verbs.reg_mr.large.rate", 1.0, 1, "ibv_reg_mr 1 GiB (quick: 128 MiB)", "measured possible"),
     _most("verbs.reg_mr.4KiB.second", 10.0, 1, "second ibv_reg_mr of the same 4 KiB", "measured possible"),

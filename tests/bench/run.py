@@ -97,6 +97,14 @@ def transport(run):
             run.put(figure, rate * size / 1e9, "GB/s")
 
 
+def sharing(run):
+    """Cache lines that travel between cores for a message, counted in a model: no clock, no noise."""
+    program = run.build / "tests/bench/sharing/sharing"
+    if not program.exists():
+        return run.miss("sharing", "not built: it needs gcc, and a build without sanitizers")
+    run.program("tests/bench/sharing/sharing", "--json")
+
+
 def two_lcores(run):
     """Two engines of one host, each with its QPs and their client on an lcore of its own, against one, by the same program: they share the tables
     that a rocid's engines share. `crossed`: both ends of a QP are on different engines, and every frame is handed over."""
@@ -242,7 +250,7 @@ def ucx(run):
                 run.put(f"{rival}.{name}", v[4] * 1048576 / 1e9, "GB/s")
 
 
-PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "instructions": instructions, "stages": stages.measure, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
+PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "sharing": sharing, "instructions": instructions, "stages": stages.measure, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
 NEED_ROCID = {"verbs", "idle", "perftest", "ucx"}
 
 

@@ -1,0 +1,60 @@
+// What the lines that moved are part of, a message, and whether that is what it should be.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lines.hpp"
+
+namespace roci::sharing {
+
+/// How many lines of a structure may move for a message, and why it is so many.
+struct Limit {
+    const char* structure;
+    double most;
+    const char* why;
+};
+
+class Account {
+public:
+    /// Counts `messages` after `warm_up`. The first `engines` cores are engines.
+    Account(uint32_t engines, uint64_t warm_up, uint64_t messages) : engines_(engines), warm_up_(warm_up), messages_(messages) {}
+    Lines& lines() { return lines_; }
+
+    /// Shared memory is called what it is; what has no name belongs to nobody's table.
+    void name(const void* from, size_t bytes, const char* structure);
+    /// A program has seen a message come to its end.
+    void completed();
+    bool over() const { return done_ >= warm_up_ + messages_; }
+
+    /// By structure.
+    std::map<std::string, Moves> rows() const;
+    /// Moves of lines falsely shared, or shared by engines: there should be none.
+    uint64_t wrong() const;
+    double a_message(uint64_t moves) const { return double(moves) / double(messages_); }
+    /// Everything that is not as it should be, in words; empty: all is well.
+    std::vector<std::string> faults(std::span<const Limit> limits) const;
+
+private:
+    struct Range {
+        uintptr_t end;
+        const char* structure;
+    };
+    std::string structure_of(uintptr_t line) const;
+    std::string describe(uintptr_t at, const Line& line) const;
+    uint64_t between_engines(const Line& line) const;
+
+    Lines lines_;
+    std::map<uintptr_t, Range> names_;  ///< by first byte
+    const uint32_t engines_;
+    const uint64_t warm_up_, messages_;
+    uint64_t done_ = 0;
+};
+
+inline constexpr const char* kUnnamed = "unnamed";
+
+}  // namespace roci::sharing

@@ -1,0 +1,75 @@
+// The real engine in the real lcore loop, the conductor, and programs at the client's end of the rings: everything but
+// libibverbs' shell and the kernel, with a core each for engines and programs.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "../memory_port.hpp"
+#include "abi/client_rings.hpp"
+#include "account.hpp"
+#include "cores.hpp"
+#include "pmd_glue/huge_chunks.hpp"
+#include "sim/client.hpp"
+#include "sim/world.hpp"
+
+namespace roci::sharing {
+
+struct Case {
+    const char* name;
+    abi::WrOpcode opcode;
+    bool ping_pong;         ///< one message at a time, there and back; else batches
+    uint32_t engines, qps;  ///< pairs of QPs in all
+    bool one_program;       ///< for all engines, with one pair of CQs; else one an engine
+    std::span<const Limit> limits;
+};
+
+inline constexpr uint32_t kBytes = 64, kBatch = 32, kBatches = 2, kMessages = kBatch * kBatches, kSignalEvery = 32,
+                          kReceivesAhead = 16;
+
+/// One end of a connected pair, as its program has it. Lines of its own: in life it is another process than the engine.
+struct alignas(kLine) End {
+    abi::SqProducer sq;
+    abi::RqProducer rq;
+    abi::DoorbellTarget bell;
+    uint32_t slot = 0;
+    abi::CqConsumer* cq = nullptr;
+    uint32_t index = 0;           ///< of the pair, in its program
+    std::byte* buffer = nullptr;  ///< kMessages messages
+    uint32_t lkey = 0, rkey = 0;
+    uint32_t posted = 0;
+};
+struct alignas(kLine) Program {
+    abi::CqConsumer left, right;
+    std::vector<End> a, b;  ///< pairs
+};
+
+class Rig {
+public:
+    Rig(const Case& c, Account& account);
+    /// Engines and programs until the account is full. False: a message failed.
+    bool run(const Case& c, Account& account);
+
+private:
+    struct Side {
+        std::unique_ptr<sim::Client> client;
+        uint32_t pd = 0;
+        sim::Cq* cq = nullptr;
+    };
+    sim::WorldOptions options(const Case& c);
+    abi::CqConsumer add_side(sim::Host& host, uint32_t device, const Case& c, Account& account);
+    sim::Qp& add_end(std::vector<End>& ends, Side& side, abi::CqConsumer& cq, Account& account);
+
+    std::vector<std::unique_ptr<bench::MemoryWire>> wires_;  ///< an engine
+    pmd::HugeChunks chunks_;                                 ///< as rocid
+    sim::World world_;
+    std::vector<Side> sides_;  ///< two a program
+    std::vector<Program> programs_;
+    abi::EnginePage* page_ = nullptr;
+};
+
+/// What a program does until the account is full (program.cpp). False: a message failed.
+bool ping_pong(Program& p, abi::WrOpcode opcode, Account& account);
+bool stream(Program& p, abi::WrOpcode opcode, Account& account);
+
+}  // namespace roci::sharing
