@@ -65,6 +65,7 @@ void Engine::Impl::ring(Session& s, uint32_t slot) {
 }
 
 bool Engine::Impl::scan_doorbells() {
+    ROCI_STAGE(doorbells);
     bool any = false;
     for (Session& s : sessions) {
         std::array<uint32_t, 64> rung;  // a word's; their QPs are asked for, then looked at
@@ -82,6 +83,13 @@ bool Engine::Impl::scan_doorbells() {
         ring_all();
     }
     return any;
+}
+
+bool Engine::Impl::run_timers() {
+    ROCI_STAGE(timers);
+    const unsigned fired = ctx.wheel.advance(ctx.now, [&](Timer& t) { qp::on_timer(ctx, *static_cast<qp::Qp*>(t.owner)); });
+    if (fired != 0) counters.add(Counter::timers, fired);
+    return fired != 0;
 }
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
@@ -195,6 +203,7 @@ Engine::Engine(const Config& config, Shared& shared, std::span<Port* const> port
 Engine::~Engine() = default;
 
 bool Engine::poll(Nanos now) {
+    ROCI_STAGE(round);
     Impl& e = *impl_;
     e.ctx.now = now;
     if (!e.started) {
@@ -202,9 +211,7 @@ bool Engine::poll(Nanos now) {
         e.started = true;
     }
     bool any = e.scan_doorbells();
-    const unsigned fired = e.ctx.wheel.advance(now, [&](Timer& t) { qp::on_timer(e.ctx, *static_cast<qp::Qp*>(t.owner)); });
-    if (fired != 0) e.counters.add(Counter::timers, fired);
-    any |= fired != 0;
+    any |= e.run_timers();
     any |= e.run_turns();
     for (qp::Outbox& out : e.ctx.outbox) {
         out.flush();

@@ -50,6 +50,7 @@ struct Engine::Impl {
     bool scan_doorbells();
     void ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
+    bool run_timers();
     struct Budget;
     bool run_turns();
     void run_responders(Budget& budget);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/stage.hpp"
 #include "mem/prefetch.hpp"
 #include "qp/state.hpp"
 
@@ -18,6 +19,7 @@ public:
     /// Before each QP's turn. `first`: of the requesters that have one, which is it. From round to round it goes on where it is:
     /// to catch up with the first steps would be a chain of waits.
     void turn(const qp::Qp* first) {
+        ROCI_STAGE(ahead);
         if (coming_.front() == nullptr) {
             enter(first);
             for (uint32_t i = 1; i < kSteps; ++i) step();

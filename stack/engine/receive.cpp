@@ -174,6 +174,7 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
 
 /// Parses frames[first, end) and looks their QPs up.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
+    ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {
         const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum);
         counters.add(v);
@@ -188,6 +189,7 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
 
 /// Between parsing and execution on a crowded list: what the packets name is asked for, for all of them a step at a time.
 void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
+    ROCI_STAGE(ahead);
     const auto each = [&](auto step) {
         const qp::Qp* before = nullptr;  // what comes for one QP in a row goes to one place, as a rule
         for (unsigned i = first; i < end; ++i) {
@@ -209,6 +211,7 @@ void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
 
 /// Executes frames[first, end). Those that are done with are put to frames[done, …).
 unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done) {
+    ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {
         qp::Qp* qp = owners[i];
         const RxFrame frame = frames[i];
@@ -228,6 +231,7 @@ unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end
 }
 
 unsigned Engine::Impl::receive(uint32_t port) {
+    ROCI_STAGE(receive);
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
     if (n == 0) return 0;
     counters.add(Counter::rx_frames, n);

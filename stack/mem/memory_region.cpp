@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/stage.hpp"
+
 namespace roci::mem {
 namespace {
 
@@ -92,6 +94,7 @@ const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
 
 Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
             const MemoryRegion*& out, WindowUse& use) {
+    ROCI_STAGE(keys);
     if (length == 0) {
         out = &kEmptyRegion;
         return Fault::ok;
@@ -119,6 +122,7 @@ Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t 
 }
 
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length) {
+    ROCI_STAGE(copy);
     if (const Segment* s = single(r, va, length)) return read_segment(r, *s, va - r.iova, out, length);
     if (r.is_null) {
         std::memset(out, 0, length);
@@ -129,6 +133,7 @@ bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t lengt
 }
 
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length) {
+    ROCI_STAGE(copy);
     if (const Segment* s = single(r, va, length)) return write_segment(r, *s, va - r.iova, in, length);
     if (r.is_null) return true;
     return walk(r, va, length,

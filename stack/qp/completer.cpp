@@ -238,6 +238,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
 }  // namespace
 
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
+    ROCI_STAGE(completer);
     Requester& rq = qp.requester;
     if (qp.state != State::rts && qp.state != State::sqd) {
         ++qp.counters.dropped;

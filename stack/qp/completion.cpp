@@ -76,6 +76,7 @@ void flush_recv(Context& ctx, Qp& qp) {
 namespace {
 
 void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status) {
+    ROCI_STAGE(cqe);
     if (qp.tags != nullptr) return end_rendezvous(ctx, qp, wqe(r), status);
     abi::Cqe e{};
     e.wr_id = wqe(r).wr_id;
@@ -97,6 +98,7 @@ void complete_send(Context& ctx, Qp& qp, WcStatus status) {
 }
 
 void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus status, uint32_t byte_len) {
+    ROCI_STAGE(cqe);
     RecvWork& work = qp.responder.recv;
     abi::Cqe e{};
     e.wr_id = work.wr_id;
@@ -131,6 +133,7 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
 }
 
 void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solicited) {
+    ROCI_STAGE(cqe);
     e.queue = abi::kCqeTag;
     e.srq_handle = srq.spec.handle;
     if (qp != nullptr) return push(ctx, *qp, srq.spec.cq, e, solicited);
@@ -183,6 +186,7 @@ void flush_queues(Context& ctx, Qp& qp) {
 }
 
 void notify_all(Context& ctx) {
+    ROCI_STAGE(notify);
     ctx.completions.write_out();
     while (!ctx.late_events.empty() && ctx.events->push(ctx.late_events.front())) ctx.late_events.pop_front();
     size_t kept = 0;

@@ -56,7 +56,10 @@ void take(Qp& qp) {
     const uint32_t index = qp.requester.fetched;
     __builtin_prefetch(sq.slot(index + kAhead));
     SendRecord& r = append(qp.requester);
-    std::memcpy(static_cast<void*>(&r + 1), sq.slot(index), sq.stride);
+    auto* copy = reinterpret_cast<std::byte*>(&r + 1);
+    std::memcpy(copy, sq.slot(index), kLine);
+    if (const uint64_t used = std::min<uint64_t>(abi::used_bytes(wqe(r)), sq.stride); used > kLine)
+        std::memcpy(copy + kLine, sq.slot(index) + kLine, used - kLine);
     admit(qp, r);
 }
 
@@ -118,6 +121,7 @@ bool announce_rest(Qp& qp) {
 bool stays_at_rest(Qp& qp) { return rings::stays_idle(qp.spec.sq, qp.requester.fetched); }
 
 bool fetch(Qp& qp, uint32_t most) {
+    ROCI_STAGE(fetch);
     if (qp.tags != nullptr) return fetch_rendezvous(qp);
     Requester& rq = qp.requester;
     const uint32_t depth = qp.spec.sq.depth;

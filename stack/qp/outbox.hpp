@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/stage.hpp"
 #include "io/port.hpp"
 #include "wire/packet.hpp"
 
@@ -23,7 +24,7 @@ public:
     /// The next empty frame, or nullptr: the port is full or its pool is empty. Fill it, then commit().
     engine::TxFrame* acquire() {
         if (ready_ == burst_ && (flush(), ready_ == burst_)) return nullptr;
-        if (ready_ == have_) have_ += port_->tx_alloc(&frames_[have_], burst_ - have_);
+        if (ready_ == have_) refill();
         return ready_ < have_ ? &frames_[ready_] : nullptr;
     }
     /// Where to build the frame so that its payload, after `headers` bytes, begins a cache line: copying and checking a full
@@ -43,6 +44,7 @@ public:
     /// Hands what is built to the port. Returns how many frames it took.
     unsigned flush() {
         if (ready_ == 0) return 0;
+        ROCI_STAGE(transmit);
         const unsigned sent = port_->tx_burst(frames_.data(), ready_);
         ready_ -= sent;
         have_ -= sent;
@@ -60,6 +62,10 @@ public:
     }
 
 private:
+    void refill() {
+        ROCI_STAGE(transmit);
+        have_ += port_->tx_alloc(&frames_[have_], burst_ - have_);
+    }
     /// The first `gap` frames are gone. What is built keeps its order; empty frames have none, so the last ones fill the gap.
     void close_gap(unsigned gap) {
         const auto first = frames_.begin(), end = first + have_ + gap;

@@ -35,6 +35,7 @@ uint32_t recv_credits(Qp& qp) {
 }
 
 TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet) {
+    ROCI_STAGE(fetch);
     Srq* srq = srq_of(ctx, qp, packet);
     if (srq == nullptr && qp.spec.type == Type::xrc_recv) return TakeRecv::no_queue;
     rings::RqView& q = srq != nullptr ? srq->rq : qp.spec.rq;

@@ -212,6 +212,7 @@ bool has_requests(const Context& ctx, const Qp& qp) {
 }
 
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
+    ROCI_STAGE(requester);
     Requester& rq = qp.requester;
     uint32_t sent = 0;
     while (sent < quantum && may_send(qp)) {

@@ -119,6 +119,7 @@ bool has_responses(const Qp& qp) {
 }
 
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
+    ROCI_STAGE(respond);
     Responder& rs = qp.responder;
     uint32_t sent = 0;
     while (sent < quantum && rs.jobs.count != 0) {

@@ -461,6 +461,7 @@ void establish(Context& ctx, Qp& qp) {
 }  // namespace
 
 void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
+    ROCI_STAGE(responder);
     Responder& rs = qp.responder;
     const bool receiving = qp.state == State::rtr || qp.state == State::rts || qp.state == State::sqd || qp.state == State::sqe;
     if (!receiving || rs.fatal_nak) {

@@ -41,6 +41,7 @@ void roll_back(Context& ctx, Qp& qp) {
 }
 
 void restart_ack_timer(Context& ctx, Qp& qp) {
+    ROCI_STAGE(timers);
     Requester& rq = qp.requester;
     const bool waiting = rq.una != rq.next;
     rq.ack_deadline = waiting && qp.ack_timeout != kNever ? ctx.now + patience(qp) : kNever;

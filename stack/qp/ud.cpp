@@ -31,6 +31,7 @@ const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi
 }
 
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
+    ROCI_STAGE(responder);
     if (p.qkey != qp.qkey) {  // silently dropped and counted (IBA 9.6.1.5.1)
         ++qp.counters.access_errors;
         return;

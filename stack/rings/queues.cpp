@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/stage.hpp"
+
 namespace roci::rings {
 namespace {
 
@@ -15,15 +17,21 @@ void refresh_consumer(CqLane& lane) {
 
 bool full(const CqLane& lane) { return lane.produced - lane.consumer_seen >= lane.depth; }
 
-/// Everything but `seq`, then `seq` with release order: a reader that sees seq sees the rest.
+/// Everything but `seq`, then `seq` with release order: a reader that sees seq sees the rest. In pieces that do not overlap: one
+/// that spans two stores which are still on their way to the cache would wait for them.
 void write_entry(abi::Cqe& slot, const abi::Cqe& e, uint32_t seq) {
-    std::memcpy(static_cast<void*>(&slot), &e, offsetof(abi::Cqe, seq));
+    auto* to = reinterpret_cast<std::byte*>(&slot);
+    auto* from = reinterpret_cast<const std::byte*>(&e);
+    constexpr size_t kVectors = offsetof(abi::Cqe, seq) / 16 * 16;
+    std::memcpy(to, from, kVectors);
+    for (size_t at = kVectors; at < offsetof(abi::Cqe, seq); at += 4) std::memcpy(to + at, from + at, 4);
     std::atomic_ref(slot.seq).store(seq, std::memory_order_release);
 }
 
 }  // namespace
 
 void Completions::write_out() {
+    ROCI_STAGE(cqe);
     for (uint32_t i = 0; i < count_; ++i) __builtin_prefetch(slots_[i], 1);
     for (uint32_t i = 0; i < count_; ++i) write_entry(*slots_[i], entries_[i], entries_[i].seq);
     count_ = 0;

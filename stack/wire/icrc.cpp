@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/stage.hpp"
 #include "wire/packet.hpp"
 #include "wire/short_crc.hpp"
 
@@ -105,6 +106,7 @@ uint32_t crc_with_options(const uint8_t* l3, uint32_t length, uint32_t ip_header
 }  // namespace
 
 uint32_t icrc(const uint8_t* l3, uint32_t length, bool ipv6, uint32_t ip_header_length) {
+    ROCI_STAGE(icrc);
     if (ipv6) return crc_of<kIpv6Length>(l3, length);
     if (ip_header_length == kIpv4Length) return crc_of<kIpv4Length>(l3, length);
     return crc_with_options(l3, length, ip_header_length);

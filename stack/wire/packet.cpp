@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/bytes.hpp"
+#include "base/stage.hpp"
 #include "wire/icrc.hpp"
 
 namespace roci::wire {
@@ -175,6 +176,7 @@ void Packet::copy_grh(uint8_t out[40]) const {
 }
 
 Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc, HeaderChecksum said) {
+    ROCI_STAGE(parse);
     IpPacket ip;
     if (const Verdict v = check_l3(frame, length, said, ip); v != Verdict::ok) return v;
     const uint8_t* udp = ip.header + ip.header_length;

@@ -2,6 +2,7 @@
 import html
 
 import reach
+import stages
 
 STYLE = """
 :root{--ink:#1c2733;--soft:#5b6b7a;--line:#d9e0e6;--paper:#fbfaf7;--good:#2c7a5b;--bad:#b4532a;--bar:#3b6ea5;--anchor:#c9b458}
@@ -61,10 +62,42 @@ def percentiles(figures):
                                  ("a cache line there and back", "floor.cross_core_round_trip", "anchor")])
 
 
-def stages(figures):
-    prefix = "stage.write.64B."
-    rows = [(name[len(prefix):], f["value"], "bar") for name, f in figures.items() if name.startswith(prefix)]
-    return sorted(rows, key=lambda r: -r[1])
+def colour(i):
+    """Neighbours in a bar are told apart: round the wheel by the golden section, light and less light."""
+    return f"hsl({(i * 137.5) % 360:.0f} 52% {66 if i % 2 else 54}%)"
+
+
+def stage_bars(figures, width=960, left=150, height=30):
+    """A bar a case, cut into the shares of its stages; a name where there is room, the rest when one points at it and in the table below."""
+    all_cases = stages.cases(figures)
+    if not all_cases:
+        return "<p>Not measured in this run.</p>"
+    span = width - left
+    parts = [f'<svg viewBox="0 0 {width} {len(all_cases) * (height + 26)}" width="100%" role="img">']
+    for row, case in enumerate(all_cases):
+        y, x = row * (height + 26), left
+        own = [(stage, what, max(0, cycles)) for stage, (what, cycles) in case.stages.items()]
+        whole = sum(cycles for *_, cycles in own)
+        parts.append(f'<text x="{left - 10}" y="{y + 20}" text-anchor="end">{html.escape(case.name)}</text>')
+        for i, (stage, what, cycles) in enumerate(own):
+            w = span * cycles / whole
+            parts.append(f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="{height}" fill="{colour(i)}">'
+                         f'<title>{stage}, {html.escape(what)}: {cycles:.1f} cycles a {case.unit}, {100 * cycles / whole:.0f} %</title></rect>')
+            if w > 9 * len(stage):
+                parts.append(f'<text x="{x + w / 2:.1f}" y="{y + 20}" text-anchor="middle" style="fill:#10161c;pointer-events:none">{stage}</text>')
+            x += w
+        parts.append(f'<text x="{left}" y="{y + height + 16}" class="soft">{case.sum:,.0f} cycles a {case.unit}; uncounted {case.plain:,.0f}</text>')
+    return "".join(parts) + "</svg>" + stage_table(all_cases)
+
+
+def stage_table(all_cases):
+    rows = "".join(
+        f'<tr><td><svg width="12" height="12"><rect width="12" height="12" rx="2" fill="{colour(i)}"/></svg> <b>{stage}</b>: {html.escape(what)}</td>'
+        + "".join(f"<td>{c.stages[stage][1]:,.1f}</td>" for c in all_cases) + "</tr>" for i, (stage, (what, _)) in enumerate(all_cases[0].stages.items()))
+    head = "".join(f"<th>{html.escape(c.name.replace('.', ' '))}, a {c.unit}</th>" for c in all_cases)
+    last = "".join(f"<tr><td>{text}</td>" + "".join(f"<td>{value(c)}</td>" for c in all_cases) + "</tr>"
+                   for text, value in (("sum", lambda c: f"{c.sum:,.0f}"), ("the same, uncounted", lambda c: f"{c.plain:,.0f}")))
+    return f"<table><tr><th style="width:36%">cycles of the time stamp counter</th>{head}</tr>{rows}{last}</table>"
 
 
 def render(result):
@@ -79,7 +112,7 @@ def render(result):
                 [("copy + CRC, both sides, 64 KiB", "floor.copy_crc_both_sides.64KiB", "anchor"), ("copy + CRC, both sides, 1 MiB", "floor.copy_crc_both_sides.1MiB", "anchor"),
                  ("UCX shared memory, 1 MiB", "ucx_posix.bandwidth.1MiB", "anchor"), ("UCX TCP, 1 MiB", "ucx_tcp.bandwidth.1MiB", "anchor")])
     reached = [r for r in result["reach"] if r["measured_ratio"] is not None]
-    listing = "".join(f"<tr><td>{html.escape(n)}</td><td>{reach.number(v['value'])}</td><td>{v['unit']}</td></tr>" for n, v in sorted(f.items()))
+    listing = "".join(f"<tr><td>{html.escape(n)}</td><td>{reach.number(v['value'])}</td><td>{v['unit']}</td></tr>" for n, v in sorted(f.items()) if not reach.has_own_table(n))
     goal_rows = "".join(
         f"<tr><td>{html.escape(r['what'])}</td><td>{reach.number(r['value'])} {r['unit']}</td><td>{html.escape(r['anchor'])} {reach.number(r['anchor_value'])}</td>"
         f"<td>{r['measured_ratio']:.2f}</td><td>{'≥' if r['more_is_better'] else '≤'} {r['goal']:g}</td>"
@@ -91,7 +124,7 @@ def render(result):
 <h2>Goals: {sum(r['met'] for r in reached)} of {len(reached)} reached</h2><p>A logarithmic scale; at the dashed line a goal is met.</p>{goals(result['reach'])}
 <h2>Messages a second, 64 bytes</h2><p>One engine lcore does both ends of every message.</p>{bars(rate, 'M/s')}
 <h2>Bandwidth</h2><p>One engine lcore copies in and out and makes and checks every CRC.</p>{bars(band, 'GB/s')}
-<h2>Where the time of a 64 B WRITE goes</h2><p>The engine alone, both ends: samples by function, put together by stage.</p>{bars(stages(f), 'cycles')}
+<h2>Where the time of a message goes</h2><p>The engine alone, both ends and the ACK: counted by stage in the engine, each without what is nested in it.</p>{stage_bars(f)}
 <h2>Half a round trip</h2><p>SEND there and back, polling, one process drives both ends.</p>{bars(percentiles(f), 'ns')}
 <h2>Goals in numbers</h2><table><tr><th>goal</th><th>value</th><th>held against</th><th>ratio</th><th>wanted</th><th></th></tr>{goal_rows}</table>
 <h2>All figures</h2><table><tr><th>figure</th><th>value</th><th>unit</th></tr>{listing}</table>

@@ -74,9 +74,13 @@ def number(v):
     return f"{v:,.0f}" if abs(v) >= 1000 else f"{v:.3g}"
 
 
+def has_own_table(name):
+    return name.startswith(("stage.", "stages."))
+
+
 def table(figures, goal_rows):
     lines = ["", f"{'figure':<52}{'value':>14} unit"]
-    lines += [f"{name:<52}{number(f['value']):>14} {f['unit']}" for name, f in sorted(figures.items())]
+    lines += [f"{name:<52}{number(f['value']):>14} {f['unit']}" for name, f in sorted(figures.items()) if not has_own_table(name)]
     lines += ["", f"{'goal':<68}{'value':>10} {'unit':<8}{'anchor':>10}{'ratio':>8}  {'wanted':<9}"]
     for r in goal_rows:
         if r["measured_ratio"] is None:

@@ -22,6 +22,13 @@ inline void report(const std::string& name, double value, const char* unit) {
     std::fflush(stdout);
 }
 
+/// … of which a message has so many, and what it is in words.
+inline void report(const std::string& name, double value, const char* unit, double times, const char* what) {
+    std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"times\": %.6g, \"what\": \"%s\"}\n", name.c_str(), value,
+                unit, times, what);
+    std::fflush(stdout);
+}
+
 /// The least of several tries: other programs on the machine only ever make it longer.
 template <class Work>
 double best_ns(unsigned tries, Work&& work) {

@@ -83,6 +83,11 @@ struct SendWqe {
 static_assert(sizeof(SendWqe) == 48);
 inline constexpr uint32_t kSendWqeHead = sizeof(SendWqe);
 
+/// Bytes of its slot that a WQE says it uses; a liar's may be more than there are.
+constexpr uint64_t used_bytes(const SendWqe& w) {
+    return kSendWqeHead + ((w.send_flags & kSendInline) != 0 ? uint64_t{w.inline_length} : w.num_sge * sizeof(Sge));
+}
+
 /// The lap of a published WQE at a free-running index. It differs from what the lap before left in the slot, and from 0: nothing
 /// was posted there yet. `depth`: a power of two.
 constexpr uint8_t lap_of(uint32_t index, uint32_t depth) { return (index & depth) == 0 ? 1 : 2; }

@@ -1,0 +1,132 @@
+// Where the cycles of a message go. ROCI_STAGE(icrc) counts what follows, to the end of the block, as that stage's: own time,
+// what nested stages take is theirs. In the engine that ships it is nothing at all; the transport is compiled a second time with
+// ROCI_STAGES, for `transport_stages` (tests/bench). Only what that second build compiles may have markers: rooms wire to engine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace roci {
+
+/// stage, what it is
+#define ROCI_STAGE_TABLE(X)                                    \
+    X(outside, "posting and polling, outside of the engine")   \
+    X(round, "turns, and what has no other stage")             \
+    X(doorbells, "looking for them")                           \
+    X(timers, "the wheel, and arming")                         \
+    X(fetch, "work requests, copied and validated")            \
+    X(requester, "windows and headers of requests")            \
+    X(transmit, "the port, empty frames")                      \
+    X(receive, "the port, frames given back")                  \
+    X(parse, "headers of received frames")                     \
+    X(lookup, "the QP, and is it from its peer")               \
+    X(ahead, "many QPs: asking for what comes next")           \
+    X(responder, "executing requests: order, rights, lengths") \
+    X(completer, "taking ACKs and responses")                  \
+    X(respond, "building ACKs and responses")                  \
+    X(keys, "regions, rights, ranges")                         \
+    X(copy, "from and to programs' memory")                    \
+    X(icrc, "making and checking")                             \
+    X(cqe, "completions")                                      \
+    X(notify, "completion events")
+
+enum class Stage : uint8_t {
+#define ROCI_STAGE_ROW(name, text) name,
+    ROCI_STAGE_TABLE(ROCI_STAGE_ROW)
+#undef ROCI_STAGE_ROW
+        count_
+};
+inline constexpr size_t kStages = size_t(Stage::count_);
+
+struct StageInfo {
+    const char *name, *text;
+};
+inline constexpr StageInfo kStageInfo[] = {
+#define ROCI_STAGE_ROW(name, text) {#name, text},
+    ROCI_STAGE_TABLE(ROCI_STAGE_ROW)
+#undef ROCI_STAGE_ROW
+};
+
+/// An interval ends where another stage begins or goes on; each holds one switch, part of it at either end.
+struct alignas(32) StageTally {
+    uint64_t cycles = 0, intervals = 0, entries = 0;
+    double without_switches(double switch_cycles) const { return double(cycles) - double(intervals) * switch_cycles; }
+};
+
+/// A thread's. Cycles are those of the time stamp counter, which runs at one rate whatever the processor's own clock does.
+struct StageClock {
+    std::array<StageTally, kStages> of{};
+    uint64_t since = 0;
+    Stage current = Stage::outside;
+
+    void start(uint64_t now) { *this = {.since = now}; }
+    /// Which stage waits meanwhile: to be given to leave().
+    Stage enter(Stage stage, uint64_t now) {
+        const Stage before = current;
+        end_interval(before, now);
+        ++of[size_t(stage)].entries;
+        current = stage;
+        return before;
+    }
+    void leave(Stage stage, Stage before, uint64_t now) {
+        end_interval(stage, now);
+        current = before;
+    }
+    /// Of the stage that goes on.
+    void end_interval(Stage stage, uint64_t now) {
+        StageTally& t = of[size_t(stage)];
+        t.cycles += now - since;
+        ++t.intervals;
+        since = now;
+    }
+};
+
+}  // namespace roci
+
+#ifdef ROCI_STAGES
+#ifndef __x86_64__
+#error "stages are measured with the time stamp counter of x86-64"
+#endif
+
+namespace roci {
+
+inline constinit thread_local StageClock stage_clock;
+/// A processor works on several stages at once. The fence makes a stage end when all of it is done; without it a copy of a page
+/// would mostly be counted with whatever comes next.
+inline uint64_t stage_now() {
+    __builtin_ia32_lfence();
+    return __builtin_ia32_rdtsc();
+}
+
+template <Stage stage>
+class StageScope {
+public:
+    StageScope() : before_(stage_clock.enter(stage, stage_now())) {}
+    ~StageScope() { stage_clock.leave(stage, before_, stage_now()); }
+    StageScope(const StageScope&) = delete;
+
+private:
+    Stage before_;
+};
+
+/// What a switch takes here: the quickest of many rows of empty scopes. Starts the thread's clock anew.
+inline double calibrate_stage_switch() {
+    constexpr uint32_t kRows = 200, kScopes = 1000;
+    uint64_t best = ~uint64_t{0};
+    for (uint32_t row = 0; row < kRows; ++row) {
+        const uint64_t start = stage_now();
+        for (uint32_t i = 0; i < kScopes; ++i) const StageScope<Stage::round> scope;
+        const uint64_t took = stage_now() - start;
+        if (took < best) best = took;
+    }
+    stage_clock.start(stage_now());
+    return double(best) / (2 * kScopes);
+}
+
+}  // namespace roci
+
+#define ROCI_STAGE(name) const ::roci::StageScope<::roci::Stage::name> roci_stage_scope
+#else
+#define ROCI_STAGE(name) static_cast<void>(::roci::Stage::name)
+#endif
