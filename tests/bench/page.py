@@ -97,7 +97,7 @@ def stage_table(all_cases):
     head = "".join(f"<th>{html.escape(c.name.replace('.', ' '))}, a {c.unit}</th>" for c in all_cases)
     last = "".join(f"<tr><td>{text}</td>" + "".join(f"<td>{value(c)}</td>" for c in all_cases) + "</tr>"
                    for text, value in (("sum", lambda c: f"{c.sum:,.0f}"), ("the same, uncounted", lambda c: f"{c.plain:,.0f}")))
-    return f"<table><tr><th style="width:36%">cycles of the time stamp counter</th>{head}</tr>{rows}{last}</table>"
+    return f"<table><tr><th style='width:36%'>cycles of the time stamp counter</th>{head}</tr>{rows}{last}</table>"
 
 
 def render(result):
