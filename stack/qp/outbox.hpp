@@ -13,7 +13,7 @@
 
 namespace roci::qp {
 
-class Outbox {
+class alignas(64) Outbox {
 public:
     static constexpr uint32_t kMax = 256;
     static constexpr uint32_t kLine = 64;
