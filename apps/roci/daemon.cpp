@@ -66,7 +66,8 @@ std::string tail(const std::string& file) {
 }
 
 [[noreturn]] void become_rocid(const std::string& rocid, const Where& where, const std::string& socket, int ready_fd) {
-    setsid();  // a Ctrl-C for the program is not for rocid
+    setsid();                   // a Ctrl-C for the program is not for rocid
+    unsetenv("NOTIFY_SOCKET");  // and the program's service manager is told by the program
     const int log = open((socket + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
@@ -118,9 +119,10 @@ std::optional<Daemon> start_daemon(const Where& where, const std::string& socket
     return std::nullopt;
 }
 
-/// Held while one `roci run` looks for and starts the ephemeral rocid, so that two started together meet in one.
+/// Held while one `roci run` looks for and starts the ephemeral rocid, so that two started together meet in one. (The file that
+/// rocid itself locks is another.)
 UniqueFd lock(const std::string& socket) {
-    UniqueFd fd(open((socket + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    UniqueFd fd(open((socket + ".starting").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (fd) flock(fd.get(), LOCK_EX);
     return fd;
 }

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -52,38 +51,13 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// True: a server answers at the path.
-bool somebody_answers(const sockaddr_un& a) {
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const bool yes = connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0 || errno == EAGAIN || errno == EPROTOTYPE;
-    close(fd);
-    return yes;
-}
-
-/// Held while a socket file is looked at and replaced, so that two rocids that start together do not remove each other's.
-struct FolderLock {
-    explicit FolderLock(const std::filesystem::path& folder)
-        : fd(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-        if (fd >= 0) flock(fd, LOCK_EX);
-    }
-    ~FolderLock() {
-        if (fd >= 0) close(fd);
-    }
-    int fd;
-};
-
+/// Its lock is ours.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
-    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-    make_folder(folder);
-    const FolderLock lock(folder);
     struct stat s {};
     if (lstat(path.c_str(), &s) == 0) {
         if (!S_ISSOCK(s.st_mode))
             throw StartError("'" + path + "' is there and is no socket: remove it, or choose another place with --socket PATH");
-        if (somebody_answers(a))
-            throw StartError("another rocid answers at '" + path +
-                             "': use that one, stop it, or choose another place with --socket PATH");
         unlink(path.c_str());
     }
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -130,12 +104,9 @@ void close_sent(host::Reply& r) {
 
 ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler)
     : path_(path), handler_(std::move(handler)), buffer_(abi::kMaxMessage + 1) {
+    make_folder(std::filesystem::path(path).parent_path());
+    lock_.emplace(path, "choose another place with --socket PATH");
     listen_ = listen_at(path, mode);
-    struct stat s {};
-    if (lstat(path.c_str(), &s) == 0) {
-        device_ = s.st_dev;
-        inode_ = s.st_ino;
-    }
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
     spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (epoll_ < 0 || spare_ < 0 || !epoll_add(epoll_, listen_))
@@ -143,8 +114,7 @@ ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHand
 }
 
 ControlSocket::~ControlSocket() {
-    struct stat s {};
-    if (lstat(path_.c_str(), &s) == 0 && s.st_dev == device_ && s.st_ino == inode_) unlink(path_.c_str());
+    unlink(path_.c_str());
     close(listen_);
     while (!connections_.empty()) drop(connections_.begin()->first);
     close(epoll_);

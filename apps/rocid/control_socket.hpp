@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "host/conductor.hpp"
+#include "socket_lock.hpp"
 
 struct epoll_event;
 
@@ -29,9 +31,9 @@ struct SessionHandler {
 
 class ControlSocket {
 public:
-    /// Binds and listens. Makes the folder; removes a socket file only if nobody answers there. Throws pmd::StartError.
+    /// Binds and listens. Makes the folder; removes a socket file that a killed rocid left. Throws pmd::StartError.
     ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler);
-    /// Ends every session and removes the socket file, if it is still ours.
+    /// Ends every session and removes the socket file.
     ~ControlSocket();
     ControlSocket(const ControlSocket&) = delete;
 
@@ -67,10 +69,10 @@ private:
     bool process_gone(const Connection& c) const;
 
     std::string path_;
+    std::optional<SocketLock> lock_;  ///< on `path_`
     SessionHandler handler_;
     int epoll_ = -1, listen_ = -1;
     int spare_ = -1;  ///< given up for a moment to be able to refuse a connection when descriptors run out
-    uint64_t device_ = 0, inode_ = 0;
     std::unordered_map<int, Connection> connections_;
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;

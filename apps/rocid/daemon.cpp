@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "addresses.hpp"
+#include "service_manager.hpp"
 #include "sigbus_guard.hpp"
 
 namespace roci::rocid {
@@ -282,6 +283,7 @@ void Daemon::say_ready() {
     for (const DeviceSection& d : config_.devices) names += (names.empty() ? "" : ", ") + d.name;
     spdlog::info("serving {} at {}; {} engine(s), idle = {}; memory: {}", names, config_.socket, config_.engine.count,
                  config_.engine.idle, eal_->memory_mode());
+    tell_service_manager("READY=1\nSTATUS=serving " + names);
     if (options_.ready_fd < 0) return;
     if (write(options_.ready_fd, "ready\n", 6) != 6) spdlog::warn("nobody reads --ready-fd {}", options_.ready_fd);
     close(options_.ready_fd);
@@ -312,8 +314,9 @@ void Daemon::run() {
         if (socket_->connections() != 0) busy_at = Steady::now();
         if (Steady::now() - busy_at < patience) continue;
         spdlog::info("no connection for {} s: ending", options_.exit_when_idle_s);
-        return;
+        break;
     }
+    tell_service_manager("STOPPING=1");
 }
 
 }  // namespace roci::rocid

@@ -45,7 +45,8 @@ Netdev usable_netdev(const std::string& name) {
 std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
 
 /// A server's socket stays behind when rocid is killed, and DPDK's drivers can do nothing with a name that is there. Where nobody
-/// listens it goes; where somebody does, two would share the name, and one of them would never be found.
+/// listens it goes; where another program does (no rocid: the lock is ours), two would share the name, and one of them would
+/// never be found.
 void clear_path(const DeviceSection& d) {
     struct stat there {};
     if (lstat(d.path.c_str(), &there) != 0) return;
@@ -60,9 +61,7 @@ void clear_path(const DeviceSection& d) {
     if (fd >= 0) close(fd);
     if (!deserted)
         throw pmd::StartError(
-            fmt::format("the socket '{}' is taken: somebody serves it, as another rocid would; stop that one, or change the key "
-                        "'path'",
-                        d.path));
+            fmt::format("the socket '{}' is taken: another program serves it; stop that one, or change the key 'path'", d.path));
     if (unlink(d.path.c_str()) != 0)
         throw pmd::StartError(
             fmt::format("the socket '{}' is deserted, but cannot be removed: {}", d.path, std::strerror(errno)));
@@ -80,7 +79,15 @@ void check_path(const DeviceSection& d) {
             fmt::format("no socket can be made in the folder '{}' ({}): make the folder, for the user that rocid "
                         "runs as, or change the key 'path'",
                         folder, std::strerror(errno)));
-    if (d.role == "server") clear_path(d);
+}
+
+/// For as long as the port lives the name of its socket is ours.
+std::unique_ptr<SocketLock> take_path(const DeviceSection& d) {
+    check_path(d);
+    if (d.role != "server") return nullptr;
+    auto lock = std::make_unique<SocketLock>(d.path, "change the key 'path'");
+    clear_path(d);
+    return lock;
 }
 
 /// DPDK's virtio_user, as a server, waits for its client before it goes on: a signal to end rocid must be heard meanwhile.
@@ -309,7 +316,7 @@ void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t 
         pmd::XdpSteering::prepare(d.interface, netdev.index, netdev.mtu);
         p.xdp_object = std::make_unique<pmd::XdpObjectFile>();
     }
-    if (kind.must_have == "path") check_path(d);
+    if (kind.must_have == "path") p.lock = take_path(d);
     if (d.port == "tap") check_tap_name(d);
     if (const auto trouble = troubles_.find(d.pci); d.port == "pci" && trouble != troubles_.end())
         throw pmd::StartError(trouble->second);

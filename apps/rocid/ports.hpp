@@ -16,6 +16,7 @@
 #include "pmd_glue/ethdev.hpp"
 #include "pmd_glue/net_ring.hpp"
 #include "pmd_glue/xdp_steering.hpp"
+#include "socket_lock.hpp"
 
 namespace roci::rocid {
 
@@ -40,6 +41,7 @@ struct OpenPort {
     pmd::ChecksumOffload checksums;                     ///< what the port does of them
     bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
+    std::unique_ptr<SocketLock> lock;                   ///< of the port's own socket
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
     std::vector<std::unique_ptr<pmd::Ethdev>> further;  ///< PortKind::one_queue: by queue, from the second on

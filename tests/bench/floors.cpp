@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -72,33 +73,37 @@ void pin(unsigned cpu) {
     pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-/// A cache line that goes from one core to another and back.
+/// A cache line that goes from one core to another and back, the next one each time, as in rings: how long it takes depends on
+/// where in the shared cache the line has its place.
 void cross_core_floor() {
     const std::vector<unsigned> cpus = pmd::allowed_cpus();
     if (cpus.size() < 2) return;
     struct alignas(64) Line {
         std::atomic<uint32_t> value{0};
-    } there, back;
-    constexpr uint32_t kRounds = 2000, kStop = ~0u;
+    };
+    constexpr uint32_t kLines = 64, kRounds = 2048, kStop = ~0u;
+    std::array<Line, kLines> there, back;
     std::thread echo([&] {
         pin(cpus[1]);
-        for (uint32_t seen = 0;;) {
-            const uint32_t v = there.value.load(std::memory_order_acquire);
+        for (uint32_t next = 1;;) {
+            const uint32_t v = there[next % kLines].value.load(std::memory_order_acquire);
             if (v == kStop) return;
-            if (v != seen) back.value.store(seen = v, std::memory_order_release);
+            if (v != next) continue;
+            back[next % kLines].value.store(next, std::memory_order_release);
+            ++next;
         }
     });
     std::thread asker([&] {
         pin(cpus[0]);
-        uint32_t next = 0;
+        uint32_t next = 1;
         const double ns = best_ns(quick ? 20 : 100, [&] {
-            for (uint32_t i = 0; i < kRounds; ++i) {
-                there.value.store(++next, std::memory_order_release);
-                while (back.value.load(std::memory_order_acquire) != next) {
+            for (uint32_t i = 0; i < kRounds; ++i, ++next) {
+                there[next % kLines].value.store(next, std::memory_order_release);
+                while (back[next % kLines].value.load(std::memory_order_acquire) != next) {
                 }
             }
         });
-        there.value.store(kStop, std::memory_order_release);
+        there[next % kLines].value.store(kStop, std::memory_order_release);
         report("floor.cross_core_round_trip", ns / kRounds, "ns");
     });
     asker.join();

@@ -1,4 +1,4 @@
-// Latencies, counted in buckets whose width grows with the value (HDR-style): 64 buckets an octave, so a reading is within 1.6 %.
+// Latencies, counted in buckets whose width grows with the value (HDR-style): 256 buckets an octave, so a reading is within 0.4 %.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ public:
     }
 
 private:
-    static constexpr uint32_t kBits = 6, kSub = 1u << kBits;
+    static constexpr uint32_t kBits = 8, kSub = 1u << kBits;
 
     static uint32_t bucket(uint64_t v) {
         if (v < kSub) return uint32_t(v);

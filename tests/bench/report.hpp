@@ -16,6 +16,15 @@ inline uint64_t now_ns() {
     return uint64_t(t.tv_sec) * 1'000'000'000 + uint64_t(t.tv_nsec);
 }
 
+/// What is read before and after each of many short things, in units of its own: reading `now_ns` takes 25 ns.
+inline uint64_t ticks() {
+#ifdef __x86_64__
+    return __builtin_ia32_rdtsc();
+#else
+    return now_ns();
+#endif
+}
+
 /// `name` is unique in the run: words joined by dots, from the general to the special.
 inline void report(const std::string& name, double value, const char* unit) {
     std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n", name.c_str(), value, unit);

@@ -67,7 +67,7 @@ struct Window {
 /// The quickest window; no cycles at all: a message failed. What a switch takes is calibrated before each, for the core's clock
 /// goes up and down meanwhile and the counter's does not.
 Window measure(const Case& c, const Effort& effort) {
-    Rig rig(c.qps, c.bytes, c.batch * 2);
+    Rig rig({c.qps, c.bytes, c.batch * 2});
     Window best;
     for (uint32_t window = 0; window <= effort.windows; ++window) {
         const double switch_cycles = calibrate_stage_switch();

@@ -1,12 +1,14 @@
 // The transport alone: one engine, one thread, two devices joined by memory (or, with --net-ring, by DPDK's ring driver as in
 // rocid), both ends of every QP driven by this process. What is measured is post + fetch + frames out and in + ICRC twice + ACK +
 // completion + poll, per message. `--stages [--quick]`: in cycles, and linked as `transport_stages` by stage (stage_cases.cpp).
+// `--engines N`: N engines of one host, each with its QPs and their client on a CPU (several_engines.cpp).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
+#include "several_engines.hpp"
 #include "stage_cases.hpp"
 #include "transport_rig.hpp"
 
@@ -16,7 +18,7 @@ namespace {
 void run(benchmark::State& state, abi::WrOpcode opcode) {
     const auto bytes = uint32_t(state.range(0)), qps = uint32_t(state.range(1));
     const auto batch = uint32_t(state.range(2));
-    Rig rig(qps, bytes, batch * 2);
+    Rig rig({qps, bytes, batch * 2});
     uint64_t messages = 0;
     for (auto _ : state) {
         if (!one_round(rig, opcode, bytes, batch)) state.SkipWithError("a message failed");
@@ -49,7 +51,7 @@ int fixed(char** argv) {
                                  : name == "send" ? abi::WrOpcode::send
                                                   : abi::WrOpcode::rdma_write;
     const auto number = [&](int i) { return uint32_t(std::strtoul(argv[i], nullptr, 10)); };
-    Rig rig(number(4), number(3), number(5) * 2);
+    Rig rig({number(4), number(3), number(5) * 2});
     for (uint32_t i = 0; i < number(6); ++i)
         if (!one_round(rig, opcode, number(3), number(5))) return 1;
     return 0;
@@ -59,14 +61,15 @@ int fixed(char** argv) {
 }  // namespace roci::bench
 
 int main(int argc, char** argv) {
+    using namespace roci::bench;
+    if (argc > 2 && std::string_view(argv[1]) == "--engines") return several(argc, argv);
     if (argc > 1 && std::string_view(argv[1]) == "--net-ring") {  // must be the first argument
-        roci::bench::over_net_ring = true;
+        ring_wire = std::make_unique<RingWire>(std::vector<unsigned>{});
         std::rotate(argv + 1, argv + 2, argv + argc);
         argv[--argc] = nullptr;
     }
-    if (argc == 7 && std::string_view(argv[1]) == "--fixed") return roci::bench::fixed(argv);
-    if (argc > 1 && std::string_view(argv[1]) == "--stages")
-        return roci::bench::stages(argc > 2 && std::string_view(argv[2]) == "--quick");
+    if (argc == 7 && std::string_view(argv[1]) == "--fixed") return fixed(argv);
+    if (argc > 1 && std::string_view(argv[1]) == "--stages") return stages(argc > 2 && std::string_view(argv[2]) == "--quick");
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
     benchmark::RunSpecifiedBenchmarks();

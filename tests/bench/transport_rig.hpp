@@ -1,10 +1,12 @@
-// Two devices joined by memory or by DPDK's ring driver as in rocid, one engine, one thread, both ends of every QP driven by this
-// process: what transport_bench measures, with its stages counted or not.
+// Two devices joined by memory or by DPDK's ring driver as in rocid, both ends of every QP driven by this process: what
+// transport_bench measures, with one engine or several, with its stages counted or not.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "abi/client_rings.hpp"
@@ -16,8 +18,6 @@
 #include "sim/world.hpp"
 
 namespace roci::bench {
-
-inline bool over_net_ring = false;
 
 /// Frames of one pool, handed to the other end by pointer.
 class MemoryPort final : public engine::Port {
@@ -71,81 +71,96 @@ struct MemoryWire {
     engine::Port* port(uint32_t i) { return &ports[i]; }
 };
 
-/// rocid's own: DPDK's ring driver, mbufs, and the port over them.
+/// rocid's own: DPDK's ring driver, mbufs, and the ports over them, a queue and a pool for each engine.
 class RingWire {
 public:
-    RingWire()
-        : eal_(options()),
-          pool_("bench", kMbufs, 0),
-          pair_("roci0", "roci1", 1),
-          a_(pair_.port_a(), 0, pool_),
-          b_(pair_.port_b(), 0, pool_) {
-        pmd::MbufPool* pools[] = {&pool_};
-        pmd::start_port(pair_.port_a(), pools, {1});
-        pmd::start_port(pair_.port_b(), pools, {1});
+    /// `cpus`: one an engine, for its lcore; empty: one engine in the thread that is here.
+    explicit RingWire(const std::vector<unsigned>& cpus)
+        : engines_(std::max(1u, uint32_t(cpus.size()))), eal_(options(cpus)), pair_("roci0", "roci1", uint16_t(engines_)) {
+        std::vector<pmd::MbufPool*> pools;
+        for (uint32_t e = 0; e < engines_; ++e)
+            pools.push_back(pools_.emplace_back(std::make_unique<pmd::MbufPool>("bench" + std::to_string(e), kMbufs, 0)).get());
+        for (const uint16_t port : {pair_.port_a(), pair_.port_b()}) {
+            pmd::start_port(port, pools.data(), {uint16_t(engines_)});
+            for (uint32_t e = 0; e < engines_; ++e) ports_.push_back(std::make_unique<pmd::DpdkPort>(port, e, *pools[e]));
+        }
     }
-    engine::Port* port(uint32_t i) { return i == 0 ? &a_ : &b_; }
+    engine::Port* port(uint32_t device, uint32_t engine) { return ports_[device * engines_ + engine].get(); }
+    pmd::Eal& eal() { return eal_; }
 
 private:
     static constexpr uint32_t kMbufs = 8192;
-    static pmd::EalOptions options() {
+    static pmd::EalOptions options(const std::vector<unsigned>& cpus) {
         pmd::EalOptions o;
+        o.engines = std::max(1u, uint32_t(cpus.size()));
+        o.cpus = cpus;
         o.hugepages = pmd::Hugepages::never;
-        o.memory_bytes = pmd::MbufPool::bytes(kMbufs) + (16 << 20);
+        o.memory_bytes = o.engines * pmd::MbufPool::bytes(kMbufs) + (16 << 20);
         return o;
     }
+    const uint32_t engines_;
     pmd::Eal eal_;
-    pmd::MbufPool pool_;
+    std::vector<std::unique_ptr<pmd::MbufPool>> pools_;
     pmd::RingPair pair_;
-    pmd::DpdkPort a_, b_;
+    std::vector<std::unique_ptr<pmd::DpdkPort>> ports_;
 };
 
 /// Chosen on the command line; there is one EAL a process.
-inline engine::Port* wire_port(uint32_t i, bool new_rig) {
-    static std::unique_ptr<RingWire> rings;
-    static std::unique_ptr<MemoryWire> memory;
-    if (over_net_ring) {
-        if (!rings) rings = std::make_unique<RingWire>();
-        return rings->port(i);
-    }
-    if (new_rig) memory = std::make_unique<MemoryWire>();
-    return memory->port(i);
+inline std::unique_ptr<RingWire> ring_wire;
+inline std::unique_ptr<MemoryWire> memory_wire;
+inline engine::Port* wire_port(uint32_t device, uint32_t engine) {
+    return ring_wire != nullptr ? ring_wire->port(device, engine) : memory_wire->port(device);
 }
 
-/// One host with two devices back to back, and `qps` connected pairs.
+/// One host with two devices back to back, and connected pairs of QPs on each of its engines.
 struct Rig {
     struct Pair {
         sim::Qp *a, *b;
         sim::Mr *source, *target;
     };
+    /// What one engine has: the pairs whose `a` is there, and their CQs. One thread drives it all.
+    struct Lane {
+        sim::Cq *left_cq, *right_cq;
+        std::vector<Pair> pairs;
+    };
+    /// `crossed`: `b` of each pair is on the next engine, so that every frame is handed over.
+    struct Shape {
+        uint32_t qps, bytes, depth;  ///< QPs an engine
+        uint32_t engines = 1;
+        bool crossed = false;
+    };
     sim::World world;
     sim::Client left, right;
-    sim::Cq *left_cq, *right_cq;
-    std::vector<Pair> pairs;
+    std::vector<Lane> lanes;
     Nanos now = 1'000'000;
 
-    static sim::WorldOptions options() {
+    static sim::WorldOptions options(uint32_t engines) {
         sim::WorldOptions o;
         o.hosts = 1;
         o.devices = 2;
+        o.engines = engines;
         o.limits = {.max_sessions = 8, .max_qps = 65536, .max_keys = 65536, .max_ahs = 16};
         static pmd::HugeChunks chunks;  // as rocid
         o.chunks = &chunks;
-        wire_port(0, true);
-        o.port = [](uint32_t endpoint, uint32_t) { return wire_port(endpoint, false); };
+        if (ring_wire == nullptr) memory_wire = std::make_unique<MemoryWire>();
+        o.port = wire_port;
         return o;
     }
-    Rig(uint32_t qps, uint32_t bytes, uint32_t depth) : world(options()), left(world.host(0), 0), right(world.host(0), 1) {
-        const uint32_t lpd = left.alloc_pd(), rpd = right.alloc_pd();
-        left_cq = &left.create_cq(std::min(qps * depth, 1u << 20));
-        right_cq = &right.create_cq(std::min(qps * depth, 1u << 20));
-        for (uint32_t i = 0; i < qps; ++i) {
-            const sim::QpOptions o{
-                .max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
-            sim::Qp& a = left.create_qp(lpd, *left_cq, *left_cq, o);
-            sim::Qp& b = right.create_qp(rpd, *right_cq, *right_cq, o);
-            sim::connect(left, a, right, b, {.mtu = 5, .timeout = 14});
-            pairs.push_back({&a, &b, &left.reg_mr(lpd, bytes + kLine), &right.reg_mr(rpd, bytes + kLine)});
+    explicit Rig(const Shape& s) : world(options(s.engines)), left(world.host(0), 0), right(world.host(0), 1), lanes(s.engines) {
+        const uint32_t lpd = left.alloc_pd(), rpd = right.alloc_pd(), entries = std::min(s.qps * s.depth, 1u << 20);
+        for (Lane& l : lanes) l.left_cq = &left.create_cq(entries), l.right_cq = &right.create_cq(entries);
+        const sim::QpOptions o{
+            .max_send_wr = s.depth, .max_recv_wr = s.depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
+        for (uint32_t i = 0; i < s.qps; ++i) {
+            std::vector<sim::Qp*> a, b;  // new QPs go to one engine after the other
+            for (Lane& l : lanes) a.push_back(&left.create_qp(lpd, *l.left_cq, *l.left_cq, o));
+            for (Lane& l : lanes) b.push_back(&right.create_qp(rpd, *l.right_cq, *l.right_cq, o));
+            for (uint32_t e = 0; e < s.engines; ++e) {
+                if (a[e]->engine != e || b[e]->engine != e) throw std::runtime_error("QPs are not where they are expected");
+                sim::Qp& peer = *b[(e + s.crossed) % s.engines];
+                sim::connect(left, *a[e], right, peer, {.mtu = 5, .timeout = 18});
+                lanes[e].pairs.push_back({a[e], &peer, &left.reg_mr(lpd, s.bytes + kLine), &right.reg_mr(rpd, s.bytes + kLine)});
+            }
         }
     }
     /// Programs' buffers begin pages as a rule.
@@ -172,28 +187,33 @@ struct Rig {
     void poll() { world.host(0).engine(0).poll(now += 1000); }
 };
 
-/// A batch of messages on every QP, the last of each signalled, and polls until all are complete. False: something failed.
-inline bool one_round(Rig& rig, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch) {
+/// A batch of messages on every QP of a lane, the last of each signalled, and polls until all are complete. False: something
+/// failed.
+template <class Poll>
+inline bool one_round(Rig& rig, Rig::Lane& lane, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch, Poll&& poll) {
     const bool send = opcode == abi::WrOpcode::send;
     bool good = true;
-    for (Rig::Pair& p : rig.pairs) {
+    for (Rig::Pair& p : lane.pairs) {
         for (uint32_t i = 0; send && i < batch; ++i) rig.post_recv(p, bytes);
         if (send && p.b->rq.publish()) good = false;
         for (uint32_t i = 0; i < batch; ++i) rig.post(p, opcode, bytes, i + 1 == batch);
         rig.publish(p);
     }
-    for (uint32_t done = 0, idle = 0; done < rig.pairs.size(); ++idle) {
-        if (idle == 100'000) return false;
-        rig.poll();
-        while (const abi::Cqe* e = rig.left_cq->ring.peek()) {
+    for (uint32_t done = 0; done < lane.pairs.size();) {
+        poll();
+        while (const abi::Cqe* e = lane.left_cq->ring.peek()) {
             good = good && e->status == abi::WcStatus::success;
-            rig.pairs[0].a->sq.free_send(e->wqe_index);
-            rig.left_cq->ring.pop();
-            ++done, idle = 0;
+            lane.pairs[0].a->sq.free_send(e->wqe_index);
+            lane.left_cq->ring.pop();
+            ++done;
         }
-        while (rig.right_cq->ring.peek() != nullptr) rig.right_cq->ring.pop();
+        while (lane.right_cq->ring.peek() != nullptr) lane.right_cq->ring.pop();
     }
     return good;
+}
+/// The one engine, in a time that does not depend on the machine.
+inline bool one_round(Rig& rig, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch) {
+    return one_round(rig, rig.lanes[0], opcode, bytes, batch, [&rig] { rig.poll(); });
 }
 
 }  // namespace roci::bench

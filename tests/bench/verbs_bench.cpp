@@ -1,8 +1,12 @@
 // Rocinante by the public verbs, as any program sees it: one thread drives both ends, rocid does the rest. Each mode prints its
-// figures. Rates are the best of several short windows, since other programs on the machine only ever take away from them.
+// figures, `--rows` picks some of them. Rates are the best of several short windows, half a round trip the run with the best
+// median, since other programs on the machine only ever take away from them.
 #include <unistd.h>
 
+#include <functional>
 #include <string_view>
+
+#include <CLI/CLI.hpp>
 
 #include "histogram.hpp"
 #include "report.hpp"
@@ -92,49 +96,60 @@ double messages_per_second(const Load& load) {
     return Stream(rig, load).rate(quick ? 3 : 8, quick ? 100'000'000 : 200'000'000);
 }
 
-// ---- modes ----------------------------------------------------------------------------------------------------------
+// ---- modes: the rows of each -------------------------------------------------------------------------------------------
 
-void rates() {
-    struct Row {
-        const char* name;
-        Load load;
+/// One or more figures that are measured together. The name is theirs, or how theirs begin.
+struct Row {
+    std::string name;
+    std::function<void()> run;
+};
+using Rows = std::vector<Row>;
+
+Row rate_row(const std::string& name, const Load& load) {
+    return {name, [name, load] { report(name, messages_per_second(load) / 1e6, "Mmsg/s"); }};
+}
+
+Rows rates() {
+    return {
+        rate_row("verbs.rate.write.64B.1qp", {IBV_WR_RDMA_WRITE, 64, 1, 32, 32, 4}),
+        rate_row("verbs.rate.write.64B.1qp.no_postlist", {IBV_WR_RDMA_WRITE, 64, 1, 32, 1, 4}),
+        rate_row("verbs.rate.write.64B.16qp", {IBV_WR_RDMA_WRITE, 64, 16, 32, 32}),
+        rate_row("verbs.rate.write.64B.256qp", {IBV_WR_RDMA_WRITE, 64, 256, 32, 32, 1}),
+        rate_row("verbs.rate.send.64B.1qp", {IBV_WR_SEND, 64, 1, 32, 32, 4}),
+        rate_row("verbs.rate.send.64B.16qp", {IBV_WR_SEND, 64, 16, 32, 32}),
+        rate_row("verbs.rate.read.64B.16qp", {IBV_WR_RDMA_READ, 64, 16, 32, 32}),
+        rate_row("verbs.rate.write.512B.16qp", {IBV_WR_RDMA_WRITE, 512, 16, 32, 32}),
+        rate_row("verbs.rate.write.4KiB.16qp", {IBV_WR_RDMA_WRITE, 4096, 16, 32, 32}),
     };
-    const Row rows[] = {
-        {"verbs.rate.write.64B.1qp", {IBV_WR_RDMA_WRITE, 64, 1, 32, 32, 4}},
-        {"verbs.rate.write.64B.1qp.no_postlist", {IBV_WR_RDMA_WRITE, 64, 1, 32, 1, 4}},
-        {"verbs.rate.write.64B.16qp", {IBV_WR_RDMA_WRITE, 64, 16, 32, 32}},
-        {"verbs.rate.write.64B.256qp", {IBV_WR_RDMA_WRITE, 64, 256, 32, 32, 1}},
-        {"verbs.rate.send.64B.1qp", {IBV_WR_SEND, 64, 1, 32, 32, 4}},
-        {"verbs.rate.send.64B.16qp", {IBV_WR_SEND, 64, 16, 32, 32}},
-        {"verbs.rate.read.64B.16qp", {IBV_WR_RDMA_READ, 64, 16, 32, 32}},
-        {"verbs.rate.write.512B.16qp", {IBV_WR_RDMA_WRITE, 512, 16, 32, 32}},
-        {"verbs.rate.write.4KiB.16qp", {IBV_WR_RDMA_WRITE, 4096, 16, 32, 32}},
-    };
-    for (const Row& r : rows) report(r.name, messages_per_second(r.load) / 1e6, "Mmsg/s");
 }
 
 /// Many QPs, all with work all the time. `batch` 1: each message touches a QP that was last seen 10,000 messages ago.
-void many_qps() {
+Rows many_qps() {
     const uint32_t qps = quick ? 2'000 : 10'000;
+    Rows rows;
     for (const uint32_t batch : {1u, 32u})
-        for (const uint32_t n : {16u, qps}) {
-            const Load load{IBV_WR_RDMA_WRITE, 64, n, batch, batch, 1};
-            report("verbs.rate.write.64B.batch" + std::to_string(batch) + "." + std::to_string(n) + "qp",
-                   messages_per_second(load) / 1e6, "Mmsg/s");
-        }
+        for (const uint32_t n : {16u, qps})
+            rows.push_back(rate_row("verbs.rate.write.64B.batch" + std::to_string(batch) + "." + std::to_string(n) + "qp",
+                                    {IBV_WR_RDMA_WRITE, 64, n, batch, batch, 1}));
+    return rows;
 }
 
-void bandwidth() {
-    struct Row {
+Rows bandwidth() {
+    struct Size {
         const char* name;
         uint32_t bytes, batch;
     };
-    for (const Row& r : {Row{"4KiB", 4 << 10, 32}, Row{"64KiB", 64 << 10, 4}, Row{"1MiB", 1 << 20, 1}, Row{"8MiB", 8 << 20, 1}})
+    Rows rows;
+    for (const Size& z :
+         {Size{"4KiB", 4 << 10, 32}, Size{"64KiB", 64 << 10, 4}, Size{"1MiB", 1 << 20, 1}, Size{"8MiB", 8 << 20, 1}})
         for (const ibv_wr_opcode op : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
-            const double rate = messages_per_second({op, r.bytes, 1, r.batch, r.batch, 4});
-            report(std::string("verbs.bandwidth.") + (op == IBV_WR_RDMA_WRITE ? "write." : "read.") + r.name,
-                   rate * r.bytes / 1e9, "GB/s");
+            const std::string name = std::string("verbs.bandwidth.") + (op == IBV_WR_RDMA_WRITE ? "write." : "read.") + z.name;
+            rows.push_back({name, [name, z, op] {
+                                const double rate = messages_per_second({op, z.bytes, 1, z.batch, z.batch, 4});
+                                report(name, rate * z.bytes / 1e9, "GB/s");
+                            }});
         }
+    return rows;
 }
 
 void say(const std::string& name, const Histogram& h, double scale) {
@@ -160,33 +175,61 @@ void post_receive(ibv_qp* qp, ibv_sge& sge) {
 
 /// SEND there, SEND back; both CQs are polled. As programs that care for latency do (ib_send_lat): short messages inline,
 /// receives posted ahead, and a completion of the sender for every 32nd only.
-void latency() {
-    constexpr uint32_t kInline = 64, kSignalEvery = 32, kAhead = 16;
-    for (const uint32_t bytes : {64u, 4096u}) {
-        Rig rig(1, 64, 4096, kInline);
-        const Rig::Pair p = rig.pairs[0];
-        ibv_sge left{uint64_t(rig.source.data), bytes, rig.source.mr->lkey},
-            right{uint64_t(rig.target.data), bytes, rig.target.mr->lkey};
-        const auto await = [](ibv_cq* cq) {
-            for (bool got = false; !got;) drain(cq, [&](const ibv_wc& wc) { got = got || wc.opcode == IBV_WC_RECV; });
-        };
-        Histogram h;
-        const uint32_t rounds = quick ? 20'000 : 200'000;
-        for (uint32_t i = 0; i < kAhead; ++i) post_receive(p.left, left), post_receive(p.right, right);
-        for (uint32_t i = 0; i < rounds + rounds / 10; ++i) {
-            const unsigned flags =
-                (bytes <= kInline ? unsigned(IBV_SEND_INLINE) : 0u) | (i % kSignalEvery == 0 ? unsigned(IBV_SEND_SIGNALED) : 0u);
-            const uint64_t start = now_ns();
-            post_one(p.left, left, IBV_WR_SEND, nullptr, flags);
-            await(rig.right_cq);
-            post_receive(p.right, right);
-            post_one(p.right, right, IBV_WR_SEND, nullptr, flags);
-            await(rig.left_cq);
-            post_receive(p.left, left);
-            if (i >= rounds / 10) h.add(now_ns() - start);
-        }
-        say("verbs.half_round_trip.send." + std::to_string(bytes) + "B", h, 0.5);
+class PingPong {
+public:
+    explicit PingPong(uint32_t bytes)
+        : rig_(1, 64, 4096, kInline),
+          left_{uint64_t(rig_.source.data), bytes, rig_.source.mr->lkey},
+          right_{uint64_t(rig_.target.data), bytes, rig_.target.mr->lkey},
+          flags_(bytes <= kInline ? unsigned(IBV_SEND_INLINE) : 0u) {
+        for (uint32_t i = 0; i < kAhead; ++i) post_receive(pair_.left, left_), post_receive(pair_.right, right_);
     }
+    /// Round trips in ticks, after a tenth as many that do not count, and what a tick was meanwhile.
+    std::pair<Histogram, double> run(uint32_t rounds) {
+        Histogram h;
+        const uint64_t first_ns = now_ns(), first = ticks();
+        for (uint32_t i = 0; i < rounds + rounds / 10; ++i) {
+            const unsigned flags = flags_ | (i % kSignalEvery == 0 ? unsigned(IBV_SEND_SIGNALED) : 0u);
+            const uint64_t start = ticks();
+            post_one(pair_.left, left_, IBV_WR_SEND, nullptr, flags);
+            await(rig_.right_cq);
+            post_receive(pair_.right, right_);
+            post_one(pair_.right, right_, IBV_WR_SEND, nullptr, flags);
+            await(rig_.left_cq);
+            post_receive(pair_.left, left_);
+            if (i >= rounds / 10) h.add(ticks() - start);
+        }
+        return {h, double(now_ns() - first_ns) / double(ticks() - first)};
+    }
+
+private:
+    static constexpr uint32_t kInline = 64, kSignalEvery = 32, kAhead = 16;
+    static void await(ibv_cq* cq) {
+        for (bool got = false; !got;) drain(cq, [&](const ibv_wc& wc) { got = got || wc.opcode == IBV_WC_RECV; });
+    }
+    Rig rig_;
+    const Rig::Pair pair_ = rig_.pairs[0];
+    ibv_sge left_, right_;
+    const unsigned flags_;
+};
+
+/// The run with the least median, all of its figures: of each figure the least would be a run that never was.
+Rows latency() {
+    constexpr unsigned kRuns = 3;
+    Rows rows;
+    for (const uint32_t bytes : {64u, 4096u}) {
+        const std::string name = "verbs.half_round_trip.send." + std::to_string(bytes) + "B";
+        rows.push_back({name, [name, bytes] {
+                            PingPong ping(bytes);
+                            auto best = ping.run(quick ? 20'000 : 200'000);
+                            for (unsigned i = 1; i < kRuns; ++i)
+                                if (auto run = ping.run(quick ? 20'000 : 200'000);
+                                    run.first.quantile(0.5) < best.first.quantile(0.5))
+                                    best = run;
+                            say(name, best.first, 0.5 * best.second);
+                        }});
+    }
+    return rows;
 }
 
 /// From posting to completion of a 64-byte WRITE while rocid's engine sleeps; and while it is awake, to compare.
@@ -232,31 +275,37 @@ void connect() {
 }
 
 /// Registration of memory that was never registered, and once more of the same.
-void registration() {
+void register_memory(const std::string& name, size_t bytes, unsigned tries) {
     const Device d("roci0");
-    struct Row {
+    double first = 1e300, second = 1e300, release = 1e300;
+    for (unsigned i = 0; i < tries; ++i) {
+        uint8_t* p = Buffer::map(bytes);
+        ibv_mr *a = nullptr, *b = nullptr;
+        first = std::min(first, best_ns(1, [&] { a = need(ibv_reg_mr(d.pd, p, bytes, Buffer::kAccess), "ibv_reg_mr"); }));
+        second = std::min(second, best_ns(1, [&] { b = need(ibv_reg_mr(d.pd, p, bytes, Buffer::kAccess), "ibv_reg_mr"); }));
+        release = std::min(release, best_ns(1, [&] { ibv_dereg_mr(b); }));
+        ibv_dereg_mr(a);
+        munmap(p, bytes);
+    }
+    report(name + ".first", first / 1e3, "us");
+    report(name + ".second", second / 1e3, "us");
+    report(name + ".dereg_second", release / 1e3, "us");
+    if (bytes > (1 << 20)) report(name + ".rate", double(bytes) / first, "GB/s");
+}
+
+Rows registration() {
+    struct Size {
         const char* name;
         size_t bytes;
         unsigned tries;
     };
-    const Row rows[] = {{"4KiB", 4096, 200}, {"1MiB", 1 << 20, 50}, {"large", quick ? size_t{128} << 20 : size_t{1} << 30, 1}};
-    for (const Row& r : rows) {
-        double first = 1e300, second = 1e300, release = 1e300;
-        for (unsigned i = 0; i < r.tries; ++i) {
-            uint8_t* p = Buffer::map(r.bytes);
-            ibv_mr *a = nullptr, *b = nullptr;
-            first = std::min(first, best_ns(1, [&] { a = need(ibv_reg_mr(d.pd, p, r.bytes, Buffer::kAccess), "ibv_reg_mr"); }));
-            second = std::min(second, best_ns(1, [&] { b = need(ibv_reg_mr(d.pd, p, r.bytes, Buffer::kAccess), "ibv_reg_mr"); }));
-            release = std::min(release, best_ns(1, [&] { ibv_dereg_mr(b); }));
-            ibv_dereg_mr(a);
-            munmap(p, r.bytes);
-        }
-        const std::string name = std::string("verbs.reg_mr.") + r.name;
-        report(name + ".first", first / 1e3, "us");
-        report(name + ".second", second / 1e3, "us");
-        report(name + ".dereg_second", release / 1e3, "us");
-        if (r.bytes > (1 << 20)) report(name + ".rate", double(r.bytes) / first, "GB/s");
+    Rows rows;
+    for (const Size& z :
+         {Size{"4KiB", 4096, 200}, Size{"1MiB", 1 << 20, 50}, Size{"large", size_t{quick ? 128u : 1024u} << 20, 1}}) {
+        const std::string name = std::string("verbs.reg_mr.") + z.name;
+        rows.push_back({name, [name, z] { register_memory(name, z.bytes, z.tries); }});
     }
+    return rows;
 }
 
 /// Anonymous memory of the process `pid` (rocid): rings are shared memory and not part of it.
@@ -291,18 +340,56 @@ void hold() {
 
 struct Mode {
     std::string_view name;
-    void (*run)();
+    Rows (*rows)();
 };
-constexpr Mode kModes[] = {{"memory", memory_a_qp}, {"rate", rates}, {"many", many_qps},   {"bandwidth", bandwidth},
-                           {"latency", latency},    {"wake", wake},  {"connect", connect}, {"register", registration}};
+constexpr Mode kModes[] = {
+    {"memory",
+     [] {
+         return Rows{{"verbs.rocid_memory_a_qp", memory_a_qp}};
+     }},
+    {"rate", rates},
+    {"many", many_qps},
+    {"bandwidth", bandwidth},
+    {"latency", latency},
+    {"wake",
+     [] {
+         return Rows{{"verbs.write_completes", wake}};
+     }},
+    {"connect",
+     [] {
+         return Rows{{"verbs.create_to_rts", connect}};
+     }},
+    {"register", registration},
+};
 
-bool wanted(int argc, char** argv, std::string_view name) {
-    bool any = false;
-    for (int i = 1; i < argc; ++i) {
-        if (argv[i] == name) return true;
-        any = any || argv[i][0] != '-';
-    }
-    return !any;
+/// The rows of the modes named, in our order; of all modes if none is. Throws what a user is told.
+Rows rows_of(const std::vector<std::string>& modes) {
+    Rows all;
+    for (const std::string& word : modes)
+        if (std::ranges::find(kModes, word, &Mode::name) == std::end(kModes)) {
+            std::string names;
+            for (const Mode& m : kModes) names += " " + std::string(m.name);
+            throw std::invalid_argument("no mode '" + word + "'; there are:" + names + "; alone: hold");
+        }
+    for (const Mode& m : kModes)
+        if (modes.empty() || std::ranges::find(modes, m.name) != modes.end())
+            for (Row& r : m.rows()) all.push_back(std::move(r));
+    return all;
+}
+
+/// Those with one of the words in their name. Throws likewise.
+Rows picked(const Rows& all, const std::vector<std::string>& words) {
+    Rows out;
+    const auto has = [](const Row& r, const std::string& word) { return r.name.find(word) != std::string::npos; };
+    for (const std::string& word : words)
+        if (std::ranges::none_of(all, [&](const Row& r) { return has(r, word); })) {
+            std::string names;
+            for (const Row& r : all) names += "\n  " + r.name;
+            throw std::invalid_argument("no row has '" + word + "' in its name; there are:" + names);
+        }
+    for (const Row& r : all)
+        if (words.empty() || std::ranges::any_of(words, [&](const std::string& w) { return has(r, w); })) out.push_back(r);
+    return out;
 }
 
 }  // namespace
@@ -310,9 +397,18 @@ bool wanted(int argc, char** argv, std::string_view name) {
 
 int main(int argc, char** argv) {
     using namespace roci::bench;
-    for (int i = 1; i < argc; ++i) quick = quick || std::strcmp(argv[i], "--quick") == 0;
-    if (argc > 1 && std::strcmp(argv[1], "hold") == 0) return hold(), 0;
-    for (const Mode& m : kModes)
-        if (wanted(argc, argv, m.name)) m.run();
+    std::vector<std::string> modes, words;
+    CLI::App app("Rocinante by the public verbs: a line of JSON a figure");
+    app.add_option("mode", modes,
+                   "What to measure: memory rate many bandwidth latency wake connect register (default: all); or hold");
+    app.add_option("--rows", words, "Only rows with one of these words in their name");
+    app.add_flag("--quick", quick, "Shorter windows; figures are coarser");
+    CLI11_PARSE(app, argc, argv);
+    if (modes == std::vector<std::string>{"hold"}) return hold(), 0;
+    try {
+        for (const Row& r : picked(rows_of(modes), words)) r.run();
+    } catch (const std::invalid_argument& e) {
+        return std::fprintf(stderr, "verbs_bench: %s\n", e.what()), 2;
+    }
     return 0;
 }

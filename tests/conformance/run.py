@@ -26,6 +26,7 @@ import lab
 import pairs
 import pcap
 import single
+import starts
 
 FAULTS = lab.REPO / 'tests/conformance/faults.toml'
 
@@ -151,7 +152,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *config_errors.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))
@@ -166,7 +167,7 @@ def main():
         in_rocid(report, connection_load.HALF_LOST,
                  lambda rocid, gids: run_built(report, connection_load.missing(), connection_load.faulty_cases(options.quick), wanted, rocid))
     run_built(report, connection_errors.missing(), connection_errors.ALONE, wanted)
-    for name, case in config_errors.CASES.items():
+    for name, case in (config_errors.CASES | starts.CASES).items():
         if wanted(name):
             report.run(name, case)
     for name, (case, why_not) in ephemeral.CASES.items():

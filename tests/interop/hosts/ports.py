@@ -218,7 +218,7 @@ def taken(kind):
         path = f'{net.folder.name}/{kind}.sock'
         net.a.start(end_of(net.a, kind, 'server', path))
         try:
-            refuses(net.b, end_of(net.b, kind, 'server', path), path, 'is taken', "change the key 'path'")
+            refuses(net.b, end_of(net.b, kind, 'server', path), path, f'is taken by another rocid (process {net.a.process.pid})', "change the key 'path'")
             check(os.path.exists(path), 'its socket is gone')
         finally:
             net.a.stop()

@@ -50,6 +50,9 @@ class Rows:
         wait_until(lambda: self.guest.run('systemctl is-system-running --wait')[1].strip() == 'running', 'systemd is up', 60)
         self.interface('af_packet')
         self.systemctl('start')
+        check(self.guest.run(f'roci status --socket {SOCKET} >/dev/null 2>&1')[0] == 0, f'systemd says started, but rocid does not serve:\n{self.journal()}')
+        said = self.property('StatusText')
+        check(said == 'serving roci0', f'its status is {said!r}')
         pid = self.serves()
         status = self.guest.must(f'cat /proc/{pid}/status')
         for what in ('CapEff', 'CapPrm', 'CapBnd', 'CapAmb'):

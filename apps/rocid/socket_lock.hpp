@@ -1,0 +1,28 @@
+// A socket's name is one rocid's: a file beside it, locked as long as that rocid lives. Who has the lock may remove a socket that
+// a killed rocid left behind; who has not need not ask the other by a connection, which some servers take for their peer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace roci::rocid {
+
+class SocketLock {
+public:
+    /// Throws pmd::StartError: another rocid has it (says which), or no file can be made there. `other`: how to name another
+    /// socket.
+    SocketLock(const std::string& socket, const std::string& other);
+    /// Removes the file.
+    ~SocketLock();
+    SocketLock(const SocketLock&) = delete;
+
+private:
+    enum class Took : uint8_t { yes, held, gone, failed };
+    Took take();
+    std::string holder() const;
+
+    const std::string path_;
+    int fd_ = -1;
+};
+
+}  // namespace roci::rocid

@@ -1,0 +1,153 @@
+"""How a rocid starts: by itself, beside others, under a service manager."""
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import ephemeral
+import lab
+
+
+def engines_on_ordinary_pages():
+    """Where there are no hugepages, or not enough of them, each engine's frames must fit into what rocid asks for."""
+    for engines in (1, 2, 5, 16):
+        with lab.Rocid(args=['--set', 'memory.hugepages=never', '--set', f'engine.count={engines}']) as rocid:
+            if 'memory: ordinary pages' not in rocid.log():
+                raise lab.Failure(rocid.log())
+
+
+def log_of(process, path):
+    """What a rocid that must end has said."""
+    try:
+        process.wait(lab.START_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise lab.Failure(f'two rocids run:\n{pathlib.Path(path).read_text()}') from None
+    return pathlib.Path(path).read_text()
+
+
+def two_at_once():
+    """One of them serves, whatever a killed one left behind; the other says who does."""
+    with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
+        command = [str(lab.ROCID), '--loopback', '--socket', f'{folder}/rocid.sock', '--set', 'memory.mbufs=1024']
+        for _ in range(20):
+            logs = [f'{folder}/{i}.log' for i in range(2)]
+            both = []
+            for log in logs:
+                with open(log, 'wb') as file:
+                    both.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file))
+            try:
+                ended = wait_for(lambda: [p for p in both if p.poll() is not None], 'either of the two to give up', logs)
+                loser = both.index(ended[0])
+                said, winner = log_of(both[loser], logs[loser]), both[1 - loser]
+                if f'is taken by another rocid (process {winner.pid})' not in said or both[loser].returncode != 1:
+                    raise lab.Failure(f'exit code {both[loser].returncode}:\n{said}')
+                wait_for(lambda: 'serving' in pathlib.Path(logs[1 - loser]).read_text(), 'the other to serve', logs)
+                if winner.poll() is not None:
+                    raise lab.Failure('both gave up')
+            finally:
+                for process in both:
+                    lab.finish(process, signal.SIGKILL)  # the socket stays behind
+        with open(logs[0], 'wb') as file:
+            last = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        wait_for(lambda: 'serving' in pathlib.Path(logs[0]).read_text(), 'a rocid in the place of a killed one', logs)
+        if not lab.finish(last) or set(os.listdir(folder)) != {'0.log', '1.log'}:
+            raise lab.Failure(f'left behind: {os.listdir(folder)}')
+
+
+def wait_for(come, what, logs):
+    end = time.monotonic() + lab.START_LIMIT
+    while time.monotonic() < end:
+        if done := come():
+            return done
+        time.sleep(0.01)
+    raise lab.Failure(f'no sign of {what}:\n' + '\n'.join(pathlib.Path(log).read_text() for log in logs))
+
+
+def beside_one_that_waits():
+    """A virtio_user server takes the first connection for its peer: another rocid on its path must not be one."""
+    with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
+        pathlib.Path(f'{folder}/rocid.toml').write_text(
+            f'[memory]\nmbufs = 1024\n[[device]]\nname = "roci0"\nport = "virtio_user"\nrole = "server"\npath = "{folder}/virtio.sock"\n')
+
+        def start(name):
+            with open(f'{folder}/{name}.log', 'wb') as file:
+                return subprocess.Popen([str(lab.ROCID), '--config', f'{folder}/rocid.toml', '--socket', f'{folder}/{name}.sock'],
+                                        stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        first = start('a')
+        second = None
+        try:
+            wait_for(lambda: os.path.exists(f'{folder}/virtio.sock'), 'the socket', [f'{folder}/a.log'])
+            time.sleep(0.3)
+            second = start('b')
+            said = log_of(second, f'{folder}/b.log')
+            if f'is taken by another rocid (process {first.pid})' not in said:
+                raise lab.Failure(said)
+            time.sleep(0.5)
+            if first.poll() is not None or len(pathlib.Path(f'{folder}/a.log').read_text().splitlines()) > 1:
+                raise lab.Failure('the first does not wait any more:\n' + pathlib.Path(f'{folder}/a.log').read_text())
+        finally:
+            for process in (first, second):
+                lab.finish(process)
+
+
+def tells_its_manager():
+    """READY when a program finds the devices, STOPPING when it ends: at a path and at an abstract name."""
+    for abstract in (False, True):
+        with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            name = f'{folder}/notify'
+            manager.bind('\0' + name if abstract else name)
+            manager.settimeout(lab.START_LIMIT)
+            os.environ['NOTIFY_SOCKET'] = '@' + name if abstract else name
+            try:
+                with lab.Rocid() as rocid:
+                    heard = [manager.recv(4096)]
+                    if [d['state'] for d in rocid.status()['devices']] != ['active'] * 2:
+                        raise lab.Failure('ready, but its devices are not active')
+                    lab.finish(rocid.process)
+                    heard.append(manager.recv(4096))
+            finally:
+                del os.environ['NOTIFY_SOCKET']
+            if heard != [b'READY=1\nSTATUS=serving roci0, roci1', b'STOPPING=1']:
+                raise lab.Failure(f'the manager heard {heard}')
+
+
+def without_its_manager():
+    """A socket that is gone is one line in the log."""
+    os.environ['NOTIFY_SOCKET'] = '/nonexistent/notify'
+    try:
+        with lab.Rocid() as rocid:
+            if 'NOTIFY_SOCKET, /nonexistent/notify, is not told' not in rocid.log():
+                raise lab.Failure(rocid.log())
+    finally:
+        del os.environ['NOTIFY_SOCKET']
+
+
+def speaks_for_no_program():
+    """A program that is a service tells its manager itself: the rocid that `roci run` starts for it says nothing."""
+    with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f'{folder}/notify')
+        os.environ['NOTIFY_SOCKET'] = f'{folder}/notify'
+        try:
+            ephemeral.finish(ephemeral.start(['ibv_devices'], folder, os.geteuid()), 'ibv_devices')
+        finally:
+            del os.environ['NOTIFY_SOCKET']
+        ephemeral.wait_for(lambda: not ephemeral.rocids_of(folder), ephemeral.IDLE_LIMIT, 'rocid is still there')
+        manager.setblocking(False)
+        try:
+            raise lab.Failure(f'the manager of ibv_devices heard {manager.recv(4096)}')
+        except BlockingIOError:
+            pass
+
+
+CASES = {
+    "start: a program's service manager hears nothing of roci run's rocid": speaks_for_no_program,
+    'start: a service manager hears of start and stop': tells_its_manager,
+    'start: a service manager that is gone': without_its_manager,
+    'start: two at once on one socket': two_at_once,
+    'start: beside a virtio_user server that waits for its peer': beside_one_that_waits,
+    'start: many engines on ordinary pages': engines_on_ordinary_pages,
+}

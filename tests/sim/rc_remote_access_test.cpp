@@ -1,0 +1,186 @@
+// Memory that a puppet reaches by WRITE, READ and atomics: keys, rights, and answers given twice.
+#include "responder_fixture.hpp"
+
+namespace roci::sim {
+namespace {
+
+// ---- remote access --------------------------------------------------------------------------------------------------
+
+TEST_F(Responder, RkeyViolationHurtsOneQpOnly) {
+    const uint32_t other_pd = a.client.alloc_pd();
+    Mr& foreign = a.client.reg_mr(other_pd, 4096);
+    Mr& read_only = a.client.reg_mr(a.pd, 4096, {.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ});
+    struct Case {
+        const char* what;
+        uint64_t va;
+        uint32_t rkey, length;
+    };
+    const Case cases[] = {{"unknown key", a.mr.address(), 0xdeadbeef, 10},
+                          {"key 0", a.mr.address(), 0, 10},
+                          {"stale variant", a.mr.address(), a.mr.rkey ^ 1, 10},
+                          {"beyond the end", a.mr.address() + a.mr.length - 5, a.mr.rkey, 10},
+                          {"before the start", a.mr.address() - 1, a.mr.rkey, 10},
+                          {"address wraps", ~uint64_t{0} - 4, a.mr.rkey, 10},
+                          {"another PD's", foreign.address(), foreign.rkey, 10},
+                          {"no right to write", read_only.address(), read_only.rkey, 10}};
+    Qp& bystander = a.qp();
+    connect(a.client, bystander, puppet, path);
+    uint32_t bystander_psn = first;
+    for (const Case& c : cases) {
+        SCOPED_TRACE(c.what);
+        Qp& q = a.qp();
+        connect(a.client, q, puppet, path);
+        puppet.send(Operation::write_only, write_at(first, c.va, c.rkey, c.length), bytes_of(c.length, 1));
+        EXPECT_EQ(answer(), kNakAccess);
+        EXPECT_EQ(a.client.query(q).attr.qp_state, uint32_t(IBV_QPS_ERR));
+        puppet.talk_to(a.client.self(bystander));
+        puppet.send(Operation::write_only, write_at(bystander_psn++, a.mr.address(), a.mr.rkey, 10), bytes_of(10, 1));
+        EXPECT_TRUE(is_ack(answer()));
+    }
+    for (uint64_t i = 0; i < 4096; ++i) ASSERT_EQ(foreign.data()[i], 0);
+    for (uint64_t i = 0; i < 4096; ++i) ASSERT_EQ(read_only.data()[i], 0);
+}
+
+TEST_F(Responder, RightsOfTheQpCount) {
+    path.access = IBV_ACCESS_LOCAL_WRITE;
+    for (Operation op : {Operation::write_only, Operation::read_request, Operation::fetch_add}) {
+        Qp& q = a.qp();
+        connect(a.client, q, puppet, path);
+        auto h = write_at(first, a.mr.address(), a.mr.rkey, 8);
+        puppet.send(op, h, op == Operation::write_only ? bytes_of(8, 1) : std::vector<uint8_t>{});
+        EXPECT_EQ(answer(), kNakInvalid) << "not enabled for this QP (IBA 9.7.4.1.5)";
+    }
+    for (uint64_t i = 0; i < 8; ++i) EXPECT_EQ(a.mr.data()[i], 0);
+}
+
+TEST_F(Responder, ZeroLengthNeedsNoKey) {
+    join();
+    puppet.send(Operation::write_only, write_at(first, 0xdead, 0xbeef, 0));
+    EXPECT_TRUE(is_ack(answer())) << "C9-88";
+    puppet.send(Operation::read_request, write_at(first + 1, 0xdead, 0xbeef, 0));
+    const auto got = puppet.listen(50'000);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].op(), Operation::read_response_only);
+    EXPECT_EQ(got[0].packet.payload_length, 0u);
+}
+
+// ---- READ and atomics -----------------------------------------------------------------------------------------------
+
+TEST_F(Responder, ReadIsAnsweredAndAnsweredAgain) {
+    join();
+    fill(a.mr.data(), 3000, 6);
+    for (int again = 0; again < 2; ++again) {
+        puppet.send(Operation::read_request, write_at(first, a.mr.address(), a.mr.rkey, 3000));
+        const auto got = puppet.listen(50'000);
+        ASSERT_EQ(psns(got), range(first, 3)) << again;
+        EXPECT_EQ(got[0].op(), Operation::read_response_first);
+        EXPECT_EQ(got[1].op(), Operation::read_response_middle);
+        EXPECT_EQ(got[2].op(), Operation::read_response_last);
+        EXPECT_EQ(got[2].packet.msn.value, 1u) << "executed once as a message";
+        std::vector<uint8_t> all;
+        for (const auto& g : got) {
+            const auto p = g.payload();
+            all.insert(all.end(), p.begin(), p.end());
+        }
+        EXPECT_EQ(all, bytes_of(3000, 6));
+    }
+    // only the end of it again, as a requester does that lost the tail
+    puppet.send(Operation::read_request, write_at(first + 2, a.mr.address() + 2048, a.mr.rkey, 952));
+    const auto tail = puppet.listen(50'000);
+    ASSERT_EQ(psns(tail), range(first + 2, 1));
+    EXPECT_EQ(tail[0].op(), Operation::read_response_only);
+    const auto bytes = bytes_of(3000, 6);
+    EXPECT_EQ(tail[0].payload(), std::vector<uint8_t>(bytes.begin() + 2048, bytes.end()));
+    // and a new request goes on after the response's PSNs
+    recv(1, 8192, 10);
+    send_only(first + 3, 10, 1);
+    EXPECT_TRUE(is_ack(answer()));
+}
+
+TEST_F(Responder, AtomicsExecuteOnceAndReplayTheirAnswer) {
+    join();
+    uint64_t word = 40;
+    std::memcpy(a.mr.data(), &word, 8);
+    auto h = write_at(first, a.mr.address(), a.mr.rkey, 0);
+    h.swap_add = 2;
+    for (int again = 0; again < 3; ++again) {
+        puppet.send(Operation::fetch_add, h);
+        const auto got = puppet.listen(50'000);
+        ASSERT_EQ(got.size(), 1u);
+        EXPECT_EQ(got[0].op(), Operation::atomic_ack);
+        EXPECT_EQ(got[0].packet.atomic_original, 40u);
+        std::memcpy(&word, a.mr.data(), 8);
+        EXPECT_EQ(word, 42u) << "IBA 9.4.5: executed once";
+    }
+    h.psn = Psn(first + 1);
+    h.compare = 42;
+    h.swap_add = 7;
+    puppet.send(Operation::cmp_swap, h);
+    auto got = puppet.listen(50'000);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].packet.atomic_original, 42u);
+    h.psn = Psn(first + 2);
+    puppet.send(Operation::cmp_swap, h);
+    got = puppet.listen(50'000);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].packet.atomic_original, 7u);
+    std::memcpy(&word, a.mr.data(), 8);
+    EXPECT_EQ(word, 7u) << "the second compare failed";
+}
+
+TEST_F(Responder, MisalignedAtomicIsNaked) {
+    join();
+    auto h = write_at(first, a.mr.address() + 4, a.mr.rkey, 0);
+    puppet.send(Operation::fetch_add, h);
+    EXPECT_EQ(answer(), kNakInvalid);
+}
+
+TEST_F(Responder, AFlushIsAnOperationThatWeDoNotServe) {
+    join();
+    puppet.send(Operation::flush, write_at(first, a.mr.address(), a.mr.rkey, 64));
+    EXPECT_EQ(answer(), kNakInvalid);
+}
+
+TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
+    path.max_dest_rd_atomic = 2;
+    join();
+    world.net().link(world.host(0).endpoint(0)).bits_per_second = 1'000'000;  // answers take long
+    for (uint32_t i = 0; i < 8; ++i) {
+        // each of 100 packets, all at once
+        puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::rc, Operation::read_request),
+                                     write_at(first + i * 100, a.mr.address(), a.mr.rkey, 100 * kMtu)));
+    }
+    world.run_for(10'000'000);
+    EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR)) << "IBA 9.7.4.1.5: invalid request";
+}
+
+// Requests that come again, late or in part, are answered in their place; they never count as READs beyond the agreed number.
+TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
+    path.max_dest_rd_atomic = 2;
+    join();
+    fill(a.mr.data(), 64 * kMtu, 1);
+    auto request = [&](uint32_t offset, uint32_t packets) {  // PSN and address move together
+        puppet.send(Operation::read_request, write_at(first + offset, a.mr.address() + offset * kMtu, a.mr.rkey, packets * kMtu));
+    };
+    request(0, 10);
+    EXPECT_EQ(psns(puppet.listen(50'000)), range(first, 10));
+    request(10, 10);
+    request(0, 10);  // an old one that was long under way
+    request(13, 7);  // the end of the second once more
+    request(13, 7);
+    request(2, 3);
+    request(20, 5);  // and a new one, the second that is outstanding
+    std::map<uint32_t, std::vector<uint8_t>> answers;
+    for (const auto& g : puppet.listen(200'000)) {
+        EXPECT_TRUE(g.packet.info->has(wire::kRead)) << "no NAK";
+        answers[g.psn() - first] = g.payload();
+    }
+    for (uint32_t i = 10; i < 25; ++i) {
+        ASSERT_EQ(answers[i].size(), kMtu) << i;
+        EXPECT_EQ(std::memcmp(answers[i].data(), a.mr.data() + i * kMtu, kMtu), 0) << i;
+    }
+    EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
+}
+
+}  // namespace
+}  // namespace roci::sim
