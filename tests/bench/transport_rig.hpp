@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "abi/client_rings.hpp"
+#include "memory_port.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/huge_chunks.hpp"
@@ -18,58 +19,6 @@
 #include "sim/world.hpp"
 
 namespace roci::bench {
-
-/// Frames of one pool, handed to the other end by pointer.
-class MemoryPort final : public engine::Port {
-public:
-    static constexpr uint32_t kFrames = 4096, kRoom = 4352 + 64;
-
-    MemoryPort() : bytes_(std::make_unique<uint8_t[]>(size_t{kFrames} * kRoom)) {
-        for (uint32_t i = 0; i < kFrames; ++i) free_.push_back(bytes_.get() + size_t{i} * kRoom);
-        wire_.reserve(kFrames);
-    }
-    void join(MemoryPort& peer) { peer_ = &peer, peer.peer_ = this; }
-
-    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override {
-        const unsigned n = std::min<unsigned>(max, unsigned(wire_.size() - next_));
-        for (unsigned i = 0; i < n; ++i) frames[i] = wire_[next_ + i];
-        next_ += n;
-        if (next_ == wire_.size()) wire_.clear(), next_ = 0;
-        return n;
-    }
-    void rx_free(engine::RxFrame* frames, unsigned n) override {
-        for (unsigned i = 0; i < n; ++i) peer_->free_.push_back(static_cast<uint8_t*>(frames[i].cookie));
-    }
-    unsigned tx_alloc(engine::TxFrame* frames, unsigned n) override {
-        n = std::min<unsigned>(n, unsigned(free_.size()));
-        for (unsigned i = 0; i < n; ++i) {
-            frames[i] = {free_.back(), kRoom, 0, free_.back()};
-            free_.pop_back();
-        }
-        return n;
-    }
-    unsigned tx_burst(engine::TxFrame* frames, unsigned n) override {
-        for (unsigned i = 0; i < n; ++i) peer_->wire_.push_back({frames[i].data, frames[i].length, frames[i].cookie});
-        return n;
-    }
-    void tx_free(engine::TxFrame* frames, unsigned n) override {
-        for (unsigned i = 0; i < n; ++i) free_.push_back(static_cast<uint8_t*>(frames[i].cookie));
-    }
-
-private:
-    std::unique_ptr<uint8_t[]> bytes_;
-    std::vector<uint8_t*> free_;
-    std::vector<engine::RxFrame> wire_;
-    size_t next_ = 0;
-    MemoryPort* peer_ = nullptr;
-};
-
-/// Two ports joined by memory.
-struct MemoryWire {
-    std::array<MemoryPort, 2> ports;
-    MemoryWire() { ports[0].join(ports[1]); }
-    engine::Port* port(uint32_t i) { return &ports[i]; }
-};
 
 /// rocid's own: DPDK's ring driver, mbufs, and the ports over them, a queue and a pool for each engine.
 class RingWire {

@@ -48,7 +48,8 @@ struct SqProducer {
         return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));
     }
     SendWqe* slot(uint32_t index) { return reinterpret_cast<SendWqe*>(slots + size_t(index & (depth - 1)) * stride); }
-    /// Asks for the lines of the next slot, which rocid's core has, before they are written: one after the other they would be waited for.
+    /// Asks for the lines of the next slot, which rocid's core has, before they are written: one after the other they would be
+    /// waited for.
     void claim() {
         for (uint32_t at = 0; at < stride && at < 2 * kCacheLine; at += kCacheLine)
             __builtin_prefetch(reinterpret_cast<std::byte*>(slot(head)) + at, 1);
