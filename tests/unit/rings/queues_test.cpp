@@ -34,6 +34,37 @@ TEST(CqLaneTest, IndexWrapsAt32Bits) {
     }
 }
 
+// An engine writes the entries of a round together; what does not fit into its batch goes out at once, in order.
+TEST(CqLaneTest, EntriesOfARoundAreSeenWhenTheyAreWrittenOut) {
+    CqPair first(1, 128), second(1, 128);
+    Completions round;
+    const auto take = [&round](CqPair& p, uint64_t id) {
+        abi::Cqe e{};
+        e.wr_id = id;
+        e.byte_len = uint32_t(id * 3);
+        return rings::push(p.cq, 0, e, round);
+    };
+    ASSERT_EQ(take(first, 0), PushResult::ok);
+    EXPECT_EQ(first.poll(), -1) << "not written yet";
+    round.write_out();
+    EXPECT_EQ(first.poll(), 0);
+    for (uint64_t i = 1; i <= 100; ++i) ASSERT_EQ(take(i % 2 != 0 ? first : second, i), PushResult::ok);
+    round.write_out();
+    for (int64_t i = 1; i <= 100; ++i) ASSERT_EQ((i % 2 != 0 ? first : second).poll(), i);
+    round.write_out();
+    EXPECT_EQ(first.poll(), -1) << "none twice";
+    EXPECT_EQ(second.poll(), -1);
+}
+
+// A place that is taken is not free, though its entry is not written yet.
+TEST(CqLaneTest, EntriesThatAreNotWrittenYetCountAsThere) {
+    CqPair p(1, 4);
+    Completions round;
+    abi::Cqe e{};
+    for (uint32_t i = 0; i < 4; ++i) ASSERT_EQ(rings::push(p.cq, 0, e, round), PushResult::ok);
+    EXPECT_EQ(rings::push(p.cq, 0, e, round), PushResult::overrun);
+}
+
 // IBA 11.6.3.2 CQ error: an overrun is detected exactly, and what was complete before stays readable.
 TEST(CqLaneTest, OverrunIsExactAndLosesNothingAlreadyThere) {
     CqPair p(1, 8);
