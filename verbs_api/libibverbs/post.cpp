@@ -174,7 +174,6 @@ void ring(Qp& qp) {
 
 int post_send(ibv_qp* p, ibv_send_wr* wr, ibv_send_wr** bad) {
     Qp& qp = *Qp::from(p);
-    qp.sq.claim();
     std::lock_guard guard(qp.sq_lock);
     int err = takes_sends(p->state) ? 0 : EINVAL;
     const uint32_t first = qp.sq.head;

@@ -15,6 +15,7 @@ inline bool only_datagrams(unsigned flags) { return (flags & IBV_SEND_IP_CSUM) !
 
 /// The head of the slot at sq.head: everything but addresses and payload, which are zero, and the lap, which publish() writes.
 inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned flags) {
+    qp.sq.claim();
     abi::SendWqe* w = qp.sq.slot(qp.sq.head);
     std::memset(&w->imm_or_inv, 0, sizeof *w - offsetof(abi::SendWqe, imm_or_inv));
     w->wr_id = wr_id;
