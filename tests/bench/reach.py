@@ -38,7 +38,6 @@ GOALS = [
     _least("verbs.rate.write.64B.batch32.10000qp", "verbs.rate.write.64B.batch32.16qp", 0.8, "10,000 QPs against 16, batches of 32: through rocid",
            "hardware's known cliff"),
     _most("transport.bytes_a_qp", 1024.0, 1, "engine memory a connected QP", "20,000 QPs fit in a cache"),
-    _most("verbs.rocid_memory_a_qp", 1024.0, 1, "memory of all rocid a connected QP (depth 1), its client's objects with it", "20,000 QPs fit in a cache"),
     _least("transport.two_lcores", "transport.one_lcore", 1.8, "two engine lcores against one", "share nothing"),
     _most("sharing.wrong", 0.001, 1, "moves a message of lines falsely shared, or shared by engines", "no false sharing; share nothing"),
     _most("verbs.reg_mr.4KiB.first", 30.0, 1, "ibv_reg_mr 4 KiB", "measured possible"),
