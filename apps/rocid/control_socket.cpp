@@ -51,13 +51,24 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// Its lock is ours.
+/// True: a server answers at the path.
+bool somebody_answers(const sockaddr_un& a) {
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool yes = connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0 || errno == EAGAIN || errno == EPROTOTYPE;
+    close(fd);
+    return yes;
+}
+
+/// Its lock is ours; but somebody may have removed another rocid's lock file.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
     struct stat s {};
     if (lstat(path.c_str(), &s) == 0) {
         if (!S_ISSOCK(s.st_mode))
             throw StartError("'" + path + "' is there and is no socket: remove it, or choose another place with --socket PATH");
+        if (somebody_answers(a))
+            throw StartError("another rocid answers at '" + path +
+                             "': use that one, stop it, or choose another place with --socket PATH");
         unlink(path.c_str());
     }
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -105,6 +116,7 @@ void close_sent(host::Reply& r) {
 ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler)
     : path_(path), handler_(std::move(handler)), buffer_(abi::kMaxMessage + 1) {
     make_folder(std::filesystem::path(path).parent_path());
+    address_of(path);  // what is wrong with a name is said of the socket's
     lock_.emplace(path, "choose another place with --socket PATH");
     listen_ = listen_at(path, mode);
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
@@ -114,7 +126,7 @@ ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHand
 }
 
 ControlSocket::~ControlSocket() {
-    unlink(path_.c_str());
+    if (lock_->ours()) unlink(path_.c_str());
     close(listen_);
     while (!connections_.empty()) drop(connections_.begin()->first);
     close(epoll_);

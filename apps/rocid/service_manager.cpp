@@ -23,6 +23,7 @@ void tell_service_manager(std::string_view state) {
     std::memcpy(a.sun_path, path, std::min(length, sizeof a.sun_path));
     if (a.sun_path[0] == '@') a.sun_path[0] = '\0';  // an abstract name
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (length > sizeof a.sun_path) errno = ENAMETOOLONG;
     if (length > sizeof a.sun_path || fd < 0 ||
         sendto(fd, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&a),
                socklen_t(offsetof(sockaddr_un, sun_path) + length)) < 0)

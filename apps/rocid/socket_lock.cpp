@@ -3,35 +3,52 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
-
-#include <fmt/format.h>
 
 #include "pmd_glue/eal.hpp"
 
 namespace roci::rocid {
+namespace {
+
+/// A rocid removes its socket, lets its sessions go, then gives the lock back.
+constexpr int kTries = 20;
+constexpr useconds_t kBetween = 50'000;
+
+}  // namespace
 
 SocketLock::SocketLock(const std::string& socket, const std::string& other) : path_(socket + ".lock") {
     Took took = take();
-    while (took == Took::gone) took = take();
+    for (int tries = 1; tries < kTries && (took == Took::held || took == Took::gone); ++tries) {
+        if (took == Took::held) usleep(kBetween);
+        took = take();
+    }
     if (took != Took::yes) {
-        const std::string why = took == Took::held
+        const int error = errno;
+        const std::string why = took != Took::failed
                                     ? "'" + socket + "' is taken by another rocid" + holder() + ": use that one, stop it"
-                                    : "cannot lock '" + path_ + "': " + std::strerror(errno) + "; run as root";
+                                    : "cannot lock '" + path_ + "': " + std::strerror(error) +
+                                          (error == EACCES || error == EPERM ? "; run as root" : "");
         if (fd_ >= 0) close(fd_);
         throw pmd::StartError(why + ", or " + other);
     }
+    if (ftruncate(fd_, 0) == 0) dprintf(fd_, "%d\n", getpid());
 }
 
 SocketLock::~SocketLock() {
-    unlink(path_.c_str());
+    if (ours()) unlink(path_.c_str());
     close(fd_);
+}
+
+bool SocketLock::ours() const {
+    struct stat named {};
+    struct stat locked {};
+    return fstat(fd_, &locked) == 0 && stat(path_.c_str(), &named) == 0 && named.st_ino == locked.st_ino &&
+           named.st_dev == locked.st_dev;
 }
 
 /// Gone: whoever had the file has removed it since we opened it, and its name is, or will be, another file's.
@@ -40,23 +57,15 @@ SocketLock::Took SocketLock::take() {
     fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd_ < 0) return Took::failed;
     if (flock(fd_, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? Took::held : Took::failed;
-    struct stat named {};
-    struct stat locked {};
-    const bool same = fstat(fd_, &locked) == 0 && stat(path_.c_str(), &named) == 0 && named.st_ino == locked.st_ino &&
-                      named.st_dev == locked.st_dev;
-    return same ? Took::yes : Took::gone;
+    return ours() ? Took::yes : Took::gone;
 }
 
-/// As the kernel knows it; "" where it does not tell (a process of another container).
+/// Who has it has written its number.
 std::string SocketLock::holder() const {
-    struct stat s {};
-    if (fstat(fd_, &s) != 0) return "";
-    const std::string file = fmt::format(" {:02x}:{:02x}:{} ", major(s.st_dev), minor(s.st_dev), s.st_ino);
-    std::ifstream locks("/proc/locks");
-    for (std::string line, number, kind, manner, access, pid; std::getline(locks, line);)
-        if (line.find(file) != std::string::npos && std::istringstream(line) >> number >> kind >> manner >> access >> pid)
-            return " (process " + pid + ")";
-    return "";
+    char text[16]{};
+    const bool read = pread(fd_, text, sizeof text - 1, 0) > 0;
+    const int pid = read ? std::atoi(text) : 0;
+    return pid > 0 ? " (process " + std::to_string(pid) + ")" : "";
 }
 
 }  // namespace roci::rocid

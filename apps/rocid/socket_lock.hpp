@@ -9,12 +9,15 @@ namespace roci::rocid {
 
 class SocketLock {
 public:
-    /// Throws pmd::StartError: another rocid has it (says which), or no file can be made there. `other`: how to name another
-    /// socket.
+    /// Throws pmd::StartError: another rocid has it (says which), or no file can be made there. One that is just ending is waited
+    /// for. `other`: how to name another socket.
     SocketLock(const std::string& socket, const std::string& other);
     /// Removes the file.
     ~SocketLock();
     SocketLock(const SocketLock&) = delete;
+    /// The file of that name is still the one that is locked; if somebody has removed it, the socket may be another rocid's as
+    /// well.
+    bool ours() const;
 
 private:
     enum class Took : uint8_t { yes, held, gone, failed };

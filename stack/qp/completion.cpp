@@ -16,7 +16,9 @@ constexpr Nanos kLateReceives = 1'000'000;
 /// On Ethernet there is no service level; NICs tell there which header lies in the 40 bytes before a datagram, and UCX reads it.
 constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
 
+/// What was completed before is there when its reader asks.
 void send_event(Context& ctx, const engine::Event& e) {
+    ctx.completions.write_out();
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
 

@@ -1,0 +1,31 @@
+#include <gtest/gtest.h>
+
+#include "qp/roles.hpp"
+#include "../rings/fixture.hpp"
+
+namespace roci::qp {
+namespace {
+
+// A program that is told of an event and then polls finds what was completed before: the thread that passes events on does not
+// wait for the end of the engine's round.
+TEST(Events, FollowWhatWasCompletedBefore) {
+    rings::CqPair cq(1, 8);
+    engine::EventRing events(8);
+    Context ctx;
+    ctx.events = &events;
+    Srq srq;
+    srq.spec.cq = &cq.cq;
+    abi::Cqe e{};
+    e.wr_id = 5;
+    e.byte_len = 15;
+    complete_tag(ctx, srq, nullptr, e, false);
+    constexpr uint32_t kSrqLimitReached = 15;
+    raise_srq(ctx, srq, kSrqLimitReached);
+    engine::Event told;
+    ASSERT_TRUE(events.pop(told));
+    EXPECT_EQ(told.type, kSrqLimitReached);
+    EXPECT_EQ(cq.poll(), 5);
+}
+
+}  // namespace
+}  // namespace roci::qp
