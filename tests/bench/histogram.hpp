@@ -1,5 +1,4 @@
-// Latencies, counted in buckets whose width grows with the value (HDR-style): 256 buckets an octave, so a reading is within 0.4
-// %.
+// Latencies, counted in buckets whose width grows with the value (HDR-style): 256 an octave, so a reading is within 0.4 %.
 #pragma once
 
 #include <algorithm>
