@@ -51,14 +51,6 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// True: a server answers at the path.
-bool somebody_answers(const sockaddr_un& a) {
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const bool yes = connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0 || errno == EAGAIN || errno == EPROTOTYPE;
-    close(fd);
-    return yes;
-}
-
 /// Its lock is ours; but somebody may have removed another rocid's lock file.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
@@ -66,7 +58,7 @@ int listen_at(const std::string& path, uint32_t mode) {
     if (lstat(path.c_str(), &s) == 0) {
         if (!S_ISSOCK(s.st_mode))
             throw StartError("'" + path + "' is there and is no socket: remove it, or choose another place with --socket PATH");
-        if (somebody_answers(a))
+        if (!deserted(path))
             throw StartError("another rocid answers at '" + path +
                              "': use that one, stop it, or choose another place with --socket PATH");
         unlink(path.c_str());

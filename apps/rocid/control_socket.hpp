@@ -33,7 +33,7 @@ class ControlSocket {
 public:
     /// Binds and listens. Makes the folder; removes a socket file that a killed rocid left. Throws pmd::StartError.
     ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler);
-    /// Ends every session and removes the socket file.
+    /// Ends every session and removes the socket file, if the lock is still ours.
     ~ControlSocket();
     ControlSocket(const ControlSocket&) = delete;
 

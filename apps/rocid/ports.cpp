@@ -52,14 +52,7 @@ void clear_path(const DeviceSection& d) {
     if (lstat(d.path.c_str(), &there) != 0) return;
     if (!S_ISSOCK(there.st_mode))
         throw pmd::StartError(fmt::format("'{}' exists and is no socket: change the key 'path', or remove it", d.path));
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    std::copy_n(d.path.c_str(), d.path.size(), name.sun_path);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const bool deserted =
-        fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 && errno == ECONNREFUSED;
-    if (fd >= 0) close(fd);
-    if (!deserted)
+    if (!deserted(d.path))
         throw pmd::StartError(
             fmt::format("the socket '{}' is taken: another program serves it; stop that one, or change the key 'path'", d.path));
     if (unlink(d.path.c_str()) != 0)

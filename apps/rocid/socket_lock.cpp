@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -66,6 +69,18 @@ std::string SocketLock::holder() const {
     const bool read = pread(fd_, text, sizeof text - 1, 0) > 0;
     const int pid = read ? std::atoi(text) : 0;
     return pid > 0 ? " (process " + std::to_string(pid) + ")" : "";
+}
+
+/// A datagram socket cannot connect to the kinds that rocid and DPDK serve: the kernel says so (EPROTOTYPE) if there is one.
+bool deserted(const std::string& path) {
+    sockaddr_un a{};
+    a.sun_family = AF_UNIX;
+    std::copy_n(path.c_str(), std::min(path.size(), sizeof a.sun_path - 1), a.sun_path);
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return false;
+    const bool refused = connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0 && errno == ECONNREFUSED;
+    close(fd);
+    return refused;
 }
 
 }  // namespace roci::rocid

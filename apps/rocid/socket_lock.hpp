@@ -1,5 +1,5 @@
 // A socket's name is one rocid's: a file beside it, locked as long as that rocid lives. Who has the lock may remove a socket that
-// a killed rocid left behind; who has not need not ask the other by a connection, which some servers take for their peer.
+// a killed rocid left behind.
 #pragma once
 
 #include <cstdint>
@@ -27,5 +27,8 @@ private:
     const std::string path_;
     int fd_ = -1;
 };
+
+/// Nobody serves the socket at the path any more. Asked without a connection, which some servers would take for their peer's.
+bool deserted(const std::string& path);
 
 }  // namespace roci::rocid

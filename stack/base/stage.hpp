@@ -73,6 +73,12 @@ struct StageClock {
         end_interval(stage, now);
         current = before;
     }
+    /// All stages together.
+    uint64_t whole() const {
+        uint64_t cycles = 0;
+        for (const StageTally& t : of) cycles += t.cycles;
+        return cycles;
+    }
     /// Of the stage that goes on.
     void end_interval(Stage stage, uint64_t now) {
         StageTally& t = of[size_t(stage)];

@@ -53,12 +53,6 @@ StageClock& window_clock() {
 }
 #endif
 
-uint64_t whole(const StageClock& c) {
-    uint64_t cycles = 0;
-    for (const StageTally& t : c.of) cycles += t.cycles;
-    return cycles;
-}
-
 struct Window {
     StageClock took;
     double switch_cycles = 0;
@@ -75,7 +69,7 @@ Window measure(const Case& c, const Effort& effort) {
         for (uint32_t i = 0; i < effort.rounds(c); ++i)
             if (!one_round(rig, c.opcode, c.bytes, c.batch)) return {};
         window_clock().end_interval(Stage::outside, rte_rdtsc());
-        const bool better = whole(window_clock()) < whole(best.took);
+        const bool better = window_clock().whole() < best.took.whole();
         if (window <= 1 || better) best = {window_clock(), switch_cycles};  // the first one warms up
     }
     return best;
@@ -92,7 +86,7 @@ void tell(const Case& c, const StageClock& took, double messages, double switch_
         switches += double(t.intervals) / messages;
     }
     report("stages." + name + ".sum", sum, "cycles/msg");
-    report("stages." + name + ".marked", double(whole(took)) / messages, "cycles/msg");
+    report("stages." + name + ".marked", double(took.whole()) / messages, "cycles/msg");
     report("stages." + name + ".switches", switches, "/msg");
     report("stages." + name + ".switch", switch_cycles, "cycles");
     report("stages." + name + ".packets", c.packets(), "/msg");
@@ -116,13 +110,13 @@ int stages(bool quick) {
     StageTally all[kStages];
     for (const Case& c : kCases) {
         const auto [took, switch_cycles] = measure(c, effort);
-        if (whole(took) == 0) return std::fprintf(stderr, "%s: a message failed\n", c.name), 1;
+        if (took.whole() == 0) return std::fprintf(stderr, "%s: a message failed\n", c.name), 1;
         const double messages = double(effort.rounds(c)) * c.messages();
         for (size_t s = 0; s < kStages; ++s) all[s].intervals += took.of[s].intervals;
         if (kCounted)
             tell(c, took, messages, switch_cycles);
         else
-            report(std::string("stages.") + c.name + ".plain", double(whole(took)) / messages, "cycles/msg");
+            report(std::string("stages.") + c.name + ".plain", double(took.whole()) / messages, "cycles/msg");
     }
     return kCounted && never_entered(all) != 0;
 }

@@ -13,12 +13,6 @@ namespace {
 
 const StageTally& tally(const StageClock& c, Stage s) { return c.of[size_t(s)]; }
 
-uint64_t whole(const StageClock& c) {
-    uint64_t cycles = 0;
-    for (const StageTally& t : c.of) cycles += t.cycles;
-    return cycles;
-}
-
 TEST(StageClock, WhatNestedStagesTakeIsTheirs) {
     StageClock c;
     c.start(1000);
@@ -31,7 +25,7 @@ TEST(StageClock, WhatNestedStagesTakeIsTheirs) {
     EXPECT_EQ(tally(c, Stage::requester).cycles, 20u + 5u);
     EXPECT_EQ(tally(c, Stage::icrc).cycles, 70u);
     EXPECT_EQ(c.current, Stage::outside);
-    EXPECT_EQ(whole(c), 200u);
+    EXPECT_EQ(c.whole(), 200u);
 }
 
 TEST(StageClock, AStageWithinItselfIsOneStageEnteredTwice) {
@@ -82,13 +76,13 @@ TEST(StageScope, AllCyclesOfAStretchAreSomeStages) {
     EXPECT_EQ(tally(stage_clock, Stage::parse).entries, 1u);
     EXPECT_EQ(tally(stage_clock, Stage::icrc).entries, 1000u);
     EXPECT_EQ(tally(stage_clock, Stage::parse).intervals, 1001u);
-    EXPECT_EQ(whole(stage_clock), end - start);
+    EXPECT_EQ(stage_clock.whole(), end - start);
 }
 
 TEST(StageScope, WhatACalibratedSwitchTakesIsSubtracted) {
     const double a_switch = calibrate_stage_switch();
     EXPECT_GT(a_switch, 1);
-    EXPECT_EQ(whole(stage_clock), 0u) << "calibrating leaves the clock as new";
+    EXPECT_EQ(stage_clock.whole(), 0u) << "calibrating leaves the clock as new";
     double least = 1e9;
     for (int row = 0; row < 200; ++row) {  // some rows are interrupted by other programs
         stage_clock.start(stage_now());
