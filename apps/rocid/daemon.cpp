@@ -67,7 +67,8 @@ host::Limits limits_of(const Config& c) {
 
 constexpr uint8_t kLinkLocalPrefix = 64;
 
-/// Its addresses are those of the interface. With addresses of its own the kernel knows nothing of them, and rocid answers.
+/// True if the device has the addresses of its interface. Configured addresses are unknown to the kernel, and rocid answers for
+/// them.
 bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
 
 host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
@@ -229,8 +230,8 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// A port that picks out its frames must know them. With addresses of its own the device answers for them altogether; GID 0 may
-/// be the interface's own link-local address, so of it only RDMA is ours.
+/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to them; GID 0 may
+/// be the interface's own link-local address, so only its RDMA traffic belongs to rocid.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));
@@ -238,7 +239,7 @@ void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     ports_->set_addresses(device, served);
 }
 
-/// Links come and go: programs are told by port events.
+/// Reports changes of links, which programs receive as port events.
 void Daemon::follow_links() {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const LinkState now = ports_->link(i, uint32_t(config_.devices[i].mtu));
@@ -273,7 +274,7 @@ std::string Daemon::status_json() const {
 void Daemon::on_signal() {
     signalfd_siginfo info{};
     if (read(signals_, &info, sizeof info) != ssize_t(sizeof info)) return;
-    if (stop_) _exit(1);  // asked twice: at once
+    if (stop_) _exit(1);  // a second signal ends it at once
     spdlog::info("signal {}: ending", info.ssi_signo);
     stop_ = true;
 }
