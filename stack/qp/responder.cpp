@@ -137,6 +137,7 @@ uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
 /// Memory that a request may use, for as long as this lives.
 struct Grant {
     const mem::MemoryRegion* region = nullptr;
+    uint64_t va = 0;  ///< within the region
     mem::WindowUse use;
 };
 
@@ -144,7 +145,8 @@ struct Grant {
 bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant) {
     if (length == 0) return true;
-    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, va, length, right, grant.region,
+    grant.va = va;
+    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right, grant.region,
                       grant.use) == mem::Fault::ok;
 }
 
@@ -192,7 +194,7 @@ RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant)) return RequestFault::access;
     if (grant.region != nullptr &&
-        !mem::copy_in(*grant.region, rs.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
+        !mem::copy_in(*grant.region, grant.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
         return RequestFault::unreachable;
     rs.va += p.payload_length;
     rs.remaining -= p.payload_length;
@@ -292,9 +294,9 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 /// The 8 bytes are exchanged at once where they are mapped; else by copy (then only our own engine is atomic towards them).
-bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& original) {
+bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& p, uint64_t& original) {
     const bool swap = wire::operation_of(p.opcode) == wire::Operation::cmp_swap;
-    std::byte* direct = mem::direct(region, p.va, 8);
+    std::byte* direct = mem::direct(region, va, 8);
     if (direct != nullptr) {
         std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(direct));
         if (!swap) {
@@ -309,11 +311,11 @@ bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& 
     static std::mutex slow;
     const std::lock_guard guard(slow);
     std::byte bytes[8];
-    if (!mem::copy_out(region, p.va, bytes, 8)) return false;
+    if (!mem::copy_out(region, va, bytes, 8)) return false;
     std::memcpy(&original, bytes, 8);
     const uint64_t changed = swap ? (original == p.compare ? p.swap_add : original) : original + p.swap_add;
     std::memcpy(bytes, &changed, 8);
-    return mem::copy_in(region, p.va, bytes, 8);
+    return mem::copy_in(region, va, bytes, 8);
 }
 
 ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
@@ -332,7 +334,7 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
     uint64_t original = 0;
-    if (!exchange(*grant.region, p, original)) return fault(ctx, qp, RequestFault::unreachable);
+    if (!exchange(*grant.region, grant.va, p, original)) return fault(ctx, qp, RequestFault::unreachable);
     ++rs.msn;
     ++rs.expected;
     ++qp.counters.rx_messages;
@@ -367,7 +369,7 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
         return fault(ctx, qp, RequestFault::access);
-    if (!store(*grant.region, p.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
+    if (!store(*grant.region, grant.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
     ++rs.msn;
     ++rs.expected;
     ++qp.counters.rx_messages;
