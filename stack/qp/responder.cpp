@@ -22,6 +22,7 @@ enum class RequestFault : uint8_t {
     recv_protection,
     malformed_recv,
     unreachable,
+    invalidation,
 };
 
 constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
@@ -32,18 +33,21 @@ struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
     uint32_t event;
+    bool own = false;     ///< of our side (class E): it ends a UC QP as well, where what the peer does wrong is dropped (class D)
+    bool silent = false;  ///< no NAK (class J): the peer learns of it as its retries run out
 };
 constexpr FaultRow kFaults[] = {
-    {NakCode::psn_sequence, WcStatus::success, 0},                           // none
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // invalid_succession
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // not_allowed
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // too_many_reads
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // bad_length
-    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},       // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::rem_access_err, kEventQpAccessErr},   // access
-    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal},    // recv_protection
-    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal},   // malformed_recv
-    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},  // unreachable: the memory went away
+    {NakCode::psn_sequence, WcStatus::success, 0},                          // none
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // invalid_succession
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // not_allowed
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // too_many_reads
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // bad_length
+    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},      // message_too_long: longer than the receive buffer
+    {NakCode::remote_access, WcStatus::loc_access_err, kEventQpAccessErr},  // access (11.6.2: of a WRITE with immediate)
+    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal, true},   // recv_protection
+    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal, true},  // malformed_recv
+    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},       // unreachable: the memory went away
+    {NakCode::remote_access, WcStatus::rem_inv_req_err, 0, false, true},          // invalidation
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
@@ -58,12 +62,13 @@ void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
 void fault(Context& ctx, Qp& qp, RequestFault f) {
     const FaultRow& row = kFaults[size_t(f)];
     ++qp.counters.access_errors;
-    if (qp.spec.type == Type::uc) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
+    if (qp.spec.type == Type::uc && !row.own) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
         qp.responder.in_message = false;
         return;
     }
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0);
     if (row.event != 0) raise(ctx, qp, row.event);
+    if (row.silent || qp.spec.type == Type::uc) return enter_error(ctx, qp);
     nak(ctx, qp, nak_syndrome(row.nak), true);
 }
 
@@ -216,8 +221,7 @@ RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kIeth)) return RequestFault::none;
     // only windows can be invalidated from afar; a region that ibv_reg_mr made cannot (IBA 10.6.5)
     const bool done = mem::invalidate_window(ctx.shared->keys, p.invalidate, domain_of(ctx, qp, p), qp.spec.qpn.value);
-    if (!done) return RequestFault::access;
-    return RequestFault::none;
+    return done ? RequestFault::none : RequestFault::invalidation;
 }
 
 RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
