@@ -1,4 +1,4 @@
-// Completion channels: a pipe that rocid's event thread writes records into.
+// Completion channels: a socket that rocid's event thread sends records to.
 #include <fcntl.h>
 #include <unistd.h>
 
