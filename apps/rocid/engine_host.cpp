@@ -42,7 +42,7 @@ pmd::IdlePolicy idle_policy(const Config& c, bool silent) {
     p.sleeps = c.engine.idle != "spin";
     p.adaptive = c.engine.idle == "adaptive";
     p.spin = c.engine.spin_us * kMicro;
-    p.max_sleep = c.engine.max_sleep_us * kMicro;
+    if (silent || !p.adaptive) p.max_sleep = c.engine.max_sleep_us * kMicro;
     if (silent) p.max_sleep = std::min(p.max_sleep, p.look);
     p.share_cpu = c.cpu_numbers.empty();
     return p;
@@ -103,6 +103,7 @@ void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::Engine
     w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops);
     w->loop =
         std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent), page.engine[index].sleeping, events.wake_flag());
+    w->loop->set_on_events([&events, &ring = w->engine->events()] { events.pushed(ring); });
     watch_ports(*w, index);
     workers_.push_back(std::move(w));
 }
