@@ -1,6 +1,8 @@
 // The engine's round: doorbells, frames, timers, transmission, notifications.
 #include "engine/engine.hpp"
 
+#include <bit>
+
 #include "engine/impl.hpp"
 #include "rings/doorbell.hpp"
 
@@ -34,6 +36,9 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);
+    if (c.reorder_frames != 0)
+        ctx.reorder =
+            std::make_unique<qp::ReorderPool>(s.chunks, qp::ReorderLimits{std::bit_ceil(c.reorder_frames), c.reorder_bytes});
     resting.reserve(kRoundVisits);
     if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<GsiRing>(kGsiRingSize);
     if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<FrameRing>(kFrameRingSize);

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "qp/attributes.hpp"
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -57,6 +58,7 @@ void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
+    forget_kept(ctx, qp);
     drop_all(qp.requester);
     qp.requester = {.records = qp.requester.records};
     auto sges = std::move(qp.responder.recv.sges);
@@ -165,6 +167,7 @@ void detach(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
+    forget_kept(ctx, qp);
     if (qp.requester.records == nullptr) return;
     drop_all(qp.requester);
     std::exchange(qp.requester.records, nullptr)->unreserve(qp.spec.sq.depth);

@@ -2,6 +2,7 @@
 // sent into a network that loses.
 #include <algorithm>
 
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -60,6 +61,7 @@ bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status) {
 void on_timer(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (qp.state == State::err) return activate(ctx, qp);  // receives posted while it went there
+    if (qp.reorder != nullptr) look_at_kept(ctx, qp);
     if (rq.rnr_deadline <= ctx.now) {
         rq.rnr_deadline = kNever;
         activate_requester(ctx, qp);

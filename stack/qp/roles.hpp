@@ -58,6 +58,10 @@ bool has_requests(const Context& ctx, const Qp& qp);
 /// Completes local operations (memory windows) that were done and are the oldest now.
 void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The same for one packet, without those that it was holding up.
+void execute_response(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// A response is lost: it is asked for again.
+void implied_nak(Context& ctx, Qp& qp);
 
 // ---- retry.cpp: timers and going back
 /// The cursor goes to the oldest unacknowledged packet.
@@ -76,6 +80,10 @@ void on_timer(Context& ctx, Qp& qp);
 
 // ---- responder.cpp: executing requests
 void receive_request(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The same for one packet, without those that it was holding up.
+void execute_request(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// One sequence NAK until the expected PSN arrives (C9-113).
+void nak_gap(Context& ctx, Qp& qp);
 
 // ---- ud.cpp: datagrams
 /// Fills in where a datagram goes. nullptr: the address handle is not valid for this QP.

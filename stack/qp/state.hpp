@@ -36,6 +36,8 @@ struct alignas(64) SendRecord {
 };
 static_assert(sizeof(SendRecord) == 64);
 
+struct Reorder;  // reorder_pool.hpp
+
 constexpr uint16_t kFullWindow = 0xffff;
 /// Two, each asking for an ACK: with one, a lost ACK would cost a retry as often as a lost request.
 constexpr uint16_t kWindowAfterSilence = 2;
@@ -200,16 +202,19 @@ struct alignas(64) Qp {
     uint8_t max_rd_atomic = 0, max_dest_rd_atomic = 0;
     uint32_t mtu = 0;  ///< bytes
     Qpn dest;
-    uint32_t access = 0;  ///< enum ibv_access_flags that remote requests may use
-    uint32_t qkey = 0;    ///< UD
-    Turn asking;          ///< among the requesters that have something to do
-    Turn answering;       ///< among the responders that have
+    uint32_t access = 0;           ///< enum ibv_access_flags that remote requests may use
+    uint32_t qkey = 0;             ///< UD
+    bool keeps_requests = false;   ///< some that came too early are in its reorder buffer
+    bool keeps_responses = false;  ///< likewise
+    Turn asking;                   ///< among the requesters that have something to do
+    Turn answering;                ///< among the responders that have
     wire::PathTemplate path;
     Counters counters;
     engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
     alignas(64) Requester requester;
     Nanos ack_timeout = kNever;
     std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
+    Reorder* reorder = nullptr;   ///< since frames came out of order
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 704);
