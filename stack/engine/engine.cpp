@@ -201,6 +201,27 @@ bool Engine::Impl::run_turns() {
     return budget.spent;
 }
 
+/// The roles of a QP count for themselves; others read the engine's table.
+void Engine::Impl::publish_reorder() {
+    struct Row {
+        Counter counter;
+        uint64_t qp::ReorderCounters::*value;
+    };
+    using C = qp::ReorderCounters;
+    static constexpr Row kRows[] = {
+        {Counter::reorder_kept, &C::kept},
+        {Counter::reorder_delivered, &C::delivered},
+        {Counter::reorder_duplicates, &C::duplicates},
+        {Counter::reorder_beyond, &C::beyond},
+        {Counter::reorder_share, &C::share},
+        {Counter::reorder_no_memory, &C::no_memory},
+        {Counter::reorder_late, &C::late},
+        {Counter::reorder_freed, &C::freed},
+    };
+    for (const Row& r : kRows) counters.set(r.counter, ctx.reorder->counters().*r.value);
+    counters.set(Counter::reorder_held, ctx.reorder->in_use());
+}
+
 // ---- the public face ------------------------------------------------------------------------------------------------
 
 Engine::Engine(const Config& config, Shared& shared, std::span<Port* const> ports)
@@ -230,6 +251,7 @@ bool Engine::poll(Nanos now) {
     }
     any |= e.receive_handed_over();
     qp::notify_all(e.ctx);
+    if (e.ctx.reorder != nullptr && e.ctx.reorder->take_counted()) e.publish_reorder();
     e.counters.add(Counter::polls);
     if (any) e.counters.add(Counter::busy_polls);
     return any;

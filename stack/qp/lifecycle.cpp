@@ -152,6 +152,7 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.expected_psn = qp.responder.expected;
     out.send_queued = qp.requester.fetched - qp.requester.tail;
     out.recv_posted = recv_available(qp);
+    out.kept = kept_frames(qp);
 }
 
 bool attach(Context& ctx, Qp& qp) {

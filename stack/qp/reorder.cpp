@@ -29,7 +29,7 @@ void release_places(Context& ctx, Backlog& b) {
 
 /// What is kept is not needed: the peer sends it again, or never.
 void drop_backlog(Context& ctx, Backlog& b) {
-    ctx.reorder->counters.freed += b.count;
+    ctx.reorder->count(&ReorderCounters::freed, b.count);
     while (b.count != 0) ctx.reorder->give_back(take_out(ctx, b, b.first));
     release_places(ctx, b);
     b.asked = false;
@@ -51,7 +51,7 @@ void advance(Context& ctx, Backlog& b, Psn to) {
     b.base = to;
     while (b.count != 0 && psn_span(b.first, to) != 0 && psn_span(b.first, to) <= steps) {
         ctx.reorder->give_back(take_out(ctx, b, b.first));
-        ++ctx.reorder->counters.freed;
+        ctx.reorder->count(&ReorderCounters::freed);
     }
 }
 
@@ -65,13 +65,13 @@ void open_gap(Context& ctx, Backlog& b) {
 bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
     ReorderPool& pool = *ctx.reorder;
     if (psn_span(b.base, p.psn) >= pool.window()) {
-        ++pool.counters.beyond;
+        pool.count(&ReorderCounters::beyond);
         return false;
     }
     if (b.places == nullptr && (b.places = pool.take_places()) == nullptr) return false;
     KeptFrame*& here = place(ctx, b, p.psn);
     if (here != nullptr) {
-        ++pool.counters.duplicates;
+        pool.count(&ReorderCounters::duplicates);
         return true;
     }
     KeptFrame* k = pool.copy(p, b.count);
@@ -162,7 +162,7 @@ bool execute_next_response(Context& ctx, Qp& qp) {
     if (r.responses.count != 0 && psn_span(rq.una, r.responses.first) <= free) {
         KeptFrame* k = take_out(ctx, r.responses, r.responses.first);
         execute_response(ctx, qp, k->packet);
-        ++ctx.reorder->counters.delivered;
+        ctx.reorder->count(&ReorderCounters::delivered);
         ctx.reorder->give_back(k);
         return true;
     }
@@ -207,7 +207,7 @@ void hand_over_requests(Context& ctx, Qp& qp) {
         if (b.count == 0 || b.first != rs.expected) break;
         KeptFrame* k = take_out(ctx, b, b.first);
         execute_request(ctx, qp, k->packet);
-        ++ctx.reorder->counters.delivered;
+        ctx.reorder->count(&ReorderCounters::delivered);
         ctx.reorder->give_back(k);
     }
     if (qp.reorder == nullptr) return;
@@ -256,7 +256,7 @@ Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
 }
 
 void note_repeated(Context& ctx, Backlog& b, Psn psn) {
-    if (b.patience.repeated(psn)) ++ctx.reorder->counters.late;
+    if (b.patience.repeated(psn)) ctx.reorder->count(&ReorderCounters::late);
 }
 
 void look_at_kept(Context& ctx, Qp& qp) {
@@ -264,6 +264,10 @@ void look_at_kept(Context& ctx, Qp& qp) {
     if (qp.keeps_requests) stalled(qp.reorder->requests) ? drop_requests(ctx, qp) : judge_requests(ctx, qp);
     if (qp.keeps_responses) stalled(qp.reorder->responses) ? drop_responses(ctx, qp) : judge_responses(ctx, qp);
     if (qp.reorder != nullptr) arm(ctx, qp);
+}
+
+uint32_t kept_frames(const Qp& qp) {
+    return qp.reorder != nullptr ? qp.reorder->requests.count + qp.reorder->responses.count : 0;
 }
 
 void forget_kept(Context& ctx, Qp& qp) {

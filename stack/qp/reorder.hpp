@@ -23,6 +23,8 @@ Hole missing_response(const Context& ctx, const Qp& qp, Psn from);
 void note_repeated(Context& ctx, Backlog& b, Psn psn);
 /// The time is up for something that is missed.
 void look_at_kept(Context& ctx, Qp& qp);
+/// Frames that the QP keeps.
+uint32_t kept_frames(const Qp& qp);
 /// The QP is reset, in error or goes.
 void forget_kept(Context& ctx, Qp& qp);
 

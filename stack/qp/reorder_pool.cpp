@@ -28,12 +28,12 @@ KeptFrame* ReorderPool::copy(const wire::Packet& p, uint32_t has) {
     const size_t left = capacity_ - std::min(capacity_, frames_.taken());
     void* block = nullptr;
     if (left != 0 && has >= left / kPart && has != 0) {
-        ++counters.share;
+        count(&ReorderCounters::share);
         return nullptr;
     }
     if (left != 0 && length <= sizeof(KeptFrame::bytes)) block = frames_.take();
     if (block == nullptr) {
-        ++counters.no_memory;
+        count(&ReorderCounters::no_memory);
         return nullptr;
     }
     auto* kept = new (block) KeptFrame;
@@ -42,14 +42,14 @@ KeptFrame* ReorderPool::copy(const wire::Packet& p, uint32_t has) {
     kept->packet.l3 = kept->bytes + (p.l3 - p.frame);
     kept->packet.payload = kept->bytes + (p.payload - p.frame);
     std::memcpy(kept->bytes, p.frame, length);
-    ++counters.kept;
+    count(&ReorderCounters::kept);
     return kept;
 }
 
 KeptFrame** ReorderPool::take_places() {
     void* block = places_.take();
     if (block == nullptr) {
-        ++counters.no_memory;
+        count(&ReorderCounters::no_memory);
         return nullptr;
     }
     auto** places = static_cast<KeptFrame**>(block);
@@ -60,7 +60,7 @@ KeptFrame** ReorderPool::take_places() {
 Reorder* ReorderPool::make(void* owner) {
     void* block = reorders_.take();
     if (block == nullptr) {
-        ++counters.no_memory;
+        count(&ReorderCounters::no_memory);
         return nullptr;
     }
     auto* r = new (block) Reorder;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "base/slab.hpp"
 #include "base/timer_wheel.hpp"
@@ -55,9 +56,17 @@ public:
     size_t capacity() const { return capacity_; }
     /// Tables of places that are in use.
     size_t windows_in_use() const { return places_.taken(); }
-    ReorderCounters counters;
+    void count(uint64_t ReorderCounters::*what, uint64_t n = 1) {
+        counters_.*what += n;
+        counted_ = true;
+    }
+    const ReorderCounters& counters() const { return counters_; }
+    /// True if anything was counted since the last call.
+    bool take_counted() { return std::exchange(counted_, false); }
 
 private:
+    ReorderCounters counters_;
+    bool counted_ = false;
     ReorderLimits limits_;
     size_t capacity_;  ///< frames
     Slab frames_, places_, reorders_;
