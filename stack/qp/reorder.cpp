@@ -117,10 +117,10 @@ void closed(Context& ctx, Backlog& b) {
 
 // ---- requests -------------------------------------------------------------------------------------------------------
 
-bool not_ready(const Responder& rs) { return rs.nak_outstanding && aeth_kind(rs.nak) == AethKind::rnr_nak; }
+bool not_ready(const ReceiveSequence& s) { return s.missing() && aeth_kind(s.nak_syndrome()) == AethKind::rnr_nak; }
 
 /// A request was executed that starts over again, or ends, everything behind it.
-bool refused(const Responder& rs) { return rs.fatal_nak || not_ready(rs); }
+bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
 
 /// Reports the gap if it is time to.
 void judge_requests(Context& ctx, Qp& qp) {
@@ -136,10 +136,10 @@ void judge_requests(Context& ctx, Qp& qp) {
 
 /// The first PSN that only a response can acknowledge.
 Psn awaited_response(const Requester& rq) {
-    const SendRecord* r = rq.oldest;
-    while (r != nullptr && !asks(r->kind)) r = r->next;
-    if (r == nullptr) return rq.sent_end;
-    return r->first_psn.distance_from(rq.una) > 0 ? r->first_psn : rq.una;
+    const SendRecord* r = rq.queue.oldest();
+    while (r != nullptr && !needs_response(r->kind)) r = r->next;
+    if (r == nullptr) return rq.window.highest_sent();
+    return r->first_psn.distance_from(rq.window.acked()) > 0 ? r->first_psn : rq.window.acked();
 }
 
 uint32_t overtakers(const Reorder& r) { return r.responses.count + uint32_t(r.has_ack); }
@@ -157,18 +157,18 @@ void judge_responses(Context& ctx, Qp& qp) {
 bool execute_next_response(Context& ctx, Qp& qp) {
     const Requester& rq = qp.requester;
     Reorder& r = *qp.reorder;
-    advance(ctx, r.responses, rq.una);
-    const uint32_t free = psn_span(rq.una, awaited_response(rq));  // PSNs that no response is missing for
-    if (r.responses.count != 0 && psn_span(rq.una, r.responses.first) <= free) {
+    advance(ctx, r.responses, rq.window.acked());
+    const uint32_t free = psn_span(rq.window.acked(), awaited_response(rq));  // PSNs that no response is missing for
+    if (r.responses.count != 0 && psn_span(rq.window.acked(), r.responses.first) <= free) {
         KeptFrame* k = take_out(ctx, r.responses, r.responses.first);
         execute_response(ctx, qp, k->packet);
         ctx.reorder->count(&ReorderCounters::delivered);
         ctx.reorder->give_back(k);
         return true;
     }
-    if (!r.has_ack || r.ack.psn.distance_from(rq.una) >= int32_t(free)) return false;
+    if (!r.has_ack || r.ack.psn.distance_from(rq.window.acked()) >= int32_t(free)) return false;
     r.has_ack = false;
-    if (r.ack.psn.distance_from(rq.una) < 0) return false;
+    if (r.ack.psn.distance_from(rq.window.acked()) < 0) return false;
     const wire::Packet ack = r.ack;
     execute_response(ctx, qp, ack);
     return true;
@@ -177,14 +177,14 @@ bool execute_next_response(Context& ctx, Qp& qp) {
 }  // namespace
 
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
-    Responder& rs = qp.responder;
+    const ReceiveSequence& rs = qp.responder.sequence;
     // After an RNR NAK the requester starts again from its PSN (IBA 9.7.5.2.8): all that follows comes again.
     if (not_ready(rs) || reorder_of(ctx, qp) == nullptr) return false;
     Backlog& b = qp.reorder->requests;
     if (!qp.keeps_requests) {
-        b.base = rs.expected;
+        b.base = rs.expected();
         open_gap(ctx, b);
-        b.asked = rs.nak_outstanding;
+        b.asked = rs.missing();
     }
     if (!keep(ctx, b, p)) {
         b.asked = true;
@@ -197,14 +197,14 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 void hand_over_requests(Context& ctx, Qp& qp) {
-    const Responder& rs = qp.responder;
-    if (rs.expected == qp.reorder->requests.base && !refused(rs)) return;
+    const ReceiveSequence& rs = qp.responder.sequence;
+    if (rs.expected() == qp.reorder->requests.base && !refused(rs)) return;
     closed(ctx, qp.reorder->requests);
     while (qp.reorder != nullptr) {
         Backlog& b = qp.reorder->requests;
-        advance(ctx, b, rs.expected);
+        advance(ctx, b, rs.expected());
         if (refused(rs)) return drop_requests(ctx, qp);
-        if (b.count == 0 || b.first != rs.expected) break;
+        if (b.count == 0 || b.first != rs.expected()) break;
         KeptFrame* k = take_out(ctx, b, b.first);
         execute_request(ctx, qp, k->packet);
         ctx.reorder->count(&ReorderCounters::delivered);
@@ -222,7 +222,7 @@ bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     Reorder& r = *qp.reorder;
     Backlog& b = r.responses;
     if (!qp.keeps_responses) {
-        b.base = qp.requester.una;
+        b.base = qp.requester.window.acked();
         open_gap(ctx, b);
         b.asked = qp.requester.implied_nak_pending;
     }
@@ -241,7 +241,7 @@ bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 void hand_over_responses(Context& ctx, Qp& qp) {
-    if (qp.requester.una == qp.reorder->responses.base) return;
+    if (qp.requester.window.acked() == qp.reorder->responses.base) return;
     closed(ctx, qp.reorder->responses);
     while (qp.reorder != nullptr && execute_next_response(ctx, qp)) {
     }

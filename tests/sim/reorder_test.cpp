@@ -19,7 +19,7 @@ struct Reorder : Responder {
     }
     uint64_t count(Counter c) { return world.host(0).counter(c); }
     uint64_t held() {
-        world.run_for(1000);
+        world.run_for(5000);
         return count(Counter::reorder_held);
     }
     /// The next `n` receives complete, in order, with their data.
