@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "abi/cpu_pace.hpp"
 #include "host/conductor.hpp"
 #include "reaper.hpp"
 #include "socket_lock.hpp"
@@ -84,6 +85,7 @@ private:
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;
     std::vector<std::byte> buffer_;
+    abi::CpuPace pace_{1};    ///< a look is a system call
     bool attentive_ = false;  ///< a request has just been served
     Counters counters_;
 };
