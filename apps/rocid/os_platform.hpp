@@ -55,6 +55,7 @@ public:
     /// The client whose request the conductor is about to handle.
     void set_current_client(const host::Client& c) { current_ = c; }
 
+    uint64_t random() override;
     host::SharedMemory make_memory(uint64_t length, std::string& why) override;
     void free_memory(const host::SharedMemory&) override;
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
