@@ -9,8 +9,8 @@ namespace roci::pmd {
 
 __extension__ typedef unsigned __int128 Uint128;
 
-/// Follows CLOCK_MONOTONIC as it stood at construction, at the TSC's rate. Where the TSC is not invariant (it may stop or change
-/// its rate) every reading is a clock_gettime instead: slower, but right.
+/// Starts at CLOCK_MONOTONIC of its construction and advances at the TSC's rate. If the TSC is not invariant (it may stop or
+/// change its rate), every reading is a clock_gettime, which is slower.
 class Clock final : public TimeSource {
 public:
     /// After EAL init, which measures the TSC's rate.

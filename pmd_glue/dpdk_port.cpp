@@ -17,8 +17,8 @@ namespace {
 constexpr uint32_t kCache = 512;
 constexpr uint32_t kRoom = (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
-/// "None" is that no sum need be there, for devices without a wire: of RoCEv2 one must be, so that is for the parser, as is
-/// "unknown".
+/// "None" means that the frame needs no checksum (devices without a wire). RoCEv2 requires one, so the parser verifies it, as
+/// with "unknown".
 wire::HeaderChecksum said_of(uint64_t flags) {
     const uint64_t said = flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
     if (said == RTE_MBUF_F_RX_IP_CKSUM_GOOD) return wire::HeaderChecksum::right;
@@ -79,14 +79,13 @@ unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     unsigned n = 0;
     for (uint16_t i = 0; i < got; ++i) {
         rte_mbuf* m = mbufs[i];
-        // A NIC whose buffers are powers of two gives a long frame in two pieces (e1000: 4,096 bytes and the rest).
+        // A NIC with power-of-two buffers delivers a long frame in two segments (e1000: 4,096 bytes and the rest).
         if (m->nb_segs != 1 && rte_pktmbuf_linearize(m) != 0) [[unlikely]] {
             add(too_large_, 1);
             rte_pktmbuf_free(m);
             continue;
         }
-        // The tag lies beside the frame where the port has taken it out; back it goes, so that a frame looks the same on every
-        // port.
+        // If the port stripped the VLAN tag, insert it again, so that a frame looks the same on every port.
         if ((m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 && rte_vlan_insert(&m) != 0) [[unlikely]] {
             rte_pktmbuf_free(m);
             continue;
@@ -151,7 +150,8 @@ void DpdkPort::after_sleep(Slept how) {
     slept_ = how;
 }
 
-/// The first look after a sleep. That frames come just when time is up may happen; again and again it does not.
+/// The first poll after a sleep. Frames that arrive at the end of a time-out are chance once; repeated, they show missing
+/// interrupts.
 void DpdkPort::judge_sleep(bool frames) {
     const bool overslept = slept_ == Slept::until_time_was_up;
     slept_ = Slept::not_at_all;
@@ -190,7 +190,7 @@ ChecksumOffload checksums_of(const rte_eth_dev_info& info) {
             (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0};
 }
 
-/// The first MTU that the port takes; 0: none.
+/// Sets the first MTU that the port accepts and returns it; 0: none.
 uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
     for (const uint32_t mtu : candidates)
         if (rte_eth_dev_set_mtu(port, uint16_t(mtu)) == 0) return mtu;
@@ -200,7 +200,7 @@ uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
 }  // namespace
 
 Started start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup) {
-    const QuietDpdk quiet;  // what goes wrong is said once, by us
+    const QuietDpdk quiet;  // rocid reports the error itself
     rte_eth_dev_info info{};
     if (const int no = rte_eth_dev_info_get(port, &info); no != 0) refuse(setup, "driver", no);
     Started out{.mtu = 0, .can = checksums_of(info), .does = {}};
@@ -225,7 +225,7 @@ Started start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup
         if (e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(setup, "tx queue", e);
     }
     if (e = rte_eth_dev_start(port); e != 0) refuse(setup, "start", e);
-    rte_eth_allmulticast_enable(port);  // groups are sorted out by the engine; ports without a filter answer that they cannot
+    rte_eth_allmulticast_enable(port);  // the engine filters groups; ports without a filter return an error here
     return out;
 }
 

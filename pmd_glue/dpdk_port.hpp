@@ -45,12 +45,12 @@ class DpdkPort final : public engine::Port, public Waker {
 public:
     static constexpr unsigned kMaxBurst = 256;
 
-    /// A driver that takes nothing for so long has nobody at its other end.
+    /// A driver that accepts nothing for this long has no peer.
     static constexpr uint64_t kPatienceMs = 1000;
 
-    /// `up`: the port's link, by whoever watches it; nullptr: always up. Frames for a link that is down, or that the driver does
-    /// not take, are lost, as on any wire: kept, they would keep their queue pairs from ever giving up.
-    /// `checksums`: what start_port() said.
+    /// `up`: state of the port's link, maintained by its watcher; nullptr: always up. Frames for a link that is down, and frames
+    /// that the driver does not accept, are dropped as on any wire. If they were kept, their queue pairs would never reach their
+    /// retry limits. `checksums`: the result of start_port().
     DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {})
         : port_(port), queue_(queue), checks_headers_(checksums.received), pool_(pool), up_(up) {}
 
@@ -63,7 +63,7 @@ public:
     /// Receive interrupts on and off, for a port that was started with them; see rx_interrupt().
     void before_sleep() override;
     void after_sleep(Slept how) override;
-    /// Some drivers promise interrupts that never come (e1000's of an 82574): believed when one has come.
+    /// True after the first interrupt arrived: some drivers promise interrupts that never come (e1000's of an 82574).
     bool wakes() const override { return heard_.load(std::memory_order_relaxed) && !deaf_.load(std::memory_order_relaxed); }
     /// For Sleeper::watch().
     std::atomic<bool>& heard() { return heard_; }
@@ -97,11 +97,11 @@ int rx_interrupt(uint16_t port, uint16_t queue);
 struct PortSetup {
     uint16_t queues = 1;
     uint16_t descriptors = 1024;          ///< a queue; the driver may take another number
-    bool interrupts = false;              ///< ask for receive interrupts; a port without goes on without
+    bool interrupts = false;              ///< request receive interrupts, if the port has them
     std::span<const uint32_t> mtus = {};  ///< IP packet sizes, the best first; empty: the port's MTU is left alone
-    std::string hint = {};                ///< what an error says besides: what must be there
+    std::string hint = {};                ///< appended to an error: what the port needs
     bool checksums = false;               ///< leave to the port what it can do of ChecksumOffload
-    bool link_interrupts = true;          ///< the link is what the driver last heard of it; else it is asked each time
+    bool link_interrupts = true;          ///< use the driver's last known link state; else query the link each time
 };
 struct Started {
     uint32_t mtu = 0;  ///< the one that was set; 0: none

@@ -96,14 +96,14 @@ std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
     for (const std::string& nic : o.pci) a.insert(a.end(), {"-a", nic});
     // Neither way leaves a file behind. (EAL refuses --in-memory together with --no-huge.)
     if (huge) {
-        // One file for all pages: a virtio_user port hands its memory over, and a vhost takes eight files at most.
+        // One file for all pages: a virtio_user port shares its memory, and vhost accepts at most eight files.
         a.insert(a.end(), {"--in-memory", "--single-file-segments"});
     } else {
-        // On ordinary pages DPDK asks for whole pages a frame, two for one of 4.5 KiB. What is never touched costs nothing.
+        // On ordinary pages DPDK uses whole pages per frame: two for a frame of 4.5 KiB. Untouched pages cost nothing.
         const uint64_t megabytes = std::max<uint64_t>(64, (2 * o.memory_bytes + (1 << 20) - 1) >> 20);
         a.insert(a.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});
     }
-    // A NIC that is refused is said once, by us.
+    // rocid itself reports a refused NIC.
     a.push_back(o.verbose ? "--log-level=*:info" : o.pci.empty() ? "--log-level=*:error" : "--log-level=*:critical");
     return a;
 }
@@ -124,7 +124,7 @@ Eal::Eal(const EalOptions& o) {
         throw StartError(std::string("DPDK does not start: ") + rte_strerror(rte_errno) +
                          "; run with --log-level debug to see why, or set memory.hugepages = \"never\"");
     if (!o.verbose) rte_log_set_level_pattern("*", RTE_LOG_ERR);
-    // Made for files that we have told EAL not to make; empty, and nobody else removes it.
+    // EAL creates this folder even without files in it, and nothing else removes it.
     rmdir(rte_eal_get_runtime_dir());
     huge_ = memory.huge;
     memory_mode_ = memory.text;

@@ -9,7 +9,7 @@
 
 namespace roci::pmd {
 
-/// Something of DPDK or of the machine that will not start. The text is one line and says what to do.
+/// DPDK or the machine refuses to start something. The text is one line and names the remedy.
 class StartError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
@@ -21,21 +21,21 @@ struct EalOptions {
     uint32_t engines = 1;        ///< worker lcores
     std::vector<unsigned> cpus;  ///< pin engine i to cpus[i]; empty: engines float over the CPUs the process may use
     Hugepages hugepages = Hugepages::automatic;
-    uint64_t memory_bytes = 64 << 20;   ///< what mbuf pools and rings will take
+    uint64_t memory_bytes = 64 << 20;   ///< size of all mbuf pools and rings
     std::vector<std::string> pci = {};  ///< NICs to probe, "0000:03:00.0[,devargs]"; no other is touched
-    bool verbose = false;               ///< let DPDK talk
+    bool verbose = false;               ///< show DPDK's messages
 };
 
 /// CPUs that this process may run on, ascending.
 std::vector<unsigned> allowed_cpus();
 /// "0-1,4": the list syntax of cpusets.
 std::string cpu_list(const std::vector<unsigned>& cpus);
-/// True if so many bytes of 2 MiB hugepages can really be had now: takes them and gives them back.
+/// True if that many bytes of 2 MiB hugepages are available: allocates and frees them.
 bool hugepages_available(uint64_t bytes);
 /// The arguments that start_eal gives to rte_eal_init; apart for tests.
 std::vector<std::string> eal_arguments(const EalOptions& options, bool huge);
 
-/// DPDK does not talk meanwhile, unless it was told to: what goes wrong is said once, by us.
+/// Suppresses DPDK's messages during its lifetime, unless `verbose`: rocid reports each error once, itself.
 class QuietDpdk {
 public:
     QuietDpdk();
@@ -46,7 +46,7 @@ private:
     const uint32_t level_;
 };
 
-/// Where the rest of the story is: the end of an error that comes from a driver.
+/// The end of an error text that comes from a driver: where to find more.
 inline constexpr const char* kMore = " (rocid --log-level debug prints what the driver says)";
 
 class Eal {

@@ -96,7 +96,7 @@ unsigned FaultPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     release_due(now);
     flush();
     unsigned taken = 0;
-    // Backlog of the inner port, or too much held back: the caller keeps the rest, untouched by any fault.
+    // The inner port is full, or too many frames are held: the caller keeps the rest, without faults applied.
     while (taken < count && out_.size() < kMaxBurst && held_.size() < kMaxHeld - 1) offer(frames[taken++], now);
     flush();
     return taken;
@@ -126,7 +126,7 @@ void FaultPort::offer(engine::TxFrame f, Nanos now) {
 void FaultPort::corrupt(engine::TxFrame& f) {
     if (f.length <= wire::kEthLength) return;
     bump(counts_.corrupted);
-    complete(f);  // a NIC would sum up the wrong bit with the rest
+    complete(f);  // before the bit is flipped, as a NIC would include it in its checksum
     const uint64_t bit = random() % ((f.length - wire::kEthLength) * 8);
     f.data[wire::kEthLength + bit / 8] ^= uint8_t(1u << (bit % 8));
 }

@@ -1,6 +1,6 @@
 // Fault injection on what a port sends: loss, corruption, reordering, duplicates, delay, congestion marks. Seeded: the same
-// frames and the same seed give the same faults. Stacks on any port and ships in the product, so that a user can try his program
-// on a bad network.
+// frames and the same seed give the same faults. It wraps any port and is part of the product, so that users can test their
+// programs on a bad network.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace roci::pmd {
 
-/// Probabilities a frame, 0..1, each drawn independently.
+/// Probabilities per frame, 0..1, each drawn independently.
 struct FaultSpec {
     uint64_t seed = 1;
     double drop = 0;
@@ -25,13 +25,13 @@ struct FaultSpec {
     bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
 };
 
-/// What it did; each counts frames.
+/// Frames that each fault changed.
 struct FaultCounts {
     uint64_t offered = 0, sent = 0, dropped = 0, corrupted = 0, reordered = 0, duplicated = 0, delayed = 0, marked = 0;
     uint64_t duplicate_failed = 0;  ///< no free frame for the copy
 };
 
-/// Every field, for whoever lists them.
+/// All fields by name.
 inline constexpr uint64_t FaultCounts::*kFaultFields[] = {
     &FaultCounts::offered,   &FaultCounts::sent,      &FaultCounts::dropped,
     &FaultCounts::corrupted, &FaultCounts::reordered, &FaultCounts::duplicated,
@@ -63,8 +63,8 @@ public:
 private:
     struct Held {
         engine::TxFrame frame;
-        Nanos due = 0;       ///< goes out at this time at the latest
-        uint64_t after = 0;  ///< or once so many frames have passed
+        Nanos due = 0;       ///< latest time to send it
+        uint64_t after = 0;  ///< or send it when this many frames have passed
     };
     bool chance(double p);
     uint64_t random();

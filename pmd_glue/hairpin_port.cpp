@@ -16,7 +16,7 @@ uint64_t mac_word(const uint8_t* mac) {
 
 bool hairpinned(const engine::RxFrame& f) { return (reinterpret_cast<uintptr_t>(f.cookie) & kHairpinned) != 0; }
 
-/// Broadcast, too, is none of a QP's business.
+/// Broadcast frames are never for a QP.
 bool is_multicast(const engine::TxFrame& f) { return f.length >= 6 && (f.data[0] & 1) != 0 && mac_word(f.data) != kMacMask; }
 
 engine::TxFrame back_to_tx(const engine::RxFrame& f) {
@@ -35,7 +35,7 @@ HairpinPort::~HairpinPort() {
 
 bool HairpinPort::is_own(const engine::TxFrame& f) const { return f.length >= 6 && mac_word(f.data) == own_; }
 
-/// What was left to the NIC is done here, for it does not see the frame.
+/// Computes the checksum that was left to the NIC, which does not see this frame.
 bool HairpinPort::queue(engine::TxFrame& f) {
     if (waiting() > mask_) return false;
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) | kHairpinned);
@@ -75,7 +75,7 @@ void HairpinPort::rx_free(engine::RxFrame* frames, unsigned count) {
     }
 }
 
-/// True if it went out. Its copy may be lost for want of room, like any datagram.
+/// Returns true if the frame was sent. Its copy may be dropped for lack of room, like any datagram.
 bool HairpinPort::send_multicast(engine::TxFrame& f) {
     engine::TxFrame copy;
     const bool copied = inner_.tx_alloc(&copy, 1) == 1 && copy.capacity >= f.length;

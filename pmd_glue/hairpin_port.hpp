@@ -1,6 +1,6 @@
 // In-engine loopback: a NIC does not send a frame back to itself, but two QPs of one device must be able to talk. Frames whose
-// destination MAC is the port's own go into a bounded queue and come back at the next rx_burst; of multicast frames a copy does,
-// as RDMA NICs have it; all others pass through.
+// destination MAC is the port's own go into a bounded queue and come back at the next rx_burst; multicast frames are sent and
+// copied, as RDMA NICs do; all others pass through.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace roci::pmd {
 
-/// Looks at the six bytes of the destination MAC and at nothing else. A full queue is back-pressure: tx_burst accepts fewer.
+/// Examines only the six bytes of the destination MAC. If the queue is full, tx_burst accepts fewer frames.
 /// Cookies of `inner` must be pointers or otherwise even: bit 0 of an RxFrame's cookie says that it came by the hairpin.
 class HairpinPort final : public engine::Port {
 public:
@@ -37,7 +37,7 @@ private:
     const uint64_t own_;  ///< the MAC in the low 48 bits, as the bytes lie in memory
     const uint32_t mask_;
     uint32_t head_ = 0, tail_ = 0;
-    bool inner_first_ = false;  ///< who is served first alternates, so that neither starves the other
+    bool inner_first_ = false;  ///< alternates, so that neither source starves the other
     std::unique_ptr<engine::RxFrame[]> fifo_;
 };
 

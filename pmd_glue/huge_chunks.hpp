@@ -1,5 +1,4 @@
-// Memory for slabs from the kernel, which is asked for huge pages: thousands of QPs lie on a few of them instead of on thousands
-// of small ones.
+// Memory for slabs on transparent huge pages, so that thousands of QPs lie on a few pages.
 #pragma once
 
 #include "base/slab.hpp"

@@ -11,12 +11,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kLastWait = std::chrono::seconds(2);
-constexpr int kLook = 50;  // milliseconds between looks at `ending`
+constexpr int kLook = 50;  // milliseconds between reads of `ending`
 
 struct Stream {
     int fd;
     std::shared_ptr<const std::atomic<bool>> ending;
-    Clock::time_point ends = Clock::time_point::max();  ///< of all waiting, once `ending` was seen
+    Clock::time_point ends = Clock::time_point::max();  ///< of all waits, once `ending` is set
     bool broken = false;
 };
 

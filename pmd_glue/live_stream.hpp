@@ -1,4 +1,4 @@
-// A stream into a pipe whose reader may be slow, or gone, without ever holding its writer for good.
+// A stream into a pipe whose reader may be slow or gone. It never blocks its writer for ever.
 #pragma once
 
 #include <atomic>

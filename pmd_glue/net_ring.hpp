@@ -1,5 +1,5 @@
-// Two ethdevs back to back in this process, by rings: what one sends the other receives. Queue e of one is tied to queue e of the
-// other, so that both ends of it belong to the same engine.
+// Two ethdevs of this process connected by rings: each receives what the other sends. Queue e of one is connected to queue e of
+// the other, so that the same engine has both ends.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 namespace roci::pmd {
 namespace {
 
-/// Where the headers of a RoCEv2 frame are; not more than a tap needs to know, and no checksum.
+/// Finds the headers of a RoCEv2 frame, as far as a tap needs them. Verifies no checksum.
 struct Headers {
     const uint8_t* bth;
     uint32_t room;  ///< bytes from the BTH to the frame's end

@@ -1,4 +1,4 @@
-// Which frames a tap lets through: all of a port, or those of one QP, told by a look at the headers.
+// Selects the frames of a tap by their headers: all of a port, or those of one QP.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ enum class Direction : uint8_t { in = 1, out = 2 };  ///< values of the pcapng e
 /// transports) or carry its number as the source (DETH).
 struct TapFilter {
     uint32_t qpn = 0;                    ///< 0: every frame
-    uint32_t peer_qpn = 0;               ///< 0: not connected, DETH tells
+    uint32_t peer_qpn = 0;               ///< 0: not connected; the DETH names the QP
     std::array<uint8_t, 16> peer_gid{};  ///< an IPv4 address as ::ffff:a.b.c.d
 };
 

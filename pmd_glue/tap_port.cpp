@@ -70,8 +70,7 @@ unsigned TapPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     return n;
 }
 
-/// A frame may be gone once it is accepted, so it is copied first; one that is refused comes again and must not stand there
-/// twice.
+/// The inner port may free an accepted frame, so the tap copies it before. A refused frame comes again, so its copy is discarded.
 bool TapPort::tx_one(Nanos now, engine::TxFrame& frame) {
     std::array<TapRing*, kMaxRings> rings;
     std::array<TapRing::Offer, kMaxRings> offers;

@@ -29,10 +29,10 @@ public:
     /// `snap_length`: bytes of a frame to keep, 0 for all.
     TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter = {}, uint32_t snap_length = 0);
 
-    /// What became of a frame that was offered.
+    /// Result for one frame.
     enum class Offer : uint8_t { unwanted, full, filled };
-    /// Copies a frame that the filter wants to where the next one goes; it stands in the ring only after settle(). `unsummed`: as
-    /// in engine::TxFrame; the copy is as the port will send it.
+    /// Copies a frame that passes the filter into the next slot; settle() makes it visible. `unsummed`: as
+    /// in engine::TxFrame; the copy contains the checksum that the port will send.
     Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t unsummed = 0);
     /// Makes the frame of fill() visible, or counts it as missed.
     void settle(Offer offer);

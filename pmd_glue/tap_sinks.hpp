@@ -1,4 +1,4 @@
-// Where the frames of taps go: a pcapng file for Wireshark, or one line of text a frame.
+// Writers of tapped frames: a pcapng file for Wireshark, or one line of text per frame.
 #pragma once
 
 #include <cstdio>
@@ -16,7 +16,7 @@ class TapSink {
 public:
     virtual ~TapSink() = default;
     virtual void frame(uint32_t interface, const TapRing::Slot& slot) = 0;
-    /// False: nothing can be written any more.
+    /// Returns false if nothing more can be written.
     virtual bool flush() = 0;
     /// Before the file is closed: totals of one tap.
     virtual void totals(uint32_t interface, uint64_t captured, uint64_t missed) = 0;
@@ -27,7 +27,7 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-/// Opens a pcapng file with one interface a name (pcapng specification, clauses 4.1 to 4.3). `to_realtime`: added to the taps'
+/// Opens a pcapng file with one interface per name (pcapng specification, clauses 4.1 to 4.3). `to_realtime`: added to the taps'
 /// time to give nanoseconds since 1970. nullptr: cannot be opened (reason in `why`).
 std::unique_ptr<TapSink> open_pcapng(const std::string& path, const std::vector<std::string>& interfaces, int64_t to_realtime,
                                      std::string& why);

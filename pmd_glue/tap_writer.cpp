@@ -33,9 +33,9 @@ bool TapWriter::flush() {
 }
 
 void TapWriter::run() {
-    constexpr auto kPause = std::chrono::milliseconds(1);  // shorter than a ring takes to fill at a million frames a second
+    constexpr auto kPause = std::chrono::milliseconds(1);  // shorter than a ring takes to fill at a million frames per second
     for (bool last = false; !last;) {
-        last = stop_.load();  // before the last look, so that it sees all
+        last = stop_.load();  // read before the rings, so that the last pass sees every frame
         const bool any = drain();
         if (any && !flush()) break;
         if (any)

@@ -17,9 +17,9 @@ public:
     /// finish(), and waits for it.
     ~TapWriter();
 
-    /// Asks for the end: what is still in the rings is written, then the totals, then the sinks are closed. Does not wait.
+    /// Starts the end, without waiting: the thread writes what is left in the rings, then the totals, then closes the sinks.
     void finish() { stop_ = true; }
-    /// The thread has nothing more to do: it was asked to finish, or no sink takes anything any more.
+    /// True if the thread has ended: after finish(), or because every sink failed.
     bool finished() const { return finished_; }
 
 private:

@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kProgramName[] = "roci_steer";
 
-/// Closes itself.
+/// A descriptor that its destructor closes.
 struct Fd {
     int fd = -1;
     explicit Fd(int f) : fd(f) {}
@@ -102,8 +102,8 @@ void XdpSteering::try_out(const std::string& interface, int index, uint32_t mtu)
     program.load(interface);
     const int error = program.attach(index, XDP_FLAGS_DRV_MODE);
     if (error == EOPNOTSUPP && program.attach(index, XDP_FLAGS_SKB_MODE) == 0) return;
-    // Drivers have no better word for a frame that does not fit a page beside XDP's room; DPDK's does not fall back to generic
-    // mode.
+    // Drivers report only this error if a frame and XDP's headroom do not fit into a page. DPDK's driver does not fall back to
+    // generic mode.
     if (error == ERANGE || error == EINVAL || error == EOPNOTSUPP) throw StartError(refuses_native(interface, mtu, error));
     if (error != 0) refuse(interface, "the program does not attach", error);
 }
@@ -113,7 +113,7 @@ void XdpSteering::prepare(const std::string& interface, int index, uint32_t mtu)
     const uint32_t id = attached_program(index);
     if (id == 0) return try_out(interface, index, mtu);
     const std::string name = name_of(id);
-    // A program on a link, as of a living rocid, cannot be taken off this way.
+    // This cannot detach a program on a bpf_link, such as that of a running rocid.
     if (name == kProgramName && bpf_xdp_detach(index, 0, nullptr) == 0) return;
     throw StartError("interface '" + interface + "' is taken: it has the XDP program '" + name +
                      (name == kProgramName ? "' of another rocid; give that one's configuration this device too, or stop it"

@@ -14,8 +14,8 @@ namespace roci::pmd {
 inline constexpr const char* kSteeringCounters[] = {"steered", "passed_other", "passed_other_address", "passed_fragment",
                                                     "passed_without_socket"};
 
-/// The program's object file as a path that DPDK's driver can open: it loads it, attaches it and puts its sockets into the map
-/// `xsks_map`; when it has started ours takes the program's place. It serves as long as the object lives.
+/// The program's object file as a path that DPDK's driver can open: the driver loads and attaches it and puts its sockets into
+/// the map `xsks_map`; then our program replaces it. The path is valid while this object lives.
 class XdpObjectFile {
 public:
     XdpObjectFile();  ///< throws StartError
@@ -29,16 +29,16 @@ private:
 
 struct ServedAddress {
     Gid address;
-    bool whole = false;  ///< all of its traffic comes to us, ARP and neighbour discovery for it included, not RoCEv2 alone
+    bool whole = false;  ///< rocid receives all traffic to the address, including ARP and neighbour discovery, not only RoCEv2
 };
 
 class XdpSteering {
 public:
-    /// Before DPDK's driver: an interface with somebody's XDP program, and a kernel or a driver that will not have ours, are
-    /// refused (StartError); what a rocid left behind that died while it started is taken off.
+    /// Before DPDK's driver starts: throws StartError if the interface has another XDP program, or if the kernel or the driver
+    /// rejects ours. Removes the program of a rocid that died while it started.
     static void prepare(const std::string& interface, int index, uint32_t mtu);
 
-    /// Takes off what DPDK's driver has attached for one queue, so that it can start the next. Throws StartError.
+    /// Detaches the program that DPDK's driver attached for one queue, so that it can start the next. Throws StartError.
     static void detach(const std::string& interface, int index);
 
     /// After DPDK's driver has started: its program is replaced by ours, which steers queue i to sockets[i], native if the
@@ -50,7 +50,7 @@ public:
     /// The addresses whose frames come to us, as a whole.
     void set_addresses(std::span<const ServedAddress> addresses);
     bool native() const { return native_; }
-    /// Of all CPUs; index as in kSteeringCounters.
+    /// Sums over all CPUs; index as in kSteeringCounters.
     uint64_t counter(size_t which) const;
 
 private:

@@ -1,5 +1,5 @@
-// A small client of rocid's control socket: one request, one reply, with time limits. What `roci` needs to look at a rocid; the
-// verbs client has its own.
+// A small client of rocid's control socket: one request, one reply, with time limits. `roci` uses it to query a rocid; the
+// client libraries have their own.
 #pragma once
 
 #include <cstddef>
@@ -51,8 +51,8 @@ struct Answer {
 
 class ControlClient {
 public:
-    /// Connects and says hello. nullopt: nobody answers there, or a rocid that speaks another ABI version; `why` says which and
-    /// what to do.
+    /// Connects and exchanges versions. Returns nullopt if no rocid answers, or one of another ABI version; `why` names the cause
+    /// and the remedy.
     static std::optional<ControlClient> connect(const std::string& socket_path, std::string& why);
 
     Answer request(abi::Op op, std::span<const std::byte> body = {});
@@ -61,7 +61,7 @@ public:
         return request(op, std::as_bytes(std::span(&body, 1)));
     }
     const abi::HelloReply& hello() const { return hello_; }
-    /// Gives the connection away: rocid keeps the session as long as somebody holds the descriptor.
+    /// Releases the connection to the caller: the session lives as long as any process holds the descriptor.
     int release() { return fd_.release(); }
 
 private:

@@ -32,7 +32,7 @@ std::string environment(const char* name) {
     return value != nullptr ? value : "";
 }
 
-/// A folder of ours that nobody else can write to: in /tmp another user could have made it first.
+/// Creates a folder that only this user can write to, and checks its owner: in /tmp another user could have created it first.
 bool private_folder(const std::string& folder, std::string& why) {
     struct stat s {};
     if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -52,10 +52,10 @@ std::optional<Daemon> try_socket(const std::string& socket, bool ephemeral, std:
     return Daemon{socket, ephemeral, std::move(*client)};
 }
 
-/// The socket that the user named, or "".
+/// The socket of --socket or $ROCI_SOCKET, or "".
 std::string named_socket(const Where& where) { return !where.socket.empty() ? where.socket : environment(abi::kSocketEnv); }
 
-/// The last lines of the log, which say why rocid did not start.
+/// The last lines of the log, which contain the reason of a failed start.
 std::string tail(const std::string& file) {
     std::ifstream in(file);
     std::vector<std::string> lines;
@@ -66,8 +66,8 @@ std::string tail(const std::string& file) {
 }
 
 [[noreturn]] void become_rocid(const std::string& rocid, const Where& where, const std::string& socket, int ready_fd) {
-    setsid();                   // a Ctrl-C for the program is not for rocid
-    unsetenv("NOTIFY_SOCKET");  // and the program's service manager is told by the program
+    setsid();                   // Ctrl-C ends the program, not rocid
+    unsetenv("NOTIFY_SOCKET");  // only the program itself reports to its service manager
     const int log = open((socket + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
@@ -86,7 +86,7 @@ std::string tail(const std::string& file) {
     _exit(127);
 }
 
-/// Starts rocid as a grandchild, so that it is nobody's zombie later. Returns the read end of its ready pipe.
+/// Starts rocid as a grandchild, so that init reaps it. Returns the read end of its ready pipe.
 UniqueFd spawn_rocid(const std::string& rocid, const Where& where, const std::string& socket) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return {};
@@ -100,7 +100,7 @@ UniqueFd spawn_rocid(const std::string& rocid, const Where& where, const std::st
     return UniqueFd(ends[0]);
 }
 
-/// True when rocid said "ready"; false when it closed the pipe (died) or took too long.
+/// Returns true when rocid writes "ready"; false if it closes the pipe (it died) or takes too long.
 bool wait_ready(int fd) {
     pollfd p{.fd = fd, .events = POLLIN, .revents = 0};
     char word[16];
@@ -119,8 +119,8 @@ std::optional<Daemon> start_daemon(const Where& where, const std::string& socket
     return std::nullopt;
 }
 
-/// Held while one `roci run` looks for and starts the ephemeral rocid, so that two started together meet in one. (The file that
-/// rocid itself locks is another.)
+/// Held while a `roci run` looks for and starts the ephemeral rocid, so that two of them share one rocid. (rocid itself locks
+/// another file.)
 UniqueFd lock(const std::string& socket) {
     UniqueFd fd(open((socket + ".starting").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (fd) flock(fd.get(), LOCK_EX);
@@ -160,11 +160,11 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
 
 std::optional<Daemon> find_or_start_daemon(const Where& where, std::string& why) {
     if (auto daemon = find_daemon(where, why)) return daemon;
-    if (!named_socket(where).empty()) return std::nullopt;  // the user wants that one
+    if (!named_socket(where).empty()) return std::nullopt;  // the user chose a socket
     const std::string socket = ephemeral_socket(where.config, why);
     if (socket.empty()) return std::nullopt;
     const UniqueFd held = lock(socket);
-    if (auto daemon = try_socket(socket, true, why)) return daemon;  // another roci was quicker
+    if (auto daemon = try_socket(socket, true, why)) return daemon;  // another roci started it meanwhile
     return start_daemon(where, socket, why);
 }
 

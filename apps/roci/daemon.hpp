@@ -1,4 +1,4 @@
-// Finding the rocid to talk to, and starting one on the loopback where there is none.
+// Finds a running rocid, or starts one on the loopback.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace roci::cli {
 
-/// What the user said about where rocid is.
+/// The user's choice of rocid.
 struct Where {
     std::string socket;  ///< --socket, or ""
     std::string config;  ///< --config: of an ephemeral rocid, or ""
@@ -22,12 +22,12 @@ struct Daemon {
     ControlClient session;
 };
 
-/// Where an ephemeral rocid of this user listens: one place a user and configuration, so that programs started apart meet in it.
-/// "" and `why`: no safe folder for it.
+/// The socket of this user's ephemeral rocid: one per user and configuration, so that programs share it.
+/// Returns "", with `why` set, if there is no safe folder for it.
 std::string ephemeral_socket(const std::string& config, std::string& why);
 
-/// The first that answers: --socket or $ROCI_SOCKET, and nothing else if one of them is set; then the system's rocid; then the
-/// user's ephemeral one. nullopt: none, and `why` says what to do.
+/// Returns the first rocid that answers: that of --socket or $ROCI_SOCKET (only that, if one of them is set), then the system's,
+/// then the user's ephemeral one. Returns nullopt, with `why` set, if there is none.
 std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
 /// find_daemon(), or else starts an ephemeral one and waits until it serves.

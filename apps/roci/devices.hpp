@@ -1,4 +1,4 @@
-// What rocid's devices look like: the facts that `roci run` puts into a program's /sys/class/infiniband.
+// The attributes of rocid's devices that `roci run` shows in a program's /sys/class/infiniband.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Device {
     std::vector<abi::GidEntry> gids;
 };
 
-/// Asks the rocid at `socket_path` for all of its devices. Empty, and `why` says it: nobody answers there, or it refused.
+/// Queries all devices of the rocid at `socket_path`. Returns an empty list, with `why` set, if no rocid answers or it refuses.
 std::vector<Device> query_devices(const std::string& socket_path, std::string& why);
 
 /// "fe80:0000:…" as the kernel writes a GID.

@@ -1,4 +1,4 @@
-// Where roci finds the rest of Rocinante: beside itself in the build tree, or as installed.
+// Finds the other parts of Rocinante: in the build tree or in the installation.
 #pragma once
 
 #include <string>

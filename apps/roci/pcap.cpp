@@ -19,7 +19,7 @@
 namespace roci::cli {
 namespace {
 
-/// What ends a capture, as descriptors that become readable.
+/// Descriptors that become readable when a capture has to end.
 UniqueFd ending_signals() {
     sigset_t set;
     sigemptyset(&set);
@@ -78,7 +78,7 @@ bool write_all(int fd, const char* data, size_t size) {
     return true;
 }
 
-/// Copies what comes until the capture ends. False: the output takes no more.
+/// Copies frames until the capture ends. Returns false if the output accepts no more.
 bool copy_some(int from, int to, bool& ended) {
     char buffer[1 << 16];
     const ssize_t n = read(from, buffer, sizeof buffer);

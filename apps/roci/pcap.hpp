@@ -17,7 +17,8 @@ struct PcapOptions {
     double seconds = 0;  ///< 0 = until a signal comes
 };
 
-/// Captures until it is told to end; says on stderr how many frames it took and how many went by uncaught. Returns the exit code.
+/// Captures until a signal or the time limit ends it. Prints to stderr how many frames were captured and missed. Returns the exit
+/// code.
 int pcap(const PcapOptions& options);
 
 }  // namespace roci::cli

@@ -45,7 +45,7 @@ void enter_namespaces() {
         write_map("/proc/self/uid_map", fmt::format("{0} {0} 1", uid));
         write_map("/proc/self/gid_map", fmt::format("{0} {0} 1", gid));
     }
-    // What is mounted here stays here; what the system mounts later still arrives.
+    // Mounts of this namespace do not propagate out; later mounts of the system still propagate in.
     if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) refuse("making mounts private");
 }
 
@@ -53,7 +53,7 @@ void bind(const fs::path& from, const fs::path& to) {
     if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) refuse("bind " + from.string());
 }
 
-/// Shows `source` again at `target`, whatever it is. Sockets, device nodes and files are bound over an empty file.
+/// Bind-mounts `source` at `target`. Sockets, device nodes and files are bound over an empty file.
 void show_again(const fs::path& source, const fs::path& target) {
     const fs::file_status status = fs::symlink_status(source);
     if (fs::is_symlink(status)) return fs::create_symlink(fs::read_symlink(source), target);
@@ -76,7 +76,7 @@ void show_entries_again(const std::string& below, const fs::path& folder, Names 
 /// Covers `folder` with a tmpfs that shows its old entries but for `except`, so that new ones can be added. On failure the folder
 /// is as it was.
 void cover(const fs::path& folder, Names except) {
-    const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // reaches what is underneath, after the mount
+    const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // reaches the covered folder after the mount
     if (old < 0) refuse(folder);
     if (mount("rocinante", folder.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0) refuse("tmpfs on " + folder.string());
     try {
@@ -89,7 +89,7 @@ void cover(const fs::path& folder, Names except) {
     close(old);
 }
 
-/// Makes `folder`/infiniband a place of our own, whether the system has one or not.
+/// Provides an empty `folder`/infiniband, whether the system has one or not.
 fs::path own_infiniband(const fs::path& folder, Names devices) {
     fs::path ours = folder / "infiniband";
     cover(fs::is_directory(ours) ? ours : folder, devices);

@@ -24,7 +24,7 @@ int fail(const std::string& why) {
     return kOwnFailure;
 }
 
-/// Our libraries first, then what the user had.
+/// Our library folders first, then the user's LD_LIBRARY_PATH.
 bool put_libraries_first(std::string& why) {
     const std::vector<std::string> folders = library_folders();
     if (folders.empty()) {
@@ -53,8 +53,8 @@ void show_devices(const std::string& socket) {
         why);
 }
 
-/// The program inherits the session: an ephemeral rocid then stays for as long as the program or a child of it lives. The number
-/// is high, out of the way of programs that count theirs.
+/// The program inherits the session's descriptor, so that an ephemeral rocid stays while the program or a child of it lives. The
+/// number is high, because some programs expect low numbers for their own files.
 void keep_alive_with_program(ControlClient session) {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);

@@ -15,7 +15,7 @@ struct RunOptions {
 };
 
 /// Becomes the program (execve), so that its signals, exit code and process id are its own. Returns only on failure: 127 no such
-/// program, 126 it cannot be executed, 125 roci itself could not do its part.
+/// program, 126 it cannot be executed, 125 roci itself failed.
 int run(const RunOptions& options);
 
 }  // namespace roci::cli

@@ -19,7 +19,7 @@ std::string read_all(int fd) {
     std::string text;
     char buffer[64 * 1024];
     for (off_t at = 0;;) {
-        const ssize_t n = pread(fd, buffer, sizeof buffer, at);  // a memfd's offset stands where rocid left it
+        const ssize_t n = pread(fd, buffer, sizeof buffer, at);  // the memfd's offset is where rocid stopped writing
         if (n <= 0) return text;
         text.append(buffer, size_t(n));
         at += n;
@@ -32,7 +32,7 @@ bool says_nothing(const json& value) {
     return value.is_null() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-/// A cell: a scalar as it is, a list of scalars with commas, an object as its entries that are not zero.
+/// A cell: a scalar unchanged, a list of scalars separated by commas, an object as its entries that are not zero.
 std::string cell(const json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_structured()) return value.dump();
@@ -58,7 +58,7 @@ std::vector<std::string> columns_of(const json& rows) {
 
 std::string section(const std::string& title, const json& value);
 
-/// Tables inside of rows become tables of their own: "device roci0: gids".
+/// A table inside a row becomes a table of its own: "device roci0: gids".
 std::string inner_tables(const std::string& title, const json& rows) {
     std::string out;
     for (size_t i = 0; i < rows.size(); ++i)

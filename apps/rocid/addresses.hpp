@@ -1,4 +1,4 @@
-// Addresses as people write them.
+// Text forms of addresses.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ std::string mac_text(const MacAddress& mac);
 std::optional<Gid> parse_address(const std::string& text);
 /// "10.77.0.2=02:00:00:00:00:02"
 std::optional<std::pair<Gid, MacAddress>> parse_neighbour(const std::string& text);
-/// Leading bits of its GID that everybody on the link shares; without a prefix length nobody does.
+/// Number of leading GID bits that all hosts of the link share; 128 without a prefix length.
 uint8_t prefix_of(const std::string& text);
 std::string gid_text(const Gid& gid);
 /// fe80::/64 with the modified EUI-64 of the MAC (RFC 4291 appendix A): GID 0 of a RoCE port.

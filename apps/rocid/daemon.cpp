@@ -67,7 +67,8 @@ host::Limits limits_of(const Config& c) {
 
 constexpr uint8_t kLinkLocalPrefix = 64;
 
-/// Its addresses are those of the interface. With addresses of its own the kernel knows nothing of them, and rocid answers.
+/// True if the device has the addresses of its interface. Configured addresses are unknown to the kernel, and rocid answers for
+/// them.
 bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
 
 host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
@@ -121,10 +122,13 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     check_cpus(config_);
     SessionHandler handler;
     handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
-    handler.close = [this](uint32_t session) { conductor_->close_session(session); };
+    handler.close = [this](uint32_t session, const host::Client& who) {
+        platform_->set_current_client(who);
+        conductor_->close_session(session);
+    };
     handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet,
                             std::span<const int> fds, bool& close) { return handle(session, who, packet, fds, close); };
-    socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler);
+    socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler, reaper_);
     socket_->watch(signals_, [this] { on_signal(); });
 
     const NicTroubles troubles = Ports::nic_troubles(config_);
@@ -135,7 +139,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
                                                uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
-    platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
+    platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_), reaper_);
     platform_->set_sleepers(engines_->sleepers());
     captures_ = std::make_unique<Captures>(engines_->taps(), device_names(config_), *engines_);
     platform_->set_captures(captures_.get());
@@ -229,8 +233,8 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// A port that picks out its frames must know them. With addresses of its own the device answers for them altogether; GID 0 may
-/// be the interface's own link-local address, so of it only RDMA is ours.
+/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to them; GID 0 may
+/// be the interface's own link-local address, so only its RDMA traffic belongs to rocid.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));
@@ -238,7 +242,7 @@ void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     ports_->set_addresses(device, served);
 }
 
-/// Links come and go: programs are told by port events.
+/// Reports changes of links, which programs receive as port events.
 void Daemon::follow_links() {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const LinkState now = ports_->link(i, uint32_t(config_.devices[i].mtu));
@@ -265,6 +269,7 @@ std::string Daemon::status_json() const {
     const EventPipes::Counters& e = events_->counters();
     j["events"] = {
         {"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
+    j["letting_go"] = reaper_.pending();
     j["poisoned_regions"] = SigbusGuard::instance().poisoned();
     j["pid"] = getpid();
     return j.dump();
@@ -273,7 +278,7 @@ std::string Daemon::status_json() const {
 void Daemon::on_signal() {
     signalfd_siginfo info{};
     if (read(signals_, &info, sizeof info) != ssize_t(sizeof info)) return;
-    if (stop_) _exit(1);  // asked twice: at once
+    if (stop_) _exit(1);  // a second signal ends it at once
     spdlog::info("signal {}: ending", info.ssi_signo);
     stop_ = true;
 }

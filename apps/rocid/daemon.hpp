@@ -1,4 +1,4 @@
-// rocid as a whole: everything in the order in which it must come and go.
+// rocid as a whole: starts and stops its parts in the right order.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ private:
     host::Reply handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds,
                        bool& close);
     std::string status_json() const;
-    /// What the conductor does by itself, and replies that it had deferred.
+    /// Runs the conductor's own work and sends deferred replies.
     void service();
     /// Addresses, routes and neighbours of kernel interfaces.
     void follow_kernel();
@@ -52,7 +52,8 @@ private:
     bool stop_ = false;
     int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 
-    std::unique_ptr<ControlSocket> socket_;  // first: a taken socket is found out before anything is set up
+    Reaper reaper_;                          // outlives all who give it something
+    std::unique_ptr<ControlSocket> socket_;  // first, so that a socket in use is found before any set-up
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;
     std::unique_ptr<EventPipes> events_;

@@ -36,7 +36,7 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     return e;
 }
 
-/// `silent`: a port has nothing to wake a sleeper with, so the sleeper looks itself, often enough for a network's pace.
+/// `silent`: a port cannot wake a sleeper, so the lcore polls it at short intervals.
 pmd::IdlePolicy idle_policy(const Config& c, bool silent) {
     pmd::IdlePolicy p;
     p.backoff = c.engine.idle == "backoff";
@@ -106,7 +106,7 @@ void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::Engine
     workers_.push_back(std::move(w));
 }
 
-/// Frames wake the engine that sleeps, where the port has a descriptor for it.
+/// Lets frames wake a sleeping engine, where the port has a descriptor for that.
 void EngineHost::watch_ports(Worker& w, uint32_t engine) {
     std::vector<pmd::Waker*> wakers;
     for (uint32_t d = 0; d < w.stacks.size(); ++d) {

@@ -1,4 +1,4 @@
-// The engines of this process on its ports, put together from the configuration, and the lcores that run them.
+// Builds the engines and their ports from the configuration, and runs them on lcores.
 #pragma once
 
 #include <memory>
@@ -43,7 +43,8 @@ public:
 
 private:
     using Loop = pmd::LcoreLoop<engine::Engine, pmd::Clock>;
-    /// The ports of one device on one engine, from the wire up: DPDK, hairpin, capture, faults. The engine sees the last.
+    /// The port wrappers of one device on one engine, from the wire up: DPDK, hairpin, capture, faults. The engine uses the last
+    /// one.
     struct Stack {
         std::unique_ptr<pmd::DpdkPort> dpdk;
         std::unique_ptr<pmd::HairpinPort> hairpin;

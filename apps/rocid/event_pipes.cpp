@@ -1,6 +1,6 @@
 #include "event_pipes.hpp"
 
-#include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +10,9 @@ namespace {
 
 /// How often full pipes are tried again. Only while there are some.
 constexpr Nanos kRetry = 2'000'000;
+
+/// Bounds what unread records of one channel hold in the kernel; the kernel doubles the value.
+constexpr int kSendBuffer = 64 << 10;
 
 uint64_t key(uint32_t session, uint32_t channel) { return uint64_t(session) << 32 | channel; }
 
@@ -49,15 +52,15 @@ void EventPipes::stop() {
     }
 }
 
+/// A pair of sockets, not a pipe: a reader whose buffer does not come (FUSE, userfaultfd) holds the lock of a pipe as long as it
+/// likes, and a non-blocking write sleeps on that lock too. A sender of a socket never waits for a lock that the receiver
+/// holds.
 int EventPipes::make(uint32_t session, uint32_t channel) {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
-    // Each end has a description of its own: the client's stays blocking, and what the client does to it does not touch ours.
-    if (fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0) {
-        ::close(ends[0]);
-        ::close(ends[1]);
-        return -1;
-    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+    // rocid never reads: what a client sent would lie there, descriptors among it, until rocid closes them.
+    shutdown(ends[1], SHUT_RD);
+    setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
     close(session, channel);
     const std::lock_guard lock(mutex_);
     pipes_[key(session, channel)].fd = ends[1];
@@ -108,16 +111,16 @@ void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
     wake_.notify();
 }
 
-/// A record is shorter than PIPE_BUF, so it goes in whole or not at all.
+/// A record is a packet: it goes in whole or not at all.
 template <class Record>
 bool EventPipes::write_now(Pipe& p, const Record& r) {
     if (p.broken) return true;
-    const ssize_t n = ::write(p.fd, &r, sizeof r);
+    const ssize_t n = ::send(p.fd, &r, sizeof r, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n == ssize_t(sizeof r)) {
         count(counters_.written);
         return true;
     }
-    if (n < 0 && errno == EAGAIN) return false;
+    if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) return false;
     p.broken = true;  // EPIPE: the reader is gone
     return true;
 }

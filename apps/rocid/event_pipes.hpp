@@ -1,7 +1,6 @@
-// Event dispatchers, one a completion vector. The first is the event thread: takes events from the engines' rings and writes them
-// into the pipes of completion channels and open devices, so that lcores make no system call. It never blocks on a client: what a
-// full pipe does not take is kept, one record an object,
-// and written when there is room again.
+// Event dispatchers, one per completion vector. The first is the event thread: it takes events from the engines' rings and sends
+// them to the clients' ends of completion channels and open devices, so that lcores make no system call. It never blocks on a
+// client: what a full channel does not take is kept, one record per object, and sent when there is room again.
 #pragma once
 
 #include <array>
@@ -36,7 +35,8 @@ public:
     void start(std::vector<engine::EventRing*> rings);
     void stop();
 
-    /// Makes a pipe for (session, channel); channel kNoHandle: async events. Returns the client's end (blocking), or -1.
+    /// Makes a channel for (session, channel); channel kNoHandle: async events. Returns the client's end (blocking; every read
+    /// gives one record), or -1.
     int make(uint32_t session, uint32_t channel);
     /// Closes rocid's end. After this nothing is written for (session, channel).
     void close(uint32_t session, uint32_t channel);

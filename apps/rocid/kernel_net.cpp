@@ -165,10 +165,10 @@ void KernelNet::on_change(const nlmsghdr* h) {
 }
 
 void KernelNet::read_changes() {
-    std::vector<char> buffer(kBuffer);  // handlers ask questions meanwhile
+    std::vector<char> buffer(kBuffer);  // handlers send requests of their own
     for (;;) {
         const ssize_t n = recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-        if (n < 0 && errno == ENOBUFS) {  // some were lost: what matters is asked for again
+        if (n < 0 && errno == ENOBUFS) {  // messages were lost: query the state again
             handler_.addresses(0);
             handler_.links();
             continue;

@@ -1,5 +1,4 @@
-// What the kernel knows of the interfaces behind our ports, by rtnetlink: their addresses, its routes and its neighbours. Told of
-// changes as they happen.
+// Addresses, routes and neighbours of the interfaces behind our ports, by rtnetlink, with a notification for each change.
 #pragma once
 
 #include <functional>
@@ -21,7 +20,7 @@ public:
         std::function<void(int index)> addresses;
         /// An interface may have come up, gone down, or have another MTU.
         std::function<void()> links;
-        /// `mac` zero: nobody answers at the address.
+        /// `mac` is zero if no host answers at the address.
         std::function<void(int index, const Gid& address, const MacAddress& mac)> neighbour;
     };
     /// Throws pmd::StartError.
@@ -37,7 +36,7 @@ public:
     std::vector<host::DeviceAddress> addresses(int index);
     /// 0, with `next` set if it is not `dest` itself; or a positive errno.
     int route(int index, const Gid& source, const Gid& dest, Gid& next);
-    /// Tells the handler what is known; if nothing is, has the kernel ask.
+    /// Passes the known MAC to the handler; if there is none, makes the kernel resolve the address.
     void solicit(int index, const Gid& address);
 
 private:

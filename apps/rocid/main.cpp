@@ -76,7 +76,7 @@ int parse_and_run(int argc, char** argv) {
 int main(int argc, char** argv) {
     try {
         return parse_and_run(argc, argv);
-    } catch (const roci::rocid::ConfigError& e) {  // trying again is no use: a service manager sees that by the 2
+    } catch (const roci::rocid::ConfigError& e) {  // exit code 2: the service manager does not try again
         std::fprintf(stderr, "rocid: %s\n", e.what());
         return 2;
     } catch (const std::exception& e) {  // StartError: one line that says what to do

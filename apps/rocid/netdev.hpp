@@ -1,4 +1,4 @@
-// What rocid asks the kernel about a network interface.
+// Properties of a kernel network interface.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ bool kernel_has_address(const Gid& address);
 uint32_t receive_queues(const std::string& name);
 /// True if this process may open a packet socket (CAP_NET_RAW).
 bool may_open_packet_socket();
-/// 0, or why the kernel gives this process no AF_XDP socket.
+/// Returns 0, or the errno with which the kernel refuses an AF_XDP socket.
 int may_open_xdp_socket();
 
-/// Descriptors of this process that are sockets of the packet or XDP family, ascending. DPDK's drivers keep theirs to themselves;
-/// those that have come while a port was opened are its queues', in their order.
+/// Descriptors of this process that are sockets of the packet or XDP family, ascending. DPDK's drivers do not expose theirs;
+/// the descriptors that appear while a port is opened belong to its queues, in order.
 std::vector<int> frame_sockets();
 
-/// Keeps the kernel from answering RoCEv2 frames, which it sees too on an interface that it shares with rocid, with ICMP port
-/// unreachable: a socket on UDP port 4791 that takes nothing. Somebody else's socket there (the kernel's Soft-RoCE) does as well.
+/// A UDP socket on port 4791 that receives nothing. It keeps the kernel, which also sees the frames of a shared interface, from
+/// answering them with ICMP port unreachable. Another process's socket on that port (the kernel's Soft-RoCE) has the same effect.
 class QuietUdpPort {
 public:
     QuietUdpPort();

@@ -16,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Kernel drivers that hand a NIC over whole; and those that DPDK's drivers share it with.
+/// Kernel drivers that give a whole NIC to user space, and those that share it with DPDK's driver.
 constexpr std::array kWhole = {"vfio-pci", "uio_pci_generic", "igb_uio"};
 constexpr std::array kShared = {"mlx4_core", "mlx5_core", "mana"};
-/// What another device of the NIC's IOMMU group may have for driver.
+/// Drivers that another device of the NIC's IOMMU group may have.
 constexpr std::array kHarmless = {"", "vfio-pci", "pcieport", "pci-stub"};
 
 template <size_t N>
@@ -43,7 +43,7 @@ std::string bind(const std::string& address) {
     return fmt::format("modprobe vfio-pci && dpdk-devbind.py -b vfio-pci {}", address);
 }
 
-/// All of a group go to one user, or none does.
+/// The kernel gives all devices of an IOMMU group to one user.
 std::string group_trouble(const fs::path& devices, const std::string& address, const std::string& root) {
     std::error_code none;
     for (const fs::directory_entry& other : fs::directory_iterator(devices / address / "iommu_group/devices", none)) {

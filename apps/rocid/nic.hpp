@@ -1,5 +1,5 @@
-// A NIC of its own (port = "pci"): its address, and what on this machine keeps DPDK from taking it, seen before anything is
-// tried.
+// A NIC of its own (port = "pci"): its address, and the checks of this machine that are made
+// before DPDK opens it.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace roci::rocid {
 /// "3:0.1" and "0000:03:00.1" are "0000:03:00.1"; nothing if it is no PCI address.
 std::optional<std::string> canonical_pci(std::string_view text);
 
-/// Why DPDK cannot take the NIC, and what to do, in one line; "": nothing that can be seen beforehand. `root`: where /sys and
+/// Returns one line: why DPDK cannot open the NIC, and what to do; "" if no obstacle is visible. `root`: where /sys and
 /// /dev are, for tests.
 std::string nic_trouble(const std::string& address, const std::string& root = "");
 

@@ -22,8 +22,8 @@ std::string af_packet(const D& d, unsigned queues, unsigned) {
                        (d.descriptors + a_block - 1) / a_block * a_block);
 }
 
-/// No busy polling: an engine that sleeps waits for the kernel's own. A port a queue: with several the driver wants an interface
-/// whose queues are "combined" (ethtool -l), and veth's and some NICs' are not.
+/// Busy polling is off, as a sleeping engine waits for the kernel. Each queue has a port of its own: for several queues per port
+/// the driver requires "combined" queues (ethtool -l), which veth and some NICs do not have.
 std::string af_xdp(const D& d, unsigned, unsigned first) {
     return fmt::format("iface={},start_queue={},queue_count=1,busy_budget=0", d.interface, first);
 }
@@ -41,7 +41,7 @@ std::string virtio_user(const D& d, unsigned queues, unsigned) {
 }
 
 std::string memif(const D& d, unsigned, unsigned) {
-    constexpr unsigned kBuffer = 4608;  // a whole frame each
+    constexpr unsigned kBuffer = 4608;  // holds a whole frame
     return fmt::format("role={},socket={},socket-abstract=no,bsize={},mac={},id=0", d.role, d.path, kBuffer, d.mac);
 }
 

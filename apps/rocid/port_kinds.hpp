@@ -1,4 +1,4 @@
-// The kinds of ports that a device may have: one table with what each is, which keys it takes and what it gives to DPDK.
+// The kinds of ports: one table with the meaning, the configuration keys and the DPDK driver of each.
 #pragma once
 
 #include <span>
@@ -17,13 +17,13 @@ struct PortKind {
     bool netdev = false;   ///< a kernel interface stands behind it (`interface`), whose addresses, MTU and link are the port's
     bool has_mac = false;  ///< it has a MAC address of its own
     uint32_t largest_mtu = 4096;  ///< path MTU
-    bool own_frames = false;      ///< its frame buffers are of its own, no larger than it takes
-    bool sets_mtu = false;        ///< rocid sets the MTU of the port; else somebody else did
-    bool one_queue = false;       ///< a port of the driver serves one queue: there is one for each
-    /// What follows the driver's name, of `queues` queues from `first` on; nullptr: no driver is probed.
+    bool own_frames = false;      ///< it has a pool of its own, with buffers of the size that its driver takes
+    bool sets_mtu = false;        ///< rocid sets the MTU of the port
+    bool one_queue = false;       ///< a port of the driver has one queue; each queue needs a port
+    /// The driver's arguments for `queues` queues from `first` on; nullptr: no driver is probed.
     std::string (*arguments)(const DeviceSection& device, unsigned queues, unsigned first) = nullptr;
-    std::string_view what;   ///< one line for the sample file
-    std::string_view needs;  ///< what must be there, and how to get it: the hint of an error
+    std::string_view what;   ///< a line of the sample file
+    std::string_view needs;  ///< the hint of an error: what it needs and how to get that
 };
 
 std::span<const PortKind> port_kinds();
@@ -32,7 +32,7 @@ const PortKind& port_kind(std::string_view name);
 bool takes_key(const PortKind& kind, std::string_view key);
 /// "interface, descriptors"
 std::string own_keys(const PortKind& kind);
-/// "net_af_packet_roci0,iface=eth0,…": how DPDK names the port that has queue `first`, and what it is told about it.
+/// "net_af_packet_roci0,iface=eth0,…": DPDK's name and arguments of the port that has queue `first`.
 std::string devargs_of(const DeviceSection& device, unsigned queues, unsigned first = 0);
 
 /// Bytes of a frame buffer of a port with own_frames; 0: as all others.

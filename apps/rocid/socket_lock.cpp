@@ -18,7 +18,7 @@
 namespace roci::rocid {
 namespace {
 
-/// A rocid removes its socket, lets its sessions go, then gives the lock back.
+/// rocid removes its socket, ends its sessions, then releases the lock.
 constexpr int kTries = 20;
 constexpr useconds_t kBetween = 50'000;
 
@@ -54,7 +54,7 @@ bool SocketLock::ours() const {
            named.st_dev == locked.st_dev;
 }
 
-/// Gone: whoever had the file has removed it since we opened it, and its name is, or will be, another file's.
+/// True if the previous owner removed the file after we opened it: the path then names another file, or none.
 SocketLock::Took SocketLock::take() {
     if (fd_ >= 0) close(fd_);
     fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -63,7 +63,7 @@ SocketLock::Took SocketLock::take() {
     return ours() ? Took::yes : Took::gone;
 }
 
-/// Who has it has written its number.
+/// Reads the owner's process ID from the file.
 std::string SocketLock::holder() const {
     char text[16]{};
     const bool read = pread(fd_, text, sizeof text - 1, 0) > 0;
@@ -71,7 +71,7 @@ std::string SocketLock::holder() const {
     return pid > 0 ? " (process " + std::to_string(pid) + ")" : "";
 }
 
-/// A datagram socket cannot connect to the kinds that rocid and DPDK serve: the kernel says so (EPROTOTYPE) if there is one.
+/// A datagram socket cannot connect to the socket types of rocid and DPDK: the kernel answers EPROTOTYPE if a server exists.
 bool deserted(const std::string& path) {
     sockaddr_un a{};
     a.sun_family = AF_UNIX;

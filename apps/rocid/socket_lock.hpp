@@ -1,5 +1,5 @@
-// A socket's name is one rocid's: a file beside it, locked as long as that rocid lives. Who has the lock may remove a socket that
-// a killed rocid left behind.
+// A lock file next to a socket names the rocid that owns the socket, and stays locked while that rocid lives. The owner of the
+// lock may remove a socket that a killed rocid left behind.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,13 @@ namespace roci::rocid {
 
 class SocketLock {
 public:
-    /// Throws pmd::StartError: another rocid has it (says which), or no file can be made there. One that is just ending is waited
-    /// for. `other`: how to name another socket.
+    /// Waits for an owner that is about to end. Throws pmd::StartError if another rocid has the lock (the text names it), or if
+    /// the file cannot be created. `other`: how the user names another socket.
     SocketLock(const std::string& socket, const std::string& other);
     /// Removes the file.
     ~SocketLock();
     SocketLock(const SocketLock&) = delete;
-    /// The file of that name is still the one that is locked; if somebody has removed it, the socket may be another rocid's as
-    /// well.
+    /// True if the path still names the locked file. If it was removed, the socket may belong to another rocid.
     bool ours() const;
 
 private:
@@ -28,7 +27,7 @@ private:
     int fd_ = -1;
 };
 
-/// Nobody serves the socket at the path any more. Asked without a connection, which some servers would take for their peer's.
+/// True if no process serves the socket at the path. Tests without a connection, which some servers would take for their peer.
 bool deserted(const std::string& path);
 
 }  // namespace roci::rocid

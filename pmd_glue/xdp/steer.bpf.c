@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Decides, frame by frame and before the kernel's network stack, what goes to rocid's AF_XDP sockets: UDP to port 4791 over IPv4 or
-// IPv6, tagged or not, to an address that rocid serves; and all that concerns an address that is rocid's alone, of which the kernel
-// knows nothing. Everything else goes on to the kernel, untouched.
+// Selects, before the kernel's network stack, the frames for rocid's AF_XDP sockets: UDP to port 4791 over IPv4 or
+// IPv6, tagged or not, to an address that rocid serves; and everything for an address that only rocid has. The kernel
+// receives all other frames unchanged.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_endian.h>

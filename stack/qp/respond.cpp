@@ -56,10 +56,8 @@ void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
     ++qp.counters.access_errors;
     if (job.replay) return rs.jobs.drop_oldest();
-    rs.expected = job.first + job.sent;
+    rs.sequence.take_back(job.first + job.sent, nak_syndrome(NakCode::remote_access));
     rs.jobs.count = 0;
-    rs.nak_due = rs.fatal_nak = rs.nak_outstanding = true;
-    rs.nak = nak_syndrome(NakCode::remote_access);
     raise(ctx, qp, kEventQpAccessErr);
 }
 
@@ -92,22 +90,18 @@ bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     h.opcode = wire::make_opcode(service_of(qp.spec.type), wire::Operation::ack);
     h.psn = psn;
     h.syndrome = syndrome;
-    h.msn = qp.responder.msn;
+    h.msn = qp.responder.sequence.msn();
     return send(ctx, qp, h, 0, nullptr, 0) == Sent::yes;
 }
 
 /// ACK of everything executed, or the NAK that is due; a NAK acknowledges everything before its PSN, so the ACK is not needed
 /// then.
 bool send_ack_or_nak(Context& ctx, Qp& qp) {
-    Responder& rs = qp.responder;
-    if (rs.nak_due) {
-        if (!send_acknowledge(ctx, qp, rs.nak, rs.expected)) return false;
-        rs.nak_due = rs.ack_due = false;
-        if (rs.fatal_nak) enter_error(ctx, qp);
-        return true;
-    }
-    if (!send_acknowledge(ctx, qp, ack_syndrome(qp), rs.expected - 1)) return false;
-    rs.ack_due = false;
+    ReceiveSequence& sequence = qp.responder.sequence;
+    const bool sent = sequence.nak_due() ? send_acknowledge(ctx, qp, sequence.nak_syndrome(), sequence.expected())
+                                         : send_acknowledge(ctx, qp, ack_syndrome(qp), sequence.expected() - 1);
+    if (!sent) return false;
+    if (sequence.replied()) enter_error(ctx, qp);
     return true;
 }
 
@@ -115,7 +109,7 @@ bool send_ack_or_nak(Context& ctx, Qp& qp) {
 
 bool has_responses(const Qp& qp) {
     const Responder& rs = qp.responder;
-    return rs.jobs.count != 0 || rs.ack_due || rs.nak_due;
+    return rs.jobs.count != 0 || rs.sequence.reply_due();
 }
 
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
@@ -133,7 +127,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
         ++sent;
         if (++job.sent == response_packets(qp, job)) rs.jobs.drop_oldest();
     }
-    if (sent < quantum && rs.jobs.count == 0 && (rs.ack_due || rs.nak_due) && send_ack_or_nak(ctx, qp)) ++sent;
+    if (sent < quantum && rs.jobs.count == 0 && rs.sequence.reply_due() && send_ack_or_nak(ctx, qp)) ++sent;
     return sent;
 }
 

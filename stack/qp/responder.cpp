@@ -47,11 +47,7 @@ constexpr FaultRow kFaults[] = {
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
-    Responder& rs = qp.responder;
-    rs.nak_due = true;
-    rs.nak = syndrome;
-    rs.fatal_nak = fatal;
-    rs.nak_outstanding = true;
+    qp.responder.sequence.owe_nak(syndrome, fatal);
     activate_responder(ctx, qp);
 }
 
@@ -82,14 +78,14 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p);
 /// True if the packet is the expected one.
 bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    const int32_t distance = p.psn.distance_from(rs.expected);
+    const int32_t distance = p.psn.distance_from(rs.sequence.expected());
     if (distance == 0) return true;
     if (distance < 0) {
         duplicate(ctx, qp, p);
         return false;
     }
     ++qp.counters.out_of_order;
-    if (rs.nak_outstanding) return false;  // one sequence NAK until the expected PSN arrives (C9-113)
+    if (rs.sequence.missing()) return false;  // one sequence NAK until the expected PSN arrives (C9-113)
     ++qp.counters.seq_nak_sent;
     nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
     return false;
@@ -164,7 +160,7 @@ void begin_message(Qp& qp, const wire::Packet& p) {
 void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     rs.in_message = false;
-    ++rs.msn;
+    rs.sequence.end_message();
     ++qp.counters.rx_messages;
     // A UC WRITE may find a receive held that a broken SEND left behind: it waits for the next message that takes one
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
@@ -247,7 +243,7 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (placed != RequestFault::none) return fault(ctx, qp, placed);
     if (const RequestFault f = invalidate(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
     rs.received += p.payload_length;
-    ++rs.expected;
+    rs.sequence.executed();
     if (p.info->has(wire::kLast | wire::kOnly)) end_message(ctx, qp, p);
 }
 
@@ -260,7 +256,7 @@ ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     job.length = p.dma_length;
     job.rkey = p.rkey;
     job.pd = domain_of(ctx, qp, p);
-    job.msn = qp.responder.msn.value & kMask24;
+    job.msn = qp.responder.sequence.msn().value & kMask24;
     return job;
 }
 
@@ -284,10 +280,10 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return fault(ctx, qp, RequestFault::access);
-    ++rs.msn;
+    rs.sequence.end_message();
     ++qp.counters.rx_messages;
     const ResponderJob job = read_job(ctx, qp, p);
-    rs.expected = rs.expected + response_packets(qp, job);
+    rs.sequence.executed(response_packets(qp, job));
     queue_job(ctx, qp, job);
 }
 
@@ -333,19 +329,19 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
     uint64_t original = 0;
     if (!exchange(*grant.region, p, original)) return fault(ctx, qp, RequestFault::unreachable);
-    ++rs.msn;
-    ++rs.expected;
+    rs.sequence.end_message();
+    rs.sequence.executed();
     ++qp.counters.rx_messages;
-    rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.msn};
+    rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
     rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
-    queue_job(ctx, qp, atomic_job(p.psn, original, rs.msn));
+    queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
 }
 
 /// An ATOMIC WRITE is answered by an empty READ response.
 ResponderJob atomic_write_job(const Qp& qp, Psn psn) {
     ResponderJob job;
     job.first = psn;
-    job.msn = qp.responder.msn.value & kMask24;
+    job.msn = qp.responder.sequence.msn().value & kMask24;
     return job;
 }
 
@@ -368,8 +364,8 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
         return fault(ctx, qp, RequestFault::access);
     if (!store(*grant.region, p.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
-    ++rs.msn;
-    ++rs.expected;
+    rs.sequence.end_message();
+    rs.sequence.executed();
     ++qp.counters.rx_messages;
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
@@ -408,7 +404,7 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     const ResponderJob job = read_job(ctx, qp, p);
     // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
-    if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.expected) > 0) return;
+    if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.sequence.expected()) > 0) return;
     if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return;
     answer_again(ctx, qp, job);
@@ -429,7 +425,7 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
-    qp.responder.ack_due = true;
+    qp.responder.sequence.owe_ack();
     activate_responder(ctx, qp);
 }
 
@@ -437,13 +433,13 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
 bool uc_resynchronise(Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
-    if (p.psn != rs.expected || (starts && rs.in_message)) {
+    if (p.psn != rs.sequence.expected() || (starts && rs.in_message)) {
         rs.in_message = false;
         ++qp.counters.out_of_order;
     }
-    rs.expected = p.psn;
+    rs.sequence.pass_over(p.psn);
     if (starts || rs.in_message) return true;
-    ++rs.expected;
+    rs.sequence.executed();
     ++qp.counters.dropped;
     return false;
 }
@@ -464,14 +460,13 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     Responder& rs = qp.responder;
     const bool receiving = qp.state == State::rtr || qp.state == State::rts || qp.state == State::sqd || qp.state == State::sqe;
-    if (!receiving || rs.fatal_nak) {
+    if (!receiving || rs.sequence.refused()) {
         ++qp.counters.dropped;
         return;
     }
     establish(ctx, qp);
     if (!in_sequence(ctx, qp, p)) return;
-    if (rs.nak_due && !rs.fatal_nak) rs.nak_due = false;  // the gap closed before the NAK left
-    rs.nak_outstanding = false;
+    rs.sequence.arrived();
     if (!legal_succession(rs, *p.info)) return fault(ctx, qp, RequestFault::invalid_succession);
     const uint32_t right = right_needed(*p.info);
     if (!supported(*p.info) || (qp.access & right) != right) return fault(ctx, qp, RequestFault::not_allowed);
@@ -479,14 +474,14 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     const bool answers_itself = p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
     // UC has no acknowledgements: what asks for one all the same gets none (IBA 9.8.1)
     if (p.ack_request && !answers_itself && !unacknowledged(qp.spec.type)) {
-        rs.ack_due = true;
+        rs.sequence.owe_ack();
         activate_responder(ctx, qp);
     }
     if (p.info->has(wire::kRead)) return execute_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return execute_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return execute_atomic_write(ctx, qp, p);
     execute_message(ctx, qp, p);
-    if (qp.spec.type == Type::uc && rs.expected == p.psn) ++rs.expected;
+    if (qp.spec.type == Type::uc && rs.sequence.expected() == p.psn) rs.sequence.executed();
 }
 
 }  // namespace roci::qp

@@ -72,13 +72,13 @@ struct EnginePage {
     } engine[kMaxEngines];
 };
 
-/// What rocid writes into the pipe of a completion channel: one record an event.
+/// What rocid sends to the socket of a completion channel: one packet per event.
 struct CompEventRecord {
     uint32_t cq_handle;
     uint32_t generation;  ///< of the handle: a record for a destroyed CQ is skipped by the reader
 };
 
-/// What rocid writes into the pipe of an open device.
+/// What rocid sends to the socket of an open device.
 struct AsyncEventRecord {
     uint32_t event_type;  ///< enum ibv_event_type
     uint32_t handle;      ///< CQ, QP or SRQ handle, or port number

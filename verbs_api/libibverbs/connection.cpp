@@ -87,6 +87,8 @@ constexpr const char* kOpNames[] = {
 };
 static_assert(std::size(kOpNames) == size_t(abi::Op::last_op));
 
+std::atomic<bool> said_lost{false};
+
 const char* name_of(abi::Op op) { return kOpNames[std::min(size_t(op), std::size(kOpNames) - 1)]; }
 
 iovec vec(std::span<const std::byte> bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
@@ -167,6 +169,7 @@ int Connection::open() {
     buffer_.reset(new (std::nothrow) std::byte[abi::kMaxMessage]);
     if (!buffer_) return ENOMEM;
     gone_ = false;
+    said_lost = false;
     return hello();
 }
 
@@ -187,9 +190,11 @@ int Connection::hello() {
     return err;
 }
 
-int Connection::lost(const char* what) {
-    log("connection to rocid lost (%s): the device is gone, close it and open it again", what);
-    gone_ = true;
+/// A program may have many connections to the rocid that ended: one line is enough.
+int Connection::lost(const char* why) {
+    if (!gone_.exchange(true) && !said_lost.exchange(true))
+        warn("connection to rocid at %s lost (%s): its devices fail from now on, everything outstanding is flushed",
+             socket_path().c_str(), why);
     return EIO;
 }
 

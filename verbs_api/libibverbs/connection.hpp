@@ -79,6 +79,8 @@ public:
 
     int fd() const { return fd_; }
     bool gone() const { return gone_.load(std::memory_order_relaxed); }
+    /// rocid is gone: all further requests are EIO. Says so on stderr, once per process. Returns EIO.
+    int lost(const char* why);
     /// Fork's child: forgets the connection without a word to rocid.
     void leave_to_parent();
 
@@ -86,7 +88,6 @@ private:
     int exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds);
     int send(const Outgoing& out, uint32_t cookie);
     int receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds);
-    int lost(const char* what);
     int hello();
 
     std::mutex mutex_;

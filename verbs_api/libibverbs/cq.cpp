@@ -149,7 +149,7 @@ bool take_entry(Cq& cq, Context& context, abi::Cqe& out) {
         free_slot(context, out);
         return true;
     }
-    return false;
+    return context.flushes.load(std::memory_order_acquire) && take_flushed(cq, context, out);
 }
 
 void polled_in_vain(Cq& cq) {
@@ -168,9 +168,10 @@ int poll_cq(ibv_cq* p, int entries, ibv_wc* wc) {
         abi::Cqe e;
         while (taken < entries && take_entry(cq, c, e)) to_verbs(e, wc[taken++]);
     }
-    if (taken == 0)
+    if (taken == 0) {
+        look_after_rocid(c);
         polled_in_vain(cq);
-    else
+    } else
         cq.empty_polls.store(0, std::memory_order_relaxed);
     return taken;
 }

@@ -85,6 +85,7 @@ struct Cq {
     Spinlock arm_lock;  ///< the arm word only, so that arming between start_poll and end_poll is fine
     abi::CqConsumer ring;
     abi::Cqe current{};                    ///< entry that the read_* functions show
+    bool flushed = false;                  ///< rocid has ended, and nothing is outstanding any more; under `lock`
     std::atomic<uint32_t> empty_polls{0};  ///< in a row
     static Cq* from(ibv_cq* p) { return reinterpret_cast<Cq*>(p); }
     static Cq* from(ibv_cq_ex* p) { return reinterpret_cast<Cq*>(p); }
@@ -153,11 +154,13 @@ struct Context {
     Registry<Dm> dms;         ///< by handle
     std::mutex lifecycle;     ///< held from a destroy (or reset) at rocid until our tables agree, and while creating
     std::atomic<bool> fatal_reported{false};
-    bool inherited = false;       ///< in a fork's child: everything here belongs to the parent
-    uint32_t opens = 1;           ///< ibv_open_device and ibv_import_device, under the lock of all contexts
-    std::vector<int> imported;    ///< descriptors that came with imports: closed with the device
-    std::mutex heir_mutex;        ///< locked in a fork's child only
-    ibv_context* heir = nullptr;  ///< in a fork's child: a session of its own, for what needs no object of the parent
+    std::atomic<bool> flushes{false};    ///< rocid has ended: posts fail, and polling gives what is outstanding as flushed
+    std::atomic<uint64_t> looked_at{0};  ///< when a poller last looked whether rocid is there; coarse monotonic nanoseconds
+    bool inherited = false;              ///< in a fork's child: everything here belongs to the parent
+    uint32_t opens = 1;                  ///< ibv_open_device and ibv_import_device, under the lock of all contexts
+    std::vector<int> imported;           ///< descriptors that came with imports: closed with the device
+    std::mutex heir_mutex;               ///< locked in a fork's child only
+    ibv_context* heir = nullptr;         ///< in a fork's child: a session of its own, for what needs no object of the parent
 
     static Context* from(ibv_context* c) {
         return reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(c) - offsetof(verbs_context, context));

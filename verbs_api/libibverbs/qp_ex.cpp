@@ -106,7 +106,7 @@ void wr_start(ibv_qp_ex* p) {
     qp.sq_lock.lock();
     qp.first = qp.sq.head;
     qp.building = nullptr;
-    qp.error = takes_sends(p->qp_base.state) ? 0 : EINVAL;
+    qp.error = takes_sends(p->qp_base.state) ? 0 : refusal(p->qp_base.context, EINVAL);
 }
 void go_back(Qp& qp) { qp.sq.head = qp.first; }
 

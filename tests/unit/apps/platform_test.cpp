@@ -1,8 +1,12 @@
 // What rocid asks of the operating system, and what clients may do to it: truncated memory, full pipes, foreign files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +19,7 @@
 #include "apps/rocid/os_platform.hpp"
 #include "apps/rocid/remote_process.hpp"
 #include "apps/rocid/sigbus_guard.hpp"
+#include "lingering.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -48,10 +53,15 @@ struct Platform : testing::Test {
     EventPipes pipes;
     EnginePageMemory page;
     pmd::Sleeper sleeper;
-    OsPlatform platform{pipes, page, pmd::Hugepages::never};
+    Reaper reaper;
+    OsPlatform platform{pipes, page, pmd::Hugepages::never, reaper};
     std::string why;
     void SetUp() override { platform.set_sleepers({&sleeper}); }
     void TearDown() override { pipes.stop(); }
+    int settled_descriptors() const {
+        EXPECT_TRUE(reaper.drain(10'000));
+        return open_descriptors();
+    }
 };
 
 // ---- memory ----
@@ -94,7 +104,7 @@ TEST_F(Platform, MapsAClientsMemoryAndTakesTheDescriptor) {
     platform.unmap_region(*r);
     EXPECT_EQ(platform.mapped_regions(), 0u);
     close(own);
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(settled_descriptors(), before);
 }
 
 TEST_F(Platform, RefusesWhatMustNotBeMappedAndClosesIt) {
@@ -115,7 +125,23 @@ TEST_F(Platform, RefusesWhatMustNotBeMappedAndClosesIt) {
     EXPECT_EQ(platform.map_region(sealed, kPage, true, why), nullptr);
     EXPECT_FALSE(why.empty());
     EXPECT_EQ(platform.mapped_regions(), 0u);
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(settled_descriptors(), before);
+}
+
+TEST_F(Platform, ADescriptorThatLingersHoldsNobody) {
+    LingeringSocket unwanted, no_memory;
+    platform.set_current_client({1, 1000, 1000});
+    platform.close_fd(unwanted.take());
+    EXPECT_EQ(platform.map_region(no_memory.take(), kPage, true, why), nullptr);
+    EXPECT_EQ(reaper.closing(1000), 2u);
+    platform.set_current_client({2, 1001, 1001});
+    auto other = platform.map_region(client_memory(kPage), kPage, true, why);
+    ASSERT_NE(other, nullptr) << why;
+    platform.unmap_region(*other);
+    platform.close_fd(client_memory(kPage));
+    for (int i = 0; i < 5000 && reaper.pending() > 2; ++i) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(reaper.pending(), 2u) << "another user's descriptors and memory do not wait for them";
+    EXPECT_EQ(reaper.closing(1000), 2u);
 }
 
 // ---- SIGBUS ----
@@ -327,6 +353,62 @@ TEST_F(Pipes, AFullPipeBlocksNobodyAndLosesNoCq) {
     EXPECT_EQ(got, pipes.counters().written - 1);
     close(slow);
     close(quick);
+}
+
+/// A page whose first access waits until the page is given: what a client's FUSE file or userfaultfd does to whoever copies to
+/// it.
+struct AbsentPage {
+    int fd = -1;
+    std::byte* page = nullptr;
+    AbsentPage() {
+        fd = int(syscall(SYS_userfaultfd, O_CLOEXEC));
+        uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+        if (fd < 0 || ioctl(fd, UFFDIO_API, &api) != 0) return;
+        void* p = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        uffdio_register r{.range = {reinterpret_cast<uint64_t>(p), kPage}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};
+        if (p != MAP_FAILED && ioctl(fd, UFFDIO_REGISTER, &r) == 0) page = static_cast<std::byte*>(p);
+    }
+    /// Until somebody waits for the page.
+    void await_access() const {
+        uffd_msg message;
+        ASSERT_EQ(read(fd, &message, sizeof message), ssize_t(sizeof message));
+    }
+    void give() const {
+        uffdio_zeropage z{.range = {reinterpret_cast<uint64_t>(page), kPage}, .mode = 0, .zeropage = 0};
+        ASSERT_EQ(ioctl(fd, UFFDIO_ZEROPAGE, &z), 0);
+    }
+    ~AbsentPage() {
+        if (page != nullptr) munmap(page, kPage);
+        if (fd >= 0) close(fd);
+    }
+};
+
+TEST_F(Pipes, AReaderThatNeverGetsItsBufferHoldsNobody) {
+    const AbsentPage absent;
+    if (absent.page == nullptr) GTEST_SKIP() << "no userfaultfd for accesses of the kernel (needs CAP_SYS_PTRACE)";
+    const int channel = pipes.make(1, 1), other = pipes.make(2, 1);
+    pipes.signal(1, 1, 1);
+    std::thread reader([&] { EXPECT_EQ(read(channel, absent.page, sizeof(abi::CompEventRecord)), 8); });
+    absent.await_access();  // it holds whatever lock a read holds
+    pipes.signal(1, 1, 2);
+    pipes.send_async(1, {1, 2, 3, 0});
+    push(completion(1, 1, 3));
+    push(completion(2, 1, 4));
+    abi::CompEventRecord c{};
+    ASSERT_EQ(read(other, &c, sizeof c), ssize_t(sizeof c));
+    EXPECT_EQ(c.cq_handle, 4u);
+    EXPECT_GE(pipes.make(3, abi::kNoHandle), 0) << "and a device still opens";
+    absent.give();
+    reader.join();
+    close(channel);
+    close(other);
+}
+
+TEST_F(Pipes, AClientCanSendNothingToRocid) {
+    const int channel = pipes.make(1, 1);
+    EXPECT_LT(send(channel, "x", 1, MSG_NOSIGNAL), 0) << "descriptors that lie unread would be closed by rocid";
+    EXPECT_EQ(errno, EPIPE);
+    close(channel);
 }
 
 TEST_F(Pipes, AClosedReaderOrAClosedPipeIsNoTrouble) {

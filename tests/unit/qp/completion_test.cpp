@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "qp/roles.hpp"
 #include "../rings/fixture.hpp"
+#include "qp/roles.hpp"
 
 namespace roci::qp {
 namespace {
