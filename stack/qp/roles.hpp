@@ -79,9 +79,10 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 
 // ---- receive_queue.cpp: receive WQEs
-enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused };
-/// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv.
-TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet);
+enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused, too_short };
+/// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv. One
+/// of less than `least` bytes stays where it is: too_short.
+TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t least = 0);
 /// Raises SRQ_LIMIT_REACHED if fewer WQEs are left than the armed limit.
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Receive WQEs posted and not taken.
