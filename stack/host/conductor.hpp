@@ -45,6 +45,9 @@ public:
     /// The connection is gone: reclaims everything. Engines hold nothing of it afterwards.
     void close_session(uint32_t session);
 
+    /// Sessions whose queues or doorbells are lost (Platform::is_lost). They cannot go on: end their connections.
+    std::vector<uint32_t> sessions_without_memory() const;
+
     /// What the conductor does by itself: management datagrams that arrived, timers of connections. Called before requests, when
     /// an engine says that MADs wait (Event::Kind::gsi), and at next_deadline(). Sets the conductor's time.
     void service(Nanos now);

@@ -48,6 +48,8 @@ public:
     /// Zeroed shared memory. base == nullptr: out of memory (reason in `why`).
     virtual SharedMemory make_memory(uint64_t length, std::string& why) = 0;
     virtual void free_memory(const SharedMemory&) = 0;
+    /// A client took pages away from under rocid: what lies there now is zero, and nobody else's.
+    virtual bool is_lost(const SharedMemory&) const { return false; }
     /// Maps a client's descriptor whole. nullptr: refused (reason in `why`). Takes the descriptor in any case.
     virtual std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) = 0;
     virtual void unmap_region(mem::MappedRegion&) = 0;

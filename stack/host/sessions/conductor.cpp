@@ -195,6 +195,13 @@ void Conductor::close_session(uint32_t session_id) {
     state.sessions.erase(session_id);
 }
 
+std::vector<uint32_t> Conductor::sessions_without_memory() const {
+    std::vector<uint32_t> out;
+    for (const auto& [id, s] : state_->sessions)
+        if (state_->platform.is_lost(s->doorbells) || s->arena.is_lost()) out.push_back(id);
+    return out;
+}
+
 void Conductor::service(Nanos now) {
     state_->now = now;
     paths::service(*state_);
