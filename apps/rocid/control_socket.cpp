@@ -305,6 +305,14 @@ void ControlSocket::answer(uint32_t session, host::Reply& reply, bool close_afte
     if (!sent || close_after) drop(c.fd);
 }
 
+void ControlSocket::end(uint32_t session, const char* why) {
+    const auto it =
+        std::find_if(connections_.begin(), connections_.end(), [&](const auto& c) { return c.second.session == session; });
+    if (it == connections_.end()) return;
+    spdlog::warn("session {} of pid {} ended: {}", session, it->second.who.pid, why);
+    drop(it->first);
+}
+
 bool ControlSocket::send_reply(Connection& c, host::Reply& reply) {
     alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))];
     iovec v{reply.bytes.data(), reply.bytes.size()};

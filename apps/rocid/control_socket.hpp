@@ -46,6 +46,8 @@ public:
     void serve(int timeout_ms);
     /// The reply that the handler deferred; the connection may be gone. Until it comes, no further request is read.
     void answer(uint32_t session, host::Reply& reply, bool close_after);
+    /// Ends a session's connection; it may be gone.
+    void end(uint32_t session, const char* why);
     size_t connections() const { return connections_.size(); }
 
     struct Counters {

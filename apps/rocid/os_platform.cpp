@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -107,6 +108,13 @@ OsPlatform::~OsPlatform() {
 
 bool leaves_enough(uint64_t length, uint64_t available) { return available == 0 || length <= available / 2; }
 
+uint64_t OsPlatform::random() {
+    uint64_t value = 0;
+    while (getrandom(&value, sizeof value, 0) != sizeof value) {
+    }
+    return value;
+}
+
 host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     // The pages are taken at once; asking the kernel for more than there is would not fail but start the out-of-memory killer.
     if (!leaves_enough(length, available_memory())) {
@@ -127,7 +135,22 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
         close(fd);
         return {};
     }
+    auto owned = std::make_unique<mem::MappedRegion>();
+    owned->base = static_cast<std::byte*>(p);
+    owned->length = length;
+    if (!SigbusGuard::instance().add(*owned, length)) {
+        munmap(p, length);
+        close(fd);
+        why = "too many mappings";
+        return {};
+    }
+    made_[owned->base] = std::move(owned);
     return {static_cast<std::byte*>(p), length, fd};
+}
+
+bool OsPlatform::is_lost(const host::SharedMemory& m) const {
+    const auto it = made_.find(m.base);
+    return it != made_.end() && it->second->poisoned.load(std::memory_order_relaxed);
 }
 
 /// Without asking the file's server, which may take as long as it likes.
@@ -139,7 +162,12 @@ bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
 }
 
 void OsPlatform::free_memory(const host::SharedMemory& m) {
-    munmap(m.base, m.length);
+    const auto it = made_.find(m.base);
+    if (it != made_.end()) {
+        SigbusGuard::instance().remove(*it->second);
+        made_.erase(it);
+    }
+    reaper_.unmap(current_.uid, m.base, m.length);
     if (m.fd >= 0) close(m.fd);
 }
 

@@ -23,6 +23,7 @@ public:
     ~MemoryPlatform() override {
         for (const auto& [base, length] : memory) std::free(base);
     }
+    uint64_t random() override { return randoms += 0x9e3779b97f4a7c15u; }
     SharedMemory make_memory(uint64_t length, std::string& why) override {
         if (refuse_memory) {
             why = "test says so";
@@ -34,6 +35,7 @@ public:
         by_fd[next_fd] = base;
         return {base, length, next_fd++};
     }
+    bool is_lost(const SharedMemory& m) const override { return lost.contains(m.base); }
     void free_memory(const SharedMemory& m) override {
         ASSERT_EQ(memory.erase(m.base), 1u);
         std::free(m.base);
@@ -98,6 +100,7 @@ public:
     bool clean() const { return memory.empty() && mapped.empty() && pipes.empty() && wake.empty(); }
 
     std::map<std::byte*, uint64_t> memory;
+    std::set<std::byte*> lost;
     std::map<int, std::byte*> by_fd;  ///< where a client that maps the descriptor finds it
     std::set<mem::MappedRegion*> mapped;
     std::set<int> taken;
@@ -109,6 +112,7 @@ public:
     Gid gateway;
     int route_error = 0;
     std::string status, host_json = R"({"lcores":2})";
+    uint64_t randoms = 0;
     int next_fd = 1000;
     uintptr_t next_base = 0x100000000;
     static constexpr uint64_t kLargestBacked = 1 << 20;
