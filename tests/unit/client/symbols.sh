@@ -62,8 +62,11 @@ for file in "$multiarch"/libibverbs/*.so "$multiarch"/ucx/libuct_ib*.so "$multia
     esac
 done
 
-list=$(ROCI_SOCKET=/nonexistent/rocid.sock LD_LIBRARY_PATH=$folder ibv_devices 2>&1) || fail "ibv_devices without rocid: $list"
+list=$(ROCI_LOG=0 ROCI_SOCKET=/nonexistent/rocid.sock LD_LIBRARY_PATH=$folder ibv_devices 2>&1) || fail "ibv_devices without rocid: $list"
 [ "$(echo "$list" | wc -l)" = 2 ] || fail "ibv_devices without rocid printed: $list"
+
+said=$(ROCI_SOCKET=/nonexistent/rocid.sock LD_LIBRARY_PATH=$folder ibv_devices 2>&1 >/dev/null)
+[ "$(echo "$said" | grep -c 'no rocid at /nonexistent/rocid.sock')" = 1 ] || fail "ibv_devices does not say once that there is no rocid: $said"
 
 echo "$tested objects resolve against $ours"
 [ "$tested" -gt 0 ] || fail "nothing was tested"
