@@ -105,8 +105,8 @@ void close_sent(host::Reply& r) {
 
 }  // namespace
 
-ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler)
-    : path_(path), handler_(std::move(handler)), buffer_(abi::kMaxMessage + 1) {
+ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler, Reaper& reaper)
+    : path_(path), handler_(std::move(handler)), reaper_(reaper), buffer_(abi::kMaxMessage + 1) {
     make_folder(std::filesystem::path(path).parent_path());
     address_of(path);  // what is wrong with a name is said of the socket's
     lock_.emplace(path, "choose another place with --socket PATH");
@@ -119,7 +119,7 @@ ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHand
 
 ControlSocket::~ControlSocket() {
     if (lock_->ours()) unlink(path_.c_str());
-    close(listen_);
+    reaper_.close(geteuid(), listen_);  // connections that were never accepted may hold descriptors
     while (!connections_.empty()) drop(connections_.begin()->first);
     close(epoll_);
     close(spare_);
@@ -182,23 +182,37 @@ void ControlSocket::accept_one() {
         return;
     }
     Connection c{.fd = fd, .pidfd = pidfd_of_peer(fd, peer.pid), .session = 0, .who = {peer.pid, peer.uid, peer.gid}};
+    if (closes_slowly(c.who)) {
+        spdlog::warn("connection of pid {} refused: {} descriptors of user {} wait to be closed", peer.pid,
+                     reaper_.closing(peer.uid), peer.uid);
+        return refuse(c);
+    }
     c.session = handler_.open(c.who);
     if (c.session == abi::kNoHandle || !add(c)) {
-        ++counters_.refused;
         spdlog::warn("connection of pid {} refused: too many sessions", peer.pid);
-        if (c.session != abi::kNoHandle) handler_.close(c.session);
-        if (c.pidfd >= 0) close(c.pidfd);
-        close(fd);
-        return;
+        if (c.session != abi::kNoHandle) handler_.close(c.session, c.who);
+        return refuse(c);
     }
     ++counters_.accepted;
+}
+
+void ControlSocket::refuse(const Connection& c) {
+    ++counters_.refused;
+    if (c.pidfd >= 0) close(c.pidfd);
+    shutdown(c.fd, SHUT_RDWR);
+    reaper_.close(c.who.uid, c.fd);
 }
 
 /// Without this the listening socket would stay readable and the loop would spin.
 void ControlSocket::refuse_for_want_of_descriptors() {
     close(spare_);
     const int fd = accept4(listen_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd >= 0) close(fd);
+    if (fd >= 0) {
+        ucred peer{.pid = 0, .uid = geteuid(), .gid = 0};
+        socklen_t length = sizeof peer;
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+        reaper_.close(peer.uid, fd);
+    }
     spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
     ++counters_.refused;
     spdlog::warn("connection refused: no file descriptors left (raise LimitNOFILE)");
@@ -216,14 +230,15 @@ void ControlSocket::drop(int fd) {
     if (it == connections_.end()) return;
     const Connection c = it->second;
     connections_.erase(it);
-    handler_.close(c.session);
+    handler_.close(c.session, c.who);
     if (c.pidfd >= 0) {
         epoll_ctl(epoll_, EPOLL_CTL_DEL, c.pidfd, nullptr);
         owner_of_pidfd_.erase(c.pidfd);
         close(c.pidfd);
     }
-    epoll_ctl(epoll_, EPOLL_CTL_DEL, c.fd, nullptr);  // a fork of the client may share neither, but be sure
-    close(c.fd);
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, c.fd, nullptr);
+    shutdown(c.fd, SHUT_RDWR);
+    reaper_.close(c.who.uid, c.fd);  // with whatever descriptors lie in it unread
 }
 
 /// A session is one process's: a fork that still holds the socket when its parent has ended must not speak for it.
@@ -247,11 +262,17 @@ void ControlSocket::read_request(Connection& c) {
     const std::vector<int> fds = descriptors_of(m);
     const bool malformed =
         (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || size_t(n) > abi::kMaxMessage || fds.size() > abi::kMaxFdsPerMessage;
-    if (n == 0 || malformed || process_gone(c)) {
-        for (const int fd : fds) close(fd);
+    const bool hoards = !fds.empty() && closes_slowly(c.who);
+    if (n == 0 || malformed || hoards || process_gone(c)) {
+        for (const int fd : fds) reaper_.close(c.who.uid, fd);
         if (malformed) {
             ++counters_.malformed;
             spdlog::warn("pid {} sent a message that is too long: connection closed", c.who.pid);
+        }
+        if (hoards) {
+            ++counters_.malformed;
+            spdlog::warn("pid {} sends descriptors, and {} of user {} wait to be closed: connection closed", c.who.pid,
+                         reaper_.closing(c.who.uid), c.who.uid);
         }
         return drop(c.fd);
     }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "host/conductor.hpp"
+#include "reaper.hpp"
 #include "socket_lock.hpp"
 
 struct epoll_event;
@@ -26,13 +27,14 @@ struct SessionHandler {
     std::function<host::Reply(uint32_t session, const host::Client&, std::span<const std::byte>, std::span<const int>,
                               bool& close)>
         handle;
-    std::function<void(uint32_t session)> close;
+    std::function<void(uint32_t session, const host::Client&)> close;
 };
 
 class ControlSocket {
 public:
     /// Binds and listens. Makes the folder; removes a socket file that a killed rocid left. Throws pmd::StartError.
-    ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler);
+    /// `reaper` closes what clients sent and their connections, which may hold unread descriptors.
+    ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler, Reaper& reaper);
     /// Ends every session and removes the socket file, if the lock is still ours.
     ~ControlSocket();
     ControlSocket(const ControlSocket&) = delete;
@@ -60,9 +62,11 @@ private:
     };
     int await(epoll_event* events, int most, int timeout_ms);
     void accept_one();
+    void refuse(const Connection& c);
     void refuse_for_want_of_descriptors();
     bool add(Connection c);
     void drop(int fd);
+    bool closes_slowly(const host::Client& who) const { return reaper_.closing(who.uid) >= Reaper::kMostClosing; }
     void read_request(Connection& c);
     bool send_reply(Connection& c, host::Reply& reply);
     void listen_to(Connection& c, bool requests);
@@ -71,6 +75,7 @@ private:
     std::string path_;
     std::optional<SocketLock> lock_;  ///< on `path_`
     SessionHandler handler_;
+    Reaper& reaper_;
     int epoll_ = -1, listen_ = -1;
     int spare_ = -1;  ///< given up for a moment to be able to refuse a connection when descriptors run out
     std::unordered_map<int, Connection> connections_;

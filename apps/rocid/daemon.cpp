@@ -122,10 +122,13 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     check_cpus(config_);
     SessionHandler handler;
     handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
-    handler.close = [this](uint32_t session) { conductor_->close_session(session); };
+    handler.close = [this](uint32_t session, const host::Client& who) {
+        platform_->set_current_client(who);
+        conductor_->close_session(session);
+    };
     handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet,
                             std::span<const int> fds, bool& close) { return handle(session, who, packet, fds, close); };
-    socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler);
+    socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler, reaper_);
     socket_->watch(signals_, [this] { on_signal(); });
 
     const NicTroubles troubles = Ports::nic_troubles(config_);
@@ -136,7 +139,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
                                                uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
-    platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_));
+    platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_), reaper_);
     platform_->set_sleepers(engines_->sleepers());
     captures_ = std::make_unique<Captures>(engines_->taps(), device_names(config_), *engines_);
     platform_->set_captures(captures_.get());
@@ -266,6 +269,7 @@ std::string Daemon::status_json() const {
     const EventPipes::Counters& e = events_->counters();
     j["events"] = {
         {"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
+    j["letting_go"] = reaper_.pending();
     j["poisoned_regions"] = SigbusGuard::instance().poisoned();
     j["pid"] = getpid();
     return j.dump();

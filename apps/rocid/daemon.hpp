@@ -52,6 +52,7 @@ private:
     bool stop_ = false;
     int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 
+    Reaper reaper_;                          // outlives all who give it something
     std::unique_ptr<ControlSocket> socket_;  // first, so that a socket in use is found before any set-up
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;

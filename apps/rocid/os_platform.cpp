@@ -54,16 +54,12 @@ uint64_t available_memory() {
     return 0;
 }
 
-/// Closes on the way out.
-struct OwnedFd {
-    int fd;
-    ~OwnedFd() { close(fd); }
-};
-
 /// Bytes to map for a file of hugepages or of ordinary ones; 0: not a file that rocid maps (reason in `why`).
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
+    // First what cannot block: only shared memory has seals. fstat() of another kind of file may wait for its server.
+    if (fcntl(fd, F_GET_SEALS) < 0) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (length == 0 || fstat(fd, &s) != 0 || fstatfs(fd, &f) != 0 || !S_ISREG(s.st_mode))
         return why = "not a file with bytes in it", 0;
     // A file of another kind (FUSE, network) could make an engine wait for its server at every page.
@@ -134,10 +130,11 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     return {static_cast<std::byte*>(p), length, fd};
 }
 
+/// Without asking the file's server, which may take as long as it likes.
 bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
-    struct stat s {};
-    if (fstat(fd, &s) != 0) return false;
-    out = {uint64_t(s.st_dev), uint64_t(s.st_ino)};
+    struct statx s {};
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &s) != 0) return false;
+    out = {uint64_t(s.stx_dev_major) << 32 | s.stx_dev_minor, s.stx_ino};
     return true;
 }
 
@@ -147,7 +144,15 @@ void OsPlatform::free_memory(const host::SharedMemory& m) {
 }
 
 std::unique_ptr<mem::MappedRegion> OsPlatform::map_region(int fd, uint64_t length, bool writable, std::string& why) {
-    const OwnedFd owned{fd};
+    auto region = map_shared(fd, length, writable, why);
+    if (region != nullptr)
+        close(fd);  // shared memory that is still mapped: this does nothing that takes time
+    else
+        close_fd(fd);
+    return region;
+}
+
+std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t length, bool writable, std::string& why) {
     const uint64_t mapped = mappable_length(fd, length, why);
     if (mapped == 0) return nullptr;
     void* p = mmap(nullptr, mapped, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
@@ -173,12 +178,12 @@ void OsPlatform::unmap_region(mem::MappedRegion& r) {
     const auto it = mapped_lengths_.find(r.base);
     if (it == mapped_lengths_.end()) return;
     SigbusGuard::instance().remove(r);
-    munmap(r.base, it->second);
+    reaper_.unmap(current_.uid, r.base, it->second);
     mapped_lengths_.erase(it);
     r.base = nullptr;
 }
 
-void OsPlatform::close_fd(int fd) { close(fd); }
+void OsPlatform::close_fd(int fd) { reaper_.close(current_.uid, fd); }
 
 std::unique_ptr<mem::RemoteProcess> OsPlatform::remote_process(int pid) {
     if (pid <= 0 || pid != current_.pid) return nullptr;

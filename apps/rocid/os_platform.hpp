@@ -15,6 +15,7 @@
 #include "host/conductor.hpp"
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/sleeper.hpp"
+#include "reaper.hpp"
 
 namespace roci::rocid {
 
@@ -38,8 +39,8 @@ bool leaves_enough(uint64_t length, uint64_t available);
 
 class OsPlatform final : public host::Platform {
 public:
-    OsPlatform(EventPipes& pipes, EnginePageMemory& engine_page, pmd::Hugepages hugepages)
-        : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages) {}
+    OsPlatform(EventPipes& pipes, EnginePageMemory& engine_page, pmd::Hugepages hugepages, Reaper& reaper)
+        : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages), reaper_(reaper) {}
     ~OsPlatform() override;
 
     /// Whose wake eventfds: sleepers[i] is engine i's lcore.
@@ -52,7 +53,7 @@ public:
     void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
     void set_captures(Captures* captures) { captures_ = captures; }
-    /// The client whose request the conductor is about to handle.
+    /// The client whose request, or whose end, the conductor is about to handle.
     void set_current_client(const host::Client& c) { current_ = c; }
 
     host::SharedMemory make_memory(uint64_t length, std::string& why) override;
@@ -86,6 +87,7 @@ public:
     uint64_t mapped_regions() const { return mapped_lengths_.size(); }
 
 private:
+    std::unique_ptr<mem::MappedRegion> map_shared(int fd, uint64_t length, bool writable, std::string& why);
     struct WakeFd {
         uint32_t engine;
         int fd;
@@ -93,6 +95,7 @@ private:
     EventPipes& pipes_;
     EnginePageMemory& engine_page_;
     const pmd::Hugepages hugepages_;
+    Reaper& reaper_;
     std::vector<pmd::Sleeper*> sleepers_;
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)

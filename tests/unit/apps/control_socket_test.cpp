@@ -12,6 +12,7 @@
 #include <set>
 
 #include "apps/rocid/control_socket.hpp"
+#include "lingering.hpp"
 #include "pmd_glue/eal.hpp"
 
 namespace roci::rocid {
@@ -32,8 +33,13 @@ struct Socket : testing::Test {
     int requests = 0;
     size_t reply_size = 100;
     bool with_fds = false;
+    Reaper reaper;
     std::unique_ptr<ControlSocket> socket;
 
+    int settled_descriptors() const {
+        EXPECT_TRUE(reaper.drain(10'000));
+        return open_descriptors();
+    }
     SessionHandler handler() {
         SessionHandler h;
         h.open = [this](const host::Client& who) {
@@ -62,10 +68,10 @@ struct Socket : testing::Test {
             }
             return r;
         };
-        h.close = [this](uint32_t session) { EXPECT_EQ(open.erase(session), 1u) << "closed once"; };
+        h.close = [this](uint32_t session, const host::Client&) { EXPECT_EQ(open.erase(session), 1u) << "closed once"; };
         return h;
     }
-    void start() { socket = std::make_unique<ControlSocket>(path, 0640, handler()); }
+    void start() { socket = std::make_unique<ControlSocket>(path, 0640, handler(), reaper); }
     void serve(int rounds = 4) {
         for (int i = 0; i < rounds; ++i) socket->serve(5);
     }
@@ -123,7 +129,7 @@ TEST_F(Socket, ServesRequestsAndGoesAwayClean) {
     close(c);
     serve();
     EXPECT_TRUE(open.empty());
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(settled_descriptors(), before);
     socket.reset();
     EXPECT_FALSE(std::filesystem::exists(path));
 }
@@ -155,7 +161,7 @@ TEST_F(Socket, DescriptorsTravelBothWaysAndNoneIsLeft) {
     EXPECT_GE(fcntl(STDIN_FILENO, F_GETFD), 0) << "a shared descriptor stays open";
     close(c);
     serve();
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(settled_descriptors(), before);
 }
 
 TEST_F(Socket, GarbageClosesOnlyTheClientThatSentIt) {
@@ -179,7 +185,76 @@ TEST_F(Socket, GarbageClosesOnlyTheClientThatSentIt) {
     close(long_one);
     close(many);
     serve(8);
-    EXPECT_EQ(open_descriptors(), before) << "descriptors of refused messages are closed";
+    EXPECT_EQ(settled_descriptors(), before) << "descriptors of refused messages are closed";
+}
+
+// What a client passed must not hold anybody up when rocid closes it, by whichever way it comes to that.
+
+TEST_F(Socket, ADescriptorThatLingersInARefusedMessageHoldsNobody) {
+    start();
+    const int attacker = connect_client(), other = connect_client();
+    serve(8);
+    {
+        LingeringSocket slow;
+        const int fd = slow.take();
+        send_fds(attacker, abi::kMaxMessage + 1, {fd});
+        close(fd);
+        serve(8);
+        EXPECT_TRUE(hung_up(attacker));
+        EXPECT_GE(reaper.closing(getuid()), 1u) << "it still lingers";
+        ASSERT_EQ(send(other, "hello", 5, 0), 5);
+        serve();
+        EXPECT_EQ(requests, 1);
+    }
+    EXPECT_TRUE(reaper.drain(10'000));
+    close(attacker);
+    close(other);
+}
+
+TEST_F(Socket, ADescriptorThatNobodyReceivedHoldsNobody) {
+    start();
+    const int attacker = connect_client(), other = connect_client();
+    serve(8);
+    {
+        LingeringSocket slow;
+        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // the handler closes after it; the next message is never read
+        const int fd = slow.take();
+        send_fds(attacker, 8, {fd});
+        close(fd);
+        serve(8);
+        EXPECT_EQ(open.size(), 1u);
+        ASSERT_EQ(send(other, "hello", 5, 0), 5);
+        serve();
+        EXPECT_EQ(requests, 2);
+    }
+    EXPECT_TRUE(reaper.drain(10'000));
+    close(attacker);
+    close(other);
+}
+
+TEST_F(Socket, AUserWhoseDescriptorsDoNotCloseGetsNoFurtherSession) {
+    start();
+    const int attacker = connect_client();
+    serve();
+    {
+        LingeringSocket slow;
+        reaper.close(getuid(), slow.take());
+        for (size_t i = 1; i < Reaper::kMostClosing; ++i) reaper.close(getuid(), ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+        const int another = connect_client();
+        serve();
+        EXPECT_TRUE(hung_up(another));
+        send_fds(attacker, 8, {STDIN_FILENO});
+        serve();
+        EXPECT_TRUE(hung_up(attacker));
+        EXPECT_EQ(fds_seen, 0u);
+        close(another);
+    }
+    EXPECT_TRUE(reaper.drain(10'000));
+    const int again = connect_client();
+    serve();
+    EXPECT_FALSE(hung_up(again));
+    close(attacker);
+    close(again);
 }
 
 TEST_F(Socket, AClientThatReadsNothingIsDroppedAndNeverWaitedFor) {
@@ -323,7 +398,7 @@ TEST_F(Socket, ANewConnectionDoesNotInheritTheEndOfAnOldOne) {
 TEST_F(Socket, AStaleFileIsReplacedALivingSocketIsNot) {
     start();
     try {
-        ControlSocket second(path, 0600, handler());
+        ControlSocket second(path, 0600, handler(), reaper);
         FAIL() << "the socket is in use";
     } catch (const pmd::StartError& e) {
         const std::string who = "is taken by another rocid (process " + std::to_string(getpid()) + ")";

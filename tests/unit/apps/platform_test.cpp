@@ -19,6 +19,7 @@
 #include "apps/rocid/os_platform.hpp"
 #include "apps/rocid/remote_process.hpp"
 #include "apps/rocid/sigbus_guard.hpp"
+#include "lingering.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -52,10 +53,15 @@ struct Platform : testing::Test {
     EventPipes pipes;
     EnginePageMemory page;
     pmd::Sleeper sleeper;
-    OsPlatform platform{pipes, page, pmd::Hugepages::never};
+    Reaper reaper;
+    OsPlatform platform{pipes, page, pmd::Hugepages::never, reaper};
     std::string why;
     void SetUp() override { platform.set_sleepers({&sleeper}); }
     void TearDown() override { pipes.stop(); }
+    int settled_descriptors() const {
+        EXPECT_TRUE(reaper.drain(10'000));
+        return open_descriptors();
+    }
 };
 
 // ---- memory ----
@@ -98,7 +104,7 @@ TEST_F(Platform, MapsAClientsMemoryAndTakesTheDescriptor) {
     platform.unmap_region(*r);
     EXPECT_EQ(platform.mapped_regions(), 0u);
     close(own);
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(settled_descriptors(), before);
 }
 
 TEST_F(Platform, RefusesWhatMustNotBeMappedAndClosesIt) {
@@ -119,7 +125,23 @@ TEST_F(Platform, RefusesWhatMustNotBeMappedAndClosesIt) {
     EXPECT_EQ(platform.map_region(sealed, kPage, true, why), nullptr);
     EXPECT_FALSE(why.empty());
     EXPECT_EQ(platform.mapped_regions(), 0u);
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(settled_descriptors(), before);
+}
+
+TEST_F(Platform, ADescriptorThatLingersHoldsNobody) {
+    LingeringSocket unwanted, no_memory;
+    platform.set_current_client({1, 1000, 1000});
+    platform.close_fd(unwanted.take());
+    EXPECT_EQ(platform.map_region(no_memory.take(), kPage, true, why), nullptr);
+    EXPECT_EQ(reaper.closing(1000), 2u);
+    platform.set_current_client({2, 1001, 1001});
+    auto other = platform.map_region(client_memory(kPage), kPage, true, why);
+    ASSERT_NE(other, nullptr) << why;
+    platform.unmap_region(*other);
+    platform.close_fd(client_memory(kPage));
+    for (int i = 0; i < 5000 && reaper.pending() > 2; ++i) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(reaper.pending(), 2u) << "another user's descriptors and memory do not wait for them";
+    EXPECT_EQ(reaper.closing(1000), 2u);
 }
 
 // ---- SIGBUS ----
