@@ -1,5 +1,5 @@
-// The identification that a peer's IPv4 header had. The socket hides it, and the ICRC covers it, so it is predicted, and found by the
-// ICRC where the prediction fails. A peer over a UDP socket sends 0, or 0, 1, 2 … within a segmented datagram; the kernel's
+// The identification that a peer's IPv4 header had. The socket hides it, and the ICRC covers it, so it is predicted, and found by
+// the ICRC where the prediction fails. A peer over a UDP socket sends 0, or 0, 1, 2 … within a segmented datagram; the kernel's
 // Soft-RoCE and NICs count.
 #pragma once
 
@@ -22,9 +22,9 @@ public:
         if (p.name != name) p = {name};
         return p;
     }
-    /// Whether `id`, found by the ICRC, is to be believed; learns from it. The first identification of a peer is believed: it is right but
-    /// for one corrupt frame in 65,536. Later ones must lie within a window ahead of the last one or below the largest number of
-    /// segments, or be confirmed by the next frame.
+    /// Whether `id`, found by the ICRC, is to be believed; learns from it. The first identification of a peer is believed: it is
+    /// right but for one corrupt frame in 65,536. Later ones must lie within a window ahead of the last one or below the largest
+    /// number of segments, or be confirmed by the next frame.
     static bool believe(Peer& p, uint16_t id) {
         constexpr uint16_t kAhead = 1024, kBehind = 64, kSegments = 128;
         const auto ahead = uint16_t(id - p.next), behind = uint16_t(p.next - id);

@@ -1,4 +1,5 @@
-// port = "udp": RoCEv2 on plain UDP sockets, without privilege. One engine's end; the headers below UDP's payload are the kernel's.
+// port = "udp": RoCEv2 on plain UDP sockets, without privilege. One engine's end; the headers below UDP's payload are the
+// kernel's.
 #pragma once
 
 #include "frame_slots.hpp"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "wire/icrc.hpp"
@@ -119,37 +120,43 @@ UdpReceiver::Header UdpReceiver::read_header(const msghdr& m) const {
 
 /// The next datagrams are expected to be as the last long one. A short one says nothing: it fits the first slot.
 void UdpReceiver::expect(const Header& h, uint32_t bytes) {
-    if (h.segment == 0 || bytes <= h.segment) {
-        if (bytes > expected_piece_) expected_piece_ = kPayload;
-        return;
-    }
-    if (bytes <= kPayload || h.segment > kPayload) return;
+    if (bytes <= kPayload || h.segment == 0 || h.segment > kPayload) return;
     expected_piece_ = h.segment;
     expected_count_ = std::min((bytes + h.segment - 1) / h.segment + 1, kSegments);
 }
 
-/// The slot with bytes [offset, offset + length) of the datagram at its BTH's place: the slot that the kernel put them into, or a copy.
-uint8_t* UdpReceiver::piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index) {
-    const bool there = index < m.prepared && offset == index * m.piece && length <= m.piece;
-    if (there) return std::exchange(m.slots[index], nullptr);
+/// Bytes [offset, offset + length) of the datagram, wherever the kernel put them.
+void UdpReceiver::copy_out(const Message& m, uint32_t offset, uint32_t length, uint8_t* to) {
+    const uint32_t in_slots = m.prepared * m.piece;
+    while (length != 0) {
+        const bool slot = offset < in_slots;
+        const uint8_t* from = slot ? static_cast<const uint8_t*>(m.pieces[offset / m.piece].iov_base) + offset % m.piece
+                                   : m.overflow.get() + (offset - in_slots);
+        const uint32_t n = slot ? std::min(length, m.piece - offset % m.piece) : length;
+        std::memcpy(to, from, n);
+        to += n;
+        offset += n;
+        length -= n;
+    }
+}
+
+/// A slot with bytes [offset, offset + length) of the datagram at its BTH's place. `direct`: the frame begins where slot `index`
+/// does, so that it is there already, but for what a datagram of one frame has beyond the slot's piece.
+uint8_t* UdpReceiver::piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index, bool direct) {
+    if (direct && index < m.prepared) {
+        uint8_t* slot = std::exchange(m.slots[index], nullptr);
+        if (length > m.piece) copy_out(m, offset + m.piece, length - m.piece, slot + kBth + m.piece);
+        return slot;
+    }
     uint8_t* slot = slots_.take();
     if (slot == nullptr) return nullptr;
     add(counters_.split);
-    const uint32_t in_slots = m.prepared * m.piece;
-    for (uint32_t done = 0; done < length;) {
-        const uint32_t at = offset + done;
-        const uint8_t* from = at < in_slots ? static_cast<uint8_t*>(m.pieces[at / m.piece].iov_base) + at % m.piece
-                                            : m.overflow.get() + (at - in_slots);
-        const uint32_t n = at < in_slots ? std::min(length - done, m.piece - at % m.piece) : length - done;
-        std::memcpy(slot + kBth + done, from, n);
-        done += n;
-    }
+    copy_out(m, offset, length, slot + kBth);
     return slot;
 }
 
 void UdpReceiver::take(Message& m, const Header& h, uint32_t bytes) {
     const uint32_t segment = h.segment != 0 ? h.segment : bytes;
-    // Copies first: they read from slots that the other frames take away.
     const bool direct = segment == m.piece || bytes <= segment;
     unsigned index = 0;
     for (uint32_t offset = 0; offset < bytes; offset += segment, ++index) {
@@ -158,7 +165,7 @@ void UdpReceiver::take(Message& m, const Header& h, uint32_t bytes) {
             add(counters_.too_large);
             continue;
         }
-        uint8_t* slot = piece_of(m, offset, length, direct ? index : kSegments);
+        uint8_t* slot = piece_of(m, offset, length, index, direct);
         if (slot == nullptr) continue;  // lost, as in a NIC without descriptors
         deliver(slot, h, length, index);
     }
@@ -199,7 +206,8 @@ uint8_t* UdpReceiver::put_headers(uint8_t* slot, const Header& h, uint32_t lengt
     return l3;
 }
 
-/// True if the ICRC is right, with the identification `id` or, in IPv4, with another one that is believed: then it stands in the header.
+/// True if the ICRC is right, with the identification `id` or, in IPv4, with another one that is believed: then it stands in the
+/// header.
 bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer) {
     const uint32_t covered = (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length) + wire::kUdpLength + length - wire::kIcrcLength;
     uint32_t sent;

@@ -46,8 +46,8 @@ private:
     struct Message {
         std::array<iovec, kSegments + 1> pieces;
         std::array<uint8_t*, kSegments> slots{};
-        unsigned prepared = 0;   ///< pieces that are slots
-        uint32_t piece = 0;      ///< bytes of each
+        unsigned prepared = 0;  ///< pieces that are slots
+        uint32_t piece = 0;     ///< bytes of each
         sockaddr_storage from;
         alignas(cmsghdr) std::array<uint8_t, kControl> control;
         std::unique_ptr<uint8_t[]> overflow = std::make_unique<uint8_t[]>(kOverflow);
@@ -65,7 +65,8 @@ private:
     bool receive(const UdpSockets::Socket& socket);
     Header read_header(const msghdr& m) const;
     void take(Message& m, const Header& h, uint32_t bytes);
-    uint8_t* piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index);
+    static void copy_out(const Message& m, uint32_t offset, uint32_t length, uint8_t* to);
+    uint8_t* piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index, bool direct);
     void deliver(uint8_t* slot, const Header& h, uint32_t length, unsigned index);
     uint8_t* put_headers(uint8_t* slot, const Header& h, uint32_t length, uint16_t id);
     bool check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer);

@@ -106,11 +106,15 @@ bool UdpSender::open_group(const engine::TxFrame& frame, unsigned index, Group& 
     return g.socket != nullptr;
 }
 
-bool UdpSender::joins(const Group& g, const engine::TxFrame* frames, const engine::TxFrame& next) const {
+/// A shorter frame can only be a datagram's last. It leaves that place if it begins a run of its own length: Middle packets after
+/// a First, which has a RETH.
+bool UdpSender::joins(const Group& g, const engine::TxFrame* frames, unsigned next, unsigned count) const {
     if (!segments_ || g.closed || g.count == kSegments) return false;
-    const Layout at = layout_of(next);
+    const engine::TxFrame& frame = frames[next];
+    const Layout at = layout_of(frame);
+    if (at.bytes < g.bytes && next + 1 < count && frames[next + 1].length == frame.length) return false;
     return at.ipv4 == g.ipv4 && at.bytes <= g.bytes && (g.count + 1) * g.bytes <= kDatagramBytes &&
-           same_flow(frames[g.first].data + kL3, next.data + kL3, g.ipv4);
+           same_flow(frames[g.first].data + kL3, frame.data + kL3, g.ipv4);
 }
 
 /// The kernel numbers the segments of a datagram 0, 1, 2 … in the identification of IPv4, and the ICRC covers that. A second call
@@ -163,7 +167,8 @@ void UdpSender::dropped(const Group& g, int error) {
     counters_.last_error.store(error, std::memory_order_relaxed);
 }
 
-/// Sends the groups, all of one socket. Returns the index of the first frame that was not done with; `end` is that behind the last.
+/// Sends the groups, all of one socket. Returns the index of the first frame that was not done with; `end` is that behind the
+/// last.
 unsigned UdpSender::submit(engine::TxFrame* frames, unsigned groups, unsigned end) {
     unsigned piece = 0;
     for (unsigned i = 0; i < groups; ++i) {
@@ -204,7 +209,7 @@ unsigned UdpSender::send(engine::TxFrame* frames, unsigned count) {
     count = std::min(count, kFrames);
     unsigned groups = 0;
     for (unsigned i = 0; i < count; ++i) {
-        if (groups != 0 && joins(groups_[groups - 1], frames, frames[i])) {
+        if (groups != 0 && joins(groups_[groups - 1], frames, i, count)) {
             Group& g = groups_[groups - 1];
             ++g.count;
             g.closed = layout_of(frames[i]).bytes < g.bytes;

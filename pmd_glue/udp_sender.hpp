@@ -1,5 +1,6 @@
-// Frames of the engine out by UDP sockets. The kernel makes Ethernet, IP and UDP headers anew; of the frame it gets what follows UDP.
-// Frames of one flow and one length leave as one datagram that the kernel cuts into segments (UDP_SEGMENT): one system call per burst.
+// Frames of the engine out by UDP sockets. The kernel makes Ethernet, IP and UDP headers anew; of the frame it gets what follows
+// UDP. Frames of one flow and one length leave as one datagram that the kernel cuts into segments (UDP_SEGMENT): one system call
+// per burst.
 #pragma once
 
 #include <sys/socket.h>
@@ -26,8 +27,8 @@ struct UdpSendCounters {
 class UdpSender {
 public:
     explicit UdpSender(const UdpSockets& sockets) : sockets_(sockets) {}
-    /// Sends frames in order. Returns how many are done with, from the front (sent, or dropped and counted). Fewer than `count`: the
-    /// socket buffer is full.
+    /// Sends frames in order. Returns how many are done with, from the front (sent, or dropped and counted). Fewer than `count`:
+    /// the socket buffer is full.
     unsigned send(engine::TxFrame* frames, unsigned count);
     const UdpSendCounters& counters() const { return counters_; }
 
@@ -39,7 +40,7 @@ private:
     /// Frames that leave as one datagram.
     struct Group {
         unsigned first = 0, count = 0;
-        uint32_t bytes = 0;    ///< of a segment
+        uint32_t bytes = 0;  ///< of a segment
         bool ipv4 = false;
         bool closed = false;  ///< the last segment is shorter
         const UdpSockets::Socket* socket = nullptr;
@@ -50,7 +51,7 @@ private:
     };
 
     bool open_group(const engine::TxFrame& frame, unsigned index, Group& g);
-    bool joins(const Group& g, const engine::TxFrame* frames, const engine::TxFrame& next) const;
+    bool joins(const Group& g, const engine::TxFrame* frames, unsigned next, unsigned count) const;
     void address(const Group& g, const engine::TxFrame& frame, unsigned message);
     void number_segments(const Group& g, engine::TxFrame* frames);
     unsigned submit(engine::TxFrame* frames, unsigned groups, unsigned end);

@@ -52,9 +52,10 @@ void set_buffer(int fd, int forced, int limited, int bytes) {
 
 [[noreturn]] void refuse_bind(const std::string& where) {
     if (errno == EADDRINUSE)
-        throw StartError(fmt::format("UDP port {} is in use on {}: another rocid, a program, or the kernel's Soft-RoCE has it "
-                                     "(ss -ulpn 'sport = :{}'; rdma link; modprobe -r rdma_rxe)",
-                                     wire::kRoceUdpPort, where, wire::kRoceUdpPort));
+        throw StartError(
+            fmt::format("UDP port {} is in use on {}: another rocid, a program, or the kernel's Soft-RoCE has it "
+                        "(ss -ulpn 'sport = :{}'; rdma link; modprobe -r rdma_rxe)",
+                        wire::kRoceUdpPort, where, wire::kRoceUdpPort));
     if (errno == EADDRNOTAVAIL)
         throw StartError(fmt::format("{} is no address of this host: ip addr add {} dev INTERFACE", where, where));
     throw StartError(fmt::format("UDP port {} on {}: {}", wire::kRoceUdpPort, where, std::strerror(errno)));

@@ -86,7 +86,7 @@ std::optional<Place> loopback_of(const Host& host, bool ipv4) {
 /// that they look at all; else it is the one address that they know, and stands for that of the first device.
 bool has_interfaces(const Host& host) {
     return std::any_of(host.devices.begin(), host.devices.end(),
-                       [](const DeviceConfig& d) { return d.resolver == Resolver::kernel; });
+                       [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });
 }
 
 Outcome check_address(const abi::CmAddress& a) {

@@ -198,6 +198,10 @@ Outcome find_neighbour(Host& host, uint32_t device, const Gid& source, const Gid
     }
     neighbour::Key key{device, {}};
     if (Outcome o = next_hop(host, device, source, dest, key.address); o.failed()) return o;
+    if (host.devices[device].resolver == Resolver::socket) {
+        mac = host.devices[device].mac;  // stands for the next hop's, which the kernel finds
+        return done();
+    }
     if (neighbour::is_multicast(key.address)) return fail(EINVAL, "{} is a multicast address", to_text(dest));
     const neighbour::Lookup found = host.neighbours->cache.find(key, host.now);
     mac = found.mac;

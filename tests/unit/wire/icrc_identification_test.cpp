@@ -31,7 +31,7 @@ uint32_t icrc_of(std::vector<uint8_t>& packet, uint16_t identification, uint16_t
 TEST(IcrcIdentification, ChangesAsTheWholeSumDoes) {
     std::mt19937 random(1);
     IcrcShiftCache cache;
-    for (uint32_t covered = 40; covered < 5000; covered += 1 + random() % 37) {
+    for (uint32_t covered = 40; covered < 5000; covered += uint32_t(1 + random() % 37)) {
         std::vector<uint8_t> packet = random_packet(random, covered);
         const uint32_t zero = icrc_of(packet, 0);
         const auto id = uint16_t(random());
