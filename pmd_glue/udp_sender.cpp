@@ -162,7 +162,8 @@ void UdpSender::address(const Group& g, const engine::TxFrame& frame, unsigned m
 }
 
 void UdpSender::dropped(const Group& g, int error) {
-    const bool length = error == EMSGSIZE || error == EINVAL;
+    // Before Linux 6.13 a datagram whose segments are too long is EINVAL.
+    const bool length = error == EMSGSIZE || (error == EINVAL && g.count > 1);
     add(length ? counters_.too_long : counters_.unreachable, g.count);
     counters_.last_error.store(error, std::memory_order_relaxed);
 }

@@ -1,6 +1,7 @@
 #include "udp_socket.hpp"
 
 #include <fmt/format.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/epoll.h>
@@ -43,11 +44,22 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
     set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
     set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+    set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 has checksum 0, as the ICRC protects it (A17.3.2)
 }
 
 /// Only root may exceed net.core.rmem_max and wmem_max; for others the kernel lowers the value.
 void set_buffer(int fd, int forced, int limited, int bytes) {
     if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes) != 0) setsockopt(fd, SOL_SOCKET, limited, &bytes, sizeof bytes);
+}
+
+/// Spreads queue pairs over the engines' sockets by the lowest byte of the BTH's destination QP. Without it all frames of a peer
+/// would come to one of them, as addresses and ports are the same.
+void spread_by_qp(int fd, uint32_t engines) {
+    constexpr uint32_t kLowestQpByte = 7;
+    sock_filter code[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kLowestQpByte), BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, engines),
+                          BPF_STMT(BPF_RET | BPF_A, 0)};
+    const sock_fprog program{3, code};
+    setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);  // else engines hand frames over
 }
 
 [[noreturn]] void refuse_bind(const std::string& where) {
@@ -108,7 +120,7 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     sockets_.push_back(s);
     s.both = any && s.ipv6;
     sockets_.back().both = s.both;
-    if (setup.several_engines) set(s.fd, SOL_SOCKET, SO_REUSEPORT, 1);
+    if (setup.engines > 1) set(s.fd, SOL_SOCKET, SO_REUSEPORT, 1);
     if (s.ipv6) set(s.fd, IPPROTO_IPV6, IPV6_V6ONLY, s.both ? 0 : 1);
     if (s.ipv6) set_ipv6(s.fd);
     if (!s.ipv6 || s.both) set_ipv4(s.fd);
@@ -120,6 +132,7 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     int on = 1;
     setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // without it each frame is a datagram of its own
     bind_to(s.fd, s.ipv6, address, setup.interface_index);
+    if (setup.engines > 1) spread_by_qp(s.fd, setup.engines);
     epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.fd = s.fd}};
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, s.fd, &e) != 0) throw StartError("a UDP socket cannot be watched");
 }

@@ -15,7 +15,7 @@ struct UdpSetup {
     std::string interface;            ///< for messages
     int interface_index = 0;          ///< scope of link-local addresses
     std::vector<Gid> addresses;       ///< empty: every address of this host
-    bool several_engines = false;     ///< each engine opens the same sockets (SO_REUSEPORT)
+    uint32_t engines = 1;             ///< each engine opens the same sockets (SO_REUSEPORT)
     uint32_t buffer_bytes = 8 << 20;  ///< wanted size of the socket buffers; the kernel limits it (net.core.rmem_max, wmem_max)
 };
 

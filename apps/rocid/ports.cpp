@@ -28,11 +28,11 @@ std::vector<pmd::MbufPool*> pointers(const std::vector<std::unique_ptr<pmd::Mbuf
 }
 
 /// What the kernel says about the interface; StartError if it is none that a port can use.
-Netdev usable_netdev(const std::string& name) {
+Netdev usable_netdev(const std::string& name, bool packet_socket) {
     const Netdev n = query_netdev(name);
     if (n.index == 0)
         throw pmd::StartError(fmt::format("there is no network interface '{}' here; 'ip link' lists what there is", name));
-    if (!may_open_packet_socket())
+    if (packet_socket && !may_open_packet_socket())
         throw pmd::StartError(
             "no permission to open a packet socket: it takes CAP_NET_RAW (run as root, or as config/rocid.service does)");
     if (path_mtu_within(n.mtu, 256) == 0)
@@ -300,7 +300,7 @@ void Ports::open_pair(const Config& config, size_t a) {
 }
 
 void Ports::open_netdev(OpenPort& p, const DeviceSection& d, Netdev& netdev) {
-    netdev = usable_netdev(d.interface);
+    netdev = usable_netdev(d.interface, !port_kind(d.port).socket);
     p.netdev = d.interface;
     p.netdev_index = netdev.index;
     p.path_mtu = path_mtu_within(netdev.mtu, uint32_t(std::min<uint64_t>(d.mtu, port_kind(d.port).largest_mtu)));
@@ -314,7 +314,7 @@ void Ports::open_netdev(OpenPort& p, const DeviceSection& d, Netdev& netdev) {
 /// The addresses of the configuration, or every address of this host.
 void Ports::open_udp(OpenPort& p, const DeviceSection& d, const Netdev& netdev, uint16_t queues) {
     constexpr MacAddress kWithout{{0x02, 0x52, 0x4f, 0x43, 0x49, 0xff}};  // an interface such as lo has none
-    pmd::UdpSetup setup{.interface = d.interface, .interface_index = netdev.index, .several_engines = queues > 1};
+    pmd::UdpSetup setup{.interface = d.interface, .interface_index = netdev.index, .engines = queues};
     for (const std::string& a : d.addresses) setup.addresses.push_back(parse_address(a).value());
     for (uint16_t q = 0; q < queues; ++q) {
         p.udp.push_back(std::make_unique<pmd::UdpSockets>(setup));
