@@ -29,7 +29,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     config.rx_burst = std::clamp<uint32_t>(config.rx_burst, 1, kMaxBurst);
     config.qp_quantum = std::max<uint32_t>(config.qp_quantum, 1);
     ctx.engine = c.index;
-    ctx.max_inflight = c.max_inflight;
+    ctx.congestion.max_window = c.max_inflight;
     ctx.ack_every = c.ack_every;
     ctx.shared = &shared;
     ctx.events = &events;
@@ -123,11 +123,11 @@ void Engine::Impl::run_responders(Budget& budget) {
 /// How many frames were sent or work requests flushed.
 uint32_t Engine::Impl::serve(qp::Qp& qp) {
     if (flushing(qp)) {
-        const uint32_t before = qp.requester.tail + qp.spec.rq.consumed;
+        const uint32_t before = qp.requester.queue.tail() + qp.spec.rq.consumed;
         qp::flush_queues(ctx, qp);
-        return qp.requester.tail + qp.spec.rq.consumed - before;
+        return qp.requester.queue.tail() + qp.spec.rq.consumed - before;
     }
-    const uint32_t sent = qp.asks ? qp::send_requests(ctx, qp, config.qp_quantum) : 0;
+    const uint32_t sent = qp.has_work ? qp::send_requests(ctx, qp, config.qp_quantum) : 0;
     qp::report_drained(ctx, qp);
     return sent;
 }
@@ -135,12 +135,12 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
 /// The requester had nothing to do when we looked: off the list. If everything posted was taken, the client is asked to ring; if
 /// not, either we looked too early, or something that will come (an ACK, a timer) puts the QP back on the list.
 void Engine::Impl::rest(qp::Qp& qp) {
-    if (!qp.asks && !flushing(qp)) return;
+    if (!qp.has_work && !flushing(qp)) return;
     if (qp::posted(qp)) return look_again(qp);
-    if (qp::announce_rest(qp)) {
+    if (qp::arm_doorbell(qp)) {
         resting.push_back(&qp);
     } else {
-        qp.asks = qp.requester.current != nullptr;
+        qp.has_work = qp.requester.queue.current() != nullptr;
     }
 }
 void Engine::Impl::look_again(qp::Qp& qp) {
@@ -152,8 +152,8 @@ void Engine::Impl::settle() {
     if (resting.empty()) return;
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (qp::Qp* qp : resting) {
-        if (qp::stays_at_rest(*qp)) {
-            qp->asks = qp->requester.current != nullptr;
+        if (qp::recheck_doorbell(*qp)) {
+            qp->has_work = qp->requester.queue.current() != nullptr;
         } else {
             look_again(*qp);
         }
@@ -175,8 +175,12 @@ void Engine::Impl::run_requesters(Budget& budget) {
         const uint32_t worked = serve(qp);
         budget.spend(worked);
         if (worked != 0) qp.linger = kLinger;
-        const bool more = flushing(qp) ? worked != 0 : qp.asks && qp::has_requests(ctx, qp);
-        const bool lingers = qp.linger != 0 && qp.asks && !crowded();
+        if (qp::hold_back(ctx, qp)) {
+            rest(qp);
+            continue;
+        }
+        const bool more = flushing(qp) ? worked != 0 : qp.has_work && qp::has_requests(ctx, qp);
+        const bool lingers = qp.linger != 0 && qp.has_work && !crowded();
         if (more) {
             qp::activate(ctx, qp);
         } else if (lingers) {
@@ -228,6 +232,13 @@ bool Engine::poll(Nanos now) {
     e.counters.add(Counter::polls);
     if (any) e.counters.add(Counter::busy_polls);
     return any;
+}
+
+const char* Engine::check() const {
+    for (const Session& s : impl_->sessions)
+        for (const qp::Qp* qp : s.slots)
+            if (const char* wrong = qp != nullptr ? qp::check(*qp) : nullptr) return wrong;
+    return nullptr;
 }
 
 Nanos Engine::next_deadline(Nanos now) const {

@@ -44,6 +44,8 @@ public:
     /// Bit e: frames were handed to engine e since the last call; wake it if it sleeps.
     uint32_t take_wake_mask();
     EventRing& events();
+    /// For tests, between rounds: what does not hold of a QP though it must, or nullptr.
+    const char* check() const;
     /// Readable from any thread.
     const Counters& counters() const;
 

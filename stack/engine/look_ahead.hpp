@@ -51,20 +51,22 @@ private:
         qp::prefetch_path(qp);
         qp::prefetch_requester(qp);
     }
-    static bool fetches(const qp::Qp& qp) { return qp.asks && qp.requester.current == nullptr && qp.spec.sq.depth != 0; }
+    static bool fetches(const qp::Qp& qp) {
+        return qp.has_work && qp.requester.queue.current() == nullptr && qp.spec.sq.depth != 0;
+    }
     /// The next work request in the client's ring.
     static void queues(const qp::Qp& qp) {
         if (!fetches(qp)) return;
         __builtin_prefetch(&qp.spec.sq.shared->idle);
-        __builtin_prefetch(qp.spec.sq.slot(qp.requester.fetched));
+        __builtin_prefetch(qp.spec.sq.slot(qp.requester.queue.fetched()));
     }
     /// The bytes that it sends.
     template <uint32_t step>
     void memory(const qp::Qp& qp) const {
-        if (!qp.asks || qp.spec.sq.depth == 0) return;
+        if (!qp.has_work || qp.spec.sq.depth == 0) return;
         const qp::Requester& rq = qp.requester;
-        const auto* wqe =
-            rq.current == nullptr ? qp.spec.sq.slot(rq.fetched) : reinterpret_cast<const std::byte*>(&qp::wqe(*rq.current));
+        const auto* wqe = rq.queue.current() == nullptr ? qp.spec.sq.slot(rq.queue.fetched())
+                                                        : reinterpret_cast<const std::byte*>(&qp::wqe(*rq.queue.current()));
         abi::Sge sge;
         std::memcpy(&sge, wqe + abi::kSendWqeHead, sizeof sge);
         mem::prefetch<step>(keys_, Key{sge.lkey}, sge.addr);

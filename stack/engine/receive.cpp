@@ -55,10 +55,11 @@ bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
 
 constexpr uint8_t kCongestionExperienced = 3;
 
-/// Counted, if it comes from the QP's peer: anybody may claim a congestion.
-void take_notification(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
+/// From the QP's peer only: anybody may claim a congestion.
+void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
     e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
+    if (known) cc::on_cnp(qp.requester.congestion, e.ctx.now);
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {

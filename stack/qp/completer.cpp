@@ -9,18 +9,18 @@ namespace {
 
 using abi::WcStatus;
 
-bool has_own_response(const SendRecord& r) { return asks(r.kind); }
+bool has_own_response(const SendRecord& r) { return needs_response(r.kind); }
 
-/// There may be room or credits now for what waits. A requester with nothing to send has no turn: thousands of QPs would be
-/// looked at once more for each ACK.
+/// There may be room or credits now for what waits. A requester with nothing to send has no turn: otherwise each ACK would cost
+/// thousands of QPs one more visit.
 void go_on(Context& ctx, Qp& qp) {
-    if (qp.asks || qp.sqd_pending) activate(ctx, qp);
+    if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
 
 /// Progress was made since `before`: full retries again, the timer starts anew, and sending may go on.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
-    widen_window(ctx, qp, psn_span(before, rq.una));
+    cc::on_ack(rq.congestion, ctx.congestion, ctx.now, psn_span(before, rq.window.acked()));
     rq.timeouts_in_a_row = 0;
     rq.retries_left = qp.retry_cnt;
     rq.rnr_retries_left = qp.rnr_retry;
@@ -31,12 +31,7 @@ void progressed(Context& ctx, Qp& qp, Psn before) {
 
 void retire(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    SendRecord& r = *rq.oldest;
-    if (r.outstanding) {
-        r.outstanding = false;
-        --rq.reads_outstanding;
-    }
-    if (r.takes_recv) rq.credit_probe = false;
+    if (rq.queue.oldest()->takes_recv) rq.credit_probe = false;
     complete_send(ctx, qp, WcStatus::success);
 }
 
@@ -44,18 +39,25 @@ void retire(Context& ctx, Qp& qp) {
 
 void retire_local(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    while (rq.tail != rq.cursor && rq.oldest->kind == WorkKind::local && rq.oldest->executed) retire(ctx, qp);
+    while (!rq.queue.at_oldest() && rq.queue.oldest()->kind == WorkKind::local && rq.queue.oldest()->executed) retire(ctx, qp);
 }
 
 namespace {
 
 /// An acknowledgement of a first transmission may arrive after a roll-back: what it covers need not be sent again.
-void skip_acknowledged(Qp& qp) {
+void skip_acknowledged(Requester& rq, bool overtaken) {
+    if (overtaken || rq.queue.behind()) rq.queue.rewind(rq.window.acked());
+}
+
+/// The response of the oldest record, or a packet of it, was executed.
+void responded(Context& ctx, Qp& qp, Psn psn, bool final) {
     Requester& rq = qp.requester;
-    const bool behind = int32_t(rq.cursor - rq.tail) < 0 || rq.una.distance_from(rq.next) > 0;
-    if (!behind) return;
-    to_oldest(rq);
-    rq.next = rq.una;
+    const bool overtaken = rq.window.acknowledge(1);
+    if (final) retire(ctx, qp);
+    skip_acknowledged(rq, overtaken);
+    retire_local(ctx, qp);
+    progressed(ctx, qp, psn);
+    if (!rq.queue.empty() && rq.blocked && rq.queue.at_oldest()) fail_send(ctx, qp, rq.queue.oldest()->fault);
 }
 
 enum class Acked : uint8_t { all, response_missing, failed };
@@ -64,27 +66,28 @@ enum class Acked : uint8_t { all, response_missing, failed };
 /// is lost (IBA 9.7.5.1.4, implied NAK).
 Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     Requester& rq = qp.requester;
-    uint32_t span = psn_span(rq.una, end);
+    uint32_t span = psn_span(rq.window.acked(), end);
     Acked result = Acked::all;
-    while (rq.tail != rq.fetched && span != 0) {
-        SendRecord& r = *rq.oldest;
+    bool overtaken = false;
+    while (!rq.queue.empty() && span != 0) {
+        SendRecord& r = *rq.queue.oldest();
         if (has_own_response(r)) {
             result = Acked::response_missing;
             break;
         }
-        const uint32_t rest = psn_span(rq.una, r.first_psn + r.packets);
+        const uint32_t rest = psn_span(rq.window.acked(), r.first_psn + r.packets);
         if (rest > span) {
-            rq.una = rq.una + span;
+            overtaken |= rq.window.acknowledge(span);
             break;
         }
-        rq.una = rq.una + rest;
+        overtaken |= rq.window.acknowledge(rest);
         span -= rest;
         retire(ctx, qp);
     }
-    skip_acknowledged(qp);
+    skip_acknowledged(rq, overtaken);
     retire_local(ctx, qp);
-    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) {
-        fail_send(ctx, qp, rq.oldest->fault);
+    if (!rq.queue.empty() && rq.blocked && rq.queue.at_oldest()) {
+        fail_send(ctx, qp, rq.queue.oldest()->fault);
         return Acked::failed;
     }
     return result;
@@ -93,7 +96,7 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
 /// The peer answers, if not what is awaited: it is at work on what it was asked before, and a request that was repeated waits its
 /// turn there. A large READ that lost a packet may take a slow peer many timeouts; the timer is for one that is silent.
 void still_answered(Context& ctx, Qp& qp) {
-    if (qp.requester.ack_deadline != kNever) restart_ack_timer(ctx, qp);
+    if (qp.requester.deadlines.pending(Deadline::ack)) restart_ack_timer(ctx, qp);
 }
 
 void implied_nak(Context& ctx, Qp& qp) {
@@ -120,10 +123,10 @@ void learn_credits(Qp& qp, const wire::Packet& p) {
 
 void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
     learn_credits(qp, p);
-    const Psn before = qp.requester.una;
+    const Psn before = qp.requester.window.acked();
     const Acked result = acknowledge(ctx, qp, p.psn + 1);
     if (result == Acked::failed) return;
-    if (qp.requester.una != before) progressed(ctx, qp, before);
+    if (qp.requester.window.acked() != before) progressed(ctx, qp, before);
     if (result == Acked::response_missing) implied_nak(ctx, qp);
     go_on(ctx, qp);  // credits may have come
 }
@@ -139,16 +142,17 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
         ++qp.counters.dropped;
         return;
     }
-    const Psn before = rq.una;
+    const Psn before = rq.window.acked();
     const Acked result = acknowledge(ctx, qp, p.psn);  // all before the NAKed PSN arrived
     if (result == Acked::failed) return;
-    if (rq.una != before) progressed(ctx, qp, before);
+    if (rq.window.acked() != before) progressed(ctx, qp, before);
     if (code == uint8_t(NakCode::psn_sequence)) {
         ++qp.counters.seq_nak_received;
         // A response before it is missing: we have to go back further than the NAK says, and once is enough.
         if (result == Acked::response_missing) return implied_nak(ctx, qp);
-        if (rq.next == rq.una) return;  // a duplicate: we are back there already
+        if (!rq.window.awaits_answer()) return;  // a duplicate: we are back there already
         if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
+        cc::on_loss(rq.congestion, ctx.now);
         roll_back(ctx, qp);
         restart_ack_timer(ctx, qp);
         return;
@@ -159,37 +163,36 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
-    const Psn before = rq.una;
+    const Psn before = rq.window.acked();
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return;
-    if (rq.una != before) progressed(ctx, qp, before);
+    if (rq.window.acked() != before) progressed(ctx, qp, before);
     ++qp.counters.rnr_nak_received;
     // 7 retries for ever (IBA 9.7.5.2.8 and modify_qp's rnr_retry)
     if (qp.rnr_retry != 7 && !take_retry(ctx, qp, rq.rnr_retries_left, WcStatus::rnr_retry_exc_err)) return;
     roll_back(ctx, qp);
-    rq.ack_deadline = kNever;
-    rq.rnr_deadline = ctx.now + Nanos{1000} * kRnrTimerUs[aeth_value(p.syndrome)];
+    rq.deadlines.clear(Deadline::ack);
+    rq.deadlines.set(Deadline::rnr, ctx.now + Nanos{1000} * kRnrTimerUs[aeth_value(p.syndrome)]);
     update_timer(ctx, qp);
 }
 
 /// The oldest record, once everything before the response's PSN is acknowledged; nullptr: the packet has been dealt with.
 SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
-    const Psn before = rq.una;
+    const Psn before = rq.window.acked();
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return nullptr;
-    if (rq.una != before) progressed(ctx, qp, before);
+    if (rq.window.acked() != before) progressed(ctx, qp, before);
     // una == psn: exactly what is awaited. Otherwise an earlier response is missing (implied NAK) or this one is not for a READ.
-    if (rq.una != p.psn) {
+    if (rq.window.acked() != p.psn) {
         if (result == Acked::response_missing) implied_nak(ctx, qp);
         return nullptr;
     }
-    if (rq.tail == rq.fetched) return nullptr;
-    return has_own_response(*rq.oldest) ? rq.oldest : nullptr;
+    if (rq.queue.empty()) return nullptr;
+    return has_own_response(*rq.queue.oldest()) ? rq.queue.oldest() : nullptr;
 }
 
 void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
-    Requester& rq = qp.requester;
     // A response of a request that was rolled back and is about to be repeated is as good as the repeated one.
     SendRecord* r = awaited_record(ctx, qp, p);
     if (r == nullptr || r->kind == WorkKind::atomic) {
@@ -207,16 +210,10 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     const abi::SendWqe& w = wqe(*r);
     const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
     if (!sges.scatter(offset, p.payload, p.payload_length)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
-    ++rq.una;
-    if (final) retire(ctx, qp);
-    skip_acknowledged(qp);
-    retire_local(ctx, qp);
-    progressed(ctx, qp, p.psn);
-    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, rq.oldest->fault);
+    responded(ctx, qp, p.psn, final);
 }
 
 void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
-    Requester& rq = qp.requester;
     SendRecord* r = awaited_record(ctx, qp, p);
     if (r == nullptr || r->kind != WorkKind::atomic) {
         ++qp.counters.duplicates;
@@ -227,12 +224,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     uint8_t original[8];
     std::memcpy(original, &p.atomic_original, sizeof original);
     if (!sges.scatter(0, original, sizeof original)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
-    ++rq.una;
-    retire(ctx, qp);
-    skip_acknowledged(qp);
-    retire_local(ctx, qp);
-    progressed(ctx, qp, p.psn);
-    if (rq.tail != rq.fetched && rq.blocked && rq.tail == rq.cursor) fail_send(ctx, qp, rq.oldest->fault);
+    responded(ctx, qp, p.psn, true);
 }
 
 }  // namespace
@@ -246,10 +238,10 @@ void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     }
     // Only PSNs between the oldest unacknowledged and the newest ever sent can be answered; the rest are ghosts (C9-157).
     // A NAK or RNR NAK may also name the PSN after the newest one only if something is awaited, which cannot be.
-    if (psn_span(rq.una, p.psn) >= psn_span(rq.una, rq.sent_end)) {
+    if (!rq.window.may_answer(p.psn)) {
         ++qp.counters.duplicates;
-        if (p.info->has(wire::kRead) && rq.una.distance_from(p.psn) > 0) still_answered(ctx, qp);
-        if (p.psn + 1 == rq.una && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
+        if (p.info->has(wire::kRead) && rq.window.acked().distance_from(p.psn) > 0) still_answered(ctx, qp);
+        if (p.psn + 1 == rq.window.acked() && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
             learn_credits(qp, p);  // repeated to tell of new credits
             go_on(ctx, qp);
         }

@@ -52,15 +52,12 @@ void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     // One queue length a call: a client that goes on posting gets its turn again later.
     for (uint32_t n = 0; n < qp.spec.sq.depth; ++n) {
-        if (rq.tail == rq.fetched && !fetch(qp, 1)) break;
+        if (rq.queue.empty() && !fetch(qp, 1)) break;
         complete_send(ctx, qp, WcStatus::wr_flush_err);
     }
-    rq.cursor = rq.tail;
-    rq.current = rq.oldest;
-    rq.cursor_packet = 0;
-    rq.blocked = false;
-    rq.reads_outstanding = 0;
-    rq.una = rq.next = rq.sent_end = rq.fetch_psn;
+    rq.queue.forget_requests();
+    rq.queue.rewind(rq.window.acked());
+    rq.window.abandon();
     rq.blocked = false;
 }
 
@@ -82,7 +79,7 @@ void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status) {
     if (qp.tags != nullptr) return end_rendezvous(ctx, qp, wqe(r), status);
     abi::Cqe e{};
     e.wr_id = wqe(r).wr_id;
-    e.wqe_index = qp.requester.tail;
+    e.wqe_index = qp.requester.queue.tail();
     e.status = status;
     e.opcode = r.wc;
     e.queue = abi::kCqeSend;
@@ -94,9 +91,9 @@ void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status) {
 }  // namespace
 
 void complete_send(Context& ctx, Qp& qp, WcStatus status) {
-    const SendRecord& r = *qp.requester.oldest;
+    const SendRecord& r = *qp.requester.queue.oldest();
     if (status != WcStatus::success || r.signaled) tell_sender(ctx, qp, r, status);
-    drop_oldest(qp.requester);
+    qp.requester.queue.drop_oldest();
 }
 
 void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus status, uint32_t byte_len) {
@@ -151,14 +148,14 @@ void raise_srq(Context& ctx, const Srq& srq, uint32_t type) {
 }
 
 void report_drained(Context& ctx, Qp& qp) {
-    if (!qp.sqd_pending || qp.requester.tail != qp.requester.cursor) return;
+    if (!qp.sqd_pending || !qp.requester.queue.at_oldest()) return;
     qp.sqd_pending = false;
     if (qp.notify_drained) raise(ctx, qp, kEventSqDrained);
 }
 
 void fail_send(Context& ctx, Qp& qp, WcStatus status) {
     Requester& rq = qp.requester;
-    if (rq.tail != rq.fetched) complete_send(ctx, qp, status);
+    if (!rq.queue.empty()) complete_send(ctx, qp, status);
     if (!unacknowledged(qp.spec.type)) return enter_error(ctx, qp);
     qp.state = State::sqe;  // UC and UD: only the send queue stops (IBA 10.3.1.6)
     activate(ctx, qp);
@@ -168,10 +165,11 @@ void enter_error(Context& ctx, Qp& qp) {
     if (qp.state == State::err) return;
     qp.state = State::err;
     ctx.wheel.cancel(qp.timer);
-    qp.requester.ack_deadline = qp.requester.rnr_deadline = kNever;
+    qp.requester.deadlines.clear();
     Responder& rs = qp.responder;
     rs.jobs.count = 0;
-    rs.in_message = rs.ack_due = rs.nak_due = rs.fatal_nak = false;
+    rs.in_message = false;
+    rs.sequence.fall_silent();
     if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
     // From now on the client tells of every receive it posts, so that it can be flushed. What it is just about to post it may not
     // tell of (abi/client_rings.hpp), so its queue is looked at once more when that has long arrived.

@@ -14,12 +14,13 @@
 
 namespace roci::qp {
 
-/// QPs that wait for their turn, FIFO. No allocation.
+/// QPs that wait for their turn, FIFO. No allocation. A QP that its congestion controller holds back is not on it: its pacing
+/// deadline puts it there.
 template <Turn Qp::*turn>
-class TurnList {
+class RunQueue {
 public:
-    TurnList() = default;
-    TurnList(const TurnList&) = delete;
+    RunQueue() = default;
+    RunQueue(const RunQueue&) = delete;
     Qp* first() const { return first_; }
     uint32_t count() const { return count_; }
     bool empty() const { return first_ == nullptr; }
@@ -50,7 +51,7 @@ private:
 struct Context {
     Nanos now = 0;
     uint32_t engine = 0;
-    uint32_t max_inflight = 256;
+    cc::Limits congestion;
     uint32_t ack_every = 32;
     engine::Shared* shared = nullptr;
     engine::EventRing* events = nullptr;
@@ -59,8 +60,8 @@ struct Context {
     rings::Completions completions;         ///< of this poll, to be written out
     std::vector<rings::Cq*> dirty;          ///< CQs that got entries in this poll
     std::deque<engine::Event> late_events;  ///< that the event ring had no room for
-    TurnList<&Qp::asking> requesters;       ///< that have a turn
-    TurnList<&Qp::answering> responders;    ///< that have something to answer
+    RunQueue<&Qp::asking> requesters;       ///< that have a turn
+    RunQueue<&Qp::answering> responders;    ///< that have something to answer
     std::map<uint32_t, Slab> records;       ///< by bytes of a block: what the QPs have fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
@@ -70,7 +71,7 @@ struct Context {
 inline void activate(Context& ctx, Qp& qp) { ctx.requesters.add(qp); }
 /// … and what it has is new.
 inline void activate_requester(Context& ctx, Qp& qp) {
-    qp.asks = true;
+    qp.has_work = true;
     ctx.requesters.add(qp);
 }
 inline void activate_responder(Context& ctx, Qp& qp) { ctx.responders.add(qp); }
@@ -83,7 +84,7 @@ inline void deactivate(Context& ctx, Qp& qp) {
 /// re-armed.
 inline void update_timer(Context& ctx, Qp& qp) {
     if (qp.state == State::err) return;  // it has its own use for it (enter_error)
-    const Nanos due = std::min(qp.requester.ack_deadline, qp.requester.rnr_deadline);
+    const Nanos due = qp.requester.deadlines.earliest();
     if (due == kNever || (qp.timer.armed() && qp.timer.deadline <= due)) return;
     ctx.wheel.arm(qp.timer, due);
 }

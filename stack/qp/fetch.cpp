@@ -34,7 +34,7 @@ WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& in
     if ((w.send_flags & abi::kSendIpCsum) != 0 && qp.spec.type != Type::ud) return WcStatus::loc_qp_op_err;
     if (qp.spec.type == Type::ud && (length > qp.mtu || w.opcode == abi::WrOpcode::send_inv))
         return length > qp.mtu ? WcStatus::loc_len_err : WcStatus::loc_qp_op_err;
-    if (!asks(info.kind)) return WcStatus::success;
+    if (!needs_response(info.kind)) return WcStatus::success;
     if (qp.max_rd_atomic == 0) return WcStatus::loc_qp_op_err;
     if ((w.send_flags & abi::kSendInline) != 0) return WcStatus::loc_qp_op_err;
     if (info.kind == WorkKind::atomic && length != 8) return WcStatus::loc_len_err;
@@ -53,9 +53,9 @@ constexpr uint32_t kLine = 64;
 
 void take(Qp& qp) {
     const rings::SqView& sq = qp.spec.sq;
-    const uint32_t index = qp.requester.fetched;
+    const uint32_t index = qp.requester.queue.fetched();
     __builtin_prefetch(sq.slot(index + kAhead));
-    SendRecord& r = append(qp.requester);
+    SendRecord& r = qp.requester.queue.append();
     auto* copy = reinterpret_cast<std::byte*>(&r + 1);
     std::memcpy(copy, sq.slot(index), kLine);
     if (const uint64_t used = std::min<uint64_t>(abi::used_bytes(wqe(r)), sq.stride); used > kLine)
@@ -64,27 +64,6 @@ void take(Qp& qp) {
 }
 
 }  // namespace
-
-SendRecord& append(Requester& rq) {
-    auto& r = *new (rq.records->take()) SendRecord;  // the QP's whole queue is reserved
-    (rq.oldest != nullptr ? rq.newest->next : rq.oldest) = &r;
-    rq.newest = &r;
-    if (rq.current == nullptr) rq.current = &r;
-    ++rq.fetched;
-    return r;
-}
-
-void drop_oldest(Requester& rq) {
-    SendRecord* r = rq.oldest;
-    rq.oldest = r->next;
-    if (rq.current == r) rq.current = r->next;
-    ++rq.tail;
-    rq.records->give_back(r);
-}
-
-void drop_all(Requester& rq) {
-    while (rq.oldest != nullptr) drop_oldest(rq);
-}
 
 void admit(Qp& qp, SendRecord& r) {
     Requester& rq = qp.requester;
@@ -99,26 +78,25 @@ void admit(Qp& qp, SendRecord& r) {
     r.takes_recv = info.takes_recv;
     r.length = uint32_t(length);
     r.packets = packets_for(qp, info.kind, length);
-    r.first_psn = rq.fetch_psn;
-    r.ssn = info.kind == WorkKind::local ? rq.fetch_ssn : ++rq.fetch_ssn;
+    r.first_psn = rq.window.allocate(r.packets);
+    r.ssn = info.kind == WorkKind::local ? rq.next_ssn : ++rq.next_ssn;
     r.signaled = qp.spec.sq_sig_all || (w.send_flags & abi::kSendSignaled) != 0;
     r.fence = (w.send_flags & abi::kSendFence) != 0;
-    rq.fetch_psn = rq.fetch_psn + r.packets;
 }
 
 bool posted(const Qp& qp) {
     if (qp.tags != nullptr) return rendezvous_waits(qp);
-    return qp.spec.sq.depth != 0 && qp.spec.sq.posted(qp.requester.fetched);
+    return qp.spec.sq.depth != 0 && qp.spec.sq.posted(qp.requester.queue.fetched());
 }
 
-bool announce_rest(Qp& qp) {
+bool arm_doorbell(Qp& qp) {
     if (qp.tags != nullptr) return false;  // its work comes from messages, which activate it
     if (qp.spec.sq.depth == 0) return false;
     rings::announce_idle(qp.spec.sq);
     return true;
 }
 
-bool stays_at_rest(Qp& qp) { return rings::stays_idle(qp.spec.sq, qp.requester.fetched); }
+bool recheck_doorbell(Qp& qp) { return rings::stays_idle(qp.spec.sq, qp.requester.queue.fetched()); }
 
 bool fetch(Qp& qp, uint32_t most) {
     ROCI_STAGE(fetch);
@@ -126,15 +104,16 @@ bool fetch(Qp& qp, uint32_t most) {
     Requester& rq = qp.requester;
     const uint32_t depth = qp.spec.sq.depth;
     if (depth == 0) return false;
-    if (qp.spec.sq.stride > kLine) __builtin_prefetch(qp.spec.sq.slot(rq.fetched) + kLine);  // comes along with the first line
-    const uint32_t before = rq.fetched;
+    if (qp.spec.sq.stride > kLine)
+        __builtin_prefetch(qp.spec.sq.slot(rq.queue.fetched()) + kLine);  // comes along with the first line
+    const uint32_t before = rq.queue.fetched();
     // Whatever the client says, no more than the queue holds.
-    while (most-- != 0 && rq.fetched - rq.tail < depth && qp.spec.sq.posted(rq.fetched)) {
+    while (most-- != 0 && rq.queue.length() < depth && qp.spec.sq.posted(rq.queue.fetched())) {
         // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2: 2^23 outstanding).
-        if (psn_span(rq.una, rq.fetch_psn) > (1u << 22) && rq.fetched != rq.tail) break;
+        if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
         take(qp);
     }
-    return rq.fetched != before;
+    return rq.queue.fetched() != before;
 }
 
 }  // namespace roci::qp

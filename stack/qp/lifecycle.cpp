@@ -13,10 +13,7 @@ void set_mtu_bytes(Qp& qp, uint32_t bytes) {
     qp.mtu = bytes;
     qp.mtu_shift = uint8_t(std::countr_zero(bytes));
 }
-void set_sq_psn(Qp& qp, const Change& c) {
-    Requester& rq = qp.requester;
-    rq.una = rq.next = rq.sent_end = rq.fetch_psn = Psn(c.attr.sq_psn);
-}
+void set_sq_psn(Qp& qp, const Change& c) { qp.requester.window.start(Psn(c.attr.sq_psn)); }
 /// Results are kept for repetition only where there can be any.
 void set_access(Qp& qp, uint32_t access) {
     qp.access = access;
@@ -41,10 +38,10 @@ constexpr Setter kSetters[] = {
     {kAttrQkey, [](Qp& q, const Change& c) { q.qkey = c.attr.qkey; }},
     {kAttrAv, [](Qp& q, const Change& c) { q.path = c.path; }},
     {kAttrPathMtu, [](Qp& q, const Change& c) { set_mtu_bytes(q, mtu_bytes(c.attr.path_mtu)); }},
-    {kAttrTimeout, [](Qp& q, const Change& c) { q.ack_timeout = ack_timeout(c.attr.timeout); }},
+    {kAttrTimeout, [](Qp& q, const Change& c) { q.requester.ack_timeout = ack_timeout(c.attr.timeout); }},
     {kAttrRetryCount, [](Qp& q, const Change& c) { q.retry_cnt = q.requester.retries_left = c.attr.retry_cnt; }},
     {kAttrRnrRetry, [](Qp& q, const Change& c) { q.rnr_retry = q.requester.rnr_retries_left = c.attr.rnr_retry; }},
-    {kAttrRqPsn, [](Qp& q, const Change& c) { q.responder.expected = Psn(c.attr.rq_psn); }},
+    {kAttrRqPsn, [](Qp& q, const Change& c) { q.responder.sequence.start(Psn(c.attr.rq_psn)); }},
     {kAttrMaxRdAtomic, [](Qp& q, const Change& c) { q.max_rd_atomic = c.attr.max_rd_atomic; }},
     {kAttrMinRnrTimer, [](Qp& q, const Change& c) { q.min_rnr_timer = c.attr.min_rnr_timer; }},
     {kAttrSqPsn, set_sq_psn},
@@ -57,12 +54,12 @@ void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
-    drop_all(qp.requester);
-    qp.requester = {.records = qp.requester.records};
+    qp.requester.queue.reset();
+    qp.requester = {.queue = qp.requester.queue};
     auto sges = std::move(qp.responder.recv.sges);
     qp.responder = Responder{};
     qp.responder.recv.sges = std::move(sges);
-    qp.established = qp.sqd_pending = qp.notify_drained = qp.asks = false;
+    qp.established = qp.sqd_pending = qp.notify_drained = qp.has_work = false;
     qp.qkey = 0;
     qp.access = 0;
     qp.spec.rq.consumed = qp.spec.rq.seen = qp.spec.rq.enough = 0;
@@ -145,10 +142,10 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.state = qp.state;
     out.sq_draining = qp.sqd_pending;
     out.counters = qp.counters;
-    out.send_psn = qp.requester.next;
-    out.unacked_psn = qp.requester.una;
-    out.expected_psn = qp.responder.expected;
-    out.send_queued = qp.requester.fetched - qp.requester.tail;
+    out.send_psn = qp.requester.window.next();
+    out.unacked_psn = qp.requester.window.acked();
+    out.expected_psn = qp.responder.sequence.expected();
+    out.send_queued = qp.requester.queue.length();
     out.recv_posted = recv_available(qp);
 }
 
@@ -157,7 +154,7 @@ bool attach(Context& ctx, Qp& qp) {
     const uint32_t bytes = uint32_t(sizeof(SendRecord)) + qp.spec.sq.stride;
     Slab& records = ctx.records.try_emplace(bytes, ctx.shared->chunks, bytes).first->second;
     if (!records.reserve(qp.spec.sq.depth)) return false;
-    qp.requester.records = &records;
+    qp.requester.queue.attach(&records);
     return true;
 }
 
@@ -165,9 +162,9 @@ void detach(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
-    if (qp.requester.records == nullptr) return;
-    drop_all(qp.requester);
-    std::exchange(qp.requester.records, nullptr)->unreserve(qp.spec.sq.depth);
+    if (!qp.requester.queue.attached()) return;
+    qp.requester.queue.drop_all();
+    qp.requester.queue.detach()->unreserve(qp.spec.sq.depth);
 }
 
 }  // namespace roci::qp

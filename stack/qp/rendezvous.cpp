@@ -70,10 +70,10 @@ bool fetch_rendezvous(Qp& qp) {
     TagQp& t = *qp.tags;
     Requester& rq = qp.requester;
     bool any = false;
-    while (rendezvous_waits(qp) && rq.fetched - rq.tail < qp.spec.sq.depth) {
+    while (rendezvous_waits(qp) && rq.queue.length() < qp.spec.sq.depth) {
         // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2).
-        if (psn_span(rq.una, rq.fetch_psn) > (1u << 22) && rq.fetched != rq.tail) break;
-        SendRecord& r = append(rq);
+        if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
+        SendRecord& r = rq.queue.append();
         if (t.to_finish.count != 0) {
             write_fin(qp, t.to_finish.pop(), r);
         } else {

@@ -10,14 +10,14 @@ namespace {
 
 using abi::WcStatus;
 
-uint32_t window(const Context& ctx, const Requester& rq) { return std::min<uint32_t>(rq.window, ctx.max_inflight); }
+uint32_t most_in_flight(const Context& ctx, const Requester& rq) { return cc::window(rq.congestion, ctx.congestion); }
 
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     const Requester& rq = qp.requester;
-    if (psn_span(rq.una, rq.next) >= window(ctx, rq)) return false;
-    if (qp.requester.cursor_packet != 0 && r.kind != WorkKind::read) return true;  // within a message
-    if (r.fence && rq.reads_outstanding != 0) return false;                        // IBA 10.8.3.3
-    if (asks(r.kind) && rq.reads_outstanding >= qp.max_rd_atomic) return false;
+    if (rq.window.in_flight() >= most_in_flight(ctx, rq)) return false;
+    if (rq.queue.within_message() && r.kind != WorkKind::read) return true;
+    if (r.fence && rq.queue.reads_outstanding() != 0) return false;  // IBA 10.8.3.3
+    if (needs_response(r.kind) && rq.queue.reads_outstanding() >= qp.max_rd_atomic) return false;
     // Out of credits a single message may go ahead, to learn of new ones (IBA 9.7.7.2.5).
     const bool beyond = r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0;
     return !beyond || !rq.credit_probe;
@@ -76,35 +76,12 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
 /// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now
 /// and then; where nothing more may be sent before it answers; and with each packet of a window that is narrow.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
-    const uint32_t most = window(ctx, rq);
-    const bool due =
-        ++rq.since_ack_request >= ctx.ack_every || psn_span(rq.una, rq.next) + 1 >= most || most <= kWindowAfterSilence;
+    const uint32_t most = most_in_flight(ctx, rq);
+    const bool narrow = most <= cc::kWindowAfterTimeout;
+    const bool due = ++rq.since_ack_request >= ctx.ack_every || rq.window.in_flight() + 1 >= most || narrow;
     if (!last && !due) return false;
     rq.since_ack_request = 0;
     return true;
-}
-
-void next_record(Requester& rq) {
-    ++rq.cursor;
-    rq.current = rq.current->next;
-    rq.cursor_packet = 0;
-}
-
-/// After a packet was sent: where the next one is.
-void move_cursor(Qp& qp, SendRecord& r) {
-    Requester& rq = qp.requester;
-    if (asks(r.kind)) {
-        r.outstanding = true;
-        ++rq.reads_outstanding;
-        rq.next = r.first_psn + r.packets;
-        rq.cursor_packet = r.packets;
-    } else {
-        ++rq.next;
-        ++rq.cursor_packet;
-    }
-    if (psn_span(rq.una, rq.next) > psn_span(rq.una, rq.sent_end)) rq.sent_end = rq.next;
-    if (rq.cursor_packet < r.packets) return;
-    next_record(rq);
 }
 
 enum class Step : uint8_t { done, wait, fault };
@@ -114,7 +91,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     engine::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Step::wait;
     const abi::SendWqe& w = wqe(r);
-    const uint32_t packet = rq.cursor_packet;
+    const uint32_t packet = rq.queue.packet();
     const bool carries_data = r.kind == WorkKind::send || r.kind == WorkKind::write || r.kind == WorkKind::atomic_write;
     const uint64_t offset = uint64_t(packet) << qp.mtu_shift;
     const uint32_t length = carries_data ? uint32_t(std::min<uint64_t>(qp.mtu, r.length - offset)) : 0;
@@ -139,18 +116,18 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     ctx.out(qp).commit(start, bytes, path->unsummed);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
-    if (psn_span(rq.una, rq.next) < psn_span(rq.una, rq.sent_end)) ++qp.counters.retransmits;
+    if (rq.window.repeats()) ++qp.counters.retransmits;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
     if (last) ++qp.counters.tx_messages;
-    move_cursor(qp, r);
+    rq.window.sent(rq.queue.sent());
     return Step::done;
 }
 
 /// UC and UD: what was sent is complete.
 void complete_unacknowledged(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    while (rq.tail != rq.cursor) complete_send(ctx, qp, WcStatus::success);
-    rq.una = rq.next;
+    while (!rq.queue.at_oldest()) complete_send(ctx, qp, WcStatus::success);
+    rq.window.acknowledge_all_sent();
 }
 
 Step invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
@@ -190,34 +167,47 @@ Step take_step(Context& ctx, Qp& qp, SendRecord& r) {
     if (!may_start(ctx, qp, r)) return Step::wait;
     if (r.kind != WorkKind::local) return send_one(ctx, qp, r);
     if (const Step step = execute_local(ctx, qp, r); step != Step::done) return step;
-    next_record(qp.requester);
+    qp.requester.queue.advance();
     retire_local(ctx, qp);
     return Step::done;
 }
 
-bool may_send(const Qp& qp) {
+bool may_send(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
-    if (rq.rnr_deadline != kNever || rq.blocked) return false;
+    if (cc::not_before(rq.congestion) > ctx.now) return false;
+    if (rq.deadlines.pending(Deadline::rnr) || rq.blocked) return false;
     // SQD: what was begun is finished, nothing new is begun (IBA 10.3.1.5)
-    return qp.state == State::rts || (qp.state == State::sqd && (rq.cursor_packet != 0 || psn_span(rq.next, rq.sent_end) != 0));
+    return qp.state == State::rts || (qp.state == State::sqd && (rq.queue.within_message() || rq.window.repeats()));
 }
 
 }  // namespace
 
 bool has_requests(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
-    if (!may_send(qp)) return false;
-    if (rq.cursor == rq.fetched) return posted(qp) && qp.state == State::rts && rq.fetched - rq.tail < qp.spec.sq.depth;
-    return may_start(ctx, qp, *rq.current);
+    if (!may_send(ctx, qp)) return false;
+    if (rq.queue.all_sent()) return posted(qp) && qp.state == State::rts && rq.queue.length() < qp.spec.sq.depth;
+    return may_start(ctx, qp, *rq.queue.current());
+}
+
+bool hold_back(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    const Nanos until = cc::not_before(rq.congestion);
+    if (until <= ctx.now) [[likely]]
+        return false;
+    if (qp.state != State::rts && qp.state != State::sqd) return false;
+    rq.deadlines.set(Deadline::pacing, until);
+    update_timer(ctx, qp);
+    return true;
 }
 
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     ROCI_STAGE(requester);
     Requester& rq = qp.requester;
     uint32_t sent = 0;
-    while (sent < quantum && may_send(qp)) {
-        if (rq.cursor == rq.fetched && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
-        SendRecord& r = *rq.current;
+    const uint64_t bytes_before = qp.counters.tx_bytes;
+    while (sent < quantum && may_send(ctx, qp)) {
+        if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
+        SendRecord& r = *rq.queue.current();
         const Step step = take_step(ctx, qp, r);
         if (step == Step::wait) break;
         if (step == Step::done) {
@@ -226,12 +216,15 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
         }
         rq.blocked = true;  // the fault is reported when everything before it has completed
         if (unacknowledged(qp.spec.type)) complete_unacknowledged(ctx, qp);
-        if (rq.tail == rq.cursor) fail_send(ctx, qp, r.fault);
+        if (rq.queue.at_oldest()) fail_send(ctx, qp, r.fault);
     }
     if (sent == 0 || qp.state == State::err || qp.state == State::sqe) return sent;
     if (unacknowledged(qp.spec.type)) {
         complete_unacknowledged(ctx, qp);
-    } else if (rq.ack_deadline == kNever) {
+        return sent;
+    }
+    cc::on_sent(rq.congestion, ctx.now, uint32_t(qp.counters.tx_bytes - bytes_before));
+    if (!rq.deadlines.pending(Deadline::ack)) {
         restart_ack_timer(ctx, qp);
     }
     return sent;

@@ -41,8 +41,8 @@ wire::Operation response_operation(const Qp& qp, const ResponderJob& job) {
 }
 
 /// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered
-/// meanwhile.
-const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t va, uint32_t length,
+/// meanwhile. `va` becomes the address within it.
+const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t& va, uint32_t length,
                                      mem::WindowUse& use) {
     const mem::MemoryRegion* region = nullptr;
     const mem::Fault f =
@@ -56,25 +56,24 @@ void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
     ++qp.counters.access_errors;
     if (job.replay) return rs.jobs.drop_oldest();
-    rs.expected = job.first + job.sent;
+    rs.sequence.take_back(job.first + job.sent, nak_syndrome(NakCode::remote_access));
     rs.jobs.count = 0;
-    rs.nak_due = rs.fatal_nak = rs.nak_outstanding = true;
-    rs.nak = nak_syndrome(NakCode::remote_access);
     raise(ctx, qp, kEventQpAccessErr);
 }
 
 Sent send_read_packet(Context& ctx, Qp& qp, const ResponderJob& job) {
     const uint64_t offset = uint64_t(job.sent) << qp.mtu_shift;
     const uint32_t length = uint32_t(std::min<uint64_t>(qp.mtu, job.length - offset));
+    uint64_t va = job.va + offset;
     mem::WindowUse use;
-    const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, job.va + offset, length, use);
+    const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, va, length, use);
     if (length != 0 && region == nullptr) return Sent::lost;
     wire::TransportHeaders h;
     h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(qp, job));
     h.psn = job.first + job.sent;
     h.syndrome = ack_syndrome(qp);
     h.msn = Msn{job.msn};
-    return send(ctx, qp, h, length, region, job.va + offset);
+    return send(ctx, qp, h, length, region, va);
 }
 
 Sent send_atomic_response(Context& ctx, Qp& qp, const ResponderJob& job) {
@@ -92,22 +91,18 @@ bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     h.opcode = wire::make_opcode(service_of(qp.spec.type), wire::Operation::ack);
     h.psn = psn;
     h.syndrome = syndrome;
-    h.msn = qp.responder.msn;
+    h.msn = qp.responder.sequence.msn();
     return send(ctx, qp, h, 0, nullptr, 0) == Sent::yes;
 }
 
 /// ACK of everything executed, or the NAK that is due; a NAK acknowledges everything before its PSN, so the ACK is not needed
 /// then.
 bool send_ack_or_nak(Context& ctx, Qp& qp) {
-    Responder& rs = qp.responder;
-    if (rs.nak_due) {
-        if (!send_acknowledge(ctx, qp, rs.nak, rs.expected)) return false;
-        rs.nak_due = rs.ack_due = false;
-        if (rs.fatal_nak) enter_error(ctx, qp);
-        return true;
-    }
-    if (!send_acknowledge(ctx, qp, ack_syndrome(qp), rs.expected - 1)) return false;
-    rs.ack_due = false;
+    ReceiveSequence& sequence = qp.responder.sequence;
+    const bool sent = sequence.nak_due() ? send_acknowledge(ctx, qp, sequence.nak_syndrome(), sequence.expected())
+                                         : send_acknowledge(ctx, qp, ack_syndrome(qp), sequence.expected() - 1);
+    if (!sent) return false;
+    if (sequence.replied()) enter_error(ctx, qp);
     return true;
 }
 
@@ -115,7 +110,7 @@ bool send_ack_or_nak(Context& ctx, Qp& qp) {
 
 bool has_responses(const Qp& qp) {
     const Responder& rs = qp.responder;
-    return rs.jobs.count != 0 || rs.ack_due || rs.nak_due;
+    return rs.jobs.count != 0 || rs.sequence.reply_due();
 }
 
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
@@ -133,7 +128,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
         ++sent;
         if (++job.sent == response_packets(qp, job)) rs.jobs.drop_oldest();
     }
-    if (sent < quantum && rs.jobs.count == 0 && (rs.ack_due || rs.nak_due) && send_ack_or_nak(ctx, qp)) ++sent;
+    if (sent < quantum && rs.jobs.count == 0 && rs.sequence.reply_due() && send_ack_or_nak(ctx, qp)) ++sent;
     return sent;
 }
 

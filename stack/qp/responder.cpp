@@ -22,6 +22,7 @@ enum class RequestFault : uint8_t {
     recv_protection,
     malformed_recv,
     unreachable,
+    invalidation,
 };
 
 constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
@@ -32,38 +33,38 @@ struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
     uint32_t event;
+    bool own = false;     ///< of our side (class E): it ends a UC QP as well, where what the peer does wrong is dropped (class D)
+    bool silent = false;  ///< no NAK (class J): the peer learns of it as its retries run out
 };
 constexpr FaultRow kFaults[] = {
-    {NakCode::psn_sequence, WcStatus::success, 0},                           // none
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // invalid_succession
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // not_allowed
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // too_many_reads
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // bad_length
-    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},       // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::rem_access_err, kEventQpAccessErr},   // access
-    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal},    // recv_protection
-    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal},   // malformed_recv
-    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},  // unreachable: the memory went away
+    {NakCode::psn_sequence, WcStatus::success, 0},                          // none
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // invalid_succession
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // not_allowed
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // too_many_reads
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // bad_length
+    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},      // message_too_long: longer than the receive buffer
+    {NakCode::remote_access, WcStatus::loc_access_err, kEventQpAccessErr},  // access (11.6.2: of a WRITE with immediate)
+    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal, true},   // recv_protection
+    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal, true},  // malformed_recv
+    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},       // unreachable: the memory went away
+    {NakCode::remote_access, WcStatus::rem_inv_req_err, 0, false, true},          // invalidation
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
-    Responder& rs = qp.responder;
-    rs.nak_due = true;
-    rs.nak = syndrome;
-    rs.fatal_nak = fatal;
-    rs.nak_outstanding = true;
+    qp.responder.sequence.owe_nak(syndrome, fatal);
     activate_responder(ctx, qp);
 }
 
 void fault(Context& ctx, Qp& qp, RequestFault f) {
     const FaultRow& row = kFaults[size_t(f)];
     ++qp.counters.access_errors;
-    if (qp.spec.type == Type::uc) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
+    if (qp.spec.type == Type::uc && !row.own) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
         qp.responder.in_message = false;
         return;
     }
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0);
     if (row.event != 0) raise(ctx, qp, row.event);
+    if (row.silent || qp.spec.type == Type::uc) return enter_error(ctx, qp);
     nak(ctx, qp, nak_syndrome(row.nak), true);
 }
 
@@ -82,14 +83,14 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p);
 /// True if the packet is the expected one.
 bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    const int32_t distance = p.psn.distance_from(rs.expected);
+    const int32_t distance = p.psn.distance_from(rs.sequence.expected());
     if (distance == 0) return true;
     if (distance < 0) {
         duplicate(ctx, qp, p);
         return false;
     }
     ++qp.counters.out_of_order;
-    if (rs.nak_outstanding) return false;  // one sequence NAK until the expected PSN arrives (C9-113)
+    if (rs.sequence.missing()) return false;  // one sequence NAK until the expected PSN arrives (C9-113)
     ++qp.counters.seq_nak_sent;
     nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
     return false;
@@ -137,6 +138,7 @@ uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
 /// Memory that a request may use, for as long as this lives.
 struct Grant {
     const mem::MemoryRegion* region = nullptr;
+    uint64_t va = 0;  ///< within the region
     mem::WindowUse use;
 };
 
@@ -144,7 +146,8 @@ struct Grant {
 bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant) {
     if (length == 0) return true;
-    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, va, length, right, grant.region,
+    grant.va = va;
+    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right, grant.region,
                       grant.use) == mem::Fault::ok;
 }
 
@@ -164,7 +167,7 @@ void begin_message(Qp& qp, const wire::Packet& p) {
 void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     rs.in_message = false;
-    ++rs.msn;
+    rs.sequence.end_message();
     ++qp.counters.rx_messages;
     // A UC WRITE may find a receive held that a broken SEND left behind: it waits for the next message that takes one
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
@@ -192,7 +195,7 @@ RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant)) return RequestFault::access;
     if (grant.region != nullptr &&
-        !mem::copy_in(*grant.region, rs.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
+        !mem::copy_in(*grant.region, grant.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
         return RequestFault::unreachable;
     rs.va += p.payload_length;
     rs.remaining -= p.payload_length;
@@ -214,8 +217,7 @@ RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kIeth)) return RequestFault::none;
     // only windows can be invalidated from afar; a region that ibv_reg_mr made cannot (IBA 10.6.5)
     const bool done = mem::invalidate_window(ctx.shared->keys, p.invalidate, domain_of(ctx, qp, p), qp.spec.qpn.value);
-    if (!done) return RequestFault::access;
-    return RequestFault::none;
+    return done ? RequestFault::none : RequestFault::invalidation;
 }
 
 RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -247,7 +249,7 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (placed != RequestFault::none) return fault(ctx, qp, placed);
     if (const RequestFault f = invalidate(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
     rs.received += p.payload_length;
-    ++rs.expected;
+    rs.sequence.executed();
     if (p.info->has(wire::kLast | wire::kOnly)) end_message(ctx, qp, p);
 }
 
@@ -260,7 +262,7 @@ ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     job.length = p.dma_length;
     job.rkey = p.rkey;
     job.pd = domain_of(ctx, qp, p);
-    job.msn = qp.responder.msn.value & kMask24;
+    job.msn = qp.responder.sequence.msn().value & kMask24;
     return job;
 }
 
@@ -284,17 +286,17 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return fault(ctx, qp, RequestFault::access);
-    ++rs.msn;
+    rs.sequence.end_message();
     ++qp.counters.rx_messages;
     const ResponderJob job = read_job(ctx, qp, p);
-    rs.expected = rs.expected + response_packets(qp, job);
+    rs.sequence.executed(response_packets(qp, job));
     queue_job(ctx, qp, job);
 }
 
 /// The 8 bytes are exchanged at once where they are mapped; else by copy (then only our own engine is atomic towards them).
-bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& original) {
+bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& p, uint64_t& original) {
     const bool swap = wire::operation_of(p.opcode) == wire::Operation::cmp_swap;
-    std::byte* direct = mem::direct(region, p.va, 8);
+    std::byte* direct = mem::direct(region, va, 8);
     if (direct != nullptr) {
         std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(direct));
         if (!swap) {
@@ -309,11 +311,11 @@ bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& 
     static std::mutex slow;
     const std::lock_guard guard(slow);
     std::byte bytes[8];
-    if (!mem::copy_out(region, p.va, bytes, 8)) return false;
+    if (!mem::copy_out(region, va, bytes, 8)) return false;
     std::memcpy(&original, bytes, 8);
     const uint64_t changed = swap ? (original == p.compare ? p.swap_add : original) : original + p.swap_add;
     std::memcpy(bytes, &changed, 8);
-    return mem::copy_in(region, p.va, bytes, 8);
+    return mem::copy_in(region, va, bytes, 8);
 }
 
 ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
@@ -332,20 +334,20 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
     uint64_t original = 0;
-    if (!exchange(*grant.region, p, original)) return fault(ctx, qp, RequestFault::unreachable);
-    ++rs.msn;
-    ++rs.expected;
+    if (!exchange(*grant.region, grant.va, p, original)) return fault(ctx, qp, RequestFault::unreachable);
+    rs.sequence.end_message();
+    rs.sequence.executed();
     ++qp.counters.rx_messages;
-    rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.msn};
+    rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
     rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
-    queue_job(ctx, qp, atomic_job(p.psn, original, rs.msn));
+    queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
 }
 
 /// An ATOMIC WRITE is answered by an empty READ response.
 ResponderJob atomic_write_job(const Qp& qp, Psn psn) {
     ResponderJob job;
     job.first = psn;
-    job.msn = qp.responder.msn.value & kMask24;
+    job.msn = qp.responder.sequence.msn().value & kMask24;
     return job;
 }
 
@@ -367,9 +369,9 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
         return fault(ctx, qp, RequestFault::access);
-    if (!store(*grant.region, p.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
-    ++rs.msn;
-    ++rs.expected;
+    if (!store(*grant.region, grant.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
+    rs.sequence.end_message();
+    rs.sequence.executed();
     ++qp.counters.rx_messages;
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
@@ -408,7 +410,7 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     const ResponderJob job = read_job(ctx, qp, p);
     // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
-    if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.expected) > 0) return;
+    if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.sequence.expected()) > 0) return;
     if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return;
     answer_again(ctx, qp, job);
@@ -429,7 +431,7 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
-    qp.responder.ack_due = true;
+    qp.responder.sequence.owe_ack();
     activate_responder(ctx, qp);
 }
 
@@ -437,13 +439,13 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
 bool uc_resynchronise(Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
-    if (p.psn != rs.expected || (starts && rs.in_message)) {
+    if (p.psn != rs.sequence.expected() || (starts && rs.in_message)) {
         rs.in_message = false;
         ++qp.counters.out_of_order;
     }
-    rs.expected = p.psn;
+    rs.sequence.pass_over(p.psn);
     if (starts || rs.in_message) return true;
-    ++rs.expected;
+    rs.sequence.executed();
     ++qp.counters.dropped;
     return false;
 }
@@ -464,14 +466,13 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     Responder& rs = qp.responder;
     const bool receiving = qp.state == State::rtr || qp.state == State::rts || qp.state == State::sqd || qp.state == State::sqe;
-    if (!receiving || rs.fatal_nak) {
+    if (!receiving || rs.sequence.refused()) {
         ++qp.counters.dropped;
         return;
     }
     establish(ctx, qp);
     if (!in_sequence(ctx, qp, p)) return;
-    if (rs.nak_due && !rs.fatal_nak) rs.nak_due = false;  // the gap closed before the NAK left
-    rs.nak_outstanding = false;
+    rs.sequence.arrived();
     if (!legal_succession(rs, *p.info)) return fault(ctx, qp, RequestFault::invalid_succession);
     const uint32_t right = right_needed(*p.info);
     if (!supported(*p.info) || (qp.access & right) != right) return fault(ctx, qp, RequestFault::not_allowed);
@@ -479,14 +480,14 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     const bool answers_itself = p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
     // UC has no acknowledgements: what asks for one all the same gets none (IBA 9.8.1)
     if (p.ack_request && !answers_itself && !unacknowledged(qp.spec.type)) {
-        rs.ack_due = true;
+        rs.sequence.owe_ack();
         activate_responder(ctx, qp);
     }
     if (p.info->has(wire::kRead)) return execute_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return execute_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return execute_atomic_write(ctx, qp, p);
     execute_message(ctx, qp, p);
-    if (qp.spec.type == Type::uc && rs.expected == p.psn) ++rs.expected;
+    if (qp.spec.type == Type::uc && rs.sequence.expected() == p.psn) rs.sequence.executed();
 }
 
 }  // namespace roci::qp

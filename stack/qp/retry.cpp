@@ -1,7 +1,4 @@
-// Timers and going back: the local ACK timeout, the wait after an RNR NAK, the go-back-N roll-back (IBA 9.9.2), and how much is
-// sent into a network that loses.
-#include <algorithm>
-
+// Timers and going back: the local ACK timeout, the wait after an RNR NAK, the go-back-N roll-back (IBA 9.9.2).
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -11,30 +8,25 @@ namespace {
 /// any answer is a peer with more to do than it has time for; asking it at the same pace again would use the retries up.
 constexpr uint8_t kMostTimeoutDoublings = 2;
 
-Nanos patience(const Qp& qp) { return qp.ack_timeout << qp.requester.timeouts_in_a_row; }
+Nanos patience(const Qp& qp) { return qp.requester.ack_timeout << qp.requester.timeouts_in_a_row; }
+
+/// The local ACK timeout has passed.
+void on_silence(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    ++qp.counters.timeouts;
+    if (rq.timeouts_in_a_row < kMostTimeoutDoublings) ++rq.timeouts_in_a_row;
+    cc::on_timeout(rq.congestion, ctx.now);
+    rq.implied_nak_pending = false;
+    if (take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) roll_back(ctx, qp);
+}
 
 }  // namespace
 
-void widen_window(const Context& ctx, Qp& qp, uint32_t acknowledged) {
-    Requester& rq = qp.requester;
-    if (rq.window < ctx.max_inflight) rq.window = uint16_t(std::min(rq.window + acknowledged, ctx.max_inflight));
-}
-
-void to_oldest(Requester& rq) {
-    rq.cursor = rq.tail;
-    rq.current = rq.oldest;
-    rq.cursor_packet = rq.oldest == nullptr ? 0 : psn_span(rq.oldest->first_psn, rq.una);
-}
-
 void roll_back(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    for (SendRecord* r = rq.oldest; r != nullptr; r = r->next) {
-        if (!r->outstanding) continue;
-        r->outstanding = false;
-        --rq.reads_outstanding;
-    }
-    to_oldest(rq);
-    rq.next = rq.una;
+    rq.window.go_back();
+    rq.queue.forget_requests();
+    rq.queue.rewind(rq.window.acked());
     rq.credit_probe = false;
     rq.blocked = false;
     activate_requester(ctx, qp);
@@ -43,8 +35,8 @@ void roll_back(Context& ctx, Qp& qp) {
 void restart_ack_timer(Context& ctx, Qp& qp) {
     ROCI_STAGE(timers);
     Requester& rq = qp.requester;
-    const bool waiting = rq.una != rq.next;
-    rq.ack_deadline = waiting && qp.ack_timeout != kNever ? ctx.now + patience(qp) : kNever;
+    const bool waiting = rq.window.awaits_answer();
+    rq.deadlines.set(Deadline::ack, waiting && qp.requester.ack_timeout != kNever ? ctx.now + patience(qp) : kNever);
     update_timer(ctx, qp);
 }
 
@@ -60,20 +52,9 @@ bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status) {
 void on_timer(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (qp.state == State::err) return activate(ctx, qp);  // receives posted while it went there
-    if (rq.rnr_deadline <= ctx.now) {
-        rq.rnr_deadline = kNever;
-        activate_requester(ctx, qp);
-    }
-    if (rq.ack_deadline <= ctx.now) {
-        rq.ack_deadline = kNever;
-        if (rq.una != rq.next) {
-            ++qp.counters.timeouts;
-            if (rq.timeouts_in_a_row < kMostTimeoutDoublings) ++rq.timeouts_in_a_row;
-            rq.window = kWindowAfterSilence;
-            rq.implied_nak_pending = false;
-            if (take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) roll_back(ctx, qp);
-        }
-    }
+    if (rq.deadlines.expire(Deadline::rnr, ctx.now)) activate_requester(ctx, qp);
+    if (rq.deadlines.expire(Deadline::pacing, ctx.now)) activate(ctx, qp);
+    if (rq.deadlines.expire(Deadline::ack, ctx.now) && rq.window.awaits_answer()) on_silence(ctx, qp);
     update_timer(ctx, qp);
 }
 

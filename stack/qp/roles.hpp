@@ -12,17 +12,12 @@ bool fetch(Qp& qp, uint32_t most);
 /// True if the client has posted WQEs that were not fetched yet.
 bool posted(const Qp& qp);
 /// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). True: it may have posted
-/// meanwhile, so a full fence and stays_at_rest() must follow.
-bool announce_rest(Qp& qp);
-bool stays_at_rest(Qp& qp);
+/// meanwhile, so a full fence and recheck_doorbell() must follow.
+bool arm_doorbell(Qp& qp);
+bool recheck_doorbell(Qp& qp);
 
-/// A record for one WQE more; its copy is to be filled in, then it is admitted.
-SendRecord& append(Requester& rq);
 /// Validates the copy, and makes the record one of it.
 void admit(Qp& qp, SendRecord& r);
-/// The oldest record is done with.
-void drop_oldest(Requester& rq);
-void drop_all(Requester& rq);
 
 // ---- tag_matching.cpp: messages that arrive at a QP of a tag matching SRQ
 /// A SEND begins: finds out what kind it is and where it goes. Like take_recv.
@@ -53,6 +48,8 @@ void end_rendezvous(Context& ctx, Qp& qp, const abi::SendWqe& w, abi::WcStatus s
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum);
 /// True if send_requests() would send something now (given room on the port).
 bool has_requests(const Context& ctx, const Qp& qp);
+/// True: the congestion controller lets it send later. The timer brings it back to the run queue then.
+bool hold_back(Context& ctx, Qp& qp);
 
 // ---- completer.cpp: ACKs and responses to what we asked
 /// Completes local operations (memory windows) that were done and are the oldest now.
@@ -60,16 +57,10 @@ void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
 
 // ---- retry.cpp: timers and going back
-/// The cursor goes to the oldest unacknowledged packet.
-void to_oldest(Requester& rq);
 /// Back to the oldest unacknowledged packet: everything from there on is sent again.
 void roll_back(Context& ctx, Qp& qp);
 /// Restarts the local ACK timer after progress, or stops it when nothing is awaited.
 void restart_ack_timer(Context& ctx, Qp& qp);
-/// A QP's window is what it sends without an acknowledgement: Context::max_inflight packets, but two after a timeout; from there
-/// it doubles a round trip while packets get through. Many QPs that send to a slow peer so share what it can take, instead of
-/// sending all of it again and again. A NAK does not narrow it: somebody answers, and what follows a lost packet finds the loss.
-void widen_window(const Context& ctx, Qp& qp, uint32_t acknowledged);
 /// Counts one retry. False: none is left, the QP has gone to ERR with `status` on the oldest WQE.
 bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status);
 void on_timer(Context& ctx, Qp& qp);
@@ -88,9 +79,10 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 
 // ---- receive_queue.cpp: receive WQEs
-enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused };
-/// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv.
-TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet);
+enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused, too_short };
+/// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv. One
+/// of less than `least` bytes stays where it is: too_short.
+TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t least = 0);
 /// Raises SRQ_LIMIT_REACHED if fewer WQEs are left than the armed limit.
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Receive WQEs posted and not taken.

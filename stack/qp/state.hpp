@@ -11,66 +11,35 @@
 #include <vector>
 
 #include "base/timer_wheel.hpp"
+#include "cc/controller.hpp"
+#include "qp/deadlines.hpp"
+#include "qp/receive_sequence.hpp"
+#include "qp/send_queue.hpp"
+#include "qp/send_window.hpp"
 #include "qp/spec.hpp"
 #include "qp/tables.hpp"
 #include "wire/build.hpp"
 
 namespace roci::qp {
 
-/// A send WQE that the engine has taken over; behind it lies the engine's copy of the WQE itself (retransmission uses only that).
-/// It is a block of the engine's slab for as long as the WQE is not complete, so that the few that are under way at a time stay
-/// in the nearest cache, however many QPs and however long their queues are.
-struct alignas(64) SendRecord {
-    uint32_t length = 0;   ///< bytes of the message
-    uint32_t packets = 0;  ///< PSNs it takes: request packets, or response packets of a READ
-    Psn first_psn;
-    uint32_t ssn = 0;  ///< send sequence number, compared with the limit of end-to-end credits (IBA 9.7.7.2)
-    WorkKind kind = WorkKind::none;
-    abi::WcStatus fault = abi::WcStatus::success;  ///< found on our side: reported once it is the oldest
-    bool signaled = false, fence = false;
-    bool outstanding = false;  ///< READ or atomic whose request is on the way
-    bool executed = false;     ///< local operation that was done; a roll-back does not repeat it
-    bool takes_recv = false;
-    abi::WcOpcode wc = abi::WcOpcode::send;
-    SendRecord* next = nullptr;  ///< posted after it
-};
-static_assert(sizeof(SendRecord) == 64);
-
-constexpr uint16_t kFullWindow = 0xffff;
-/// Two, each asking for an ACK: with one, a lost ACK would cost a retry as often as a lost request.
-constexpr uint16_t kWindowAfterSilence = 2;
-
-/// Requester and completer. PSN order: una <= next <= sent_end (after a roll-back next < sent_end); una == next: nothing is
-/// awaited.
+/// Requester and completer: what every message needs in two cache lines, the rest after them.
 struct Requester {
-    // indices into the send queue, free-running: tail <= cursor <= fetched
-    uint32_t tail = 0;           ///< oldest WQE not completed
-    uint32_t cursor = 0;         ///< WQE being sent
-    uint32_t cursor_packet = 0;  ///< packet of it to be sent next
-    uint32_t fetched = 0;        ///< next WQE to copy from the client's ring
-    Psn una;                     ///< oldest PSN not acknowledged
-    Psn next;                    ///< PSN of the next packet to be sent
-    Psn sent_end;                ///< one past the newest PSN ever sent
-    Psn fetch_psn;               ///< PSN that the next fetched WQE starts at
-    uint32_t fetch_ssn = 0;
+    SendQueue queue;
+    SendWindow window;
+    uint32_t next_ssn = 0;             ///< of the work request fetched last
     uint32_t credit_limit = 0;         ///< LSN: newest SSN that may be sent
     bool credits_valid = false;        ///< the peer counts credits
     bool credit_probe = false;         ///< one message beyond the limit is on the way (IBA 9.7.7.2.5)
     bool blocked = false;              ///< the record at the cursor has a fault: nothing after it is sent
     bool implied_nak_pending = false;  ///< went back for a lost response and still waits for it
-    uint8_t reads_outstanding = 0;
     uint8_t retries_left = 0, rnr_retries_left = 0;
     uint8_t timeouts_in_a_row = 0;
     uint16_t since_ack_request = 0;
-    uint16_t window = kFullWindow;  ///< packets that may be unacknowledged, if less than Context::max_inflight (retry.cpp)
-    Nanos ack_deadline = kNever;
-    Nanos rnr_deadline = kNever;  ///< waiting after an RNR NAK
-    // those of tail … fetched - 1
-    SendRecord* oldest = nullptr;   ///< at tail
-    SendRecord* current = nullptr;  ///< at the cursor; nullptr: all are sent
-    SendRecord* newest = nullptr;
-    Slab* records = nullptr;  ///< the engine's, for WQEs of this stride; nullptr: no engine has the QP
+    Deadlines deadlines;
+    Nanos ack_timeout = kNever;
+    cc::Controller congestion;
 };
+static_assert(offsetof(Requester, congestion) == 128);
 
 /// A shared receive queue. As everything that an engine writes it has cache lines of its own.
 struct alignas(64) Srq {
@@ -160,16 +129,10 @@ struct AtomicResults {
 };
 
 struct Responder {
-    Psn expected;  ///< ePSN
-    Msn msn;
+    [[no_unique_address]] ReceiveSequence sequence;  // its padding is used
     // the message being received
     bool in_message = false;
     bool message_is_write = false;
-    bool nak_outstanding = false;  ///< a sequence NAK or RNR NAK was sent; silent until the expected PSN arrives (IBA 9.7.4.1.2)
-    bool ack_due = false;
-    bool fatal_nak = false;  ///< send `nak`, then go to ERR
-    bool nak_due = false;
-    uint8_t nak = 0;         ///< syndrome
     uint64_t va = 0;         ///< WRITE: where the next packet goes
     uint32_t remaining = 0;  ///< WRITE: bytes still to come
     Key rkey;
@@ -178,8 +141,9 @@ struct Responder {
     JobRing jobs;
     AtomicResults atomics;
 };
+static_assert(sizeof(Responder) == 128);
 
-/// A QP's place in a list of those that wait for their turn (TurnList in context.hpp).
+/// A QP's place in a run queue (RunQueue in context.hpp).
 struct Turn {
     Qp* next = nullptr;
     Qp** link = nullptr;  ///< the pointer that points to the QP; nullptr: it is not on the list
@@ -190,7 +154,7 @@ struct alignas(64) Qp {
     Spec spec;
     // ---- hot, both roles
     State state = State::reset;
-    bool asks = false;            ///< the requester may have something to do: something is not sent, or the client need not ring
+    bool has_work = false;        ///< of the requester, maybe: something is not sent, or the client need not ring
     bool sqd_pending = false;     ///< SQD asked for: SQ_DRAINED event to be sent
     bool notify_drained = false;  ///< … if the client wants it
     bool established = false;
@@ -202,24 +166,19 @@ struct alignas(64) Qp {
     Qpn dest;
     uint32_t access = 0;  ///< enum ibv_access_flags that remote requests may use
     uint32_t qkey = 0;    ///< UD
-    Turn asking;          ///< among the requesters that have something to do
-    Turn answering;       ///< among the responders that have
+    Turn asking;          ///< among the requesters with work
+    Turn answering;       ///< among the responders with work
     wire::PathTemplate path;
     Counters counters;
     engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
     alignas(64) Requester requester;
-    Nanos ack_timeout = kNever;
     std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
     alignas(64) Responder responder;
 };
-static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 704);
+static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 768);
 
 /// For the receiving side, which has `srq` at hand anyway; `tags` lies with the requester.
 inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }
-
-/// The engine's copy.
-inline abi::SendWqe& wqe(SendRecord& r) { return *reinterpret_cast<abi::SendWqe*>(&r + 1); }
-inline const abi::SendWqe& wqe(const SendRecord& r) { return *reinterpret_cast<const abi::SendWqe*>(&r + 1); }
 
 // For whoever knows which QP comes soon: the lines that are asked for. First those that tell which others will be needed.
 inline void prefetch_lines(const void* from, const void* end) {
@@ -247,7 +206,7 @@ inline uint32_t response_packets(const Qp& qp, uint32_t length) {
 }
 inline uint32_t response_packets(const Qp& qp, const ResponderJob& job) { return response_packets(qp, job.length); }
 
-/// Steps from `from` forward to `to` on the PSN circle.
-inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
+/// The invariant that does not hold between rounds of the engine, or nullptr (check.cpp).
+const char* check(const Qp& qp);
 
 }  // namespace roci::qp

@@ -52,7 +52,7 @@ constexpr uint8_t credit_code(uint32_t posted) {
 enum class WorkKind : uint8_t { none, send, write, read, atomic, atomic_write, local };
 /// Work that the peer answers with data or a response of its own: it takes one of the responder resources (IBA 9.7.7,
 /// max_rd_atomic).
-constexpr bool asks(WorkKind k) { return k == WorkKind::read || k == WorkKind::atomic || k == WorkKind::atomic_write; }
+constexpr bool needs_response(WorkKind k) { return k == WorkKind::read || k == WorkKind::atomic || k == WorkKind::atomic_write; }
 /// An ATOMIC WRITE carries so many bytes, no more and no less (IBA 1.6, annex on memory placement extensions).
 inline constexpr uint32_t kAtomicWriteBytes = 8;
 

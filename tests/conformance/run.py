@@ -18,6 +18,7 @@ import config_errors
 import connection_errors
 import connection_load
 import connections
+import endings
 import ephemeral
 import fabric
 import hostile
@@ -152,7 +153,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))
@@ -170,7 +171,7 @@ def main():
     for name, case in (config_errors.CASES | starts.CASES).items():
         if wanted(name):
             report.run(name, case)
-    for name, (case, why_not) in ephemeral.CASES.items():
+    for name, (case, why_not) in (ephemeral.CASES | endings.CASES).items():
         if wanted(name):
             report.skip(name, why_not()) if why_not() else report.run(name, case)
     return report.end()

@@ -58,6 +58,7 @@ bool resolve(Context& c, const abi::AsyncEventRecord& record, ibv_async_event& e
 
 /// rocid is gone: said once as the fatal device error that it is, then an error at every call.
 int device_fatal(Context& c, ibv_async_event& event) {
+    rocid_ended(c);
     if (c.fatal_reported.exchange(true)) {
         errno = EIO;
         return -1;

@@ -45,7 +45,10 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** user) {
         roci::abi::CompEventRecord record{};
         const ssize_t n = read(channel->fd, &record, sizeof record);
         if (n != sizeof record) {
-            if (n >= 0) errno = EIO;  // end of file: rocid is gone
+            if (n == 0 || (n < 0 && errno == ECONNRESET)) {
+                rocid_ended(c);
+                errno = EIO;
+            }
             return -1;
         }
         Cq* found = c.cq_events.deliver(record.cq_handle, record.generation, &Cq::comp_delivered);

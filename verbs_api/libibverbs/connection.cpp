@@ -1,8 +1,6 @@
 #include "connection.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -87,6 +85,8 @@ constexpr const char* kOpNames[] = {
 };
 static_assert(std::size(kOpNames) == size_t(abi::Op::last_op));
 
+std::atomic<bool> said_lost{false};
+
 const char* name_of(abi::Op op) { return kOpNames[std::min(size_t(op), std::size(kOpNames) - 1)]; }
 
 iovec vec(std::span<const std::byte> bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
@@ -109,22 +109,6 @@ int connect_to(const std::string& path) {
     close(fd);
     errno = saved;
     return -1;
-}
-
-/// rocid answers most calls within microseconds, and to fall asleep and be woken takes longer than that: so it looks a few times
-/// first, and lets others run meanwhile, rocid if it shares this CPU.
-ssize_t receive_patiently(int fd, msghdr& message) {
-    constexpr int kLooks = 16;
-    const msghdr fresh = message;
-    for (int look = 0;;) {
-        message = fresh;
-        const bool sleep = look == kLooks;
-        const ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | (sleep ? 0 : MSG_DONTWAIT));
-        if (n >= 0 || (errno != EINTR && errno != EAGAIN)) return n;
-        if (sleep || errno == EINTR) continue;
-        ++look;
-        sched_yield();
-    }
 }
 
 }  // namespace
@@ -167,6 +151,7 @@ int Connection::open() {
     buffer_.reset(new (std::nothrow) std::byte[abi::kMaxMessage]);
     if (!buffer_) return ENOMEM;
     gone_ = false;
+    said_lost = false;
     return hello();
 }
 
@@ -187,9 +172,11 @@ int Connection::hello() {
     return err;
 }
 
-int Connection::lost(const char* what) {
-    log("connection to rocid lost (%s): the device is gone, close it and open it again", what);
-    gone_ = true;
+/// A program may have many connections to the rocid that ended: one line is enough.
+int Connection::lost(const char* why) {
+    if (!gone_.exchange(true) && !said_lost.exchange(true))
+        warn("connection to rocid at %s lost (%s): its devices fail from now on, everything outstanding is flushed",
+             socket_path().c_str(), why);
     return EIO;
 }
 
@@ -245,6 +232,25 @@ int Connection::send(const Outgoing& out, uint32_t cookie) {
     return lost(std::strerror(errno));
 }
 
+/// rocid answers most calls within microseconds, and to fall asleep and be woken takes longer than that. So the thread looks a
+/// few times first and lets others run meanwhile, rocid if it shares this CPU; but not where a busy program would take the CPU.
+ssize_t Connection::receive_patiently(msghdr& message) {
+    using enum abi::CpuPace::Way;
+    constexpr int kLooks = 16;
+    const msghdr fresh = message;
+    abi::CpuPace::Way way = look_again;
+    for (int look = 0;;) {
+        message = fresh;
+        const bool blocks = look == kLooks || way == sleep;
+        const ssize_t n = recvmsg(fd_, &message, MSG_CMSG_CLOEXEC | (blocks ? 0 : MSG_DONTWAIT));
+        if (n >= 0 || (errno != EINTR && errno != EAGAIN)) return n;
+        if (blocks || errno == EINTR) continue;
+        ++look;
+        way = pace_.in_vain();
+        if (way == yield) abi::yield_cpu(pace_);
+    }
+}
+
 int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds) {
     iovec part{buffer_.get(), abi::kMaxMessage};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * abi::kMaxFdsPerMessage)];
@@ -253,7 +259,7 @@ int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const ssize_t n = receive_patiently(fd_, message);
+    const ssize_t n = receive_patiently(message);
     if (n <= 0) return lost(n == 0 ? "closed by rocid" : std::strerror(errno));
 
     uint32_t all = 0;

@@ -1,6 +1,8 @@
 // One connection to rocid: one session. A request is sent and its reply awaited under a mutex.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <type_traits>
 
 #include "abi/control.hpp"
+#include "abi/cpu_pace.hpp"
 
 namespace roci::client {
 
@@ -79,6 +82,8 @@ public:
 
     int fd() const { return fd_; }
     bool gone() const { return gone_.load(std::memory_order_relaxed); }
+    /// rocid is gone: all further requests are EIO. Says so on stderr, once per process. Returns EIO.
+    int lost(const char* why);
     /// Fork's child: forgets the connection without a word to rocid.
     void leave_to_parent();
 
@@ -86,10 +91,11 @@ private:
     int exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds);
     int send(const Outgoing& out, uint32_t cookie);
     int receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds);
-    int lost(const char* what);
+    ssize_t receive_patiently(msghdr& message);
     int hello();
 
     std::mutex mutex_;
+    abi::CpuPace pace_{1};  ///< a look is a system call: it yields after each second one at the latest
     int fd_ = -1;
     std::atomic<bool> gone_{true};
     uint32_t next_cookie_ = 1;

@@ -38,9 +38,18 @@ void purge_qp(Cq& cq, Context& context, uint32_t qpn);
 void purge_srq(Cq& cq, uint32_t srq_handle);
 /// The next entry, copied and taken off the ring, its queue slots freed. The caller holds the lock.
 bool take_entry(Cq& cq, Context& context, abi::Cqe& out);
-/// Called without the lock after a poll that found nothing. A program that spins on an empty CQ may hold the core that the engine
-/// (or its peer) needs: after a while it lets others run, which costs nothing when there are none.
-void polled_in_vain(Cq& cq);
+/// Called without the lock after a poll that found nothing: a program that polls an empty CQ may hold the CPU that the engine, or
+/// its peer, needs.
+void polled_in_vain();
+/// After a poll that found something.
+void polled();
+// end_of_rocid.cpp
+/// Called without the CQ's lock after a poll that found nothing: every few milliseconds it looks whether rocid is still there.
+void look_after_rocid(Context& context);
+/// Somebody has noticed that rocid is gone.
+void rocid_ended(Context& context);
+/// Context::flushes: the next request that never completed, as an entry; its slot is free again. The caller holds the CQ's lock.
+bool take_flushed(Cq& cq, Context& context, abi::Cqe& out);
 // cq_ex.cpp
 void set_cq_ex_functions(Cq& cq, uint64_t wc_flags);
 // srq.cpp
@@ -65,6 +74,8 @@ uint32_t sendable_opcodes(ibv_qp_type type);
 void ring(Qp& qp);
 /// True in the states that take send work requests (IBA 10.8.2: RTS, SQD, SQE and Error).
 bool takes_sends(ibv_qp_state state);
+/// Why a post is refused: EIO once rocid has ended.
+int refusal(const ibv_context* context, int otherwise);
 // qp_ex.cpp
 void set_qp_ex_functions(Qp& qp);
 /// IBV_QP_EX_WITH_* that a QP type offers.

@@ -1,6 +1,7 @@
 // Completion queues: create, poll, arm, resize, destroy.
 #include <algorithm>
 
+#include "abi/cpu_pace.hpp"
 #include "context.hpp"
 #include "log.hpp"
 
@@ -149,15 +150,23 @@ bool take_entry(Cq& cq, Context& context, abi::Cqe& out) {
         free_slot(context, out);
         return true;
     }
-    return false;
+    return context.flushes.load(std::memory_order_acquire) && take_flushed(cq, context, out);
 }
 
-void polled_in_vain(Cq& cq) {
-    constexpr uint32_t kPatience = 1000, kBetween = 64;  // about 10 microseconds at first
-    const uint32_t n = cq.empty_polls.load(std::memory_order_relaxed) + 1;
-    cq.empty_polls.store(n < kPatience ? n : kPatience - kBetween, std::memory_order_relaxed);
-    if (n >= kPatience) sched_yield();
+namespace {
+
+/// Empty polls before a yield, on a CPU that nobody else wants: about 10 microseconds.
+constexpr uint32_t kMostPolls = 1024;
+/// Of the thread, not of the CQ: what is learnt is about the thread's CPU.
+constinit thread_local abi::CpuPace pace [[gnu::tls_model("initial-exec")]]{kMostPolls};
+
+}  // namespace
+
+// A poll must not block: the program may have other things to do. So a thread that would better sleep yields.
+void polled_in_vain() {
+    if (pace.in_vain() != abi::CpuPace::Way::look_again) abi::yield_cpu(pace);
 }
+void polled() { pace.found(); }
 
 int poll_cq(ibv_cq* p, int entries, ibv_wc* wc) {
     Cq& cq = *Cq::from(p);
@@ -168,10 +177,12 @@ int poll_cq(ibv_cq* p, int entries, ibv_wc* wc) {
         abi::Cqe e;
         while (taken < entries && take_entry(cq, c, e)) to_verbs(e, wc[taken++]);
     }
-    if (taken == 0)
-        polled_in_vain(cq);
-    else
-        cq.empty_polls.store(0, std::memory_order_relaxed);
+    if (taken == 0) {
+        look_after_rocid(c);
+        polled_in_vain();
+    } else {
+        polled();
+    }
     return taken;
 }
 

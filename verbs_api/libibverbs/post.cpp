@@ -56,7 +56,7 @@ void fill_address(const Qp& qp, const ibv_send_wr& wr, uint8_t carries, abi::Sen
         w->compare_add = wr.wr.atomic.compare_add;
         w->swap = wr.wr.atomic.swap;
     } else if ((carries & kBind) != 0) {
-        fill_bind(w, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+        fill_bind(w, next_key(*Mw::from(wr.bind_mw.mw), wr.bind_mw.rkey), wr.bind_mw.bind_info);
     }
 }
 
@@ -102,6 +102,7 @@ int write_send(Qp& qp, const ibv_send_wr& wr) {
     if (wr.num_sge < 0 || uint32_t(wr.num_sge) > qp.cap.max_send_sge) return EINVAL;
     if (send_queue_full(qp)) return ENOMEM;
     const uint8_t carries = kOpcodes[opcode];
+    if ((carries & kBind) != 0 && !can_bind(qp, wr.bind_mw.mw)) return EINVAL;
     abi::SendWqe* w = begin_wqe(qp, wr.wr_id, opcode, wr.send_flags);
     fill_address(qp, wr, carries, w);
     if (qp.qp.qp_base.qp_type == IBV_QPT_UD) {
@@ -168,6 +169,10 @@ uint32_t sendable_opcodes(ibv_qp_type type) {
 
 bool takes_sends(ibv_qp_state state) { return state >= IBV_QPS_RTS && state <= IBV_QPS_ERR; }
 
+int refusal(const ibv_context* context, int otherwise) {
+    return Context::from(const_cast<ibv_context*>(context))->flushes.load(std::memory_order_relaxed) ? EIO : otherwise;
+}
+
 void ring(Qp& qp) {
     if (qp.sq.publish()) ring_bell(qp);
 }
@@ -175,12 +180,13 @@ void ring(Qp& qp) {
 int post_send(ibv_qp* p, ibv_send_wr* wr, ibv_send_wr** bad) {
     Qp& qp = *Qp::from(p);
     std::lock_guard guard(qp.sq_lock);
-    int err = takes_sends(p->state) ? 0 : EINVAL;
+    int err = takes_sends(p->state) ? 0 : refusal(p->context, EINVAL);
     const uint32_t first = qp.sq.head;
     while (err == 0 && wr != nullptr) {
         err = write_send(qp, *wr);
         if (err != 0) break;
         ++qp.sq.head;
+        if (wr->opcode == IBV_WR_BIND_MW) wr->bind_mw.mw->rkey = next_key(*Mw::from(wr->bind_mw.mw), wr->bind_mw.rkey);
         wr = wr->next;
     }
     if (qp.sq.head != first) ring(qp);
@@ -192,9 +198,9 @@ int post_recv(ibv_qp* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     Qp& qp = *Qp::from(p);
     std::lock_guard guard(qp.rq_lock);
     // IBA 10.8.3: not in Reset. A QP with an SRQ, or that only sends, has no receive queue.
-    if (p->state == IBV_QPS_RESET || qp.rq.shared == nullptr) {
+    if (p->state == IBV_QPS_RESET || p->state == IBV_QPS_UNKNOWN || qp.rq.shared == nullptr) {
         *bad = wr;
-        return EINVAL;
+        return refusal(p->context, EINVAL);
     }
     bool bell = false;
     const int err = post_receives(qp.rq, qp.recv_limit, qp.cap.max_recv_sge, wr, bad, bell);
@@ -206,7 +212,8 @@ int post_srq_recv(ibv_srq* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     Srq& srq = *Srq::from(p);
     std::lock_guard guard(srq.lock);
     bool bell = false;  // an SRQ has no state of its own
-    return post_receives(srq.rq, srq.limit, srq.max_sge, wr, bad, bell);
+    const int err = post_receives(srq.rq, srq.limit, srq.max_sge, wr, bad, bell);
+    return err == ENOMEM ? refusal(p->context, err) : err;
 }
 
 }  // namespace roci::client

@@ -107,6 +107,14 @@ public:
         ++(it->second->*counter);
         return it->second;
     }
+    /// f(object) for each, while none can go, until one is true.
+    template <class F>
+    bool any(F&& f) {
+        std::lock_guard guard(mutex_);
+        for (const auto& [handle, object] : objects_)
+            if (f(*object)) return true;
+        return false;
+    }
 
 private:
     std::mutex mutex_;

@@ -73,6 +73,7 @@ bool Host::poll() {
     bool any = false;
     for (uint32_t e = 0; e < engines_.size(); ++e) {
         any |= engines_[e]->poll(world_.now());
+        if (const char* wrong = engines_[e]->check()) throw std::logic_error(wrong);
         (void)engines_[e]->take_wake_mask();  // no engine sleeps here
         drain_events(e);
     }

@@ -1,0 +1,36 @@
+// What must hold of a QP between the rounds of its engine. The simulator asks after each round.
+#include "qp/state.hpp"
+
+namespace roci::qp {
+namespace {
+
+/// READs and atomics are answered in PSN order.
+const char* check_jobs(const Responder& rs) {
+    if (rs.jobs.count > rs.jobs.size) return "more READs are being answered than there is room for";
+    for (uint32_t i = 1; i < rs.jobs.count; ++i)
+        if (rs.jobs.at(i).first.distance_from(rs.jobs.at(i - 1).first) <= 0) return "READs are not answered in PSN order";
+    return nullptr;
+}
+
+const char* check_deadlines(const Qp& qp) {
+    const Deadlines& d = qp.requester.deadlines;
+    if (d.earliest() != kNever && (!qp.timer.armed() || qp.timer.deadline > d.earliest())) return "the timer misses a deadline";
+    const bool must_time =
+        qp.requester.window.awaits_answer() && qp.requester.ack_timeout != kNever && !unacknowledged(qp.spec.type);
+    if (must_time && !d.pending(Deadline::ack) && !d.pending(Deadline::rnr)) return "an answer is awaited without a timeout";
+    return nullptr;
+}
+
+}  // namespace
+
+const char* check(const Qp& qp) {
+    const Requester& rq = qp.requester;
+    if (const char* wrong = rq.window.check()) return wrong;
+    if (const char* wrong = qp.responder.sequence.check()) return wrong;
+    if (const char* wrong = check_jobs(qp.responder)) return wrong;
+    if (qp.state != State::rts && qp.state != State::sqd) return nullptr;
+    if (const char* wrong = rq.queue.check(rq.window)) return wrong;
+    return check_deadlines(qp);
+}
+
+}  // namespace roci::qp

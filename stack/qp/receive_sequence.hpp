@@ -1,0 +1,75 @@
+// What a responder knows of the sequence of requests: the expected PSN, the MSN, what is missing, and what it owes the requester
+// for it. ReceiveSequence is the only writer.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+
+#include "base/types.hpp"
+
+namespace roci::qp {
+
+class ReceiveSequence {
+public:
+    Psn expected() const { return expected_; }
+    Msn msn() const { return msn_; }
+    /// A NAK was reported and the expected PSN has not arrived since: what follows it is met with silence (IBA 9.7.4.1.2).
+    bool missing() const { return missing_; }
+    bool ack_due() const { return ack_due_; }
+    bool nak_due() const { return nak_due_; }
+    bool reply_due() const { return ack_due_ || nak_due_; }
+    /// A NAK is reported that ends the QP: no request is executed any more.
+    bool refused() const { return fatal_; }
+    uint8_t nak_syndrome() const { return nak_; }
+
+    void start(Psn expected) {
+        expected_ = expected;
+        acknowledged_ = expected;
+    }
+    /// The expected PSN has arrived. A NAK that is due for it need not be sent.
+    void arrived() {
+        assert(!fatal_);
+        nak_due_ = missing_ = false;
+    }
+    /// The request at the expected PSN was executed. A READ takes the PSNs of its responses.
+    void executed(uint32_t psns = 1) { expected_ = expected_ + psns; }
+    void end_message() { ++msn_; }
+    void owe_ack() { ack_due_ = true; }
+    /// A NAK of the expected PSN is due; `fatal`: it ends the QP.
+    void owe_nak(uint8_t syndrome, bool fatal) {
+        nak_ = syndrome;
+        nak_due_ = missing_ = true;
+        fatal_ = fatal;
+    }
+    /// The response at `psn` cannot be made, though it was promised: the NAK names it, as if it were the expected PSN.
+    void take_back(Psn psn, uint8_t syndrome) {
+        expected_ = psn;
+        owe_nak(syndrome, true);
+    }
+    /// UC: a gap is passed over (IBA 9.8.2.2.2).
+    void pass_over(Psn next) { expected_ = acknowledged_ = next; }
+    /// An ACK of all before the expected PSN, or the NAK, was sent. True: it was a NAK that ends the QP.
+    bool replied() {
+        ack_due_ = nak_due_ = false;
+        acknowledged_ = expected_;
+        return fatal_;
+    }
+    /// The QP answers no longer.
+    void fall_silent() { ack_due_ = nak_due_ = fatal_ = false; }
+
+    /// The invariant that does not hold, or nullptr.
+    const char* check() const;
+
+private:
+    Psn expected_;      ///< ePSN
+    Psn acknowledged_;  ///< everything before it was acknowledged to the peer
+    Msn msn_;
+    bool missing_ : 1 = false;
+    bool ack_due_ : 1 = false;
+    bool nak_due_ : 1 = false;
+    bool fatal_ : 1 = false;
+    uint8_t nak_ = 0;
+};
+static_assert(sizeof(ReceiveSequence) == 16);
+
+}  // namespace roci::qp

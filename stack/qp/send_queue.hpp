@@ -1,0 +1,139 @@
+// The work requests of a requester that are fetched and not complete, and the cursor: which packet is sent next. SendQueue is the
+// only writer.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <new>
+
+#include "base/slab.hpp"
+#include "qp/send_window.hpp"
+#include "qp/tables.hpp"
+
+namespace roci::qp {
+
+/// A send WQE that the engine has taken over; behind it lies the engine's copy of the WQE itself (retransmission uses only that).
+/// It is a block of the engine's slab for as long as the WQE is not complete, so that the few that are under way at a time stay
+/// in the nearest cache, however many QPs and however long their queues are.
+struct alignas(64) SendRecord {
+    uint32_t length = 0;   ///< bytes of the message
+    uint32_t packets = 0;  ///< PSNs it takes: request packets, or response packets of a READ
+    Psn first_psn;
+    uint32_t ssn = 0;  ///< send sequence number, compared with the limit of end-to-end credits (IBA 9.7.7.2)
+    WorkKind kind = WorkKind::none;
+    abi::WcStatus fault = abi::WcStatus::success;  ///< found on our side: reported once it is the oldest
+    bool signaled = false, fence = false;
+    bool outstanding = false;  ///< READ or atomic whose request is on the way; SendQueue's alone
+    bool executed = false;     ///< local operation that was done; a roll-back does not repeat it
+    bool takes_recv = false;
+    abi::WcOpcode wc = abi::WcOpcode::send;
+    SendRecord* next = nullptr;  ///< posted after it
+};
+static_assert(sizeof(SendRecord) == 64);
+
+/// The engine's copy.
+inline abi::SendWqe& wqe(SendRecord& r) { return *reinterpret_cast<abi::SendWqe*>(&r + 1); }
+inline const abi::SendWqe& wqe(const SendRecord& r) { return *reinterpret_cast<const abi::SendWqe*>(&r + 1); }
+
+/// Indices into the client's send queue are free-running: tail <= cursor <= fetched.
+class SendQueue {
+public:
+    uint32_t tail() const { return tail_; }        ///< oldest WQE not completed
+    uint32_t fetched() const { return fetched_; }  ///< next WQE to be copied from the client's ring
+    uint32_t length() const { return fetched_ - tail_; }
+    bool empty() const { return tail_ == fetched_; }
+    bool all_sent() const { return cursor_ == fetched_; }
+    /// Everything before the cursor is complete.
+    bool at_oldest() const { return tail_ == cursor_; }
+    bool within_message() const { return packet_ != 0; }
+    uint32_t packet() const { return packet_; }       ///< of the record at the cursor, to be sent next
+    SendRecord* oldest() const { return oldest_; }    ///< at tail; nullptr: none
+    SendRecord* current() const { return current_; }  ///< at the cursor; nullptr: all are sent
+    uint32_t reads_outstanding() const { return reads_outstanding_; }
+    bool attached() const { return records_ != nullptr; }
+
+    /// Records come from `records`, where the whole queue is reserved.
+    void attach(Slab* records) { records_ = records; }
+    Slab* detach() { return std::exchange(records_, nullptr); }
+    /// A record for one WQE more; its copy is to be filled in, then it is admitted.
+    SendRecord& append() {
+        auto& r = *new (records_->take()) SendRecord;
+        (oldest_ != nullptr ? newest_->next : oldest_) = &r;
+        newest_ = &r;
+        if (current_ == nullptr) current_ = &r;
+        ++fetched_;
+        return r;
+    }
+    /// The oldest record is complete.
+    void drop_oldest() {
+        SendRecord* r = oldest_;
+        assert(r != nullptr);
+        reads_outstanding_ = uint8_t(reads_outstanding_ - r->outstanding);
+        oldest_ = r->next;
+        if (current_ == r) current_ = r->next;
+        ++tail_;
+        records_->give_back(r);
+    }
+    void drop_all() {
+        while (oldest_ != nullptr) drop_oldest();
+        rewind({});
+    }
+    /// The packet at the cursor was sent. Returns how many PSNs that were: a READ asks for all that remain of it at once.
+    uint32_t sent() {
+        SendRecord& r = *current_;
+        const bool responds = needs_response(r.kind);
+        const uint32_t psns = responds ? r.packets - packet_ : 1;
+        if (responds) {
+            assert(!r.outstanding);
+            r.outstanding = true;
+            ++reads_outstanding_;
+        }
+        packet_ += psns;
+        if (packet_ >= r.packets) advance();
+        return psns;
+    }
+    /// The record at the cursor is done with: a local operation.
+    void advance() {
+        ++cursor_;
+        current_ = current_->next;
+        packet_ = 0;
+    }
+    /// The cursor has fallen behind what is complete.
+    bool behind() const { return int32_t(cursor_ - tail_) < 0; }
+    /// The cursor goes to the oldest PSN that is not acknowledged.
+    void rewind(Psn acked) {
+        cursor_ = tail_;
+        current_ = oldest_;
+        packet_ = oldest_ == nullptr ? 0 : psn_span(oldest_->first_psn, acked);
+    }
+    /// The READs and atomics that are under way are asked for again.
+    void forget_requests() {
+        for (SendRecord* r = oldest_; r != nullptr && reads_outstanding_ != 0; r = r->next) {
+            if (!r->outstanding) continue;
+            r->outstanding = false;
+            --reads_outstanding_;
+        }
+    }
+    /// RESET: the client's ring begins at 0 again.
+    void reset() {
+        drop_all();
+        *this = SendQueue(records_);
+    }
+
+    /// The invariant that does not hold, or nullptr. `window`: the PSNs of the same requester, while it may send.
+    const char* check(const SendWindow& window) const;
+
+    SendQueue() = default;
+
+private:
+    explicit SendQueue(Slab* records) : records_(records) {}
+
+    uint32_t tail_ = 0, cursor_ = 0, packet_ = 0, fetched_ = 0;
+    SendRecord* oldest_ = nullptr;
+    SendRecord* current_ = nullptr;
+    SendRecord* newest_ = nullptr;
+    Slab* records_ = nullptr;  ///< the engine's, for WQEs of this stride; nullptr: no engine has the QP
+    uint8_t reads_outstanding_ = 0;
+};
+
+}  // namespace roci::qp

@@ -1,0 +1,13 @@
+#include "qp/send_window.hpp"
+
+namespace roci::qp {
+
+const char* SendWindow::check() const {
+    const uint32_t allocated = psn_span(acked_, allocated_);
+    if (in_flight() > unanswered()) return "the next PSN is not between the oldest unacknowledged and the highest sent";
+    if (unanswered() > allocated) return "a PSN was sent that no work request has";
+    if (allocated > kMaxSpan) return "more PSNs are allocated than fit the circle";
+    return nullptr;
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,74 @@
+// The PSNs of a requester. SendWindow is the only writer of them: the roles report what happened, and read where it stands.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+
+#include "base/types.hpp"
+
+namespace roci::qp {
+
+/// Steps from `from` forward to `to` on the PSN circle.
+inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
+
+/// In PSN order: acked <= next <= highest_sent <= allocated. Whenever next == acked, no answer is awaited; after going back
+/// next < highest_sent.
+class SendWindow {
+public:
+    /// At most half of the PSN circle may wait for an answer (IBA 9.7.2); more than this is not allocated.
+    static constexpr uint32_t kMaxAllocated = 1u << 22;
+    /// READs and messages of 2^31 bytes in packets of 256 bytes are the longest work requests: one is always accepted.
+    static constexpr uint32_t kMaxSpan = kMaxAllocated + (1u << 23);
+
+    Psn acked() const { return acked_; }                ///< oldest PSN that is not acknowledged
+    Psn next() const { return next_; }                  ///< of the next packet to be sent
+    Psn highest_sent() const { return highest_sent_; }  ///< one past the newest PSN ever sent
+    Psn allocated() const { return allocated_; }        ///< one past the newest PSN of a fetched work request
+
+    uint32_t in_flight() const { return psn_span(acked_, next_); }
+    uint32_t unanswered() const { return psn_span(acked_, highest_sent_); }
+    bool awaits_answer() const { return acked_ != next_; }
+    /// A part of what was sent before is to be sent again.
+    bool repeats() const { return next_ != highest_sent_; }
+    /// A response may name only a PSN that was sent and is not acknowledged (C9-157).
+    bool may_answer(Psn psn) const { return psn_span(acked_, psn) < unanswered(); }
+    bool has_room() const { return psn_span(acked_, allocated_) <= kMaxAllocated; }
+
+    void start(Psn first) { acked_ = next_ = highest_sent_ = allocated_ = first; }
+    /// The PSNs of a work request. Returns the first one.
+    Psn allocate(uint32_t packets) {
+        const Psn first = allocated_;
+        allocated_ = first + packets;
+        return first;
+    }
+    /// The packet at `next` was sent; a READ request takes the PSNs of its responses.
+    void sent(uint32_t psns) {
+        next_ = next_ + psns;
+        assert(psn_span(acked_, next_) <= psn_span(acked_, allocated_));
+        if (in_flight() > unanswered()) highest_sent_ = next_;
+    }
+    /// The oldest `psns` are acknowledged. True: some of them were to be sent again, which is not needed any more; the send
+    /// queue's cursor has to follow.
+    bool acknowledge(uint32_t psns) {
+        assert(psns <= unanswered());
+        const bool overtaken = psns > in_flight();
+        acked_ = acked_ + psns;
+        if (overtaken) next_ = acked_;
+        return overtaken;
+    }
+    /// Services without acknowledgements.
+    void acknowledge_all_sent() { acked_ = next_; }
+    /// Everything from the oldest unacknowledged PSN on is sent again.
+    void go_back() { next_ = acked_; }
+    /// Nothing more is sent, and no answer is awaited.
+    void abandon() { acked_ = next_ = highest_sent_ = allocated_; }
+
+    /// The invariant that does not hold, or nullptr.
+    const char* check() const;
+
+private:
+    Psn acked_, next_, highest_sent_, allocated_;
+};
+static_assert(sizeof(SendWindow) == 16);
+
+}  // namespace roci::qp
