@@ -1,14 +1,8 @@
 // The conductor: sessions and their objects, sans-IO. Takes one control message at a time, validates everything in it, keeps the
 // object tables, drives the engines by commands and answers. All of one thread.
-//
-// What only an operating system can do (make and map memfds, pipes, eventfds) is asked of `Platform`; rocid implements it for
-// real, the simulator with plain memory.
 #pragma once
 
-#include <cerrno>
-#include <compare>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,11 +11,13 @@
 #include "abi/control.hpp"
 #include "base/types.hpp"
 #include "engine/command.hpp"
+#include "host/config.hpp"
+#include "host/platform.hpp"
 #include "io/shared.hpp"
-#include "mem/memory_region.hpp"
 
 namespace roci::host {
 
+<<<<<<< HEAD
 /// An owned piece of shared memory: rocid's mapping and, for rocid, the descriptor to hand over (-1 in the simulator).
 struct SharedMemory {
     std::byte* base = nullptr;
@@ -159,6 +155,8 @@ struct Limits {
     uint64_t max_arena_bytes = uint64_t{4} << 30;  ///< of one session
 };
 
+=======
+>>>>>>> main
 /// Descriptors are owned by whoever holds the struct; the transport closes what it has sent.
 struct Reply {
     std::vector<std::byte> bytes;      ///< ReplyHeader, body, reason
@@ -213,10 +211,10 @@ public:
     Totals totals() const;
     std::string status_json() const;
 
-    struct Impl;
+    struct State;
 
 private:
-    std::unique_ptr<Impl> impl_;
+    std::unique_ptr<State> state_;
 };
 
 }  // namespace roci::host
