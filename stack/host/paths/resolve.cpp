@@ -67,13 +67,8 @@ Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowE
     s.port_sums = own.port_sums;
     s.hop_limit = av.hop_limit != 0 ? av.hop_limit : kDefaultHopLimit;
     s.flow_label = av.flow_label & kFlowLabelMask;
-<<<<<<< HEAD:stack/host/address.cpp
     s.udp_source = own.udp_source != 0 ? own.udp_source : udp_source_port(s.flow_label, ends);
-    out.multicast = is_multicast(s.dest_gid);
-=======
-    s.udp_source = udp_source_port(s.flow_label, ends);
     out.multicast = neighbour::is_multicast(s.dest_gid);
->>>>>>> main:stack/host/paths/resolve.cpp
     out.hairpin = !out.multicast && has_gid(own, s.dest_gid);
     // Programs ask for 1 (ibv_rc_pingpong), with which no router lets them through: the route's counts, as with kernel drivers.
     if (own.resolver != Resolver::none && !out.multicast) s.hop_limit = kDefaultHopLimit;

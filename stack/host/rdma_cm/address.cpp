@@ -83,15 +83,9 @@ std::optional<Place> loopback_of(const State& state, bool ipv4) {
 
 /// Programs find devices by the kernel's interfaces (libfabric). Then 127.0.0.1 binds an id to none of them, as in the kernel, so
 /// that they look at all; else it is the one address that they know, and stands for that of the first device.
-<<<<<<< HEAD:stack/host/cm_address.cpp
-bool has_interfaces(const Host& host) {
-    return std::any_of(host.devices.begin(), host.devices.end(),
-                       [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });
-=======
 bool has_interfaces(const State& state) {
     return std::any_of(state.devices.begin(), state.devices.end(),
-                       [](const DeviceConfig& d) { return d.resolver == Resolver::kernel; });
->>>>>>> main:stack/host/rdma_cm/address.cpp
+                       [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });
 }
 
 Outcome check_address(const abi::CmAddress& a) {
