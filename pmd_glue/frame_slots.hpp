@@ -15,7 +15,8 @@ public:
     /// Bytes of a slot: the longest frame, with 63 bytes more so that the engine can align a payload.
     static constexpr uint32_t kBytes = (wire::kMaxFrame + kLine - 1 + 2 * kLine - 1) / kLine * kLine;
 
-    explicit FrameSlots(uint32_t count) : memory_(static_cast<Slot*>(operator new[](count * sizeof(Slot), std::align_val_t{kLine}))) {
+    explicit FrameSlots(uint32_t count)
+        : memory_(static_cast<Slot*>(operator new[](count * sizeof(Slot), std::align_val_t{kLine}))) {
         free_.reserve(count);
         for (uint32_t i = count; i-- != 0;) free_.push_back(memory_[i].bytes);
     }

@@ -1,6 +1,6 @@
-// The ICRC covers the identification of the IPv4 header (A17.3.3 masks only type of service, TTL and checksum). A UDP socket neither
-// chooses nor shows it. A CRC is linear, so both directions need no second pass over the frame: the change of an ICRC follows from
-// the change of the identification, and an unknown identification follows from the difference of two ICRCs.
+// The ICRC covers the identification of the IPv4 header (A17.3.3 masks only type of service, TTL and checksum). A UDP socket
+// neither chooses nor shows it. A CRC is linear, so both directions need no second pass over the frame: the change of an ICRC
+// follows from the change of the identification, and an unknown identification follows from the difference of two ICRCs.
 #pragma once
 
 #include <array>

@@ -175,7 +175,8 @@ void Packet::copy_grh(uint8_t out[40]) const {
     std::memcpy(out + 20, l3, kIpv4Length);
 }
 
-Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc, HeaderChecksum said, HeaderChecksum icrc_said) {
+Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc, HeaderChecksum said,
+              HeaderChecksum icrc_said) {
     ROCI_STAGE(parse);
     IpPacket ip;
     if (const Verdict v = check_l3(frame, length, said, ip); v != Verdict::ok) return v;
