@@ -44,6 +44,7 @@ Outcome dealloc_mw(Call& c) {
 }
 
 void bury(Host& host, Mw& mw) {
+    mem::let_go(host.shared.keys, *mw.region);
     const Key last = mw.region->key;
     host.key_variant[last.index()] = uint8_t(last.value);  // binding chose variants; the next owner's is another one
     host.keys.release(last.index());
