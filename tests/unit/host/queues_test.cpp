@@ -251,8 +251,8 @@ TEST_F(QueuesTest, WhatAQpIsGranted) {
     EXPECT_EQ(q.cap.max_recv_wr, 32u);
     EXPECT_EQ(q.sq_stride % 64, 0u);
     EXPECT_GE(q.sq_stride, 48u + 100);
-    EXPECT_EQ(q.cap.max_send_sge, want.cap.max_send_sge);
-    EXPECT_EQ(q.cap.max_recv_sge, want.cap.max_recv_sge);
+    EXPECT_EQ(q.cap.max_send_sge, 2u) << "as asked, whatever fits the slot";
+    EXPECT_EQ(q.cap.max_recv_sge, 2u);
     EXPECT_GE(q.cap.max_inline_data, 100u);
     EXPECT_LE(48 + q.cap.max_inline_data, q.sq_stride);
     EXPECT_LE(48 + 16 * q.cap.max_send_sge, q.sq_stride);
