@@ -14,6 +14,8 @@ void add_where(CLI::App& command, roci::cli::Where& where) {
                        "rocid's control socket (default: $ROCI_SOCKET, else /run/rocinante/rocid.sock)");
     command.add_option("--config", where.config, "configuration of the ephemeral rocid; each configuration has its own")
         ->check(CLI::ExistingFile);
+    command.add_flag("--single", where.single, "the ephemeral rocid with one device, for programs that want one host")
+        ->excludes("--config");
 }
 
 int parse_and_run(int argc, char** argv) {
