@@ -21,7 +21,8 @@ constexpr Option kOptions[] = {
      ROCI_COUNT(socket_mode)},
 
     {"memory", "hugepages", Kind::choice, "\"auto\"", 0, 0, "auto|always|never",
-     "auto: 2 MiB hugepages if enough are free, else ordinary pages; rocid says which. config/hugepages.sh reserves some.",
+     "auto: 2 MiB hugepages if enough are free, else ordinary pages; rocid says which. rocinante-hugepages (config/hugepages.sh) "
+     "reserves some.",
      ROCI_TEXT(hugepages)},
     {"memory", "mbufs", Kind::count, "8192", 1024, 1 << 20, "",
      "Frame buffers an engine (4.5 KiB each). Too few and senders wait for buffers.", ROCI_COUNT(mbufs)},
