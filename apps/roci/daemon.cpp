@@ -85,7 +85,7 @@ std::string tail(const std::string& file) {
     const std::string fd_text = std::to_string(ready_fd);
     std::vector<const char*> args{rocid.c_str(), "--socket", socket.c_str(), "--ready-fd", fd_text.c_str()};
     if (where.config.empty())
-        args.push_back(where.single ? "--single" : "--loopback");
+        args.push_back("--loopback");
     else
         args.insert(args.end(), {"--config", where.config.c_str()});
     if (!where.keep) args.insert(args.end(), {"--exit-when-idle", kIdleSeconds});
@@ -139,14 +139,14 @@ UniqueFd lock(const std::string& socket) {
 
 }  // namespace
 
-std::string ephemeral_socket(const Where& where, std::string& why) {
+std::string ephemeral_socket(const std::string& config, std::string& why) {
     const std::string runtime = environment("XDG_RUNTIME_DIR");
     std::error_code none;
     const bool usable = !runtime.empty() && fs::is_directory(runtime, none) && access(runtime.c_str(), W_OK) == 0;
     const std::string folder = usable ? runtime + "/rocinante" : fmt::format("/tmp/rocinante-{}", geteuid());
     if (!private_folder(folder, why)) return {};
-    if (where.config.empty()) return folder + (where.single ? "/single.sock" : "/loopback.sock");
-    return fmt::format("{}/{:016x}.sock", folder, std::hash<std::string>{}(fs::weakly_canonical(where.config, none)));
+    if (config.empty()) return folder + "/loopback.sock";
+    return fmt::format("{}/{:016x}.sock", folder, std::hash<std::string>{}(fs::weakly_canonical(config, none)));
 }
 
 std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
@@ -158,10 +158,10 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
                 fmt::format("\n  ({}): {}", where.socket.empty() ? "named by ROCI_SOCKET" : "named by --socket", remedy(named));
         return daemon;
     }
-    if (where.config.empty() && !where.single)
+    if (where.config.empty())
         if (auto daemon = try_socket(abi::kDefaultSocket, false, why)) return daemon;
     std::string unused;
-    const std::string socket = ephemeral_socket(where, unused);
+    const std::string socket = ephemeral_socket(where.config, unused);
     if (!socket.empty())
         if (auto daemon = try_socket(socket, true, unused)) return daemon;
     why = fmt::format("{}\n  {}", why, kHowToStart);
@@ -171,7 +171,7 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
 std::optional<Daemon> find_or_start_daemon(const Where& where, std::string& why) {
     if (auto daemon = find_daemon(where, why)) return daemon;
     if (!named_socket(where).empty()) return std::nullopt;  // the user chose a socket
-    const std::string socket = ephemeral_socket(where, why);
+    const std::string socket = ephemeral_socket(where.config, why);
     if (socket.empty()) return std::nullopt;
     const UniqueFd held = lock(socket);
     if (auto daemon = try_socket(socket, true, why)) return daemon;  // another roci started it meanwhile

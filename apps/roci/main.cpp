@@ -16,8 +16,6 @@ void add_where(CLI::App& command, roci::cli::Where& where) {
                        "rocid's control socket (default: $ROCI_SOCKET, else /run/rocinante/rocid.sock)");
     command.add_option("--config", where.config, "configuration of the ephemeral rocid; each configuration has its own")
         ->check(CLI::ExistingFile);
-    command.add_flag("--single", where.single, "the ephemeral rocid with one device, for programs that want one host")
-        ->excludes("--config");
 }
 
 roci::manual::Page manual_page(const CLI::App& app) {

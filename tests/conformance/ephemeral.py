@@ -11,10 +11,10 @@ NOBODY = 65534
 IDLE_LIMIT = 20  # seconds after which an ephemeral rocid without programs must have ended
 
 
-def start(command, folder, uid, *options):
+def start(command, folder, uid):
     environment = {k: v for k, v in os.environ.items() if k != 'ROCI_SOCKET'} | {'XDG_RUNTIME_DIR': folder}
     become = {'user': uid, 'group': uid, 'extra_groups': []} if uid != os.geteuid() else {}
-    return subprocess.Popen([str(ROCI), 'run', *options, '--', *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    return subprocess.Popen([str(ROCI), 'run', '--', *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, cwd='/', **become)
 
 
@@ -68,20 +68,6 @@ def life_of_one(uid):
         wait_for(lambda: not rocids_of(folder), IDLE_LIMIT, 'the ephemeral rocid still runs without any program')
 
 
-def one_device():
-    """Programs that want one host: both ends are the same device, and nothing else is there."""
-    with tempfile.TemporaryDirectory() as folder:
-        if finish(start(['ibv_devices'], folder, os.geteuid(), '--single'), 'ibv_devices').count('roci') != 1:
-            raise Failure('there is not exactly one device')
-        port = free_port()
-        pingpong = ['ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-c', '-p', str(port)]
-        server = start(pingpong, folder, os.geteuid(), '--single')
-        wait_for(lambda: port in listening_ports() or server.poll() is not None, 60, 'the server does not listen')
-        finish(start([*pingpong, '127.0.0.1'], folder, os.geteuid(), '--single'), 'the client')
-        finish(server, 'the server')
-        wait_for(lambda: not rocids_of(folder), IDLE_LIMIT, 'the ephemeral rocid still runs without any program')
-
-
 def can_run_as(uid):
     done = subprocess.run([str(ROCI), '--version'], user=uid, group=uid, extra_groups=[], capture_output=True, cwd='/', check=False)
     return done.returncode == 0
@@ -106,6 +92,5 @@ def why_not_ordinary_user():
 # name: (case, why it cannot run here)
 CASES = {
     'roci run without a rocid starts one, which ends with its last program': (lambda: life_of_one(os.geteuid()), lambda: None),
-    'roci run --single has one device, which reaches itself': (one_device, lambda: None),
     'the same as an ordinary user without any privilege': (as_ordinary_user, why_not_ordinary_user),
 }

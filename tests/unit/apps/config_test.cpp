@@ -37,13 +37,6 @@ TEST(Config, DefaultsAreTheLoopbackPair) {
     EXPECT_EQ(c.devices[1].addresses, (std::vector<std::string>{"10.77.0.2/24", "fd77::2/64"}));
 }
 
-TEST(Config, SingleIsOneDeviceThatIsItsOwnPeer) {
-    const Config c = single_config();
-    ASSERT_EQ(c.devices.size(), 1u);
-    EXPECT_EQ(c.devices[0].port, "loopback");
-    EXPECT_EQ(c.devices[0].peer, c.devices[0].name);
-}
-
 TEST(Config, TheSampleFileIsTheTableAndParsesToTheDefaults) {
     std::ifstream in(ROCI_SAMPLE_CONFIG);
     std::ostringstream text;
