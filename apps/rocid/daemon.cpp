@@ -160,6 +160,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     for (uint32_t i = 0; i < devices.size(); ++i) serve_addresses(i, devices[i].gids);
     conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
     follow_kernel();
+    socket_->watch(SigbusGuard::instance().event_fd(), [this] { end_robbed_sessions(); });
     socket_->watch(ports_->link_fd(), [this] { follow_links(); });
     follow_links();
 }
@@ -183,6 +184,14 @@ host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<
     platform_->set_current_client(who);
     conductor_->service(pmd::Clock::monotonic());
     return conductor_->handle(session, packet, fds, close);
+}
+
+/// A client that punches holes into its own queues has no queues any more.
+void Daemon::end_robbed_sessions() {
+    eventfd_t n;
+    eventfd_read(SigbusGuard::instance().event_fd(), &n);
+    for (const uint32_t session : conductor_->sessions_without_memory())
+        socket_->end(session, "the client took away the memory of its queues");
 }
 
 void Daemon::follow_kernel() {

@@ -28,14 +28,16 @@ constexpr Option kOptions[] = {
 
     {"engine", "count", Kind::count, "1", 1, 16, "",
      "Engine lcores. Each serves its own queue pairs; more than free CPUs is a loss.", ROCI_COUNT(engine.count)},
-    {"engine", "idle", Kind::choice, "\"backoff\"", 0, 0, "spin|backoff",
-     "spin: an engine takes a whole CPU and answers soonest. backoff: it sleeps after spin_us without work; right for CI and "
-     "laptops.",
+    {"engine", "idle", Kind::choice, "\"adaptive\"", 0, 0, "adaptive|spin|backoff",
+     "What an engine without work does. adaptive: it keeps a CPU that nobody else wants, hands over one that is shared, and "
+     "sleeps "
+     "after spin_us. spin: it never sleeps; for a CPU that nothing else uses. backoff: it sleeps after spin_us, and until then "
+     "does not look who else wants its CPU.",
      ROCI_TEXT(engine.idle)},
-    {"engine", "spin_us", Kind::count, "50", 0, 1000000, "", "backoff: microseconds without work before an engine sleeps.",
-     ROCI_COUNT(engine.spin_us)},
+    {"engine", "spin_us", Kind::count, "50", 0, 1000000, "",
+     "adaptive, backoff: microseconds without work before an engine sleeps.", ROCI_COUNT(engine.spin_us)},
     {"engine", "max_sleep_us", Kind::count, "10000", 10, 1000000, "",
-     "backoff: longest sleep. Doorbells wake an engine; frames from a port without interrupts wait for this.",
+     "adaptive, backoff: longest sleep. Doorbells wake an engine; frames from a port without interrupts wait for this.",
      ROCI_COUNT(engine.max_sleep_us)},
     {"engine", "cpus", Kind::text, "\"\"", 0, 0, "",
      "Pin engine i to the i-th CPU of this list (\"2,4-6\"). Empty: engines float over the CPUs that rocid may use.",

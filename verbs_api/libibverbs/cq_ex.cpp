@@ -19,12 +19,12 @@ int start_poll(ibv_cq_ex* p, ibv_poll_cq_attr* attr) {
     cq.lock.lock();
     const int err = advance(cq);
     if (err == 0) {
-        cq.empty_polls.store(0, std::memory_order_relaxed);
+        polled();
         return 0;
     }
     cq.lock.unlock();  // the program does not call end_poll then
     look_after_rocid(*Context::from(cq.cq.context));
-    polled_in_vain(cq);
+    polled_in_vain();
     return err;
 }
 int next_poll(ibv_cq_ex* p) { return advance(*Cq::from(p)); }

@@ -88,9 +88,8 @@ struct Cq {
     Spinlock lock;                                     ///< ring, current
     Spinlock arm_lock;  ///< the arm word only, so that arming between start_poll and end_poll is fine
     abi::CqConsumer ring;
-    abi::Cqe current{};                    ///< entry that the read_* functions show
-    bool flushed = false;                  ///< rocid has ended, and nothing is outstanding any more; under `lock`
-    std::atomic<uint32_t> empty_polls{0};  ///< in a row
+    abi::Cqe current{};    ///< entry that the read_* functions show
+    bool flushed = false;  ///< rocid has ended, and nothing is outstanding any more; under `lock`
     static Cq* from(ibv_cq* p) { return reinterpret_cast<Cq*>(p); }
     static Cq* from(ibv_cq_ex* p) { return reinterpret_cast<Cq*>(p); }
     ibv_cq* base() { return reinterpret_cast<ibv_cq*>(&cq); }
