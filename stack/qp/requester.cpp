@@ -29,6 +29,10 @@ wire::Operation operation_at(const WorkInfo& info, const SendRecord& r, uint32_t
     return packet + 1 == r.packets ? info.last : info.middle;
 }
 
+SgeList sges_of(const Context& ctx, const Qp& qp, const abi::SendWqe& w) {
+    return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
+}
+
 /// Bytes of the message from position `offset` into the frame.
 bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* out, uint32_t length) {
     if (w.opcode == abi::WrOpcode::atomic_write) {
@@ -40,7 +44,27 @@ bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t of
         std::memcpy(out, tail + offset, length);
         return true;
     }
-    return SgeList(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(tail), w.num_sge}).gather(offset, out, length);
+    return sges_of(ctx, qp, w).gather(offset, out, length);
+}
+
+/// Whether the packet's payload comes as it is from the program's memory.
+bool from_memory(const abi::SendWqe& w) {
+    return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
+}
+
+/// Payload and ICRC behind the headers. Returns the frame's length; 0: the memory cannot be read.
+uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* start,
+                const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
+    if (wire::copies_with_icrc(length) && from_memory(w)) {
+        const mem::InPlace from = sges_of(ctx, qp, w).in_place(offset, length);
+        if (from.data != nullptr) {
+            const uint32_t bytes = wire::finish_frame_from(start, path, payload, from.data, length);
+            return from.intact() ? bytes : 0;
+        }
+    }
+    if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) return 0;
+    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
+    return wire::finish_frame(start, path, payload, length);
 }
 
 /// A READ asks for everything from its first missing byte on; the response packets keep the PSNs of the first request (C9-148).
@@ -107,12 +131,11 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     h.ack_request = !unacknowledged(qp.spec.type) && ask_for_ack(ctx, rq, last);
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(*path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, *path, h, length);
-    if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) {
+    const uint32_t bytes = finish(ctx, qp, w, offset, start, *path, payload, length);
+    if (bytes == 0) {
         r.fault = WcStatus::loc_prot_err;
         return Step::fault;
     }
-    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
-    const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
     ctx.out(qp).commit(start, bytes, path->unsummed);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;

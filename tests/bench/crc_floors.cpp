@@ -31,7 +31,7 @@ uint32_t by_isal(uint32_t state, const uint8_t* p, size_t n, const wire::crc::Ma
     if (kHasAvx) clear_upper_halves();
     return crc;
 }
-constexpr Kernel kIsal{"isal", by_isal, [] { return true; }};
+constexpr Kernel kIsal{"isal", by_isal, wire::crc::copying_by_table, [] { return true; }};
 
 std::vector<const Kernel*> candidates() {
     if (std::getenv("ROCI_CRC") != nullptr) return {wire::crc::chosen().kernel};
