@@ -3,7 +3,8 @@
 
 namespace roci::bench {
 
-/// A row per kernel and size, then floor.copy_crc_both_sides.*. ROCI_CRC leaves one kernel, as on a processor without better
+/// A row per kernel and size, then floor.copy_crc_both_sides.*, and floor.one_pass_out.*: the same with the sender's copy
+/// and CRC in one pass. ROCI_CRC leaves one kernel, as on a processor without better
 /// ones.
 void crc_floors(bool quick);
 
