@@ -122,7 +122,9 @@ struct Begun {
     const wire::PathTemplate* path = nullptr;
 };
 
-Begun begin(Context& ctx, Qp& qp, const SendRecord& r, uint32_t length, bool ack_request, engine::TxFrame& frame) {
+/// Inlined into send_one: as a call it takes 45 instructions more per short message.
+[[gnu::always_inline]] inline Begun begin(Context& ctx, Qp& qp, const SendRecord& r, uint32_t length, bool ack_request,
+                                          engine::TxFrame& frame) {
     const abi::SendWqe& w = wqe(r);
     Begun b;
     wire::TransportHeaders h;
@@ -136,7 +138,8 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, uint32_t length, bool ack
 }
 
 /// A packet between the first and the last one of its message.
-Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, bool ack_request, engine::TxFrame& frame, Middle& middle) {
+[[gnu::noinline]] Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, bool ack_request, engine::TxFrame& frame,
+                                     Middle& middle) {
     if (middle.message != &r) {
         const Begun b = begin(ctx, qp, r, qp.mtu, ack_request, frame);
         wire::keep_headers(middle.headers, b.start, *b.path, b.payload);
