@@ -8,6 +8,7 @@
 #include "pcap.hpp"
 #include "run.hpp"
 #include "status.hpp"
+#include "up.hpp"
 
 namespace {
 
@@ -74,6 +75,13 @@ int parse_and_run(int argc, char** argv) {
     pcap_command->add_option("-s,--snap-length", pcap.snap_length, "bytes to keep of a frame (default: all)");
     pcap_command->add_option("--seconds", pcap.seconds, "end after so many seconds (default: at SIGINT or SIGTERM)");
 
+    roci::cli::UpOptions up;
+    CLI::App* up_command =
+        app.add_subcommand("up", "Start a rocid for this user on a UDP socket, without privilege: RDMA with other machines");
+    up_command->add_option("--interface", up.interface, "network interface (default: that of the default route)");
+    up_command->add_option("--udp", up.address, "only this address of the host, with its prefix length (default: every address)");
+    CLI::App* down_command = app.add_subcommand("down", "End the rocid of `roci up`");
+
     roci::cli::DoctorOptions doctor;
     CLI::App* doctor_command =
         app.add_subcommand("doctor", "What on this machine stops or slows RDMA programs over rocid, worst first, and what to do");
@@ -83,6 +91,8 @@ int parse_and_run(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
     if (print_man) return print(roci::manual::roff(manual_page(app)));
     if (print_completion) return print(roci::manual::bash_completion("roci", roci::manual::commands(app), "run"));
+    if (up_command->parsed()) return roci::cli::up(up);
+    if (down_command->parsed()) return roci::cli::down();
     if (doctor_command->parsed()) return roci::cli::doctor(doctor);
     if (app.get_subcommands().empty()) {
         std::fputs(app.help().c_str(), stderr);

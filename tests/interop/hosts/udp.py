@@ -8,7 +8,7 @@ import tempfile
 import time
 
 from cases import Group, check, cross, happenings, matrix, plain, refuses, result, start_pair
-from hosts import Program
+from hosts import ROCI, Program
 from ports import few, several
 from rights import NOBODY, with_rights
 
@@ -75,6 +75,36 @@ def nobody(net):
 
 def no_capability():
     return ['setpriv', '--inh-caps=-all', '--ambient-caps=-all']
+
+
+def up_and_down(net):
+    """`roci up` on both hosts, a pair of programs by `roci run` alone, `roci down`; as a user without any capability."""
+    def roci(host, words):
+        folder = f'{net.folder.name}/user{host.number}'
+        os.makedirs(folder, exist_ok=True)
+        os.chown(folder, NOBODY, NOBODY)
+        os.chmod(folder, 0o700)
+        under = [word for word in with_rights(()) if 'ipc_lock' not in word] + no_capability()
+        return [*host.inside, *under, 'env', '-u', 'ROCI_SOCKET', f'XDG_RUNTIME_DIR={folder}', ROCI, *words.split()]
+
+    def once(host, words):
+        done = subprocess.run(roci(host, words), capture_output=True, text=True, timeout=60, check=False)
+        check(done.returncode == 0, f'roci {words} returned {done.returncode}:\n{done.stdout}{done.stderr}')
+        return done.stdout
+
+    os.chmod(net.folder.name, 0o777)
+    try:
+        for host in (net.a, net.b):
+            check(f'GID 1: {host.ipv4}' in once(host, 'up --interface wire0'), 'the address is not shown')
+        words = 'run -- ib_write_bw -d roci0 -x 1 -F -s 65536 -n 100 -p 18580'
+        server = Program(roci(net.a, words))
+        net.a.wait_listening(18580, server)
+        client = Program(roci(net.b, f'{words} {net.a.ipv4}'))
+        check((client.wait(30), server.wait(30)) == (0, 0), client.output() + server.output())
+        return result(client.output())
+    finally:
+        for host in (net.a, net.b):
+            check('has ended' in once(host, 'down'), 'roci down')
 
 
 def with_af_packet(net):
@@ -147,6 +177,7 @@ def filtered(net):
 
 def alone(quick):
     yield 'udp: a user without any capability: pingpong, ib_write_bw', nobody
+    yield 'udp: roci up, roci run, roci down by a user without any capability', up_and_down
     yield 'udp to af_packet: pingpong over both families, bandwidth', with_af_packet
     yield 'udp: two rocids on addresses of lo', two_on_lo
     yield 'udp: port 4791 is in use', port_in_use
