@@ -203,6 +203,13 @@ inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, ui
 /// for an RDMA WRITE (x86-64 keeps the order of stores). 8-byte atomicity is promised by direct() only.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
+/// A range that lies in one mapped stretch, to be read where it is. Who has read it asks intact() before using the bytes.
+struct InPlace {
+    const std::byte* data = nullptr;  ///< nullptr: it does not; copy_out
+    const MappedRegion* mapped = nullptr;
+    bool intact() const;
+};
+InPlace in_place(const MemoryRegion& r, uint64_t va, uint64_t length);
 /// Address of `length` naturally aligned bytes for an atomic, in one mapped and writable stretch; or nullptr (do it by copy).
 std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length);
 

@@ -153,11 +153,33 @@ uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHe
     return put_extended(bth + kBthLength, headers, info.flags);
 }
 
+void keep_headers(RepeatedHeaders& kept, const uint8_t* frame, const PathTemplate& path, const uint8_t* payload) {
+    kept.length = uint8_t(payload - frame);
+    kept.bth = path.length;
+    std::memcpy(kept.bytes, frame, sizeof kept.bytes);
+}
+
+uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bool ack_request) {
+    std::memcpy(frame, kept.bytes, sizeof kept.bytes);
+    store_be<uint32_t>(frame + kept.bth + 8, uint32_t(ack_request) << 31 | psn.value());
+    return frame + kept.length;
+}
+
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length) {
     uint8_t* end = payload + payload_length;
     for (uint32_t pad = -payload_length & 3; pad != 0; --pad) *end++ = 0;
     const uint8_t* l3 = frame + path.l3_offset;
     const uint32_t crc = icrc(l3, uint32_t(end - l3), path.ipv6, path.ipv6 ? kIpv6Length : kIpv4Length);
+    std::memcpy(end, &crc, sizeof crc);
+    return uint32_t(end - frame) + kIcrcLength;
+}
+
+uint32_t finish_frame_from(uint8_t* frame, const PathTemplate& path, uint8_t* payload, const std::byte* from,
+                           uint32_t payload_length) {
+    uint8_t* l3 = frame + path.l3_offset;
+    const uint32_t crc =
+        icrc_copying(l3, uint32_t(payload - l3), path.ipv6, reinterpret_cast<const uint8_t*>(from), payload_length);
+    uint8_t* end = payload + payload_length;
     std::memcpy(end, &crc, sizeof crc);
     return uint32_t(end - frame) + kIcrcLength;
 }
