@@ -113,7 +113,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
     }
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
-    ctx.out(qp).commit(start, bytes, path->unsummed);
+    ctx.out(qp).commit(start, bytes, path->unsummed, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     if (rq.window.repeats()) ++qp.counters.retransmits;

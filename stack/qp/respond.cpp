@@ -26,7 +26,7 @@ Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, cons
     uint8_t* payload = wire::begin_frame(start, qp.path, h, length);
     if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) return Sent::lost;
     const uint32_t bytes = wire::finish_frame(start, qp.path, payload, length);
-    ctx.out(qp).commit(start, bytes, qp.path.unsummed);
+    ctx.out(qp).commit(start, bytes, qp.path.unsummed, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     return Sent::yes;
