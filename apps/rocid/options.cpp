@@ -52,6 +52,13 @@ constexpr Option kOptions[] = {
      ROCI_COUNT(engine.max_inflight)},
     {"engine", "ack_every", Kind::count, "32", 1, 4096, "", "A requester asks for an ACK at least every so many packets.",
      ROCI_COUNT(engine.ack_every)},
+    {"engine", "reorder_frames", Kind::count, "1024", 0, 8192, "",
+     "Packets behind a lost or late one that a queue pair keeps until it comes, so that only that one need be sent again; as "
+     "many as the peer may have unacknowledged are enough. 0: none, everything behind it is dropped.",
+     ROCI_COUNT(engine.reorder_frames)},
+    {"engine", "reorder_mb", Kind::count, "32", 1, 4096, "",
+     "MiB per engine for packets kept so. A queue pair has at most a quarter of what is left; memory is taken when it is needed.",
+     ROCI_COUNT(engine.reorder_mb)},
 
     {"limits", "max_sessions", Kind::count, "1024", 1, 65536, "", "Open devices, all programs together.",
      ROCI_COUNT(limits.max_sessions)},

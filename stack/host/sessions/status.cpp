@@ -73,6 +73,7 @@ Json qp_json(State& state, uint32_t handle, const Qp& qp, size_t& detailed) {
     j["psn"] = {{"send", now.send_psn.value()}, {"unacked", now.unacked_psn.value()}, {"expected", now.expected_psn.value()}};
     j["send_queued"] = now.send_queued;
     j["recv_posted"] = now.recv_posted;
+    j["frames_kept"] = now.kept;
     j["counters"] = counters_json(now.counters);
     return j;
 }
