@@ -34,7 +34,7 @@ Outcome may_see(const Call& c, uint32_t owner) {
 }
 
 Outcome describe_qp(const Call& c, uint32_t qpn, CaptureSpec& spec) {
-    const Session* owner = owner_of(c.host, qpn);
+    const Session* owner = owner_of(c.state, qpn);
     if (owner == nullptr) return fail(ENOENT, "no queue pair has the number {}; `roci status` lists them", qpn);
     if (Outcome o = may_see(c, owner->who.uid); o.failed()) return o;
     spec.qpn = qpn;
