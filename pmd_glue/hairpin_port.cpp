@@ -82,6 +82,7 @@ bool HairpinPort::send_multicast(engine::TxFrame& f) {
     if (copied) std::memcpy(copy.data, f.data, f.length);
     copy.length = f.length;
     copy.unsummed = f.unsummed;
+    copy.sender = f.sender;
     const bool sent = inner_.tx_burst(&f, 1) == 1;
     if (copy.data != nullptr && (!copied || !sent || !queue(copy))) inner_.tx_free(&copy, 1);
     return sent;

@@ -14,8 +14,9 @@ TapRing::TapRing(std::string interface_name, uint32_t queue, const TapFilter& fi
       snap_length_(snap_length == 0 ? uint32_t(sizeof Slot::bytes) : std::min<uint32_t>(snap_length, sizeof Slot::bytes)),
       slots_(std::make_unique_for_overwrite<Slot[]>(kSlots)) {}
 
-TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t unsummed) {
-    if (!wants(filter_, direction, data, length)) return Offer::unwanted;
+TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t unsummed,
+                             uint32_t sender) {
+    if (!wants(filter_, direction, data, length, sender)) return Offer::unwanted;
     const uint32_t h = head_.load(std::memory_order_relaxed);
     if (h - tail_.load(std::memory_order_acquire) >= kSlots) return Offer::full;
     Slot& s = slots_[h % kSlots];
@@ -76,7 +77,8 @@ bool TapPort::tx_one(Nanos now, engine::TxFrame& frame) {
     std::array<TapRing::Offer, kMaxRings> offers;
     for (uint32_t r = 0; r < kMaxRings; ++r) {
         rings[r] = rings_[r].load(std::memory_order_acquire);
-        if (rings[r] != nullptr) offers[r] = rings[r]->fill(now, Direction::out, frame.data, frame.length, frame.unsummed);
+        if (rings[r] != nullptr)
+            offers[r] = rings[r]->fill(now, Direction::out, frame.data, frame.length, frame.unsummed, frame.sender);
     }
     if (inner_.tx_burst(&frame, 1) != 1) return false;
     for (uint32_t r = 0; r < kMaxRings; ++r)

@@ -16,10 +16,6 @@ namespace {
 constexpr size_t kMaxCaptures = pmd::TapPort::kMaxRings - 1;  // one place is the configured capture's
 constexpr int kPipeBytes = 1 << 20;                           // what an unprivileged process may have; a smaller pipe works too
 
-pmd::TapFilter filter_of(const host::CaptureSpec& spec) {
-    return {.qpn = spec.qpn, .peer_qpn = spec.peer_qpn, .peer_gid = spec.peer_gid.bytes};
-}
-
 /// 0 or a positive errno.
 int make_pipe(int (&ends)[2], std::string& why) {
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -52,7 +48,7 @@ void Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
     for (const TapPoint& point : taps_) {
         if (spec.device != abi::kNoHandle && spec.device != point.device) continue;
         capture.rings.push_back(
-            std::make_unique<pmd::TapRing>(devices_[point.device], point.engine, filter_of(spec), spec.snap_length));
+            std::make_unique<pmd::TapRing>(devices_[point.device], point.engine, pmd::TapFilter{spec.qpn}, spec.snap_length));
         capture.taps.push_back(point.tap);
         point.tap->attach(*capture.rings.back());  // there is a place: kMaxCaptures is less than a tap has
     }

@@ -90,7 +90,7 @@ int Engine::Impl::send_other(const neighbour::Frame& f) {
     const uint32_t length = std::max(f.length, kShortest);
     std::memset(frame->data, 0, length);
     std::memcpy(frame->data, f.bytes.data(), f.length);
-    out.commit(frame->data, length, 0);
+    out.commit(frame->data, length, 0, 0);
     counters.add(Counter::other_sent);
     return 0;
 }
@@ -108,7 +108,7 @@ int Engine::Impl::send_management(const GsiSend& m) {
     h.src_qp = kGsiQpn;
     uint8_t* payload = wire::begin_frame(frame->data, m.path, h, kMadLength);
     std::memcpy(payload, m.mad.data(), kMadLength);
-    out.commit(frame->data, wire::finish_frame(frame->data, m.path, payload, kMadLength), m.path.unsummed);
+    out.commit(frame->data, wire::finish_frame(frame->data, m.path, payload, kMadLength), m.path.unsummed, 1);
     counters.add(Counter::gsi_sent);
     return 0;
 }

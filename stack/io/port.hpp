@@ -28,6 +28,7 @@ struct TxFrame {
     void* cookie = nullptr;
     /// Where the IPv4 header is whose checksum, zero as yet, the port is to fill in; 0: there is none. Only for ports that do.
     uint8_t unsummed = 0;
+    uint32_t sender = 0;  ///< number of the QP that sends it; 0: no QP does (ARP, neighbour discovery)
 };
 
 /// For who must see or change a frame before its port does: fills in what was left to the port.

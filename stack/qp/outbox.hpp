@@ -33,12 +33,13 @@ public:
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
     }
-    /// The frame that acquire() gave was built from `start` on. `unsummed`: as in TxFrame and wire::PathTemplate.
-    void commit(uint8_t* start, uint32_t length, uint8_t unsummed) {
+    /// The frame that acquire() gave was built from `start` on. `unsummed`, `sender`: as in TxFrame.
+    void commit(uint8_t* start, uint32_t length, uint8_t unsummed, uint32_t sender) {
         engine::TxFrame& f = frames_[ready_++];
         f.data = start;
         f.length = length;
         f.unsummed = unsummed;
+        f.sender = sender;
     }
 
     /// Hands what is built to the port. Returns how many frames it took.

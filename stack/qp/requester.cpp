@@ -176,7 +176,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& middle) {
         r.fault = WcStatus::loc_prot_err;
         return Step::fault;
     }
-    ctx.out(qp).commit(b.start, bytes, b.path->unsummed);
+    ctx.out(qp).commit(b.start, bytes, b.path->unsummed, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     if (rq.window.repeats()) ++qp.counters.retransmits;

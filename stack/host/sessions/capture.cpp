@@ -1,21 +1,26 @@
 // Captures of frames for a client (roci pcap): who may see what, and which frames are a QP's.
-#include <optional>
-
 #include "host/sessions/handlers.hpp"
 
 namespace roci::host::sessions {
 namespace {
 
-struct Found {
-    const Session* owner;
-    const Qp* qp;
-};
+/// Each capture takes time of an lcore. Those who may see everything may also use all that there are.
+constexpr uint32_t kCapturesPerUser = 2;
 
-std::optional<Found> find_qp(const State& state, uint32_t qpn) {
-    std::optional<Found> found;
+Outcome has_room_for_capture(const Call& c) {
+    const uint32_t uid = c.session.who.uid;
+    if (uid == 0 || uid == c.state.platform.uid()) return done();
+    uint32_t n = 0;
+    for (const auto& [id, s] : c.state.sessions) n += s->captures && s->who.uid == uid ? 1 : 0;
+    if (n >= kCapturesPerUser) return fail(EBUSY, "user {} has {} captures, the limit; end one", uid, n);
+    return done();
+}
+
+const Session* owner_of(const State& state, uint32_t qpn) {
+    const Session* found = nullptr;
     for (const auto& [id, s] : state.sessions)
         s->qps.each([&, &session = *s](uint32_t, const Qp& qp) {
-            if (qp.spec.qpn.value == qpn) found = {&session, &qp};
+            if (qp.spec.qpn.value == qpn) found = &session;
         });
     return found;
 }
@@ -29,17 +34,11 @@ Outcome may_see(const Call& c, uint32_t owner) {
 }
 
 Outcome describe_qp(const Call& c, uint32_t qpn, CaptureSpec& spec) {
-    const auto found = find_qp(c.state, qpn);
-    if (!found) return fail(ENOENT, "no queue pair has the number {}; `roci status` lists them", qpn);
-    if (Outcome o = may_see(c, found->owner->who.uid); o.failed()) return o;
-    const Qp& qp = *found->qp;
+    const Session* owner = owner_of(c.state, qpn);
+    if (owner == nullptr) return fail(ENOENT, "no queue pair has the number {}; `roci status` lists them", qpn);
+    if (Outcome o = may_see(c, owner->who.uid); o.failed()) return o;
     spec.qpn = qpn;
-    spec.device = found->owner->device.value();
-    if (qp.spec.type == qp::Type::ud) return done();
-    if (qp.attr.dest_qp_num == 0)
-        return fail(ENOTCONN, "queue pair {} is not connected yet: which frames go to its peer is not known", qpn);
-    spec.peer_qpn = qp.attr.dest_qp_num;
-    std::memcpy(spec.peer_gid.bytes.data(), &qp.attr.ah.dgid, sizeof spec.peer_gid.bytes);
+    spec.device = owner->device.value();
     return done();
 }
 
@@ -53,6 +52,7 @@ Outcome start_capture(Call& c) {
     CaptureSpec spec{.device = in.device, .snap_length = in.snap_length};
     constexpr uint32_t kNobody = ~uint32_t{0};
     if (Outcome o = in.qpn != 0 ? describe_qp(c, in.qpn, spec) : may_see(c, kNobody); o.failed()) return o;
+    if (Outcome o = has_room_for_capture(c); o.failed()) return o;
     std::string why;
     const int fd = c.state.platform.start_capture(c.session.id, spec, why);
     if (fd < 0) return fail(-fd, "{}", why);

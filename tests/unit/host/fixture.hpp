@@ -99,8 +99,14 @@ public:
     }
     bool clean() const { return memory.empty() && mapped.empty() && pipes.empty() && wake.empty(); }
 
+    int start_capture(uint32_t, const CaptureSpec& spec, std::string&) override {
+        last_capture = spec;
+        return next_fd++;
+    }
+
     std::map<std::byte*, uint64_t> memory;
     std::set<std::byte*> lost;
+    CaptureSpec last_capture;
     std::map<int, std::byte*> by_fd;  ///< where a client that maps the descriptor finds it
     std::set<mem::MappedRegion*> mapped;
     std::set<int> taken;
@@ -278,13 +284,13 @@ protected:
              {t.sessions, t.pds, t.regions, t.mrs, t.channels, t.cqs, t.srqs, t.qps, t.ahs, t.mws, t.arena_bytes, t.mapped_bytes})
             EXPECT_EQ(n, 0u);
     }
-    uint32_t connect() {
-        const uint32_t s = conductor.open_session({.pid = 42, .uid = 1000, .gid = 1000});
+    uint32_t connect(uint32_t uid = 1000) {
+        const uint32_t s = conductor.open_session({.pid = 42, .uid = uid, .gid = uid});
         if (s != abi::kNoHandle) all_sessions.push_back(s);
         return s;
     }
-    uint32_t open(uint32_t device = 0) {
-        const uint32_t s = connect();
+    uint32_t open(uint32_t device = 0, uint32_t uid = 1000) {
+        const uint32_t s = connect(uid);
         EXPECT_EQ(call_as(s, abi::Op::hello, good_hello()).error, 0);
         EXPECT_EQ(call_as(s, abi::Op::open_device, abi::OpenDeviceRequest{device, 0}).error, 0);
         return s;
