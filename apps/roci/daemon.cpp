@@ -55,6 +55,14 @@ std::optional<Daemon> try_socket(const std::string& socket, bool ephemeral, std:
 /// The socket of --socket or $ROCI_SOCKET, or "".
 std::string named_socket(const Where& where) { return !where.socket.empty() ? where.socket : environment(abi::kSocketEnv); }
 
+/// What to do where a named socket does not answer: its own permissions, or those of its folder, are another matter than no
+/// rocid.
+std::string remedy(const std::string& socket) {
+    if (access(socket.c_str(), W_OK) != 0 && errno == EACCES)
+        return "your user may not connect; rocid's configuration (socket_mode) and the socket's folder say who may";
+    return fmt::format("is rocid running there? start one with `rocid --loopback --socket {}`", socket);
+}
+
 /// The last lines of the log, which contain the reason of a failed start.
 std::string tail(const std::string& file) {
     std::ifstream in(file);
@@ -110,7 +118,9 @@ bool wait_ready(int fd) {
 std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why) {
     const std::string rocid = find_rocid();
     if (rocid.empty()) {
-        why = "rocid not found next to roci, in the build tree or in PATH; build it with `./dev build`";
+        why =
+            "rocid not found next to roci, in sbin beside it, in the build tree or in PATH; install it, or build it with `./dev "
+            "build`";
         return std::nullopt;
     }
     const UniqueFd ready = spawn_rocid(rocid, where, socket);
@@ -144,8 +154,8 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
     if (!named.empty()) {
         auto daemon = try_socket(named, false, why);
         if (!daemon)
-            why += fmt::format("\n  ({}): is rocid running there? start one with `rocid --loopback --socket {}`",
-                               where.socket.empty() ? "named by ROCI_SOCKET" : "named by --socket", named);
+            why +=
+                fmt::format("\n  ({}): {}", where.socket.empty() ? "named by ROCI_SOCKET" : "named by --socket", remedy(named));
         return daemon;
     }
     if (where.config.empty())

@@ -89,6 +89,10 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     out.traffic_class = uint8_t(d.traffic_class);
     out.port_sums = port.checksums.sent;
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
+    if (!port.udp.empty()) {
+        out.resolver = host::Resolver::socket;
+        out.udp_source = wire::kRoceUdpPort;  // the one that its socket is bound to
+    }
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
 }

@@ -1,6 +1,7 @@
 #include "engine_host.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <ctime>
 
 #include <nlohmann/json.hpp>
@@ -33,6 +34,8 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     e.qp_quantum = uint32_t(c.engine.qp_quantum);
     e.max_inflight = uint32_t(c.engine.max_inflight);
     e.ack_every = uint32_t(c.engine.ack_every);
+    e.reorder_frames = uint32_t(c.engine.reorder_frames);
+    e.reorder_bytes = c.engine.reorder_mb << 20;
     return e;
 }
 
@@ -54,6 +57,25 @@ std::string describe_frame(const uint8_t* frame, uint32_t length) {
     return v == wire::Verdict::ok ? wire::describe(p) : wire::verdict_name(v);
 }
 
+void add_count(nlohmann::json& j, const char* name, const std::atomic<uint64_t>& count) {
+    if (const uint64_t n = count.load(std::memory_order_relaxed); n != 0) j[name] = n;
+}
+
+void add_udp(nlohmann::json& j, const pmd::UdpPort& port, const pmd::UdpSockets& sockets) {
+    nlohmann::json& udp = j["udp"];
+    udp = {{"receive_buffer", sockets.receive_buffer()}, {"send_buffer", sockets.send_buffer()}};
+    add_count(udp, "send_calls", port.sent().calls);
+    add_count(udp, "too_long", port.sent().too_long);
+    add_count(udp, "unreachable", port.sent().unreachable);
+    add_count(udp, "no_address", port.sent().no_address);
+    if (const int e = port.sent().last_error.load(std::memory_order_relaxed); e != 0) udp["last_error"] = std::strerror(e);
+    add_count(udp, "receive_calls", port.received().calls);
+    add_count(udp, "copied_again", port.received().split);
+    add_count(udp, "too_large", port.received().too_large);
+    add_count(udp, "identification_unconfirmed", port.received().unconfirmed);
+    if (port.lost_while_down() != 0) j["lost_while_down"] = port.lost_while_down();
+}
+
 }  // namespace
 
 EngineHost::EngineHost(const Config& config, pmd::Eal& eal, Ports& ports, engine::Shared& shared, abi::EnginePage& page,
@@ -73,18 +95,26 @@ EngineHost::~EngineHost() {
 EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     const DeviceSection& d = config_.devices[device];
     Stack s;
-    const PortQueue at = ports_.port(device).queue(engine);
-    s.dpdk = std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), ports_.port(device).carrier.get(),
-                                             ports_.port(device).checksums);
-    s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, ports_.port(device).mac);
-    s.top = s.hairpin.get();
+    const OpenPort& port = ports_.port(device);
+    if (port.udp.empty()) {
+        const PortQueue at = port.queue(engine);
+        s.dpdk =
+            std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), port.carrier.get(), port.checksums);
+        s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, port.mac);
+        s.top = s.hairpin.get();
+    } else {  // the kernel itself delivers what a host sends to itself
+        s.udp = std::make_unique<pmd::UdpPort>(*port.udp[engine], port.mac, port.descriptors, port.carrier.get());
+        s.top = s.udp.get();
+    }
     s.tap = std::make_unique<pmd::TapPort>(*s.top, clock_);
     s.top = s.tap.get();
     if (!config_.capture.file.empty() || !config_.capture.trace.empty()) {
         s.ring = std::make_unique<pmd::TapRing>(d.name, engine);
         s.tap->attach(*s.ring);
     }
-    if (const pmd::FaultSpec f = fault_spec(config_, device, engine); f.any()) {
+    pmd::FaultSpec f = fault_spec(config_, device, engine);
+    f.only_payload = s.udp != nullptr;
+    if (f.any()) {
         s.fault = std::make_unique<pmd::FaultPort>(*s.top, f, clock_);
         s.top = s.fault.get();
     }
@@ -113,11 +143,11 @@ void EngineHost::watch_ports(Worker& w, uint32_t engine) {
     for (uint32_t d = 0; d < w.stacks.size(); ++d) {
         const OpenPort& p = ports_.port(d);
         if (p.signals.empty()) continue;
-        pmd::DpdkPort& port = *w.stacks[d].dpdk;
-        if (!w.loop->sleeper().watch(p.signals[engine], p.armed_by_sleeper ? &port.heard() : nullptr))
+        std::atomic<bool>* const heard = p.armed_by_sleeper ? &w.stacks[d].dpdk->heard() : nullptr;
+        if (!w.loop->sleeper().watch(p.signals[engine], heard))
             throw pmd::StartError("device '" + config_.devices[d].name +
                                   "': its descriptor cannot be watched; set engine.idle = \"spin\"");
-        if (p.armed_by_sleeper) wakers.push_back(&port);
+        if (p.armed_by_sleeper) wakers.push_back(w.stacks[d].dpdk.get());
     }
     w.loop->set_wakers(std::move(wakers));
 }
@@ -185,6 +215,13 @@ std::vector<engine::EventRing*> EngineHost::event_rings() {
     return out;
 }
 
+void EngineHost::add_dpdk(nlohmann::json& j, const Stack& s, const OpenPort& port) {
+    if (s.dpdk->lost_while_down() != 0) j["lost_while_down"] = s.dpdk->lost_while_down();
+    if (s.dpdk->lost_not_taken() != 0) j["lost_not_taken"] = s.dpdk->lost_not_taken();
+    if (port.armed_by_sleeper) j["interrupts"] = s.dpdk->wakes() ? "wake" : "none yet";
+    if (s.dpdk->too_large() != 0) j["too_large"] = s.dpdk->too_large();
+}
+
 std::string EngineHost::status_json() const {
     using nlohmann::json;
     json engines = json::array(), ports = json::array();
@@ -209,10 +246,8 @@ std::string EngineHost::status_json() const {
                 for (size_t i = 0; i < std::size(pmd::kSteeringCounters); ++i)
                     port["xdp"][pmd::kSteeringCounters[i]] = steering->counter(i);
             }
-            if (s.dpdk->lost_while_down() != 0) port["lost_while_down"] = s.dpdk->lost_while_down();
-            if (s.dpdk->lost_not_taken() != 0) port["lost_not_taken"] = s.dpdk->lost_not_taken();
-            if (ports_.port(d).armed_by_sleeper) port["interrupts"] = s.dpdk->wakes() ? "wake" : "none yet";
-            if (s.dpdk->too_large() != 0) port["too_large"] = s.dpdk->too_large();
+            if (s.dpdk != nullptr) add_dpdk(port, s, ports_.port(d));
+            if (s.udp != nullptr) add_udp(port, *s.udp, *ports_.port(d).udp[e]);
             if (s.fault != nullptr) {
                 const pmd::FaultCounts counts = s.fault->counts();
                 for (size_t i = 0; i < std::size(pmd::kFaultFields); ++i)

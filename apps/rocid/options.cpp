@@ -21,7 +21,8 @@ constexpr Option kOptions[] = {
      ROCI_COUNT(socket_mode)},
 
     {"memory", "hugepages", Kind::choice, "\"auto\"", 0, 0, "auto|always|never",
-     "auto: 2 MiB hugepages if enough are free, else ordinary pages; rocid says which. config/hugepages.sh reserves some.",
+     "auto: 2 MiB hugepages if enough are free, else ordinary pages; rocid says which. rocinante-hugepages (config/hugepages.sh) "
+     "reserves some.",
      ROCI_TEXT(hugepages)},
     {"memory", "mbufs", Kind::count, "8192", 1024, 1 << 20, "",
      "Frame buffers an engine (4.5 KiB each). Too few and senders wait for buffers.", ROCI_COUNT(mbufs)},
@@ -52,6 +53,13 @@ constexpr Option kOptions[] = {
      ROCI_COUNT(engine.max_inflight)},
     {"engine", "ack_every", Kind::count, "32", 1, 4096, "", "A requester asks for an ACK at least every so many packets.",
      ROCI_COUNT(engine.ack_every)},
+    {"engine", "reorder_frames", Kind::count, "1024", 0, 8192, "",
+     "Packets behind a lost or late one that a queue pair keeps until it comes, so that only that one need be sent again; as "
+     "many as the peer may have unacknowledged are enough. 0: none, everything behind it is dropped.",
+     ROCI_COUNT(engine.reorder_frames)},
+    {"engine", "reorder_mb", Kind::count, "32", 1, 4096, "",
+     "MiB per engine for packets kept so. A queue pair has at most a quarter of what is left; memory is taken when it is needed.",
+     ROCI_COUNT(engine.reorder_mb)},
 
     {"limits", "max_sessions", Kind::count, "1024", 1, 65536, "", "Open devices, all programs together.",
      ROCI_COUNT(limits.max_sessions)},
@@ -71,13 +79,13 @@ constexpr Option kOptions[] = {
 
     {"device", "name", Kind::text, "\"\"", 0, 0, "", "Name that programs see (ibv_devinfo), for example \"roci0\".",
      ROCI_DEVICE(name, std::string)},
-    {"device", "port", Kind::choice, "\"loopback\"", 0, 0, "loopback|af_packet|af_xdp|tap|pci|vhost_user|virtio_user|memif",
+    {"device", "port", Kind::choice, "\"loopback\"", 0, 0, "loopback|af_packet|af_xdp|udp|tap|pci|vhost_user|virtio_user|memif",
      "What carries its frames; below is what each kind does, and docs/ports.md what it needs and costs.",
      ROCI_DEVICE(port, std::string)},
     {"device", "peer", Kind::text, "\"\"", 0, 0, "",
      "Loopback: the device at the other end; it must name this one. Its own name: alone.", ROCI_DEVICE(peer, std::string)},
     {"device", "interface", Kind::text, "\"\"", 0, 0, "",
-     "The kernel's network interface: for af_packet and af_xdp the one to use, for tap the name of the one to make.",
+     "The kernel's network interface: for af_packet, af_xdp and udp the one to use, for tap the name of the one to make.",
      ROCI_DEVICE(interface, std::string)},
     {"device", "pci", Kind::text, "\"\"", 0, 0, "", "PCI address of the NIC, for example \"0000:03:00.0\".",
      ROCI_DEVICE(pci, std::string)},

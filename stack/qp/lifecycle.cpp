@@ -4,6 +4,7 @@
 #include <new>
 
 #include "qp/attributes.hpp"
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -54,6 +55,7 @@ void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
+    forget_kept(ctx, qp);
     qp.requester.queue.reset();
     qp.requester = {.queue = qp.requester.queue};
     auto sges = std::move(qp.responder.recv.sges);
@@ -147,6 +149,7 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.expected_psn = qp.responder.sequence.expected();
     out.send_queued = qp.requester.queue.length();
     out.recv_posted = recv_available(qp);
+    out.kept = kept_frames(qp);
 }
 
 bool attach(Context& ctx, Qp& qp) {
@@ -162,6 +165,7 @@ void detach(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
+    forget_kept(ctx, qp);
     if (!qp.requester.queue.attached()) return;
     qp.requester.queue.drop_all();
     qp.requester.queue.detach()->unreserve(qp.spec.sq.depth);

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "mem/memory_region.hpp"
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -86,13 +87,12 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     const int32_t distance = p.psn.distance_from(rs.sequence.expected());
     if (distance == 0) return true;
     if (distance < 0) {
+        if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->requests, p.psn);
         duplicate(ctx, qp, p);
         return false;
     }
     ++qp.counters.out_of_order;
-    if (rs.sequence.missing()) return false;  // one sequence NAK until the expected PSN arrives (C9-113)
-    ++qp.counters.seq_nak_sent;
-    nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
+    if (!keep_request(ctx, qp, p)) nak_gap(ctx, qp);
     return false;
 }
 
@@ -462,7 +462,19 @@ void establish(Context& ctx, Qp& qp) {
 
 }  // namespace
 
+void nak_gap(Context& ctx, Qp& qp) {
+    if (qp.responder.sequence.missing()) return;
+    ++qp.counters.seq_nak_sent;
+    nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
+}
+
 void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
+    execute_request(ctx, qp, p);
+    if (qp.keeps_requests) [[unlikely]]
+        hand_over_requests(ctx, qp);
+}
+
+void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     Responder& rs = qp.responder;
     const bool receiving = qp.state == State::rtr || qp.state == State::rts || qp.state == State::sqd || qp.state == State::sqe;

@@ -55,6 +55,10 @@ bool hold_back(Context& ctx, Qp& qp);
 /// Completes local operations (memory windows) that were done and are the oldest now.
 void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The same for one packet, without those that it was holding up.
+void execute_response(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// A response is lost: it is asked for again.
+void implied_nak(Context& ctx, Qp& qp);
 
 // ---- retry.cpp: timers and going back
 /// Back to the oldest unacknowledged packet: everything from there on is sent again.
@@ -67,6 +71,10 @@ void on_timer(Context& ctx, Qp& qp);
 
 // ---- responder.cpp: executing requests
 void receive_request(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The same for one packet, without those that it was holding up.
+void execute_request(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// One sequence NAK until the expected PSN arrives (C9-113).
+void nak_gap(Context& ctx, Qp& qp);
 
 // ---- ud.cpp: datagrams
 /// Fills in where a datagram goes. nullptr: the address handle is not valid for this QP.

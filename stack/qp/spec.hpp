@@ -94,6 +94,7 @@ struct Snapshot {
     Counters counters{};
     Psn send_psn, unacked_psn, expected_psn;
     uint32_t send_queued = 0, recv_posted = 0;
+    uint32_t kept = 0;  ///< frames in its reorder buffer
 };
 
 /// All QPs of a rocid, side by side. The conductor's.

@@ -103,6 +103,7 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     j["psn"] = {{"send", now.send_psn.value()}, {"unacked", now.unacked_psn.value()}, {"expected", now.expected_psn.value()}};
     j["send_queued"] = now.send_queued;
     j["recv_posted"] = now.recv_posted;
+    j["frames_kept"] = now.kept;
     j["counters"] = counters_json(now.counters);
     return j;
 }
