@@ -282,8 +282,11 @@ std::string Daemon::status_json() const {
                    {"requests", s.requests},        {"malformed", s.malformed},
                    {"slow_dropped", s.slow_dropped}};
     const EventPipes::Counters& e = events_->counters();
-    j["events"] = {
-        {"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
+    j["events"] = {{"pipes", events_->pipes()},
+                   {"written", e.written.load()},
+                   {"kept", e.kept.load()},
+                   {"merged", e.merged.load()},
+                   {"by_lcore", e.by_lcore.load()}};
     j["icrc"] = icrc_kernel();
     j["letting_go"] = reaper_.pending();
     j["poisoned_regions"] = SigbusGuard::instance().poisoned();

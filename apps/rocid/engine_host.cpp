@@ -39,13 +39,15 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     return e;
 }
 
-/// `silent`: a port cannot wake a sleeper, so the lcore polls it at short intervals.
-pmd::IdlePolicy idle_policy(const Config& c, bool silent) {
+/// `silent`: a port cannot wake a sleeper, so the lcore polls it at short intervals. `interrupts`: a port wakes a sleeper by its
+/// driver's interrupts, which may stop. Other ports wake it by a socket of the kernel, or have no frames of their own: then the
+/// sleep has no limit.
+pmd::IdlePolicy idle_policy(const Config& c, bool silent, bool interrupts) {
     pmd::IdlePolicy p;
     p.sleeps = c.engine.idle != "spin";
     p.adaptive = c.engine.idle == "adaptive";
     p.spin = c.engine.spin_us * kMicro;
-    p.max_sleep = c.engine.max_sleep_us * kMicro;
+    if (silent || interrupts || !p.adaptive) p.max_sleep = c.engine.max_sleep_us * kMicro;
     if (silent) p.max_sleep = std::min(p.max_sleep, p.look);
     p.share_cpu = c.cpu_numbers.empty();
     return p;
@@ -128,11 +130,13 @@ void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::Engine
         w->stacks.push_back(make_stack(d, index));
         tops.push_back(w->stacks.back().top);
     }
+    const bool interrupts = std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.armed_by_sleeper; });
     const bool silent =
         std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.ethdev != nullptr && p.signals.empty(); });
     w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops);
-    w->loop =
-        std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent), page.engine[index].sleeping, events.wake_flag());
+    w->loop = std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent, interrupts), page.engine[index].sleeping,
+                                     events.wake_flag());
+    w->loop->set_on_events([&events, &ring = w->engine->events()] { events.pushed(ring); });
     watch_ports(*w, index);
     workers_.push_back(std::move(w));
 }

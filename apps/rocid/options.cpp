@@ -38,7 +38,8 @@ constexpr Option kOptions[] = {
     {"engine", "spin_us", Kind::count, "50", 0, 1000000, "",
      "adaptive, backoff: microseconds without work before an engine sleeps.", ROCI_COUNT(engine.spin_us)},
     {"engine", "max_sleep_us", Kind::count, "10000", 10, 1000000, "",
-     "adaptive, backoff: longest sleep. Doorbells wake an engine; frames from a port without interrupts wait for this.",
+     "backoff: longest sleep. adaptive: longest sleep of an engine that polls a network card, whose frames may wait for it; any "
+     "other one sleeps until it has something to do.",
      ROCI_COUNT(engine.max_sleep_us)},
     {"engine", "cpus", Kind::text, "\"\"", 0, 0, "",
      "Pin engine i to the i-th CPU of this list (\"2,4-6\"). Empty: engines float over the CPUs that rocid may use.",
