@@ -193,6 +193,13 @@ void EngineHost::stop() {
     running_ = false;
 }
 
+void EngineHost::execute_all(std::span<engine::Command* const> commands) {
+    for (size_t e = 0; e < commands.size(); ++e)
+        if (commands[e] != nullptr) workers_[e]->loop->begin(*commands[e]);
+    for (size_t e = 0; e < commands.size(); ++e)
+        if (commands[e] != nullptr) workers_[e]->loop->finish(*commands[e]);
+}
+
 std::vector<pmd::Sleeper*> EngineHost::sleepers() {
     std::vector<pmd::Sleeper*> out;
     for (auto& w : workers_) out.push_back(&w->loop->sleeper());

@@ -9,85 +9,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "abi/op_names.hpp"
 #include "arena.hpp"
 #include "log.hpp"
 
 namespace roci::client {
 namespace {
 
-/// Indexed by abi::Op, for messages.
-constexpr const char* kOpNames[] = {
-    "?",
-    "hello",
-    "list_devices",
-    "open_device",
-    "query_device",
-    "query_port",
-    "query_gid_table",
-    "alloc_pd",
-    "dealloc_pd",
-    "add_region",
-    "remove_region",
-    "reg_mr",
-    "rereg_mr",
-    "dereg_mr",
-    "create_channel",
-    "destroy_channel",
-    "create_cq",
-    "resize_cq",
-    "modify_cq",
-    "destroy_cq",
-    "create_srq",
-    "modify_srq",
-    "query_srq",
-    "destroy_srq",
-    "create_qp",
-    "modify_qp",
-    "query_qp",
-    "destroy_qp",
-    "create_ah",
-    "destroy_ah",
-    "attach_mcast",
-    "detach_mcast",
-    "alloc_mw",
-    "dealloc_mw",
-    "open_xrcd",
-    "close_xrcd",
-    "status",
-    "alloc_dm",
-    "free_dm",
-    "reg_dm_mr",
-    "alloc_null_mr",
-    "cm_open_channel",
-    "cm_close_channel",
-    "cm_create_id",
-    "cm_destroy_id",
-    "cm_bind",
-    "cm_resolve_addr",
-    "cm_resolve_route",
-    "cm_listen",
-    "cm_connect",
-    "cm_accept",
-    "cm_establish",
-    "cm_reject",
-    "cm_notify",
-    "cm_disconnect",
-    "cm_get_event",
-    "cm_qp_attr",
-    "cm_query",
-    "cm_set_option",
-    "cm_migrate",
-    "cm_join",
-    "cm_leave",
-    "start_capture",
-    "stop_capture",
-    "open_qp",
-};
-static_assert(std::size(kOpNames) == size_t(abi::Op::last_op));
-
 std::atomic<bool> said_lost{false};
-
-const char* name_of(abi::Op op) { return kOpNames[std::min(size_t(op), std::size(kOpNames) - 1)]; }
 
 iovec vec(std::span<const std::byte> bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
 
@@ -207,7 +136,7 @@ int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyF
     // Programs try verbs out: that one is not supported is an answer, not a fault.
     if (header.error != 0 && (header.error != EOPNOTSUPP || log_enabled())) {
         const auto* reason = reinterpret_cast<const char*>(body + header.body_length);
-        log_kind(name_of(out.op), "%s: %s%s%.*s", name_of(out.op), std::strerror(header.error),
+        log_kind(abi::op_name(out.op), "%s: %s%s%.*s", abi::op_name(out.op), std::strerror(header.error),
                  header.reason_length != 0 ? ": " : "", int(header.reason_length), reason);
     }
     return header.error;

@@ -1,23 +1,16 @@
-// Events: fetched from rocid, turned into what rdma_cm.h says, and acknowledged.
+// Events: fetched from rocid, turned into what rdma_cm.h says.
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 
 #include "context.hpp"
-#include "id.hpp"
+#include "event.hpp"
 
 namespace roci::rdmacm {
 namespace {
 
 using abi::Op;
-
-struct Event {
-    rdma_cm_event event;
-    uint8_t private_data[abi::kMaxCmPrivateData];
-    Id* counted;   ///< whose counter an acknowledgement raises
-    Group* group;  ///< and this one's
-};
 
 ibv_ah_attr to_verbs(const abi::AhAttr& a) {
     abi::QpAttr wrapped{};
@@ -126,13 +119,6 @@ Group* find_group(const Id& id, uint32_t handle) {
     return g;
 }
 
-void count_group(Group& g) {
-    pthread_mutex_lock(&g.owner->mutex);
-    ++g.events_completed;
-    pthread_cond_signal(&g.owner->cond);
-    pthread_mutex_unlock(&g.owner->mutex);
-}
-
 /// Takes a signal off the pipe, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the event is gone;
 /// else -1.
 int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
@@ -163,13 +149,6 @@ int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
 }
 
 }  // namespace
-
-void count_event(Id& id) {
-    pthread_mutex_lock(&id.mutex);
-    ++id.events_completed;
-    pthread_cond_signal(&id.cond);
-    pthread_mutex_unlock(&id.mutex);
-}
 
 int complete(Id& id) {
     if (!id.sync) return 0;
@@ -220,15 +199,6 @@ int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
         *event = &e->event;
         return 0;
     }
-}
-
-int rdma_ack_cm_event(rdma_cm_event* event) {
-    if (event == nullptr) return fail(EINVAL);
-    auto* e = reinterpret_cast<Event*>(event);
-    if (e->group != nullptr) count_group(*e->group);
-    count_event(*e->counted);
-    std::free(e);
-    return 0;
 }
 
 const char* rdma_event_str(rdma_cm_event_type event) {

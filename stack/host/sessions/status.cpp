@@ -1,8 +1,9 @@
 // What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added,
 // never renamed.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
-#include "host/objects/handlers.hpp"
 #include "host/paths/neighbours.hpp"
 #include "host/rdma_cm/status.hpp"
 #include "host/sessions/handlers.hpp"
@@ -15,7 +16,7 @@ namespace {
 using wire::to_text;
 using Json = nlohmann::ordered_json;
 
-/// Asking an engine about a QP costs it time: a status of many thousand QPs shows the first ones in detail.
+/// Snapshots cost the engines time: a status of many thousand QPs shows the first ones in detail.
 constexpr size_t kDetailedQps = 1024;
 
 std::string mac_text(const MacAddress& m) { return fmt::format("{:02x}", fmt::join(m.bytes, ":")); }
@@ -59,14 +60,43 @@ Json peer_json(const abi::QpAttr& a) {
     return {{"qpn", a.dest_qp_num}, {"gid", to_text(gid)}};
 }
 
-Json qp_json(State& state, uint32_t handle, const Qp& qp, size_t& detailed) {
+using Snapshots = std::unordered_map<const Qp*, qp::Snapshot>;
+
+/// Of the first kDetailedQps QPs: a batch per engine at a time, all engines at once.
+Snapshots take_snapshots(const State& state) {
+    Snapshots out;
+    std::vector<std::vector<engine::QpQuery>> queries(state.engines.engines());
+    size_t longest = 0;
+    for (const auto& [id, s] : state.sessions)
+        s->qps.each([&](uint32_t, const Qp& qp) {
+            if (out.size() >= kDetailedQps && !out.contains(&qp)) return;
+            const auto [entry, is_new] = out.try_emplace(&qp);
+            if (!is_new) return;  // an XRC target is in several sessions
+            auto& of_engine = queries[qp.spec.engine];
+            of_engine.push_back({qp.engine_side.get(), &entry->second});
+            longest = std::max(longest, of_engine.size());
+        });
+    for (size_t at = 0; at < longest; at += engine::kMostQpQueries) {
+        std::vector<engine::Command> commands(queries.size());
+        std::vector<engine::Command*> due(queries.size());
+        for (size_t e = 0; e < queries.size(); ++e) {
+            if (at >= queries[e].size()) continue;
+            commands[e].kind = engine::Command::Kind::query_qps;
+            commands[e].queries = std::span(queries[e]).subspan(at, std::min(engine::kMostQpQueries, queries[e].size() - at));
+            due[e] = &commands[e];
+        }
+        state.engines.execute_all(due);
+    }
+    return out;
+}
+
+Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     Json j = {
         {"handle", handle}, {"qpn", qp.spec.qpn.value},       {"type", qp::type_name(qp.spec.type)}, {"engine", qp.spec.engine},
         {"pd", qp.spec.pd}, {"send_depth", qp.spec.sq.depth}, {"recv_depth", qp.spec.rq.depth}};
-    if (detailed >= kDetailedQps) return j;
-    ++detailed;
-    qp::Snapshot now;
-    if (objects::snapshot(state, qp, now) != 0) return j;
+    const auto found = snapshots.find(&qp);
+    if (found == snapshots.end()) return j;
+    const qp::Snapshot& now = found->second;
     j["state"] = qp::state_name(now.state);
     if (qp.attr.ah.is_global != 0) j["peer"] = peer_json(qp.attr);
     if (qp.attr.path_mtu != 0) j["mtu"] = mtu_bytes(qp.attr.path_mtu);
@@ -94,7 +124,7 @@ Json memory_json(const Session& s) {
             {"slow_ops", slow_ops}};
 }
 
-Json session_json(State& state, const Session& s, size_t& detailed) {
+Json session_json(const State& state, const Session& s, const Snapshots& snapshots) {
     Json j = {{"id", s.id}, {"pid", s.who.pid}, {"uid", s.who.uid}, {"gid", s.who.gid}, {"program", s.program}};
     j["device"] = s.device ? Json(state.devices[*s.device].name) : Json(nullptr);
     j["objects"] = {{"pds", s.pds.count()},           {"regions", s.mapped.regions}, {"mrs", s.mrs.count()},
@@ -102,7 +132,7 @@ Json session_json(State& state, const Session& s, size_t& detailed) {
                     {"qps", s.qps.count()},           {"ahs", s.ahs.size()}};
     j["memory"] = memory_json(s);
     j["qps"] = Json::array();
-    s.qps.each([&](uint32_t handle, const Qp& qp) { j["qps"].push_back(qp_json(state, handle, qp, detailed)); });
+    s.qps.each([&](uint32_t handle, const Qp& qp) { j["qps"].push_back(qp_json(snapshots, handle, qp)); });
     return j;
 }
 
@@ -176,8 +206,8 @@ std::string status_text(State& state) {
                           {"echoes_answered", state.neighbours->echoes},
                           {"address_conflicts", state.neighbours->conflicts}};
     root["sessions"] = Json::array();
-    size_t detailed = 0;
-    for (const auto& [id, s] : state.sessions) root["sessions"].push_back(session_json(state, *s, detailed));
+    const Snapshots snapshots = take_snapshots(state);
+    for (const auto& [id, s] : state.sessions) root["sessions"].push_back(session_json(state, *s, snapshots));
     root["host"] = host_json(state.platform);
     return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }
