@@ -1,4 +1,7 @@
 """What vs_rxe measures: an end is two devices and how to run programs over them, a row is one figure."""
+import re
+
+from guest_side import Failed
 
 
 class End:
