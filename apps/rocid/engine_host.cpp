@@ -33,6 +33,7 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     e.qp_quantum = uint32_t(c.engine.qp_quantum);
     e.max_inflight = uint32_t(c.engine.max_inflight);
     e.ack_every = uint32_t(c.engine.ack_every);
+    e.selective_repeat = c.engine.repeat == "selective";
     return e;
 }
 

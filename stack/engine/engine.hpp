@@ -24,6 +24,7 @@ struct Config {
     uint32_t qp_quantum = 32;     ///< frames a QP may send before the next one has its turn
     uint32_t max_inflight = 256;  ///< unacknowledged packets a QP may have, 8..8192
     uint32_t ack_every = 32;      ///< a requester asks for an ACK at least every so many packets
+    bool selective_repeat = true;  ///< lost packets alone are sent again where the peer keeps the others
     uint32_t event_ring = 4096;
 };
 

@@ -372,6 +372,8 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 // ---- duplicates -----------------------------------------------------------------------------------------------------
 
+Psn end_psn(const Qp& qp, const ResponderJob& job) { return job.first + response_packets(qp, job); }
+
 bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) {
     return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
 }
@@ -385,12 +387,14 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
     uint32_t place = 0, replays = 0;
     for (uint32_t i = 0; i < rs.jobs.count; ++i) {
         ResponderJob& other = rs.jobs.at(i);
-        if (overlap(qp, other, job)) {
+        // A part that was sent before is sent once more; the rest of the answer goes on after it.
+        const bool sent_before = end_psn(qp, job).distance_from(other.first + other.sent) <= 0;
+        if (overlap(qp, other, job) && !sent_before) {
             job.replay = other.replay;
             other = job;
             return;
         }
-        if (other.first.distance_from(job.first) < 0) place = i + 1;
+        if (end_psn(qp, other).distance_from(end_psn(qp, job)) < 0) place = i + 1;
         replays += other.replay;
     }
     if (replays >= qp.max_dest_rd_atomic) return;

@@ -25,6 +25,8 @@ void on_silence(Context& ctx, Qp& qp) {
 void roll_back(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     rq.window.go_back();
+    rq.round_trip.abort();
+    rq.repair.cause = Repair::Cause::none;
     rq.queue.forget_requests();
     rq.queue.rewind(rq.window.acked());
     rq.credit_probe = false;
@@ -37,6 +39,7 @@ void restart_ack_timer(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     const bool waiting = rq.window.awaits_answer();
     rq.deadlines.set(Deadline::ack, waiting && qp.requester.ack_timeout != kNever ? ctx.now + patience(qp) : kNever);
+    arm_probe(ctx, qp);
     update_timer(ctx, qp);
 }
 
@@ -54,6 +57,7 @@ void on_timer(Context& ctx, Qp& qp) {
     if (qp.state == State::err) return activate(ctx, qp);  // receives posted while it went there
     if (rq.deadlines.expire(Deadline::rnr, ctx.now)) activate_requester(ctx, qp);
     if (rq.deadlines.expire(Deadline::pacing, ctx.now)) activate(ctx, qp);
+    if (rq.deadlines.expire(Deadline::probe, ctx.now)) probe(ctx, qp);
     if (rq.deadlines.expire(Deadline::ack, ctx.now) && rq.window.awaits_answer()) on_silence(ctx, qp);
     update_timer(ctx, qp);
 }

@@ -8,6 +8,7 @@
 #include "abi/control.hpp"
 #include "base/slab.hpp"
 #include "base/types.hpp"
+#include "qp/repair.hpp"
 #include "qp/tag_matching.hpp"
 #include "rings/queues.hpp"
 #include "wire/build.hpp"
@@ -94,6 +95,9 @@ struct Snapshot {
     Counters counters{};
     Psn send_psn, unacked_psn, expected_psn;
     uint32_t send_queued = 0, recv_posted = 0;
+    RepeatMode repeat = RepeatMode::unknown;
+    uint32_t round_trip = 0;  ///< smoothed, ns; 0: not measured yet
+    uint32_t probes = 0;      ///< sent because no ACK came for a few round trips
 };
 
 /// All QPs of a rocid, side by side. The conductor's.
