@@ -1,5 +1,5 @@
-# dev_build: everything, into $BUILD.
+# dev_build: everything, tests and benchmarks included, into $BUILD.
 dev_build() {
-    configure "$BUILD"
+    configure "$BUILD" "${FOR_TESTS[@]}"
     ninja -C "$BUILD" "$@"
 }

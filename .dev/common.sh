@@ -21,21 +21,31 @@ as_root() {
     fi
 }
 
-wanted_packages() { grep -vE '^\s*(#|$)' .dev/packages.txt; }
+# wanted_packages [demo]: all of them, or those above the line that ends what the demo needs.
+wanted_packages() {
+    if [ "${1:-}" = demo ]; then sed '/^# === /q' .dev/packages.txt; else cat .dev/packages.txt; fi | grep -vE '^\s*(#|$)'
+}
 
 missing_packages() {
     local package
-    for package in $(wanted_packages); do
+    for package in $(wanted_packages "$@"); do
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || echo "$package"
     done
 }
 
-# Configures a build folder once. configure FOLDER [meson options]
+# Configures a build folder, or changes options of one that exists. configure FOLDER [meson options]
 configure() {
     local folder="$1"
     shift
-    [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@"
+    if [ ! -f "$folder/build.ninja" ]; then
+        meson setup "$folder" "$@"
+    elif [ $# != 0 ]; then
+        meson configure "$folder" "$@"
+    fi
 }
+
+# Our own builds take no warning; whoever builds with another compiler may.
+FOR_TESTS=(-Dtests=true -Dwerror=true)
 
 # The files of all sources that we format and lint.
 sources() { git ls-files 'apps/*.[ch]pp' 'stack/*.[ch]pp' 'pmd_glue/*.[ch]pp' 'verbs_api/*.[ch]pp' 'tests/*.[ch]pp'; }

@@ -106,17 +106,34 @@ explain() {
 TEXT
 }
 
+# What the demo runs and nothing else. On a terminal ninja's own line says how far it is, elsewhere a line per tenth.
+build_demo() {
+    local log status=0 targets=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
+    log="$(mktemp /tmp/roci-demo-build-XXXXXX)"
+    configure "$BUILD" >"$log" 2>&1 || { tail -n 40 "$log"; die "meson setup failed; all of it: $log"; }
+    if [ -t 1 ]; then
+        NINJA_STATUS='   [%f of %t, %e s] ' ninja -C "$BUILD" "${targets[@]}" || status=$?
+    else
+        NINJA_STATUS='[%f/%t] ' ninja -C "$BUILD" "${targets[@]}" 2>&1 | tee "$log" | tenths || status=$?
+    fi
+    [ "$status" = 0 ] || { tail -n 40 "$log"; die "the build failed"; }
+    rm -f "$log"
+}
+
+# Of lines "[17/150] …" those that begin another tenth.
+tenths() {
+    awk -F'[][/]' '/^\[[0-9]+\/[0-9]+\]/ { t = int(10 * $2 / $3); if (t > last) { printf "   %d of %d\n", $2, $3; fflush(); last = t } }'
+}
+
 dev_demo() {
     local usec_file mbytes
     say "installing what is missing"
     source .dev/setup.sh
-    dev_setup
+    dev_setup demo
     say "hugepages"
     reserve_hugepages
-    say "building (the first time takes some minutes)"
-    source .dev/build.sh
-    dev_build >"${TMPDIR:-/tmp}/roci-demo-build.$$" 2>&1 || { tail -n 40 "${TMPDIR:-/tmp}/roci-demo-build.$$"; die "the build failed"; }
-    rm -f "${TMPDIR:-/tmp}/roci-demo-build.$$"
+    say "building rocid, roci and the client libraries (the first time takes some minutes)"
+    build_demo
     say "starting rocid on the loopback"
     trap stop_demo EXIT
     start_demo_rocid

@@ -5,7 +5,7 @@
 build_and_test() {
     local folder="$1" sanitizers="$2" targets
     shift 2
-    configure "$folder" "-Db_sanitize=$sanitizers" -Db_lundef=false -Doptimization=1
+    configure "$folder" "${FOR_TESTS[@]}" "-Db_sanitize=$sanitizers" -Db_lundef=false -Doptimization=1
     targets="$(python3 .dev/tests_below.py "$folder" --targets "$@")"
     # shellcheck disable=SC2086
     ninja -C "$folder" $targets

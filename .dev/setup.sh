@@ -1,9 +1,9 @@
 install_packages() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
 
-# Installs the packages that are missing, and nothing else.
+# dev_setup [demo]: installs the packages that are missing, and nothing else.
 dev_setup() {
     local missing
-    missing="$(missing_packages)"
+    missing="$(missing_packages "$@")"
     if [ -z "$missing" ]; then
         note "all packages are installed"
         return

@@ -3,25 +3,19 @@
 #include "lcore_loop.hpp"
 
 namespace roci::pmd {
-namespace {
-
-/// Waits a little longer each time: an awake lcore answers within a microsecond, a shared CPU may take a time slice.
-void wait_politely(uint32_t round) {
-    constexpr uint32_t kSpins = 500, kYields = 50;
-    constexpr long kNap = 20'000;
-    if (round < kSpins) return cpu_relax();
-    if (round < kSpins + kYields) {
-        sched_yield();
-        return;
-    }
-    const timespec t{0, kNap};
-    nanosleep(&t, nullptr);
+/// An awake lcore answers within a microsecond; one that sleeps, or waits for a CPU, takes longer than a nap.
+void CommandMailbox::wait_a_little(uint32_t& yields) {
+    using enum abi::CpuPace::Way;
+    constexpr uint32_t kYields = 50;
+    constexpr timespec kNap{0, 20'000};
+    const abi::CpuPace::Way way = pace_.in_vain();
+    if (way == look_again) return cpu_relax();
+    if (way == yield && ++yields <= kYields) return abi::yield_cpu(pace_);
+    nanosleep(&kNap, nullptr);
 }
 
-}  // namespace
-
-void CommandMailbox::wait_empty() const {
-    for (uint32_t i = 0; slot_.load(std::memory_order_acquire) != nullptr; ++i) wait_politely(i);
+void CommandMailbox::wait_empty() {
+    for (uint32_t yields = 0; slot_.load(std::memory_order_acquire) != nullptr;) wait_a_little(yields);
 }
 
 void CommandMailbox::execute(engine::Command& c, WakeFlag& lcore) {

@@ -1,5 +1,5 @@
-// What an engine lcore does for ever: poll the engine, run the conductor's commands, tell the event thread, and, when there is
-// nothing to do and the user chose `idle = backoff`, sleep in a way that no doorbell can be missed.
+// What an engine lcore does until it is stopped: poll the engine, run the conductor's commands, notify the event thread and, when
+// there is nothing to do and `idle` is not `spin`, sleep in a way that no doorbell can be missed.
 #pragma once
 
 #include <sched.h>
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "abi/cpu_pace.hpp"
 #include "engine/command.hpp"
 #include "io/gsi.hpp"
 #include "sleeper.hpp"
@@ -46,19 +47,24 @@ public:
     void finished() { slot_.store(nullptr, std::memory_order_release); }
 
 private:
-    void wait_empty() const;
+    static constexpr uint32_t kLooks = 64;
+
+    void wait_empty();
+    void wait_a_little(uint32_t& yields);
 
     alignas(64) std::atomic<engine::Command*> slot_{nullptr};
+    abi::CpuPace pace_{kLooks};
     engine::Command posted_;
     engine::GsiSend datagram_;
 };
 
 struct IdlePolicy {
-    bool backoff = true;  ///< false: spin for ever
-    Nanos spin = 50'000;  ///< without work before it sleeps
+    bool sleeps = true;    ///< false: spin for ever
+    bool adaptive = true;  ///< gives up its CPU as CpuPace says; false: by a fixed rule
+    Nanos spin = 50'000;   ///< without work before it sleeps
     Nanos max_sleep = 10'000'000;
     Nanos look = 200'000;   ///< longest sleep where a waker does not wake
-    bool share_cpu = true;  ///< the core is not the lcore's own: yield it while spinning without work
+    bool share_cpu = true;  ///< not adaptive: the CPU is not the lcore's own; yield while spinning without work
 };
 
 /// Written by the lcore, read by anyone.
@@ -79,17 +85,15 @@ public:
     /// Until stop(). The calling thread is the engine's.
     void run() {
         seen_ = engine_.events().pushed();
-        Nanos idle_since = clock_.now();
-        for (uint32_t idle_polls = 0; !stop_.load(std::memory_order_relaxed);) {
+        idle_since_ = clock_.now();
+        while (!stop_.load(std::memory_order_relaxed)) {
             const Nanos now = clock_.now();
             if (round(now)) {
-                idle_since = now;
-                idle_polls = 0;
-                continue;
+                idle_since_ = now;
+                pace_.found();
+            } else {
+                rest(now);
             }
-            cpu_relax();
-            if (policy_.share_cpu && ++idle_polls % kYieldEvery == 0) sched_yield();
-            if (policy_.backoff && now - idle_since >= policy_.spin && nap()) idle_since = clock_.now();
         }
     }
     /// Any thread.
@@ -106,11 +110,30 @@ public:
     void execute(engine::Command& c) { mailbox_.execute(c, wake_); }
     void post(const engine::GsiSend& send) { mailbox_.post(send, wake_); }
     Sleeper& sleeper() { return wake_.sleeper; }
+    /// Before run(): what is known of the CPU.
+    abi::CpuPace& pace() { return pace_; }
     const LoopCounters& counters() const { return counters_; }
 
 private:
-    static constexpr uint32_t kYieldEvery = 64;
+    /// Rounds without work before a yield, on a CPU that nobody else wants.
+    static constexpr uint32_t kMostLooks = 64;
 
+    void rest(Nanos now) {
+        cpu_relax();
+        const bool wanted = policy_.adaptive ? give_up_cpu() : share_cpu();
+        const bool long_idle = now - idle_since_ >= policy_.spin;
+        if (policy_.sleeps && (wanted || long_idle) && nap()) idle_since_ = clock_.now();
+    }
+    /// True: a busy program wants this CPU, so that the lcore is better off asleep.
+    bool give_up_cpu() {
+        const abi::CpuPace::Way way = pace_.in_vain();
+        if (way == abi::CpuPace::Way::yield) abi::yield_cpu(pace_);
+        return way == abi::CpuPace::Way::sleep;
+    }
+    bool share_cpu() {
+        if (policy_.share_cpu && ++idle_rounds_ % kMostLooks == 0) sched_yield();
+        return false;
+    }
     bool round(Nanos now) {
         bool worked = run_command(now);
         worked |= engine_.poll(now);
@@ -176,6 +199,9 @@ private:
     std::vector<Waker*> wakers_;
     CommandMailbox mailbox_;
     LoopCounters counters_;
+    abi::CpuPace pace_{kMostLooks};
+    Nanos idle_since_ = 0;
+    uint32_t idle_rounds_ = 0;
     uint32_t seen_ = 0;
     std::atomic<bool> stop_{false};
 };

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 
@@ -130,15 +128,19 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// A program seldom asks for one thing only. After a request it is cheaper to look for the next one for a while than to fall
-/// asleep and be woken.
+/// A program seldom has one request only. After a request it is cheaper to look for the next one for a while than to fall asleep
+/// and be woken; but not where a busy program would take the CPU meanwhile.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
-    using Clock = std::chrono::steady_clock;
-    constexpr std::chrono::microseconds kAttentive{20};
+    constexpr uint64_t kAttentive = 20'000;
     if (attentive_ && timeout_ms != 0) {
+        using enum abi::CpuPace::Way;
         attentive_ = false;
-        for (const auto end = Clock::now() + kAttentive; Clock::now() < end; sched_yield())
+        const uint64_t end = abi::monotonic_ns() + kAttentive;
+        for (abi::CpuPace::Way way = look_again; way != sleep && abi::monotonic_ns() < end;) {
             if (const int n = epoll_wait(epoll_, events, most, 0); n != 0) return n;
+            way = pace_.in_vain();
+            if (way == yield) abi::yield_cpu(pace_);
+        }
     }
     return epoll_wait(epoll_, events, most, timeout_ms);
 }
@@ -301,6 +303,14 @@ void ControlSocket::answer(uint32_t session, host::Reply& reply, bool close_afte
     const bool sent = send_reply(c, reply);
     close_sent(reply);
     if (!sent || close_after) drop(c.fd);
+}
+
+void ControlSocket::end(uint32_t session, const char* why) {
+    const auto it =
+        std::find_if(connections_.begin(), connections_.end(), [&](const auto& c) { return c.second.session == session; });
+    if (it == connections_.end()) return;
+    spdlog::warn("session {} of pid {} ended: {}", session, it->second.who.pid, why);
+    drop(it->first);
 }
 
 bool ControlSocket::send_reply(Connection& c, host::Reply& reply) {

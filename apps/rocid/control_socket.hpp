@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "abi/cpu_pace.hpp"
 #include "host/conductor.hpp"
 #include "reaper.hpp"
 #include "socket_lock.hpp"
@@ -45,6 +46,8 @@ public:
     void serve(int timeout_ms);
     /// The reply that the handler deferred; the connection may be gone. Until it comes, no further request is read.
     void answer(uint32_t session, host::Reply& reply, bool close_after);
+    /// Ends a session's connection; it may be gone.
+    void end(uint32_t session, const char* why);
     size_t connections() const { return connections_.size(); }
 
     struct Counters {
@@ -82,6 +85,7 @@ private:
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;
     std::vector<std::byte> buffer_;
+    abi::CpuPace pace_{1};    ///< a look is a system call
     bool attentive_ = false;  ///< a request has just been served
     Counters counters_;
 };

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "addresses.hpp"
+#include "icrc_kernel.hpp"
 #include "service_manager.hpp"
 #include "sigbus_guard.hpp"
 
@@ -120,6 +121,7 @@ int prepare_process() {
 Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     : config_(config), options_(options), signals_(signals) {
     check_cpus(config_);
+    check_icrc_kernel();
     SessionHandler handler;
     handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
     handler.close = [this](uint32_t session, const host::Client& who) {
@@ -158,6 +160,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     for (uint32_t i = 0; i < devices.size(); ++i) serve_addresses(i, devices[i].gids);
     conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
     follow_kernel();
+    socket_->watch(SigbusGuard::instance().event_fd(), [this] { end_robbed_sessions(); });
     socket_->watch(ports_->link_fd(), [this] { follow_links(); });
     follow_links();
 }
@@ -181,6 +184,14 @@ host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<
     platform_->set_current_client(who);
     conductor_->service(pmd::Clock::monotonic());
     return conductor_->handle(session, packet, fds, close);
+}
+
+/// A client that punches holes into its own queues has no queues any more.
+void Daemon::end_robbed_sessions() {
+    eventfd_t n;
+    eventfd_read(SigbusGuard::instance().event_fd(), &n);
+    for (const uint32_t session : conductor_->sessions_without_memory())
+        socket_->end(session, "the client took away the memory of its queues");
 }
 
 void Daemon::follow_kernel() {
@@ -269,6 +280,7 @@ std::string Daemon::status_json() const {
     const EventPipes::Counters& e = events_->counters();
     j["events"] = {
         {"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
+    j["icrc"] = icrc_kernel();
     j["letting_go"] = reaper_.pending();
     j["poisoned_regions"] = SigbusGuard::instance().poisoned();
     j["pid"] = getpid();
@@ -286,8 +298,8 @@ void Daemon::on_signal() {
 void Daemon::say_ready() {
     std::string names;
     for (const DeviceSection& d : config_.devices) names += (names.empty() ? "" : ", ") + d.name;
-    spdlog::info("serving {} at {}; {} engine(s), idle = {}; memory: {}", names, config_.socket, config_.engine.count,
-                 config_.engine.idle, eal_->memory_mode());
+    spdlog::info("serving {} at {}; {} engine(s), idle = {}; memory: {}; ICRC by {}", names, config_.socket, config_.engine.count,
+                 config_.engine.idle, eal_->memory_mode(), icrc_kernel());
     tell_service_manager("READY=1\nSTATUS=serving " + names);
     if (options_.ready_fd < 0) return;
     if (write(options_.ready_fd, "ready\n", 6) != 6) spdlog::warn("nobody reads --ready-fd {}", options_.ready_fd);

@@ -37,6 +37,7 @@ private:
     std::string status_json() const;
     /// Runs the conductor's own work and sends deferred replies.
     void service();
+    void end_robbed_sessions();
     /// Addresses, routes and neighbours of kernel interfaces.
     void follow_kernel();
     void follow_addresses(int index);

@@ -34,13 +34,16 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     e.max_inflight = uint32_t(c.engine.max_inflight);
     e.ack_every = uint32_t(c.engine.ack_every);
     e.selective_repeat = c.engine.repeat == "selective";
+    e.reorder_frames = uint32_t(c.engine.reorder_frames);
+    e.reorder_bytes = c.engine.reorder_mb << 20;
     return e;
 }
 
 /// `silent`: a port cannot wake a sleeper, so the lcore polls it at short intervals.
 pmd::IdlePolicy idle_policy(const Config& c, bool silent) {
     pmd::IdlePolicy p;
-    p.backoff = c.engine.idle == "backoff";
+    p.sleeps = c.engine.idle != "spin";
+    p.adaptive = c.engine.idle == "adaptive";
     p.spin = c.engine.spin_us * kMicro;
     p.max_sleep = c.engine.max_sleep_us * kMicro;
     if (silent) p.max_sleep = std::min(p.max_sleep, p.look);

@@ -28,14 +28,16 @@ constexpr Option kOptions[] = {
 
     {"engine", "count", Kind::count, "1", 1, 16, "",
      "Engine lcores. Each serves its own queue pairs; more than free CPUs is a loss.", ROCI_COUNT(engine.count)},
-    {"engine", "idle", Kind::choice, "\"backoff\"", 0, 0, "spin|backoff",
-     "spin: an engine takes a whole CPU and answers soonest. backoff: it sleeps after spin_us without work; right for CI and "
-     "laptops.",
+    {"engine", "idle", Kind::choice, "\"adaptive\"", 0, 0, "adaptive|spin|backoff",
+     "What an engine without work does. adaptive: it keeps a CPU that nobody else wants, hands over one that is shared, and "
+     "sleeps "
+     "after spin_us. spin: it never sleeps; for a CPU that nothing else uses. backoff: it sleeps after spin_us, and until then "
+     "does not look who else wants its CPU.",
      ROCI_TEXT(engine.idle)},
-    {"engine", "spin_us", Kind::count, "50", 0, 1000000, "", "backoff: microseconds without work before an engine sleeps.",
-     ROCI_COUNT(engine.spin_us)},
+    {"engine", "spin_us", Kind::count, "50", 0, 1000000, "",
+     "adaptive, backoff: microseconds without work before an engine sleeps.", ROCI_COUNT(engine.spin_us)},
     {"engine", "max_sleep_us", Kind::count, "10000", 10, 1000000, "",
-     "backoff: longest sleep. Doorbells wake an engine; frames from a port without interrupts wait for this.",
+     "adaptive, backoff: longest sleep. Doorbells wake an engine; frames from a port without interrupts wait for this.",
      ROCI_COUNT(engine.max_sleep_us)},
     {"engine", "cpus", Kind::text, "\"\"", 0, 0, "",
      "Pin engine i to the i-th CPU of this list (\"2,4-6\"). Empty: engines float over the CPUs that rocid may use.",
@@ -52,9 +54,15 @@ constexpr Option kOptions[] = {
      ROCI_COUNT(engine.ack_every)},
     {"engine", "repeat", Kind::choice, "\"selective\"", 0, 0, "selective|go-back-n",
      "What is sent again after a loss. selective: the lost packet alone, if the peer keeps what follows it (this is found out), "
-     "and "
-     "a probe looks for losses after a few round trips without an ACK. go-back-n: everything from the lost packet on.",
+     "and a probe looks for losses after a few round trips without an ACK. go-back-n: everything from the lost packet on.",
      ROCI_TEXT(engine.repeat)},
+    {"engine", "reorder_frames", Kind::count, "1024", 0, 8192, "",
+     "Packets behind a lost or late one that a queue pair keeps until it comes, so that only that one need be sent again; as "
+     "many as the peer may have unacknowledged are enough. 0: none, everything behind it is dropped.",
+     ROCI_COUNT(engine.reorder_frames)},
+    {"engine", "reorder_mb", Kind::count, "32", 1, 4096, "",
+     "MiB per engine for packets kept so. A queue pair has at most a quarter of what is left; memory is taken when it is needed.",
+     ROCI_COUNT(engine.reorder_mb)},
 
     {"limits", "max_sessions", Kind::count, "1024", 1, 65536, "", "Open devices, all programs together.",
      ROCI_COUNT(limits.max_sessions)},

@@ -127,7 +127,22 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
         close(fd);
         return {};
     }
+    auto owned = std::make_unique<mem::MappedRegion>();
+    owned->base = static_cast<std::byte*>(p);
+    owned->length = length;
+    if (!SigbusGuard::instance().add(*owned, length)) {
+        munmap(p, length);
+        close(fd);
+        why = "too many mappings";
+        return {};
+    }
+    made_[owned->base] = std::move(owned);
     return {static_cast<std::byte*>(p), length, fd};
+}
+
+bool OsPlatform::is_lost(const host::SharedMemory& m) const {
+    const auto it = made_.find(m.base);
+    return it != made_.end() && it->second->poisoned.load(std::memory_order_relaxed);
 }
 
 /// Without asking the file's server, which may take as long as it likes.
@@ -139,7 +154,12 @@ bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
 }
 
 void OsPlatform::free_memory(const host::SharedMemory& m) {
-    munmap(m.base, m.length);
+    const auto it = made_.find(m.base);
+    if (it != made_.end()) {
+        SigbusGuard::instance().remove(*it->second);
+        made_.erase(it);
+    }
+    reaper_.unmap(current_.uid, m.base, m.length);
     if (m.fd >= 0) close(m.fd);
 }
 

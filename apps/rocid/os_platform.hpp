@@ -58,6 +58,7 @@ public:
 
     host::SharedMemory make_memory(uint64_t length, std::string& why) override;
     void free_memory(const host::SharedMemory&) override;
+    bool is_lost(const host::SharedMemory&) const override;
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
     void unmap_region(mem::MappedRegion&) override;
     bool identify_file(int fd, host::FileIdentity& out) override;
@@ -99,6 +100,7 @@ private:
     std::vector<pmd::Sleeper*> sleepers_;
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
+    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< what make_memory() made, by base
     std::function<std::string()> status_;
     KernelHooks kernel_;
     host::Client current_;

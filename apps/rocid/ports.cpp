@@ -242,7 +242,7 @@ Ports::Ports(Config& config, pmd::Eal&, const NicTroubles& troubles)
         try {
             const std::vector<int> before = frame_sockets();
             open(ports_[i], d, queues, uint32_t(config.mbufs));
-            start(ports_[i], d, queues, config.engine.idle == "backoff");
+            start(ports_[i], d, queues, config.engine.idle != "spin");
             find_signals(ports_[i], before, queues);
             ++i;
         } catch (const pmd::StartError& e) {

@@ -1,12 +1,15 @@
 #include "sigbus_guard.hpp"
 
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <cerrno>
 
 namespace roci::rocid {
 namespace {
+
+constexpr size_t kPage = 4096;
 
 void on_sigbus(int signal_number, siginfo_t* info, void*) {
     const int saved = errno;
@@ -26,32 +29,37 @@ SigbusGuard& SigbusGuard::instance() {
     return guard;
 }
 
-SigbusGuard::SigbusGuard() {
+SigbusGuard::SigbusGuard() : event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    make_reserve();
     struct sigaction a {};
     a.sa_sigaction = on_sigbus;
     a.sa_flags = SA_SIGINFO | SA_NODEFER;
     sigaction(SIGBUS, &a, nullptr);
 }
 
-SigbusGuard::Entry* SigbusGuard::find_entry(uintptr_t base) {
-    for (auto& b : blocks_) {
-        Block* block = b.load(std::memory_order_acquire);
-        if (block == nullptr) return nullptr;
-        for (Entry& e : block->entries)
-            if (e.base.load(std::memory_order_relaxed) == base) return &e;
-    }
-    return nullptr;
+/// Every second page has other rights, so that each page is a mapping of its own.
+void SigbusGuard::make_reserve() {
+    void* p = mmap(nullptr, kReserve * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return;
+    reserve_ = static_cast<std::byte*>(p);
+    for (size_t i = 1; i < kReserve; i += 2) mprotect(reserve_ + i * kPage, kPage, PROT_READ);
+    reserve_left_ = kReserve;
 }
 
-SigbusGuard::Entry* SigbusGuard::free_entry() {
-    if (Entry* e = find_entry(0)) return e;
-    for (auto& b : blocks_) {
-        if (b.load(std::memory_order_relaxed) != nullptr) continue;
-        auto* fresh = new Block;  // kept for ever: the handler may be looking at it
-        b.store(fresh, std::memory_order_release);
-        return &fresh->entries[0];
-    }
-    return nullptr;
+bool SigbusGuard::give_up_one() {
+    size_t left = reserve_left_.load(std::memory_order_relaxed);
+    do
+        if (left == 0) return false;
+    while (!reserve_left_.compare_exchange_weak(left, left - 1, std::memory_order_relaxed));
+    return munmap(reserve_ + (left - 1) * kPage, kPage) == 0;
+}
+
+bool SigbusGuard::add_block() {
+    if (used_blocks_ == kBlocks) return false;
+    auto* fresh = new Block;  // kept for ever: the handler may be looking at it
+    for (size_t i = kPerBlock; i-- > 0;) free_.push_back(&fresh->entries[i]);
+    blocks_[used_blocks_++].store(fresh, std::memory_order_release);
+    return true;
 }
 
 void SigbusGuard::write(Entry& e, uintptr_t base, uint64_t length, mem::MappedRegion* region) {
@@ -64,15 +72,32 @@ void SigbusGuard::write(Entry& e, uintptr_t base, uint64_t length, mem::MappedRe
 
 bool SigbusGuard::add(mem::MappedRegion& region, uint64_t mapped_length) {
     const std::lock_guard lock(mutex_);
-    Entry* e = free_entry();
-    if (e == nullptr) return false;
-    write(*e, reinterpret_cast<uintptr_t>(region.base), mapped_length, &region);
+    if (free_.empty() && !add_block()) return false;
+    Entry* e = free_.back();
+    free_.pop_back();
+    const auto base = reinterpret_cast<uintptr_t>(region.base);
+    by_base_[base] = e;
+    write(*e, base, mapped_length, &region);
     return true;
 }
 
 void SigbusGuard::remove(const mem::MappedRegion& region) {
     const std::lock_guard lock(mutex_);
-    if (Entry* e = find_entry(reinterpret_cast<uintptr_t>(region.base))) write(*e, 0, 0, nullptr);
+    const auto it = by_base_.find(reinterpret_cast<uintptr_t>(region.base));
+    if (it == by_base_.end()) return;
+    write(*it->second, 0, 0, nullptr);
+    free_.push_back(it->second);
+    by_base_.erase(it);
+}
+
+/// The whole mapping at once: its other pages may be gone too. The kernel counts mappings before it replaces one.
+bool SigbusGuard::cover(uintptr_t base, uint64_t length) {
+    do {
+        if (mmap(reinterpret_cast<void*>(base), length, PROT_READ | PROT_WRITE,
+                 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED)
+            return true;
+    } while (errno == ENOMEM && give_up_one());
+    return false;
 }
 
 bool SigbusGuard::handle(uintptr_t address) {
@@ -89,9 +114,9 @@ bool SigbusGuard::handle(uintptr_t address) {
             if (base == 0 || address < base || address - base >= length) continue;
             region->poisoned.store(true, std::memory_order_seq_cst);
             poisoned_.fetch_add(1, std::memory_order_relaxed);
-            // The whole mapping at once: its other pages may be gone too.
-            return mmap(reinterpret_cast<void*>(base), length, PROT_READ | PROT_WRITE,
-                        MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+            const bool covered = cover(base, length);
+            eventfd_write(event_fd_, 1);
+            return covered;
         }
     }
     return false;

@@ -1,6 +1,6 @@
-// A client may truncate a file that rocid has mapped; the next access then raises SIGBUS. The guard turns that into a poisoned
-// region: the handler puts zero pages over the whole mapping and marks it, the access goes on harmlessly, and whoever copied
-// finds the mark and reports a protection fault. Any other SIGBUS ends rocid as ever.
+// A client may truncate a file that rocid has mapped, or punch a hole into it; the next access then raises SIGBUS. The guard
+// turns that into a poisoned region: the handler puts zero pages over the whole mapping and marks it, the access goes on
+// harmlessly, and whoever copied finds the mark and reports a protection fault. Any other SIGBUS ends rocid as ever.
 #pragma once
 
 #include <array>
@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
+#include <vector>
 
 #include "mem/memory_region.hpp"
 
@@ -25,9 +27,14 @@ public:
     void remove(const mem::MappedRegion& region);
     /// Regions poisoned so far.
     uint64_t poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
+    /// An eventfd that becomes readable when a region was poisoned; -1: there is none.
+    int event_fd() const { return event_fd_; }
 
     /// The handler's work. True: the address was one of ours.
     bool handle(uintptr_t address);
+
+    /// Mappings that are left for the handler to give up.
+    size_t reserve() const { return reserve_left_.load(std::memory_order_relaxed); }
 
 private:
     SigbusGuard();
@@ -37,18 +44,28 @@ private:
         std::atomic<uint64_t> length{0};
         std::atomic<mem::MappedRegion*> region{nullptr};
     };
+    static constexpr size_t kPerBlock = 1024, kBlocks = 1024;
     struct Block {
-        std::array<Entry, 1024> entries;
+        std::array<Entry, kPerBlock> entries;
     };
-    static constexpr size_t kBlocks = 1024;
+    /// Mappings of rocid's own that the handler gives up when the kernel allows it no further one (vm.max_map_count).
+    static constexpr size_t kReserve = 64;
 
-    Entry* find_entry(uintptr_t base);
-    Entry* free_entry();
+    bool add_block();
+    void make_reserve();
+    bool give_up_one();
+    bool cover(uintptr_t base, uint64_t length);
     void write(Entry& e, uintptr_t base, uint64_t length, mem::MappedRegion* region);
 
     std::mutex mutex_;
     std::array<std::atomic<Block*>, kBlocks> blocks_{};
+    size_t used_blocks_ = 0;
+    std::vector<Entry*> free_;                       ///< under mutex_
+    std::unordered_map<uintptr_t, Entry*> by_base_;  ///< under mutex_
     std::atomic<uint64_t> poisoned_{0};
+    std::byte* reserve_ = nullptr;
+    std::atomic<size_t> reserve_left_{0};
+    int event_fd_ = -1;
 };
 
 }  // namespace roci::rocid

@@ -40,7 +40,16 @@ namespace roci::engine {
     X(other_received, "ARP, ND and echo frames handed to the conductor")       \
     X(other_sent, "ARP, ND and echo frames sent")                              \
     X(other_full, "such frames dropped: the conductor was behind")             \
-    X(icmp_unreachable, "ICMP unreachable messages: counted, without effect")
+    X(icmp_unreachable, "ICMP unreachable messages: counted, without effect")  \
+    X(reorder_kept, "frames that came too early and were kept")                \
+    X(reorder_delivered, "of them: executed when their turn had come")         \
+    X(reorder_duplicates, "frames dropped because they were kept already")     \
+    X(reorder_beyond, "frames too far behind a missing one to be kept")        \
+    X(reorder_share, "frames not kept: the QP had its share of the pool")      \
+    X(reorder_no_memory, "frames not kept: the pool was used up")              \
+    X(reorder_late, "frames that came after they had been asked for again")    \
+    X(reorder_freed, "frames kept in vain: QP stalled, reset or in error")     \
+    X(reorder_held, "frames that are kept now")
 
 enum class Counter : uint32_t {
 #define X(name, text) name,
@@ -65,6 +74,7 @@ struct Counters {
 
     void add(Counter c, uint64_t n = 1) { bump(value[size_t(c)], n); }
     void add(wire::Verdict v) { bump(verdict[size_t(v)], 1); }
+    void set(Counter c, uint64_t n) { std::atomic_ref(value[size_t(c)]).store(n, std::memory_order_relaxed); }
     uint64_t get(Counter c) const {
         return std::atomic_ref(const_cast<uint64_t&>(value[size_t(c)])).load(std::memory_order_relaxed);
     }

@@ -1,6 +1,8 @@
 // The engine's round: doorbells, frames, timers, transmission, notifications.
 #include "engine/engine.hpp"
 
+#include <bit>
+
 #include "engine/impl.hpp"
 #include "rings/doorbell.hpp"
 
@@ -35,6 +37,9 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);
+    if (c.reorder_frames != 0)
+        ctx.reorder =
+            std::make_unique<qp::ReorderPool>(s.chunks, qp::ReorderLimits{std::bit_ceil(c.reorder_frames), c.reorder_bytes});
     resting.reserve(kRoundVisits);
     if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<GsiRing>(kGsiRingSize);
     if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<FrameRing>(kFrameRingSize);
@@ -201,6 +206,27 @@ bool Engine::Impl::run_turns() {
     return budget.spent;
 }
 
+/// The roles of a QP count for themselves; others read the engine's table.
+void Engine::Impl::publish_reorder() {
+    struct Row {
+        Counter counter;
+        uint64_t qp::ReorderCounters::*value;
+    };
+    using C = qp::ReorderCounters;
+    static constexpr Row kRows[] = {
+        {Counter::reorder_kept, &C::kept},
+        {Counter::reorder_delivered, &C::delivered},
+        {Counter::reorder_duplicates, &C::duplicates},
+        {Counter::reorder_beyond, &C::beyond},
+        {Counter::reorder_share, &C::share},
+        {Counter::reorder_no_memory, &C::no_memory},
+        {Counter::reorder_late, &C::late},
+        {Counter::reorder_freed, &C::freed},
+    };
+    for (const Row& r : kRows) counters.set(r.counter, ctx.reorder->counters().*r.value);
+    counters.set(Counter::reorder_held, ctx.reorder->in_use());
+}
+
 // ---- the public face ------------------------------------------------------------------------------------------------
 
 Engine::Engine(const Config& config, Shared& shared, std::span<Port* const> ports)
@@ -230,6 +256,7 @@ bool Engine::poll(Nanos now) {
     }
     any |= e.receive_handed_over();
     qp::notify_all(e.ctx);
+    if (e.ctx.reorder != nullptr && e.ctx.reorder->take_counted()) e.publish_reorder();
     e.counters.add(Counter::polls);
     if (any) e.counters.add(Counter::busy_polls);
     return any;

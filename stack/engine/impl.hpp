@@ -53,6 +53,7 @@ struct Engine::Impl {
     bool run_timers();
     struct Budget;
     bool run_turns();
+    void publish_reorder();
     void run_responders(Budget& budget);
     void run_requesters(Budget& budget);
     /// More QPs have work than the nearest cache holds: what is needed next is fetched ahead. The few of a short list are there

@@ -2,6 +2,7 @@
 // back and are merged with their neighbours, so that creating and destroying for ever does not grow it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -48,6 +49,10 @@ public:
     Outcome allocate(uint64_t length, ArenaBlock& out);
 
     uint64_t bytes() const { return bytes_; }
+    /// The client took pages of it away.
+    bool is_lost() const {
+        return std::any_of(chunks_.begin(), chunks_.end(), [&](const SharedMemory& m) { return platform_.is_lost(m); });
+    }
     size_t chunks() const { return chunks_.size(); }
 
     /// Chunks that the client has not been given yet, and where they start; marks them as given.

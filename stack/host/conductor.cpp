@@ -183,6 +183,13 @@ void Conductor::close_session(uint32_t session_id) {
     host.sessions.erase(session_id);
 }
 
+std::vector<uint32_t> Conductor::sessions_without_memory() const {
+    std::vector<uint32_t> out;
+    for (const auto& [id, s] : impl_->sessions)
+        if (impl_->platform.is_lost(s->doorbells) || s->arena.is_lost()) out.push_back(id);
+    return out;
+}
+
 void Conductor::service(Nanos now) {
     impl_->now = now;
     neighbours_service(*impl_);

@@ -54,6 +54,8 @@ public:
     /// Zeroed shared memory. base == nullptr: out of memory (reason in `why`).
     virtual SharedMemory make_memory(uint64_t length, std::string& why) = 0;
     virtual void free_memory(const SharedMemory&) = 0;
+    /// A client took pages away from under rocid: what lies there now is zero, and nobody else's.
+    virtual bool is_lost(const SharedMemory&) const { return false; }
     /// Maps a client's descriptor whole. nullptr: refused (reason in `why`). Takes the descriptor in any case.
     virtual std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) = 0;
     virtual void unmap_region(mem::MappedRegion&) = 0;
@@ -182,6 +184,9 @@ public:
     Reply handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
     /// The connection is gone: reclaims everything. Engines hold nothing of it afterwards.
     void close_session(uint32_t session);
+
+    /// Sessions whose queues or doorbells are lost (Platform::is_lost). They cannot go on: end their connections.
+    std::vector<uint32_t> sessions_without_memory() const;
 
     /// What the conductor does by itself: management datagrams that arrived, timers of connections. Called before requests, when
     /// an engine says that MADs wait (Event::Kind::gsi), and at next_deadline(). Sets the conductor's time.

@@ -79,6 +79,7 @@ Json qp_json(Host& host, uint32_t handle, const Qp& qp, size_t& detailed) {
     if (now.round_trip != 0) j["round_trip_us"] = double(now.round_trip) / 1000;
     j["send_queued"] = now.send_queued;
     j["recv_posted"] = now.recv_posted;
+    j["frames_kept"] = now.kept;
     j["counters"] = counters_json(now.counters);
     return j;
 }

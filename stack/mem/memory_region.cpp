@@ -92,7 +92,7 @@ const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
 
 }  // namespace
 
-Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
+Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t& va, uint64_t length, uint32_t needed,
             const MemoryRegion*& out, WindowUse& use) {
     ROCI_STAGE(keys);
     if (length == 0) {
@@ -113,6 +113,7 @@ Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t 
     if (!inside(*r, va, length)) return Fault::out_of_range;
     if (r->is_window) {
         const Key parent = r->parent;
+        va = va - r->iova + r->start;
         r = table.in_slot(parent);
         if (r == nullptr || r->is_window || r->key != parent) return Fault::bad_key;
         if (!inside(*r, va, length)) return Fault::out_of_range;

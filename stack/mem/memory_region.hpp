@@ -97,7 +97,10 @@ struct alignas(64) MemoryRegion {
     uint64_t length = 0;
     uint32_t bound_qpn = 0;  ///< type 2: that QP; else 0
     Key parent;
-    RemoteProcess* process = nullptr;
+    union {
+        RemoteProcess* process = nullptr;  ///< of a region with stretches that are not mapped
+        uint64_t start;                    ///< of a window: where it begins in its region; `iova` is 0 if it is zero based
+    };
     SegmentList segments;                       ///< one: the fast way
     mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
     std::atomic<bool> binding{false};           ///< of a window: somebody is about to change it
@@ -126,7 +129,8 @@ private:
 };
 
 /// Binds a window (IBA 10.6.7.2): `fresh` is its new R_Key (same index), [iova, iova+length) the part of region `parent` that it
-/// opens with the remote rights of `access`. Length 0 unbinds.
+/// opens with the remote rights of `access`. With kZeroBased peers count addresses from the window's first byte. Length 0 unbinds
+/// (type 1 only).
 struct BindRequest {
     Key fresh, parent;
     uint32_t pd = 0, qpn = 0, access = 0;
@@ -176,8 +180,9 @@ enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range,
 /// Checks that [va, va+length) may be accessed with all of `needed` through `key` by a QP of protection domain `pd` (IBA 10.6.3.3
 /// …): key, PD, rights, range, in this order. Zero length needs no key (IBA 9.7.4.1.3: none is checked for 0 bytes): always ok,
 /// `out` is then an empty region that any zero-length copy accepts. A window is reached by remote rights only, never as an lkey
-/// (IBA 10.6.7.2.2). `use` lives until the access is over.
-Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
+/// (IBA 10.6.7.2.2). `use` lives until the access is over. `va` becomes the address within `out`, which through a zero-based
+/// window is another one.
+Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t& va, uint64_t length, uint32_t needed,
             const MemoryRegion*& out, WindowUse& use);
 /// For those who only want to know, and for local keys, which are never a window's.
 inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,

@@ -4,14 +4,22 @@ namespace roci::mem {
 namespace {
 
 constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
-constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite;  // local rights mean nothing for a window, but programs name them
+/// Local rights mean nothing for a window, but programs name them.
+constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite | kZeroBased;
+
+/// What the two types of windows differ in: type 1 has the addresses of its region (o10-36.2.2) and is closed by a bind of no
+/// length; type 2 is closed by invalidating it, before it can be bound again (o10-37.2.30), and only so (o10-37.2.40).
+bool type_allows(const MemoryRegion& window, const BindRequest& b) {
+    if (!window.type2) return (b.access & kZeroBased) == 0;
+    return b.length != 0 && window.invalidated.load(std::memory_order_acquire);
+}
 
 /// The parent must be of the same PD, allow binding, cover the range, and may be written locally if the window is to be written
 /// (IBA 10.6.7.2.3).
 bool parent_allows(const KeyTable& table, const BindRequest& b) {
     const MemoryRegion* parent = table.find(b.parent);
     if (parent == nullptr || parent->is_window || parent->pd != b.pd || (parent->access & kMwBind) == 0) return false;
-    const uint64_t offset = b.iova - parent->iova;
+    const uint64_t offset = b.iova - parent->iova;  // of the window's first byte, zero based or not
     if (offset > parent->length || b.length > parent->length - offset) return false;
     const bool writes = (b.access & (kRemoteWrite | kRemoteAtomic)) != 0;
     return !writes || (parent->access & kLocalWrite) != 0;
@@ -43,14 +51,14 @@ BindResult bind_window(KeyTable& table, const BindRequest& b) {
         return BindResult::refused;
     const Turn turn(*window);
     if (!turn.mine()) return BindResult::in_use;
-    const bool bound = !window->invalidated.load(std::memory_order_acquire);
-    if (window->type2 && bound) return BindResult::refused;  // must be invalidated first (IBA 10.6.7.2.4)
+    if (!type_allows(*window, b)) return BindResult::refused;
     if (b.length != 0 && !parent_allows(table, b)) return BindResult::refused;
     window->invalidated.store(true, std::memory_order_seq_cst);
     if (window->users.load(std::memory_order_seq_cst) != 0) return BindResult::in_use;
     window->key = b.fresh;
     window->parent = b.parent;
-    window->iova = b.iova;
+    window->start = b.iova;
+    window->iova = (b.access & kZeroBased) != 0 ? 0 : b.iova;
     window->length = b.length;
     window->access = b.access & kRemoteRights;
     window->bound_qpn = window->type2 ? b.qpn : 0;

@@ -2,6 +2,7 @@
 // dropped.
 #include <cstring>
 
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -100,6 +101,8 @@ void still_answered(Context& ctx, Qp& qp) {
     if (qp.requester.deadlines.pending(Deadline::ack)) restart_ack_timer(ctx, qp);
 }
 
+}  // namespace
+
 void implied_nak(Context& ctx, Qp& qp) {
     ++qp.counters.implied_naks;
     Requester& rq = qp.requester;
@@ -107,7 +110,15 @@ void implied_nak(Context& ctx, Qp& qp) {
     if (rq.implied_nak_pending) return still_answered(ctx, qp);
     rq.implied_nak_pending = true;
     if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
-    response_lost(ctx, qp, 0);
+    const Hole hole = missing_response(ctx, qp, rq.window.acked());
+    response_lost(ctx, qp, hole.first == rq.window.acked() ? hole.length : 0);
+}
+
+namespace {
+
+/// Something came that follows a response which has not.
+void response_missing(Context& ctx, Qp& qp, const wire::Packet& p) {
+    keep_response(ctx, qp, p) ? still_answered(ctx, qp) : implied_nak(ctx, qp);
 }
 
 void learn_credits(Qp& qp, const wire::Packet& p) {
@@ -127,7 +138,7 @@ void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
     const Acked result = acknowledge(ctx, qp, p.psn + 1);
     if (result == Acked::failed) return;
     if (qp.requester.window.acked() != before) progressed(ctx, qp, before);
-    if (result == Acked::response_missing) implied_nak(ctx, qp);
+    if (result == Acked::response_missing) response_missing(ctx, qp, p);
     go_on(ctx, qp);  // credits may have come
 }
 
@@ -173,7 +184,8 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     update_timer(ctx, qp);
 }
 
-/// The oldest record, once everything before the response's PSN is acknowledged; nullptr: the packet has been dealt with.
+/// The oldest record, once everything before the response's PSN is acknowledged; nullptr: the packet has been dealt with, or
+/// answers nothing.
 SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const Psn before = rq.window.acked();
@@ -182,17 +194,19 @@ SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     // una == psn: exactly what is awaited. Otherwise an earlier response is missing (implied NAK) or this one is not for a READ.
     if (rq.window.acked() != p.psn) {
-        if (result == Acked::response_missing) implied_nak(ctx, qp);
+        result == Acked::response_missing ? response_missing(ctx, qp, p) : void(++qp.counters.duplicates);
         return nullptr;
     }
-    if (rq.queue.empty()) return nullptr;
-    return has_own_response(*rq.queue.oldest()) ? rq.queue.oldest() : nullptr;
+    if (!rq.queue.empty() && has_own_response(*rq.queue.oldest())) return rq.queue.oldest();
+    ++qp.counters.duplicates;
+    return nullptr;
 }
 
 void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     // A response of a request that was rolled back and is about to be repeated is as good as the repeated one.
     SendRecord* r = awaited_record(ctx, qp, p);
-    if (r == nullptr || r->kind == WorkKind::atomic) {
+    if (r == nullptr) return;
+    if (r->kind == WorkKind::atomic) {
         ++qp.counters.duplicates;
         return;
     }
@@ -212,7 +226,8 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     SendRecord* r = awaited_record(ctx, qp, p);
-    if (r == nullptr || r->kind != WorkKind::atomic) {
+    if (r == nullptr) return;
+    if (r->kind != WorkKind::atomic) {
         ++qp.counters.duplicates;
         return;
     }
@@ -227,6 +242,12 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
 }  // namespace
 
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
+    execute_response(ctx, qp, p);
+    if (qp.keeps_responses) [[unlikely]]
+        hand_over_responses(ctx, qp);
+}
+
+void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(completer);
     Requester& rq = qp.requester;
     if (qp.state != State::rts && qp.state != State::sqd) {
@@ -237,6 +258,7 @@ void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     // A NAK or RNR NAK may also name the PSN after the newest one only if something is awaited, which cannot be.
     if (!rq.window.may_answer(p.psn)) {
         ++qp.counters.duplicates;
+        if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->responses, p.psn);
         if (p.info->has(wire::kRead) && rq.window.acked().distance_from(p.psn) > 0) still_answered(ctx, qp);
         if (p.psn + 1 == rq.window.acked() && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
             learn_credits(qp, p);  // repeated to tell of new credits

@@ -1,5 +1,6 @@
 // Completions, events and errors. Every work request completes exactly once, in order; in ERR whatever is queued is flushed
 // (IBA 10.3.1.7, 11.6.2).
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 #include "wire/ip_checksum.hpp"
 
@@ -167,6 +168,7 @@ void enter_error(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     qp.requester.deadlines.clear();
     Responder& rs = qp.responder;
+    forget_kept(ctx, qp);
     rs.jobs.count = 0;
     rs.in_message = false;
     rs.sequence.fall_silent();

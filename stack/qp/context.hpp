@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "io/event.hpp"
 #include "io/shared.hpp"
 #include "qp/outbox.hpp"
+#include "qp/reorder_pool.hpp"
 #include "qp/state.hpp"
 
 namespace roci::qp {
@@ -63,6 +65,7 @@ struct Context {
     std::deque<engine::Event> late_events;  ///< that the event ring had no room for
     RunQueue<&Qp::asking> requesters;       ///< that have a turn
     RunQueue<&Qp::answering> responders;    ///< that have something to answer
+    std::unique_ptr<ReorderPool> reorder;   ///< nullptr: frames out of order are not kept
     std::map<uint32_t, Slab> records;       ///< by bytes of a block: what the QPs have fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "qp/attributes.hpp"
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -54,6 +55,7 @@ void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
+    forget_kept(ctx, qp);
     qp.requester.queue.reset();
     qp.requester = {.queue = qp.requester.queue};
     auto sges = std::move(qp.responder.recv.sges);
@@ -150,6 +152,7 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.round_trip = qp.requester.round_trip.smoothed();
     out.send_queued = qp.requester.queue.length();
     out.recv_posted = recv_available(qp);
+    out.kept = kept_frames(qp);
 }
 
 bool attach(Context& ctx, Qp& qp) {
@@ -165,6 +168,7 @@ void detach(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
+    forget_kept(ctx, qp);
     if (!qp.requester.queue.attached()) return;
     qp.requester.queue.drop_all();
     qp.requester.queue.detach()->unreserve(qp.spec.sq.depth);

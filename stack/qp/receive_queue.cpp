@@ -34,7 +34,7 @@ uint32_t recv_credits(Qp& qp) {
     return q.depth != 0 ? std::min(q.posted(std::max(q.enough, 1u)), q.depth) : 0;
 }
 
-TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet) {
+TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t least) {
     ROCI_STAGE(fetch);
     Srq* srq = srq_of(ctx, qp, packet);
     if (srq == nullptr && qp.spec.type == Type::xrc_recv) return TakeRecv::no_queue;
@@ -43,8 +43,8 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet) {
     const uint32_t available = q.posted(1);
     if (available == 0) return TakeRecv::empty;
     if (available > q.depth) return TakeRecv::malformed;  // the client claims more than its queue holds
-    const std::byte* slot = q.slot(q.consumed++);
-    __builtin_prefetch(q.slot(q.consumed));  // the next message's, if it is posted: from another core's cache
+    const std::byte* slot = q.slot(q.consumed);
+    __builtin_prefetch(q.slot(q.consumed + 1));  // the next message's, if it is posted: from another core's cache
     abi::RecvWqe head;
     std::memcpy(&head, slot, sizeof head);
     RecvWork& work = qp.responder.recv;
@@ -54,11 +54,19 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet) {
     work.wr_id = head.wr_id;
     work.num_sge = 0;
     work.capacity = 0;
-    if (head.num_sge > q.max_sge) return TakeRecv::malformed;
+    if (head.num_sge > q.max_sge) {
+        ++q.consumed;
+        return TakeRecv::malformed;
+    }
     work.num_sge = uint16_t(head.num_sge);
     abi::Sge* sges = work.sges.get();
     std::memcpy(sges, slot + abi::kRecvWqeHead, head.num_sge * sizeof(abi::Sge));
     for (uint32_t i = 0; i < head.num_sge; ++i) work.capacity += sges[i].length;
+    if (work.capacity < least) {
+        work.held = false;
+        return TakeRecv::too_short;
+    }
+    ++q.consumed;
     if (srq != nullptr) check_srq_limit(ctx, *srq);
     return TakeRecv::ok;
 }

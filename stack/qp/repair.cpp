@@ -103,8 +103,12 @@ void request_lost(Context& ctx, Qp& qp) {
 
 void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
     Requester& rq = qp.requester;
-    const bool repairs = psns != 0 && ctx.selective_repeat && rq.window.awaits_answer();
-    repairs ? begin_repair(ctx, qp, Cause::response, psns) : roll_back(ctx, qp);
+    const bool repairs = qp.keeps_responses && ctx.selective_repeat && rq.window.awaits_answer() && !rq.queue.empty();
+    if (!repairs) {
+        roll_back(ctx, qp);
+    } else {
+        begin_repair(ctx, qp, Cause::response, psns != 0 ? psns : whole_record(rq.queue, rq.window.acked()));
+    }
     restart_ack_timer(ctx, qp);
 }
 

@@ -41,8 +41,8 @@ wire::Operation response_operation(const Qp& qp, const ResponderJob& job) {
 }
 
 /// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered
-/// meanwhile.
-const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t va, uint32_t length,
+/// meanwhile. `va` becomes the address within it.
+const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t& va, uint32_t length,
                                      mem::WindowUse& use) {
     const mem::MemoryRegion* region = nullptr;
     const mem::Fault f =
@@ -64,15 +64,16 @@ void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
 Sent send_read_packet(Context& ctx, Qp& qp, const ResponderJob& job) {
     const uint64_t offset = uint64_t(job.sent) << qp.mtu_shift;
     const uint32_t length = uint32_t(std::min<uint64_t>(qp.mtu, job.length - offset));
+    uint64_t va = job.va + offset;
     mem::WindowUse use;
-    const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, job.va + offset, length, use);
+    const mem::MemoryRegion* region = length == 0 ? nullptr : still_there(ctx, qp, job, va, length, use);
     if (length != 0 && region == nullptr) return Sent::lost;
     wire::TransportHeaders h;
     h.opcode = wire::make_opcode(service_of(qp.spec.type), response_operation(qp, job));
     h.psn = job.first + job.sent;
     h.syndrome = ack_syndrome(qp);
     h.msn = Msn{job.msn};
-    return send(ctx, qp, h, length, region, job.va + offset);
+    return send(ctx, qp, h, length, region, va);
 }
 
 Sent send_atomic_response(Context& ctx, Qp& qp, const ResponderJob& job) {

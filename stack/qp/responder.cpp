@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "mem/memory_region.hpp"
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -22,6 +23,7 @@ enum class RequestFault : uint8_t {
     recv_protection,
     malformed_recv,
     unreachable,
+    invalidation,
 };
 
 constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
@@ -32,18 +34,21 @@ struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
     uint32_t event;
+    bool own = false;     ///< of our side (class E): it ends a UC QP as well, where what the peer does wrong is dropped (class D)
+    bool silent = false;  ///< no NAK (class J): the peer learns of it as its retries run out
 };
 constexpr FaultRow kFaults[] = {
-    {NakCode::psn_sequence, WcStatus::success, 0},                           // none
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // invalid_succession
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // not_allowed
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // too_many_reads
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},   // bad_length
-    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},       // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::rem_access_err, kEventQpAccessErr},   // access
-    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal},    // recv_protection
-    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal},   // malformed_recv
-    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},  // unreachable: the memory went away
+    {NakCode::psn_sequence, WcStatus::success, 0},                          // none
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // invalid_succession
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // not_allowed
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // too_many_reads
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // bad_length
+    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},      // message_too_long: longer than the receive buffer
+    {NakCode::remote_access, WcStatus::loc_access_err, kEventQpAccessErr},  // access (11.6.2: of a WRITE with immediate)
+    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal, true},   // recv_protection
+    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal, true},  // malformed_recv
+    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},       // unreachable: the memory went away
+    {NakCode::remote_access, WcStatus::rem_inv_req_err, 0, false, true},          // invalidation
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
@@ -54,12 +59,13 @@ void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
 void fault(Context& ctx, Qp& qp, RequestFault f) {
     const FaultRow& row = kFaults[size_t(f)];
     ++qp.counters.access_errors;
-    if (qp.spec.type == Type::uc) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
+    if (qp.spec.type == Type::uc && !row.own) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
         qp.responder.in_message = false;
         return;
     }
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0);
     if (row.event != 0) raise(ctx, qp, row.event);
+    if (row.silent || qp.spec.type == Type::uc) return enter_error(ctx, qp);
     nak(ctx, qp, nak_syndrome(row.nak), true);
 }
 
@@ -81,13 +87,12 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     const int32_t distance = p.psn.distance_from(rs.sequence.expected());
     if (distance == 0) return true;
     if (distance < 0) {
+        if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->requests, p.psn);
         duplicate(ctx, qp, p);
         return false;
     }
     ++qp.counters.out_of_order;
-    if (rs.sequence.missing()) return false;  // one sequence NAK until the expected PSN arrives (C9-113)
-    ++qp.counters.seq_nak_sent;
-    nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
+    if (!keep_request(ctx, qp, p)) nak_gap(ctx, qp);
     return false;
 }
 
@@ -133,6 +138,7 @@ uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
 /// Memory that a request may use, for as long as this lives.
 struct Grant {
     const mem::MemoryRegion* region = nullptr;
+    uint64_t va = 0;  ///< within the region
     mem::WindowUse use;
 };
 
@@ -140,7 +146,8 @@ struct Grant {
 bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant) {
     if (length == 0) return true;
-    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, va, length, right, grant.region,
+    grant.va = va;
+    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right, grant.region,
                       grant.use) == mem::Fault::ok;
 }
 
@@ -188,7 +195,7 @@ RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant)) return RequestFault::access;
     if (grant.region != nullptr &&
-        !mem::copy_in(*grant.region, rs.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
+        !mem::copy_in(*grant.region, grant.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
         return RequestFault::unreachable;
     rs.va += p.payload_length;
     rs.remaining -= p.payload_length;
@@ -210,8 +217,7 @@ RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kIeth)) return RequestFault::none;
     // only windows can be invalidated from afar; a region that ibv_reg_mr made cannot (IBA 10.6.5)
     const bool done = mem::invalidate_window(ctx.shared->keys, p.invalidate, domain_of(ctx, qp, p), qp.spec.qpn.value);
-    if (!done) return RequestFault::access;
-    return RequestFault::none;
+    return done ? RequestFault::none : RequestFault::invalidation;
 }
 
 RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -288,9 +294,9 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 /// The 8 bytes are exchanged at once where they are mapped; else by copy (then only our own engine is atomic towards them).
-bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& original) {
+bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& p, uint64_t& original) {
     const bool swap = wire::operation_of(p.opcode) == wire::Operation::cmp_swap;
-    std::byte* direct = mem::direct(region, p.va, 8);
+    std::byte* direct = mem::direct(region, va, 8);
     if (direct != nullptr) {
         std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(direct));
         if (!swap) {
@@ -305,11 +311,11 @@ bool exchange(const mem::MemoryRegion& region, const wire::Packet& p, uint64_t& 
     static std::mutex slow;
     const std::lock_guard guard(slow);
     std::byte bytes[8];
-    if (!mem::copy_out(region, p.va, bytes, 8)) return false;
+    if (!mem::copy_out(region, va, bytes, 8)) return false;
     std::memcpy(&original, bytes, 8);
     const uint64_t changed = swap ? (original == p.compare ? p.swap_add : original) : original + p.swap_add;
     std::memcpy(bytes, &changed, 8);
-    return mem::copy_in(region, p.va, bytes, 8);
+    return mem::copy_in(region, va, bytes, 8);
 }
 
 ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
@@ -328,7 +334,7 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
     uint64_t original = 0;
-    if (!exchange(*grant.region, p, original)) return fault(ctx, qp, RequestFault::unreachable);
+    if (!exchange(*grant.region, grant.va, p, original)) return fault(ctx, qp, RequestFault::unreachable);
     rs.sequence.end_message();
     rs.sequence.executed();
     ++qp.counters.rx_messages;
@@ -363,7 +369,7 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
         return fault(ctx, qp, RequestFault::access);
-    if (!store(*grant.region, p.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
+    if (!store(*grant.region, grant.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
     rs.sequence.end_message();
     rs.sequence.executed();
     ++qp.counters.rx_messages;
@@ -460,7 +466,19 @@ void establish(Context& ctx, Qp& qp) {
 
 }  // namespace
 
+void nak_gap(Context& ctx, Qp& qp) {
+    if (qp.responder.sequence.missing()) return;
+    ++qp.counters.seq_nak_sent;
+    nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
+}
+
 void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
+    execute_request(ctx, qp, p);
+    if (qp.keeps_requests) [[unlikely]]
+        hand_over_requests(ctx, qp);
+}
+
+void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     Responder& rs = qp.responder;
     const bool receiving = qp.state == State::rtr || qp.state == State::rts || qp.state == State::sqd || qp.state == State::sqe;

@@ -1,4 +1,5 @@
 // Timers and going back: the local ACK timeout, the wait after an RNR NAK, the go-back-N roll-back (IBA 9.9.2).
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -55,6 +56,7 @@ bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status) {
 void on_timer(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (qp.state == State::err) return activate(ctx, qp);  // receives posted while it went there
+    if (qp.reorder != nullptr) look_at_kept(ctx, qp);
     if (rq.deadlines.expire(Deadline::rnr, ctx.now)) activate_requester(ctx, qp);
     if (rq.deadlines.expire(Deadline::pacing, ctx.now)) activate(ctx, qp);
     if (rq.deadlines.expire(Deadline::probe, ctx.now)) probe(ctx, qp);

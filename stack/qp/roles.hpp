@@ -55,6 +55,10 @@ bool hold_back(Context& ctx, Qp& qp);
 /// Completes local operations (memory windows) that were done and are the oldest now.
 void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The same for one packet, without those that it was holding up.
+void execute_response(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// A response is lost: it is asked for again.
+void implied_nak(Context& ctx, Qp& qp);
 
 // ---- retry.cpp: timers and going back
 /// Back to the oldest unacknowledged packet: everything from there on is sent again.
@@ -64,7 +68,8 @@ void restart_ack_timer(Context& ctx, Qp& qp);
 // ---- repair.cpp: sending what was lost again, and nothing else
 /// The peer reported that it lacks the oldest packet that is not acknowledged.
 void request_lost(Context& ctx, Qp& qp);
-/// A response is missing, of which later ones arrived: `psns` of them, from the oldest one that is awaited; 0: nobody knows.
+/// A response is missing, of which later ones arrived: `psns` of them, from the oldest one that is awaited; 0: an
+/// unknown number.
 void response_lost(Context& ctx, Qp& qp, uint32_t psns);
 /// Something was acknowledged: what does that say of the repair?
 void observe_repair(Context& ctx, Qp& qp);
@@ -80,6 +85,10 @@ void on_timer(Context& ctx, Qp& qp);
 
 // ---- responder.cpp: executing requests
 void receive_request(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The same for one packet, without those that it was holding up.
+void execute_request(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// One sequence NAK until the expected PSN arrives (C9-113).
+void nak_gap(Context& ctx, Qp& qp);
 
 // ---- ud.cpp: datagrams
 /// Fills in where a datagram goes. nullptr: the address handle is not valid for this QP.
@@ -92,9 +101,10 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 
 // ---- receive_queue.cpp: receive WQEs
-enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused };
-/// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv.
-TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet);
+enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused, too_short };
+/// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv. One
+/// of less than `least` bytes stays where it is: too_short.
+TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t least = 0);
 /// Raises SRQ_LIMIT_REACHED if fewer WQEs are left than the armed limit.
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Receive WQEs posted and not taken.

@@ -98,6 +98,7 @@ struct Snapshot {
     RepeatMode repeat = RepeatMode::unknown;
     uint32_t round_trip = 0;  ///< smoothed, ns; 0: not measured yet
     uint32_t probes = 0;      ///< sent because no ACK came for a few round trips
+    uint32_t kept = 0;        ///< frames in its reorder buffer
 };
 
 /// All QPs of a rocid, side by side. The conductor's.

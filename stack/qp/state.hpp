@@ -23,6 +23,8 @@
 
 namespace roci::qp {
 
+struct Reorder;  // reorder_pool.hpp
+
 /// Requester and completer: what every message needs in two cache lines, the rest after them.
 struct Requester {
     [[no_unique_address]] SendQueue queue;  // its padding is used
@@ -168,15 +170,18 @@ struct alignas(64) Qp {
     uint8_t max_rd_atomic = 0, max_dest_rd_atomic = 0;
     uint32_t mtu = 0;  ///< bytes
     Qpn dest;
-    uint32_t access = 0;  ///< enum ibv_access_flags that remote requests may use
-    uint32_t qkey = 0;    ///< UD
-    Turn asking;          ///< among the requesters with work
-    Turn answering;       ///< among the responders with work
+    uint32_t access = 0;           ///< enum ibv_access_flags that remote requests may use
+    uint32_t qkey = 0;             ///< UD
+    bool keeps_requests = false;   ///< some that came too early are in its reorder buffer
+    bool keeps_responses = false;  ///< likewise
+    Turn asking;                   ///< among the requesters with work
+    Turn answering;                ///< among the responders with work
     wire::PathTemplate path;
     Counters counters;
     engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
     alignas(64) Requester requester;
     std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
+    Reorder* reorder = nullptr;   ///< since frames came out of order
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 832);

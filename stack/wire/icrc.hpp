@@ -7,7 +7,7 @@
 namespace roci::wire {
 
 /// ICRC of the packet whose IP header is at `l3`, over `length` bytes from there (up to, not including, the ICRC itself).
-/// `ip_header_length` 20..60 for IPv4, 40 for IPv6. Computed on ISA-L.
+/// `ip_header_length` 20..60 for IPv4, 40 for IPv6. Computed by the kernel that was chosen at start (crc/kernel.hpp).
 /// The caller has checked that `length` covers at least IP header, UDP and BTH. Stored on the wire with its low byte first.
 uint32_t icrc(const uint8_t* l3, uint32_t length, bool ipv6, uint32_t ip_header_length);
 

@@ -143,11 +143,26 @@ def speaks_for_no_program():
             pass
 
 
+def by_each_icrc_kernel():
+    """The kernel that ROCI_CRC names, or one that this processor has; the log and the status say which, and both ends agree."""
+    for wanted in ('table', 'pclmul', 'vpclmul256', 'vpclmul512', 'nonsense'):
+        os.environ['ROCI_CRC'] = wanted
+        try:
+            with lab.Rocid() as rocid:
+                log, runs = rocid.log(), rocid.status()['host']['icrc']
+        finally:
+            del os.environ['ROCI_CRC']
+        refused = f'ROCI_CRC={wanted}: this processor cannot run that' in log
+        if f'ICRC by {runs}' not in log or refused == (runs == wanted) or (wanted == 'nonsense' and not refused):
+            raise lab.Failure(f'ROCI_CRC={wanted}, {runs} runs:\n{log}')
+
+
 CASES = {
     "start: a program's service manager hears nothing of roci run's rocid": speaks_for_no_program,
     'start: a service manager hears of start and stop': tells_its_manager,
     'start: a service manager that is gone': without_its_manager,
     'start: two at once on one socket': two_at_once,
     'start: beside a virtio_user server that waits for its peer': beside_one_that_waits,
+    'start: by each ICRC kernel': by_each_icrc_kernel,
     'start: many engines on ordinary pages': engines_on_ordinary_pages,
 }

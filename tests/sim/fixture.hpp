@@ -122,6 +122,12 @@ struct PuppetTest : ::testing::Test {
     static constexpr uint32_t kMtu = 1024;
     World world;
     explicit PuppetTest(const WorldOptions& o = {.hosts = 1}) : world(o) {}
+    /// For tests of what is done about a gap when nothing behind it is kept (engine.reorder_frames = 0).
+    static WorldOptions keeps_nothing() {
+        WorldOptions o{.hosts = 1};
+        o.engine.reorder_frames = 0;
+        return o;
+    }
     Puppet puppet{world};
     Side a{world, world.host(0)};
     Qp& qp = a.qp();

@@ -6,6 +6,7 @@
 namespace roci::sim {
 
 struct Responder : PuppetTest {
+    using PuppetTest::PuppetTest;
     uint32_t first = 0x100;
     void recv(uint64_t id, uint64_t offset, uint32_t length) { ASSERT_TRUE(a.client.post_recv(qp, id, {a.sge(offset, length)})); }
     wire::TransportHeaders at(uint32_t psn, bool ack_request = true) {

@@ -1,8 +1,6 @@
 #include "connection.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -111,22 +109,6 @@ int connect_to(const std::string& path) {
     close(fd);
     errno = saved;
     return -1;
-}
-
-/// rocid answers most calls within microseconds, and to fall asleep and be woken takes longer than that: so it looks a few times
-/// first, and lets others run meanwhile, rocid if it shares this CPU.
-ssize_t receive_patiently(int fd, msghdr& message) {
-    constexpr int kLooks = 16;
-    const msghdr fresh = message;
-    for (int look = 0;;) {
-        message = fresh;
-        const bool sleep = look == kLooks;
-        const ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | (sleep ? 0 : MSG_DONTWAIT));
-        if (n >= 0 || (errno != EINTR && errno != EAGAIN)) return n;
-        if (sleep || errno == EINTR) continue;
-        ++look;
-        sched_yield();
-    }
 }
 
 }  // namespace
@@ -250,6 +232,25 @@ int Connection::send(const Outgoing& out, uint32_t cookie) {
     return lost(std::strerror(errno));
 }
 
+/// rocid answers most calls within microseconds, and to fall asleep and be woken takes longer than that. So the thread looks a
+/// few times first and lets others run meanwhile, rocid if it shares this CPU; but not where a busy program would take the CPU.
+ssize_t Connection::receive_patiently(msghdr& message) {
+    using enum abi::CpuPace::Way;
+    constexpr int kLooks = 16;
+    const msghdr fresh = message;
+    abi::CpuPace::Way way = look_again;
+    for (int look = 0;;) {
+        message = fresh;
+        const bool blocks = look == kLooks || way == sleep;
+        const ssize_t n = recvmsg(fd_, &message, MSG_CMSG_CLOEXEC | (blocks ? 0 : MSG_DONTWAIT));
+        if (n >= 0 || (errno != EINTR && errno != EAGAIN)) return n;
+        if (blocks || errno == EINTR) continue;
+        ++look;
+        way = pace_.in_vain();
+        if (way == yield) abi::yield_cpu(pace_);
+    }
+}
+
 int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds) {
     iovec part{buffer_.get(), abi::kMaxMessage};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * abi::kMaxFdsPerMessage)];
@@ -258,7 +259,7 @@ int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const ssize_t n = receive_patiently(fd_, message);
+    const ssize_t n = receive_patiently(message);
     if (n <= 0) return lost(n == 0 ? "closed by rocid" : std::strerror(errno));
 
     uint32_t all = 0;

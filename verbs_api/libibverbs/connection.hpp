@@ -1,6 +1,8 @@
 // One connection to rocid: one session. A request is sent and its reply awaited under a mutex.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <type_traits>
 
 #include "abi/control.hpp"
+#include "abi/cpu_pace.hpp"
 
 namespace roci::client {
 
@@ -88,9 +91,11 @@ private:
     int exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds);
     int send(const Outgoing& out, uint32_t cookie);
     int receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds);
+    ssize_t receive_patiently(msghdr& message);
     int hello();
 
     std::mutex mutex_;
+    abi::CpuPace pace_{1};  ///< a look is a system call: it yields after each second one at the latest
     int fd_ = -1;
     std::atomic<bool> gone_{true};
     uint32_t next_cookie_ = 1;

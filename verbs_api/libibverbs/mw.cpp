@@ -10,6 +10,7 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
     const int err = Context::from(pd->context)->call(abi::Op::alloc_mw, abi::AllocMwRequest{pd->handle, uint32_t(type)}, reply);
     if (err != 0) return fail<ibv_mw>(err);
     mw->mw = {pd->context, pd, reply.rkey, reply.handle, type};
+    mw->index = reply.rkey & ~kConsumerKey;
     return &mw.release()->mw;
 }
 
@@ -19,8 +20,10 @@ int dealloc_mw(ibv_mw* p) {
     return 0;
 }
 
-/// A type 1 bind: a work request whose key the library chooses (IBA 10.6.7.2.1); the window has the new key once it is posted.
+/// A type 1 bind: a work request whose key the library chooses (IBA 10.6.7.2.1). Its window has the address space of its region:
+/// zero-based ones are of type 2 (IBA o10-36.2.2).
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
+    if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) return EINVAL;
     ibv_send_wr wr{};
     wr.wr_id = bind->wr_id;
     wr.opcode = IBV_WR_BIND_MW;
@@ -29,9 +32,7 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
     wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
     wr.bind_mw.bind_info = bind->bind_info;
     ibv_send_wr* bad = nullptr;
-    if (const int err = post_send(qp, &wr, &bad); err != 0) return err;
-    mw->rkey = wr.bind_mw.rkey;
-    return 0;
+    return post_send(qp, &wr, &bad);
 }
 
 }  // namespace roci::client

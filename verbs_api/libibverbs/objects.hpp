@@ -52,8 +52,12 @@ struct Dm {
     static Dm* from(ibv_dm* p) { return reinterpret_cast<Dm*>(p); }
 };
 
+/// The part of a key that its owner may choose; the rest is the index.
+inline constexpr uint32_t kConsumerKey = 0xff;
+
 struct Mw {
     ibv_mw mw;
+    uint32_t index = 0;  ///< the part of its key that never changes, in place
     static Mw* from(ibv_mw* p) { return reinterpret_cast<Mw*>(p); }
 };
 
@@ -84,9 +88,8 @@ struct Cq {
     Spinlock lock;                                     ///< ring, current
     Spinlock arm_lock;  ///< the arm word only, so that arming between start_poll and end_poll is fine
     abi::CqConsumer ring;
-    abi::Cqe current{};                    ///< entry that the read_* functions show
-    bool flushed = false;                  ///< rocid has ended, and nothing is outstanding any more; under `lock`
-    std::atomic<uint32_t> empty_polls{0};  ///< in a row
+    abi::Cqe current{};    ///< entry that the read_* functions show
+    bool flushed = false;  ///< rocid has ended, and nothing is outstanding any more; under `lock`
     static Cq* from(ibv_cq* p) { return reinterpret_cast<Cq*>(p); }
     static Cq* from(ibv_cq_ex* p) { return reinterpret_cast<Cq*>(p); }
     ibv_cq* base() { return reinterpret_cast<ibv_cq*>(&cq); }
@@ -105,6 +108,12 @@ struct Srq {
     static Srq* from(ibv_srq* p) { return reinterpret_cast<Srq*>(p); }
 };
 
+/// A window and the key that it has once its bind is posted.
+struct Bind {
+    ibv_mw* window;
+    uint32_t rkey;
+};
+
 struct Qp {
     ibv_qp_ex qp;
     uint32_t generation = 0;
@@ -120,6 +129,7 @@ struct Qp {
     uint32_t slot = 0;
     const int* wake_fd = nullptr;  ///< the context's, which a fork's child closes
     abi::DoorbellTarget bell;
+    std::vector<Bind> binds;           ///< ibv_wr_*: of the windows that requests since start bind
     abi::SendWqe* building = nullptr;  ///< ibv_wr_*: the WQE that setters fill, between start and complete
     uint32_t first = 0;                ///< ibv_wr_*: index to go back to on abort
     int error = 0;                     ///< ibv_wr_*: first error since start

@@ -56,7 +56,7 @@ void fill_address(const Qp& qp, const ibv_send_wr& wr, uint8_t carries, abi::Sen
         w->compare_add = wr.wr.atomic.compare_add;
         w->swap = wr.wr.atomic.swap;
     } else if ((carries & kBind) != 0) {
-        fill_bind(w, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+        fill_bind(w, next_key(*Mw::from(wr.bind_mw.mw), wr.bind_mw.rkey), wr.bind_mw.bind_info);
     }
 }
 
@@ -102,6 +102,7 @@ int write_send(Qp& qp, const ibv_send_wr& wr) {
     if (wr.num_sge < 0 || uint32_t(wr.num_sge) > qp.cap.max_send_sge) return EINVAL;
     if (send_queue_full(qp)) return ENOMEM;
     const uint8_t carries = kOpcodes[opcode];
+    if ((carries & kBind) != 0 && !can_bind(qp, wr.bind_mw.mw)) return EINVAL;
     abi::SendWqe* w = begin_wqe(qp, wr.wr_id, opcode, wr.send_flags);
     fill_address(qp, wr, carries, w);
     if (qp.qp.qp_base.qp_type == IBV_QPT_UD) {
@@ -185,6 +186,7 @@ int post_send(ibv_qp* p, ibv_send_wr* wr, ibv_send_wr** bad) {
         err = write_send(qp, *wr);
         if (err != 0) break;
         ++qp.sq.head;
+        if (wr->opcode == IBV_WR_BIND_MW) wr->bind_mw.mw->rkey = next_key(*Mw::from(wr->bind_mw.mw), wr->bind_mw.rkey);
         wr = wr->next;
     }
     if (qp.sq.head != first) ring(qp);

@@ -47,8 +47,13 @@ void wr_atomic_write(ibv_qp_ex* p, uint32_t rkey, uint64_t address, const void* 
     if (abi::SendWqe* w = begin_remote(p, IBV_WR_ATOMIC_WRITE, rkey, address))
         std::memcpy(&w->compare_add, value, sizeof w->compare_add);
 }
-void wr_bind_mw(ibv_qp_ex* p, ibv_mw*, uint32_t rkey, const ibv_mw_bind_info* info) {
-    if (abi::SendWqe* w = begin(p, IBV_WR_BIND_MW)) fill_bind(w, rkey, *info);
+void wr_bind_mw(ibv_qp_ex* p, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
+    Qp& qp = *Qp::from(p);
+    if (!can_bind(qp, mw)) qp.error = EINVAL;
+    abi::SendWqe* w = begin(p, IBV_WR_BIND_MW);
+    if (w == nullptr) return;
+    qp.binds.push_back({mw, next_key(*Mw::from(mw), rkey)});
+    fill_bind(w, qp.binds.back().rkey, *info);
 }
 void wr_local_inv(ibv_qp_ex* p, uint32_t rkey) { begin_with(p, IBV_WR_LOCAL_INV, rkey); }
 void wr_rdma_read(ibv_qp_ex* p, uint32_t rkey, uint64_t address) { begin_remote(p, IBV_WR_RDMA_READ, rkey, address); }
@@ -106,6 +111,7 @@ void wr_start(ibv_qp_ex* p) {
     qp.sq_lock.lock();
     qp.first = qp.sq.head;
     qp.building = nullptr;
+    qp.binds.clear();
     qp.error = takes_sends(p->qp_base.state) ? 0 : refusal(p->qp_base.context, EINVAL);
 }
 void go_back(Qp& qp) { qp.sq.head = qp.first; }
@@ -118,6 +124,8 @@ int wr_complete(ibv_qp_ex* p) {
         go_back(qp);
     else if (qp.sq.head != qp.first)
         ring(qp);
+    if (err == 0)
+        for (const Bind& bind : qp.binds) bind.window->rkey = bind.rkey;
     qp.sq_lock.unlock();
     return err;
 }

@@ -50,6 +50,12 @@ inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
         w->remote_srqn = srqn;
 }
 
+/// The key of a window after its next bind: the window's own index, and the low 8 bits that the program chose (IBA 10.6.7.2.2).
+inline uint32_t next_key(const Mw& mw, uint32_t chosen) { return mw.index | (chosen & kConsumerKey); }
+
+/// False: no window of this device.
+inline bool can_bind(const Qp& qp, const ibv_mw* mw) { return mw != nullptr && mw->context == qp.qp.qp_base.context; }
+
 inline void fill_bind(abi::SendWqe* w, uint32_t rkey, const ibv_mw_bind_info& info) {
     w->remote_addr = info.addr;
     w->rkey = rkey;

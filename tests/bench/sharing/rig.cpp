@@ -98,8 +98,8 @@ bool Rig::run(const Case& c, Account& account) {
     std::vector<std::function<void()>> bodies;
     for (uint32_t e = 0; e < c.engines; ++e) {
         loops.push_back(std::make_unique<Loop>(world_.host(0).engine(e), clock,
-                                               pmd::IdlePolicy{.backoff = false, .share_cpu = false}, page_->engine[e].sleeping,
-                                               events));
+                                               pmd::IdlePolicy{.sleeps = false, .adaptive = false, .share_cpu = false},
+                                               page_->engine[e].sleeping, events));
         bodies.push_back([&loop = *loops.back()] { loop.run(); });
     }
     bool good = true;

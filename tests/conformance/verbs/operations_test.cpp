@@ -290,6 +290,60 @@ TEST_F(Windows, Type2IsClosedByLocalInvalidate) {
     EXPECT_EQ(ibv_dealloc_mw(mw), 0);
 }
 
+TEST_F(Windows, Type2TakesTheWindowOfTheRequestWhateverItsKeySays) {
+    ibv_mw* mine = ibv_alloc_mw(b->pd, IBV_MW_TYPE_2);
+    ibv_mw* other = ibv_alloc_mw(b->pd, IBV_MW_TYPE_2);
+    if (mine == nullptr || other == nullptr) GTEST_SKIP() << "no type 2 windows";
+    const uint32_t rkey = (mine->rkey & ~0xffu) | (ibv_inc_rkey(other->rkey) & 0xff);
+    ASSERT_EQ(b->post(IBV_WR_BIND_MW, 1, 0, 0,
+                      [&](ibv_send_wr& wr) {
+                          wr.num_sge = 0;
+                          wr.bind_mw.mw = mine;
+                          wr.bind_mw.rkey = ibv_inc_rkey(other->rkey);
+                          wr.bind_mw.bind_info = {b->mr, b->address(0), 4096, IBV_ACCESS_REMOTE_WRITE};
+                      }),
+              0);
+    EXPECT_DONE(*b, 1);
+    EXPECT_EQ(mine->rkey, rkey) << "the index is the window's own";
+    ASSERT_EQ(write_through(rkey, 100, 200), 0);
+    EXPECT_DONE(*a, 1);
+    EXPECT_TRUE(same(*a, 0, *b, 100, 200));
+    ASSERT_EQ(write_through(ibv_inc_rkey(other->rkey), 100, 200), 0);
+    EXPECT_EQ(a->poll().status, IBV_WC_REM_ACCESS_ERR) << "the other window was never bound";
+    EXPECT_EQ(ibv_dealloc_mw(mine), 0);
+    EXPECT_EQ(ibv_dealloc_mw(other), 0);
+}
+
+TEST_F(Windows, AZeroBasedWindowIsAddressedFromItsFirstByte) {
+    ibv_mw* mw = ibv_alloc_mw(b->pd, IBV_MW_TYPE_2);
+    if (mw == nullptr) GTEST_SKIP() << "no type 2 windows";
+    constexpr unsigned kAll = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    ASSERT_EQ(b->post(IBV_WR_BIND_MW, 1, 0, 0,
+                      [&](ibv_send_wr& wr) {
+                          wr.num_sge = 0;
+                          wr.bind_mw.mw = mw;
+                          wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+                          wr.bind_mw.bind_info = {b->mr, b->address(4096), 8192, kAll | IBV_ACCESS_ZERO_BASED};
+                      }),
+              0);
+    EXPECT_DONE(*b, 1);
+    const auto at = [&](uint64_t va) { return [=](ibv_send_wr& wr) { wr.wr.rdma = {va, mw->rkey}; }; };
+    a->fill(0, 5000, 9);
+    ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 2, 0, 5000, at(3000)), 0);
+    EXPECT_DONE(*a, 2);
+    EXPECT_TRUE(same(*a, 0, *b, 4096 + 3000, 5000));
+    ASSERT_EQ(a->post(IBV_WR_RDMA_READ, 3, 16384, 5000, at(3000)), 0);
+    EXPECT_DONE(*a, 3);
+    EXPECT_TRUE(same(*a, 16384, *b, 4096 + 3000, 5000));
+    std::memset(b->memory.data() + 4096 + 8, 0, 8);
+    ASSERT_EQ(a->post(IBV_WR_ATOMIC_FETCH_AND_ADD, 4, 0, 8, [&](ibv_send_wr& wr) { wr.wr.atomic = {8, 5, 0, mw->rkey}; }), 0);
+    EXPECT_DONE(*a, 4);
+    EXPECT_EQ(b->memory[4096 + 8], 5);
+    ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 5, 0, 2, at(8191)), 0);
+    EXPECT_EQ(a->poll().status, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+}
+
 TEST_F(Windows, MoreRightsThanTheRegionHasCannotBeBound) {
     ibv_mr* read_only = ibv_reg_mr(b->pd, b->memory.data(), 4096, IBV_ACCESS_MW_BIND | IBV_ACCESS_REMOTE_READ);
     ibv_mw* mw = ibv_alloc_mw(b->pd, IBV_MW_TYPE_1);

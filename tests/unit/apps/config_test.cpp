@@ -27,7 +27,7 @@ TEST(Config, DefaultsAreTheLoopbackPair) {
     const Config c = default_config();
     EXPECT_EQ(c.socket, "/run/rocinante/rocid.sock");
     EXPECT_EQ(c.socket_mode, 0666u);
-    EXPECT_EQ(c.engine.idle, "backoff");
+    EXPECT_EQ(c.engine.idle, "adaptive");
     EXPECT_EQ(c.engine.rx_burst, 32u);
     EXPECT_EQ(c.limits.max_qps, 65536u);
     EXPECT_EQ(c.fault.drop, 0.0);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -183,6 +184,47 @@ TEST_F(Platform, ManyRegionsComeAndGoAndTheRightOneIsPoisoned) {
     for (int i = 1; i < 100; i += 2) EXPECT_EQ(regions[size_t(i)]->poisoned.load(), i == 51) << i;
     for (int i = 1; i < 100; i += 2) platform.unmap_region(*regions[size_t(i)]);
     for (const int fd : own) close(fd);
+}
+
+TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
+    const host::SharedMemory bad = platform.make_memory(2 * kPage, why), good = platform.make_memory(kPage, why);
+    ASSERT_TRUE(bad.base != nullptr && good.base != nullptr) << why;
+    good.base[0] = std::byte{'g'};
+    eventfd_t n;
+    eventfd_read(SigbusGuard::instance().event_fd(), &n);
+    // What the kernel does when a hole was punched into an arena of huge pages and no huge page is free.
+    ASSERT_TRUE(SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(bad.base) + kPage));
+    EXPECT_TRUE(platform.is_lost(bad));
+    EXPECT_FALSE(platform.is_lost(good));
+    EXPECT_EQ(good.base[0], std::byte{'g'});
+    bad.base[0] = std::byte{1};  // harmless
+    EXPECT_EQ(eventfd_read(SigbusGuard::instance().event_fd(), &n), 0) << "the conductor hears of it";
+    platform.free_memory(bad);
+    platform.free_memory(good);
+}
+
+/// In a process of its own: it takes all mappings that the kernel allows.
+TEST_F(Platform, ATruncatedRegionIsPoisonedAlsoWhenNoMappingIsLeft) {
+    const int fd = client_memory(kPage), own = dup(fd);
+    auto region = platform.map_region(fd, kPage, true, why);
+    ASSERT_NE(region, nullptr) << why;
+    const int child = fork();
+    if (child == 0) {
+        const int other = memfd_create("other", MFD_CLOEXEC);
+        if (ftruncate(other, 2 * kPage) != 0) _exit(2);
+        // The second page each time, so that neighbours do not become one mapping.
+        while (mmap(nullptr, kPage, PROT_READ, MAP_SHARED, other, kPage) != MAP_FAILED) {
+        }
+        if (ftruncate(own, 0) != 0) _exit(3);
+        const char c = *const_cast<volatile char*>(reinterpret_cast<char*>(region->base));
+        _exit(c == 0 && region->poisoned.load() ? 0 : 4);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    platform.unmap_region(*region);
+    close(own);
 }
 
 TEST(SigbusGuardDeathTest, AnyOtherSigbusStillEndsTheProcess) {

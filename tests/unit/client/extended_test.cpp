@@ -4,6 +4,33 @@
 namespace roci::test {
 namespace {
 
+TEST_F(Rings, WallClockTimesKeepTheDistancesOfTimestampsAlsoAcrossCqs) {
+    ibv_cq_init_attr_ex attr{};
+    attr.cqe = 8;
+    attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+    ibv_cq_ex* cqs[] = {ibv_create_cq_ex(context, &attr), ibv_create_cq_ex(context, &attr)};
+    ASSERT_NE(cqs[0], nullptr);
+    ASSERT_NE(cqs[1], nullptr);
+    ibv_qp* users[] = {make_qp(ibv_cq_ex_to_cq(cqs[0])), make_qp(ibv_cq_ex_to_cq(cqs[1]))};
+    ibv_poll_cq_attr poll_attr{};
+    uint64_t first = 0;
+    for (uint64_t i = 0; i < 64; ++i) {
+        ibv_cq_ex* one = cqs[i % 2];
+        abi::Cqe e = entry(users[i % 2], abi::kCqeRecv, i);
+        e.timestamp = 1'000'000 + i;
+        rocid.complete(one->handle, 0, e);
+        ASSERT_EQ(ibv_start_poll(one, &poll_attr), 0);
+        const uint64_t wall = ibv_wc_read_completion_wallclock_ns(one);
+        if (i == 0) first = wall;
+        EXPECT_EQ(wall - first, i);
+        ibv_end_poll(one);
+    }
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(ibv_destroy_qp(users[i]), 0);
+        EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cqs[i])), 0);
+    }
+}
+
 TEST_F(Rings, TheExtendedCqIterates) {
     ibv_cq_init_attr_ex attr{};
     attr.cqe = 8;

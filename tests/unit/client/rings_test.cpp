@@ -129,6 +129,30 @@ TEST_F(Rings, BindTakesTheNextKeyOfTheWindow) {
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
+TEST_F(Rings, ABindTakesTheIndexOfItsWindowAndTheProgramsLowByte) {
+    ibv_mw* mine = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+    ibv_mw* other = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+    ASSERT_NE(mine, nullptr);
+    ASSERT_NE(other, nullptr);
+    const uint32_t index = mine->rkey & ~0xffu, untouched = other->rkey;
+    ibv_send_wr wr = send_wr(1);
+    wr.opcode = IBV_WR_BIND_MW;
+    wr.bind_mw.mw = mine;
+    wr.bind_mw.rkey = (other->rkey & ~0xffu) | 0x5a;
+    ASSERT_EQ(post(wr), 0);
+    EXPECT_EQ(wqe(0).rkey, index | 0x5a);
+    EXPECT_EQ(mine->rkey, index | 0x5a) << "new once the post is accepted";
+    EXPECT_EQ(other->rkey, untouched);
+    mine->rkey = 0;  // the program's own; not where the index is taken from
+    wr.bind_mw.rkey = 7;
+    ASSERT_EQ(post(wr), 0);
+    EXPECT_EQ(mine->rkey, index | 7);
+    wr.bind_mw.mw = nullptr;
+    EXPECT_EQ(post(wr), EINVAL);
+    EXPECT_EQ(ibv_dealloc_mw(mine), 0);
+    EXPECT_EQ(ibv_dealloc_mw(other), 0);
+}
+
 TEST_F(Rings, TheDoorbellRingsOnlyForAnIdleQp) {
     const uint32_t slot = seen().reply.slot, engine = seen().reply.engine;
     ASSERT_FALSE(rocid.doorbell_set(engine, slot));

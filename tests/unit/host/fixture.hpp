@@ -34,6 +34,7 @@ public:
         by_fd[next_fd] = base;
         return {base, length, next_fd++};
     }
+    bool is_lost(const SharedMemory& m) const override { return lost.contains(m.base); }
     void free_memory(const SharedMemory& m) override {
         ASSERT_EQ(memory.erase(m.base), 1u);
         std::free(m.base);
@@ -98,6 +99,7 @@ public:
     bool clean() const { return memory.empty() && mapped.empty() && pipes.empty() && wake.empty(); }
 
     std::map<std::byte*, uint64_t> memory;
+    std::set<std::byte*> lost;
     std::map<int, std::byte*> by_fd;  ///< where a client that maps the descriptor finds it
     std::set<mem::MappedRegion*> mapped;
     std::set<int> taken;

@@ -40,6 +40,18 @@ TEST_F(SessionTest, AnOldClientsShortHelloIsUnderstood) {
     EXPECT_EQ(send(conductor, s, packet(Op::hello, body)).error, 0);
 }
 
+TEST_F(SessionTest, SessionsThatTookTheirOwnQueuesAwayAreNamed) {
+    const uint32_t other = open();
+    cq();
+    EXPECT_TRUE(conductor.sessions_without_memory().empty());
+    platform.lost.insert(std::prev(platform.memory.end())->first);
+    const auto named = conductor.sessions_without_memory();
+    ASSERT_EQ(named.size(), 1u);
+    EXPECT_TRUE(named.front() == session || named.front() == other);
+    for (const auto& [base, length] : platform.memory) platform.lost.insert(base);
+    EXPECT_EQ(conductor.sessions_without_memory().size(), 2u);
+}
+
 TEST_F(SessionTest, StrangersAreClosed) {
     auto hello = good_hello();
     hello.magic = 1;

@@ -192,6 +192,33 @@ TEST_F(WindowTest, Type2ServesOnlyItsQpAndIsInvalidatedByItOnly) {
     EXPECT_FALSE(invalidate_window(table, kWindow, kPd, 99)) << "twice";
 }
 
+TEST_F(WindowTest, AZeroBasedWindowCountsFromItsFirstByte) {
+    BindRequest b = request();
+    b.access |= kZeroBased;
+    EXPECT_EQ(bind_window(table, b), BindResult::refused) << "o10-36.2.2: not of type 1";
+    window.type2 = true;
+    ASSERT_EQ(bind_window(table, b), BindResult::done);
+    WindowUse use;
+    uint64_t va = 0;
+    ASSERT_EQ(check(table, kWindow, kPd, 99, va, 50, kRemoteWrite, found, use), Fault::ok);
+    EXPECT_EQ(va, kIova + 100) << "where the access goes";
+    EXPECT_EQ(found, &region);
+    EXPECT_EQ(through(49, 1), Fault::ok);
+    EXPECT_EQ(through(1, 50), Fault::out_of_range);
+    EXPECT_EQ(through(kIova + 100, 1), Fault::out_of_range) << "the region's addresses mean nothing";
+    EXPECT_EQ(through(~uint64_t{0}, 2), Fault::out_of_range);
+}
+
+TEST_F(WindowTest, Type2IsNotClosedByABindOfNoLength) {
+    window.type2 = true;
+    BindRequest none = request();
+    none.length = 0;
+    EXPECT_EQ(bind_window(table, none), BindResult::refused) << "o10-37.2.40";
+    ASSERT_EQ(bind_window(table, request()), BindResult::done);
+    EXPECT_EQ(bind_window(table, none), BindResult::refused);
+    EXPECT_EQ(through(kIova + 100, 1), Fault::ok);
+}
+
 TEST_F(MemoryTest, CopiesExactlyTheRange) {
     for (size_t n : {0u, 1u, 7u, 8u, 9u, 63u, 256u, 1024u, 4000u}) {
         std::fill(std::begin(memory), std::end(memory), std::byte{0xee});

@@ -60,7 +60,8 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
             for (const uint64_t half : {kIova, kIova + kHalf}) {
                 const MemoryRegion* found = nullptr;
                 WindowUse use;
-                if (check(race.table, key, kPd, 99, half, 8, kRemoteWrite, found, use) != Fault::ok) continue;
+                uint64_t va = half;
+                if (check(race.table, key, kPd, 99, va, 8, kRemoteWrite, found, use) != Fault::ok) continue;
                 std::this_thread::yield();  // an access takes its time
                 // Every 256th binding has the same key again; it may be there already and not be counted yet.
                 const uint32_t since = (complete.load() - before) & 0xff;
@@ -92,7 +93,8 @@ TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
     b.length = 64;
     {
         WindowUse use;
-        ASSERT_EQ(check(race.table, Key{2 << 8}, kPd, 99, kIova, 8, kRemoteWrite, found, use), Fault::ok);
+        uint64_t va = kIova;
+        ASSERT_EQ(check(race.table, Key{2 << 8}, kPd, 99, va, 8, kRemoteWrite, found, use), Fault::ok);
         EXPECT_EQ(bind_window(race.table, b), BindResult::in_use);
         EXPECT_EQ(check(race.table, Key{2 << 8}, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::bad_key);
     }
@@ -116,7 +118,8 @@ TEST(WindowRace, TwoThatBindAtOnceDoNotMixTheirBindings) {
         for (const uint64_t half : {kIova, kIova + kHalf}) {
             const MemoryRegion* found = nullptr;
             WindowUse use;
-            if (check(race.table, key, kPd, 99, half, 8, kRemoteWrite, found, use) == Fault::ok)
+            uint64_t va = half;
+            if (check(race.table, key, kPd, 99, va, 8, kRemoteWrite, found, use) == Fault::ok)
                 mixed += half != Race::half_of(key);
         }
     }

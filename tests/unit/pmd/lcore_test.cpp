@@ -60,13 +60,16 @@ struct Lcore : testing::Test {
     RealTime time;
     uint32_t sleeping = 0;
     WakeFlag events;
-    IdlePolicy policy{.backoff = true, .spin = 1000, .max_sleep = 3600'000'000'000, .share_cpu = true};
+    IdlePolicy policy{.sleeps = true, .spin = 1000, .max_sleep = 3600'000'000'000, .share_cpu = true};
     std::unique_ptr<LcoreLoop<FakeEngine, RealTime>> loop;
     std::thread thread;
 
-    void start() {
+    void make() {
         loop = std::make_unique<LcoreLoop<FakeEngine, RealTime>>(engine, time, policy, sleeping, events);
         loop->set_peers({&loop->wake_flag(), &events});
+    }
+    void start() {
+        if (loop == nullptr) make();
         thread = std::thread([this] { loop->run(); });
     }
     bool asleep() {
@@ -129,8 +132,21 @@ TEST_F(Lcore, WhatHasWokenItIsKnown) {
     close(quiet);
 }
 
+TEST_F(Lcore, WhereABusyProgramWantsItsCpuItSleepsAtOnce) {
+    policy.spin = 3600'000'000'000;
+    make();
+    loop->pace().yielded(1'000'000'000, 1);  // the yield before took a second
+    start();
+    ASSERT_TRUE(asleep());
+    engine::Command c;
+    loop->execute(c);
+    EXPECT_EQ(c.error, 42) << "it wakes for a command";
+}
+
 TEST_F(Lcore, SpinNeverSleeps) {
-    policy.backoff = false;
+    policy.sleeps = false;
+    make();
+    loop->pace().yielded(1'000'000'000, 1);
     start();
     std::this_thread::sleep_for(50ms);
     EXPECT_EQ(loop->counters().sleeps.load(), 0u);

@@ -1,0 +1,281 @@
+// The reorder buffer. One gap at a time is reported, the first one: by one sequence NAK (IBA 9.7.4.1.2), or by asking for a
+// READ's responses again. When it is closed, everything up to the next gap is executed, and acknowledged by one ACK.
+#include "qp/reorder.hpp"
+
+#include <algorithm>
+
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+/// A gap that is not closed within this time: the peer is gone, or starts anew. What is kept is given to others.
+constexpr Nanos kStalled = Nanos{1} << 29;  // 0.5 s
+
+KeptFrame*& place(const Context& ctx, const Backlog& b, Psn psn) { return b.places[psn.value() & (ctx.reorder->window() - 1)]; }
+
+/// Takes it out of the backlog; whoever asks for it makes sure that it is there.
+KeptFrame* take_out(const Context& ctx, Backlog& b, Psn psn) {
+    KeptFrame* k = std::exchange(place(ctx, b, psn), nullptr);
+    --b.count;
+    if (psn != b.first || b.count == 0) return k;
+    while (place(ctx, b, b.first) == nullptr) ++b.first;
+    return k;
+}
+
+void release_places(Context& ctx, Backlog& b) {
+    if (b.places != nullptr) ctx.reorder->give_back(std::exchange(b.places, nullptr));
+}
+
+/// What is kept is not needed: the peer sends it again, or never.
+void drop_backlog(Context& ctx, Backlog& b) {
+    ctx.reorder->count(&ReorderCounters::freed, b.count);
+    while (b.count != 0) ctx.reorder->give_back(take_out(ctx, b, b.first));
+    release_places(ctx, b);
+    b.asked = false;
+}
+
+void drop_responses(Context& ctx, Qp& qp) {
+    drop_backlog(ctx, qp.reorder->responses);
+    qp.reorder->has_ack = qp.keeps_responses = false;
+}
+
+void drop_requests(Context& ctx, Qp& qp) {
+    drop_backlog(ctx, qp.reorder->requests);
+    qp.keeps_requests = false;
+}
+
+/// `base` has moved on: what lies before it is of no use (a READ takes PSNs that somebody else claimed).
+void advance(Context& ctx, Backlog& b, Psn to) {
+    const uint32_t steps = psn_span(b.base, to);
+    b.base = to;
+    while (b.count != 0 && psn_span(b.first, to) != 0 && psn_span(b.first, to) <= steps) {
+        ctx.reorder->give_back(take_out(ctx, b, b.first));
+        ctx.reorder->count(&ReorderCounters::freed);
+    }
+}
+
+/// The gap at `base` is looked at anew: it has just been found, or the one before it was closed.
+void open_gap(Context& ctx, Backlog& b) {
+    b.asked = false;
+    b.opened = ctx.now;
+}
+
+/// Keeps the packet, if it may. False: it is not kept and was not before.
+bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
+    ReorderPool& pool = *ctx.reorder;
+    if (psn_span(b.base, p.psn) >= pool.window()) {
+        pool.count(&ReorderCounters::beyond);
+        return false;
+    }
+    if (b.places == nullptr && (b.places = pool.take_places()) == nullptr) return false;
+    KeptFrame*& here = place(ctx, b, p.psn);
+    if (here != nullptr) {
+        pool.count(&ReorderCounters::duplicates);
+        return true;
+    }
+    KeptFrame* k = pool.copy(p, b.count);
+    if (k == nullptr) {
+        if (b.count == 0) release_places(ctx, b);
+        return false;
+    }
+    here = k;
+    if (b.count == 0) {
+        b.first = p.psn;
+        b.end = p.psn + 1;
+    } else {
+        if (psn_span(b.base, p.psn) < psn_span(b.base, b.first)) b.first = p.psn;
+        if (psn_span(b.base, p.psn) >= psn_span(b.base, b.end)) b.end = p.psn + 1;
+    }
+    ++b.count;
+    return true;
+}
+
+/// nullptr: no memory, or nothing is kept on this engine.
+Reorder* reorder_of(Context& ctx, Qp& qp) {
+    if (qp.reorder == nullptr && ctx.reorder != nullptr) qp.reorder = ctx.reorder->make(&qp);
+    return qp.reorder;
+}
+
+Nanos due(const Backlog& b, bool open) {
+    if (!open) return kNever;
+    return b.asked ? b.opened + kStalled : b.opened + b.patience.wait();
+}
+
+/// As with the QP's own timer, a deadline that moves later costs nothing.
+void arm(Context& ctx, Qp& qp) {
+    Reorder& r = *qp.reorder;
+    const Nanos next = std::min(due(r.requests, qp.keeps_requests), due(r.responses, qp.keeps_responses));
+    if (next == kNever || (r.timer.armed() && r.timer.deadline <= next)) return;
+    ctx.wheel.arm(r.timer, next);
+}
+
+/// The missing one was asked for, and has come.
+void closed(Context& ctx, Backlog& b) {
+    if (b.asked) b.patience.arrived(b.base, b.count, ctx.now - b.opened);
+}
+
+// ---- requests -------------------------------------------------------------------------------------------------------
+
+bool not_ready(const ReceiveSequence& s) { return s.missing() && aeth_kind(s.nak_syndrome()) == AethKind::rnr_nak; }
+
+/// A request was executed that starts over again, or ends, everything behind it.
+bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
+
+/// Reports the gap if it is time to.
+void judge_requests(Context& ctx, Qp& qp) {
+    Backlog& b = qp.reorder->requests;
+    if (!b.asked && b.patience.exhausted(b.count, ctx.now - b.opened)) {
+        b.asked = true;
+        nak_gap(ctx, qp);
+    }
+    arm(ctx, qp);
+}
+
+// ---- responses ------------------------------------------------------------------------------------------------------
+
+/// The first PSN that only a response can acknowledge.
+Psn awaited_response(const Requester& rq) {
+    const SendRecord* r = rq.queue.oldest();
+    while (r != nullptr && !needs_response(r->kind)) r = r->next;
+    if (r == nullptr) return rq.window.highest_sent();
+    return r->first_psn.distance_from(rq.window.acked()) > 0 ? r->first_psn : rq.window.acked();
+}
+
+uint32_t overtakers(const Reorder& r) { return r.responses.count + uint32_t(r.has_ack); }
+
+void judge_responses(Context& ctx, Qp& qp) {
+    Backlog& b = qp.reorder->responses;
+    if (!b.asked && b.patience.exhausted(overtakers(*qp.reorder), ctx.now - b.opened)) {
+        b.asked = true;
+        implied_nak(ctx, qp);
+    }
+    if (qp.reorder != nullptr) arm(ctx, qp);
+}
+
+/// The next one that has its turn. False: none has.
+bool execute_next_response(Context& ctx, Qp& qp) {
+    const Requester& rq = qp.requester;
+    Reorder& r = *qp.reorder;
+    advance(ctx, r.responses, rq.window.acked());
+    const uint32_t free = psn_span(rq.window.acked(), awaited_response(rq));  // PSNs that no response is missing for
+    if (r.responses.count != 0 && psn_span(rq.window.acked(), r.responses.first) <= free) {
+        KeptFrame* k = take_out(ctx, r.responses, r.responses.first);
+        execute_response(ctx, qp, k->packet);
+        ctx.reorder->count(&ReorderCounters::delivered);
+        ctx.reorder->give_back(k);
+        return true;
+    }
+    if (!r.has_ack || r.ack.psn.distance_from(rq.window.acked()) >= int32_t(free)) return false;
+    r.has_ack = false;
+    if (r.ack.psn.distance_from(rq.window.acked()) < 0) return false;
+    const wire::Packet ack = r.ack;
+    execute_response(ctx, qp, ack);
+    return true;
+}
+
+}  // namespace
+
+bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
+    const ReceiveSequence& rs = qp.responder.sequence;
+    // After an RNR NAK the requester starts again from its PSN (IBA 9.7.5.2.8): all that follows comes again.
+    if (not_ready(rs) || reorder_of(ctx, qp) == nullptr) return false;
+    Backlog& b = qp.reorder->requests;
+    if (!qp.keeps_requests) {
+        b.base = rs.expected();
+        open_gap(ctx, b);
+        b.asked = rs.missing();
+    }
+    if (!keep(ctx, b, p)) {
+        b.asked = true;
+        return false;
+    }
+    qp.keeps_requests = true;
+    if (b.asked) return true;
+    judge_requests(ctx, qp);
+    return true;
+}
+
+void hand_over_requests(Context& ctx, Qp& qp) {
+    const ReceiveSequence& rs = qp.responder.sequence;
+    if (rs.expected() == qp.reorder->requests.base && !refused(rs)) return;
+    closed(ctx, qp.reorder->requests);
+    while (qp.reorder != nullptr) {
+        Backlog& b = qp.reorder->requests;
+        advance(ctx, b, rs.expected());
+        if (refused(rs)) return drop_requests(ctx, qp);
+        if (b.count == 0 || b.first != rs.expected()) break;
+        KeptFrame* k = take_out(ctx, b, b.first);
+        execute_request(ctx, qp, k->packet);
+        ctx.reorder->count(&ReorderCounters::delivered);
+        ctx.reorder->give_back(k);
+    }
+    if (qp.reorder == nullptr) return;
+    Backlog& b = qp.reorder->requests;
+    if (b.count == 0) return drop_requests(ctx, qp);
+    open_gap(ctx, b);
+    judge_requests(ctx, qp);
+}
+
+bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (reorder_of(ctx, qp) == nullptr) return false;
+    Reorder& r = *qp.reorder;
+    Backlog& b = r.responses;
+    if (!qp.keeps_responses) {
+        b.base = qp.requester.window.acked();
+        open_gap(ctx, b);
+        b.asked = qp.requester.implied_nak_pending;
+    }
+    if (p.info->has(wire::kAck)) {
+        if (!r.has_ack || p.psn.distance_from(r.ack.psn) >= 0) r.ack = p;
+        r.has_ack = true;
+    } else if (!keep(ctx, b, p)) {
+        b.asked = true;
+        return false;
+    }
+    qp.keeps_responses = true;
+    const bool patient = !b.asked && !b.patience.exhausted(overtakers(r), ctx.now - b.opened);
+    b.asked = !patient;
+    arm(ctx, qp);
+    return patient;
+}
+
+void hand_over_responses(Context& ctx, Qp& qp) {
+    if (qp.requester.window.acked() == qp.reorder->responses.base) return;
+    closed(ctx, qp.reorder->responses);
+    while (qp.reorder != nullptr && execute_next_response(ctx, qp)) {
+    }
+    if (qp.reorder == nullptr) return;
+    if (overtakers(*qp.reorder) == 0) return drop_responses(ctx, qp);
+    open_gap(ctx, qp.reorder->responses);
+    judge_responses(ctx, qp);
+}
+
+Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
+    return qp.keeps_responses ? hole_from(qp.reorder->responses, ctx.reorder->window(), from) : Hole{from, 0};
+}
+
+void note_repeated(Context& ctx, Backlog& b, Psn psn) {
+    if (b.patience.repeated(psn)) ctx.reorder->count(&ReorderCounters::late);
+}
+
+void look_at_kept(Context& ctx, Qp& qp) {
+    const auto stalled = [&](const Backlog& b) { return b.asked && ctx.now - b.opened >= kStalled; };
+    if (qp.keeps_requests) stalled(qp.reorder->requests) ? drop_requests(ctx, qp) : judge_requests(ctx, qp);
+    if (qp.keeps_responses) stalled(qp.reorder->responses) ? drop_responses(ctx, qp) : judge_responses(ctx, qp);
+    if (qp.reorder != nullptr) arm(ctx, qp);
+}
+
+uint32_t kept_frames(const Qp& qp) {
+    return qp.reorder != nullptr ? qp.reorder->requests.count + qp.reorder->responses.count : 0;
+}
+
+void forget_kept(Context& ctx, Qp& qp) {
+    if (qp.reorder == nullptr) return;
+    drop_requests(ctx, qp);
+    drop_responses(ctx, qp);
+    ctx.wheel.cancel(qp.reorder->timer);
+    ctx.reorder->give_back(std::exchange(qp.reorder, nullptr));
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,110 @@
+// The pool of kept frames, and how long a QP waits for what others have overtaken.
+#include "qp/reorder_pool.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "qp/state.hpp"
+
+namespace roci::qp {
+namespace {
+
+/// A QP may keep as many frames as the pool has left, divided by this: one QP alone has nearly all that its window allows, and
+/// many that lose frames at the same time have some each.
+constexpr size_t kPart = 4;
+
+}  // namespace
+
+ReorderPool::ReorderPool(ChunkSource& memory, const ReorderLimits& limits)
+    : limits_(limits),
+      capacity_(limits.bytes / sizeof(KeptFrame)),
+      frames_(memory, sizeof(KeptFrame)),
+      places_(memory, limits.frames * sizeof(KeptFrame*)),
+      reorders_(memory, sizeof(Reorder)) {}
+
+KeptFrame* ReorderPool::copy(const wire::Packet& p, uint32_t has) {
+    const size_t length = size_t(p.payload - p.frame) + p.payload_length;
+    const size_t left = capacity_ - std::min(capacity_, frames_.taken());
+    void* block = nullptr;
+    if (left != 0 && has >= left / kPart && has != 0) {
+        count(&ReorderCounters::share);
+        return nullptr;
+    }
+    if (left != 0 && length <= sizeof(KeptFrame::bytes)) block = frames_.take();
+    if (block == nullptr) {
+        count(&ReorderCounters::no_memory);
+        return nullptr;
+    }
+    auto* kept = new (block) KeptFrame;
+    kept->packet = p;
+    kept->packet.frame = kept->bytes;
+    kept->packet.l3 = kept->bytes + (p.l3 - p.frame);
+    kept->packet.payload = kept->bytes + (p.payload - p.frame);
+    std::memcpy(kept->bytes, p.frame, length);
+    count(&ReorderCounters::kept);
+    return kept;
+}
+
+KeptFrame** ReorderPool::take_places() {
+    void* block = places_.take();
+    if (block == nullptr) {
+        count(&ReorderCounters::no_memory);
+        return nullptr;
+    }
+    auto** places = static_cast<KeptFrame**>(block);
+    std::fill_n(places, limits_.frames, nullptr);
+    return places;
+}
+
+Reorder* ReorderPool::make(void* owner) {
+    void* block = reorders_.take();
+    if (block == nullptr) {
+        count(&ReorderCounters::no_memory);
+        return nullptr;
+    }
+    auto* r = new (block) Reorder;
+    r->timer.owner = owner;
+    return r;
+}
+
+void Patience::arrived(Psn psn, uint32_t places, Nanos lateness) {
+    Suspect& s = suspects_[next_];
+    next_ = uint8_t((next_ + 1) % suspects_.size());
+    if (s.valid && ++calm_ == kCalm) {
+        calm_ = 0;
+        places_ = std::max<uint16_t>(kFewest, uint16_t(places_ - places_ / 4));
+        wait_ = std::max<Nanos>(kShortest, wait_ - wait_ / 4);
+    }
+    s = {psn, uint16_t(std::min<uint32_t>(places, kMost)), lateness, true};
+}
+
+bool Patience::repeated(Psn psn) {
+    for (Suspect& s : suspects_) {
+        if (!s.valid || s.psn != psn) continue;
+        s.valid = false;
+        calm_ = 0;
+        places_ = std::max(places_, std::min(kMost, uint16_t(s.places + s.places / 4 + 1)));
+        if (s.lateness >= wait_) wait_ = std::min<Nanos>(kLongest, s.lateness + s.lateness / 4);
+        return true;
+    }
+    return false;
+}
+
+Hole hole_from(const Backlog& b, uint32_t window, Psn from) {
+    Hole hole{from, 0};
+    if (b.count == 0) return hole;
+    const auto here = [&](Psn psn) {
+        const KeptFrame* k = b.places[psn.value() & (window - 1)];
+        return k != nullptr && k->packet.psn == psn;
+    };
+    const uint32_t span = psn_span(from, b.end);
+    if (span > window) return hole;  // `from` is behind the last one
+    uint32_t at = 0;
+    while (at < span && here(from + at)) ++at;
+    hole.first = from + at;
+    while (at + hole.length < span && !here(from + at + hole.length)) ++hole.length;
+    return hole;
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,31 @@
+// What the kernels for x86-64 do with a single block. Included by each of them after ROCI_CRC_TARGET; no include guard.
+
+#include <immintrin.h>
+
+#include "wire/crc/constants.hpp"
+
+namespace roci::wire::crc {
+namespace {
+
+ROCI_CRC_TARGET inline __m128i load_block(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+
+/// Byte i of the result is the byte of a block that control i names; zeros before them.
+alignas(64) constexpr uint8_t kToEnd[32] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+                                            0x80, 0x80, 0x80, 0x80, 0x80, 0,    1,    2,    3,    4,    5,
+                                            6,    7,    8,    9,    10,   11,   12,   13,   14,   15};
+
+/// The first `n` bytes at `p`, at the end of a block, 0 to 16; reads 16.
+ROCI_CRC_TARGET inline __m128i load_block_end(const uint8_t* p, uint32_t n) {
+    return _mm_shuffle_epi8(load_block(p), load_block(kToEnd + n));
+}
+
+/// 96 bits, in bytes 4 to 15, to 32: Barrett's reduction.
+ROCI_CRC_TARGET inline uint32_t reduce(__m128i sum) {
+    const __m128i factors = load_block(&kBarrett);
+    const __m128i rest = _mm_srli_si128(sum, 4);
+    const __m128i quotient = _mm_clmulepi64_si128(rest, factors, 0x00);
+    return uint32_t(_mm_extract_epi32(_mm_xor_si128(rest, _mm_clmulepi64_si128(quotient, factors, 0x10)), 2));
+}
+
+}  // namespace
+}  // namespace roci::wire::crc

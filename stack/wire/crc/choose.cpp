@@ -1,0 +1,91 @@
+// Which kernel runs: the best that the processor has and that computes what it should.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "wire/crc/constants.hpp"
+#include "wire/crc/kernel.hpp"
+
+namespace roci::wire::crc {
+namespace {
+
+#if defined(__x86_64__)
+constexpr const Kernel* kKernels[] = {&kVpclmul512, &kVpclmul256, &kPclmul, &kTable};
+#elif defined(__aarch64__)
+constexpr const Kernel* kKernels[] = {&kPmull, &kArmCrc, &kTable};
+#else
+constexpr const Kernel* kKernels[] = {&kTable};
+#endif
+
+uint32_t after_byte(uint32_t state, uint8_t byte) {
+    state ^= byte;
+    for (int bit = 0; bit < 8; ++bit) state = times_x(state);
+    return state;
+}
+
+/// Lengths 0 to 700 take all ways of short messages and all beginnings of long ones; beyond, now and then.
+constexpr size_t kEvery = 700, kLongest = 4400, kSparse = 97;
+
+bool agrees(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
+    constexpr uint32_t kState = 0x9d0fe176;
+    uint32_t expected = kState;
+    for (size_t n = 0; n <= kLongest; ++n) {
+        if ((n <= kEvery || n % kSparse == 0) && kernel.crc(kState, p, n, mask) != expected) return false;
+        expected = after_byte(expected, n < Mask::kLength ? uint8_t(p[n] | mask.bits[n]) : p[n]);
+    }
+    return true;
+}
+
+}  // namespace
+
+std::span<const Kernel* const> kernels() { return kKernels; }
+
+bool self_test(const Kernel& kernel) {
+    static constexpr auto kMessage = [] {
+        std::array<uint8_t, kLongest + 64> m{};
+        uint32_t noise = 1;
+        for (uint8_t& byte : m) byte = uint8_t((noise = noise * 1664525 + 1013904223) >> 24);
+        return m;
+    }();
+    Mask mask;
+    for (size_t i = 0; i < Mask::kLength; ++i) mask.bits[i] = i % 3 == 0 ? kMessage[i] : 0;
+    return agrees(kernel, kMessage.data(), kNoMask) && agrees(kernel, kMessage.data() + 23, mask);
+}
+
+Choice choose(std::span<const Kernel* const> from, std::string_view wanted) {
+    Choice c;
+    const auto usable = [&](const Kernel& k) {
+        if (!k.supported()) return false;
+        if (self_test(k)) return true;
+        if (c.failed == nullptr) c.failed = &k;
+        return false;
+    };
+    const auto by_name = std::ranges::find(from, wanted, [](const Kernel* k) { return k->name; });
+    c.unknown_name = !wanted.empty() && (by_name == from.end() || !usable(**by_name));
+    if (!wanted.empty() && !c.unknown_name) {
+        c.kernel = *by_name;
+        return c;
+    }
+    const auto best = std::ranges::find_if(from, [&](const Kernel* k) { return usable(*k); });
+    if (best != from.end()) c.kernel = *best;
+    return c;
+}
+
+const Choice& chosen() {
+    static const Choice choice = [] {
+        const char* wanted = std::getenv("ROCI_CRC");
+        return choose(kernels(), wanted != nullptr ? wanted : "");
+    }();
+    return choice;
+}
+
+constinit Crc* crc = crc_by_table;
+
+namespace {
+[[maybe_unused]] const bool at_start = [] {
+    if (chosen().kernel != nullptr) crc = chosen().kernel->crc;
+    return true;
+}();
+}  // namespace
+
+}  // namespace roci::wire::crc

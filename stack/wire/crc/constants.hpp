@@ -1,0 +1,92 @@
+// Factors of carry-less multiplication for CRC-32, computed by the compiler. Bits are reflected throughout, as in the ICRC: bit 0
+// of a word is the coefficient of its highest power of x. tests/unit/wire/crc_test.cpp computes every factor by long division.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace roci::wire::crc {
+
+/// P of CRC-32 without its x^32.
+inline constexpr uint32_t kPolynomial = 0xedb88320;
+
+constexpr uint32_t times_x(uint32_t a) { return a >> 1 ^ ((a & 1) != 0 ? kPolynomial : 0u); }
+
+/// a · b mod P.
+constexpr uint32_t product(uint32_t a, uint32_t b) {
+    uint32_t sum = 0;
+    for (uint32_t bit = 0x80000000; bit != 0; bit >>= 1, a = times_x(a))
+        if ((b & bit) != 0) sum ^= a;
+    return sum;
+}
+
+/// x^n mod P.
+constexpr uint32_t power(uint64_t n) {
+    uint32_t result = 0x80000000, square = 0x40000000;
+    for (; n != 0; n >>= 1, square = product(square, square))
+        if ((n & 1) != 0) result = product(result, square);
+    return result;
+}
+
+/// What the two 64-bit halves of a 16-byte block are multiplied by. The sum of the two products is 128 bits long.
+struct alignas(16) Factors {
+    uint64_t low, high;
+};
+
+inline constexpr uint32_t kBlock = 16;
+
+/// Carries a block over `blocks` blocks: the sum of the products is a block again. A product of 64-bit words comes out one power
+/// too low, hence the 33 bits.
+constexpr Factors carry(uint32_t blocks) {
+    return {uint64_t{power(128 * blocks + 32)} << 1, uint64_t{power(128 * blocks - 32)} << 1};
+}
+
+/// Carries a block that stands `blocks` blocks before the end of the message to its place in the remainder: the sum of the
+/// products, of degree 95 at most, is the block's part of message · x^32.
+constexpr Factors finish(uint32_t blocks) {
+    return {uint64_t{power(128 * blocks + 95)} << 32, uint64_t{power(128 * blocks + 31)} << 32};
+}
+
+/// The longest stretch that is multiplied block by block, without folding.
+inline constexpr uint32_t kFinishBlocks = 32;
+
+/// In the order of the blocks of a message: the last entry is for its last block.
+inline constexpr auto kFinish = [] {
+    std::array<Factors, kFinishBlocks> t{};
+    for (uint32_t i = 0; i < kFinishBlocks; ++i) t[i] = finish(kFinishBlocks - 1 - i);
+    return t;
+}();
+
+/// Entry n carries over n * kVectorBlocks blocks.
+template <uint32_t kVectorBlocks, uint32_t kMost>
+inline constexpr auto kCarry = [] {
+    std::array<Factors, kMost + 1> t{};
+    for (uint32_t n = 1; n <= kMost; ++n) t[n] = carry(n * kVectorBlocks);
+    return t;
+}();
+
+/// floor(x^95 / P), and P times x^31: the two factors of Barrett's reduction of 96 bits to 32.
+constexpr Factors barrett() {
+    uint64_t quotient = 0;
+    uint32_t rest = 0x80000000;  // x^0; the division goes on with x^95 = x^0 · x^95
+    for (int i = 0; i < 95; ++i) {
+        const uint64_t carried = rest & 1;
+        rest = times_x(rest);
+        if (i >= 31) quotient |= carried << (i - 31);
+    }
+    return {quotient, uint64_t{kPolynomial} << 1 | 1};
+}
+inline constexpr Factors kBarrett = barrett();
+
+/// One byte after another.
+inline constexpr auto kByteTable = [] {
+    std::array<uint32_t, 256> t{};
+    for (uint32_t i = 0; i < 256; ++i) {
+        t[i] = i;
+        for (int bit = 0; bit < 8; ++bit) t[i] = times_x(t[i]);
+    }
+    return t;
+}();
+
+}  // namespace roci::wire::crc

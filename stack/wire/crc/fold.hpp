@@ -1,0 +1,122 @@
+// The way of all kernels that multiply without carries. Included by each of them after it has defined, for its vectors: Vector,
+// kVectorBytes, kAccumulators, ROCI_CRC_TARGET, and the operations that are used here.
+//
+// The message is preceded by zeros to whole vectors, which changes nothing: vectors end where the message ends, so that a payload
+// that begins a cache line is read by whole lines, and so that each block's distance from the end is a multiple of a block. Short
+// messages are multiplied vector by vector with the factors of their places, all independently of each other. Long ones have
+// kAccumulators chains: each carries its sum over kAccumulators vectors and adds the next one (Gopal et al., "Fast CRC
+// Computation for Generic Polynomials Using PCLMULQDQ"). The sum has degree 95 at most and is reduced to 32 bits once, by
+// Barrett's method.
+//
+// No include guard: a translation unit has one kernel.
+
+#include "wire/crc/constants.hpp"
+#include "wire/crc/kernel.hpp"
+
+#if defined(__clang__)
+#define ROCI_CRC_UNROLL _Pragma("unroll")
+#else
+#define ROCI_CRC_UNROLL _Pragma("GCC unroll 8")
+#endif
+
+namespace roci::wire::crc {
+namespace {
+
+constexpr uint32_t kVectorBlocks = kVectorBytes / kBlock;
+constexpr uint32_t kMaskedVectors = Mask::kLength / kVectorBytes + 1;
+constexpr uint32_t kShortVectors = kFinishBlocks / kVectorBlocks;
+constexpr uint32_t kMostBefore = kMaskedVectors + kAccumulators - 1;  ///< before the chains begin
+static_assert(kShortVectors + 1 >= kMaskedVectors + kAccumulators);
+
+/// The four bytes of the state, wherever a vector of the message begins.
+struct alignas(64) StatePlace {
+    uint8_t control[192];
+};
+constexpr StatePlace kStatePlace = [] {
+    StatePlace t{};
+    for (uint8_t& c : t.control) c = 0x80;
+    for (uint8_t i = 0; i < 4; ++i) t.control[64 + i] = i;
+    return t;
+}();
+
+/// Factors of the last `vectors` vectors of a message.
+ROCI_CRC_TARGET inline const Factors* factors_of_last(uint32_t vectors) {
+    return kFinish.data() + kFinishBlocks - vectors * kVectorBlocks;
+}
+
+/// Vectors of a message, in turn; the mask and the state are laid over the first ones.
+struct Reader {
+    const uint8_t* p;       ///< the next whole vector
+    const uint8_t* masked;  ///< what is laid over it
+    const uint8_t* end_of_mask;
+    uint32_t state, split;  ///< the state goes on into the second vector, if the first one has `split` bytes, 1 to 3
+    Vector vector;
+
+    ROCI_CRC_TARGET inline Reader(uint32_t from, const uint8_t* message, uint32_t first_bytes, const Mask& mask)
+        : p(message + first_bytes),
+          masked(mask.bits + first_bytes),
+          end_of_mask(mask.after),
+          state(from),
+          split(first_bytes < sizeof state ? first_bytes : 0) {
+        vector = either(load_end(message, first_bytes), load(masked - kVectorBytes));
+        vector = add(vector, place_state(state, kStatePlace.control + 64 + first_bytes - kVectorBytes));
+    }
+    ROCI_CRC_TARGET inline void next() {
+        vector = load(p);
+        if (masked < end_of_mask) vector = either(vector, load(masked));
+        if (split != 0) vector = add(vector, place_state(state, kStatePlace.control + 64 + split));
+        split = 0;
+        p += kVectorBytes;
+        masked += kVectorBytes;
+    }
+};
+
+/// kShortVectors vectors at most.
+ROCI_CRC_TARGET inline uint32_t crc_short(Reader r, uint32_t vectors) {
+    const Factors* factors = factors_of_last(vectors);
+    Vector sum = times(r.vector, load_factors(factors));
+    while (--vectors != 0) {
+        factors += kVectorBlocks;
+        r.next();
+        sum = times_add(r.vector, load_factors(factors), sum);
+    }
+    return remainder(sum);
+}
+
+/// `before` vectors go into the first one of the first of `strides` strides.
+ROCI_CRC_TARGET inline uint32_t crc_long(Reader r, uint32_t before, size_t strides) {
+    const auto& carry = kCarry<kVectorBlocks, kMostBefore>;
+    Vector sum = times(r.vector, spread(carry[before]));
+    while (--before != 0) {
+        r.next();
+        sum = times_add(r.vector, spread(carry[before]), sum);
+    }
+    const uint8_t* p = r.p;
+    Vector chains[kAccumulators];
+    ROCI_CRC_UNROLL
+    for (uint32_t i = 0; i < kAccumulators; ++i) chains[i] = load(p + i * kVectorBytes);
+    chains[0] = add(chains[0], sum);
+    const Vector stride = spread(carry[kAccumulators]);
+    while (--strides != 0) {
+        p += kAccumulators * kVectorBytes;
+        ROCI_CRC_UNROLL
+        for (uint32_t i = 0; i < kAccumulators; ++i) chains[i] = times_add(chains[i], stride, load(p + i * kVectorBytes));
+    }
+    const Factors* factors = factors_of_last(kAccumulators);
+    sum = times(chains[0], load_factors(factors));
+    ROCI_CRC_UNROLL
+    for (uint32_t i = 1; i < kAccumulators; ++i) sum = times_add(chains[i], load_factors(factors + i * kVectorBlocks), sum);
+    return remainder(sum);
+}
+
+ROCI_CRC_TARGET uint32_t crc_folded(uint32_t state, const uint8_t* p, size_t n, const Mask& mask) {
+    if (n < kBlock) return crc_by_table(state, p, n, mask);
+    const Reader reader(state, p, uint32_t((n - 1) % kVectorBytes) + 1, mask);
+    const size_t vectors = (n + kVectorBytes - 1) / kVectorBytes;
+    if (vectors <= kShortVectors) return crc_short(reader, uint32_t(vectors));
+    const size_t behind_mask = vectors - kMaskedVectors;
+    return crc_long(reader, uint32_t(kMaskedVectors + behind_mask % kAccumulators), behind_mask / kAccumulators);
+}
+
+}  // namespace
+}  // namespace roci::wire::crc

@@ -1,0 +1,58 @@
+// CRC-32 of a frame, by what the processor can do: one kernel per file, all of one shape. choose.cpp selects one at start.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace roci::wire::crc {
+
+/// Bits that are read as ones at the start of a message. The zeros around them let a kernel read whole vectors of any alignment.
+struct alignas(64) Mask {
+    static constexpr size_t kLength = 64;
+    uint8_t before[kLength]{};
+    uint8_t bits[kLength]{};
+    uint8_t after[kLength]{};
+};
+inline constexpr Mask kNoMask{};
+
+/// The register of CRC-32 (reflected, inverted neither at its start nor at its end) after `n` bytes at `p`, from `state`. Any
+/// length, any alignment. Nothing outside of the message influences the result; bytes outside of it are not read.
+using Crc = uint32_t(uint32_t state, const uint8_t* p, size_t n, const Mask& mask);
+
+struct Kernel {
+    std::string_view name;
+    Crc* crc;
+    bool (*supported)();  ///< by this processor and its operating system
+};
+
+extern const Kernel kTable;
+Crc crc_by_table;
+#if defined(__x86_64__)
+extern const Kernel kVpclmul512, kVpclmul256, kPclmul;
+#elif defined(__aarch64__)
+extern const Kernel kPmull, kArmCrc;
+#endif
+
+/// All kernels of this architecture, the preferred first. The last one runs everywhere.
+std::span<const Kernel* const> kernels();
+
+/// Compares the kernel with a computation bit by bit, over lengths and alignments that take all of its ways.
+bool self_test(const Kernel& kernel);
+
+struct Choice {
+    const Kernel* kernel = nullptr;
+    const Kernel* failed = nullptr;  ///< the first one that this processor has and that failed its self-test
+    bool unknown_name = false;       ///< `wanted` is no kernel, or none that this processor can run
+};
+/// The first of `from` that the processor supports and that passes its self-test; only `wanted`, if it is such a one.
+Choice choose(std::span<const Kernel* const> from, std::string_view wanted);
+
+/// Made once, before main(), from kernels() and the environment variable ROCI_CRC.
+const Choice& chosen();
+
+/// The chosen kernel's; by table until it is chosen.
+extern constinit Crc* crc;
+
+}  // namespace roci::wire::crc

@@ -1,0 +1,309 @@
+// What is done about requests that come too early, against a puppet that plays the requester: they are kept, and the wire stays
+// what IBA says: one sequence NAK per gap, cumulative ACKs, execution in order.
+#include "qp/reorder_pool.hpp"
+#include "responder_fixture.hpp"
+
+namespace roci::sim {
+namespace {
+
+using engine::Counter;
+
+struct Reorder : Responder {
+    using Responder::Responder;
+    uint32_t message = 10;  ///< bytes
+    void receives(uint32_t n) {
+        for (uint64_t i = 0; i < n; ++i) recv(i, i * 100, 100);
+    }
+    void send(std::initializer_list<uint32_t> psns) {
+        for (const uint32_t i : psns) send_only(first + i, message, i);
+    }
+    uint64_t count(Counter c) { return world.host(0).counter(c); }
+    uint64_t held() {
+        world.run_for(5000);
+        return count(Counter::reorder_held);
+    }
+    /// The next `n` receives complete, in order, with their data.
+    void expect_messages(uint32_t from, uint32_t n) {
+        const auto done = a.poll_all();
+        ASSERT_EQ(done.size(), n);
+        for (uint32_t i = 0; i < n; ++i) {
+            EXPECT_EQ(done[i].wr_id, from + i);
+            EXPECT_EQ(done[i].status, WcStatus::success);
+            EXPECT_EQ(first_wrong(a.mr.data() + (from + i) * 100, message, from + i), -1) << i;
+        }
+    }
+};
+
+TEST_F(Reorder, WhatFollowsAGapIsKeptAndExecutedWhenItIsClosed) {
+    join();
+    receives(8);
+    send({0, 2, 3, 4, 5, 6});
+    EXPECT_EQ(psns(puppet.listen(20'000)), (std::vector<uint32_t>{first, first + 1})) << "an ACK, and one NAK of the gap";
+    expect_messages(0, 1);
+    EXPECT_EQ(held(), 5u);
+    EXPECT_EQ(a.client.query(qp).attr.rq_psn, first + 1) << "nothing behind the gap is executed";
+    send({1});
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(last[0].psn(), first + 6) << "the ACK jumps over what was kept";
+    EXPECT_EQ(last[0].packet.msn.value, 7u);
+    expect_messages(1, 6);
+    EXPECT_EQ(held(), 0u);
+    EXPECT_EQ(count(Counter::reorder_kept), 5u);
+    EXPECT_EQ(count(Counter::reorder_delivered), 5u);
+}
+
+// One sequence NAK for each gap, the next one when the one before is closed: that is what lets a requester close several.
+TEST_F(Reorder, ASecondGapIsReportedWhenTheFirstIsClosed) {
+    join();
+    receives(12);
+    send({0, 2, 3, 4, 6, 7, 8, 9, 10});
+    EXPECT_EQ(psns(puppet.listen(50'000)), (std::vector<uint32_t>{first, first + 1}));
+    send({1});
+    EXPECT_EQ(answer(), kNakSequence);
+    EXPECT_EQ(last[0].psn(), first + 5) << "and acknowledges what is before it";
+    send({11});
+    EXPECT_TRUE(puppet.listen(50'000).empty()) << "one NAK";
+    send({5});
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(last[0].psn(), first + 11);
+    expect_messages(0, 12);
+}
+
+TEST_F(Reorder, OvertakenByThreeIsNotLost) {
+    join();
+    receives(8);
+    send({1, 2, 3, 0, 5, 6, 7, 4});
+    const auto got = puppet.listen(50'000);
+    for (const auto& g : got) EXPECT_TRUE(is_ack(g.packet.syndrome));
+    EXPECT_EQ(got.back().psn(), first + 7);
+    expect_messages(0, 8);
+    EXPECT_EQ(count(Counter::reorder_late), 0u);
+}
+
+// A gap that few frames follow is reported as well: after a time.
+TEST_F(Reorder, AGapAtTheEndIsReportedSoon) {
+    join();
+    receives(2);
+    send({1});
+    EXPECT_TRUE(puppet.listen(30'000).empty());
+    EXPECT_EQ(answer(), kNakSequence);
+    EXPECT_EQ(last[0].psn(), first);
+    send({0});
+    EXPECT_TRUE(is_ack(answer()));
+    expect_messages(0, 2);
+}
+
+// What was taken for lost comes late, and then once more because it was asked for: next time the responder waits longer.
+TEST_F(Reorder, PatienceFollowsTheNetwork) {
+    join();
+    receives(24);
+    send({1, 2, 3, 4, 5, 6, 0});
+    ASSERT_FALSE(puppet.listen(50'000).empty());
+    EXPECT_EQ(count(Counter::reorder_late), 0u);
+    send({0});  // as the NAK has asked for
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(count(Counter::reorder_late), 1u);
+    send({8, 9, 10, 11, 12, 13, 7});
+    for (const auto& g : puppet.listen(50'000)) EXPECT_TRUE(is_ack(g.packet.syndrome));
+    expect_messages(0, 14);
+}
+
+TEST_F(Reorder, OfTwoWithOnePsnTheFirstIsKept) {
+    join();
+    receives(3);
+    send({1, 2});
+    send_only(first + 1, 10, 99);
+    send_only(first + 2, 10, 99);
+    puppet.listen(20'000);
+    EXPECT_EQ(count(Counter::reorder_duplicates), 2u);
+    EXPECT_EQ(held(), 2u);
+    send({0});
+    EXPECT_TRUE(is_ack(answer()));
+    expect_messages(0, 3);
+}
+
+TEST_F(Reorder, PsnsWrap) {
+    path.peer_psn = first = 0xfffffd;
+    join();
+    receives(8);
+    send({1, 2, 3, 4, 6, 7});
+    EXPECT_EQ(answer(), kNakSequence);
+    send({0});
+    world.run_for(50'000);
+    send({5});
+    const auto got = puppet.listen(50'000);
+    ASSERT_FALSE(got.empty());
+    EXPECT_EQ(got.back().psn(), (first + 7) & kMask24);
+    expect_messages(0, 8);
+}
+
+TEST_F(Reorder, AReadThatWasKeptTakesItsPsns) {
+    join();
+    receives(4);
+    send_only(first + 4, 10, 1);  // behind the READ
+    puppet.send(Operation::read_request, write_at(first + 1, a.mr.address() + 8192, a.mr.rkey, 3 * kMtu), {});
+    world.run_for(10'000);
+    send_only(first, 10, 0);
+    const auto got = puppet.listen(50'000);
+    ASSERT_FALSE(got.empty());
+    EXPECT_EQ(psns(got), (std::vector<uint32_t>{first + 1, first + 2, first + 3, first + 4}));
+    EXPECT_EQ(got.back().op(), Operation::ack);
+    expect_messages(0, 2);
+    EXPECT_EQ(held(), 0u);
+}
+
+// ---- faults and limits -------------------------------------------------------------------------------------------------
+
+// IBA 9.7.5.2.8: after an RNR NAK the requester starts again from its PSN.
+TEST_F(Reorder, NothingIsKeptBehindAReceiverThatIsNotReady) {
+    join();
+    send({1, 2, 3});
+    world.run_for(10'000);
+    EXPECT_EQ(held(), 3u);
+    send({0});
+    EXPECT_EQ(answer(), rnr_nak(1));
+    EXPECT_EQ(held(), 0u);
+    send({1, 2, 3});
+    EXPECT_TRUE(puppet.listen(50'000).empty());
+    EXPECT_EQ(held(), 0u);
+    receives(4);
+    send({0, 1, 2, 3});
+    ASSERT_FALSE(puppet.listen(50'000).empty());
+    expect_messages(0, 4);
+}
+
+TEST_F(Reorder, AKeptFrameMakesTheReceiverNotReady) {
+    join();
+    receives(2);
+    send({1, 2, 3});
+    world.run_for(10'000);
+    send({0});
+    EXPECT_EQ(answer(), rnr_nak(1));
+    EXPECT_EQ(last[0].psn(), first + 2);
+    EXPECT_EQ(held(), 0u);
+    expect_messages(0, 2);
+}
+
+TEST_F(Reorder, AKeptFrameIsCheckedWhenItsTurnComes) {
+    join();
+    receives(4);
+    send({2});
+    puppet.send(Operation::write_only, write_at(first + 1, a.mr.address(), a.mr.rkey + 1, 10), bytes_of(10, 1));
+    world.run_for(10'000);
+    EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS)) << "not before";
+    send({0});
+    EXPECT_EQ(answer(), kNakAccess);
+    EXPECT_EQ(last[0].psn(), first + 1);
+    EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR));
+    EXPECT_EQ(held(), 0u);
+}
+
+TEST_F(Reorder, WhatIsKeptGoesWithTheQp) {
+    struct Case {
+        const char* what;
+        std::function<void(Client&, Qp&)> end;
+    };
+    const Case cases[] = {
+        {"reset", [](Client& c, Qp& q) { c.to_state(q, IBV_QPS_RESET); }},
+        {"error", [](Client& c, Qp& q) { c.to_state(q, IBV_QPS_ERR); }},
+        {"destroy", [](Client& c, Qp& q) { c.destroy_qp(q); }},
+    };
+    for (const Case& c : cases) {
+        SCOPED_TRACE(c.what);
+        Qp& q = a.qp();
+        connect(a.client, q, puppet, path);
+        send({2, 3});
+        world.run_for(10'000);
+        EXPECT_EQ(held(), 2u);
+        c.end(a.client, q);
+        EXPECT_EQ(held(), 0u);
+    }
+    EXPECT_EQ(count(Counter::reorder_freed), 6u);
+}
+
+TEST_F(Reorder, WhatIsKeptInVainIsFreed) {
+    join();
+    receives(4);
+    send({1, 2, 3});
+    world.run_for(100'000'000);
+    EXPECT_EQ(held(), 3u);
+    world.run_for(1'000'000'000);
+    EXPECT_EQ(held(), 0u);
+    EXPECT_EQ(count(Counter::reorder_freed), 3u);
+    puppet.listen(1000);
+    send({0});
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(last[0].psn(), first) << "the rest has to come again";
+    send({1, 2, 3});
+    ASSERT_FALSE(puppet.listen(50'000).empty());
+    expect_messages(0, 4);
+}
+
+// PSNs that a READ takes and somebody sent something else at: nobody's.
+TEST_F(Reorder, FramesWithinTheResponsesOfAReadAreDropped) {
+    join();
+    receives(8);
+    send_only(first + 1, 10, 1);
+    send_only(first + 2, 10, 2);
+    send_only(first + 4, 10, 0);
+    world.run_for(10'000);
+    EXPECT_EQ(held(), 3u);
+    puppet.send(Operation::read_request, write_at(first, a.mr.address() + 8192, a.mr.rkey, 4 * kMtu), {});
+    puppet.listen(50'000);
+    expect_messages(0, 1);
+    EXPECT_EQ(held(), 0u);
+    EXPECT_EQ(count(Counter::reorder_freed), 2u);
+}
+
+struct SmallReorder : Reorder {
+    static WorldOptions small() {
+        WorldOptions o{.hosts = 1};
+        o.engine.reorder_frames = 8;
+        o.engine.reorder_bytes = 16 * sizeof(roci::qp::KeptFrame);
+        return o;
+    }
+    SmallReorder() : Reorder(small()) {}
+};
+
+TEST_F(SmallReorder, FramesBeyondTheWindowAreNotKept) {
+    join();
+    receives(9);
+    send({8, 7});
+    EXPECT_EQ(answer(), kNakSequence) << "at once";
+    EXPECT_EQ(count(Counter::reorder_beyond), 1u);
+    EXPECT_EQ(held(), 1u);
+    send({0, 1, 2, 3, 4, 5, 6});
+    const auto got = puppet.listen(50'000);
+    ASSERT_FALSE(got.empty());
+    EXPECT_EQ(got.back().psn(), first + 7);
+    expect_messages(0, 8);
+}
+
+// One that claims much harms itself only: the others have their share, and it goes on as if nothing was kept.
+TEST_F(SmallReorder, APeerThatFillsItsShareHarmsItselfOnly) {
+    join();
+    receives(8);
+    Qp& other = a.qp();
+    connect(a.client, other, puppet, path);
+    ASSERT_TRUE(a.client.post_recv(other, 100, {a.sge(900, 100)}));
+    ASSERT_TRUE(a.client.post_recv(other, 101, {a.sge(1000, 100)}));
+    puppet.talk_to(a.client.self(qp));
+    send({1, 2, 3, 4, 5, 6, 7});
+    world.run_for(10'000);
+    EXPECT_EQ(held(), 3u);
+    EXPECT_EQ(count(Counter::reorder_share), 4u);
+    puppet.listen(50'000);
+    puppet.talk_to(a.client.self(other));
+    send_only(first + 1, 10, 1);
+    EXPECT_EQ(held(), 4u);
+    send_only(first, 10, 0);
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(a.poll_all().size(), 2u);
+    puppet.talk_to(a.client.self(qp));
+    send({0, 1, 2, 3, 4, 5, 6, 7});
+    puppet.listen(50'000);
+    expect_messages(0, 8);
+}
+
+}  // namespace
+}  // namespace roci::sim

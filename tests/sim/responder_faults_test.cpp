@@ -1,0 +1,262 @@
+// Every request that a responder refuses, by service: what goes back, how the receive completes, which event its owner gets and
+// which state the QP is in afterwards (IBA 9.9.3, tables 57 and 58: the fault classes are named by their letters).
+#include <set>
+
+#include "fixture.hpp"
+
+namespace roci::sim {
+namespace {
+
+using wire::Service;
+using wire::TransportHeaders;
+
+constexpr int kSilence = -1, kNone = -1;
+constexpr uint32_t kQkey = 0x11111111, kFirst = 0x100, kMtuBytes = 1024, kShort = 100;
+constexpr int kFlushed = int(WcStatus::wr_flush_err), kInvalid = int(WcStatus::rem_inv_req_err);
+constexpr int kReqErr = IBV_EVENT_QP_REQ_ERR, kAccessErr = IBV_EVENT_QP_ACCESS_ERR, kFatal = IBV_EVENT_QP_FATAL;
+
+/// One fault of one service, in a world of its own.
+class Case {
+public:
+    explicit Case(Service service) : service_(service), qp_(make_qp()) {
+        puppet.talk_to(a.client.self(qp_));
+        (void)a.poll_all();
+    }
+    void send(Operation op, uint32_t psn, uint32_t bytes = 0, TransportHeaders h = {}) {
+        h.psn = Psn(psn);
+        h.ack_request = true;
+        h.xrc_srqn = srq_ != nullptr && h.xrc_srqn == 0 ? srq_->srqn : h.xrc_srqn;
+        h.qkey = h.qkey == 0 ? kQkey : h.qkey;
+        h.src_qp = Qpn{Puppet::kQpn};
+        puppet.send_raw(puppet.build(wire::make_opcode(service_, op), h, bytes_of(bytes, 1)));
+    }
+    TransportHeaders reth(uint32_t length, uint32_t wrong_key = 0, uint64_t offset = 0) const {
+        TransportHeaders h;
+        h.va = a.mr.address() + 4096 + offset;
+        h.rkey = Key{a.mr.rkey ^ wrong_key};
+        h.dma_length = length;
+        return h;
+    }
+    TransportHeaders naming(uint32_t key) const {
+        TransportHeaders h;
+        h.invalidate = Key{key};
+        return h;
+    }
+    void post(uint64_t id, uint32_t bytes, uint32_t wrong_key = 0) {
+        Sge s = a.sge(0, bytes);
+        s.lkey ^= wrong_key;
+        ASSERT_TRUE(srq_ != nullptr ? a.client.post_srq_recv(*srq_, id, {s}) : a.client.post_recv(qp_, id, {s}));
+    }
+    /// The key of a window of `type` that another QP of the domain has bound.
+    uint32_t bound_elsewhere(uint32_t type) {
+        Qp& other = a.qp();
+        connect(a.client, other, puppet, {});
+        Window w = a.client.alloc_mw(a.pd, type);
+        SendWr wr;
+        wr.opcode = WrOpcode::bind_mw;
+        wr.remote_addr = mr_.address();
+        wr.rkey = (w.rkey & ~0xffu) | uint8_t(w.rkey + 1);
+        wr.bind_lkey = mr_.lkey;
+        wr.bind_length = 64;
+        wr.bind_access = IBV_ACCESS_REMOTE_WRITE;
+        a.client.post_send(other, wr);
+        EXPECT_EQ(a.wait_status(), WcStatus::success);
+        puppet.talk_to(a.client.self(qp_));
+        return wr.rkey;
+    }
+    uint32_t state() { return a.client.query(qp_).attr.qp_state; }
+    std::vector<int> events() {
+        std::vector<int> seen;
+        for (const auto& e : a.client.host().platform().asyncs[a.client.session()])
+            if (e.event_type != uint32_t(IBV_EVENT_COMM_EST)) seen.push_back(int(e.event_type));
+        return seen;
+    }
+
+    World world{{.hosts = 1}};
+    Puppet puppet{world};
+    Side a{world, world.host(0)};
+
+private:
+    Qp& make_qp() {
+        if (service_ == Service::ud) return datagram();
+        if (service_ == Service::xrc) return target();
+        Qp& q = a.qp({.type = uint32_t(service_ == Service::uc ? IBV_QPT_UC : IBV_QPT_RC)});
+        if (service_ == Service::rc) {
+            connect(a.client, q, puppet, {});
+            return q;
+        }
+        a.client.to_init(q, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        a.client.to_rtr(q, {}, puppet.peer());
+        a.client.to_rts(q, {});
+        return q;
+    }
+    Qp& datagram() {
+        Qp& q = a.qp({.type = IBV_QPT_UD});
+        a.client.to_init(q, kQkey);
+        a.client.to_rtr(q, {}, puppet.peer());
+        a.client.to_rts(q, {});
+        return q;
+    }
+    Qp& target() {
+        const uint32_t xrcd = a.client.open_xrcd();
+        srq_ = &a.client.create_xrc_srq(a.pd, xrcd, a.cq, 16);
+        Qp& q = a.qp({.type = IBV_QPT_XRC_RECV, .xrcd = xrcd});
+        a.client.to_init(q);
+        a.client.to_rtr(q, {}, puppet.peer());
+        a.client.to_rts(q, {});
+        return q;
+    }
+    const Service service_;
+    Srq* srq_ = nullptr;
+    Mr& mr_ = a.client.reg_mr(a.pd, 4096, {.access = 0x1f});
+    Qp& qp_;
+};
+
+struct Row {
+    const char* fault;
+    std::set<Service> services;
+    void (*make)(Case&);
+    int answer;   ///< AETH syndrome of the last answer, or kSilence
+    int receive;  ///< how the first receive completes, or kNone: it does not
+    int event;
+    uint32_t state;
+    uint32_t buffer = 4096;  ///< of the receive that is posted before; 0: none
+};
+
+const std::set<Service> kAcknowledged{Service::rc, Service::xrc};
+constexpr uint32_t kUp = IBV_QPS_RTS, kErr = IBV_QPS_ERR;
+
+void end_without_begin(Case& c) { c.send(Operation::send_last, kFirst, 10); }
+void write_goes_on_as_send(Case& c) {
+    c.send(Operation::write_first, kFirst, kMtuBytes, c.reth(2000));
+    c.send(Operation::send_last, kFirst + 1, 976);
+}
+void begins_twice(Case& c) {
+    c.send(Operation::send_first, kFirst, kMtuBytes);
+    c.send(Operation::send_first, kFirst + 1, kMtuBytes);
+}
+void not_full_first(Case& c) { c.send(Operation::send_first, kFirst, kMtuBytes - 4); }
+void longer_than_receive(Case& c) { c.send(Operation::send_only, kFirst, kShort + 1); }
+void out_of_sequence(Case& c) { c.send(Operation::send_only, kFirst + 5, 10); }
+void nothing_posted(Case& c) { c.send(Operation::send_only, kFirst, 10); }
+void wrong_key(Case& c) { c.send(Operation::write_only, kFirst, 10, c.reth(10, 1)); }
+void wrong_key_with_immediate(Case& c) { c.send(Operation::write_only_imm, kFirst, 10, c.reth(10, 1)); }
+void beyond_the_region(Case& c) { c.send(Operation::write_only, kFirst, 10, c.reth(10, 0, 1 << 20)); }
+void other_length_than_named(Case& c) { c.send(Operation::write_only, kFirst, 10, c.reth(11)); }
+void reads_with_wrong_key(Case& c) { c.send(Operation::read_request, kFirst, 0, c.reth(10, 1)); }
+void atomic_with_wrong_key(Case& c) { c.send(Operation::fetch_add, kFirst, 0, c.reth(0, 1)); }
+void atomic_misaligned(Case& c) { c.send(Operation::fetch_add, kFirst, 0, c.reth(0, 0, 4)); }
+void atomic_write_of_another_length(Case& c) { c.send(Operation::atomic_write, kFirst, 8, c.reth(16)); }
+void flush(Case& c) { c.send(Operation::flush, kFirst, 0, c.reth(64)); }
+void invalidates_no_key(Case& c) { c.send(Operation::send_only_inv, kFirst, 10, c.naming(0xdead00)); }
+void invalidates_a_region(Case& c) { c.send(Operation::send_only_inv, kFirst, 10, c.naming(c.a.mr.rkey)); }
+void invalidates_type_1(Case& c) { c.send(Operation::send_only_inv, kFirst, 10, c.naming(c.bound_elsewhere(1))); }
+void invalidates_anothers(Case& c) { c.send(Operation::send_only_inv, kFirst, 10, c.naming(c.bound_elsewhere(2))); }
+void names_no_srq(Case& c) {
+    TransportHeaders h;
+    h.xrc_srqn = 0xabcdef;
+    c.send(Operation::send_only, kFirst, 10, h);
+}
+void wrong_qkey(Case& c) {
+    TransportHeaders h;
+    h.qkey = kQkey + 1;
+    c.send(Operation::send_only, kFirst, 10, h);
+}
+void receive_is_nowhere(Case& c) {
+    c.post(1, 4096, 1);
+    c.send(Operation::send_only, kFirst, 10);
+}
+
+const Row kRows[] = {
+    // class A and B: sequence and want of resources; the QP goes on
+    {"PSN ahead (9.7.4.1.1)", kAcknowledged, out_of_sequence, kNakSequence, kNone, kNone, kUp},
+    {"no receive (9.7.5.2.8)", kAcknowledged, nothing_posted, 0x21, kNone, kNone, kUp, 0},
+    {"no receive (9.8.2.2)", {Service::uc, Service::ud}, nothing_posted, kSilence, kNone, kNone, kUp, 0},
+    // class C: the peer's fault of a reliable service: NAK, both ends in error
+    {"Last without First (9.7.4.1.3)", {Service::rc}, end_without_begin, kNakInvalid, kFlushed, kReqErr, kErr},
+    {"Last without First, XRC", {Service::xrc}, end_without_begin, kNakInvalid, kNone, kReqErr, kErr},
+    {"WRITE goes on as SEND", {Service::rc}, write_goes_on_as_send, kNakInvalid, kFlushed, kReqErr, kErr},
+    {"First after First", kAcknowledged, begins_twice, kNakInvalid, kInvalid, kReqErr, kErr},
+    {"First that is not full (9.7.4.1.6)", kAcknowledged, not_full_first, kNakInvalid, kInvalid, kReqErr, kErr},
+    {"longer than the receive", kAcknowledged, longer_than_receive, kNakInvalid, int(WcStatus::loc_len_err), kReqErr, kErr,
+     kShort},
+    {"WRITE, R_Key (9.7.4.1.7)", {Service::rc}, wrong_key, kNakAccess, kFlushed, kAccessErr, kErr},
+    {"WRITE, R_Key, XRC", {Service::xrc}, wrong_key, kNakAccess, kNone, kAccessErr, kErr},
+    {"WRITE, range", {Service::rc}, beyond_the_region, kNakAccess, kFlushed, kAccessErr, kErr},
+    {"WRITE with immediate, R_Key (11.6.2)", kAcknowledged, wrong_key_with_immediate, kNakAccess, int(WcStatus::loc_access_err),
+     kAccessErr, kErr},
+    {"WRITE, payload is not the length", {Service::rc}, other_length_than_named, kNakInvalid, kFlushed, kReqErr, kErr},
+    {"READ, R_Key", {Service::rc}, reads_with_wrong_key, kNakAccess, kFlushed, kAccessErr, kErr},
+    {"atomic, R_Key", {Service::rc}, atomic_with_wrong_key, kNakAccess, kFlushed, kAccessErr, kErr},
+    {"atomic, misaligned (9.4.5)", {Service::rc}, atomic_misaligned, kNakInvalid, kFlushed, kReqErr, kErr},
+    {"ATOMIC WRITE, length", {Service::rc}, atomic_write_of_another_length, kNakInvalid, kFlushed, kReqErr, kErr},
+    {"opcode not served", {Service::rc}, flush, kNakInvalid, kFlushed, kReqErr, kErr},
+    {"SRQ that is not there (A14.2.4)", {Service::xrc}, names_no_srq, kNakInvalid, kNone, kReqErr, kErr},
+    // class D: the peer's fault of an unreliable service: dropped, nothing is consumed, nothing happens to the QP
+    {"Last without First (9.8.2.2)", {Service::uc}, end_without_begin, kSilence, kNone, kNone, kUp},
+    {"WRITE goes on as SEND", {Service::uc}, write_goes_on_as_send, kSilence, kNone, kNone, kUp},
+    {"First after First", {Service::uc}, begins_twice, kSilence, kNone, kNone, kUp},
+    {"First that is not full", {Service::uc}, not_full_first, kSilence, kNone, kNone, kUp},
+    {"longer than the receive", {Service::uc, Service::ud}, longer_than_receive, kSilence, kNone, kNone, kUp, kShort},
+    {"WRITE, R_Key", {Service::uc}, wrong_key, kSilence, kNone, kNone, kUp},
+    {"WRITE with immediate, R_Key", {Service::uc}, wrong_key_with_immediate, kSilence, kNone, kNone, kUp},
+    {"WRITE, payload is not the length", {Service::uc}, other_length_than_named, kSilence, kNone, kNone, kUp},
+    {"Q_Key (9.6.1.5.1)", {Service::ud}, wrong_qkey, kSilence, kNone, kNone, kUp},
+    // class E: the owner's own fault
+    {"receive names no memory", kAcknowledged, receive_is_nowhere, kNakOperational, int(WcStatus::loc_prot_err), kFatal, kErr, 0},
+    {"receive names no memory", {Service::uc}, receive_is_nowhere, kSilence, int(WcStatus::loc_prot_err), kFatal, kErr, 0},
+    {"receive names no memory", {Service::ud}, receive_is_nowhere, kSilence, int(WcStatus::loc_prot_err), kNone, kErr, 0},
+    // class J: a SEND with invalidate of what cannot be: no NAK
+    {"invalidate, no such key", kAcknowledged, invalidates_no_key, kSilence, kInvalid, kNone, kErr},
+    {"invalidate, a region's key", kAcknowledged, invalidates_a_region, kSilence, kInvalid, kNone, kErr},
+    {"invalidate, a window of type 1", {Service::rc}, invalidates_type_1, kSilence, kInvalid, kNone, kErr},
+    {"invalidate, another QP's window", {Service::rc}, invalidates_anothers, kSilence, kInvalid, kNone, kErr},
+};
+
+void expect_row(const Row& row, Service service) {
+    Case c(service);
+    if (row.buffer != 0) c.post(1, row.buffer);
+    row.make(c);
+    int answer = kSilence;
+    for (const auto& got : c.puppet.listen(200'000)) answer = got.op() == Operation::ack ? got.packet.syndrome : -2;
+    EXPECT_EQ(answer, row.answer);
+    EXPECT_EQ(c.state(), row.state);
+    const auto done = c.a.poll_all();
+    EXPECT_EQ(done.empty() ? kNone : int(done.front().status), row.receive);
+    const auto events = c.events();
+    EXPECT_EQ(events.empty() ? kNone : events.front(), row.event);
+    EXPECT_LE(events.size(), 1u);
+    EXPECT_TRUE(c.a.client.guards_intact());
+    EXPECT_EQ(c.world.shut_down(), "");
+}
+
+TEST(ResponderFaults, EachDoesWhatItsClassSays) {
+    for (const Row& row : kRows)
+        for (const Service service : row.services) {
+            SCOPED_TRACE(std::string(row.fault) + ", service " + std::to_string(int(service)));
+            expect_row(row, service);
+        }
+}
+
+/// What was dropped took nothing: the next message that fits finds the receive.
+TEST(ResponderFaults, WhatIsDroppedTakesNoReceive) {
+    for (const Service service : {Service::uc, Service::ud})
+        for (void (*fault)(Case&) : {longer_than_receive, wrong_key_with_immediate, wrong_qkey}) {
+            if ((service == Service::ud && fault == wrong_key_with_immediate) || (service == Service::uc && fault == wrong_qkey))
+                continue;
+            Case c(service);
+            c.post(7, kShort);
+            c.post(8, kShort);
+            fault(c);
+            c.send(Operation::send_only, kFirst + 1, 20);
+            EXPECT_TRUE(c.puppet.listen(200'000).empty());
+            const auto done = c.a.poll_all();
+            ASSERT_EQ(done.size(), 1u);
+            EXPECT_EQ(done[0].wr_id, 7u);
+            EXPECT_EQ(done[0].status, WcStatus::success);
+            EXPECT_EQ(c.world.shut_down(), "");
+        }
+}
+
+}  // namespace
+}  // namespace roci::sim

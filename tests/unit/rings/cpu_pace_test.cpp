@@ -1,0 +1,89 @@
+// CpuPace: what a thread that looks for work in vain does, given how long its yields took. No clock, no scheduler.
+#include "abi/cpu_pace.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roci::abi {
+namespace {
+
+using Way = CpuPace::Way;
+
+constexpr uint64_t kSyscall = 100, kLone = 300, kHandedOver = 2000, kSlice = 3'000'000;
+constexpr uint32_t kMost = 100;
+
+struct Pace : testing::Test {
+    CpuPace pace{kMost};
+    /// Looks in vain until the pace gives a way other than to look again.
+    uint32_t looks_before(Way way) {
+        uint32_t looks = 0;
+        Way got;
+        while ((got = pace.in_vain()) == Way::look_again) ++looks;
+        EXPECT_EQ(got, way);
+        return looks;
+    }
+    void yields(uint64_t ns) {
+        EXPECT_GE(looks_before(Way::yield), 0u);
+        pace.yielded(ns, kSyscall);
+    }
+    uint32_t sleeps_in_a_row() {
+        uint32_t n = 0;
+        while (pace.in_vain() == Way::sleep) ++n;
+        return n;
+    }
+};
+
+TEST_F(Pace, OnACpuThatNobodyElseWantsYieldsBecomeRare) {
+    uint32_t before = 0;
+    for (int i = 0; i < 20; ++i) {
+        const uint32_t looks = looks_before(Way::yield);
+        EXPECT_GE(looks, before);
+        before = looks;
+        pace.yielded(kLone, kSyscall);
+    }
+    EXPECT_EQ(before, kMost);
+}
+
+TEST_F(Pace, OnASharedCpuEachLookInVainYields) {
+    for (int i = 0; i < 20; ++i) yields(kLone);
+    yields(kHandedOver);
+    for (int i = 0; i < 5; ++i) {
+        EXPECT_EQ(looks_before(Way::yield), 0u);
+        pace.yielded(kHandedOver, kSyscall);
+    }
+}
+
+TEST_F(Pace, WorkThatIsFoundKeepsWhatWasLearnt) {
+    yields(kHandedOver);
+    pace.found();
+    EXPECT_EQ(looks_before(Way::yield), 0u);
+    for (int i = 0; i < 20; ++i) {
+        pace.yielded(kLone, kSyscall);
+        looks_before(Way::yield);
+    }
+    EXPECT_EQ(pace.in_vain(), Way::look_again);
+    pace.found();
+    EXPECT_EQ(looks_before(Way::yield), kMost) << "it counts looks since it last found something";
+}
+
+TEST_F(Pace, BesideABusyProgramItSleepsAndSeldomTriesAYield) {
+    yields(kSlice);
+    uint32_t expected = CpuPace::kFewestSleeps;
+    for (int i = 0; i < 8; ++i) {
+        EXPECT_EQ(sleeps_in_a_row(), expected);  // the last look yields
+        pace.yielded(kSlice, kSyscall);
+        expected = std::min(4 * expected, CpuPace::kMostSleeps);
+    }
+    EXPECT_EQ(sleeps_in_a_row(), CpuPace::kMostSleeps);
+}
+
+TEST_F(Pace, WhenTheBusyProgramIsGoneItYieldsAgain) {
+    yields(kSlice);
+    EXPECT_EQ(sleeps_in_a_row(), CpuPace::kFewestSleeps);
+    pace.yielded(kHandedOver, kSyscall);
+    for (int i = 0; i < 5; ++i) yields(kHandedOver);
+    yields(kSlice);
+    EXPECT_EQ(sleeps_in_a_row(), CpuPace::kFewestSleeps) << "the next busy program is a new one";
+}
+
+}  // namespace
+}  // namespace roci::abi

@@ -1,0 +1,97 @@
+// What a thread that looks for work in vain does with its CPU: keep it, yield it, or sleep. Both ends of the rings use it: an
+// engine without work, and a program that polls an empty CQ.
+//
+// A spinning thread is useful only on a CPU that nobody else wants. Whether somebody does is learnt from sched_yield() itself:
+//
+//   - It returns at once: nobody else wants this CPU. The thread looks twice as often before it yields again.
+//   - It returns after microseconds: a thread that also gives its CPU back took a turn. Most often that is the other end of the
+//     rings, whose work this thread waits for. From now on the thread yields after each look in vain.
+//   - It returns after a scheduler's time slice: a busy program took the CPU and kept it. To yield to such a program costs a time
+//     slice each time, whereas a thread that sleeps gets the CPU back as soon as it is woken. So the thread sleeps instead, for
+//     some number of waits, before it yields once more to find out whether the busy program is still there.
+#pragma once
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace roci::abi {
+
+class CpuPace {
+public:
+    enum class Way : uint8_t { look_again, yield, sleep };
+
+    /// Looks in vain before a yield on a CPU that nobody else wants.
+    explicit constexpr CpuPace(uint32_t most_looks) : most_looks_(most_looks) {}
+
+    void found() { looks_ = 0; }
+    Way in_vain() {
+        if (looks_++ < patience_) return Way::look_again;
+        looks_ = 0;
+        if (sleeps_left_ == 0) return Way::yield;
+        --sleeps_left_;
+        return Way::sleep;
+    }
+    /// After a yield that took `ns` nanoseconds. `syscall_ns`: what a system call without effect takes.
+    void yielded(uint64_t ns, uint64_t syscall_ns) {
+        if (ns <= kLone * syscall_ns) {
+            patience_ = std::min(2 * patience_ + 1, most_looks_);
+            next_sleeps_ = kFewestSleeps;
+            return;
+        }
+        patience_ = 0;
+        if (ns < kTimeSlice) {
+            next_sleeps_ = kFewestSleeps;
+            return;
+        }
+        sleeps_left_ = next_sleeps_;
+        next_sleeps_ = std::min(4 * next_sleeps_, kMostSleeps);
+    }
+
+    /// A yield to nobody takes 3 times as long as the shortest system call, a switch to another thread and back 12 times or more.
+    static constexpr uint64_t kLone = 6;
+    /// No scheduler's slice is shorter, and no engine's round or program's step between two looks is this long.
+    static constexpr uint64_t kTimeSlice = 400'000;
+    static constexpr uint32_t kFewestSleeps = 256, kMostSleeps = 16384;
+
+private:
+    uint32_t most_looks_;
+    uint32_t looks_ = 0;     ///< in vain, in a row
+    uint32_t patience_ = 0;  ///< looks in vain before a yield
+    uint32_t sleeps_left_ = 0;
+    uint32_t next_sleeps_ = kFewestSleeps;
+};
+
+inline uint64_t monotonic_ns() {
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
+}
+
+/// What a system call without effect takes; measured once.
+inline uint64_t syscall_ns() {
+    static const uint64_t ns = [] {
+        constexpr uint64_t kTries = 8, kCalls = 4;
+        uint64_t least = ~uint64_t{0};
+        for (uint64_t i = 0; i < kTries; ++i) {
+            const uint64_t start = monotonic_ns();
+            for (uint64_t c = 0; c < kCalls; ++c) syscall(SYS_getppid);
+            least = std::min(least, monotonic_ns() - start);
+        }
+        return std::max<uint64_t>(least / kCalls, 1);
+    }();
+    return ns;
+}
+
+/// Yields, and lets the pace know how that went.
+inline void yield_cpu(CpuPace& pace) {
+    const uint64_t before = monotonic_ns();
+    sched_yield();
+    pace.yielded(monotonic_ns() - before, syscall_ns());
+}
+
+}  // namespace roci::abi
