@@ -98,7 +98,7 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
 /// The peer answers, if not what is awaited: it is at work on what it was asked before, and a request that was repeated waits its
 /// turn there. A large READ that lost a packet may take a slow peer many timeouts; the timer is for one that is silent.
 void still_answered(Context& ctx, Qp& qp) {
-    if (qp.requester.deadlines.pending(Deadline::ack)) restart_ack_timer(ctx, qp);
+    if (qp.requester.deadlines.pending(Deadline::ack)) extend_ack_timer(ctx, qp);
 }
 
 }  // namespace
@@ -110,8 +110,7 @@ void implied_nak(Context& ctx, Qp& qp) {
     if (rq.implied_nak_pending) return still_answered(ctx, qp);
     rq.implied_nak_pending = true;
     if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
-    const Hole hole = missing_response(ctx, qp, rq.window.acked());
-    response_lost(ctx, qp, hole.first == rq.window.acked() ? hole.length : 0);
+    response_lost(ctx, qp, missing_responses(ctx, qp));
 }
 
 namespace {

@@ -26,6 +26,9 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     Requester& rq = qp.requester;
     rq.window.report_lost(psns);
     Repair& r = rq.repair;
+    // What was sent before a repair that was answered has left the network.
+    if (r.cause == Cause::none)
+        r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
     r.cause = cause;
     r.begin = rq.window.acked();
     r.end = r.begin + rq.window.lost();
@@ -86,7 +89,9 @@ bool answers_repair(const Requester& rq, Nanos now) {
 void arm_probe(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     const bool probes = ctx.selective_repeat && rq.round_trip.known() && rq.window.awaits_answer();
-    const Nanos patience = rq.round_trip.patience() << std::min(rq.repair.probes, kMostProbeDoublings);
+    const bool repairs = rq.window.lost() != 0;
+    const Nanos patience = (repairs ? rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight()) : rq.round_trip.patience())
+                           << std::min(rq.repair.probes, kMostProbeDoublings);
     rq.deadlines.set(Deadline::probe, probes ? ctx.now + patience : kNever);
 }
 
@@ -103,11 +108,16 @@ void request_lost(Context& ctx, Qp& qp) {
 
 void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
     Requester& rq = qp.requester;
+    const Repair& r = rq.repair;
+    // Of several holes that were asked for together the next one is the oldest now: its responses are on their way.
+    const bool asked = r.cause == Cause::response && rq.window.lost() != 0 && r.probes == 0;
+    const uint32_t under_way = asked ? psn_span(rq.window.acked(), r.end) : 0;
     const bool repairs = qp.keeps_responses && ctx.selective_repeat && rq.window.awaits_answer() && !rq.queue.empty();
     if (!repairs) {
         roll_back(ctx, qp);
     } else {
         begin_repair(ctx, qp, Cause::response, psns != 0 ? psns : whole_record(rq.queue, rq.window.acked()));
+        rq.window.repaired(std::min(under_way, rq.window.repair_left()));
     }
     restart_ack_timer(ctx, qp);
 }

@@ -38,6 +38,11 @@ public:
     }
     /// An ACK that is not here after this time is unlikely to come: a few round trips, plus the timer's own granularity.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
+    /// The same for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues.
+    Nanos patience(uint32_t ahead, uint32_t in_flight) const {
+        if (ahead >= in_flight) return patience();
+        return Nanos{2} * shortest_ + kLeast + Nanos{2} * smoothed_ * ahead / in_flight;
+    }
 
 private:
     static constexpr Nanos kLeast = 16'384;  // four ticks of the timer
@@ -72,6 +77,7 @@ struct Repair {
     Psn begin, end;  ///< sent again
     Psn highest;     ///< one past the newest PSN that was under way then
     uint32_t sent_at = 0;
+    uint16_t ahead = 0;  ///< packets that may be before it in the queues of the network
     Cause cause = Cause::none;
     RepeatMode mode = RepeatMode::unknown;
     uint8_t creeps = 0;    ///< repairs in a row after which the very next packet was missing

@@ -2,6 +2,7 @@
 // limit of outstanding READs and atomics allow.
 #include <cstring>
 
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 #include "wire/ip_checksum.hpp"
 
@@ -146,20 +147,26 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
 /// The next packet of those that are known to be lost.
 Step send_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    const Psn psn = rq.window.repair_next();
+    Psn psn = rq.window.repair_next();
+    // Only of a READ that is being answered a part may be asked for: any other request would be a new, shorter one.
+    const bool answered = rq.repair.cause == Repair::Cause::response;
+    const Hole hole = answered ? missing_response(ctx, qp, psn) : Hole{};
+    if (hole.length != 0) {  // what is kept need not come again
+        rq.window.repaired(std::min(psn_span(psn, hole.first), rq.window.repair_left()));
+        if (!rq.window.repair_due()) return Step::done;
+        psn = rq.window.repair_next();
+    }
     SendRecord* r = rq.queue.oldest();
     while (r != nullptr && psn_span(r->first_psn, psn) >= r->packets) r = r->next;
     if (r == nullptr) return Step::fault;
     Part part{psn_span(r->first_psn, psn), 1};
-    // Only of a READ that is being answered a part may be asked for: any other request would be a new, shorter one.
-    const bool answered = rq.repair.cause == Repair::Cause::response;
     if (answered && !needs_response(r->kind)) {  // it was executed, for something after it was answered
         rq.window.repaired(rq.window.repair_left());
         return Step::done;
     }
     if (needs_response(r->kind)) {
         part.psns = r->packets - part.packet;
-        if (answered && rq.window.repair_left() < part.psns) part.psns = rq.window.repair_left();
+        if (answered) part.psns = std::min(part.psns, hole.length != 0 ? hole.length : rq.window.repair_left());
         r->partly = r->partly || part.packet + part.psns != r->packets;
     }
     const Step step = transmit(ctx, qp, *r, part, AckRequest::yes, true);

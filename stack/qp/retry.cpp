@@ -35,13 +35,17 @@ void roll_back(Context& ctx, Qp& qp) {
     activate_requester(ctx, qp);
 }
 
-void restart_ack_timer(Context& ctx, Qp& qp) {
+void extend_ack_timer(Context& ctx, Qp& qp) {
     ROCI_STAGE(timers);
     Requester& rq = qp.requester;
-    const bool waiting = rq.window.awaits_answer();
-    rq.deadlines.set(Deadline::ack, waiting && qp.requester.ack_timeout != kNever ? ctx.now + patience(qp) : kNever);
-    arm_probe(ctx, qp);
+    const bool waiting = rq.window.awaits_answer() && rq.ack_timeout != kNever;
+    rq.deadlines.set(Deadline::ack, waiting ? ctx.now + patience(qp) : kNever);
     update_timer(ctx, qp);
+}
+
+void restart_ack_timer(Context& ctx, Qp& qp) {
+    arm_probe(ctx, qp);
+    extend_ack_timer(ctx, qp);
 }
 
 bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status) {

@@ -65,11 +65,12 @@ void implied_nak(Context& ctx, Qp& qp);
 void roll_back(Context& ctx, Qp& qp);
 /// Restarts the local ACK timer after progress, or stops it when nothing is awaited.
 void restart_ack_timer(Context& ctx, Qp& qp);
+/// The same without progress: the probe is still due when it was.
+void extend_ack_timer(Context& ctx, Qp& qp);
 // ---- repair.cpp: sending what was lost again, and nothing else
 /// The peer reported that it lacks the oldest packet that is not acknowledged.
 void request_lost(Context& ctx, Qp& qp);
-/// A response is missing, of which later ones arrived: `psns` of them, from the oldest one that is awaited; 0: an
-/// unknown number.
+/// Responses are missing of which later ones arrived: all of them are among the oldest `psns` awaited; 0: nobody knows how many.
 void response_lost(Context& ctx, Qp& qp, uint32_t psns);
 /// Something was acknowledged: what does that say of the repair?
 void observe_repair(Context& ctx, Qp& qp);

@@ -43,7 +43,7 @@ struct Requester {
     [[no_unique_address]] RoundTrip round_trip;
     [[no_unique_address]] Repair repair;
     uint16_t since_ack_request = 0;
-    uint32_t probes = 0;  ///< sent, ever
+    uint16_t probes = 0;  ///< sent, ever
 };
 static_assert(offsetof(Requester, congestion) == 128 && sizeof(Requester) == 192);
 
