@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -106,6 +107,13 @@ OsPlatform::~OsPlatform() {
 }
 
 bool leaves_enough(uint64_t length, uint64_t available) { return available == 0 || length <= available / 2; }
+
+uint64_t OsPlatform::random() {
+    uint64_t value = 0;
+    while (getrandom(&value, sizeof value, 0) != sizeof value) {
+    }
+    return value;
+}
 
 host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     // The pages are taken at once; asking the kernel for more than there is would not fail but start the out-of-memory killer.

@@ -56,6 +56,7 @@ public:
     /// The client whose request, or whose end, the conductor is about to handle.
     void set_current_client(const host::Client& c) { current_ = c; }
 
+    uint64_t random() override;
     host::SharedMemory make_memory(uint64_t length, std::string& why) override;
     void free_memory(const host::SharedMemory&) override;
     bool is_lost(const host::SharedMemory&) const override;

@@ -5,11 +5,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "neighbour/frames.hpp"
 #include "qp/spec.hpp"
-
-namespace roci::neighbour {
-struct Frame;
-}
 
 namespace roci::engine {
 

@@ -49,6 +49,18 @@ public:
     Cache() : Cache(Config{}) {}
     explicit Cache(const Config& config) : config_(config) {}
 
+    /// An address that is never asked for and never forgotten.
+    void configure(const Key& key, const MacAddress& mac) { configured_[key] = mac; }
+    std::optional<MacAddress> configured(const Key& key) const {
+        const auto it = configured_.find(key);
+        return it == configured_.end() ? std::nullopt : std::optional(it->second);
+    }
+    /// What is known, however old; asks nobody.
+    std::optional<MacAddress> recall(const Key& key) const {
+        const auto it = entries_.find(key);
+        const bool known = it != entries_.end() && (it->second.state == State::known || it->second.state == State::checking);
+        return known ? std::optional(it->second.mac) : std::nullopt;
+    }
     /// What is known; starts asking if nothing is, or nothing fresh.
     Lookup find(const Key& key, Nanos now);
     /// Somebody said where he is. `ask_made`: he asked us something, and will want an answer: worth an entry of its own.
@@ -78,6 +90,7 @@ private:
     void settle(const Key& key, Entry& e, State state, Nanos due);
 
     const Config config_;
+    std::map<Key, MacAddress> configured_;
     std::map<Key, Entry> entries_;
     std::deque<Question> questions_;
     std::deque<Settled> settled_;

@@ -7,10 +7,10 @@ namespace {
 /// READs and atomics are answered in PSN order; a part that is answered once more comes before the rest.
 const char* check_jobs(const Qp& qp) {
     const Responder& rs = qp.responder;
-    const auto end = [&](const ResponderJob& job) { return job.first + response_packets(qp, job); };
     if (rs.jobs.count > rs.jobs.size) return "more READs are being answered than there is room for";
     for (uint32_t i = 1; i < rs.jobs.count; ++i)
-        if (end(rs.jobs.at(i)).distance_from(end(rs.jobs.at(i - 1))) <= 0) return "READs are not answered in PSN order";
+        if (end_psn(qp, rs.jobs.at(i)).distance_from(end_psn(qp, rs.jobs.at(i - 1))) <= 0)
+            return "READs are not answered in PSN order";
     return nullptr;
 }
 

@@ -378,12 +378,6 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 // ---- duplicates -----------------------------------------------------------------------------------------------------
 
-Psn end_psn(const Qp& qp, const ResponderJob& job) { return job.first + response_packets(qp, job); }
-
-bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) {
-    return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
-}
-
 /// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first
 /// answer is still under way, this one replaces it. Replays do not count against the number of READs agreed, and are as many at
 /// most: one too many is dropped, its requester asks again.

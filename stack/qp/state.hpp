@@ -214,6 +214,11 @@ inline uint32_t response_packets(const Qp& qp, uint32_t length) {
     return length == 0 ? 1 : uint32_t((uint64_t{length} + qp.mtu - 1) >> qp.mtu_shift);
 }
 inline uint32_t response_packets(const Qp& qp, const ResponderJob& job) { return response_packets(qp, job.length); }
+/// One past the PSN of its last response.
+inline Psn end_psn(const Qp& qp, const ResponderJob& job) { return job.first + response_packets(qp, job); }
+inline bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) {
+    return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
+}
 
 /// The invariant that does not hold between rounds of the engine, or nullptr (check.cpp).
 const char* check(const Qp& qp);

@@ -34,17 +34,19 @@ void append_extended(std::string& s, const Packet& p) {
     if (i.has(kIeth)) append(s, " invalidate 0x%08x", p.invalidate.value);
 }
 
+/// What the IP header says: IPv4 without the prefix that makes it a GID.
+std::string address_text(const Gid& gid) { return to_text(gid).substr(gid.is_ipv4() ? std::size("::ffff:") - 1 : 0); }
+
 }  // namespace
 
 std::string to_text(const Gid& gid) {
     char text[INET6_ADDRSTRLEN] = "";
-    const bool v4 = gid.is_ipv4();
-    inet_ntop(v4 ? AF_INET : AF_INET6, gid.bytes.data() + (v4 ? 12 : 0), text, sizeof text);
+    inet_ntop(AF_INET6, gid.bytes.data(), text, sizeof text);
     return text;
 }
 
 std::string describe(const Packet& p) {
-    std::string s = to_text(p.source_gid()) + " > " + to_text(p.dest_gid());
+    std::string s = address_text(p.source_gid()) + " > " + address_text(p.dest_gid());
     append(s, " %s qp 0x%06x psn %u", p.info->name, p.dest_qp.value, p.psn.value());
     append_extended(s, p);
     if (p.info->has(kPayload)) append(s, " payload %u", p.payload_length);

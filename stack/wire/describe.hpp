@@ -1,4 +1,4 @@
-// A packet as one line of text, for traces. Not for the hot path: it allocates.
+// A packet or a GID as text, for traces, status and messages. Not for the hot path: it allocates.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace roci::wire {
 
-/// "10.0.0.1 > 10.0.0.2 RC WRITE Only qp 0x000011 psn 5 va 0x1000 rkey 0x200 length 64 payload 64 AckReq MigReq". Extended
-/// headers as the opcode has them. `packet` is one that parse() said ok to and whose frame is still there.
+/// "10.0.0.1 > 10.0.0.2 RC WRITE Only qp 0x000011 psn 5 va 0x1000 rkey 0x200 length 64 payload 64 AckReq MigReq".
+/// Extended headers as the opcode has them. `packet` is one that parse() said ok to and whose frame is still there.
 std::string describe(const Packet& packet);
 
-/// "10.0.0.1" or "fe80::1".
+/// As ibv_devinfo prints it: "::ffff:10.0.0.1" or "fe80::1".
 std::string to_text(const Gid& gid);
 
 }  // namespace roci::wire

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may include whom. Prints every include that breaks the house rules; exit code 1 if there is one.
+"""Who may include whom, and namespaces as folders. Prints every line that breaks the house rules; exit code 1 if there is one.
 
     tests/layering/check_layers.py [SOURCE_ROOT]
 """
@@ -21,6 +21,16 @@ STACK_ROOMS = {
     'engine': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'qp', 'neighbour'},
     'host': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'cm', 'qp', 'neighbour', 'engine'},
 }
+# A room that is divided: each part may use the room's own files, what the room may use, and these parts.
+PARTS = {
+    'host/paths': set(),
+    'host/objects': {'host/paths'},
+    'host/rdma_cm': {'host/paths'},
+    'host/sessions': {'host/paths', 'host/objects', 'host/rdma_cm'},
+}
+# Namespaces equal folders: a file of stack/ declares things in the namespace of its folder or of one that encloses it. These rooms
+# still have another one (namespace: rooms).
+OTHER_NAMESPACES = {'roci::engine': {'io', 'base'}, 'roci::qp': {'io'}}
 # Folders outside stack/: which rooms they may include.
 ALL_STACK = set(STACK_ROOMS)
 FOLDERS = {
@@ -36,6 +46,7 @@ SYSTEM_BANNED = {
 }
 SYSTEM_EXCEPTIONS = {  # (file, header): the auxiliary vector says what the processor has; reading it is no system call
     ('stack/wire/crc/pmull.cpp', 'sys/auxv.h'), ('stack/wire/crc/arm_crc.cpp', 'sys/auxv.h')}
+NAMESPACE = re.compile(r'^namespace (roci(?:::\w+)*) \{')
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -43,7 +54,9 @@ def allowed_rooms(relative):
     """The rooms that a file may include, or None: anything."""
     parts = relative.parts
     if parts[0] == 'stack' and len(parts) > 2:
-        return STACK_ROOMS.get(parts[1], set()) | {parts[1], 'abi'}
+        part = '/'.join(parts[1:3])
+        inside = PARTS.get(part, set()) | {part} if part in PARTS else set()
+        return STACK_ROOMS.get(parts[1], set()) | {parts[1], 'abi'} | inside
     for folder in sorted(FOLDERS, key=len, reverse=True):
         if relative.as_posix().startswith(folder + '/'):
             return FOLDERS[folder]
@@ -52,7 +65,9 @@ def allowed_rooms(relative):
 
 def room_of_include(path):
     """The room that a quoted include names, or None for a header of the same folder."""
-    first = path.split('/')[0]
+    first, part = path.split('/')[0], '/'.join(path.split('/')[:2])
+    if part in PARTS:
+        return part
     return first if '/' in path and first in ALL_STACK | {'abi', 'pmd_glue', 'apps', 'rocid', 'roci'} else None
 
 
@@ -67,21 +82,33 @@ def problem_with(relative, bracket, path):
     return f'{relative.parent} may not include "{path}" (allowed: {", ".join(sorted(allowed))})'
 
 
-def includes_of(file):
-    for number, line in enumerate(file.read_text(encoding='utf-8').splitlines(), 1):
-        match = INCLUDE.match(line)
-        if match:
-            yield number, match[1], match[2]
+def problem_with_namespace(relative, namespace):
+    folders = relative.parts[1:-1]
+    if relative.parts[0] != 'stack' or folders[0] in OTHER_NAMESPACES.get(namespace, set()):
+        return None
+    own = ['roci', *folders]
+    names = namespace.split('::')
+    shorter = min(len(own), len(names))
+    if names[:shorter] == own[:shorter]:
+        return None
+    return f'{relative.parent} declares things in {namespace}, its namespace is {"::".join(own)}'
+
+
+def problems_of(relative, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        problem = None
+        if match := INCLUDE.match(line):
+            problem = problem_with(relative, match[1], match[2])
+        elif match := NAMESPACE.match(line):
+            problem = problem_with_namespace(relative, match[1])
+        if problem:
+            yield f'{relative}:{number}: {problem}'
 
 
 def problems_in(root):
     for top in ('stack', 'verbs_api', 'pmd_glue'):
         for file in sorted((root / top).rglob('*.[ch]pp')):
-            relative = file.relative_to(root)
-            for number, bracket, path in includes_of(file):
-                problem = problem_with(relative, bracket, path)
-                if problem:
-                    yield f'{relative}:{number}: {problem}'
+            yield from problems_of(file.relative_to(root), file.read_text(encoding='utf-8'))
 
 
 def main():
@@ -89,7 +116,7 @@ def main():
     problems = list(problems_in(root))
     for problem in problems:
         print(problem)
-    print(f'layering: {"clean" if not problems else f"{len(problems)} includes break it"}')
+    print(f'layering: {"clean" if not problems else f"{len(problems)} lines break it"}')
     return 1 if problems else 0
 
 

@@ -24,7 +24,8 @@ public:
 
 }  // namespace
 
-SimPlatform::SimPlatform() : engine_page_(std::make_unique<abi::EnginePage>()), engine_page_token_(token()) {
+SimPlatform::SimPlatform(uint64_t seed)
+    : random_(seed), engine_page_(std::make_unique<abi::EnginePage>()), engine_page_token_(token()) {
     lent_[engine_page_token_] = {reinterpret_cast<std::byte*>(engine_page_.get()), sizeof(abi::EnginePage)};
 }
 

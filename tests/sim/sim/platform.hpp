@@ -13,9 +13,10 @@ namespace roci::sim {
 
 class SimPlatform final : public host::Platform {
 public:
-    SimPlatform();
+    explicit SimPlatform(uint64_t seed);
     ~SimPlatform() override;
 
+    uint64_t random() override { return random_ += 0x9e3779b97f4a7c15u; }
     host::SharedMemory make_memory(uint64_t length, std::string& why) override;
     void free_memory(const host::SharedMemory&) override;
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
@@ -52,6 +53,7 @@ private:
         std::byte* base;
         uint64_t length;
     };
+    uint64_t random_;
     int token() { return next_token_++; }
     int next_token_ = 1'000'000'000;
     std::map<int, Block> blocks_;  // made for the conductor

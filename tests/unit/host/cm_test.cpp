@@ -3,11 +3,12 @@
 
 #include "abi/cm_control.hpp"
 #include "fixture.hpp"
-#include "host/cm.hpp"
+#include "host/rdma_cm/service.hpp"
 
 namespace roci::host::test {
 namespace {
 
+using namespace rdma_cm;
 using abi::Op;
 
 constexpr uint16_t kIpv4 = 2;

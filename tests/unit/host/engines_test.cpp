@@ -5,7 +5,7 @@
 
 #include "abi/client_rings.hpp"
 #include "fixture.hpp"
-#include "host/dispatch.hpp"
+#include "host/sessions/dispatch.hpp"
 #include "qp/state.hpp"
 
 namespace roci::host::test {

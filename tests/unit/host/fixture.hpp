@@ -23,6 +23,7 @@ public:
     ~MemoryPlatform() override {
         for (const auto& [base, length] : memory) std::free(base);
     }
+    uint64_t random() override { return randoms += 0x9e3779b97f4a7c15u; }
     SharedMemory make_memory(uint64_t length, std::string& why) override {
         if (refuse_memory) {
             why = "test says so";
@@ -111,6 +112,7 @@ public:
     Gid gateway;
     int route_error = 0;
     std::string status, host_json = R"({"lcores":2})";
+    uint64_t randoms = 0;
     int next_fd = 1000;
     uintptr_t next_base = 0x100000000;
     static constexpr uint64_t kLargestBacked = 1 << 20;

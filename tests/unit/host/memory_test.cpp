@@ -1,6 +1,6 @@
 // PDs, regions, MRs and address handles.
 #include "fixture.hpp"
-#include "host/address.hpp"
+#include "host/paths/resolve.hpp"
 
 namespace roci::host::test {
 namespace {
@@ -303,19 +303,19 @@ TEST_F(MemoryTest, AddressHandlesRunOutAndComeBack) {
 TEST(UdpSourcePort, IsInTheDynamicRangeAndEqualOnBothEnds) {
     for (uint32_t a = 1; a < 0x1000000; a = a * 7 + 3) {
         for (uint32_t b = 2; b < 0x1000000; b = b * 5 + 1) {
-            const uint16_t sport = udp_source_port(0, {a, b});
+            const uint16_t sport = paths::udp_source_port(0, {a, b});
             EXPECT_GE(sport, 0xc000);
-            EXPECT_EQ(sport, udp_source_port(0, {b, a}));
+            EXPECT_EQ(sport, paths::udp_source_port(0, {b, a}));
         }
     }
     // 0x11 * 0x12 = 0x132 needs no folding.
-    EXPECT_EQ(udp_source_port(0, {0x11, 0x12}), 0xc132);
-    EXPECT_EQ(udp_source_port(0x5, {0x11, 0x12}), 0xc005) << "the program's flow label wins";
-    EXPECT_EQ(udp_source_port(0xfc000, {}), 0xc03f);
+    EXPECT_EQ(paths::udp_source_port(0, {0x11, 0x12}), 0xc132);
+    EXPECT_EQ(paths::udp_source_port(0x5, {0x11, 0x12}), 0xc005) << "the program's flow label wins";
+    EXPECT_EQ(paths::udp_source_port(0xfc000, {}), 0xc03f);
     const uint64_t product = uint64_t{0x123456} * 0xabcdef;
     const uint64_t once = product ^ product >> 20;
     const auto label = uint32_t((once ^ once >> 40) & 0xfffff);
-    EXPECT_EQ(udp_source_port(0, {0x123456, 0xabcdef}), 0xc000 + ((label & 0x3fff) ^ label >> 14));
+    EXPECT_EQ(paths::udp_source_port(0, {0x123456, 0xabcdef}), 0xc000 + ((label & 0x3fff) ^ label >> 14));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Requests that need an unknown MAC, addresses that change, and what a port without a kernel answers.
 #include "abi/cm_control.hpp"
 #include "fixture.hpp"
-#include "host/cm.hpp"
+#include "host/rdma_cm/service.hpp"
 
 namespace roci::host::test {
 namespace {
@@ -133,7 +133,7 @@ TEST_F(NeighboursTest, AnIdOfRdmaCmResolvesByAnEvent) {
         abi::CmResolveRequest in{};
         in.id = id;
         in.timeout_ms = timeout_ms;
-        in.dest = to_address(kThem4, 7471);
+        in.dest = rdma_cm::to_address(kThem4, 7471);
         EXPECT_EQ(call(Op::cm_resolve_addr, in).error, 0);
         EXPECT_EQ(on(Op::cm_get_event, channel).error, EAGAIN) << "not yet";
         return id;
@@ -142,13 +142,13 @@ TEST_F(NeighboursTest, AnIdOfRdmaCmResolvesByAnEvent) {
     resolve(500);
     run_until(now + kSecond);
     auto e = on(Op::cm_get_event, channel).as<abi::CmEventReply>();
-    EXPECT_EQ(e.event, uint32_t(CmEventType::addr_error));
+    EXPECT_EQ(e.event, uint32_t(rdma_cm::CmEventType::addr_error));
     EXPECT_EQ(e.status, -ETIMEDOUT);
     resolve(2000);
     conductor.service(++now);
     they_answer(port.frames.at(0));
     e = on(Op::cm_get_event, channel).as<abi::CmEventReply>();
-    EXPECT_EQ(e.event, uint32_t(CmEventType::addr_resolved));
+    EXPECT_EQ(e.event, uint32_t(rdma_cm::CmEventType::addr_resolved));
 }
 
 TEST_F(NeighboursTest, AnswersForItsOwnAddressesOnly) {

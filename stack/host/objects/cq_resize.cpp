@@ -1,0 +1,107 @@
+// resize_cq: a CQ moves to a new ring lane by lane, each by its own engine, while QPs go on completing into it.
+#include <algorithm>
+
+#include "host/objects/cq_memory.hpp"
+#include "host/objects/handlers.hpp"
+
+namespace roci::host::objects {
+namespace {
+
+/// Entries of a lane that the client has not polled yet, as far as shared memory shows: a lie of the client only misleads itself.
+uint32_t queued(const rings::CqLane& lane, uint32_t consumer, uint32_t depth) {
+    uint32_t n = 0;
+    while (n < depth) {
+        const uint32_t i = consumer + n;
+        if (std::atomic_ref(lane.entries[i & (depth - 1)].seq).load(std::memory_order_acquire) != i + 1) break;
+        ++n;
+    }
+    return n;
+}
+
+struct Ring {
+    ArenaBlock memory;
+    CqParts parts;
+    uint32_t depth = 0;
+};
+
+int move_lane(State& state, Cq& cq, uint32_t lane, const Ring& to, uint32_t consumer) {
+    engine::Command move;
+    move.kind = engine::Command::Kind::resize_cq;
+    move.session = cq.ring.session;
+    move.cq = &cq.ring;
+    move.new_lane = to.parts.lanes[lane];
+    move.consumer = consumer;
+    return state.execute(lane, move);
+}
+
+/// Moves lane after lane into `to`; returns how many have moved when the first one is refused.
+uint32_t move_all(State& state, Cq& cq, const Ring& to, const uint32_t* consumer, uint32_t already_moved) {
+    uint32_t lane = 0;
+    for (; lane < cq.ring.lane_count; ++lane) {
+        // A lane that has moved before was compacted: its first entry is index 0.
+        if (move_lane(state, cq, lane, to, lane < already_moved ? 0 : consumer[lane]) != 0) break;
+    }
+    return lane;
+}
+
+void adopt(State& state, Cq& cq, Ring& ring) {
+    auto& arm = ring.parts.shared->arm;
+    std::atomic_ref(arm).store(std::atomic_ref(cq.ring.shared->arm).load(std::memory_order_relaxed), std::memory_order_relaxed);
+    std::atomic_ref(cq.ring.shared).store(ring.parts.shared, std::memory_order_release);
+    state.fence_all();
+    std::swap(cq.memory, ring.memory);
+    cq.depth = ring.depth;
+}
+
+void answer(Call& c, const Cq& cq) {
+    c.answer(abi::CreateCqReply{cq.ring.handle, cq.ring.generation, cq.depth, cq.ring.lane_count, cq.memory.where()});
+}
+
+/// Some lanes have moved to `partial`, then one did not fit any more because its engine completed meanwhile. As many entries as
+/// before always fit. Only a client that lies about its index makes this fail as well: its CQ is dead then, and keeps all three
+/// rings.
+Outcome fall_back(Call& c, Cq& cq, Ring& partial, uint32_t moved, const uint32_t* consumer) {
+    Ring roomy;
+    roomy.depth = std::max(cq.depth, partial.depth);
+    Outcome o = lay_out_cq(c.session, roomy.depth, cq.ring.lane_count, roomy.memory, roomy.parts);
+    if (!o.failed() && move_all(c.state, cq, roomy, consumer, moved) == cq.ring.lane_count) {
+        adopt(c.state, cq, roomy);
+        answer(c, cq);
+        return done();
+    }
+    cq.ring.dead.store(true, std::memory_order_relaxed);
+    cq.stranded.push_back(std::move(partial.memory));
+    cq.stranded.push_back(std::move(roomy.memory));
+    return fail(EINVAL, "CQ {}: consumer indices do not match what was polled; the CQ is dead", cq.ring.handle);
+}
+
+}  // namespace
+
+Outcome resize_cq(Call& c) {
+    const auto in = c.in<abi::ResizeCqRequest>();
+    Cq* cq;
+    if (Outcome o = look_up(c.session.cqs, in.handle, "CQ", cq); o.failed()) return o;
+    if (!cq->stranded.empty()) return fail(EINVAL, "CQ {} is dead after a failed resize; destroy it", in.handle);
+    Ring ring;
+    if (Outcome o = cq_depth(c.state.limits, in.cqe, ring.depth); o.failed()) return o;
+    if (ring.depth <
+        cq->depth) {  // a round between two fences: what was posted before the call may have completed, and then counts
+        c.state.fence_all();
+        c.state.fence_all();
+    }
+    for (uint32_t e = 0; e < cq->ring.lane_count; ++e) {
+        // `entries` of a lane changes only by commands of this thread.
+        const uint32_t n = queued(cq->ring.lanes[e], in.consumer[e], cq->depth);
+        if (n > ring.depth)
+            return fail(EINVAL, "CQ {} holds {} entries, more than the {} asked for; poll it first", in.handle, n, in.cqe);
+    }
+    if (Outcome o = lay_out_cq(c.session, ring.depth, cq->ring.lane_count, ring.memory, ring.parts); o.failed()) return o;
+    const uint32_t moved = move_all(c.state, *cq, ring, in.consumer, 0);
+    if (moved == 0) return fail(EINVAL, "CQ {}: entries queued do not fit {}, or the consumer index is wrong", in.handle, in.cqe);
+    if (moved < cq->ring.lane_count) return fall_back(c, *cq, ring, moved, in.consumer);
+    adopt(c.state, *cq, ring);
+    answer(c, *cq);
+    return done();
+}
+
+}  // namespace roci::host::objects

@@ -1,0 +1,96 @@
+// Multicast groups: which UD QPs hear them. The engines' table is replaced as a whole with each change.
+#include <algorithm>
+
+#include "host/objects/handlers.hpp"
+#include "wire/describe.hpp"
+
+namespace roci::host::objects {
+namespace {
+
+using engine::MulticastTable;
+using wire::to_text;
+
+Gid to_gid(const abi::GidValue& value) {
+    Gid gid;
+    std::copy(std::begin(value.raw), std::end(value.raw), gid.bytes.begin());
+    return gid;
+}
+
+/// The engines look at `next` from now on, and at what it replaces no more.
+void replace(State& state, std::unique_ptr<MulticastTable> next) {
+    state.shared.multicast.store(next.get(), std::memory_order_release);
+    state.fence_all();
+    state.multicast = std::move(next);
+}
+
+std::unique_ptr<MulticastTable> copy_table(const State& state) {
+    return state.multicast ? std::make_unique<MulticastTable>(*state.multicast) : std::make_unique<MulticastTable>();
+}
+
+void remove(MulticastTable& table, uint32_t port, const Gid& gid, uint32_t qpn) {
+    for (MulticastTable::Group& g : table.groups)
+        if (g.port == port && g.gid == gid) std::erase(g.qpns, qpn);
+    std::erase_if(table.groups, [](const MulticastTable::Group& g) { return g.qpns.empty(); });
+}
+
+Outcome add(const Capabilities& caps, MulticastTable& table, uint32_t port, const Gid& gid, uint32_t qpn) {
+    for (MulticastTable::Group& g : table.groups) {
+        if (g.port != port || g.gid != gid) continue;
+        if (g.qpns.size() >= caps.max_mcast_attach)
+            return fail(ENOMEM, "group {} has {} QPs, the limit", to_text(gid), g.qpns.size());
+        g.qpns.push_back(qpn);
+        return done();
+    }
+    if (table.groups.size() >= caps.max_mcast_groups)
+        return fail(ENOMEM, "there are {} multicast groups, the limit", table.groups.size());
+    table.groups.push_back({port, gid, {qpn}});
+    return done();
+}
+
+Outcome find_parts(Call& c, const abi::McastRequest& in, Qp*& qp, Gid& gid) {
+    if (Outcome o = look_up(c.session.qps, in.qp, "QP", qp); o.failed()) return o;
+    gid = to_gid(in.gid);
+    if (qp->spec.type != qp::Type::ud) return fail(EINVAL, "only UD QPs can be attached to a multicast group");
+    if (!neighbour::is_multicast(gid)) return fail(EINVAL, "{} is no multicast address", to_text(gid));
+    return done();
+}
+
+}  // namespace
+
+/// Attaching twice is the same as once (as the kernel's uverbs has it).
+Outcome attach_mcast(Call& c) {
+    const auto in = c.in<abi::McastRequest>();
+    Qp* qp;
+    Gid gid;
+    if (Outcome o = find_parts(c, in, qp, gid); o.failed()) return o;
+    if (std::find(qp->groups.begin(), qp->groups.end(), gid) != qp->groups.end()) return done();
+    auto next = copy_table(c.state);
+    if (Outcome o = add(c.state.caps, *next, qp->spec.port, gid, qp->spec.qpn.value); o.failed()) return o;
+    qp->groups.push_back(gid);
+    replace(c.state, std::move(next));
+    return done();
+}
+
+Outcome detach_mcast(Call& c) {
+    const auto in = c.in<abi::McastRequest>();
+    Qp* qp;
+    Gid gid;
+    if (Outcome o = find_parts(c, in, qp, gid); o.failed()) return o;
+    const auto it = std::find(qp->groups.begin(), qp->groups.end(), gid);
+    if (it == qp->groups.end()) return fail(EINVAL, "the QP is not attached to {}", to_text(gid));
+    qp->groups.erase(it);
+    auto next = copy_table(c.state);
+    remove(*next, qp->spec.port, gid, qp->spec.qpn.value);
+    replace(c.state, std::move(next));
+    return done();
+}
+
+void leave_groups(State& state, Qp& qp) {
+    if (qp.groups.empty()) return;
+    auto next = copy_table(state);
+    for (const Gid& gid : qp.groups) remove(*next, qp.spec.port, gid, qp.spec.qpn.value);
+    qp.groups.clear();
+    replace(state, std::move(next));
+}
+
+}  // namespace roci::host::objects

@@ -1,0 +1,27 @@
+// How send and receive queues lie in the arena: depths, strides and what they grant.
+#pragma once
+
+#include "host/call.hpp"
+
+namespace roci::host::objects {
+
+struct SqShape {
+    uint32_t depth = 0, stride = 0;  ///< power of two; multiple of 64
+    uint32_t max_sge = 0, max_inline = 0;
+    uint64_t bytes() const { return sizeof(abi::SqShared) + uint64_t(depth) * stride; }
+};
+struct RqShape {
+    uint32_t depth = 0, stride = 0;  ///< power of two; multiple of 32
+    uint32_t max_sge = 0;
+    uint64_t bytes() const { return sizeof(abi::RqShared) + uint64_t(depth) * stride; }
+};
+
+/// The smallest shape that serves what was asked; what it has to spare, up to the limits, is granted too. A queue asked for with
+/// 0 entries gets one, so that no ring is without a slot.
+SqShape sq_shape(const abi::QpCap& asked, const Limits& limits);
+RqShape rq_shape(uint32_t max_wr, uint32_t max_sge, uint32_t sge_limit);
+
+Outcome lay_out_sq(Session& session, const SqShape& shape, ArenaBlock& block, rings::SqView& view);
+Outcome lay_out_rq(Session& session, const RqShape& shape, ArenaBlock& block, rings::RqView& view);
+
+}  // namespace roci::host::objects

@@ -1,0 +1,178 @@
+// The rdma_cm service of the conductor: ids of clients on top of the communication manager (cm/manager.hpp). Addresses, port
+// spaces, listeners with backlogs, events on channels. Semantics are those of rdma_cm(7).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <unordered_map>
+
+#include "abi/cm_control.hpp"
+#include "cm/manager.hpp"
+#include "host/call.hpp"
+#include "host/handle_table.hpp"
+#include "host/paths/neighbours.hpp"
+
+namespace roci::host::rdma_cm {
+
+/// enum rdma_cm_event_type.
+enum class CmEventType : uint32_t {
+    addr_resolved,
+    addr_error,
+    route_resolved,
+    route_error,
+    connect_request,
+    connect_response,
+    connect_error,
+    unreachable,
+    rejected,
+    established,
+    disconnected,
+    device_removal,
+    multicast_join,
+    multicast_error,
+    addr_change,
+    timewait_exit,
+};
+
+struct CmEvent {
+    uint32_t id = abi::kNoHandle;     ///< whose event it is (CONNECT_REQUEST: the listener)
+    uint32_t child = abi::kNoHandle;  ///< CONNECT_REQUEST
+    uint32_t id_generation = 0, child_generation = 0;
+    uint32_t group = abi::kNoHandle;
+    CmEventType type = CmEventType::addr_resolved;
+    int32_t status = 0;
+    abi::CmParam param{};
+    abi::AhAttr ah{};
+};
+
+struct CmChannel {
+    std::deque<CmEvent> events;
+    uint32_t stale = 0;  ///< about so many of them are of ids that are gone
+    uint32_t ids = 0;
+};
+
+enum class IdState : uint8_t {
+    idle,
+    bound,
+    listening,
+    resolving,
+    addr_resolved,
+    route_resolved,
+    connecting,
+    requested,
+    accepted,
+    connected,
+    disconnected
+};
+
+struct CmGroup {
+    uint32_t id = 0;
+    uint32_t events_reported = 0;
+};
+
+struct CmId {
+    uint32_t handle = 0;
+    uint32_t channel = 0;
+    cm::PortSpace space = cm::PortSpace::tcp;
+    qp::Type qp_type = qp::Type::rc;
+    IdState state = IdState::idle;
+    abi::CmAddress source{}, dest{};
+    std::optional<uint32_t> device;
+    Gid local, remote;
+    MacAddress remote_mac;
+    bool owns_port = false;
+    bool reuse = false, af_only = false;
+    uint8_t traffic_class = 0, ack_timeout = 14;
+    uint32_t psn = 0;
+    uint8_t responder_resources = 0, initiator_depth = 0;
+    uint8_t retry_count = 7, rnr_retry_count = 7;
+    uint32_t listener = 0;              ///< manager's number
+    uint32_t backlog = 0, pending = 0;  ///< listening: requests that were not fetched yet
+    uint32_t parent = abi::kNoHandle;   ///< request that was not fetched yet: its listener
+    uint32_t connection = 0;            ///< manager's number
+    uint32_t events_reported = 0;
+    uint32_t events_waiting = 0;  ///< in its channel
+    bool datagram() const { return qp_type == qp::Type::ud; }
+};
+
+struct CmClient {
+    HandleTable<CmChannel> channels;
+    HandleTable<CmId> ids;
+    HandleTable<CmGroup> groups;
+};
+
+/// Who holds a port.
+struct PortUser {
+    uint32_t session = 0, id = 0;
+    Gid address;  ///< zero: any
+    bool ipv4 = true, ipv6 = true;
+    bool reuse = false, listening = false;
+};
+
+struct CmService {
+    explicit CmService(uint64_t seed);
+
+    cm::Manager manager;
+    std::unordered_map<uint32_t, CmClient> clients;  ///< by session
+    std::map<std::pair<cm::PortSpace, uint16_t>, std::vector<PortUser>> ports;
+    uint32_t next_signal = 0;
+    uint64_t refused_backlog = 0;  ///< requests that found their listener's queue full
+    uint64_t random_state;
+
+    uint32_t random();
+    CmClient& client(uint32_t session) { return clients[session]; }
+};
+
+inline constexpr uint32_t kMaxCmIds = 65536, kMaxCmChannels = 65536;  ///< of one session
+
+/// Pipes of event channels share the number space of completion channels, from here on.
+inline constexpr uint32_t kCmChannelBase = 0x40000000;
+
+// cm_ids.cpp
+Outcome open_channel(Call&);
+Outcome close_channel(Call&);
+Outcome create_id(Call&);
+Outcome destroy_id(Call&);
+Outcome migrate(Call&);
+Outcome set_option(Call&);
+Outcome find_id(Call& c, uint32_t handle, CmId*& out);
+void destroy(State&, uint32_t session, CmId& id);
+void destroy_requests(State&, uint32_t session, const CmId& listener);
+// cm_address.cpp
+Outcome bind(Call&);
+Outcome resolve_addr(Call&);
+Outcome resolve_route(Call&);
+Outcome listen(Call&);
+Outcome query(Call&);
+/// Ids whose address is resolved now, or is known to be unreachable.
+void take_settled_addresses(State&);
+abi::CmQueryReply describe_route(const State&, const CmId& id);
+void release_port(State&, uint32_t session, const CmId& id);
+abi::CmAddress to_address(const Gid& gid, uint16_t port);
+Gid to_gid(const abi::CmAddress& a);
+// cm_connect.cpp
+Outcome connect(Call&);
+Outcome accept(Call&);
+Outcome establish(Call&);
+Outcome reject(Call&);
+Outcome notify(Call&);
+Outcome disconnect(Call&);
+Outcome qp_attr(Call&);
+/// mask 0: the connection is not that far.
+abi::CmQpAttrReply qp_attributes(const State&, const CmId& id, uint32_t qp_state);
+abi::AhAttr path_to_peer(const State&, const CmId& id);
+// cm_events.cpp
+Outcome get_event(Call&);
+void push_event(State&, uint32_t session, CmId& id, CmEvent event);
+/// `count` events in that channel are of an id that is gone.
+void forget_events(CmClient&, uint32_t channel, uint32_t count);
+/// Messages that arrived, timers; then everything that follows from them.
+void service(State&);
+/// Sends what the manager has to send, and turns its events into those of ids.
+void settle(State&);
+void reclaim(State&, uint32_t session);
+// cm_multicast.cpp
+Outcome join(Call&);
+Outcome leave(Call&);
+
+}  // namespace roci::host::rdma_cm

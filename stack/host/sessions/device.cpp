@@ -1,0 +1,244 @@
+// Connection and device: hello, what devices there are, opening one, and what it can do.
+#include <endian.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "host/objects/handlers.hpp"
+#include "host/objects/tag_matching.hpp"
+#include "host/sessions/handlers.hpp"
+
+namespace roci::host::sessions {
+namespace {
+
+constexpr uint32_t kPortNumber = 1;
+constexpr uint32_t kRoceV2 = 2;
+constexpr uint32_t kPortDown = 1, kPortActive = 4;      // enum ibv_port_state
+constexpr uint32_t kPhysDisabled = 3, kPhysLinkUp = 5;  // IBA PortPhysicalState
+constexpr uint32_t kMaxListedDevices = std::size(abi::ListDevicesReply{}.device);
+constexpr uint32_t kMaxListedGids = std::size(abi::QueryGidTableReply{}.entry);
+
+template <size_t N>
+void copy_text(char (&to)[N], const std::string& from) {
+    const size_t n = std::min(from.size(), N - 1);
+    std::memcpy(to, from.data(), n);
+    to[n] = 0;
+}
+
+uint64_t guid(const MacAddress& mac) { return htobe64(guid_of(mac)); }
+
+/// What a program calls itself, for status: printable or a question mark.
+std::string printable(const char* text, size_t size) {
+    std::string out(text, strnlen(text, size));
+    for (char& c : out) {
+        if (!std::isprint(static_cast<unsigned char>(c))) c = '?';
+    }
+    return out;
+}
+
+}  // namespace
+
+Outcome hello(Call& c) {
+    const auto in = c.in<abi::HelloRequest>();
+    if (c.session.greeted) return fail(EINVAL, "hello was said already on this connection");
+    if (in.magic != abi::kHelloMagic) {
+        c.close = true;
+        return fail(EPROTO, "this is not a Rocinante client (magic {:#010x}); is {} set to the right socket?", in.magic,
+                    abi::kSocketEnv);
+    }
+    c.answer(abi::HelloReply{abi::kAbiVersion, abi::kAbiVersion, uint32_t(c.state.devices.size()), c.state.engines.engines()});
+    if (in.abi_version != abi::kAbiVersion) {
+        c.close = true;
+        return fail(EPROTO, "client library speaks ABI version {}, rocid speaks version {}; install both from one release",
+                    in.abi_version, abi::kAbiVersion);
+    }
+    c.session.program = printable(in.program, sizeof in.program);
+    c.session.greeted = true;
+    return done();
+}
+
+Outcome list_devices(Call& c) {
+    abi::ListDevicesReply out{};
+    out.count = std::min(uint32_t(c.state.devices.size()), kMaxListedDevices);
+    for (uint32_t i = 0; i < out.count; ++i) {
+        const DeviceConfig& d = c.state.devices[i];
+        abi::DeviceEntry& e = out.device[i];
+        copy_text(e.name, d.name);
+        copy_text(e.netdev, d.netdev);
+        e.node_guid = guid(d.mac);
+        e.index = i;
+    }
+    c.answer(out, offsetof(abi::ListDevicesReply, device) + out.count * sizeof(abi::DeviceEntry));
+    return done();
+}
+
+namespace {
+
+/// Descriptors and memory of a session being opened; given back unless the opening succeeded.
+class Opening {
+public:
+    Opening(State& state, Session& session) : state_(state), session_(session) {}
+    ~Opening() {
+        if (!kept_) close_device(state_, session_);
+    }
+    void keep() { kept_ = true; }
+
+private:
+    State& state_;
+    Session& session_;
+    bool kept_ = false;
+};
+
+Outcome attach_engines(State& state, Session& s) {
+    auto* pages = reinterpret_cast<abi::DoorbellPage*>(s.doorbells.base);
+    for (uint32_t e = 0; e < state.engines.engines(); ++e) {
+        engine::Command attach;
+        attach.kind = engine::Command::Kind::attach_session;
+        attach.session = s.id;
+        attach.doorbells = pages + e;
+        if (const int error = state.execute(e, attach); error != 0) {
+            while (e-- > 0) {
+                engine::Command detach;
+                detach.kind = engine::Command::Kind::detach_session;
+                detach.session = s.id;
+                state.execute(e, detach);
+            }
+            state.platform.free_memory(std::exchange(s.doorbells, {}));
+            return fail(error, "an engine refused the session; it serves too many");
+        }
+    }
+    return done();
+}
+
+}  // namespace
+
+Outcome open_device(Call& c) {
+    const auto in = c.in<abi::OpenDeviceRequest>();
+    Session& s = c.session;
+    if (s.device) return fail(EBUSY, "this connection has {} open; open another connection for another device", c.device().name);
+    if (in.device >= c.state.devices.size()) return fail(ENODEV, "no device {}; there are {}", in.device, c.state.devices.size());
+
+    const uint32_t engines = c.state.engines.engines();
+    std::string why;
+    const SharedMemory pages = c.state.platform.make_memory(engines * sizeof(abi::DoorbellPage), why);
+    if (pages.base == nullptr) return fail(ENOMEM, "no memory for doorbells: {}", why);
+    s.doorbells = pages;
+    if (Outcome o = attach_engines(c.state, s); o.failed()) return o;
+    Opening opening(c.state, s);
+    s.device = in.device;
+
+    std::vector<int> wake(engines);
+    for (uint32_t e = 0; e < engines; ++e) {
+        wake[e] = c.state.platform.make_wake_fd(s.id, e);
+        if (wake[e] < 0 && c.state.real_descriptors()) return fail(EMFILE, "rocid is out of file descriptors; raise its limit");
+    }
+    const int async = c.state.platform.make_event_pipe(s.id, abi::kNoHandle);
+    if (async < 0 && c.state.real_descriptors()) return fail(EMFILE, "rocid is out of file descriptors; raise its limit");
+    opening.keep();
+
+    c.give(async, false);
+    c.give(c.state.platform.engine_page_fd(), true);
+    c.give(s.doorbells.fd, true);
+    for (const int fd : wake) c.give(fd, true);
+    c.answer(abi::OpenDeviceReply{engines, s.id, sizeof(abi::DoorbellPage)});
+    return done();
+}
+
+void close_device(State& state, Session& s) {
+    if (s.doorbells.base == nullptr) return;
+    for (uint32_t e = 0; e < state.engines.engines(); ++e) {
+        engine::Command detach;
+        detach.kind = engine::Command::Kind::detach_session;
+        detach.session = s.id;
+        state.execute(e, detach);
+    }
+    state.platform.close_event_pipe(s.id, abi::kNoHandle);
+    state.platform.close_wake_fds(s.id);
+    state.platform.free_memory(std::exchange(s.doorbells, {}));
+    s.device.reset();
+}
+
+Outcome query_device(Call& c) {
+    const Limits& l = c.state.limits;
+    const Capabilities& caps = c.state.caps;
+    abi::DeviceAttr a{};
+    a.node_guid = a.sys_image_guid = guid(c.device().mac);
+    a.max_mr_size = caps.max_mr_size;
+    a.page_size_cap = caps.page_size_cap;
+    a.device_cap_flags = caps.device_cap_flags;
+    a.hca_core_clock_khz = caps.clock_khz;
+    a.completion_timestamp_mask = caps.timestamp_mask;
+    a.vendor_id = caps.vendor_id;
+    a.max_qp = std::min({l.max_qps, c.state.qpns.capacity(), objects::kQpSlots});
+    a.max_qp_wr = l.max_qp_wr;
+    a.max_sge = a.max_sge_rd = l.max_sge;
+    a.max_inline = l.max_inline;
+    a.max_cq = caps.max_cqs;
+    a.max_cqe = l.max_cqe;
+    a.max_mr = std::min(l.max_keys, c.state.keys.capacity());
+    a.max_pd = caps.max_pds;
+    a.max_qp_rd_atom = a.max_qp_init_rd_atom = caps.max_rd_atomic;
+    a.max_res_rd_atom = a.max_qp * caps.max_rd_atomic;
+    a.atomic_cap = caps.atomic_cap;
+    a.max_mw = a.max_mr;
+    a.max_mcast_grp = caps.max_mcast_groups;
+    a.max_mcast_qp_attach = caps.max_mcast_attach;
+    a.max_ah = std::min(l.max_ahs, c.state.ahs.capacity());
+    a.max_srq = caps.max_srqs;
+    a.max_srq_wr = caps.max_srq_wr;
+    a.max_srq_sge = caps.max_srq_sge;
+    a.max_pkeys = caps.pkeys;
+    a.local_ca_ack_delay = caps.local_ca_ack_delay;
+    a.phys_ports = 1;
+    a.comp_vectors = caps.comp_vectors;
+    a.max_dm_size = caps.max_dm_bytes;
+    a.max_cq_count = caps.max_moderation_count;
+    a.max_cq_period = caps.max_moderation_us;
+    if (objects::may_reach(c)) {
+        a.odp_general = caps.odp_general;
+        a.odp_rc = caps.odp_rc;
+        a.odp_uc = caps.odp_uc;
+        a.odp_ud = caps.odp_ud;
+        a.odp_xrc = caps.odp_xrc;
+    }
+    copy_text(a.fw_ver, caps.firmware);
+    a.tm = objects::kTagCaps;
+    c.answer(a);
+    return done();
+}
+
+Outcome query_port(Call& c) {
+    const uint32_t port = c.in<abi::HandleRequest>().handle;
+    if (port > kPortNumber) return fail(EINVAL, "no port {}: a device has one port, number 1", port);
+    const Capabilities& caps = c.state.caps;
+    abi::PortAttr a{};
+    a.state = c.device().active ? kPortActive : kPortDown;
+    a.phys_state = c.device().active ? kPhysLinkUp : kPhysDisabled;
+    a.max_mtu = 5;
+    a.active_mtu = active_mtu(c.device());
+    a.gid_table_length = gid_table_length(c.device());
+    a.max_message = caps.max_message;
+    a.pkey_table_length = caps.pkeys;
+    a.active_width = caps.active_width;
+    a.active_speed = caps.active_speed;
+    a.port_cap_flags = caps.port_cap_flags;
+    c.answer(a);
+    return done();
+}
+
+Outcome query_gid_table(Call& c) {
+    abi::QueryGidTableReply out{};
+    const auto& gids = c.device().gids;
+    for (uint32_t i = 0; i < gids.size() && i < kMaxListedGids; ++i) {
+        if (gids[i].is_zero()) continue;
+        abi::GidEntry& e = out.entry[out.count++];
+        std::memcpy(e.gid.raw, gids[i].bytes.data(), sizeof e.gid.raw);
+        e.index = i;
+        e.type = kRoceV2;
+        copy_text(e.netdev, c.device().netdev);
+    }
+    c.answer(out, offsetof(abi::QueryGidTableReply, entry) + out.count * sizeof(abi::GidEntry));
+    return done();
+}
+
+}  // namespace roci::host::sessions

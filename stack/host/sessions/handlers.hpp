@@ -1,0 +1,29 @@
+// The handlers of operations on the session itself, by file.
+#pragma once
+
+#include "host/call.hpp"
+
+namespace roci::host::sessions {
+
+// device.cpp
+Outcome hello(Call&);
+Outcome list_devices(Call&);
+Outcome open_device(Call&);
+Outcome query_device(Call&);
+Outcome query_port(Call&);
+Outcome query_gid_table(Call&);
+void close_device(State&, Session&);
+
+// status.cpp
+Outcome status(Call&);
+Conductor::Totals totals_of(const State&);
+std::string status_text(State&);
+
+// capture.cpp
+Outcome start_capture(Call&);
+Outcome stop_capture(Call&);
+
+// reclaim.cpp
+void reclaim(State&, Session&);
+
+}  // namespace roci::host::sessions

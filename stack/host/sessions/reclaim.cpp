@@ -1,0 +1,59 @@
+// The end of a session: everything that it had goes back, in the order in which things use each other.
+#include "host/objects/handlers.hpp"
+#include "host/rdma_cm/service.hpp"
+#include "host/sessions/handlers.hpp"
+
+namespace roci::host::sessions {
+namespace {
+
+/// XRC targets that other sessions have open go on with them. The newest handles go first: it is the oldest one's going that
+/// costs.
+void leave_shared(State& state, Session& s) {
+    std::vector<uint32_t> shared;
+    s.qps.each([&](uint32_t handle, Qp& qp) {
+        if (qp.holders.size() > 1) shared.push_back(handle);
+    });
+    for (auto it = shared.rbegin(); it != shared.rend(); ++it)
+        if (objects::leave(state, {s.id, *it, s.qps.generation(*it)}, *s.qps.find(*it))) s.qps.erase(*it);
+}
+
+/// Takes all that engines can find out of their reach; after the fence nobody looks at it.
+void withdraw(State& state, Session& s) {
+    s.qps.each([&](uint32_t, Qp& qp) { objects::retire(state, qp); });
+    s.srqs.each([&](uint32_t, Srq& srq) { objects::retire(state, srq); });
+    s.mrs.each([&](uint32_t, Mr& mr) { state.shared.keys.clear(mr.region->key.index()); });
+    s.mws.each([&](uint32_t, Mw& mw) { state.shared.keys.clear(mw.region->key.index()); });
+    for (const auto& [number, ah] : s.ahs) state.shared.ahs.clear(number);
+    state.fence_all();
+}
+
+}  // namespace
+
+void reclaim(State& state, Session& s) {
+    if (s.captures) state.platform.stop_capture(s.id);
+    rdma_cm::reclaim(state, s.id);
+    leave_shared(state, s);
+    withdraw(state, s);
+    s.qps.each([&](uint32_t, Qp& qp) { objects::bury(state, qp); });
+    s.qps.clear();
+    s.srqs.each([&](uint32_t, Srq& srq) { objects::bury(state, srq); });
+    s.srqs.clear();
+    state.fence_all();  // an engine keeps a CQ that waits for room in its event ring until a fence finds it without QPs
+    s.cqs.clear();
+    s.mrs.each([&](uint32_t, Mr& mr) { state.keys.release(mr.region->key.index()); });
+    s.mrs.clear();
+    s.mws.each([&](uint32_t, Mw& mw) { objects::bury(state, mw); });
+    s.mws.clear();
+    s.dms.clear();
+    s.regions.clear();
+    for (const auto& [number, ah] : s.ahs) state.ahs.release(number);
+    s.ahs.clear();
+    s.pds.each([&](uint32_t, Pd& pd) { state.pd_numbers.erase(pd.number); });
+    s.pds.clear();
+    s.xrcds.clear();
+    s.channels.each([&](uint32_t handle, Channel&) { state.platform.close_event_pipe(s.id, handle); });
+    s.channels.clear();
+    close_device(state, s);
+}
+
+}  // namespace roci::host::sessions

@@ -1,0 +1,201 @@
+// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added,
+// never renamed.
+#include <nlohmann/json.hpp>
+
+#include "host/objects/handlers.hpp"
+#include "host/paths/neighbours.hpp"
+#include "host/rdma_cm/status.hpp"
+#include "host/sessions/handlers.hpp"
+#include "qp/attributes.hpp"
+#include "wire/describe.hpp"
+
+namespace roci::host::sessions {
+namespace {
+
+using wire::to_text;
+using Json = nlohmann::ordered_json;
+
+/// Asking an engine about a QP costs it time: a status of many thousand QPs shows the first ones in detail.
+constexpr size_t kDetailedQps = 1024;
+
+std::string mac_text(const MacAddress& m) { return fmt::format("{:02x}", fmt::join(m.bytes, ":")); }
+
+Json device_json(const DeviceConfig& d) {
+    Json gids = Json::array();
+    for (size_t i = 0; i < d.gids.size(); ++i) {
+        if (!d.gids[i].is_zero()) gids.push_back({{"index", i}, {"gid", to_text(d.gids[i])}, {"type", "RoCE v2"}});
+    }
+    return {{"name", d.name},
+            {"netdev", d.netdev},
+            {"mac", mac_text(d.mac)},
+            {"state", d.active ? "active" : "down"},
+            {"mtu", mtu_bytes(active_mtu(d))},
+            {"gids", std::move(gids)}};
+}
+
+Json counters_json(const qp::Counters& c) {
+    return {{"tx_packets", c.tx_packets},
+            {"tx_bytes", c.tx_bytes},
+            {"rx_packets", c.rx_packets},
+            {"rx_bytes", c.rx_bytes},
+            {"tx_messages", c.tx_messages},
+            {"rx_messages", c.rx_messages},
+            {"retransmits", c.retransmits},
+            {"timeouts", c.timeouts},
+            {"rnr_nak_sent", c.rnr_nak_sent},
+            {"rnr_nak_received", c.rnr_nak_received},
+            {"seq_nak_sent", c.seq_nak_sent},
+            {"seq_nak_received", c.seq_nak_received},
+            {"duplicates", c.duplicates},
+            {"out_of_order", c.out_of_order},
+            {"implied_naks", c.implied_naks},
+            {"access_errors", c.access_errors},
+            {"dropped", c.dropped}};
+}
+
+Json peer_json(const abi::QpAttr& a) {
+    Gid gid;
+    std::copy(std::begin(a.ah.dgid.raw), std::end(a.ah.dgid.raw), gid.bytes.begin());
+    return {{"qpn", a.dest_qp_num}, {"gid", to_text(gid)}};
+}
+
+const char* repeat_name(qp::RepeatMode mode) {
+    constexpr const char* kNames[] = {"unknown", "selective", "go-back-n"};
+    return kNames[size_t(mode)];
+}
+
+Json qp_json(State& state, uint32_t handle, const Qp& qp, size_t& detailed) {
+    Json j = {
+        {"handle", handle}, {"qpn", qp.spec.qpn.value},       {"type", qp::type_name(qp.spec.type)}, {"engine", qp.spec.engine},
+        {"pd", qp.spec.pd}, {"send_depth", qp.spec.sq.depth}, {"recv_depth", qp.spec.rq.depth}};
+    if (detailed >= kDetailedQps) return j;
+    ++detailed;
+    qp::Snapshot now;
+    if (objects::snapshot(state, qp, now) != 0) return j;
+    j["state"] = qp::state_name(now.state);
+    if (qp.attr.ah.is_global != 0) j["peer"] = peer_json(qp.attr);
+    if (qp.attr.path_mtu != 0) j["mtu"] = mtu_bytes(qp.attr.path_mtu);
+    j["psn"] = {{"send", now.send_psn.value()}, {"unacked", now.unacked_psn.value()}, {"expected", now.expected_psn.value()}};
+    j["probes"] = now.probes;
+    j["repeat"] = repeat_name(now.repeat);
+    if (now.round_trip != 0) j["round_trip_us"] = double(now.round_trip) / 1000;
+    j["send_queued"] = now.send_queued;
+    j["recv_posted"] = now.recv_posted;
+    j["frames_kept"] = now.kept;
+    j["counters"] = counters_json(now.counters);
+    return j;
+}
+
+/// MRs on the slow way are what a user wants to find.
+Json memory_json(const Session& s) {
+    uint64_t bytes = 0, slow = 0, slow_ops = 0;
+    s.mrs.each([&](uint32_t, const Mr& mr) {
+        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // implicit and null MRs name everything and nothing
+        if (mr.region->process == nullptr) return;
+        ++slow;
+        slow_ops += mr.region->slow_ops.load(std::memory_order_relaxed);
+    });
+    return {{"registered_bytes", bytes},
+            {"mapped_bytes", s.mapped.bytes},
+            {"arena_bytes", s.arena.bytes()},
+            {"slow_mrs", slow},
+            {"slow_ops", slow_ops}};
+}
+
+Json session_json(State& state, const Session& s, size_t& detailed) {
+    Json j = {{"id", s.id}, {"pid", s.who.pid}, {"uid", s.who.uid}, {"gid", s.who.gid}, {"program", s.program}};
+    j["device"] = s.device ? Json(state.devices[*s.device].name) : Json(nullptr);
+    j["objects"] = {{"pds", s.pds.count()},           {"regions", s.mapped.regions}, {"mrs", s.mrs.count()},
+                    {"channels", s.channels.count()}, {"cqs", s.cqs.count()},        {"srqs", s.srqs.count()},
+                    {"qps", s.qps.count()},           {"ahs", s.ahs.size()}};
+    j["memory"] = memory_json(s);
+    j["qps"] = Json::array();
+    s.qps.each([&](uint32_t handle, const Qp& qp) { j["qps"].push_back(qp_json(state, handle, qp, detailed)); });
+    return j;
+}
+
+/// What must come back to where it was once a client is gone. Keys and numbers are also counted at the tables they are taken
+/// from, so that one lost between a session and its table shows.
+Json totals_json(const State& state) {
+    const Conductor::Totals t = totals_of(state);
+    const rdma_cm::CmTotals cm = rdma_cm::cm_totals(state);
+    return {{"sessions", t.sessions},
+            {"pds", t.pds},
+            {"regions", t.regions},
+            {"mrs", t.mrs},
+            {"mws", t.mws},
+            {"channels", t.channels},
+            {"cqs", t.cqs},
+            {"srqs", t.srqs},
+            {"qps", t.qps},
+            {"ahs", t.ahs},
+            {"mapped_bytes", t.mapped_bytes},
+            {"arena_bytes", t.arena_bytes},
+            {"keys", state.keys.in_use()},
+            {"qp_numbers", state.qpns.in_use()},
+            {"srq_numbers", state.srqns.in_use()},
+            {"cm_ids", cm.ids},
+            {"cm_channels", cm.channels},
+            {"cm_groups", cm.groups}};
+}
+
+/// What only rocid knows; whatever it sends must not break the rest.
+Json host_json(Platform& platform) {
+    const std::string text = platform.host_status_json();
+    if (text.empty()) return Json::object();
+    Json j = Json::parse(text, nullptr, false);
+    return j.is_discarded() ? Json(text) : j;
+}
+
+}  // namespace
+
+Conductor::Totals totals_of(const State& state) {
+    Conductor::Totals t{};
+    t.sessions = state.sessions.size();
+    for (const auto& [id, s] : state.sessions) {
+        t.pds += s->pds.count();
+        t.regions += s->mapped.regions;
+        t.mrs += s->mrs.count();
+        t.channels += s->channels.count();
+        t.cqs += s->cqs.count();
+        t.srqs += s->srqs.count();
+        t.qps += s->qps.count();
+        t.ahs += s->ahs.size();
+        t.mws += s->mws.count();
+        t.arena_bytes += s->arena.bytes();
+        t.mapped_bytes += s->mapped.bytes;
+    }
+    return t;
+}
+
+std::string status_text(State& state) {
+    Json root;
+    root["rocinante"] = {{"version", state.caps.firmware}, {"abi", abi::kAbiVersion}};
+    root["devices"] = Json::array();
+    for (const DeviceConfig& d : state.devices) root["devices"].push_back(device_json(d));
+    root["engines"] = Json::array();
+    for (size_t e = 0; e < state.engine_load.size(); ++e)
+        root["engines"].push_back({{"index", e}, {"queues", state.engine_load[e]}});
+    root["totals"] = totals_json(state);
+    root["rdma_cm"] = rdma_cm::cm_json(state);
+    root["neighbours"] = {{"known", state.neighbours->cache.size()},
+                          {"questions", state.neighbours->cache.questions()},
+                          {"waiting", state.neighbours->requests.size() + state.neighbours->ids.size()},
+                          {"echoes_answered", state.neighbours->echoes},
+                          {"address_conflicts", state.neighbours->conflicts}};
+    root["sessions"] = Json::array();
+    size_t detailed = 0;
+    for (const auto& [id, s] : state.sessions) root["sessions"].push_back(session_json(state, *s, detailed));
+    root["host"] = host_json(state.platform);
+    return root.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+Outcome status(Call& c) {
+    const int fd = c.state.platform.make_text_fd(status_text(c.state));
+    if (fd < 0 && c.state.real_descriptors())
+        return fail(EMFILE, "rocid could not make a file for the status; raise its descriptor limit");
+    c.give(fd, false);
+    return done();
+}
+
+}  // namespace roci::host::sessions

@@ -1,0 +1,84 @@
+// Inside of the conductor: the tables of all sessions.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "host/capabilities.hpp"
+#include "host/conductor.hpp"
+#include "host/numbers.hpp"
+#include "host/objects.hpp"
+
+namespace roci::host {
+
+namespace paths {
+struct Neighbours;  // paths/neighbours.hpp
+}
+namespace rdma_cm {
+struct CmService;  // rdma_cm/service.hpp
+}
+
+/// A reply to a request that was held, ready to be sent.
+struct HeldReply {
+    uint32_t session = 0;
+    Reply reply;
+    bool close = false;
+};
+
+struct Conductor::State {
+    State(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
+          Platform& platform);
+    ~State();
+
+    const Limits limits;
+    const Capabilities caps;
+    std::vector<DeviceConfig> devices;  ///< but for their addresses, they stay what they were
+    engine::Shared& shared;
+    engine::CommandPort& engines;
+    Platform& platform;
+
+    qp::Pool qps;
+    Pool<mem::MemoryRegion> regions;
+    std::map<uint32_t, std::unique_ptr<Session>> sessions;
+    uint32_t last_session = 0;
+    NumberPool qpns, keys, ahs, srqns;
+    std::unordered_set<uint32_t> pd_numbers;
+    uint32_t last_pd = 0;
+    /// XRC domains that were opened with a file, by device and file; an entry whose domain is gone is replaced.
+    std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
+    uint32_t last_xrcd = 0;
+    std::unique_ptr<engine::MulticastTable> multicast;  ///< what the engines look at
+    std::vector<uint8_t> key_variant;                   ///< by key index
+    std::vector<uint32_t> engine_load;                  ///< QPs and SRQs an engine
+    uint32_t next_engine = 0;
+    std::vector<std::unique_ptr<engine::PortAddresses>> addresses;
+
+    Nanos now = 0;  ///< of the last service()
+    std::unique_ptr<rdma_cm::CmService> cm;
+    std::unique_ptr<paths::Neighbours> neighbours;
+    std::deque<HeldReply> replies;
+
+    uint32_t new_pd_number();
+    Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
+    /// The engine with the fewest QPs; among equals they take turns.
+    uint32_t pick_engine();
+    /// When this returns, no engine uses anything that was cleared from the shared tables before.
+    void fence_all();
+    int execute(uint32_t engine, engine::Command& command) {
+        engines.execute(engine, command);
+        return command.error;
+    }
+    Session* find(uint32_t session) const {
+        const auto it = sessions.find(session);
+        return it == sessions.end() ? nullptr : it->second.get();
+    }
+    /// False in the simulator, where descriptors are -1.
+    bool real_descriptors() const { return platform.engine_page_fd() >= 0; }
+};
+using State = Conductor::State;
+
+}  // namespace roci::host
