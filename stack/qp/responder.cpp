@@ -96,8 +96,6 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     return false;
 }
 
-// ---- opcode ---------------------------------------------------------------------------------------------------------
-
 /// First and Only start a message and may come only when none is under way; Middle and Last continue one of the same kind
 /// (IBA 9.7.4.1.3).
 bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
@@ -375,8 +373,6 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     ++qp.counters.rx_messages;
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
-
-// ---- duplicates -----------------------------------------------------------------------------------------------------
 
 /// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first
 /// answer is still under way, this one replaces it. Replays do not count against the number of READs agreed, and are as many at
