@@ -102,6 +102,8 @@ explain() {
    (Ethernet, IP, UDP, BTH, invariant CRC) from roci0 to roci1 and back.
      round trip of a 4 KiB message:  ${usec:-?} microseconds
      RDMA WRITE bandwidth:           ${mbytes:-?} MB/s
+   Both figures: $(nproc) CPUs for 3 busy threads (rocid's engine, two programs), load average $(cut -d ' ' -f 1 /proc/loadavg) of other programs included. With fewer
+   free CPUs than threads they are the scheduler's more than RDMA's.
    Your own programs: $ROCI run -- PROGRAM ARGS…
 TEXT
 }

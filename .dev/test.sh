@@ -19,6 +19,7 @@ dev_test() {
     step "layering" python3 tests/layering/check_layers.py
     step "layering check, itself" python3 tests/layering/test_check_layers.py
     step "unit tests" run_meson_tests "$BUILD" tests/unit tests/bench
+    step "installation: layout, pages, paths" python3 tests/install/layout.py "$BUILD"
     step "simulator: random workloads" run_meson_tests "$BUILD" tests/sim
     step "fuzzers" run_meson_tests "$BUILD" tests/fuzz
     step "conformance: the verbs, row by row" meson test -C "$BUILD" --no-rebuild --print-errorlogs conformance_verbs conformance_verbs_two_engines

@@ -127,8 +127,11 @@ void FaultPort::corrupt(engine::TxFrame& f) {
     if (f.length <= wire::kEthLength) return;
     bump(counts_.corrupted);
     complete(f);  // before the bit is flipped, as a NIC would include it in its checksum
-    const uint64_t bit = random() % ((f.length - wire::kEthLength) * 8);
-    f.data[wire::kEthLength + bit / 8] ^= uint8_t(1u << (bit % 8));
+    const uint32_t ip = f.data[wire::kEthLength] >> 4 == 4 ? wire::kIpv4Length : wire::kIpv6Length;
+    const uint32_t from = wire::kEthLength + (spec_.only_payload ? ip + wire::kUdpLength : 0);
+    if (f.length <= from) return;
+    const uint64_t bit = random() % ((f.length - from) * 8);
+    f.data[from + bit / 8] ^= uint8_t(1u << (bit % 8));
 }
 
 void FaultPort::duplicate(const engine::TxFrame& f, Nanos now) {

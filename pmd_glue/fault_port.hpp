@@ -17,11 +17,12 @@ namespace roci::pmd {
 struct FaultSpec {
     uint64_t seed = 1;
     double drop = 0;
-    double corrupt = 0;    ///< one bit flipped somewhere behind the Ethernet header
-    double reorder = 0;    ///< held back until 1..kReorderDepth later frames have gone, or kReorderTimeout has passed
-    double duplicate = 0;  ///< sent twice
-    double ecn = 0;        ///< marked Congestion Experienced, if the sender is ECN-capable (RFC 3168 clause 5)
-    Nanos delay = 0;       ///< of every frame
+    double corrupt = 0;         ///< one bit flipped somewhere behind the Ethernet header
+    double reorder = 0;         ///< held back until 1..kReorderDepth later frames have gone, or kReorderTimeout has passed
+    double duplicate = 0;       ///< sent twice
+    double ecn = 0;             ///< marked Congestion Experienced, if the sender is ECN-capable (RFC 3168 clause 5)
+    Nanos delay = 0;            ///< of every frame
+    bool only_payload = false;  ///< `corrupt` spares IP and UDP headers: the port is a socket, which would send to where they say
     bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
 };
 

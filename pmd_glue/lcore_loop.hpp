@@ -8,6 +8,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "abi/cpu_pace.hpp"
@@ -62,7 +63,7 @@ struct IdlePolicy {
     bool sleeps = true;    ///< false: spin for ever
     bool adaptive = true;  ///< gives up its CPU as CpuPace says; false: by a fixed rule
     Nanos spin = 50'000;   ///< without work before it sleeps
-    Nanos max_sleep = 10'000'000;
+    Nanos max_sleep = kNever;
     Nanos look = 200'000;   ///< longest sleep where a waker does not wake
     bool share_cpu = true;  ///< not adaptive: the CPU is not the lcore's own; yield while spinning without work
 };
@@ -105,6 +106,8 @@ public:
     void set_peers(std::vector<WakeFlag*> peers) { peers_ = std::move(peers); }
     /// Before run(): ports that must be told when nobody polls them.
     void set_wakers(std::vector<Waker*> wakers) { wakers_ = std::move(wakers); }
+    /// Before run(): called by the lcore after a round with events, instead of waking the event thread.
+    void set_on_events(std::function<void()> f) { on_events_ = std::move(f); }
     WakeFlag& wake_flag() { return wake_; }
     /// Conductor.
     void execute(engine::Command& c) { mailbox_.execute(c, wake_); }
@@ -122,12 +125,17 @@ private:
         cpu_relax();
         const bool wanted = policy_.adaptive ? give_up_cpu() : share_cpu();
         const bool long_idle = now - idle_since_ >= policy_.spin;
-        if (policy_.sleeps && (wanted || long_idle) && nap()) idle_since_ = clock_.now();
+        if (!policy_.sleeps || !(wanted || long_idle)) return;
+        if (wanted) engine_.stop_lingering();
+        if (nap()) idle_since_ = clock_.now();
     }
     /// True: a busy program wants this CPU, so that the lcore is better off asleep.
     bool give_up_cpu() {
         const abi::CpuPace::Way way = pace_.in_vain();
-        if (way == abi::CpuPace::Way::yield) abi::yield_cpu(pace_);
+        if (way == abi::CpuPace::Way::yield) {
+            settle_sleepers();
+            abi::yield_cpu(pace_);
+        }
         return way == abi::CpuPace::Way::sleep;
     }
     bool share_cpu() {
@@ -137,7 +145,8 @@ private:
     bool round(Nanos now) {
         bool worked = run_command(now);
         worked |= engine_.poll(now);
-        tell_event_thread();
+        wake_sleepers();
+        announce_events();
         wake_peers();
         LoopCounters::add(counters_.polls, 1);
         if (worked) LoopCounters::add(counters_.busy_polls, 1);
@@ -151,11 +160,24 @@ private:
         LoopCounters::add(counters_.commands, 1);
         return true;
     }
-    void tell_event_thread() {
+    void wake_sleepers() {
+        if (engine_.sleepers().empty()) return;
+        for (const rings::Sleeper& s : engine_.sleepers()) s.woke(wake_futex(s.word));
+        engine_.sleepers().clear();
+    }
+    void settle_sleepers() {
+        engine_.settle_sleepers();
+        wake_sleepers();
+    }
+    void announce_events() {
         const uint32_t pushed = engine_.events().pushed();
         if (pushed == seen_) return;
         seen_ = pushed;
-        events_.notify();
+        if (on_events_) {
+            on_events_();
+        } else {
+            events_.notify();
+        }
     }
     void wake_peers() {
         for (uint32_t mask = engine_.take_wake_mask(); mask != 0; mask &= mask - 1)
@@ -179,6 +201,7 @@ private:
         using enum Waker::Slept;
         const Nanos now = clock_.now();
         if (mailbox_.waiting() != nullptr || engine_.doorbell_pending() || round(now)) return not_at_all;
+        settle_sleepers();
         const Nanos next = engine_.next_deadline(now);
         if (next <= now || stop_.load(std::memory_order_seq_cst)) return not_at_all;
         LoopCounters::add(counters_.sleeps, 1);
@@ -194,6 +217,7 @@ private:
     const IdlePolicy policy_;
     uint32_t& sleeping_for_clients_;
     WakeFlag& events_;
+    std::function<void()> on_events_;
     WakeFlag wake_;  ///< how the conductor wakes this lcore
     std::vector<WakeFlag*> peers_;
     std::vector<Waker*> wakers_;

@@ -1,11 +1,14 @@
 #include "sleeper.hpp"
 
+#include <linux/futex.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <system_error>
 
 namespace roci::pmd {
@@ -28,6 +31,10 @@ int wait(int epoll, epoll_event* events, Nanos time) {
 }
 
 }  // namespace
+
+bool wake_futex(const uint32_t* word) {
+    return syscall(SYS_futex, word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0) > 0;
+}
 
 Sleeper::Sleeper() : epoll_(epoll_create1(EPOLL_CLOEXEC)), own_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     if (epoll_ < 0 || own_ < 0 || !watch(own_))

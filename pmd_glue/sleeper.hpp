@@ -20,6 +20,9 @@ public:
     virtual bool wakes() const = 0;
 };
 
+/// Wakes all threads, of any process, that wait on a futex in shared memory. False: there was none.
+bool wake_futex(const uint32_t* word);
+
 class Sleeper {
 public:
     /// Throws std::system_error if the kernel gives no descriptors.

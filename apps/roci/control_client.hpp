@@ -61,6 +61,7 @@ public:
         return request(op, std::as_bytes(std::span(&body, 1)));
     }
     const abi::HelloReply& hello() const { return hello_; }
+    int fd() const { return fd_.get(); }
     /// Releases the connection to the caller: the session lives as long as any process holds the descriptor.
     int release() { return fd_.release(); }
 

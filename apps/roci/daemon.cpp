@@ -55,6 +55,14 @@ std::optional<Daemon> try_socket(const std::string& socket, bool ephemeral, std:
 /// The socket of --socket or $ROCI_SOCKET, or "".
 std::string named_socket(const Where& where) { return !where.socket.empty() ? where.socket : environment(abi::kSocketEnv); }
 
+/// What to do where a named socket does not answer: its own permissions, or those of its folder, are another matter than no
+/// rocid.
+std::string remedy(const std::string& socket) {
+    if (access(socket.c_str(), W_OK) != 0 && errno == EACCES)
+        return "your user may not connect; rocid's configuration (socket_mode) and the socket's folder say who may";
+    return fmt::format("is rocid running there? start one with `rocid --loopback --socket {}`", socket);
+}
+
 /// The last lines of the log, which contain the reason of a failed start.
 std::string tail(const std::string& file) {
     std::ifstream in(file);
@@ -107,18 +115,6 @@ bool wait_ready(int fd) {
     return poll(&p, 1, kStartTimeoutMs) == 1 && read(fd, word, sizeof word) > 0;
 }
 
-std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why) {
-    const std::string rocid = find_rocid();
-    if (rocid.empty()) {
-        why = "rocid not found next to roci, in the build tree or in PATH; build it with `./dev build`";
-        return std::nullopt;
-    }
-    const UniqueFd ready = spawn_rocid(rocid, where, socket);
-    if (ready && wait_ready(ready.get())) return try_socket(socket, true, why);
-    why = fmt::format("{} did not start; its last words:{}", rocid, tail(socket + ".log"));
-    return std::nullopt;
-}
-
 /// Held while a `roci run` looks for and starts the ephemeral rocid, so that two of them share one rocid. (rocid itself locks
 /// another file.)
 UniqueFd lock(const std::string& socket) {
@@ -139,18 +135,39 @@ std::string ephemeral_socket(const std::string& config, std::string& why) {
     return fmt::format("{}/{:016x}.sock", folder, std::hash<std::string>{}(fs::weakly_canonical(config, none)));
 }
 
+std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why) {
+    const std::string rocid = find_rocid();
+    if (rocid.empty()) {
+        why =
+            "rocid not found next to roci, in sbin beside it, in the build tree or in PATH; install it, or build it with `./dev "
+            "build`";
+        return std::nullopt;
+    }
+    const UniqueFd ready = spawn_rocid(rocid, where, socket);
+    if (ready && wait_ready(ready.get())) return try_socket(socket, true, why);
+    why = fmt::format("{} did not start; its last words:{}", rocid, tail(socket + ".log"));
+    return std::nullopt;
+}
+
+std::string up_socket(std::string& why) {
+    const std::string loopback = ephemeral_socket("", why);
+    return loopback.empty() ? "" : fs::path(loopback).replace_filename("up.sock").string();
+}
+
 std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
     const std::string named = named_socket(where);
     if (!named.empty()) {
         auto daemon = try_socket(named, false, why);
         if (!daemon)
-            why += fmt::format("\n  ({}): is rocid running there? start one with `rocid --loopback --socket {}`",
-                               where.socket.empty() ? "named by ROCI_SOCKET" : "named by --socket", named);
+            why +=
+                fmt::format("\n  ({}): {}", where.socket.empty() ? "named by ROCI_SOCKET" : "named by --socket", remedy(named));
         return daemon;
     }
-    if (where.config.empty())
-        if (auto daemon = try_socket(abi::kDefaultSocket, false, why)) return daemon;
     std::string unused;
+    if (where.config.empty()) {
+        if (auto daemon = try_socket(up_socket(unused), false, unused)) return daemon;
+        if (auto daemon = try_socket(abi::kDefaultSocket, false, why)) return daemon;
+    }
     const std::string socket = ephemeral_socket(where.config, unused);
     if (!socket.empty())
         if (auto daemon = try_socket(socket, true, unused)) return daemon;

@@ -30,6 +30,10 @@ std::string ephemeral_socket(const std::string& config, std::string& why);
 /// then the user's ephemeral one. Returns nullopt, with `why` set, if there is none.
 std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
+/// The socket of the rocid that `roci up` starts for this user. Returns "", with `why` set, if there is no safe folder for it.
+std::string up_socket(std::string& why);
+/// Starts a rocid that serves `socket`, and waits until it does. nullopt: `why` has the end of its log.
+std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why);
 /// find_daemon(), or else starts an ephemeral one and waits until it serves.
 std::optional<Daemon> find_or_start_daemon(const Where& where, std::string& why);
 

@@ -3,9 +3,12 @@
 #include <cstdio>
 #include <exception>
 
+#include "cli_manual.hpp"
+#include "doctor.hpp"
 #include "pcap.hpp"
 #include "run.hpp"
 #include "status.hpp"
+#include "up.hpp"
 
 namespace {
 
@@ -16,10 +19,36 @@ void add_where(CLI::App& command, roci::cli::Where& where) {
         ->check(CLI::ExistingFile);
 }
 
+roci::manual::Page manual_page(const CLI::App& app) {
+    roci::manual::Page page{"roci", 1, "run RDMA programs over Rocinante, and look at what it does", ROCI_VERSION};
+    page.sections = {
+        {"Synopsis", "roci run [OPTIONS] -- PROGRAM [ARGUMENTS]\n\nroci COMMAND [OPTIONS]"},
+        {"Description",
+         "roci run starts an unmodified RDMA program with Rocinante's libibverbs.so.1 and librdmacm.so.1 first in "
+         "LD_LIBRARY_PATH. Without a rocid it starts one with two devices, roci0 and roci1, wired back to back; that rocid "
+         "ends with its last program. The other commands look at a running rocid, or at this machine."}};
+    page.sections.push_back({"Options", "", roci::manual::entries(app)});
+    for (roci::manual::Section& section : roci::manual::command_sections(app)) page.sections.push_back(std::move(section));
+    const auto variables = roci::manual::environment();
+    page.sections.push_back({"Environment", "", {variables.begin(), variables.end()}});
+    page.sections.push_back(
+        {"Exit status",
+         "roci run ends as its program does; 125: roci itself failed, 126: the program cannot be executed, 127: there "
+         "is no such program. roci doctor: 1 if something stops RDMA programs here."});
+    page.sections.push_back({"See also", "rocid(8), rocinante.toml(5)"});
+    return page;
+}
+
+int print(const std::string& text) { return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0; }
+
 int parse_and_run(int argc, char** argv) {
     CLI::App app{"RDMA verbs on any NIC: runs unmodified RDMA programs over rocid, and shows what it does", "roci"};
     app.set_version_flag("--version", "roci " ROCI_VERSION);
-    app.require_subcommand(1);
+    app.require_subcommand(0, 1);
+    app.footer(roci::manual::environment_help());
+    bool print_man = false, print_completion = false;  // for the build
+    app.add_flag("--print-man", print_man)->group("");
+    app.add_flag("--print-completion", print_completion)->group("");
 
     roci::cli::RunOptions run;
     CLI::App* run_command =
@@ -46,7 +75,29 @@ int parse_and_run(int argc, char** argv) {
     pcap_command->add_option("-s,--snap-length", pcap.snap_length, "bytes to keep of a frame (default: all)");
     pcap_command->add_option("--seconds", pcap.seconds, "end after so many seconds (default: at SIGINT or SIGTERM)");
 
+    roci::cli::UpOptions up;
+    CLI::App* up_command =
+        app.add_subcommand("up", "Start a rocid for this user on a UDP socket, without privilege: RDMA with other machines");
+    up_command->add_option("--interface", up.interface, "network interface (default: that of the default route)");
+    up_command->add_option("--udp", up.address, "only this address of the host, with its prefix length (default: every address)");
+    CLI::App* down_command = app.add_subcommand("down", "End the rocid of `roci up`");
+
+    roci::cli::DoctorOptions doctor;
+    CLI::App* doctor_command =
+        app.add_subcommand("doctor", "What on this machine stops or slows RDMA programs over rocid, worst first, and what to do");
+    doctor_command->add_option("--socket", doctor.socket, "rocid's control socket (default: as for run)");
+    doctor_command->add_option("--root", doctor.root, "look at the files below this folder")->group("");
+
     CLI11_PARSE(app, argc, argv);
+    if (print_man) return print(roci::manual::roff(manual_page(app)));
+    if (print_completion) return print(roci::manual::bash_completion("roci", roci::manual::commands(app), "run"));
+    if (up_command->parsed()) return roci::cli::up(up);
+    if (down_command->parsed()) return roci::cli::down();
+    if (doctor_command->parsed()) return roci::cli::doctor(doctor);
+    if (app.get_subcommands().empty()) {
+        std::fputs(app.help().c_str(), stderr);
+        return 106;  // as CLI11 ends where a command is required
+    }
     if (pcap_command->parsed()) return roci::cli::pcap(pcap);
     return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json);
 }

@@ -18,12 +18,11 @@ fs::path own_folder() {
 
 bool runnable(const fs::path& file) { return access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file); }
 
-/// Relative to the folder of the roci binary: installed under a prefix, then the build tree.
+/// Relative to the folder of the roci binary: installed below a prefix, which may have been moved; the build tree; where Meson
+/// installs.
 constexpr const char* kLibraryFolders[] = {
-    "../lib/rocinante",
-    "../" ROCI_LIBDIR "/rocinante",
-    "../../verbs_api/libibverbs",
-    "../../verbs_api/librdmacm",
+    "../lib/rocinante",          "../" ROCI_LIBDIR "/rocinante",           "../../verbs_api/libibverbs",
+    "../../verbs_api/librdmacm", ROCI_PREFIX "/" ROCI_LIBDIR "/rocinante",
 };
 constexpr const char* kLibraries[] = {"libibverbs.so.1", "librdmacm.so.1"};
 
@@ -39,7 +38,7 @@ std::string first_folder_with(const char* library) {
 }  // namespace
 
 std::string find_rocid() {
-    for (const char* relative : {"rocid", "../rocid/rocid"}) {
+    for (const char* relative : {"rocid", "../rocid/rocid", "../sbin/rocid", ROCI_SBINDIR "/rocid"}) {
         const fs::path candidate = (own_folder() / relative).lexically_normal();
         if (runnable(candidate)) return candidate;
     }

@@ -303,15 +303,31 @@ void check_device(const std::string& file, Config& c, size_t index) {
         fail(at, "key 'device.addresses' has {} entries: allowed {}", d.addresses.size(), kMaxAddresses);
 }
 
+/// A UDP port on addresses of its own shares its interface with anybody.
+bool own_address(const DeviceSection& d) { return d.port == "udp" && !d.addresses.empty(); }
+
+/// A UDP port on every address would take the frames of every other kernel interface of the same rocid.
+void check_udp(const std::string& file, const Config& c, const DeviceSection& d) {
+    if (d.port != "udp") return;
+    if (d.vlan != 0) fail({file, d.line}, "device '{}': a UDP port has no VLAN tag: give the kernel's VLAN interface", d.name);
+    if (own_address(d)) return;
+    for (const DeviceSection& other : c.devices)
+        if (&other != &d && port_kind(other.port).netdev)
+            fail({file, d.line},
+                 "device '{}' has UDP port 4791 of every address, also of those of '{}': give it the key 'addresses'", d.name,
+                 other.name);
+}
+
 void check_peers(const std::string& file, const Config& c) {
     for (const DeviceSection& d : c.devices) {
         const Place at{file, d.line};
+        check_udp(file, c, d);
         for (const DeviceSection& other : c.devices)
             if (&other != &d && !d.mac.empty() && other.mac == d.mac)
                 fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
         // Their packet sockets would be one fanout group to the kernel (DPDK's driver names it by process and interface).
         for (const DeviceSection& other : c.devices)
-            if (&other < &d && !d.interface.empty() && other.interface == d.interface)
+            if (&other < &d && !d.interface.empty() && other.interface == d.interface && !(own_address(d) && own_address(other)))
                 fail(at,
                      "devices '{0}' and '{1}' are both on interface '{2}', and each would get a share of the frames: give one of "
                      "them a "

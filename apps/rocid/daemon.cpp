@@ -89,6 +89,10 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     out.traffic_class = uint8_t(d.traffic_class);
     out.port_sums = port.checksums.sent;
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
+    if (!port.udp.empty()) {
+        out.resolver = host::Resolver::socket;
+        out.udp_source = wire::kRoceUdpPort;  // the one that its socket is bound to
+    }
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
 }
@@ -278,8 +282,11 @@ std::string Daemon::status_json() const {
                    {"requests", s.requests},        {"malformed", s.malformed},
                    {"slow_dropped", s.slow_dropped}};
     const EventPipes::Counters& e = events_->counters();
-    j["events"] = {
-        {"pipes", events_->pipes()}, {"written", e.written.load()}, {"kept", e.kept.load()}, {"merged", e.merged.load()}};
+    j["events"] = {{"pipes", events_->pipes()},
+                   {"written", e.written.load()},
+                   {"kept", e.kept.load()},
+                   {"merged", e.merged.load()},
+                   {"by_lcore", e.by_lcore.load()}};
     j["icrc"] = icrc_kernel();
     j["letting_go"] = reaper_.pending();
     j["poisoned_regions"] = SigbusGuard::instance().poisoned();

@@ -1,6 +1,7 @@
 #include "engine_host.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <ctime>
 
 #include <nlohmann/json.hpp>
@@ -39,13 +40,15 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     return e;
 }
 
-/// `silent`: a port cannot wake a sleeper, so the lcore polls it at short intervals.
-pmd::IdlePolicy idle_policy(const Config& c, bool silent) {
+/// `silent`: a port cannot wake a sleeper, so the lcore polls it at short intervals. `interrupts`: a port wakes a sleeper by its
+/// driver's interrupts, which may stop. Other ports wake it by a socket of the kernel, or have no frames of their own: then the
+/// sleep has no limit.
+pmd::IdlePolicy idle_policy(const Config& c, bool silent, bool interrupts) {
     pmd::IdlePolicy p;
     p.sleeps = c.engine.idle != "spin";
     p.adaptive = c.engine.idle == "adaptive";
     p.spin = c.engine.spin_us * kMicro;
-    p.max_sleep = c.engine.max_sleep_us * kMicro;
+    if (silent || interrupts || !p.adaptive) p.max_sleep = c.engine.max_sleep_us * kMicro;
     if (silent) p.max_sleep = std::min(p.max_sleep, p.look);
     p.share_cpu = c.cpu_numbers.empty();
     return p;
@@ -55,6 +58,25 @@ std::string describe_frame(const uint8_t* frame, uint32_t length) {
     wire::Packet p;
     const wire::Verdict v = wire::parse(frame, length, p);
     return v == wire::Verdict::ok ? wire::describe(p) : wire::verdict_name(v);
+}
+
+void add_count(nlohmann::json& j, const char* name, const std::atomic<uint64_t>& count) {
+    if (const uint64_t n = count.load(std::memory_order_relaxed); n != 0) j[name] = n;
+}
+
+void add_udp(nlohmann::json& j, const pmd::UdpPort& port, const pmd::UdpSockets& sockets) {
+    nlohmann::json& udp = j["udp"];
+    udp = {{"receive_buffer", sockets.receive_buffer()}, {"send_buffer", sockets.send_buffer()}};
+    add_count(udp, "send_calls", port.sent().calls);
+    add_count(udp, "too_long", port.sent().too_long);
+    add_count(udp, "unreachable", port.sent().unreachable);
+    add_count(udp, "no_address", port.sent().no_address);
+    if (const int e = port.sent().last_error.load(std::memory_order_relaxed); e != 0) udp["last_error"] = std::strerror(e);
+    add_count(udp, "receive_calls", port.received().calls);
+    add_count(udp, "copied_again", port.received().split);
+    add_count(udp, "too_large", port.received().too_large);
+    add_count(udp, "identification_unconfirmed", port.received().unconfirmed);
+    if (port.lost_while_down() != 0) j["lost_while_down"] = port.lost_while_down();
 }
 
 }  // namespace
@@ -76,18 +98,26 @@ EngineHost::~EngineHost() {
 EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     const DeviceSection& d = config_.devices[device];
     Stack s;
-    const PortQueue at = ports_.port(device).queue(engine);
-    s.dpdk = std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), ports_.port(device).carrier.get(),
-                                             ports_.port(device).checksums);
-    s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, ports_.port(device).mac);
-    s.top = s.hairpin.get();
+    const OpenPort& port = ports_.port(device);
+    if (port.udp.empty()) {
+        const PortQueue at = port.queue(engine);
+        s.dpdk =
+            std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), port.carrier.get(), port.checksums);
+        s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, port.mac);
+        s.top = s.hairpin.get();
+    } else {  // the kernel itself delivers what a host sends to itself
+        s.udp = std::make_unique<pmd::UdpPort>(*port.udp[engine], port.mac, port.descriptors, port.carrier.get());
+        s.top = s.udp.get();
+    }
     s.tap = std::make_unique<pmd::TapPort>(*s.top, clock_);
     s.top = s.tap.get();
     if (!config_.capture.file.empty() || !config_.capture.trace.empty()) {
         s.ring = std::make_unique<pmd::TapRing>(d.name, engine);
         s.tap->attach(*s.ring);
     }
-    if (const pmd::FaultSpec f = fault_spec(config_, device, engine); f.any()) {
+    pmd::FaultSpec f = fault_spec(config_, device, engine);
+    f.only_payload = s.udp != nullptr;
+    if (f.any()) {
         s.fault = std::make_unique<pmd::FaultPort>(*s.top, f, clock_);
         s.top = s.fault.get();
     }
@@ -101,11 +131,13 @@ void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::Engine
         w->stacks.push_back(make_stack(d, index));
         tops.push_back(w->stacks.back().top);
     }
+    const bool interrupts = std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.armed_by_sleeper; });
     const bool silent =
         std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.ethdev != nullptr && p.signals.empty(); });
     w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops);
-    w->loop =
-        std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent), page.engine[index].sleeping, events.wake_flag());
+    w->loop = std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent, interrupts), page.engine[index].sleeping,
+                                     events.wake_flag());
+    w->loop->set_on_events([&events, &ring = w->engine->events()] { events.pushed(ring); });
     watch_ports(*w, index);
     workers_.push_back(std::move(w));
 }
@@ -116,11 +148,11 @@ void EngineHost::watch_ports(Worker& w, uint32_t engine) {
     for (uint32_t d = 0; d < w.stacks.size(); ++d) {
         const OpenPort& p = ports_.port(d);
         if (p.signals.empty()) continue;
-        pmd::DpdkPort& port = *w.stacks[d].dpdk;
-        if (!w.loop->sleeper().watch(p.signals[engine], p.armed_by_sleeper ? &port.heard() : nullptr))
+        std::atomic<bool>* const heard = p.armed_by_sleeper ? &w.stacks[d].dpdk->heard() : nullptr;
+        if (!w.loop->sleeper().watch(p.signals[engine], heard))
             throw pmd::StartError("device '" + config_.devices[d].name +
                                   "': its descriptor cannot be watched; set engine.idle = \"spin\"");
-        if (p.armed_by_sleeper) wakers.push_back(&port);
+        if (p.armed_by_sleeper) wakers.push_back(w.stacks[d].dpdk.get());
     }
     w.loop->set_wakers(std::move(wakers));
 }
@@ -181,6 +213,13 @@ std::vector<engine::EventRing*> EngineHost::event_rings() {
     return out;
 }
 
+void EngineHost::add_dpdk(nlohmann::json& j, const Stack& s, const OpenPort& port) {
+    if (s.dpdk->lost_while_down() != 0) j["lost_while_down"] = s.dpdk->lost_while_down();
+    if (s.dpdk->lost_not_taken() != 0) j["lost_not_taken"] = s.dpdk->lost_not_taken();
+    if (port.armed_by_sleeper) j["interrupts"] = s.dpdk->wakes() ? "wake" : "none yet";
+    if (s.dpdk->too_large() != 0) j["too_large"] = s.dpdk->too_large();
+}
+
 std::string EngineHost::status_json() const {
     using nlohmann::json;
     json engines = json::array(), ports = json::array();
@@ -205,10 +244,8 @@ std::string EngineHost::status_json() const {
                 for (size_t i = 0; i < std::size(pmd::kSteeringCounters); ++i)
                     port["xdp"][pmd::kSteeringCounters[i]] = steering->counter(i);
             }
-            if (s.dpdk->lost_while_down() != 0) port["lost_while_down"] = s.dpdk->lost_while_down();
-            if (s.dpdk->lost_not_taken() != 0) port["lost_not_taken"] = s.dpdk->lost_not_taken();
-            if (ports_.port(d).armed_by_sleeper) port["interrupts"] = s.dpdk->wakes() ? "wake" : "none yet";
-            if (s.dpdk->too_large() != 0) port["too_large"] = s.dpdk->too_large();
+            if (s.dpdk != nullptr) add_dpdk(port, s, ports_.port(d));
+            if (s.udp != nullptr) add_udp(port, *s.udp, *ports_.port(d).udp[e]);
             if (s.fault != nullptr) {
                 const pmd::FaultCounts counts = s.fault->counts();
                 for (size_t i = 0; i < std::size(pmd::kFaultFields); ++i)

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "captures.hpp"
 #include "config.hpp"
 #include "engine/engine.hpp"
@@ -17,6 +19,7 @@
 #include "pmd_glue/hairpin_port.hpp"
 #include "pmd_glue/lcore_loop.hpp"
 #include "pmd_glue/tap_writer.hpp"
+#include "pmd_glue/udp_port.hpp"
 #include "ports.hpp"
 
 namespace roci::rocid {
@@ -46,7 +49,8 @@ private:
     /// The port wrappers of one device on one engine, from the wire up: DPDK, hairpin, capture, faults. The engine uses the last
     /// one.
     struct Stack {
-        std::unique_ptr<pmd::DpdkPort> dpdk;
+        std::unique_ptr<pmd::DpdkPort> dpdk;  ///< this or `udp`
+        std::unique_ptr<pmd::UdpPort> udp;
         std::unique_ptr<pmd::HairpinPort> hairpin;
         std::unique_ptr<pmd::TapRing> ring;
         std::unique_ptr<pmd::TapPort> tap;
@@ -59,6 +63,7 @@ private:
         std::unique_ptr<Loop> loop;
     };
 
+    static void add_dpdk(nlohmann::json& j, const Stack& stack, const OpenPort& port);
     void start_taps();
     Stack make_stack(uint32_t device, uint32_t engine);
     void make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, EventPipes& events);

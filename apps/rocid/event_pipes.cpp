@@ -183,7 +183,32 @@ void EventPipes::dispatch(Dispatcher& d) {
     }
 }
 
+/// Sends the first event of the ring and takes it off. False: there is none, or it is not one that can be sent without waiting.
+/// The caller holds both locks.
+bool EventPipes::send_first(engine::EventRing& ring) {
+    engine::Event e;
+    if (!ring.peek(e) || e.kind != engine::Event::Kind::completion || e.vector % kVectors != 0) return false;
+    Pipe* p = find(e.session, e.channel);
+    if (p == nullptr || p->has_kept() || !write_now(*p, abi::CompEventRecord{e.handle, e.generation})) return false;
+    count(counters_.by_lcore);
+    return ring.pop(e);
+}
+
+void EventPipes::pushed(engine::EventRing& ring) {
+    constexpr int kMost = 4;  // the event thread is worth its wake-up then
+    if (wake_.sleeping.load(std::memory_order_relaxed) != 0) {
+        const std::unique_lock consumer(consumer_, std::try_to_lock);
+        const std::unique_lock pipes =
+            consumer.owns_lock() ? std::unique_lock(mutex_, std::try_to_lock) : std::unique_lock<std::mutex>();
+        if (pipes.owns_lock()) {
+            for (int i = 0; i < kMost && send_first(ring); ++i) continue;
+        }
+    }
+    if (!ring.empty()) wake_.notify();
+}
+
 bool EventPipes::drain() {
+    const std::lock_guard consumer(consumer_);
     bool any = false;
     for (engine::EventRing* r : rings_) {
         constexpr int kTurn = 256;  // so that a busy engine does not starve another's events

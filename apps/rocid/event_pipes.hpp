@@ -1,5 +1,5 @@
 // Event dispatchers, one per completion vector. The first is the event thread: it takes events from the engines' rings and sends
-// them to the clients' ends of completion channels and open devices, so that lcores make no system call. It never blocks on a
+// them to the clients' ends of completion channels and open devices, so that lcores wait for nobody. It never blocks on a
 // client: what a full channel does not take is kept, one record per object, and sent when there is room again.
 #pragma once
 
@@ -50,9 +50,13 @@ public:
 
     /// An lcore notifies it after it has pushed events.
     pmd::WakeFlag& wake_flag() { return wake_; }
+    /// Lcore: it has pushed events into `ring`. To wake the event thread costs an lcore a system call, to send an event costs it
+    /// one too, and the client one wake-up less: so the lcore sends where the event thread sleeps, and leaves to it what would
+    /// make it wait. It never waits for a lock.
+    void pushed(engine::EventRing& ring);
 
     struct Counters {
-        std::atomic<uint64_t> written{0}, kept{0}, merged{0}, no_pipe{0};
+        std::atomic<uint64_t> written{0}, kept{0}, merged{0}, no_pipe{0}, by_lcore{0};
     };
     const Counters& counters() const { return counters_; }
     size_t pipes() const;
@@ -80,6 +84,7 @@ private:
     };
 
     void run();
+    bool send_first(engine::EventRing& ring);
     void dispatch(Dispatcher& d);
     void hand_on(const engine::Event& e);
     bool drain();
@@ -94,6 +99,7 @@ private:
     bool retry_kept();
     Pipe* find(uint32_t session, uint32_t channel);
 
+    std::mutex consumer_;       ///< of whoever takes events from rings_; before mutex_
     mutable std::mutex mutex_;  ///< guards pipes_ and every write to one
     Table pipes_;
     size_t kept_pipes_ = 0;  ///< pipes that have kept records

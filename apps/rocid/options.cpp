@@ -21,7 +21,8 @@ constexpr Option kOptions[] = {
      ROCI_COUNT(socket_mode)},
 
     {"memory", "hugepages", Kind::choice, "\"auto\"", 0, 0, "auto|always|never",
-     "auto: 2 MiB hugepages if enough are free, else ordinary pages; rocid says which. config/hugepages.sh reserves some.",
+     "auto: 2 MiB hugepages if enough are free, else ordinary pages; rocid says which. rocinante-hugepages (config/hugepages.sh) "
+     "reserves some.",
      ROCI_TEXT(hugepages)},
     {"memory", "mbufs", Kind::count, "8192", 1024, 1 << 20, "",
      "Frame buffers an engine (4.5 KiB each). Too few and senders wait for buffers.", ROCI_COUNT(mbufs)},
@@ -37,7 +38,8 @@ constexpr Option kOptions[] = {
     {"engine", "spin_us", Kind::count, "50", 0, 1000000, "",
      "adaptive, backoff: microseconds without work before an engine sleeps.", ROCI_COUNT(engine.spin_us)},
     {"engine", "max_sleep_us", Kind::count, "10000", 10, 1000000, "",
-     "adaptive, backoff: longest sleep. Doorbells wake an engine; frames from a port without interrupts wait for this.",
+     "backoff: longest sleep. adaptive: longest sleep of an engine that polls a network card, whose frames may wait for it; any "
+     "other one sleeps until it has something to do.",
      ROCI_COUNT(engine.max_sleep_us)},
     {"engine", "cpus", Kind::text, "\"\"", 0, 0, "",
      "Pin engine i to the i-th CPU of this list (\"2,4-6\"). Empty: engines float over the CPUs that rocid may use.",
@@ -82,13 +84,13 @@ constexpr Option kOptions[] = {
 
     {"device", "name", Kind::text, "\"\"", 0, 0, "", "Name that programs see (ibv_devinfo), for example \"roci0\".",
      ROCI_DEVICE(name, std::string)},
-    {"device", "port", Kind::choice, "\"loopback\"", 0, 0, "loopback|af_packet|af_xdp|tap|pci|vhost_user|virtio_user|memif",
+    {"device", "port", Kind::choice, "\"loopback\"", 0, 0, "loopback|af_packet|af_xdp|udp|tap|pci|vhost_user|virtio_user|memif",
      "What carries its frames; below is what each kind does, and docs/ports.md what it needs and costs.",
      ROCI_DEVICE(port, std::string)},
     {"device", "peer", Kind::text, "\"\"", 0, 0, "",
      "Loopback: the device at the other end; it must name this one. Its own name: alone.", ROCI_DEVICE(peer, std::string)},
     {"device", "interface", Kind::text, "\"\"", 0, 0, "",
-     "The kernel's network interface: for af_packet and af_xdp the one to use, for tap the name of the one to make.",
+     "The kernel's network interface: for af_packet, af_xdp and udp the one to use, for tap the name of the one to make.",
      ROCI_DEVICE(interface, std::string)},
     {"device", "pci", Kind::text, "\"\"", 0, 0, "", "PCI address of the NIC, for example \"0000:03:00.0\".",
      ROCI_DEVICE(pci, std::string)},

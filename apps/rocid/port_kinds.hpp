@@ -19,7 +19,8 @@ struct PortKind {
     uint32_t largest_mtu = 4096;  ///< path MTU
     bool own_frames = false;      ///< it has a pool of its own, with buffers of the size that its driver takes
     bool sets_mtu = false;        ///< rocid sets the MTU of the port
-    bool one_queue = false;       ///< a port of the driver has one queue; each queue needs a port
+    bool socket = false;     ///< a UDP socket of this process, no DPDK port; the kernel makes the headers below UDP's payload
+    bool one_queue = false;  ///< a port of the driver has one queue; each queue needs a port
     /// The driver's arguments for `queues` queues from `first` on; nullptr: no driver is probed.
     std::string (*arguments)(const DeviceSection& device, unsigned queues, unsigned first) = nullptr;
     std::string_view what;   ///< a line of the sample file

@@ -28,11 +28,11 @@ std::vector<pmd::MbufPool*> pointers(const std::vector<std::unique_ptr<pmd::Mbuf
 }
 
 /// What the kernel says about the interface; StartError if it is none that a port can use.
-Netdev usable_netdev(const std::string& name) {
+Netdev usable_netdev(const std::string& name, bool packet_socket) {
     const Netdev n = query_netdev(name);
     if (n.index == 0)
         throw pmd::StartError(fmt::format("there is no network interface '{}' here; 'ip link' lists what there is", name));
-    if (!may_open_packet_socket())
+    if (packet_socket && !may_open_packet_socket())
         throw pmd::StartError(
             "no permission to open a packet socket: it takes CAP_NET_RAW (run as root, or as config/rocid.service does)");
     if (path_mtu_within(n.mtu, 256) == 0)
@@ -136,6 +136,16 @@ void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
 }
 
+/// A small receive buffer loses frames of a burst that the engine does not take in time.
+void say_buffers(const DeviceSection& d, const pmd::UdpSockets& sockets) {
+    constexpr uint32_t kEnough = 4 << 20;
+    if (sockets.receive_buffer() >= kEnough) return;
+    spdlog::info(
+        "{0}: the kernel grants {1} KiB of socket buffer: for more bandwidth, as root: sysctl -w net.core.rmem_max={2} "
+        "net.core.wmem_max={2}",
+        d.name, sockets.receive_buffer() / 1024, 8 << 20);
+}
+
 void say_checksums(const DeviceSection& d, const pmd::Started& port) {
     const std::string_view can = checksums_text(port.can);
     if (port.does != port.can)
@@ -166,7 +176,7 @@ void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) 
 }
 
 LinkState look(const OpenPort& p, uint32_t wish) {
-    if (p.ethdev == nullptr) return {true, p.path_mtu};
+    if (p.ethdev == nullptr && p.netdev.empty()) return {true, p.path_mtu};
     if (p.netdev.empty()) return {p.ethdev->link_up(), p.path_mtu};
     const Netdev n = query_netdev(p.netdev);
     if (n.index != p.netdev_index) return {false, p.path_mtu};  // it is gone
@@ -255,14 +265,14 @@ Ports::Ports(Config& config, pmd::Eal&, const NicTroubles& troubles)
         }
     }
     ports_.resize(config.devices.size());
-    if (std::ranges::any_of(ports_, [](const OpenPort& p) { return !p.netdev.empty(); }))
+    if (std::ranges::any_of(ports_, [](const OpenPort& p) { return !p.netdev.empty() && p.udp.empty(); }))
         quiet_ = std::make_unique<QuietUdpPort>();
 }
 
 Ports::~Ports() {
     for (size_t d = 0; d < ports_.size(); ++d) {
-        if (ports_[d].ethdev != nullptr) continue;  // closes itself
-        const auto same = [&](const OpenPort& p) { return p.ethdev == nullptr && p.id == ports_[d].id; };
+        if (ports_[d].ethdev != nullptr || !ports_[d].udp.empty()) continue;  // closes itself
+        const auto same = [&](const OpenPort& p) { return p.ethdev == nullptr && p.udp.empty() && p.id == ports_[d].id; };
         if (std::find_if(ports_.begin(), ports_.begin() + long(d), same) == ports_.begin() + long(d))
             pmd::stop_port(ports_[d].id);
     }
@@ -289,20 +299,38 @@ void Ports::open_pair(const Config& config, size_t a) {
     if (a != b) pmd::start_port(pairs_.back()->port_b(), pointers(pools_).data(), {queues});
 }
 
+void Ports::open_netdev(OpenPort& p, const DeviceSection& d, Netdev& netdev) {
+    netdev = usable_netdev(d.interface, !port_kind(d.port).socket);
+    p.netdev = d.interface;
+    p.netdev_index = netdev.index;
+    p.path_mtu = path_mtu_within(netdev.mtu, uint32_t(std::min<uint64_t>(d.mtu, port_kind(d.port).largest_mtu)));
+    p.up = netdev.running;
+    say_mtu(d, netdev, p.path_mtu);
+    if (!p.up)
+        spdlog::warn("{}: interface {} is {}: the port is down until it is up", d.name, d.interface,
+                     netdev.up ? "without carrier" : "switched off (ip link set " + d.interface + " up)");
+}
+
+/// The addresses of the configuration, or every address of this host.
+void Ports::open_udp(OpenPort& p, const DeviceSection& d, const Netdev& netdev, uint16_t queues) {
+    constexpr MacAddress kWithout{{0x02, 0x52, 0x4f, 0x43, 0x49, 0xff}};  // an interface such as lo has none
+    pmd::UdpSetup setup{.interface = d.interface, .interface_index = netdev.index, .engines = queues};
+    for (const std::string& a : d.addresses) setup.addresses.push_back(parse_address(a).value());
+    for (uint16_t q = 0; q < queues; ++q) {
+        p.udp.push_back(std::make_unique<pmd::UdpSockets>(setup));
+        p.signals.push_back(p.udp.back()->ready_fd());
+    }
+    p.descriptors = uint32_t(d.descriptors);
+    p.netdev_mac = netdev.mac;
+    p.mac = netdev.mac.is_zero() ? kWithout : netdev.mac;
+    say_buffers(d, *p.udp.front());
+}
+
 void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t mbufs) {
     const PortKind& kind = port_kind(d.port);
     Netdev netdev;
-    if (kind.netdev) {
-        netdev = usable_netdev(d.interface);
-        p.netdev = d.interface;
-        p.netdev_index = netdev.index;
-        p.path_mtu = path_mtu_within(netdev.mtu, uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu)));
-        p.up = netdev.running;
-        say_mtu(d, netdev, p.path_mtu);
-        if (!p.up)
-            spdlog::warn("{}: interface {} is {}: the port is down until it is up", d.name, d.interface,
-                         netdev.up ? "without carrier" : "switched off (ip link set " + d.interface + " up)");
-    }
+    if (kind.netdev) open_netdev(p, d, netdev);
+    if (kind.socket) return open_udp(p, d, netdev, queues);
     if (is_xdp(d)) {
         check_queues(d, queues);
         check_xdp_sockets();
@@ -352,6 +380,7 @@ void Ports::set_addresses(uint32_t device, std::span<const pmd::ServedAddress> a
 void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool interrupts) {
     const PortKind& kind = port_kind(d.port);
     p.largest_mtu = kind.largest_mtu;
+    if (kind.socket) return;
     if (kind.one_queue) return start_xdp(p, d);
     const auto wish = uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu));
     const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(wish) : std::vector<uint32_t>{};

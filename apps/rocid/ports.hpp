@@ -15,6 +15,7 @@
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/ethdev.hpp"
 #include "pmd_glue/net_ring.hpp"
+#include "pmd_glue/udp_socket.hpp"
 #include "pmd_glue/xdp_steering.hpp"
 #include "socket_lock.hpp"
 
@@ -41,6 +42,8 @@ struct OpenPort {
     pmd::ChecksumOffload checksums;                     ///< what the port does of them
     bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
+    std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, if it is a UDP port: then there is no DPDK port
+    uint32_t descriptors = 0;                           ///< frames to be sent that a UDP port has buffers for
     std::unique_ptr<SocketLock> lock;                   ///< of the port's own socket
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
@@ -92,6 +95,8 @@ public:
 
 private:
     void open_pair(const Config& config, size_t a);
+    void open_netdev(OpenPort& port, const DeviceSection& device, Netdev& netdev);
+    void open_udp(OpenPort& port, const DeviceSection& device, const Netdev& netdev, uint16_t queues);
     void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
     /// Sets the path MTU that came of it.
     void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);

@@ -106,7 +106,9 @@ void resize_cq(Impl& e, Command& c) {
 /// Objects that the conductor has taken out of the tables may be freed after this: nothing here remembers them. CQs that no QP
 /// uses any more are about to go; they may still wait for room in the event ring.
 void fence(Impl& e, Command&) {
-    std::erase_if(e.ctx.dirty, [](const rings::Cq* cq) { return cq->use_count.load() == 0; });
+    const auto unused = [](const rings::Cq* cq) { return cq->use_count.load() == 0; };
+    std::erase_if(e.ctx.dirty, unused);
+    std::erase_if(e.ctx.unsettled, unused);
 }
 void send_gsi(Impl& e, Command& c) { c.error = e.send_management(*c.gsi); }
 void send_frame(Impl& e, Command& c) { c.error = e.send_other(*c.frame); }

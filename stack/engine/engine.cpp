@@ -16,6 +16,8 @@ constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
 /// Bursts that a round takes from a port while they come in full.
 constexpr uint32_t kRoundBursts = 8;
 constexpr uint32_t kFrameCopies = 64;
+/// Rounds after which sleeping programs are looked for behind a fence.
+constexpr uint32_t kSettleEvery = 64;
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
@@ -37,6 +39,8 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);
+    ctx.unsettled.reserve(4096);
+    ctx.sleepers.reserve(4096);
     if (c.reorder_frames != 0)
         ctx.reorder =
             std::make_unique<qp::ReorderPool>(s.chunks, qp::ReorderLimits{std::bit_ceil(c.reorder_frames), c.reorder_bytes});
@@ -256,6 +260,7 @@ bool Engine::poll(Nanos now) {
     }
     any |= e.receive_handed_over();
     qp::notify_all(e.ctx);
+    if (!e.ctx.unsettled.empty() && ++e.rounds_unsettled == kSettleEvery) settle_sleepers();
     if (e.ctx.reorder != nullptr && e.ctx.reorder->take_counted()) e.publish_reorder();
     e.counters.add(Counter::polls);
     if (any) e.counters.add(Counter::busy_polls);
@@ -285,6 +290,18 @@ bool Engine::doorbell_pending() const {
     for (const Session& s : impl_->sessions)
         if (rings::doorbell_pending(*s.page)) return true;
     return impl_->inbox_waits();
+}
+
+std::vector<rings::Sleeper>& Engine::sleepers() { return impl_->ctx.sleepers; }
+
+void Engine::settle_sleepers() {
+    impl_->rounds_unsettled = 0;
+    qp::settle_sleepers(impl_->ctx);
+}
+
+void Engine::stop_lingering() {
+    if (impl_->crowded()) return;  // then nobody does
+    for (qp::Qp* qp = impl_->ctx.requesters.first(); qp != nullptr; qp = qp->asking.next) qp->linger = 0;
 }
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "engine/command.hpp"
 #include "io/event.hpp"
 #include "io/port.hpp"
 #include "mem/memory_region.hpp"
+#include "rings/queues.hpp"
 
 namespace roci::engine {
 
@@ -46,6 +48,12 @@ public:
     bool doorbell_pending() const;
     /// Bit e: frames were handed to engine e since the last call; wake it if it sleeps.
     uint32_t take_wake_mask();
+    /// Threads of clients that sleep while they poll, to be woken after poll(); the caller clears the list.
+    std::vector<rings::Sleeper>& sleepers();
+    /// Before the lcore gives up its CPU: looks once more for such threads.
+    void settle_sleepers();
+    /// The engine is about to sleep: QPs without work are not watched any more from the next round on, their clients ring.
+    void stop_lingering();
     EventRing& events();
     /// For tests, between rounds: what does not hold of a QP though it must, or nullptr.
     const char* check() const;

@@ -40,6 +40,7 @@ struct Engine::Impl {
     uint32_t wake_mask = 0;  ///< engines that frames were handed to
     LookAhead ahead;
     std::vector<qp::Qp*> resting;  ///< in this round: their clients were asked to ring
+    uint32_t rounds_unsettled = 0;
     bool started = false;
     uint32_t gsi_psn = 0;
 

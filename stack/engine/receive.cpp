@@ -177,7 +177,8 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {
-        const wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum);
+        const wire::Verdict v =
+            wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum, frames[i].icrc);
         counters.add(v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);

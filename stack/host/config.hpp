@@ -17,6 +17,7 @@ enum class Resolver : uint8_t {
     none,    ///< there are no others: a loopback
     own,     ///< rocid asks and answers itself: ARP, neighbour discovery, echo
     kernel,  ///< the kernel does, for the interface behind the port
+    socket,  ///< nobody needs them: the port is a socket of the kernel's, which makes all headers below UDP's payload
 };
 struct DeviceAddress {
     Gid gid;
@@ -40,6 +41,7 @@ struct DeviceConfig {
     uint16_t vlan = 0;                   ///< everything is sent and heard in that VLAN; 0: untagged
     uint8_t traffic_class = 0;           ///< of paths for which the program asks for none
     bool port_sums = false;              ///< its port fills in the checksums of IPv4 headers
+    uint16_t udp_source = 0;             ///< UDP source port of all its frames; 0: by flow
 };
 
 struct Limits {

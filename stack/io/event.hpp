@@ -29,6 +29,13 @@ public:
         head_.store(h + 1, std::memory_order_release);
         return true;
     }
+    /// Consumer: the event that pop() would take; false: there is none.
+    bool peek(Event& e) const {
+        const uint32_t t = tail_.load(std::memory_order_relaxed);
+        if (t == head_.load(std::memory_order_acquire)) return false;
+        e = slots_[t & mask_];
+        return true;
+    }
     bool pop(Event& e) {
         const uint32_t t = tail_.load(std::memory_order_relaxed);
         if (t == head_.load(std::memory_order_acquire)) return false;

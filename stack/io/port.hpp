@@ -15,7 +15,8 @@ struct RxFrame {
     const uint8_t* data = nullptr;
     uint32_t length = 0;
     void* cookie = nullptr;                                            ///< the port's own (an mbuf)
-    wire::HeaderChecksum ip_checksum = wire::HeaderChecksum::unknown;  ///< what the port says of it
+    wire::HeaderChecksum ip_checksum = wire::HeaderChecksum::unknown;  ///< result of the port's check of the IPv4 header
+    wire::HeaderChecksum icrc = wire::HeaderChecksum::unknown;         ///< the same for the ICRC
 };
 
 /// A frame to be sent. From tx_alloc() until tx_burst() accepts it (or tx_free()) the engine owns the bytes. It may move `data`

@@ -1,4 +1,5 @@
 // What must hold of a QP between the rounds of its engine. The simulator asks after each round.
+#include "qp/reorder_pool.hpp"
 #include "qp/state.hpp"
 
 namespace roci::qp {
@@ -23,6 +24,25 @@ const char* check_deadlines(const Qp& qp) {
     return nullptr;
 }
 
+const char* check_backlog(const Backlog& b, bool kept, bool open) {
+    if ((b.places != nullptr) != (b.count != 0)) return "places for kept frames without frames, or the other way round";
+    if (kept != (b.count != 0 || open)) return "the QP does not know whether it keeps frames";
+    if (b.count == 0) return nullptr;
+    const uint32_t span = psn_span(b.first, b.end);
+    if (span == 0 || span < b.count) return "more frames are kept than PSNs";
+    return psn_span(b.base, b.end) < span ? "a frame is kept before the missing one" : nullptr;
+}
+
+const char* check_reorder(const Qp& qp) {
+    if (qp.reorder == nullptr) return qp.keeps_requests || qp.keeps_responses ? "frames are kept nowhere" : nullptr;
+    const Reorder& r = *qp.reorder;
+    if ((qp.keeps_requests || qp.keeps_responses) && !r.timer.armed()) return "kept frames without a time limit";
+    const ReceiveSequence& s = qp.responder.sequence;
+    if (qp.keeps_requests && !s.refused() && r.requests.base != s.expected()) return "kept requests wait for another PSN";
+    if (const char* wrong = check_backlog(r.requests, qp.keeps_requests, false)) return wrong;
+    return check_backlog(r.responses, qp.keeps_responses, r.has_ack);
+}
+
 }  // namespace
 
 const char* check(const Qp& qp) {
@@ -30,6 +50,7 @@ const char* check(const Qp& qp) {
     if (const char* wrong = rq.window.check()) return wrong;
     if (const char* wrong = qp.responder.sequence.check()) return wrong;
     if (const char* wrong = check_jobs(qp)) return wrong;
+    if (const char* wrong = check_reorder(qp)) return wrong;
     if (qp.state != State::rts && qp.state != State::sqd) return nullptr;
     if (const char* wrong = rq.queue.check(rq.window)) return wrong;
     return check_deadlines(qp);

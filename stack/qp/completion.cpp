@@ -40,6 +40,11 @@ bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     return false;
 }
 
+void wake_sleeper(Context& ctx, rings::Cq& cq) {
+    rings::CqLane& lane = cq.lanes[ctx.engine];
+    if (rings::take_sleeper(cq, lane)) ctx.sleepers.push_back({&cq.shared->sleeping, &lane});
+}
+
 void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     if (cq == nullptr) return;
     e.qpn = qp.spec.qpn.value;
@@ -194,6 +199,11 @@ void notify_all(Context& ctx) {
     size_t kept = 0;
     for (rings::Cq* cq : ctx.dirty) {
         rings::CqLane& lane = cq->lanes[ctx.engine];
+        wake_sleeper(ctx, *cq);
+        if (!lane.unsettled) {
+            lane.unsettled = true;
+            ctx.unsettled.push_back(cq);
+        }
         if (rings::event_due(*cq, lane) <= ctx.now && rings::notify(*cq, lane.solicited, *ctx.events)) {
             lane.dirty = lane.solicited = false;
             lane.unannounced = 0;
@@ -202,6 +212,16 @@ void notify_all(Context& ctx) {
         }
     }
     ctx.dirty.resize(kept);
+}
+
+void settle_sleepers(Context& ctx) {
+    if (ctx.unsettled.empty()) return;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (rings::Cq* cq : ctx.unsettled) {
+        wake_sleeper(ctx, *cq);
+        cq->lanes[ctx.engine].unsettled = false;
+    }
+    ctx.unsettled.clear();
 }
 
 }  // namespace roci::qp

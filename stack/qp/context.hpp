@@ -62,6 +62,8 @@ struct Context {
     engine::TimerWheel wheel;
     rings::Completions completions;         ///< of this poll, to be written out
     std::vector<rings::Cq*> dirty;          ///< CQs that got entries in this poll
+    std::vector<rings::Cq*> unsettled;      ///< CQs that got entries since the last settle_sleepers()
+    std::vector<rings::Sleeper> sleepers;   ///< threads to be woken after this poll
     std::deque<engine::Event> late_events;  ///< that the event ring had no room for
     RunQueue<&Qp::asking> requesters;       ///< that have a turn
     RunQueue<&Qp::answering> responders;    ///< that have something to answer

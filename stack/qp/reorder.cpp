@@ -191,7 +191,6 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
         return false;
     }
     qp.keeps_requests = true;
-    if (b.asked) return true;
     judge_requests(ctx, qp);
     return true;
 }
@@ -247,6 +246,7 @@ void hand_over_responses(Context& ctx, Qp& qp) {
     }
     if (qp.reorder == nullptr) return;
     if (overtakers(*qp.reorder) == 0) return drop_responses(ctx, qp);
+    if (qp.reorder->responses.count == 0) release_places(ctx, qp.reorder->responses);
     open_gap(ctx, qp.reorder->responses);
     judge_responses(ctx, qp);
 }

@@ -70,6 +70,8 @@ Reorder* ReorderPool::make(void* owner) {
 
 void Patience::arrived(Psn psn, uint32_t places, Nanos lateness) {
     Suspect& s = suspects_[next_];
+    // A window full of packets may lie between a frame and its repetition: the suspects are a sample.
+    if (s.valid && psn_span(s.psn, psn) < kSettled) return;
     next_ = uint8_t((next_ + 1) % suspects_.size());
     if (s.valid && ++calm_ == kCalm) {
         calm_ = 0;

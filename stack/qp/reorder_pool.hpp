@@ -96,7 +96,8 @@ public:
     bool repeated(Psn psn);
 
 private:
-    static constexpr uint8_t kCalm = 16;  ///< frames that were really lost, before patience shrinks
+    static constexpr uint8_t kCalm = 16;        ///< frames that were really lost, before patience shrinks
+    static constexpr uint32_t kSettled = 1024;  ///< PSNs after which a repetition would have come
     uint16_t places_ = kFewest;
     uint8_t next_ = 0, calm_ = 0;
     Nanos wait_ = kShortest;

@@ -130,6 +130,9 @@ void report_drained(Context& ctx, Qp& qp);
 void flush_queues(Context& ctx, Qp& qp);
 /// Writes out the completions of this poll, sends their events, and events that found the ring full.
 void notify_all(Context& ctx);
+/// Looks once more, after a fence, for sleeping threads that poll what got entries. The full fence waits until all that was
+/// written has reached the cache, so it is not for every round.
+void settle_sleepers(Context& ctx);
 
 // ---- lifecycle.cpp: RESET .. ERR as modify_qp asks, snapshots
 int apply_change(Context& ctx, Qp& qp, const Change& change);

@@ -86,6 +86,15 @@ bool notify(Cq& cq, bool solicited, engine::EventRing& events) {
     return !cq.fired.compare_exchange_strong(mine, fired, std::memory_order_acq_rel);
 }
 
+bool take_sleeper(Cq& cq, CqLane& lane) {
+    constexpr uint8_t kLies = 16, kBelievedOnceIn = 64;
+    std::atomic_ref sleeping(cq.shared->sleeping);
+    if (sleeping.load(std::memory_order_relaxed) == 0) return false;
+    if (lane.lies >= kLies && ++lane.passed_over % kBelievedOnceIn != 0) return false;
+    sleeping.store(0, std::memory_order_relaxed);
+    return true;
+}
+
 bool move_queue(RqView& queue, const RqView& to) {
     const uint32_t producer = queue.producer();
     const uint32_t left = producer - queue.consumed;

@@ -66,6 +66,9 @@ struct alignas(64) CqLane {
     uint32_t consumer_seen = 0;
     bool dirty = false;        ///< got entries that notify() has not been called for
     bool solicited = false;    ///< one of them is solicited, or an error
+    bool unsettled = false;    ///< got entries since take_sleeper() was last called after a fence
+    uint8_t lies = 0;          ///< wake-ups in a row that woke nobody
+    uint8_t passed_over = 0;   ///< since a liar was last believed
     uint32_t unannounced = 0;  ///< entries since the last notify()
     uint64_t since = 0;        ///< when the first of them was written, nanoseconds
 };
@@ -84,6 +87,18 @@ struct Cq {
     std::atomic<bool> dead{false};       ///< overrun: takes no more entries (IBA 11.6.3.2: CQ in error)
     std::atomic<uint32_t> use_count{0};  ///< QPs attached; conductor
     uint32_t moderation_count = 0, moderation_period_us = 0;
+};
+
+/// A thread of a client that sleeps on a word of a CQ. `woke()` is called with whether the wake-up woke somebody.
+struct Sleeper {
+    uint32_t* word = nullptr;
+    CqLane* lane = nullptr;
+    void woke(bool somebody) const {
+        if (somebody)
+            lane->lies = 0;
+        else if (lane->lies != UINT8_MAX)
+            ++lane->lies;
+    }
 };
 
 /// Entries of an engine on their way to clients. Their lines come from the clients' cores; written one by one, as they arise,
@@ -117,6 +132,9 @@ uint64_t event_due(const Cq& cq, const CqLane& lane);
 /// After a batch of push(): sends a completion event if the CQ is armed for it. False: event ring full or another engine was
 /// about to, call again later (with the same `solicited`).
 bool notify(Cq& cq, bool solicited, engine::EventRing& events);
+/// After entries were written: true if a thread that polls this CQ may sleep and is to be woken (abi::CqShared). `sleeping` is
+/// the client's to write: whoever raises it and does not sleep is soon believed once in 64 times only.
+bool take_sleeper(Cq& cq, CqLane& lane);
 /// resize_cq for one lane: the entries from free-running index `consumer` on (what the client has not polled) move to `to`, there
 /// from index 0 on, and the lane lives in `to` afterwards. False, nothing changed: `consumer` is a lie or `to` is too small.
 [[nodiscard]] bool move_lane(CqLane& lane, const CqLane& to, uint32_t consumer);

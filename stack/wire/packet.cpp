@@ -175,7 +175,8 @@ void Packet::copy_grh(uint8_t out[40]) const {
     std::memcpy(out + 20, l3, kIpv4Length);
 }
 
-Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc, HeaderChecksum said) {
+Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc, HeaderChecksum said,
+              HeaderChecksum icrc_said) {
     ROCI_STAGE(parse);
     IpPacket ip;
     if (const Verdict v = check_l3(frame, length, said, ip); v != Verdict::ok) return v;
@@ -196,7 +197,8 @@ Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icr
     const uint32_t pad = second >> 4 & 3;
     if (pad > padded || padded % 4 != 0) return Verdict::bad_pad;  // headers are multiples of 4 (IBA 9.2.4)
     if (padded != pad && !info.has(kPayload)) return Verdict::unexpected_payload;
-    if (check_icrc) {
+    if (icrc_said == HeaderChecksum::wrong) return Verdict::bad_icrc;
+    if (check_icrc && icrc_said == HeaderChecksum::unknown) {
         uint32_t wire;
         std::memcpy(&wire, bth + room, sizeof wire);
         if (wire != icrc(ip.header, ip.header_length + ip.payload_length - kIcrcLength, ip.ipv6, ip.header_length)) {

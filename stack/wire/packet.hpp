@@ -89,9 +89,9 @@ inline uint16_t vlan_id(const uint8_t* frame) {
 }
 
 /// Parses one Ethernet frame of `length` bytes (Ethernet padding allowed). On ok, `out` points into the frame.
-/// `check_icrc` false only for tools that look at frames without trusting them. `ip`: what the port says of the header's
-/// checksum; of what it does not know the sum is made.
+/// `check_icrc` false only for tools that look at frames without trusting them. `ip`, `icrc`: results of the port's own checks;
+/// parse() computes what is unknown.
 Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc = true,
-              HeaderChecksum ip = HeaderChecksum::unknown);
+              HeaderChecksum ip = HeaderChecksum::unknown, HeaderChecksum icrc = HeaderChecksum::unknown);
 
 }  // namespace roci::wire

@@ -279,6 +279,19 @@ TEST_F(SmallReorder, FramesBeyondTheWindowAreNotKept) {
     expect_messages(0, 8);
 }
 
+// … also if the gap was reported before the first one was kept.
+TEST_F(SmallReorder, WhatIsKeptAfterTheNakIsFreedToo) {
+    join();
+    receives(9);
+    send({8});
+    EXPECT_EQ(answer(), kNakSequence);
+    send({3});
+    world.run_for(10'000);
+    EXPECT_EQ(held(), 1u);
+    world.run_for(1'000'000'000);
+    EXPECT_EQ(held(), 0u);
+}
+
 // One that claims much harms itself only: the others have their share, and it goes on as if nothing was kept.
 TEST_F(SmallReorder, APeerThatFillsItsShareHarmsItselfOnly) {
     join();

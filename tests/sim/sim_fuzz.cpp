@@ -1,8 +1,10 @@
-// sim_fuzz --seeds A..B [--verbose]: random worlds, one a seed. Exit code 1 if an invariant broke; each failure prints how to
+// sim_fuzz --seeds A..B [--verbose]: random worlds, one per seed; --fresh N: N worlds from a seed on that was never used before.
+// Exit code 1 if an invariant broke; each failure prints how to
 // replay it.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <random>
 #include <string>
 
 #include "sim/workload.hpp"
@@ -11,11 +13,18 @@ int main(int argc, char** argv) {
     CLI::App app{"Random workloads over a faulty network in virtual time"};
     std::string seeds = "1..300";
     bool verbose = false;
-    uint64_t stop_after = 10;
+    uint64_t stop_after = 10, fresh = 0;
     app.add_option("--seeds", seeds, "A..B, or one seed");
     app.add_flag("--verbose", verbose, "say what every world was; print the last frames of a failing one");
     app.add_option("--stop-after", stop_after, "give up after so many failures");
+    app.add_option("--fresh", fresh, "so many worlds, from a seed drawn by chance, which is printed");
     CLI11_PARSE(app, argc, argv);
+    if (fresh != 0) {
+        const uint64_t from = uint64_t{std::random_device{}()} * 1'000'000 + 1;
+        seeds = std::to_string(from) + ".." + std::to_string(from + fresh - 1);
+        std::printf("%s --seeds %s\n", argv[0], seeds.c_str());
+        std::fflush(stdout);
+    }
     const size_t dots = seeds.find("..");
     const uint64_t first = std::stoull(seeds);
     const uint64_t last = dots == std::string::npos ? first : std::stoull(seeds.substr(dots + 2));

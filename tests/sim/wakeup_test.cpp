@@ -1,5 +1,6 @@
 // The doorbell rule against the real engine: a client posts at every single machine instruction of the round in which the engine
-// stops watching its queue, and never is the work left behind. Nothing is left to luck: the round is run in single steps.
+// stops watching its queue, and never is the work left behind. The rule of polling threads that sleep, too: one falls asleep at
+// every instruction of the round that completes its request. Nothing is left to luck: the round is run in single steps.
 #include "fixture.hpp"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -84,6 +85,30 @@ struct WakeUp : PairTest {
         EXPECT_FALSE(watched());
         EXPECT_GT(at, 100u) << "so many instructions a round has at least";
     }
+    /// Every place of the completing round at which the program may fall asleep.
+    void sleep_everywhere(WcStatus expected) {
+        engine::Engine& engine = world.host(0).engine(0);
+        const uint32_t* word = nullptr;
+        const std::function<void()> sleep = [&] { word = a.cq.ring.prepare_sleep(); };
+        ASSERT_EQ(once(), expected);
+        Interleaver interleaver;
+        uint64_t at = 1, slept = 0;
+        for (bool within = true; within; ++at) {
+            a.cq.ring.shared->sleeping = 0;
+            engine.sleepers().clear();
+            a.client.post_send(qa, write_);
+            within = interleaver.run(at, sleep, [&] { poll_engine(); });
+            if (!within) break;
+            slept += word != nullptr ? 1 : 0;
+            engine.settle_sleepers();
+            const bool woken = !engine.sleepers().empty() && engine.sleepers()[0].word == word;
+            ASSERT_TRUE(word == nullptr || woken) << "fell asleep before instruction " << at << " of the round: never woken";
+            const auto got = a.wait(1);
+            ASSERT_EQ(got.size(), 1u);
+            ASSERT_EQ(got[0].status, expected);
+        }
+        EXPECT_GT(slept, 100u) << "so many instructions stand before the entry";
+    }
     SendWr write_ = a.rdma(WrOpcode::rdma_write, 1, 0, 64, b.mr.address(), b.mr.rkey);
 };
 
@@ -92,6 +117,11 @@ TEST_F(WakeUp, WorkPostedWhileTheQueuePairGoesToRestIsSent) { post_everywhere(Wc
 TEST_F(WakeUp, WorkPostedToAQueuePairInErrorIsFlushed) {
     a.client.to_state(qa, IBV_QPS_ERR);
     post_everywhere(WcStatus::wr_flush_err);
+}
+
+TEST_F(WakeUp, AProgramThatFallsAsleepWhileItsRequestCompletesIsWoken) {
+    a.client.to_state(qa, IBV_QPS_ERR);
+    sleep_everywhere(WcStatus::wr_flush_err);
 }
 
 #else

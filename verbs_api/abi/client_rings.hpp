@@ -134,6 +134,12 @@ struct CqConsumer {
         const uint32_t i = ++index[next_lane];
         std::atomic_ref(lane(next_lane)->consumer).store(i, std::memory_order_release);
     }
+    /// Says that this thread is about to sleep on the returned word. nullptr: there is an entry, it must not.
+    uint32_t* prepare_sleep() {
+        std::atomic_ref(shared->sleeping).store(1, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        return peek() == nullptr ? &shared->sleeping : nullptr;
+    }
     /// Asks for an event at the next (solicited) entry. The caller polls once more afterwards. A request for any entry that has
     /// not been answered is not narrowed to solicited ones (IBA 11.4.2.2).
     void arm(bool solicited_only) {

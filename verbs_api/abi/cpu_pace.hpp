@@ -56,7 +56,7 @@ public:
     static constexpr uint64_t kLone = 6;
     /// No scheduler's slice is shorter, and no engine's round or program's step between two looks is this long.
     static constexpr uint64_t kTimeSlice = 400'000;
-    static constexpr uint32_t kFewestSleeps = 256, kMostSleeps = 16384;
+    static constexpr uint32_t kFewestSleeps = 64, kMostSleeps = 16384;
 
 private:
     uint32_t most_looks_;

@@ -46,9 +46,14 @@ static_assert(sizeof(RqShared) == 128);
 ///
 /// Arming: the client adds 1 << 1 to `arm`, with bit 0 = only solicited. rocid fires at most once a value of `arm`.
 /// The client arms, then (full fence) polls once more; rocid writes an entry, then (full fence) reads `arm`.
+///
+/// Sleeping: a thread that polls in vain on a CPU that a busy program wants (cpu_pace.hpp) stores sleeping = 1, then (full fence)
+/// polls once more, then waits on the word (a futex) while it is 1, for a short time at most. rocid writes an entry, then (full
+/// fence, before it rests) reads `sleeping`; if it is 1 it stores 0 and wakes who waits on it.
 struct CqShared {
     alignas(kCacheLine) uint32_t arm;  ///< client
     uint32_t fired;                    ///< rocid: about the last `arm` that it sent an event for; a hint for the client only
+    uint32_t sleeping;                 ///< both: 1 = a polling thread may sleep on this word
 };
 struct CqLane {
     alignas(kCacheLine) uint32_t consumer;  ///< client: entries polled so far (may lag)

@@ -199,10 +199,11 @@ int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyF
     const size_t copied = std::min<size_t>(reply.size(), header.body_length);
     std::copy_n(body, copied, reply.begin());
     std::fill(reply.begin() + ptrdiff_t(copied), reply.end(), std::byte{0});
-    if (header.error != 0) {
+    // Programs try verbs out: that one is not supported is an answer, not a fault.
+    if (header.error != 0 && (header.error != EOPNOTSUPP || log_enabled())) {
         const auto* reason = reinterpret_cast<const char*>(body + header.body_length);
-        log("%s: %s%s%.*s", name_of(out.op), std::strerror(header.error), header.reason_length != 0 ? ": " : "",
-            int(header.reason_length), reason);
+        log_kind(name_of(out.op), "%s: %s%s%.*s", name_of(out.op), std::strerror(header.error),
+                 header.reason_length != 0 ? ": " : "", int(header.reason_length), reason);
     }
     return header.error;
 }

@@ -1,7 +1,6 @@
 // Completion queues: create, poll, arm, resize, destroy.
 #include <algorithm>
 
-#include "abi/cpu_pace.hpp"
 #include "context.hpp"
 #include "log.hpp"
 
@@ -153,21 +152,6 @@ bool take_entry(Cq& cq, Context& context, abi::Cqe& out) {
     return context.flushes.load(std::memory_order_acquire) && take_flushed(cq, context, out);
 }
 
-namespace {
-
-/// Empty polls before a yield, on a CPU that nobody else wants: about 10 microseconds.
-constexpr uint32_t kMostPolls = 1024;
-/// Of the thread, not of the CQ: what is learnt is about the thread's CPU.
-constinit thread_local abi::CpuPace pace [[gnu::tls_model("initial-exec")]]{kMostPolls};
-
-}  // namespace
-
-// A poll must not block: the program may have other things to do. So a thread that would better sleep yields.
-void polled_in_vain() {
-    if (pace.in_vain() != abi::CpuPace::Way::look_again) abi::yield_cpu(pace);
-}
-void polled() { pace.found(); }
-
 int poll_cq(ibv_cq* p, int entries, ibv_wc* wc) {
     Cq& cq = *Cq::from(p);
     Context& c = *Context::from(p->context);
@@ -179,7 +163,7 @@ int poll_cq(ibv_cq* p, int entries, ibv_wc* wc) {
     }
     if (taken == 0) {
         look_after_rocid(c);
-        polled_in_vain();
+        polled_in_vain(cq);
     } else {
         polled();
     }

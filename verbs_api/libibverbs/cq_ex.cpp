@@ -24,7 +24,7 @@ int start_poll(ibv_cq_ex* p, ibv_poll_cq_attr* attr) {
     }
     cq.lock.unlock();  // the program does not call end_poll then
     look_after_rocid(*Context::from(cq.cq.context));
-    polled_in_vain();
+    polled_in_vain(cq);
     return err;
 }
 int next_poll(ibv_cq_ex* p) { return advance(*Cq::from(p)); }

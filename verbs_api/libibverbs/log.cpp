@@ -1,5 +1,6 @@
 #include "log.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -18,18 +19,44 @@ void print(const char* format, va_list args) {
     errno = saved;
 }
 
-}  // namespace
+enum class Level { none, first, all };
 
-bool log_enabled() {
-    static const bool enabled = [] {
-        const char* value = std::getenv("ROCI_LOG");
-        return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
+Level level() {
+    static const Level value = [] {
+        const char* text = std::getenv("ROCI_LOG");
+        if (text == nullptr || *text == '\0') return Level::first;
+        return std::strcmp(text, "0") == 0 ? Level::none : Level::all;
     }();
-    return enabled;
+    return value;
 }
 
+/// True once per kind. So many kinds at most: a program that is refused everything prints no more lines than this.
+bool first_of(const char* kind) {
+    static std::atomic<const char*> seen[24];
+    for (std::atomic<const char*>& place : seen) {
+        const char* there = nullptr;
+        if (place.compare_exchange_strong(there, kind)) return true;
+        if (there == kind) return false;
+    }
+    return false;
+}
+
+bool wanted(const char* kind) { return level() == Level::all || (level() == Level::first && first_of(kind)); }
+
+}  // namespace
+
+bool log_enabled() { return level() == Level::all; }
+
 void log(const char* format, ...) {
-    if (!log_enabled()) return;
+    if (!wanted(format)) return;
+    va_list args;
+    va_start(args, format);
+    print(format, args);
+    va_end(args);
+}
+
+void log_kind(const char* kind, const char* format, ...) {
+    if (!wanted(kind)) return;
     va_list args;
     va_start(args, format);
     print(format, args);

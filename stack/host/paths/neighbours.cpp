@@ -166,6 +166,10 @@ void expire_ids(State& state) {
 Outcome look_up_link(State& state, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac) {
     neighbour::Key key{device, {}};
     if (Outcome o = next_hop(state, device, source, dest, key.address); o.failed()) return o;
+    if (state.devices[device].resolver == Resolver::socket) {
+        mac = state.devices[device].mac;  // stands for the next hop's, which the kernel finds
+        return done();
+    }
     if (neighbour::is_multicast(key.address)) return fail(EINVAL, "{} is a multicast address", to_text(dest));
     const neighbour::Lookup found = state.neighbours->cache.find(key, state.now);
     mac = found.mac;

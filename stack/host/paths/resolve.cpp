@@ -67,7 +67,7 @@ Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowE
     s.port_sums = own.port_sums;
     s.hop_limit = av.hop_limit != 0 ? av.hop_limit : kDefaultHopLimit;
     s.flow_label = av.flow_label & kFlowLabelMask;
-    s.udp_source = udp_source_port(s.flow_label, ends);
+    s.udp_source = own.udp_source != 0 ? own.udp_source : udp_source_port(s.flow_label, ends);
     out.multicast = neighbour::is_multicast(s.dest_gid);
     out.hairpin = !out.multicast && has_gid(own, s.dest_gid);
     // Programs ask for 1 (ibv_rc_pingpong), with which no router lets them through: the route's counts, as with kernel drivers.

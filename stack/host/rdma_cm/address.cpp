@@ -85,7 +85,7 @@ std::optional<Place> loopback_of(const State& state, bool ipv4) {
 /// that they look at all; else it is the one address that they know, and stands for that of the first device.
 bool has_interfaces(const State& state) {
     return std::any_of(state.devices.begin(), state.devices.end(),
-                       [](const DeviceConfig& d) { return d.resolver == Resolver::kernel; });
+                       [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });
 }
 
 Outcome check_address(const abi::CmAddress& a) {

@@ -17,6 +17,7 @@ import checksums
 import ports
 import ratios
 import rights
+import udp
 import xdp_programs
 from hosts import Failure, Network, why_not
 
@@ -95,7 +96,7 @@ def run_group(report, group, quick):
         report.case(f'{group.name}: starts', lambda: cases.fail(why))
 
 
-GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS, *by_address.GROUPS, *checksums.GROUPS, *xdp_programs.GROUPS]
+GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS, *by_address.GROUPS, *checksums.GROUPS, *udp.GROUPS, *xdp_programs.GROUPS]
 
 
 def main():

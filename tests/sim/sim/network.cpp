@@ -211,7 +211,12 @@ uint32_t Network::queue_of(const End& end, const std::vector<uint8_t>& bytes) {
     return p.udp_source % uint32_t(queues);
 }
 
-void Network::fly(uint32_t to, Nanos at, const std::vector<uint8_t>& bytes) {
+void Network::fly(uint32_t from, uint32_t to, Nanos at, const std::vector<uint8_t>& bytes) {
+    auto frame = std::make_shared<std::vector<uint8_t>>(bytes);
+    fabric_ != nullptr ? fabric_->enter(from, to, at, std::move(frame)) : land(to, at, std::move(frame));
+}
+
+void Network::land(uint32_t to, Nanos at, Fabric::Frame frame) {
     End& end = ends_[to];
     if (end.intake.per_frame != 0) {
         const Nanos free_at = std::max(end.intake_busy_until, at);
@@ -221,7 +226,7 @@ void Network::fly(uint32_t to, Nanos at, const std::vector<uint8_t>& bytes) {
         }
         at = end.intake_busy_until = free_at + end.intake.per_frame;
     }
-    flying_.push({at, order_++, to, std::make_shared<std::vector<uint8_t>>(bytes)});
+    flying_.push({at, order_++, to, std::move(frame)});
 }
 
 void Network::transmit(uint32_t from, const uint8_t* data, uint32_t length) {
@@ -244,21 +249,25 @@ void Network::transmit(uint32_t from, const uint8_t* data, uint32_t length) {
     if (s.fate == Fate::corrupted) {
         std::vector<uint8_t> broken = s.bytes;
         flip_random_bit(broken);
-        for (uint32_t t : route(from, broken)) fly(t, arrival, broken);
+        for (uint32_t t : route(from, broken)) fly(from, t, arrival, broken);
     } else if (s.fate != Fate::dropped) {
-        for (uint32_t t : to) fly(t, arrival + extra, s.bytes);
+        for (uint32_t t : to) fly(from, t, arrival + extra, s.bytes);
         if (s.fate == Fate::duplicated)
-            for (uint32_t t : to) fly(t, arrival + rng_.below(end.faults.max_delay + 1), s.bytes);
+            for (uint32_t t : to) fly(from, t, arrival + rng_.below(end.faults.max_delay + 1), s.bytes);
     }
+    if (watch_) watch_(s);
     if (!keep_) return;
     if (capture_.size() >= kKeptFrames) capture_.pop_front();
     capture_.push_back(std::move(s));
 }
 
-void Network::inject(uint32_t to, std::vector<uint8_t> bytes) { fly(to, clock_, bytes); }
+void Network::inject(uint32_t to, std::vector<uint8_t> bytes) {
+    land(to, clock_, std::make_shared<std::vector<uint8_t>>(std::move(bytes)));
+}
 
 bool Network::deliver() {
     bool any = false;
+    if (fabric_ != nullptr) fabric_->run(clock_, [this](uint32_t to, Nanos at, Fabric::Frame f) { land(to, at, std::move(f)); });
     while (!flying_.empty() && flying_.top().at <= clock_) {
         const Flying f = flying_.top();
         flying_.pop();

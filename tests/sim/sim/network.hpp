@@ -3,6 +3,7 @@
 // assertions.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -62,6 +63,19 @@ struct Verdict {
 };
 using Script = std::function<Verdict(const Sent&)>;
 
+/// What lies between the links of the endpoints, if they are not joined directly: switches.
+class Fabric {
+public:
+    using Frame = std::shared_ptr<std::vector<uint8_t>>;
+    using Deliver = std::function<void(uint32_t to, Nanos at, Frame frame)>;
+    virtual ~Fabric() = default;
+    /// A frame of `from` has left its link at `at`.
+    virtual void enter(uint32_t from, uint32_t to, Nanos at, Frame frame) = 0;
+    /// Moves everything on to `now`; what leaves the last link by a time that is known goes to `deliver`.
+    virtual void run(Nanos now, const Deliver& deliver) = 0;
+    virtual Nanos next_event() const = 0;
+};
+
 class Network;
 
 /// One (endpoint, receive queue).
@@ -112,6 +126,9 @@ public:
     /// Frames go to a queue drawn by chance, not by the UDP source port: a NIC that spreads badly.
     void spread_by_chance(bool on) { spread_by_chance_ = on; }
     void keep_capture(bool on) { keep_ = on; }
+    /// Sees every frame that is sent, whatever becomes of it.
+    void set_watch(std::function<void(const Sent&)> watch) { watch_ = std::move(watch); }
+    void set_fabric(std::unique_ptr<Fabric> f) { fabric_ = std::move(f); }
     /// The ports fill in and look at the checksums of IPv4 headers, as NICs do.
     void sum_headers(bool on) { sums_ = on; }
 
@@ -122,7 +139,10 @@ public:
 
     /// Hands over what has arrived by now. True if anything had.
     bool deliver();
-    Nanos next_arrival() const { return flying_.empty() ? kNever : flying_.top().at; }
+    Nanos next_arrival() const {
+        const Nanos fabric = fabric_ != nullptr ? fabric_->next_event() : kNever;
+        return flying_.empty() ? fabric : std::min(fabric, flying_.top().at);
+    }
 
     const std::deque<Sent>& capture() const { return capture_; }
     void clear_capture() { capture_.clear(); }
@@ -156,13 +176,16 @@ private:
     /// All endpoints that a destination MAC names.
     std::vector<uint32_t> route(uint32_t from, const std::vector<uint8_t>& bytes) const;
     uint32_t queue_of(const End& end, const std::vector<uint8_t>& bytes);
-    void fly(uint32_t to, Nanos at, const std::vector<uint8_t>& bytes);
+    void fly(uint32_t from, uint32_t to, Nanos at, const std::vector<uint8_t>& bytes);
+    void land(uint32_t to, Nanos at, Fabric::Frame frame);
 
     Rng rng_;
     const Nanos& clock_;
     std::vector<End> ends_;
     std::priority_queue<Flying> flying_;
     Script script_;
+    std::function<void(const Sent&)> watch_;
+    std::unique_ptr<Fabric> fabric_;
     bool spread_by_chance_ = false, sums_ = false;
     bool keep_ = true;
     std::deque<Sent> capture_;

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "qp/reorder_pool.hpp"
+
 namespace roci::sim {
 
 const char* load_name(LoadKind kind) {
@@ -10,13 +12,16 @@ const char* load_name(LoadKind kind) {
 }
 
 std::string Plan::text() const {
-    char t[300];
+    char t[400];
     std::snprintf(t, sizeof t,
                   "hosts=%u engines=%u messages=%u largest=%u drop=%.3f dup=%.3f corrupt=%.3f delay=%.3f/%llu burst=%.3f/%u "
-                  "starve=%.2f pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d loads=",
+                  "starve=%.2f pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d "
+                  "reorder=%u/%llu loads=",
                   world.hosts, world.engines, messages, largest, faults.drop, faults.duplicate, faults.corrupt, faults.delay,
                   static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve,
-                  world.tx_pool, world.engine.max_inflight, world.engine.qp_quantum, blackouts, spread_by_chance, shared_receive);
+                  world.tx_pool, world.engine.max_inflight, world.engine.qp_quantum, blackouts, spread_by_chance, shared_receive,
+                  world.engine.reorder_frames,
+                  static_cast<unsigned long long>(world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame)));
     std::string all = t;
     for (const LoadKind k : loads) all += std::string(load_name(k)) + (&k == &loads.back() ? "" : ",");
     return all;
@@ -35,6 +40,8 @@ void choose_engine(Rng& rng, WorldOptions& w) {
     w.engine.rx_burst = uint32_t(rng.pick(1, 7, 32));
     w.engine.tx_burst = uint32_t(rng.pick(1, 5, 32));
     w.engine.ack_every = uint32_t(rng.pick(1, 8, 32));
+    w.engine.reorder_frames = uint32_t(rng.pick(0, 4, 64, 1024, 1024));
+    w.engine.reorder_bytes = uint64_t(rng.pick(5, 40, 8000, 8000)) * sizeof(roci::qp::KeptFrame);
 }
 
 void choose_faults(Rng& rng, Faults& f) {

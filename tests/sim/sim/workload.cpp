@@ -1,5 +1,8 @@
 #include "sim/workload.hpp"
 
+#include <map>
+
+#include "qp/reorder_pool.hpp"
 #include "sim/load.hpp"
 
 namespace roci::sim {
@@ -10,6 +13,7 @@ public:
     Run(uint64_t seed, bool trace) : rng_(seed), plan_(make_plan(rng_, seed)), world_(plan_.world), trace_(trace) {
         world_.net().keep_capture(trace);
         world_.net().spread_by_chance(plan_.spread_by_chance);
+        world_.net().set_watch([this](const Sent& s) { watch(s); });
         result_.summary = plan_.text();
     }
 
@@ -35,6 +39,23 @@ private:
         world_.net().set_faults(plan_.faults);
     }
 
+    /// Acknowledgements of a QP never go back, whatever it keeps or repeats.
+    void watch(const Sent& s) {
+        if (!s.parsed || !s.packet.info->has(wire::kAck) || s.packet.info->has(wire::kAtomic)) return;
+        const bool ack = s.packet.syndrome < 0x20;  // a NAK acknowledges what is before its PSN
+        const Psn end = s.packet.psn + uint32_t(ack);
+        const auto [seen, fresh] = acknowledged_.try_emplace(uint64_t{s.from} << 32 | s.packet.dest_qp.value, end);
+        if (!fresh && end.distance_from(seen->second) < 0 && regressed_.empty()) regressed_ = "an ACK went back: " + s.text();
+        seen->second = end;
+    }
+    /// What the engines keep is within their pools.
+    void check_pools() {
+        const uint64_t most = world_.host(0).engines() * (plan_.world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame));
+        for (uint32_t h = 0; h < world_.hosts(); ++h)
+            if (world_.host(h).counter(engine::Counter::reorder_held) > most) broken("more frames are kept than the pool has");
+        if (!regressed_.empty()) broken("%s", regressed_.c_str());
+    }
+
     bool finished() const {
         for (const auto& l : loads_)
             if (!l->finished()) return false;
@@ -52,6 +73,7 @@ private:
         Nanos since = world_.now();
         while (!finished()) {
             for (auto& l : loads_) l->act();
+            check_pools();
             if (plan_.blackouts && rng_.chance(0.001))
                 world_.net().blackout(uint32_t(rng_.below(2)), world_.now() + rng_.below(1'500'000));
             world_.run_for(rng_.pick<uint64_t>(300, 1000, 5000, 50'000));
@@ -69,6 +91,9 @@ private:
         world_.net().set_faults({});
         if (!world_.run_idle(5'000'000'000)) broken("the world does not come to rest");
         for (auto& l : loads_) l->check_end();
+        check_pools();
+        for (uint32_t h = 0; h < world_.hosts(); ++h)
+            if (world_.host(h).counter(engine::Counter::reorder_held) != 0) broken("frames are still kept at the end");
     }
 
     void finish() {
@@ -92,6 +117,8 @@ private:
     bool trace_;
     std::vector<std::unique_ptr<Load>> loads_;
     WorkloadResult result_;
+    std::map<uint64_t, Psn> acknowledged_;  ///< by endpoint and destination QP
+    std::string regressed_;
 };
 
 }  // namespace

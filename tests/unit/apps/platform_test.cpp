@@ -397,6 +397,46 @@ TEST_F(Pipes, AFullPipeBlocksNobodyAndLosesNoCq) {
     close(quick);
 }
 
+TEST_F(Pipes, AnLcoreSendsWhereTheEventThreadSleeps) {
+    const int channel = pipes.make(1, 1);
+    uint32_t sent = 0;
+    const bool by_lcore = soon([&] {
+        EXPECT_TRUE(ring.push(completion(1, 1, ++sent)));
+        pipes.pushed(ring);
+        return pipes.counters().by_lcore > 0;
+    });
+    EXPECT_TRUE(by_lcore);
+    abi::CompEventRecord c{};
+    for (uint32_t cq = 1; cq <= sent; ++cq) {
+        ASSERT_EQ(read(channel, &c, sizeof c), ssize_t(sizeof c));
+        EXPECT_EQ(c.cq_handle, cq) << "in order, whoever sent it";
+    }
+    close(channel);
+}
+
+TEST_F(Pipes, WhatMayWaitAnLcoreLeavesToTheEventThread) {
+    const int full = pipes.make(1, 1), async = pipes.make(2, abi::kNoHandle), other = pipes.make(3, 1);
+    constexpr uint32_t kRecords = 20'000;
+    for (uint32_t i = 0; i < kRecords; ++i) {
+        ASSERT_TRUE(soon([&] { return ring.push(completion(1, 1, i % 50)); }));
+        pipes.pushed(ring);
+    }
+    ASSERT_TRUE(ring.push({.kind = engine::Event::Kind::async, .session = 2, .type = 4, .handle = 2, .generation = 3}));
+    pipes.pushed(ring);
+    engine::Event second = completion(3, 1, 9);
+    second.vector = 1;
+    ASSERT_TRUE(ring.push(second));
+    pipes.pushed(ring);
+    abi::AsyncEventRecord a{};
+    ASSERT_EQ(read(async, &a, sizeof a), ssize_t(sizeof a));
+    abi::CompEventRecord c{};
+    ASSERT_EQ(read(other, &c, sizeof c), ssize_t(sizeof c));
+    EXPECT_EQ(c.cq_handle, 9u);
+    const EventPipes::Counters& n = pipes.counters();
+    EXPECT_TRUE(soon([&] { return n.written + n.kept + n.merged == kRecords + 2; }));
+    for (int fd : {full, async, other}) close(fd);
+}
+
 /// A page whose first access waits until the page is given: what a client's FUSE file or userfaultfd does to whoever copies to
 /// it.
 struct AbsentPage {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The symbols of our libibverbs.so.1: all default ones of the system's library are there, with the same versions, and everything on this
 # machine that links against libibverbs resolves every symbol with ours in front. What is not installed is skipped, and said.
-# Usage: symbols.sh path/to/libibverbs.so.1
+# Usage: symbols.sh path/to/libibverbs.so.1 [path/to/librdmacm.so.1]
 set -u
 ours=$(realpath "$1")
 folder=$(dirname "$ours")
@@ -18,8 +18,15 @@ defaults() { nm -D --defined-only "$1" | awk '$3 ~ /@@/ { print $3 }' | sort; }
 
 [ "$(readelf -d "$ours" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')" = libibverbs.so.1 ] || fail "soname"
 readelf -d "$ours" | grep -q NODELETE || fail "not marked nodelete"
-extra=$(readelf -d "$ours" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v -e '^libc\.so' -e '^ld-linux' -e '^libm\.so')
+extra=$(readelf -d "$ours" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v -e '^libc\.so' -e '^ld-linux' -e '^libm\.so' -e '^libpthread\.so' -e '^libdl\.so')
 [ -z "$extra" ] || fail "needs more than the C library: $extra"
+# Both libraries run from glibc 2.31 on: nothing in them is bound to a newer version.
+for library in "$ours" ${2:+"$(realpath "$2")"}; do
+    newer=$(objdump -T "$library" | awk '/\*UND\*/' | grep -oE 'GLIBC_2\.[0-9]+[^ ]* +.*' | awk -F'[. )]' '$2 > 31')
+    [ -z "$newer" ] || fail "$library needs a glibc newer than 2.31: $newer"
+    absolute=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep /)
+    [ -z "$absolute" ] || fail "$library is bound to a place: $absolute"
+done
 leaked=$(nm -D --defined-only "$ours" | awk '$2 != "A" { print $3 }' | grep -v -e '@@IBVERBS_' -e '^madvise@@GLIBC_')  # stands before libc's
 [ -z "$leaked" ] || fail "exported without a version: $leaked"
 
@@ -62,8 +69,11 @@ for file in "$multiarch"/libibverbs/*.so "$multiarch"/ucx/libuct_ib*.so "$multia
     esac
 done
 
-list=$(ROCI_SOCKET=/nonexistent/rocid.sock LD_LIBRARY_PATH=$folder ibv_devices 2>&1) || fail "ibv_devices without rocid: $list"
+list=$(ROCI_LOG=0 ROCI_SOCKET=/nonexistent/rocid.sock LD_LIBRARY_PATH=$folder ibv_devices 2>&1) || fail "ibv_devices without rocid: $list"
 [ "$(echo "$list" | wc -l)" = 2 ] || fail "ibv_devices without rocid printed: $list"
+
+said=$(ROCI_SOCKET=/nonexistent/rocid.sock LD_LIBRARY_PATH=$folder ibv_devices 2>&1 >/dev/null)
+[ "$(echo "$said" | grep -c 'no rocid at /nonexistent/rocid.sock')" = 1 ] || fail "ibv_devices does not say once that there is no rocid: $said"
 
 echo "$tested objects resolve against $ours"
 [ "$tested" -gt 0 ] || fail "nothing was tested"

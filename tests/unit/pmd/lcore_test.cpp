@@ -1,7 +1,9 @@
 // The lcore loop with a make-believe engine: it sleeps only when there is nothing to do, and whatever gives it work wakes it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -42,6 +44,11 @@ struct FakeEngine {
     void execute(engine::Command& c, Nanos) { c.error = 42; }
     Nanos next_deadline(Nanos) const { return deadline.load(); }
     bool doorbell_pending() const { return doorbell.load() != 0; }
+    std::vector<rings::Sleeper> sleeping_programs;
+    std::atomic<bool> lingers{true};
+    std::vector<rings::Sleeper>& sleepers() { return sleeping_programs; }
+    void settle_sleepers() {}
+    void stop_lingering() { lingers = false; }
     uint32_t take_wake_mask() { return wake_mask.exchange(0); }
     engine::EventRing& events() { return ring; }
 };
@@ -138,9 +145,27 @@ TEST_F(Lcore, WhereABusyProgramWantsItsCpuItSleepsAtOnce) {
     loop->pace().yielded(1'000'000'000, 1);  // the yield before took a second
     start();
     ASSERT_TRUE(asleep());
+    EXPECT_FALSE(engine.lingers) << "it does not wait until the engine stops watching queues by itself";
     engine::Command c;
     loop->execute(c);
     EXPECT_EQ(c.error, 42) << "it wakes for a command";
+}
+
+TEST_F(Lcore, WakesAProgramThatSleepsWhileItPolls) {
+    uint32_t word = 1;
+    rings::CqLane lane;
+    lane.lies = 3;
+    make();
+    std::thread program([&] {
+        while (std::atomic_ref(word).load() == 1) syscall(SYS_futex, &word, FUTEX_WAIT, 1, nullptr, nullptr, 0);
+    });
+    std::atomic_ref(word).store(0);  // as the engine does, before it lists the sleeper
+    engine.sleeping_programs.push_back({&word, &lane});
+    start();
+    program.join();
+    EXPECT_TRUE(soon([&] { return loop->counters().sleeps.load() > 0; }));
+    EXPECT_TRUE(lane.lies == 0 || lane.lies == 4) << "4: the program had not fallen asleep yet";
+    EXPECT_TRUE(engine.sleeping_programs.empty());
 }
 
 TEST_F(Lcore, SpinNeverSleeps) {

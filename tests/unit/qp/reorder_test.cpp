@@ -134,6 +134,14 @@ TEST(Patience, GrowsWhenWhatWasAskedForComesTwice) {
     EXPECT_EQ(p.wait(), 62'500u);
 }
 
+// With many late frames in a window, the repetitions come long after: the first suspects are not forgotten for later ones.
+TEST(Patience, LearnsWhenRepetitionsComeMuchLater) {
+    Patience p;
+    for (uint32_t i = 0; i < 100; ++i) p.arrived(Psn(10 * i), 20, 1000);
+    EXPECT_TRUE(p.repeated(Psn(0)));
+    EXPECT_EQ(p.places(), 26);
+}
+
 TEST(Patience, IsBounded) {
     Patience p;
     for (uint32_t i = 0; i < 100; ++i) {
@@ -149,6 +157,8 @@ TEST(Patience, ShrinksWhileLossesAreLosses) {
     p.arrived(Psn(7), 100, 1'000'000);
     p.repeated(Psn(7));
     for (uint32_t i = 0; i < 1000; ++i) p.arrived(Psn(100 + i), 4, 1000);
+    EXPECT_GT(p.places(), 100) << "their repetitions may still come";
+    for (uint32_t i = 0; i < 1000; ++i) p.arrived(Psn(2000 * i), 4, 1000);
     EXPECT_EQ(p.places(), Patience::kFewest);
     EXPECT_EQ(p.wait(), Patience::kShortest);
 }

@@ -34,6 +34,32 @@ TEST(CqLaneTest, IndexWrapsAt32Bits) {
     }
 }
 
+TEST(CqLaneTest, ASleeperIsTakenOnceAndALiarIsSeldomBelieved) {
+    CqPair p(1, 8);
+    CqLane& lane = p.cq.lanes[0];
+    EXPECT_FALSE(take_sleeper(p.cq, lane));
+    uint32_t* word = p.client.prepare_sleep();
+    ASSERT_NE(word, nullptr);
+    ASSERT_EQ(p.push(1), PushResult::ok);
+    EXPECT_TRUE(take_sleeper(p.cq, lane));
+    EXPECT_EQ(*word, 0u) << "so that it does not fall asleep any more";
+    EXPECT_FALSE(take_sleeper(p.cq, lane));
+    EXPECT_EQ(p.client.prepare_sleep(), nullptr) << "there is an entry";
+    uint32_t believed = 0;
+    for (int i = 0; i < 1000; ++i) {  // nobody ever sleeps on the word
+        p.cq.shared->sleeping = 1;
+        if (!take_sleeper(p.cq, lane)) continue;
+        Sleeper{word, &lane}.woke(false);
+        ++believed;
+    }
+    EXPECT_LT(believed, 40u);
+    Sleeper{word, &lane}.woke(true);
+    for (int i = 0; i < 10; ++i) {
+        p.cq.shared->sleeping = 1;
+        EXPECT_TRUE(take_sleeper(p.cq, lane)) << "whoever does sleep is believed again";
+    }
+}
+
 // An engine writes the entries of a round together; what does not fit into its batch goes out at once, in order.
 TEST(CqLaneTest, EntriesOfARoundAreSeenWhenTheyAreWrittenOut) {
     CqPair first(1, 128), second(1, 128);

@@ -1,0 +1,53 @@
+// What a CLI11 program says of its options, as entries of a manual page and words to complete. Included where main() is, and
+// nowhere else.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "manual.hpp"
+
+namespace roci::manual {
+
+/// The options that --help shows; a hidden one has no group.
+inline std::vector<const CLI::Option*> shown(const CLI::App& app) {
+    std::vector<const CLI::Option*> out;
+    for (const CLI::Option* option : app.get_options())
+        if (!option->get_group().empty()) out.push_back(option);
+    return out;
+}
+
+inline std::vector<Entry> entries(const CLI::App& app) {
+    std::vector<Entry> out;
+    for (const CLI::Option* option : shown(app)) {
+        const bool takes_value = option->get_items_expected_max() > 0 && !option->get_type_name().empty();
+        out.push_back({option->get_name(option->get_positional(), true) + (takes_value ? " " + option->get_type_name() : ""),
+                       option->get_description()});
+    }
+    return out;
+}
+
+/// Each subcommand as a section of a page.
+inline std::vector<Section> command_sections(const CLI::App& app) {
+    std::vector<Section> out;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+        out.push_back({app.get_name() + " " + command->get_name(), command->get_description() + ".", entries(*command)});
+    return out;
+}
+
+inline Command words_of(const CLI::App& app, const std::string& name) {
+    Command out{name, {}};
+    for (const CLI::Option* option : shown(app)) {
+        for (const std::string& word : option->get_snames()) out.options.push_back("-" + word);
+        for (const std::string& word : option->get_lnames()) out.options.push_back("--" + word);
+    }
+    return out;
+}
+
+inline std::vector<Command> commands(const CLI::App& app) {
+    std::vector<Command> out{words_of(app, "")};
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+        out.push_back(words_of(*command, command->get_name()));
+    return out;
+}
+
+}  // namespace roci::manual

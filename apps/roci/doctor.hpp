@@ -1,0 +1,57 @@
+// roci doctor: looks at a machine and says what stops or slows RDMA programs over rocid, worst first.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace roci::cli {
+
+/// What the checks look at. Tests give another root, and other limits.
+struct Machine {
+    std::string root;           ///< before every path; "" is this machine
+    unsigned uid = 0;           ///< who would start rocid
+    uint64_t capabilities = 0;  ///< effective, as the kernel's mask
+    uint64_t memlock = 0;       ///< bytes, UINT64_MAX: unlimited
+    uint64_t open_files = 0;
+    int glibc_minor = 0;                                      ///< of version 2.N
+    std::string rocid;                                        ///< "": not found
+    std::vector<std::string> libraries;                       ///< folders of our client libraries
+    std::string socket;                                       ///< where programs look for rocid
+    std::function<std::string(const std::string&)> variable;  ///< of the environment, "" if unset
+    std::function<std::string()> connect;                     ///< why rocid does not answer at `socket`, "" if it does
+};
+Machine this_machine(const std::string& socket);
+
+enum class Severity : uint8_t { stops, slows, note, good };
+
+struct Finding {
+    Severity severity = Severity::good;
+    std::string what;
+    std::string advice;  ///< one command or one sentence; "" if nothing is to be done
+};
+
+struct Check {
+    const char* name;
+    Finding (*look)(const Machine&);
+};
+std::span<const Check> checks();
+
+struct NamedFinding {
+    const char* name;
+    Finding finding;
+};
+/// All checks, the worst findings first; equal ones in the order of the table.
+std::vector<NamedFinding> examine(const Machine& machine);
+std::string report(const std::vector<NamedFinding>& findings);
+
+struct DoctorOptions {
+    std::string socket, root;
+};
+/// Exit code: 1 if something stops programs.
+int doctor(const DoctorOptions& options);
+
+}  // namespace roci::cli

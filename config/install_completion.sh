@@ -1,0 +1,10 @@
+#!/bin/sh
+# install_completion.sh FOLDER PROGRAM...: run by `meson install`. The build's file has another name than the installed one, which is the
+# program's.
+set -eu
+folder=$MESON_INSTALL_DESTDIR_PREFIX/$1
+shift
+mkdir -p "$folder"
+for program in "$@"; do
+    install -m 644 "$MESON_BUILD_ROOT/config/$program.completion" "$folder/$program"
+done

@@ -1,0 +1,35 @@
+// port = "udp": RoCEv2 on plain UDP sockets, without privilege. One engine's end; the headers below UDP's payload are the
+// kernel's.
+#pragma once
+
+#include "frame_slots.hpp"
+#include "io/port.hpp"
+#include "udp_receiver.hpp"
+#include "udp_sender.hpp"
+
+namespace roci::pmd {
+
+class UdpPort final : public engine::Port {
+public:
+    /// `frames`: buffers for frames to be sent. `up`: state of the link; frames for a link that is down are dropped and counted.
+    UdpPort(const UdpSockets& sockets, const MacAddress& mac, uint32_t frames, const std::atomic<bool>* up);
+
+    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override { return receiver_.burst(frames, max); }
+    void rx_free(engine::RxFrame* frames, unsigned count) override { receiver_.free(frames, count); }
+    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override;
+    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
+    void tx_free(engine::TxFrame* frames, unsigned count) override;
+
+    const UdpSendCounters& sent() const { return sender_.counters(); }
+    const UdpReceiveCounters& received() const { return receiver_.counters(); }
+    uint64_t lost_while_down() const { return lost_while_down_.load(std::memory_order_relaxed); }
+
+private:
+    FrameSlots slots_;
+    UdpSender sender_;
+    UdpReceiver receiver_;
+    const std::atomic<bool>* const up_;
+    std::atomic<uint64_t> lost_while_down_{0};
+};
+
+}  // namespace roci::pmd

@@ -1,0 +1,259 @@
+#include "udp_receiver.hpp"
+
+#include <netinet/in.h>
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "wire/icrc.hpp"
+#include "wire/ip_checksum.hpp"
+#include "wire/packet.hpp"
+
+namespace roci::pmd {
+namespace {
+
+void add(std::atomic<uint64_t>& counter, uint64_t n = 1) {
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+template <class T>
+T value_of(const cmsghdr* c) {
+    T value{};
+    std::memcpy(&value, CMSG_DATA(c), std::min(sizeof value, size_t(c->cmsg_len - CMSG_LEN(0))));
+    return value;
+}
+
+Gid gid_of(const in6_addr& a) {
+    Gid g;
+    std::memcpy(g.bytes.data(), &a, g.bytes.size());
+    return g;
+}
+
+uint64_t hash_of(const Gid& source, uint16_t port) {
+    uint64_t high, low;
+    std::memcpy(&high, source.bytes.data(), sizeof high);
+    std::memcpy(&low, source.bytes.data() + 8, sizeof low);
+    return (high * 0xff51afd7ed558ccdull ^ low) + port;
+}
+
+}  // namespace
+
+UdpReceiver::UdpReceiver(const UdpSockets& sockets, const MacAddress& mac) : sockets_(sockets), mac_(mac) {
+    for (unsigned i = 0; i < kMessages; ++i) messages_.push_back(std::make_unique<Message>());
+    pending_.reserve(kMessages * kSegments);
+}
+
+/// The engine may hold slots for long (frames handed over), so a message gets as many as there are, at least room for the rest.
+void UdpReceiver::prepare(Message& m, mmsghdr& header) {
+    m.piece = expected_piece_;
+    m.prepared = 0;
+    while (m.prepared < expected_count_) {
+        uint8_t*& slot = m.slots[m.prepared];
+        if (slot == nullptr) slot = slots_.take();
+        if (slot == nullptr) break;
+        m.pieces[m.prepared++] = {slot + kBth, m.piece};
+    }
+    m.pieces[m.prepared] = {m.overflow.get(), kOverflow};
+    header.msg_hdr = {};
+    header.msg_hdr.msg_name = &m.from;
+    header.msg_hdr.msg_namelen = sizeof m.from;
+    header.msg_hdr.msg_iov = m.pieces.data();
+    header.msg_hdr.msg_iovlen = m.prepared + 1;
+    header.msg_hdr.msg_control = m.control.data();
+    header.msg_hdr.msg_controllen = m.control.size();
+}
+
+bool UdpReceiver::receive(const UdpSockets::Socket& socket) {
+    for (unsigned i = 0; i < kMessages; ++i) prepare(*messages_[i], headers_[i]);
+    const int n = recvmmsg(socket.fd, headers_.data(), kMessages, MSG_DONTWAIT, nullptr);
+    if (n <= 0) return false;
+    add(counters_.calls);
+    for (int i = 0; i < n; ++i) {
+        Header h = read_header(headers_[i].msg_hdr);
+        if (!socket.address.is_zero()) h.dest = socket.address;
+        if ((headers_[i].msg_hdr.msg_flags & MSG_TRUNC) != 0)
+            add(counters_.too_large);
+        else
+            take(*messages_[i], h, headers_[i].msg_len);
+        expect(h, headers_[i].msg_len);
+    }
+    return true;
+}
+
+UdpReceiver::Header UdpReceiver::read_header(const msghdr& m) const {
+    Header h;
+    sockaddr_in6 six{};
+    sockaddr_in four{};
+    if (static_cast<const sockaddr*>(m.msg_name)->sa_family == AF_INET6) {
+        std::memcpy(&six, m.msg_name, sizeof six);
+        h.source = gid_of(six.sin6_addr);
+        h.source_port = ntohs(six.sin6_port);
+    } else {
+        std::memcpy(&four, m.msg_name, sizeof four);
+        h.source = Gid::from_ipv4(reinterpret_cast<const uint8_t*>(&four.sin_addr));
+        h.source_port = ntohs(four.sin_port);
+    }
+    h.ipv4 = h.source.is_ipv4();
+    for (cmsghdr* c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(const_cast<msghdr*>(&m), c)) {
+        const bool ip = c->cmsg_level == IPPROTO_IP, ipv6 = c->cmsg_level == IPPROTO_IPV6;
+        if (ip && c->cmsg_type == IP_PKTINFO) {
+            const auto to = value_of<in_pktinfo>(c);
+            h.dest = Gid::from_ipv4(reinterpret_cast<const uint8_t*>(&to.ipi_addr));
+        } else if (ipv6 && c->cmsg_type == IPV6_PKTINFO) {
+            h.dest = gid_of(value_of<in6_pktinfo>(c).ipi6_addr);
+        } else if (ip && c->cmsg_type == IP_TOS) {
+            h.traffic_class = value_of<uint8_t>(c);
+        } else if (ipv6 && c->cmsg_type == IPV6_TCLASS) {
+            h.traffic_class = uint8_t(value_of<int>(c));
+        } else if ((ip && c->cmsg_type == IP_TTL) || (ipv6 && c->cmsg_type == IPV6_HOPLIMIT)) {
+            h.hop_limit = uint8_t(value_of<int>(c));
+        } else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+            h.segment = uint32_t(value_of<int>(c));
+        }
+    }
+    return h;
+}
+
+/// The next datagrams are expected to be as the last long one. A short one says nothing: it fits the first slot.
+void UdpReceiver::expect(const Header& h, uint32_t bytes) {
+    if (bytes <= kPayload || h.segment == 0 || h.segment > kPayload) return;
+    expected_piece_ = h.segment;
+    expected_count_ = std::min((bytes + h.segment - 1) / h.segment + 1, kSegments);
+}
+
+/// Bytes [offset, offset + length) of the datagram, wherever the kernel put them.
+void UdpReceiver::copy_out(const Message& m, uint32_t offset, uint32_t length, uint8_t* to) {
+    const uint32_t in_slots = m.prepared * m.piece;
+    while (length != 0) {
+        const bool slot = offset < in_slots;
+        const uint8_t* from = slot ? static_cast<const uint8_t*>(m.pieces[offset / m.piece].iov_base) + offset % m.piece
+                                   : m.overflow.get() + (offset - in_slots);
+        const uint32_t n = slot ? std::min(length, m.piece - offset % m.piece) : length;
+        std::memcpy(to, from, n);
+        to += n;
+        offset += n;
+        length -= n;
+    }
+}
+
+/// A slot with bytes [offset, offset + length) of the datagram at its BTH's place. `direct`: the frame begins where slot `index`
+/// does, so that it is there already, but for what a datagram of one frame has beyond the slot's piece.
+uint8_t* UdpReceiver::piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index, bool direct) {
+    if (direct && index < m.prepared) {
+        uint8_t* slot = std::exchange(m.slots[index], nullptr);
+        if (length > m.piece) copy_out(m, offset + m.piece, length - m.piece, slot + kBth + m.piece);
+        return slot;
+    }
+    uint8_t* slot = slots_.take();
+    if (slot == nullptr) return nullptr;
+    add(counters_.split);
+    copy_out(m, offset, length, slot + kBth);
+    return slot;
+}
+
+void UdpReceiver::take(Message& m, const Header& h, uint32_t bytes) {
+    const uint32_t segment = h.segment != 0 ? h.segment : bytes;
+    const bool direct = segment == m.piece || bytes <= segment;
+    unsigned index = 0;
+    for (uint32_t offset = 0; offset < bytes; offset += segment, ++index) {
+        const uint32_t length = std::min(segment, bytes - offset);
+        if (length > kPayload || length < wire::kBthLength + wire::kIcrcLength || pending_.size() == pending_.capacity()) {
+            add(counters_.too_large);
+            continue;
+        }
+        uint8_t* slot = piece_of(m, offset, length, index, direct);
+        if (slot == nullptr) continue;  // lost, as in a NIC without descriptors
+        deliver(slot, h, length, index);
+    }
+}
+
+/// Headers as the sender's were, in front of the BTH. Returns the IP header.
+uint8_t* UdpReceiver::put_headers(uint8_t* slot, const Header& h, uint32_t length, uint16_t id) {
+    const auto datagram = uint16_t(length + wire::kUdpLength);
+    uint8_t* udp = slot + kBth - wire::kUdpLength;
+    store_be<uint16_t>(udp, h.source_port);
+    store_be<uint16_t>(udp + 2, wire::kRoceUdpPort);
+    store_be<uint16_t>(udp + 4, datagram);
+    store_be<uint16_t>(udp + 6, uint16_t{0});
+    uint8_t* l3 = udp - (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length);
+    if (h.ipv4) {
+        l3[0] = 0x45;
+        l3[1] = h.traffic_class;
+        store_be<uint16_t>(l3 + 2, uint16_t(datagram + wire::kIpv4Length));
+        store_be<uint16_t>(l3 + 4, id);
+        store_be<uint16_t>(l3 + 6, wire::kDontFragmentWord);
+        l3[8] = h.hop_limit;
+        l3[9] = wire::kProtocolUdp;
+        store_be<uint16_t>(l3 + 10, uint16_t{0});
+        std::memcpy(l3 + 12, &h.source.bytes[12], 4);
+        std::memcpy(l3 + 16, &h.dest.bytes[12], 4);
+    } else {
+        store_be<uint32_t>(l3, uint32_t{6} << 28 | uint32_t(h.traffic_class) << 20);
+        store_be<uint16_t>(l3 + 4, datagram);
+        l3[6] = wire::kProtocolUdp;
+        l3[7] = h.hop_limit;
+        std::memcpy(l3 + 8, h.source.bytes.data(), 16);
+        std::memcpy(l3 + 24, h.dest.bytes.data(), 16);
+    }
+    uint8_t* eth = l3 - wire::kEthLength;
+    std::memcpy(eth, mac_.bytes.data(), 6);
+    std::memset(eth + 6, 0, 6);  // the socket does not show the sender's
+    store_be<uint16_t>(eth + 12, h.ipv4 ? wire::kEtherIpv4 : wire::kEtherIpv6);
+    return l3;
+}
+
+/// True if the ICRC is right, with the identification `id` or, in IPv4, with another one that is believed: then it stands in the
+/// header.
+bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer) {
+    const uint32_t covered = (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length) + wire::kUdpLength + length - wire::kIcrcLength;
+    uint32_t sent;
+    std::memcpy(&sent, l3 + covered, sizeof sent);
+    const uint32_t difference = sent ^ wire::icrc(l3, covered, !h.ipv4, wire::kIpv4Length);
+    if (!h.ipv4) return difference == 0;
+    if (difference == 0) return UdpPeers::believe(peer, id);
+    const wire::IcrcShift& shift = shifts_.of(covered);
+    auto change = shift.identification_for(difference);
+    const bool fragments = !change.has_value();  // may be fragmented: no peer of ours, but legal
+    if (fragments) change = shift.identification_for(difference ^ shift.of_flags(wire::kDontFragmentWord));
+    if (!change.has_value()) return false;
+    const auto found = uint16_t(id ^ *change);
+    store_be<uint16_t>(l3 + 4, found);
+    if (fragments) store_be<uint16_t>(l3 + 6, uint16_t{0});
+    if (UdpPeers::believe(peer, found)) return true;
+    add(counters_.unconfirmed);
+    return false;
+}
+
+void UdpReceiver::deliver(uint8_t* slot, const Header& h, uint32_t length, unsigned index) {
+    UdpPeers::Peer& peer = peers_.of(hash_of(h.source, h.source_port));
+    const uint16_t expected = index != 0 || !peer.known ? uint16_t(index) : peer.next;
+    uint8_t* l3 = put_headers(slot, h, length, h.ipv4 ? expected : uint16_t{0});
+    engine::RxFrame f;
+    f.data = l3 - wire::kEthLength;
+    f.length = uint32_t(slot + kBth - f.data) + length;
+    f.cookie = slot;
+    f.icrc = check(l3, h, length, expected, peer) ? wire::HeaderChecksum::right : wire::HeaderChecksum::wrong;
+    if (h.ipv4) wire::fill_header_checksum(l3);
+    f.ip_checksum = wire::HeaderChecksum::right;
+    pending_.push_back(f);
+}
+
+unsigned UdpReceiver::burst(engine::RxFrame* frames, unsigned max) {
+    if (next_ == pending_.size()) {
+        pending_.clear();
+        next_ = 0;
+        const auto all = sockets_.all();
+        for (size_t i = 0; i < all.size() && pending_.empty(); ++i) receive(all[(turn_ + i) % all.size()]);
+        turn_ = (turn_ + 1) % all.size();
+    }
+    const auto n = unsigned(std::min<size_t>(max, pending_.size() - next_));
+    std::copy_n(pending_.begin() + long(next_), n, frames);
+    next_ += n;
+    return n;
+}
+
+}  // namespace roci::pmd

@@ -1,0 +1,90 @@
+// Datagrams of UDP sockets in, as frames: Ethernet, IP and UDP headers are made anew in front of each, as the sender's were. One
+// system call takes several datagrams, each of which may hold many frames of one length (UDP_GRO).
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "frame_slots.hpp"
+#include "io/port.hpp"
+#include "udp_peers.hpp"
+#include "udp_socket.hpp"
+#include "wire/icrc_identification.hpp"
+
+namespace roci::pmd {
+
+struct UdpReceiveCounters {
+    std::atomic<uint64_t> calls{0};        ///< system calls that returned something
+    std::atomic<uint64_t> split{0};        ///< frames that had to be copied once more
+    std::atomic<uint64_t> too_large{0};    ///< frames larger than any of ours
+    std::atomic<uint64_t> unconfirmed{0};  ///< frames whose IPv4 identification was not believed
+};
+
+class UdpReceiver {
+public:
+    UdpReceiver(const UdpSockets& sockets, const MacAddress& mac);
+    unsigned burst(engine::RxFrame* frames, unsigned max);
+    void free(engine::RxFrame* frames, unsigned count) {
+        for (unsigned i = 0; i < count; ++i) slots_.give_back(static_cast<uint8_t*>(frames[i].cookie));
+    }
+    const UdpReceiveCounters& counters() const { return counters_; }
+
+private:
+    static constexpr unsigned kMessages = 8, kSegments = 64, kSlots = 2048;
+    static constexpr uint32_t kOverflow = 1 << 16;
+    static constexpr size_t kControl = 256;
+    /// The BTH's place in a slot: a cache line, with room for the headers before it.
+    static constexpr uint32_t kBth = 64;
+    static constexpr uint32_t kPayload = FrameSlots::kBytes - kBth;
+
+    /// Room for one datagram: slots for the frames that are expected, and a stretch for what comes beyond.
+    struct Message {
+        std::array<iovec, kSegments + 1> pieces;
+        std::array<uint8_t*, kSegments> slots{};
+        unsigned prepared = 0;  ///< pieces that are slots
+        uint32_t piece = 0;     ///< bytes of each
+        sockaddr_storage from;
+        alignas(cmsghdr) std::array<uint8_t, kControl> control;
+        std::unique_ptr<uint8_t[]> overflow = std::make_unique<uint8_t[]>(kOverflow);
+    };
+    /// What the kernel tells of a datagram.
+    struct Header {
+        bool ipv4 = false;
+        Gid source, dest;
+        uint16_t source_port = 0;
+        uint8_t traffic_class = 0, hop_limit = 64;
+        uint32_t segment = 0;  ///< bytes of a frame; 0: the datagram is one
+    };
+
+    void prepare(Message& m, mmsghdr& header);
+    bool receive(const UdpSockets::Socket& socket);
+    Header read_header(const msghdr& m) const;
+    void take(Message& m, const Header& h, uint32_t bytes);
+    static void copy_out(const Message& m, uint32_t offset, uint32_t length, uint8_t* to);
+    uint8_t* piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index, bool direct);
+    void deliver(uint8_t* slot, const Header& h, uint32_t length, unsigned index);
+    uint8_t* put_headers(uint8_t* slot, const Header& h, uint32_t length, uint16_t id);
+    bool check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer);
+    void expect(const Header& h, uint32_t bytes);
+
+    const UdpSockets& sockets_;
+    const MacAddress mac_;
+    FrameSlots slots_{kSlots};
+    UdpPeers peers_;
+    wire::IcrcShiftCache shifts_;
+    std::vector<std::unique_ptr<Message>> messages_;
+    std::array<mmsghdr, kMessages> headers_{};
+    std::vector<engine::RxFrame> pending_;  ///< received, not yet taken by the engine
+    size_t next_ = 0;
+    size_t turn_ = 0;  ///< the socket that is asked first
+    uint32_t expected_piece_ = kPayload;
+    unsigned expected_count_ = 1;
+    UdpReceiveCounters counters_;
+};
+
+}  // namespace roci::pmd

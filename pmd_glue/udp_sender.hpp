@@ -1,0 +1,70 @@
+// Frames of the engine out by UDP sockets. The kernel makes Ethernet, IP and UDP headers anew; of the frame it gets what follows
+// UDP. Frames of one flow and one length leave as one datagram that the kernel cuts into segments (UDP_SEGMENT): one system call
+// per burst.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "io/port.hpp"
+#include "udp_socket.hpp"
+#include "wire/icrc_identification.hpp"
+
+namespace roci::pmd {
+
+/// Frames that were not sent, by cause; one writer.
+struct UdpSendCounters {
+    std::atomic<uint64_t> too_long{0};     ///< longer than the path carries
+    std::atomic<uint64_t> unreachable{0};  ///< no route, or a firewall rule
+    std::atomic<uint64_t> no_address{0};   ///< the frame's source is no address of this port
+    std::atomic<uint64_t> calls{0};        ///< system calls that sent something
+    std::atomic<int> last_error{0};        ///< errno of the last frame that was not sent
+};
+
+class UdpSender {
+public:
+    explicit UdpSender(const UdpSockets& sockets) : sockets_(sockets) {}
+    /// Sends frames in order. Returns how many are done with, from the front (sent, or dropped and counted). Fewer than `count`:
+    /// the socket buffer is full.
+    unsigned send(engine::TxFrame* frames, unsigned count);
+    const UdpSendCounters& counters() const { return counters_; }
+
+private:
+    /// The kernel takes 64 segments (Linux before 6.9), and what fits one IP packet.
+    static constexpr unsigned kSegments = 64, kDatagramBytes = 65000, kMessages = 16, kFrames = 256;
+    static constexpr size_t kControl = 160;
+
+    /// Frames that leave as one datagram.
+    struct Group {
+        unsigned first = 0, count = 0;
+        uint32_t bytes = 0;  ///< of a segment
+        bool ipv4 = false;
+        bool closed = false;  ///< the last segment is shorter
+        const UdpSockets::Socket* socket = nullptr;
+    };
+    struct alignas(16) Message {
+        sockaddr_storage to;
+        alignas(cmsghdr) std::array<uint8_t, kControl> control;
+    };
+
+    bool open_group(const engine::TxFrame& frame, unsigned index, Group& g);
+    bool joins(const Group& g, const engine::TxFrame* frames, unsigned next, unsigned count) const;
+    void address(const Group& g, const engine::TxFrame& frame, unsigned message);
+    void number_segments(const Group& g, engine::TxFrame* frames);
+    unsigned submit(engine::TxFrame* frames, unsigned groups, unsigned end);
+    void dropped(const Group& g, int error);
+
+    const UdpSockets& sockets_;
+    bool segments_ = true;  ///< false once the kernel refused UDP_SEGMENT
+    UdpSendCounters counters_;
+    wire::IcrcShiftCache shifts_;
+    std::array<Group, kMessages> groups_;
+    std::array<mmsghdr, kMessages> headers_{};
+    std::array<Message, kMessages> messages_;
+    std::array<iovec, kFrames> pieces_;
+};
+
+}  // namespace roci::pmd

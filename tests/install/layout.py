@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""`meson install` into a folder: everything is there, pages and unit agree with the programs, and the installed roci finds its rocid.
+
+    layout.py BUILD
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get('BUILD', 'build')).resolve()
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def run(*words, **options):
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=120, check=False, **options)
+    assert done.returncode == 0, f'{words}: {done.returncode}\n{done.stdout}{done.stderr}'
+    return done.stdout
+
+
+def paths():
+    options = {o['name']: o['value'] for o in json.loads(run('meson', 'introspect', '--buildoptions', BUILD))}
+    return {name: os.path.join(options['prefix'], options[name]) for name in ('prefix', 'bindir', 'sbindir', 'libdir', 'datadir', 'mandir', 'sysconfdir')}
+
+
+@case
+def everything_is_there(root, at):
+    wanted = [
+        at['bindir'] + '/roci', at['sbindir'] + '/rocid', at['sbindir'] + '/rocinante-hugepages',
+        at['libdir'] + '/rocinante/libibverbs.so.1', at['libdir'] + '/rocinante/librdmacm.so.1', at['libdir'] + '/pkgconfig/rocinante.pc',
+        at['prefix'] + '/lib/systemd/system/rocid.service', at['prefix'] + '/lib/sysusers.d/rocinante.conf',
+        at['sysconfdir'] + '/rocinante/rocinante.toml',
+        at['mandir'] + '/man1/roci.1', at['mandir'] + '/man8/rocid.8', at['mandir'] + '/man5/rocinante.toml.5',
+        at['datadir'] + '/bash-completion/completions/roci', at['datadir'] + '/bash-completion/completions/rocid',
+        at['datadir'] + '/doc/rocinante/README.md', at['datadir'] + '/doc/rocinante/docs/verbs.md',
+    ]
+    missing = [w for w in wanted if not (root / w.lstrip('/')).exists()]
+    assert not missing, f'not installed: {missing}'
+
+
+@case
+def no_library_stands_in_the_linkers_way(root, at):
+    beside = [p.name for p in (root / at['libdir'].lstrip('/')).glob('lib*.so*')]
+    assert not beside, f'in the folder that ld.so searches: {beside}'
+
+
+@case
+def the_unit_names_what_was_installed(root, at):
+    unit = (root / at['prefix'].lstrip('/') / 'lib/systemd/system/rocid.service').read_text(encoding='utf-8')
+    words = re.search(r'^ExecStart=(\S+) --config (\S+)', unit, re.M).groups()
+    for word in words:
+        assert (root / word.lstrip('/')).exists(), f'the unit names {word}'
+
+
+def options_in(text):
+    return set(re.findall(r'(?<![\w-])--[a-z][a-z-]+', text))
+
+
+@case
+def pages_have_every_option_and_variable(root, at):
+    man = root / at['mandir'].lstrip('/')
+    for program, page, commands in ((at['bindir'] + '/roci', 'man1/roci.1', ['run', 'status', 'pcap', 'doctor']), (at['sbindir'] + '/rocid', 'man8/rocid.8', [])):
+        text = (man / page).read_text(encoding='utf-8').replace('\\-', '-')
+        program = root / program.lstrip('/')
+        for words in [[]] + [[c] for c in commands]:
+            missing = options_in(run(program, *words, '--help')) - options_in(text) - {'--help'}
+            assert not missing, f'{page} lacks {missing}'
+    text = (man / 'man1/roci.1').read_text(encoding='utf-8')
+    for variable in ('ROCI_SOCKET', 'ROCI_LOG', 'ROCI_ADOPT'):
+        assert variable in text and variable in run(root / at['bindir'].lstrip('/') / 'roci', '--help'), variable
+    keys = set(re.findall(r'^#? ?(\w+) = ', run(root / at['sbindir'].lstrip('/') / 'rocid', '--print-config'), re.M))
+    page = (man / 'man5/rocinante.toml.5').read_text(encoding='utf-8')
+    assert len(keys) > 20 and not [k for k in keys if f'.B {k} = ' not in page], f'rocinante.toml.5 lacks keys of {keys}'
+
+
+@case
+def roci_finds_the_rocid_of_the_installation(root, at):
+    with tempfile.TemporaryDirectory() as runtime:
+        environment = {'PATH': '/usr/bin:/bin', 'XDG_RUNTIME_DIR': runtime, 'HOME': '/nonexistent'}
+        roci = root / at['bindir'].lstrip('/') / 'roci'
+        out = run(roci, 'run', '--', 'sh', '-c', 'ibv_devices; echo "$LD_LIBRARY_PATH"', env=environment)
+        assert 'roci0' in out, out
+        folders = out.splitlines()[-1].split(':')
+        assert folders[0].startswith(str(root)), f'libraries of another installation: {folders}'
+
+
+def main():
+    at = paths()
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        run('meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir', root)
+        for test in CASES:
+            try:
+                test(root, at)
+                print(f'ok   {test.__name__}')
+            except (AssertionError, subprocess.TimeoutExpired, OSError) as e:
+                failed += 1
+                print(f'FAIL {test.__name__}: {e}')
+    print(f'{len(CASES) - failed} passed, {failed} failed')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Debian packages: built from the committed tree, checked by lintian, installed into a bare Debian root, where `roci run -- ib_write_bw` moves
+data.
+
+    package.py
+"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+TOOLS = ('dpkg-buildpackage', 'dh', 'lintian', 'mmdebstrap')
+# Two programs in the root: a server on roci0, a client on roci1, both under one rocid that the first `roci run` starts.
+TRIAL = r'''set -e
+roci doctor >/doctor || true
+! grep STOPS /doctor
+roci run -- ib_write_bw -d roci0 -x 1 -F -n 1000 >/server 2>&1 &
+for n in $(seq 300); do
+    grep -q ':4853 .* 0A ' /proc/net/tcp && break
+    sleep 0.1
+done
+roci run -- ib_write_bw -d roci1 -x 1 -F -n 1000 127.0.0.1 || { cat /server; exit 1; }
+wait
+'''
+
+
+def run(*words, **options):
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, f'{" ".join(str(w) for w in words)}: {done.returncode}\n{done.stdout[-6000:]}{done.stderr[-6000:]}'
+    return done.stdout
+
+
+def build(folder):
+    tree = folder / 'rocinante'
+    tree.mkdir()
+    archive = folder / 'tree.tar'
+    run('git', '-C', REPO, 'archive', '-o', archive, 'HEAD')
+    run('tar', 'xf', archive, '-C', tree)
+    run('dpkg-buildpackage', '-us', '-uc', '--build=binary', cwd=tree)
+    return sorted(folder.glob('*.deb'))
+
+
+def lint(folder):
+    """No complaint but that nobody asked Debian for this package."""
+    run('lintian', '--fail-on', 'error,warning', '--suppress-tags', 'initial-upload-closes-no-bugs,bad-distribution-in-changes-file',
+        next(folder.glob('*.changes')))
+
+
+def trial(folder, packages):
+    root = folder / 'root'
+    run('mmdebstrap', '--variant=minbase', '--include=perftest', *(f'--include={p}' for p in packages if 'dbgsym' not in p.name and '-doc' not in p.name),
+        'bookworm', root)
+    unshared = ('unshare', '--mount', '--pid', '--fork', '--kill-child', 'chroot', root)
+    mounted = 'mount -t proc proc /proc && mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /dev/shm && ' + TRIAL
+    out = run(*unshared, 'sh', '-c', mounted)
+    rows = [line for line in out.splitlines() if line.strip().startswith('65536')]
+    assert rows and float(rows[0].split()[3]) > 0, out
+    print(rows[0])
+
+
+def main():
+    missing = [tool for tool in TOOLS if not shutil.which(tool)]
+    if missing:
+        print(f'SKIP: {", ".join(missing)} not installed')
+        print('0 passed, 0 failed, 1 skipped')
+        return 0
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            packages = build(folder)
+            lint(folder)
+            trial(folder, packages)
+    except AssertionError as e:
+        print(f'FAIL {e}')
+        print('0 passed, 1 failed')
+        return 1
+    print('1 passed, 0 failed')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

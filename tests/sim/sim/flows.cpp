@@ -1,0 +1,143 @@
+#include "sim/flows.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+
+namespace roci::sim {
+namespace {
+
+struct Flow {
+    Client client;
+    Client& target;
+    uint32_t pd;
+    Cq &cq, &target_cq;
+    Mr &mr, &target_mr;
+    Qp &qp, &target_qp;
+    uint32_t posted = 0;
+    FlowResult result;
+
+    static QpOptions queue() { return {.max_send_wr = 256, .max_recv_wr = 256}; }
+    Flow(World& w, uint32_t host, Client& to, uint32_t to_pd, const FlowOptions& o)
+        : client(w.host(host), 0),
+          target(to),
+          pd(client.alloc_pd()),
+          cq(client.create_cq(1024)),
+          target_cq(to.create_cq(1024)),
+          mr(client.reg_mr(pd, o.length)),
+          target_mr(to.reg_mr(to_pd, o.length)),
+          qp(client.create_qp(pd, cq, cq, queue())),
+          target_qp(to.create_qp(to_pd, target_cq, target_cq, queue())) {
+        PathOptions path;
+        path.mtu = IBV_MTU_4096;
+        path.timeout = 14;
+        path.max_rd_atomic = path.max_dest_rd_atomic = 16;
+        connect(client, qp, to, target_qp, path);
+        for (uint32_t i = 0; o.opcode == abi::WrOpcode::send && i < 128; ++i) receive();
+    }
+    void receive() { target.post_recv(target_qp, 0, {{target_mr.address(), uint32_t(target_mr.length), target_mr.lkey}}); }
+    bool finished(const FlowOptions& o) const { return result.done == o.messages || result.failed != 0; }
+    void act(const FlowOptions& o, Nanos since_start) {
+        for (auto e = target.poll(target_cq); e; e = target.poll(target_cq)) receive();
+        for (auto e = client.poll(cq); e; e = client.poll(cq)) {
+            result.failed += e->status != abi::WcStatus::success;
+            ++result.done;
+            if (since_start >= o.from) result.counted += o.length;
+            result.ended = since_start;
+        }
+        for (; !finished(o) && posted < o.messages && posted - result.done < o.depth; ++posted)
+            client.post_send(qp, {.id = posted,
+                                  .opcode = o.opcode,
+                                  .sges = {{mr.address(), o.length, mr.lkey}},
+                                  .remote_addr = target_mr.address(),
+                                  .rkey = target_mr.rkey});
+    }
+};
+
+const Switches* build_switches(World& w, const FlowOptions& o) {
+    if (!o.switched) return nullptr;
+    auto s = std::make_unique<Switches>(w.rng().fork());
+    const uint32_t near = s->add_switch();
+    const uint32_t far = o.spines != 0 ? s->add_switch() : near;
+    for (uint32_t i = 0; i < o.spines; ++i) {
+        const uint32_t spine = s->add_switch();
+        Output way = o.output;
+        way.propagation += i * 2000;  // the ways differ in length
+        s->join(near, spine, way);
+        s->join(far, spine, way);
+    }
+    for (uint32_t h = 0; h < w.hosts(); ++h) s->attach(w.host(h).endpoint(0), h == 0 ? near : far, o.output);
+    s->spread_by_packet(o.by_packet);
+    const Switches* seen = s.get();
+    w.net().set_fabric(std::move(s));
+    return seen;
+}
+
+}  // namespace
+
+double RunResult::gigabits() const { return time == 0 ? 0 : double(bytes_needed) * 8 / double(time); }
+double RunResult::resent() const { return bytes_needed == 0 ? 0 : double(payload_sent) / double(bytes_needed) - 1; }
+double RunResult::jain() const {
+    double sum = 0, squares = 0;
+    for (const FlowResult& f : flows) {
+        sum += double(f.counted);
+        squares += double(f.counted) * double(f.counted);
+    }
+    return squares == 0 ? 0 : sum * sum / (double(flows.size()) * squares);
+}
+double RunResult::slowest_to_mean() const {
+    double sum = 0, most = 0;
+    for (const FlowResult& f : flows) {
+        sum += double(f.ended);
+        most = std::max(most, double(f.ended));
+    }
+    return sum == 0 ? 0 : most * double(flows.size()) / sum;
+}
+uint32_t RunResult::failed() const {
+    uint32_t n = 0;
+    for (const FlowResult& f : flows) n += f.failed != 0;
+    return n;
+}
+
+RunResult run_flows(const FlowOptions& o, uint64_t seed) {
+    WorldOptions options;
+    options.seed = seed;
+    options.hosts = o.senders + 1;
+    options.traffic_class = 2;  // ECN: congestion may be marked
+    if (!o.keep) options.engine.reorder_frames = 0;
+    World w(options);
+    RunResult r;
+    w.net().keep_capture(false);
+    w.net().set_watch([&](const Sent& s) {
+        if (s.parsed) r.payload_sent += s.packet.payload_length;
+    });
+    w.net().set_faults(o.faults);
+    for (uint32_t h = 0; h < w.hosts(); ++h)
+        w.net().link(w.host(h).endpoint(0)) = {.bits_per_second = o.bits_per_second, .latency = o.propagation};
+    const Switches* switches = build_switches(w, o);
+    Client target(w.host(0), 0);
+    const uint32_t pd = target.alloc_pd();
+    std::vector<std::unique_ptr<Flow>> flows;
+    for (uint32_t h = 1; h <= o.senders; ++h) flows.push_back(std::make_unique<Flow>(w, h, target, pd, o));
+    const Nanos start = w.now();
+    w.run_until(
+        [&] {
+            bool all = true;
+            for (auto& f : flows) {
+                f->act(o, w.now() - start);
+                all &= f->finished(o);
+            }
+            return all;
+        },
+        o.at_most);
+    r.time = w.now() - start;
+    for (auto& f : flows) {
+        r.flows.push_back(f->result);
+        r.bytes_needed += f->result.done * o.length;
+    }
+    r.frames_lost = w.net().lost() + (switches != nullptr ? switches->dropped() : 0);
+    if (switches != nullptr) r.queue = switches->towards(w.host(0).endpoint(0));
+    return r;
+}
+
+}  // namespace roci::sim

@@ -1,0 +1,53 @@
+// Flows of equal messages over one network, for measuring in virtual time: each has a host of its own that sends to (or reads
+// from) host 0.
+#pragma once
+
+#include <vector>
+
+#include "sim/switch.hpp"
+#include "sim/world.hpp"
+
+namespace roci::sim {
+
+struct FlowOptions {
+    abi::WrOpcode opcode = abi::WrOpcode::rdma_write;
+    uint32_t senders = 1;
+    uint32_t length = 64 << 10;  ///< of a message
+    uint32_t depth = 32;         ///< messages under way
+    uint32_t messages = 1000;    ///< of each sender; then it ends
+    Nanos at_most = 60'000'000'000;
+    Nanos from = 0;  ///< throughput is counted from here on
+    uint64_t bits_per_second = 25'000'000'000;
+    Nanos propagation = 5000;
+    Faults faults{};
+    bool keep = true;  ///< the reorder buffer is on
+    bool switched = false;
+    Output output{};      ///< of the switch
+    uint32_t spines = 0;  ///< senders and receiver are at two switches, with so many between them; 0: one switch
+    bool by_packet = false;
+};
+
+struct FlowResult {
+    uint64_t done = 0;     ///< messages
+    uint64_t counted = 0;  ///< bytes since FlowOptions::from
+    Nanos ended = 0;       ///< since the start
+    uint32_t failed = 0;   ///< completions with an error
+};
+
+struct RunResult {
+    std::vector<FlowResult> flows;
+    Nanos time = 0;
+    uint64_t payload_sent = 0, frames_lost = 0;
+    uint64_t bytes_needed = 0;
+    OutputCounters queue;  ///< in front of host 0
+
+    double gigabits() const;  ///< all of them, over the whole run
+    double resent() const;    ///< payload that was sent more often than once, of what was needed
+    double jain() const;      ///< fairness of `counted`
+    double slowest_to_mean() const;
+    uint32_t failed() const;
+};
+
+RunResult run_flows(const FlowOptions& o, uint64_t seed);
+
+}  // namespace roci::sim

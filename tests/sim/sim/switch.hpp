@@ -1,0 +1,79 @@
+// Switches between the endpoints of a Network: each output has a link of a rate and a propagation delay, and a queue of so many
+// bytes in front of it. What finds the queue full is dropped (tail drop); what finds more than a threshold is marked Congestion
+// Experienced if its sender can be told (ECN). Paths of equal length are shared by flow or, which reorders, by packet.
+#pragma once
+
+#include <deque>
+#include <queue>
+#include <vector>
+
+#include "sim/network.hpp"
+
+namespace roci::sim {
+
+struct Output {
+    uint64_t bits_per_second = 25'000'000'000;
+    Nanos propagation = 1000;
+    uint32_t buffer = 512 << 10;  ///< bytes that may wait
+    uint32_t mark = 0;            ///< bytes waiting from which on frames are marked; 0: never
+};
+
+struct OutputCounters {
+    uint64_t frames = 0, bytes = 0, dropped = 0, marked = 0;
+    uint32_t peak = 0;              ///< bytes that waited
+    std::vector<uint32_t> waiting;  ///< bytes that a frame found waiting: how often, by 1/64 of the buffer
+    /// The share of the buffer that was full for all but a hundredth of the frames.
+    double p99() const;
+};
+
+class Switches final : public Fabric {
+public:
+    explicit Switches(Rng rng) : rng_(rng) {}
+    uint32_t add_switch();
+    /// `towards`: from the switch to the endpoint. The other direction is the endpoint's own link.
+    void attach(uint32_t endpoint, uint32_t at_switch, const Output& towards);
+    void join(uint32_t a, uint32_t b, const Output& each_way);
+    void spread_by_packet(bool on) { by_packet_ = on; }
+    const OutputCounters& towards(uint32_t endpoint) const { return outputs_[last_hop_.at(endpoint)].counters; }
+    uint64_t dropped() const;
+
+    void enter(uint32_t from, uint32_t to, Nanos at, Frame frame) override;
+    void run(Nanos now, const Deliver& deliver) override;
+    Nanos next_event() const override { return hops_.empty() ? kNever : hops_.top().at; }
+
+private:
+    static constexpr uint32_t kNone = ~0u;
+    struct Leaving {
+        Nanos at;
+        uint32_t bytes;
+    };
+    struct Port {
+        Output spec;
+        uint32_t next_switch = kNone, endpoint = kNone;
+        Nanos busy_until = 0;
+        uint32_t waiting = 0;
+        std::deque<Leaving> queue{};
+        OutputCounters counters{};
+    };
+    struct Hop {
+        Nanos at;
+        uint64_t order;
+        uint32_t at_switch, to;
+        Frame frame;
+        bool operator<(const Hop& o) const { return at != o.at ? at > o.at : order > o.order; }
+    };
+    uint32_t choose(uint32_t at_switch, uint32_t to, const std::vector<uint8_t>& frame);
+    uint32_t distance(uint32_t from, uint32_t to) const;
+    void forward(Hop hop, const Deliver& deliver);
+    uint32_t add_output(uint32_t at_switch, const Output& o);
+
+    Rng rng_;
+    bool by_packet_ = false;
+    std::vector<Port> outputs_;
+    std::vector<std::vector<uint32_t>> of_switch_;            ///< outputs
+    std::unordered_map<uint32_t, uint32_t> last_hop_, home_;  ///< by endpoint: its output, its switch
+    std::priority_queue<Hop> hops_;
+    uint64_t order_ = 0;
+};
+
+}  // namespace roci::sim

@@ -1,0 +1,214 @@
+// The rules by which threads on two sides of shared memory fall asleep and wake each other, tried in every order that two threads
+// on processors with store buffers can take their steps (x86-TSO: a store is seen by others some time later; a full fence, or a
+// locked instruction, waits for that). A rule is right if in no order a thread sleeps for good while there is work for it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace roci::sim {
+namespace {
+
+enum Word : uint8_t { entry, sleeping, sleeping2, doorbell, words };
+using Memory = std::array<uint8_t, words>;
+
+struct Step {
+    enum Kind : uint8_t {
+        store,       ///< word = value
+        fence,       ///< waits until all stores are seen
+        swap_out,    ///< jumps to `target` if word == 0; else takes it (word = 0), and goes on
+        skip_if,     ///< jumps to `target` if word == value
+        wait_while,  ///< sleeps on the word while it is `value`: as a futex, or an eventfd whose writer changes it
+        wake,        ///< wakes who waits on the word
+        work,        ///< the thread has found what it waits for
+    } kind;
+    Word word = entry;
+    uint8_t value = 0;
+    uint8_t target = 0;
+};
+using Program = std::vector<Step>;
+
+struct Thread {
+    uint8_t at = 0;
+    bool asleep = false, stopped = false, found = false;
+    std::deque<std::pair<Word, uint8_t>> buffer;
+    auto operator<=>(const Thread&) const = default;
+};
+struct World {
+    Memory memory{};
+    std::vector<Thread> threads;
+    auto operator<=>(const World&) const = default;
+};
+
+class Explorer {
+public:
+    explicit Explorer(std::vector<Program> programs) : programs_(std::move(programs)) {}
+    /// Threads that may be stopped for good (SIGSTOP) before any of their steps.
+    std::set<size_t> may_stop;
+
+    /// Every world that can be reached; `at_end` sees those in which nothing can happen any more.
+    void run(const std::function<void(const World&)>& at_end) {
+        World start;
+        start.threads.resize(programs_.size());
+        std::vector<World> todo{start};
+        seen_.insert(start);
+        while (!todo.empty()) {
+            const World w = todo.back();
+            todo.pop_back();
+            std::vector<World> next;
+            for (size_t t = 0; t < programs_.size(); ++t) successors(w, t, next);
+            const bool over = next.empty();
+            if (over) at_end(w);
+            for (World& n : next)
+                if (seen_.insert(n).second) todo.push_back(std::move(n));
+        }
+    }
+    size_t worlds() const { return seen_.size(); }
+
+private:
+    static uint8_t read(const World& w, const Thread& t, Word word) {
+        for (auto i = t.buffer.rbegin(); i != t.buffer.rend(); ++i)
+            if (i->first == word) return i->second;
+        return w.memory[word];
+    }
+    void successors(const World& w, size_t t, std::vector<World>& out) const {
+        const Thread& thread = w.threads[t];
+        if (!thread.buffer.empty()) {  // the oldest store is seen
+            World n = w;
+            auto& buffer = n.threads[t].buffer;
+            n.memory[buffer.front().first] = buffer.front().second;
+            buffer.pop_front();
+            out.push_back(std::move(n));
+        }
+        if (thread.asleep || thread.stopped || thread.at == programs_[t].size()) return;
+        if (may_stop.contains(t)) {
+            World n = w;
+            n.threads[t].stopped = true;
+            out.push_back(std::move(n));
+        }
+        World n = w;
+        if (take(programs_[t][thread.at], n, t)) out.push_back(std::move(n));
+    }
+    /// False: the step has to wait.
+    static bool take(const Step& s, World& n, size_t t) {
+        Thread& thread = n.threads[t];
+        const bool atomic =
+            s.kind == Step::fence || s.kind == Step::swap_out || s.kind == Step::wait_while || s.kind == Step::wake;
+        if (atomic && !thread.buffer.empty()) return false;
+        ++thread.at;
+        switch (s.kind) {
+            case Step::store:
+                thread.buffer.emplace_back(s.word, s.value);
+                break;
+            case Step::fence:
+                break;
+            case Step::swap_out:
+                if (n.memory[s.word] == 0) thread.at = s.target;
+                n.memory[s.word] = 0;
+                break;
+            case Step::skip_if:
+                if (read(n, thread, s.word) == s.value) thread.at = s.target;
+                break;
+            case Step::wait_while:
+                thread.asleep = n.memory[s.word] == s.value;
+                break;
+            case Step::wake:
+                for (Thread& other : n.threads) other.asleep = false;
+                break;
+            case Step::work:
+                thread.found = true;
+                break;
+        }
+        return true;
+    }
+
+    std::vector<Program> programs_;
+    std::set<World> seen_;
+};
+
+// ---- a program that polls, and sleeps on the word of its CQ (abi::CqShared::sleeping) -----------------------------------------
+
+/// CqConsumer::prepare_sleep, futex, and the poll after it.
+Program poller(bool fenced) {
+    Program p{{Step::store, sleeping, 1}};
+    if (fenced) p.push_back({Step::fence});
+    const auto end = uint8_t(p.size() + 2);
+    p.push_back({Step::skip_if, entry, 1, end});
+    p.push_back({Step::wait_while, sleeping, 1});
+    p.push_back({Step::skip_if, entry, 0, uint8_t(0)});  // nothing yet: from the beginning
+    p.push_back({Step::work});
+    return p;
+}
+/// write_out, notify_all; then settle_sleepers in a round without work.
+Program engine(bool settles) {
+    Program p{{Step::store, entry, 1}, {Step::skip_if, sleeping, 0, 4}, {Step::store, sleeping, 0}, {Step::wake, sleeping}};
+    if (!settles) return p;
+    const auto end = uint8_t(p.size() + 4);
+    p.insert(p.end(), {{Step::fence}, {Step::skip_if, sleeping, 0, end}, {Step::store, sleeping, 0}, {Step::wake, sleeping}});
+    return p;
+}
+/// Worlds in which the poller sleeps for good.
+size_t lost(const Program& p, const Program& e) {
+    Explorer x({p, e});
+    size_t n = 0;
+    x.run([&](const World& w) { n += w.threads[0].asleep ? 1 : 0; });
+    EXPECT_GT(x.worlds(), 20u);
+    return n;
+}
+
+TEST(SleepModel, AProgramThatSleepsWhileItPollsIsWoken) { EXPECT_EQ(lost(poller(true), engine(true)), 0u); }
+
+TEST(SleepModel, TheModelFindsWhatFencesAreFor) {
+    EXPECT_GT(lost(poller(false), engine(true)), 0u) << "without the program's fence";
+    EXPECT_GT(lost(poller(true), engine(false)), 0u) << "without the engine's second look";
+}
+
+TEST(SleepModel, AProgramThatIsStoppedDelaysNobodyElse) {
+    Explorer x({poller(true), engine(true)});
+    x.may_stop = {0};
+    x.run([](const World& w) { EXPECT_EQ(w.threads[1].at, engine(true).size()) << "the engine goes on"; });
+}
+
+// ---- an engine that sleeps, and clients that ring (abi::EnginePage, DoorbellPage) ---------------------------------------------
+
+/// LcoreLoop::nap. The eventfd is the word `sleeping2` here: a write to it makes it 0.
+Program lcore() {
+    return {{Step::store, sleeping, 1},
+            {Step::store, sleeping2, 1},
+            {Step::fence},
+            {Step::swap_out, doorbell, 0, 5},
+            {Step::work},
+            {Step::wait_while, sleeping2, 1}};
+}
+/// ring_doorbell, and the write to the eventfd.
+Program ringer() {
+    return {{Step::store, doorbell, 1},
+            {Step::fence},
+            {Step::skip_if, sleeping, 0, 5},
+            {Step::store, sleeping2, 0},
+            {Step::wake, sleeping2}};
+}
+
+TEST(SleepModel, AnEngineThatFallsAsleepHearsTheDoorbell) {
+    Explorer x({lcore(), ringer()});
+    x.run([](const World& w) {
+        EXPECT_FALSE(w.threads[0].asleep && !w.threads[0].found && w.memory[doorbell] == 1) << "asleep with a doorbell rung";
+    });
+}
+
+TEST(SleepModel, AStoppedClientThatOwesAWakeUpDelaysNoOtherClient) {
+    Explorer x({lcore(), ringer(), ringer()});
+    x.may_stop = {1};  // after its doorbell, before its wake-up
+    x.run([](const World& w) {
+        EXPECT_FALSE(w.threads[0].asleep && !w.threads[0].found && w.memory[doorbell] == 1 && w.threads[2].at == ringer().size())
+            << "the other client's wake-up was enough";
+    });
+}
+
+}  // namespace
+}  // namespace roci::sim

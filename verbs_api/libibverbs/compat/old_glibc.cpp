@@ -1,0 +1,114 @@
+// Lets one build of a client library run from glibc 2.31 on. What it calls itself, and what libstdc++ and libgcc linked into it
+// call, must not be bound to symbols that newer releases added or moved: each such name is defined here, hidden, in terms of
+// older symbols. Functions that are bound to the base version are found in libpthread.so.0 and libdl.so.2 before glibc 2.34, in
+// libc.so.6 since.
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+#if defined(__x86_64__)
+#define ROCI_BASE "GLIBC_2.2.5"
+constexpr int kStatVersion = 1;
+#elif defined(__aarch64__)
+#define ROCI_BASE "GLIBC_2.17"
+constexpr int kStatVersion = 0;
+#else
+#error "the base version of glibc's symbols on this processor is not known here"
+#endif
+
+/// Declares base_NAME, the oldest version of NAME, and here_NAME, which the rest of the library reaches by the name itself.
+#define ROCI_OLD(result, name, ...)                         \
+    __asm__(".symver base_" #name "," #name "@" ROCI_BASE); \
+    result base_##name(__VA_ARGS__);                        \
+    __attribute__((visibility("hidden"), used)) result here_##name(__VA_ARGS__) __asm__(#name)
+
+extern "C" {
+
+ROCI_OLD(int, pthread_once, pthread_once_t* once, void (*run)());
+int here_pthread_once(pthread_once_t* once, void (*run)()) { return base_pthread_once(once, run); }
+
+ROCI_OLD(int, __pthread_key_create, pthread_key_t* key, void (*end)(void*));
+int here___pthread_key_create(pthread_key_t* key, void (*end)(void*)) { return base___pthread_key_create(key, end); }
+
+ROCI_OLD(int, pthread_sigmask, int how, const sigset_t* set, sigset_t* old);
+int here_pthread_sigmask(int how, const sigset_t* set, sigset_t* old) { return base_pthread_sigmask(how, set, old); }
+
+ROCI_OLD(int, pthread_getattr_np, pthread_t thread, pthread_attr_t* out);
+int here_pthread_getattr_np(pthread_t thread, pthread_attr_t* out) { return base_pthread_getattr_np(thread, out); }
+
+ROCI_OLD(int, pthread_attr_getstack, const pthread_attr_t* from, void** address, size_t* size);
+int here_pthread_attr_getstack(const pthread_attr_t* from, void** address, size_t* size) {
+    return base_pthread_attr_getstack(from, address, size);
+}
+
+ROCI_OLD(void*, dlopen, const char* file, int mode);
+void* here_dlopen(const char* file, int mode) { return base_dlopen(file, mode); }
+
+ROCI_OLD(void*, dlsym, void* handle, const char* name);
+void* here_dlsym(void* handle, const char* name) { return base_dlsym(handle, name); }
+
+ROCI_OLD(int, dladdr, const void* address, Dl_info* out);
+int here_dladdr(const void* address, Dl_info* out) { return base_dladdr(address, out); }
+
+// 2.33 made functions of what were macros over these.
+int __xstat64(int version, const char* path, struct stat64* out);
+int __fxstat64(int version, int fd, struct stat64* out);
+__attribute__((visibility("hidden"), used)) int here_stat64(const char* path, struct stat64* out) __asm__("stat64");
+int here_stat64(const char* path, struct stat64* out) { return __xstat64(kStatVersion, path, out); }
+__attribute__((visibility("hidden"), used)) int here_fstat64(int fd, struct stat64* out) __asm__("fstat64");
+int here_fstat64(int fd, struct stat64* out) { return __fxstat64(kStatVersion, fd, out); }
+
+/// 2.32: libstdc++ leaves atomic operations out while it is set. Never is right as well.
+__attribute__((visibility("hidden"))) extern char here_single_threaded __asm__("__libc_single_threaded");
+__attribute__((used)) char here_single_threaded = 0;
+
+/// 2.36: libstdc++'s std::random_device.
+__attribute__((visibility("hidden"), used)) uint32_t here_arc4random() __asm__("arc4random");
+uint32_t here_arc4random() {
+    uint32_t value = 0;
+    if (getrandom(&value, sizeof value, 0) != ssize_t(sizeof value)) std::abort();
+    return value;
+}
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+/// 2.35: how libgcc's unwinder finds the object of a code address. dl_iterate_phdr is what it used before.
+__attribute__((visibility("hidden"), used)) int here_dl_find_object(void* pc,
+                                                                    struct dl_find_object* out) __asm__("_dl_find_object");
+
+struct DlSearch {
+    uintptr_t pc;
+    struct dl_find_object* out;
+};
+
+static int object_with(struct dl_phdr_info* info, size_t, void* data) {
+    auto& search = *static_cast<DlSearch*>(data);
+    const ElfW(Phdr)* unwind = nullptr;
+    bool inside = false;
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const ElfW(Phdr)& p = info->dlpi_phdr[i];
+        const uintptr_t start = info->dlpi_addr + p.p_vaddr;
+        if (p.p_type == PT_GNU_EH_FRAME) unwind = &p;
+        if (p.p_type != PT_LOAD || search.pc < start || search.pc - start >= p.p_memsz) continue;
+        inside = true;
+        search.out->dlfo_map_start = reinterpret_cast<void*>(start);
+        search.out->dlfo_map_end = reinterpret_cast<void*>(start + p.p_memsz);
+    }
+    if (!inside) return 0;
+    search.out->dlfo_link_map = nullptr;
+    search.out->dlfo_eh_frame = unwind != nullptr ? reinterpret_cast<void*>(info->dlpi_addr + unwind->p_vaddr) : nullptr;
+    return unwind != nullptr ? 1 : -1;
+}
+
+int here_dl_find_object(void* pc, struct dl_find_object* out) {
+    DlSearch search{reinterpret_cast<uintptr_t>(pc), out};
+    return dl_iterate_phdr(object_with, &search) == 1 ? 0 : -1;
+}
+#endif
+
+}  // extern "C"
