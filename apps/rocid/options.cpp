@@ -54,6 +54,10 @@ constexpr Option kOptions[] = {
      ROCI_COUNT(engine.max_inflight)},
     {"engine", "ack_every", Kind::count, "32", 1, 4096, "", "A requester asks for an ACK at least every so many packets.",
      ROCI_COUNT(engine.ack_every)},
+    {"engine", "repeat", Kind::choice, "\"selective\"", 0, 0, "selective|go-back-n",
+     "What is sent again after a loss. selective: the lost packet alone, if the peer keeps what follows it (this is found out), "
+     "and a probe looks for losses after a few round trips without an ACK. go-back-n: everything from the lost packet on.",
+     ROCI_TEXT(engine.repeat)},
     {"engine", "reorder_frames", Kind::count, "1024", 0, 8192, "",
      "Packets behind a lost or late one that a queue pair keeps until it comes, so that only that one need be sent again; as "
      "many as the peer may have unacknowledged are enough. 0: none, everything behind it is dropped.",

@@ -35,6 +35,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.engine = c.index;
     ctx.congestion.max_window = c.max_inflight;
     ctx.ack_every = c.ack_every;
+    ctx.selective_repeat = c.selective_repeat;
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);

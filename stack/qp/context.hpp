@@ -56,6 +56,7 @@ struct Context {
     uint32_t engine = 0;
     cc::Limits congestion;
     uint32_t ack_every = 32;
+    bool selective_repeat = true;
     engine::Shared* shared = nullptr;
     engine::EventRing* events = nullptr;
     std::vector<Outbox> outbox;  ///< by port

@@ -96,8 +96,6 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     return false;
 }
 
-// ---- opcode ---------------------------------------------------------------------------------------------------------
-
 /// First and Only start a message and may come only when none is under way; Middle and Last continue one of the same kind
 /// (IBA 9.7.4.1.3).
 bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
@@ -376,12 +374,6 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
 
-// ---- duplicates -----------------------------------------------------------------------------------------------------
-
-bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) {
-    return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
-}
-
 /// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first
 /// answer is still under way, this one replaces it. Replays do not count against the number of READs agreed, and are as many at
 /// most: one too many is dropped, its requester asks again.
@@ -391,12 +383,14 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
     uint32_t place = 0, replays = 0;
     for (uint32_t i = 0; i < rs.jobs.count; ++i) {
         ResponderJob& other = rs.jobs.at(i);
-        if (overlap(qp, other, job)) {
+        // A part that was sent before is sent once more; the rest of the answer goes on after it.
+        const bool sent_before = end_psn(qp, job).distance_from(other.first + other.sent) <= 0;
+        if (overlap(qp, other, job) && !sent_before) {
             job.replay = other.replay;
             other = job;
             return;
         }
-        if (other.first.distance_from(job.first) < 0) place = i + 1;
+        if (end_psn(qp, other).distance_from(end_psn(qp, job)) < 0) place = i + 1;
         replays += other.replay;
     }
     if (replays >= qp.max_dest_rd_atomic) return;

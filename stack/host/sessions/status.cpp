@@ -90,6 +90,11 @@ Snapshots take_snapshots(const State& state) {
     return out;
 }
 
+const char* repeat_name(qp::RepeatMode mode) {
+    constexpr const char* kNames[] = {"unknown", "selective", "go-back-n"};
+    return kNames[size_t(mode)];
+}
+
 Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     Json j = {
         {"handle", handle}, {"qpn", qp.spec.qpn.value},       {"type", qp::type_name(qp.spec.type)}, {"engine", qp.spec.engine},
@@ -101,6 +106,9 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     if (qp.attr.ah.is_global != 0) j["peer"] = peer_json(qp.attr);
     if (qp.attr.path_mtu != 0) j["mtu"] = mtu_bytes(qp.attr.path_mtu);
     j["psn"] = {{"send", now.send_psn.value()}, {"unacked", now.unacked_psn.value()}, {"expected", now.expected_psn.value()}};
+    j["probes"] = now.probes;
+    j["repeat"] = repeat_name(now.repeat);
+    if (now.round_trip != 0) j["round_trip_us"] = double(now.round_trip) / 1000;
     j["send_queued"] = now.send_queued;
     j["recv_posted"] = now.recv_posted;
     j["frames_kept"] = now.kept;
