@@ -98,7 +98,9 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
 /// The peer answers, if not what is awaited: it is at work on what it was asked before, and a request that was repeated waits its
 /// turn there. A large READ that lost a packet may take a slow peer many timeouts; the timer is for one that is silent.
 void still_answered(Context& ctx, Qp& qp) {
-    if (qp.requester.deadlines.pending(Deadline::ack)) extend_ack_timer(ctx, qp);
+    if (!qp.requester.deadlines.pending(Deadline::ack)) return;
+    // What is kept is progress already; the probe looks after what is missing. Otherwise all of it comes again in its turn.
+    qp.keeps_responses ? extend_ack_timer(ctx, qp) : restart_ack_timer(ctx, qp);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using Cause = Repair::Cause;
 
 constexpr uint8_t kMostCreeps = 6;  // each sends twice as many packets again
 constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
-constexpr uint8_t kMostProbeDoublings = 10;
+constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
 
 /// A READ is asked for to its end: if its request was lost, a shorter one would be another READ.
 uint32_t whole_record(const SendQueue& queue, Psn acked) {
@@ -143,6 +143,8 @@ void probe(Context& ctx, Qp& qp) {
     if (!rq.window.awaits_answer() || rq.deadlines.pending(Deadline::rnr)) return;
     if (rq.queue.empty() || rq.queue.oldest()->kind == WorkKind::local) return;
     ++rq.probes;
+    // One probe in vain may be chance; two are a network that takes less than is sent into it.
+    if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
     const bool hole = r.cause == Cause::response && rq.window.lost() != 0;

@@ -374,31 +374,6 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
 
-/// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first
-/// answer is still under way, this one replaces it. Replays do not count against the number of READs agreed, and are as many at
-/// most: one too many is dropped, its requester asks again.
-void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
-    Responder& rs = qp.responder;
-    job.replay = true;
-    uint32_t place = 0, replays = 0;
-    for (uint32_t i = 0; i < rs.jobs.count; ++i) {
-        ResponderJob& other = rs.jobs.at(i);
-        // A part that was sent before is sent once more; the rest of the answer goes on after it.
-        const bool sent_before = end_psn(qp, job).distance_from(other.first + other.sent) <= 0;
-        if (overlap(qp, other, job) && !sent_before) {
-            job.replay = other.replay;
-            other = job;
-            return;
-        }
-        if (end_psn(qp, other).distance_from(end_psn(qp, job)) < 0) place = i + 1;
-        replays += other.replay;
-    }
-    if (replays >= qp.max_dest_rd_atomic) return;
-    for (uint32_t i = rs.jobs.count++; i > place; --i) rs.jobs.at(i) = rs.jobs.at(i - 1);
-    rs.jobs.at(place) = job;
-    activate_responder(ctx, qp);
-}
-
 void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     Grant grant;

@@ -91,6 +91,11 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// One sequence NAK until the expected PSN arrives (C9-113).
 void nak_gap(Context& ctx, Qp& qp);
 
+// ---- replay.cpp
+/// A READ or atomic that came again is answered (again) from the PSN that was asked for. Replays do not count against the number
+/// of READs agreed, and are as many at most: one too many is dropped, its requester asks again.
+void answer_again(Context& ctx, Qp& qp, ResponderJob job);
+
 // ---- ud.cpp: datagrams
 /// Fills in where a datagram goes. nullptr: the address handle is not valid for this QP.
 const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h);

@@ -122,6 +122,13 @@ struct JobRing {
         head = uint16_t((head + 1u) % size);
         --count;
     }
+    void remove(uint32_t i) {
+        for (--count; i < count; ++i) at(i) = at(i + 1);
+    }
+    void insert(uint32_t i, const ResponderJob& job) {
+        for (uint32_t k = count++; k > i; --k) at(k) = at(k - 1);
+        at(i) = job;
+    }
 };
 /// The results of the last atomics.
 struct AtomicResults {
