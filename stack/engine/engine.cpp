@@ -107,9 +107,9 @@ bool Engine::Impl::run_timers() {
 struct Engine::Impl::Budget {
     uint32_t left;
     bool spent = false;
-    void spend(uint32_t frames) {
-        left -= std::min(left, frames);
-        spent = spent || frames != 0;
+    void spend(uint32_t share) {
+        left -= std::min(left, share);
+        spent = spent || share != 0;
     }
 };
 

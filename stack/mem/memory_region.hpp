@@ -103,8 +103,9 @@ struct alignas(64) MemoryRegion {
     };
     SegmentList segments;                       ///< one: the fast way
     mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
-    std::atomic<bool> binding{false};           ///< of a window: somebody is about to change it
-    mutable std::atomic<uint32_t> users{0};     ///< of a window: accesses that go through it at this moment, of all engines
+    std::atomic<bool> binding{false};           ///< of a window: somebody is about to change it; of a region: it is about to go
+    /// Of a window: accesses that go through it at this moment, of all engines. Of a region: windows that are bound to it.
+    mutable std::atomic<uint32_t> users{0};
 };
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
 
@@ -173,6 +174,11 @@ enum class BindResult : uint8_t {
 BindResult bind_window(KeyTable& table, const BindRequest& request);
 /// Closes a window until it is bound anew (local invalidate, SEND with invalidate). False: no such window, or not this QP's.
 bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn);
+
+/// A window that goes holds its region no longer. Nobody accesses or binds it any more.
+void let_go(KeyTable& table, MemoryRegion& window);
+/// Before a region goes: no window is bound to it from now on. False, nothing changed: windows are.
+[[nodiscard]] bool close_to_windows(MemoryRegion& region);
 
 /// Why an access was refused. `ok` is 0.
 enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };

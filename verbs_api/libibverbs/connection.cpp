@@ -181,10 +181,15 @@ int Connection::lost(const char* why) {
 }
 
 int Connection::request(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds) {
-    if (gone()) return EIO;
+    const int before = errno;
+    const int err = gone() ? EIO : exchange_alone(out, reply, fds);
+    errno = err != 0 ? err : before;
+    return err;
+}
+
+int Connection::exchange_alone(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds) {
     std::lock_guard guard(mutex_);
-    if (gone()) return EIO;
-    return exchange(out, reply, fds);
+    return gone() ? EIO : exchange(out, reply, fds);
 }
 
 int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds) {

@@ -111,6 +111,10 @@ bool process(Event& e, const abi::CmEventReply& r) {
                 out.status = -errno;
             }
             return true;
+        case RDMA_CM_EVENT_MULTICAST_ERROR:
+            if (e.group == nullptr) return false;
+            out.param.ud.private_data = e.group->context;
+            return true;
         default:
             return true;
     }
