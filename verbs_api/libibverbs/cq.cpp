@@ -3,6 +3,7 @@
 
 #include "context.hpp"
 #include "log.hpp"
+#include "poller.hpp"
 
 namespace roci::client {
 namespace {
