@@ -212,6 +212,8 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     }
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
+        // A QP that has lost something from each message so far has no other way to learn of a round trip.
+        if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now);
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
     }

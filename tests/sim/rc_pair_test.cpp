@@ -59,8 +59,9 @@ TEST_F(Pair, Ipv6) {
     for (const Sent& s : world.net().capture()) EXPECT_TRUE(s.packet.ipv6);
 }
 
-// Whatever single frame of a long message is lost, the message arrives, that frame alone is sent again, and no timeout is needed.
-TEST_F(Pair, OfAnySingleLossOnlyThatFrameIsSentAgain) {
+// Whatever single frame of a long message is lost, the message arrives without a timeout, and nothing else is sent again but a
+// probe.
+TEST_F(Pair, AnySingleLossCostsOneFrameAndAtMostAProbe) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
         SCOPED_TRACE(lost);
@@ -76,7 +77,7 @@ TEST_F(Pair, OfAnySingleLossOnlyThatFrameIsSentAgain) {
         EXPECT_EQ(a.wait_status(), WcStatus::success);
         EXPECT_EQ(first_wrong(b.mr.data(), 6 * 1024, lost), -1);
         EXPECT_LT(world.now() - start, Nanos{4096} << 8);
-        EXPECT_EQ(data_frames, 7u);
+        EXPECT_LE(data_frames, 8u) << "the lost one again, and a probe at most";
     }
 }
 
