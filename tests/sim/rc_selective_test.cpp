@@ -11,7 +11,7 @@ struct Selective : PuppetTest {
     /// Sends `packets` from `psn` on, as one WRITE.
     void write(uint32_t packets) {
         a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, packets * kMtu, 0x1000, 7));
-        ASSERT_EQ(puppet.listen(50'000).size(), packets);
+        ASSERT_EQ(puppet.listen(10'000).size(), packets);
     }
     /// One exchange of a round trip of about 100 us, so that the QP knows one.
     void exchange(uint32_t psn) {
