@@ -119,18 +119,24 @@ Group* find_group(const Id& id, uint32_t handle) {
     return g;
 }
 
-/// Takes a signal off the pipe, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the event is gone;
-/// else -1.
+/// The channel's stream has ended: rocid is gone (-1, EIO), or another thread has destroyed the channel. Then the caller waits
+/// for ever, as with the kernel: programs leave such a thread behind and do not expect it to come back. The question to rocid is
+/// one that cannot fail otherwise; about the channel it would leave a line in the program's log.
+int ended() {
+    abi::ListDevicesReply unused{};
+    if (service().call(Op::list_devices, abi::Empty{}, unused) == EIO) return fail(EIO);
+    for (;;) pause();
+}
+
+/// Takes a signal off the channel's stream, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the
+/// event is gone; else -1.
 int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     const uint32_t handle = Channel::from(channel)->handle;  // the channel may be gone when read() returns
     abi::EventSignal signal{};
     const ssize_t n = read(channel->fd, &signal, sizeof signal);
     if (n < 0) return -1;
+    if (n == 0) return ended();
     const int error = service().call(Op::cm_get_event, abi::HandleRequest{handle, 0}, reply);
-    // End of file: rocid is gone, or another thread has destroyed the channel. As with the kernel, who waits there waits for
-    // ever: programs leave such a thread behind and do not expect it to come back.
-    if (n == 0 && error != EIO)
-        for (;;) pause();
     if (error == 0 || error == EAGAIN) return error;
     return fail(error);
 }
