@@ -29,7 +29,10 @@ struct HostFacts {
 };
 HostFacts host_facts();
 
-/// Files of every device. Counters are zero: a static view cannot follow them, `roci status` shows the live ones.
+/// How often the files of counters are renewed (live_counters.hpp).
+inline constexpr int kCounterPeriodMs = 1000;
+
+/// Files of every device. Counters are zero; live_counters.hpp writes their values.
 std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFacts& host);
 
 }  // namespace roci::cli

@@ -141,14 +141,17 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     eal_ = std::make_unique<pmd::Eal>(eal_options(config_, troubles, options_.verbose));
     ports_ = std::make_unique<Ports>(config_, *eal_, troubles);
     page_ = std::make_unique<EnginePageMemory>();
+    const std::vector<std::string> names = device_names(config_);
+    counters_ = std::make_unique<CounterPage>(uint32_t(config_.engine.count), names);
     events_ = std::make_unique<EventPipes>();
     shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
                                                uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
-    engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
+    engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *counters_, *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_), reaper_);
     platform_->set_sleepers(engines_->sleepers());
-    captures_ = std::make_unique<Captures>(engines_->taps(), device_names(config_), *engines_);
+    captures_ = std::make_unique<Captures>(engines_->taps(), names, *engines_);
     platform_->set_captures(captures_.get());
+    platform_->set_counter_page(counters_->fd());
     platform_->set_status([this] { return status_json(); });
     gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (gsi_wake_ < 0) throw pmd::StartError("no descriptor for management datagrams");

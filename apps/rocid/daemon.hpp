@@ -57,6 +57,7 @@ private:
     std::unique_ptr<ControlSocket> socket_;  // first, so that a socket in use is found before any set-up
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;
+    std::unique_ptr<CounterPage> counters_;
     std::unique_ptr<EventPipes> events_;
     pmd::HugeChunks chunks_;
     std::unique_ptr<engine::Shared> shared_;

@@ -13,6 +13,10 @@
 #include "mem/memory_region.hpp"
 #include "rings/queues.hpp"
 
+namespace roci::qp {
+struct DeviceCounters;  // qp/counters.hpp
+}
+
 namespace roci::engine {
 
 /// Tables that all engines and the conductor share. Written by the conductor only.
@@ -32,9 +36,16 @@ struct Config {
     uint64_t reorder_bytes = 32 << 20;  ///< for what all of them keep
 };
 
+/// Where an engine counts, if not in memory of its own: in a page that others may read. Kept, not owned.
+struct CounterPlaces {
+    Counters* engine = nullptr;
+    std::vector<qp::DeviceCounters*> devices;
+};
+
 class Engine {
 public:
-    Engine(const Config& config, Shared& shared, std::span<Port* const> ports);  ///< ports[i] is device i; kept, not owned
+    /// ports[i] is device i; kept, not owned.
+    Engine(const Config& config, Shared& shared, std::span<Port* const> ports, const CounterPlaces& counters = {});
     ~Engine();
     Engine(const Engine&) = delete;
 
@@ -59,6 +70,7 @@ public:
     const char* check() const;
     /// Readable from any thread.
     const Counters& counters() const;
+    const qp::DeviceCounters& device_counters(uint32_t device) const;
 
     struct Impl;
 

@@ -31,7 +31,9 @@ struct Engine::Impl {
     std::vector<Port*> ports;
     qp::Context ctx;
     EventRing events;
-    Counters counters;
+    Counters own_counters;
+    std::vector<qp::DeviceCounters> own_devices;
+    Counters& counters;
     std::vector<Session> sessions;
     std::array<RxFrame, kMaxBurst> frames;
     std::array<wire::Packet, kMaxBurst> packets;
@@ -44,7 +46,7 @@ struct Engine::Impl {
     bool started = false;
     uint32_t gsi_psn = 0;
 
-    Impl(const Config& c, Shared& s, std::span<Port* const> p);
+    Impl(const Config& c, Shared& s, std::span<Port* const> p, const CounterPlaces& places);
     ~Impl();
 
     // engine.cpp
@@ -52,6 +54,7 @@ struct Engine::Impl {
     void ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
     bool run_timers();
+    void count_sent(uint32_t port, uint64_t frames, uint64_t octets);
     struct Budget;
     bool run_turns();
     void publish_reorder();

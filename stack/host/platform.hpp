@@ -82,6 +82,8 @@ public:
     virtual void close_wake_fds(uint32_t session) = 0;
     /// Descriptor of the engine page (read-only for clients), to hand over; -1 in the simulator.
     virtual int engine_page_fd() = 0;
+    /// Descriptor of the counter page (read-only for clients), to hand over; -1: there is none.
+    virtual int counter_page_fd() { return -1; }
     /// Resolver::kernel: where the kernel's routes send frames for `dest`: `next` is set to a gateway, or left. 0 or ENETUNREACH.
     virtual int route(uint32_t device, const Gid& source, const Gid& dest, Gid& next) {
         (void)device, (void)source, (void)dest, (void)next;

@@ -106,7 +106,7 @@ void still_answered(Context& ctx, Qp& qp) {
 }  // namespace
 
 void implied_nak(Context& ctx, Qp& qp) {
-    ++qp.counters.implied_naks;
+    count(ctx, qp, &EventCounters::implied_naks);
     Requester& rq = qp.requester;
     // Every later response tells of the same loss: go back once, then wait for the awaited PSN (or for the timer).
     if (rq.implied_nak_pending) return still_answered(ctx, qp);
@@ -151,7 +151,7 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const uint8_t code = aeth_value(p.syndrome);
     if (code >= std::size(kNakStatus)) {
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     const Psn before = rq.window.acked();
@@ -159,7 +159,7 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     if (code == uint8_t(NakCode::psn_sequence)) {
-        ++qp.counters.seq_nak_received;
+        count(ctx, qp, &EventCounters::seq_nak_received);
         // A response before it is missing: we have to go back further than the NAK says, and once is enough.
         if (result == Acked::response_missing) return implied_nak(ctx, qp);
         if (!rq.window.awaits_answer()) return;  // a duplicate: we are back there already
@@ -175,7 +175,7 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
-    ++qp.counters.rnr_nak_received;
+    count(ctx, qp, &EventCounters::rnr_nak_received);
     // 7 retries for ever (IBA 9.7.5.2.8 and modify_qp's rnr_retry)
     if (qp.rnr_retry != 7 && !take_retry(ctx, qp, rq.rnr_retries_left, WcStatus::rnr_retry_exc_err)) return;
     roll_back(ctx, qp);
@@ -195,11 +195,11 @@ SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     // una == psn: exactly what is awaited. Otherwise an earlier response is missing (implied NAK) or this one is not for a READ.
     if (rq.window.acked() != p.psn) {
-        result == Acked::response_missing ? response_missing(ctx, qp, p) : void(++qp.counters.duplicates);
+        result == Acked::response_missing ? response_missing(ctx, qp, p) : count(ctx, qp, &EventCounters::duplicates);
         return nullptr;
     }
     if (!rq.queue.empty() && has_own_response(*rq.queue.oldest())) return rq.queue.oldest();
-    ++qp.counters.duplicates;
+    count(ctx, qp, &EventCounters::duplicates);
     return nullptr;
 }
 
@@ -208,7 +208,7 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     SendRecord* r = awaited_record(ctx, qp, p);
     if (r == nullptr) return;
     if (r->kind == WorkKind::atomic) {
-        ++qp.counters.duplicates;
+        count(ctx, qp, &EventCounters::duplicates);
         return;
     }
     const uint32_t position = psn_span(r->first_psn, p.psn);
@@ -229,7 +229,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     SendRecord* r = awaited_record(ctx, qp, p);
     if (r == nullptr) return;
     if (r->kind != WorkKind::atomic) {
-        ++qp.counters.duplicates;
+        count(ctx, qp, &EventCounters::duplicates);
         return;
     }
     const abi::SendWqe& w = wqe(*r);
@@ -252,13 +252,13 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(completer);
     Requester& rq = qp.requester;
     if (qp.state != State::rts && qp.state != State::sqd) {
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     // Only PSNs between the oldest unacknowledged and the newest ever sent can be answered; the rest are ghosts (C9-157).
     // A NAK or RNR NAK may also name the PSN after the newest one only if something is awaited, which cannot be.
     if (!rq.window.may_answer(p.psn)) {
-        ++qp.counters.duplicates;
+        count(ctx, qp, &EventCounters::duplicates);
         if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->responses, p.psn);
         if (p.info->has(wire::kRead) && rq.window.acked().distance_from(p.psn) > 0) still_answered(ctx, qp);
         if (p.psn + 1 == rq.window.acked() && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
@@ -277,7 +277,7 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         case AethKind::rnr_nak:
             return receive_rnr_nak(ctx, qp, p);
         case AethKind::reserved:
-            ++qp.counters.dropped;
+            count(ctx, qp, &EventCounters::dropped);
             return;
     }
 }

@@ -94,16 +94,43 @@ void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status) {
     push(ctx, qp, qp.spec.send_cq, e, false);
 }
 
+void count_error(Context& ctx, Qp& qp, WcStatus status, uint64_t DeviceCounters::*errors, uint64_t DeviceCounters::*flushed) {
+    bump(ctx.device(qp).*errors);
+    if (status == WcStatus::wr_flush_err) bump(ctx.device(qp).*flushed);
+}
+
+/// Which counter of the device a failed request has.
+uint64_t DeviceCounters::*failure(WcStatus status) {
+    using D = DeviceCounters;
+    struct Row {
+        WcStatus status;
+        uint64_t D::*counter;
+    };
+    static constexpr Row kRows[] = {{WcStatus::retry_exc_err, &D::retry_exceeded},
+                                    {WcStatus::rnr_retry_exc_err, &D::rnr_retry_exceeded},
+                                    {WcStatus::rem_access_err, &D::remote_access_errors},
+                                    {WcStatus::rem_inv_req_err, &D::remote_invalid_requests},
+                                    {WcStatus::rem_inv_rd_req_err, &D::remote_invalid_requests},
+                                    {WcStatus::rem_op_err, &D::remote_operation_errors}};
+    for (const Row& r : kRows)
+        if (r.status == status) return r.counter;
+    return &D::local_errors;
+}
+
 }  // namespace
 
 void complete_send(Context& ctx, Qp& qp, WcStatus status) {
     const SendRecord& r = *qp.requester.queue.oldest();
+    if (status != WcStatus::success) [[unlikely]]
+        count_error(ctx, qp, status, &DeviceCounters::tx_errors, &DeviceCounters::tx_flushed);
     if (status != WcStatus::success || r.signaled) tell_sender(ctx, qp, r, status);
     qp.requester.queue.drop_oldest();
 }
 
 void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus status, uint32_t byte_len) {
     ROCI_STAGE(cqe);
+    if (status != WcStatus::success) [[unlikely]]
+        count_error(ctx, qp, status, &DeviceCounters::rx_errors_completed, &DeviceCounters::rx_flushed);
     RecvWork& work = qp.responder.recv;
     abi::Cqe e{};
     e.wr_id = work.wr_id;
@@ -161,6 +188,7 @@ void report_drained(Context& ctx, Qp& qp) {
 
 void fail_send(Context& ctx, Qp& qp, WcStatus status) {
     Requester& rq = qp.requester;
+    bump(ctx.device(qp).*failure(status));
     if (!rq.queue.empty()) complete_send(ctx, qp, status);
     if (!unacknowledged(qp.spec.type)) return enter_error(ctx, qp);
     qp.state = State::sqe;  // UC and UD: only the send queue stops (IBA 10.3.1.6)

@@ -12,20 +12,6 @@ namespace {
 
 using abi::WcStatus;
 
-enum class RequestFault : uint8_t {
-    none,
-    invalid_succession,
-    not_allowed,
-    too_many_reads,
-    bad_length,
-    message_too_long,
-    access,
-    recv_protection,
-    malformed_recv,
-    unreachable,
-    invalidation,
-};
-
 constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
 
 /// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table
@@ -58,7 +44,7 @@ void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
 
 void fault(Context& ctx, Qp& qp, RequestFault f) {
     const FaultRow& row = kFaults[size_t(f)];
-    ++qp.counters.access_errors;
+    count(ctx, qp, f);
     if (qp.spec.type == Type::uc && !row.own) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
         qp.responder.in_message = false;
         return;
@@ -71,7 +57,7 @@ void fault(Context& ctx, Qp& qp, RequestFault f) {
 
 /// The RNR NAK keeps ePSN; what follows it is out of sequence and met with silence (IBA 9.7.5.2.8).
 void receiver_not_ready(Context& ctx, Qp& qp) {
-    ++qp.counters.rnr_nak_sent;
+    count(ctx, qp, &EventCounters::rnr_nak_sent);
     nak(ctx, qp, make_syndrome(AethKind::rnr_nak, qp.min_rnr_timer), false);
 }
 
@@ -91,7 +77,7 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
         duplicate(ctx, qp, p);
         return false;
     }
-    ++qp.counters.out_of_order;
+    count(ctx, qp, &EventCounters::out_of_order);
     if (!keep_request(ctx, qp, p)) nak_gap(ctx, qp);
     return false;
 }
@@ -166,7 +152,8 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     rs.in_message = false;
     rs.sequence.end_message();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    if (rs.message_is_write) bump(ctx.device(qp).write_requests);
     // A UC WRITE may find a receive held that a broken SEND left behind: it waits for the next message that takes one
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
     if (rs.recv.held && takes_one) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
@@ -232,7 +219,7 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (taken == TakeRecv::empty) {
         if (qp.spec.type != Type::uc) return receiver_not_ready(ctx, qp);
         rs.in_message = false;  // UC: the message is lost
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     if (taken == TakeRecv::malformed) return fault(ctx, qp, RequestFault::malformed_recv);
@@ -285,7 +272,8 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return fault(ctx, qp, RequestFault::access);
     rs.sequence.end_message();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).read_requests);
     const ResponderJob job = read_job(ctx, qp, p);
     rs.sequence.executed(response_packets(qp, job));
     queue_job(ctx, qp, job);
@@ -335,7 +323,8 @@ void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!exchange(*grant.region, grant.va, p, original)) return fault(ctx, qp, RequestFault::unreachable);
     rs.sequence.end_message();
     rs.sequence.executed();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).atomic_requests);
     rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
     rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
@@ -370,7 +359,8 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!store(*grant.region, grant.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
     rs.sequence.end_message();
     rs.sequence.executed();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).atomic_requests);
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
 
@@ -396,7 +386,8 @@ void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
 void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
 
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
-    ++qp.counters.duplicates;
+    count(ctx, qp, &EventCounters::duplicates);
+    bump(ctx.device(qp).duplicate_requests);
     if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
@@ -405,22 +396,22 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 /// UC has no NAK: a gap in the PSNs breaks the message under way; the next First or Only starts anew (IBA 9.8.2.2.2).
-bool uc_resynchronise(Qp& qp, const wire::Packet& p) {
+bool uc_resynchronise(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
     if (p.psn != rs.sequence.expected() || (starts && rs.in_message)) {
         rs.in_message = false;
-        ++qp.counters.out_of_order;
+        count(ctx, qp, &EventCounters::out_of_order);
     }
     rs.sequence.pass_over(p.psn);
     if (starts || rs.in_message) return true;
     rs.sequence.executed();
-    ++qp.counters.dropped;
+    count(ctx, qp, &EventCounters::dropped);
     return false;
 }
 
 bool in_sequence(Context& ctx, Qp& qp, const wire::Packet& p) {
-    return qp.spec.type == Type::uc ? uc_resynchronise(qp, p) : check_psn(ctx, qp, p);
+    return qp.spec.type == Type::uc ? uc_resynchronise(ctx, qp, p) : check_psn(ctx, qp, p);
 }
 
 void establish(Context& ctx, Qp& qp) {
@@ -433,7 +424,7 @@ void establish(Context& ctx, Qp& qp) {
 
 void nak_gap(Context& ctx, Qp& qp) {
     if (qp.responder.sequence.missing()) return;
-    ++qp.counters.seq_nak_sent;
+    count(ctx, qp, &EventCounters::seq_nak_sent);
     nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
 }
 
@@ -448,7 +439,7 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool receiving = qp.state == State::rtr || qp.state == State::rts || qp.state == State::sqd || qp.state == State::sqe;
     if (!receiving || rs.sequence.refused()) {
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     establish(ctx, qp);

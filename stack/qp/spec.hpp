@@ -8,6 +8,7 @@
 #include "abi/control.hpp"
 #include "base/slab.hpp"
 #include "base/types.hpp"
+#include "qp/counters.hpp"
 #include "qp/repair.hpp"
 #include "qp/tag_matching.hpp"
 #include "rings/queues.hpp"
@@ -77,15 +78,6 @@ struct Change {
     wire::PathTemplate path{};   ///< with IBV_QP_AV
     wire::PathSpec path_spec{};  ///< with IBV_QP_AV: addresses that incoming packets must carry, reversed
     bool hairpin = false;        ///< with IBV_QP_AV: the peer is this very device
-};
-
-/// Counters of one QP, written by its engine with plain stores, read by anyone (relaxed).
-struct Counters {
-    uint64_t tx_packets = 0, tx_bytes = 0, rx_packets = 0, rx_bytes = 0;
-    uint64_t tx_messages = 0, rx_messages = 0;
-    uint64_t retransmits = 0, timeouts = 0, rnr_nak_sent = 0, rnr_nak_received = 0;
-    uint64_t seq_nak_sent = 0, seq_nak_received = 0, duplicates = 0, out_of_order = 0, implied_naks = 0;
-    uint64_t access_errors = 0, dropped = 0;
 };
 
 /// What query_qp and status show.

@@ -205,7 +205,7 @@ inline void prefetch_basics(const Qp& qp) {
     __builtin_prefetch(&qp.state);
 }
 /// Path and counters: what every packet needs, in and out.
-inline void prefetch_path(const Qp& qp) { prefetch_lines(&qp.path, &qp.counters.retransmits); }
+inline void prefetch_path(const Qp& qp) { prefetch_lines(&qp.path, &qp.counters.events.retransmits); }
 inline void prefetch_requester(const Qp& qp) {
     __builtin_prefetch(&qp.timer);
     prefetch_lines(&qp.requester, &qp.requester + 1);

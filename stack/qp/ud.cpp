@@ -33,7 +33,7 @@ const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     if (p.qkey != qp.qkey) {  // silently dropped and counted (IBA 9.6.1.5.1)
-        ++qp.counters.access_errors;
+        count(ctx, qp, RequestFault::wrong_qkey);
         return;
     }
     // Nobody waits for a datagram: without a receive that it fits it is lost, and takes none (IBA 9.9.3.2, class D): whoever
@@ -41,14 +41,14 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint32_t bytes = kGrhLength + p.payload_length;
     if (take_recv(ctx, qp, &p, bytes) != TakeRecv::ok) {
         qp.responder.recv.held = false;
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     if (!place(ctx, qp, p)) {
         complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0);
         return enter_error(ctx, qp);
     }
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
     complete_recv(ctx, qp, &p, WcStatus::success, bytes);
 }
 

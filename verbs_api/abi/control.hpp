@@ -86,6 +86,7 @@ enum class Op : uint16_t {
     start_capture,  ///< reply fd: pipe read end of pcapng, until the session or the capture ends
     stop_capture,
     open_qp,  ///< replied to by HandleReply; destroy_qp gives the handle back
+    counters,  ///< reply fd: memfd of the counter page (counter_page.hpp)
     last_op,
 };
 

@@ -99,6 +99,7 @@ constexpr Entry kOps[] = {
     {Op::start_capture, op<abi::StartCaptureRequest>(start_capture, Stage::greeted)},
     {Op::stop_capture, op<abi::Empty>(stop_capture, Stage::greeted)},
     {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},
+    {Op::counters, op<abi::Empty>(counters, Stage::greeted)},
 };
 
 /// kOps is in order of its numbers and has every one of them, so that a number is an index.

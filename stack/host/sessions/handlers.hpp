@@ -16,6 +16,7 @@ void close_device(State&, Session&);
 
 // status.cpp
 Outcome status(Call&);
+Outcome counters(Call&);
 Conductor::Totals totals_of(const State&);
 std::string status_text(State&);
 
