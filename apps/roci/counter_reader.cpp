@@ -27,7 +27,7 @@ bool consistent(const abi::CounterPageHeader& h, uint64_t size) {
 
 }  // namespace
 
-void CounterReader::Unmap::operator()(const std::byte* p) const { munmap(const_cast<std::byte*>(p), bytes); }
+void Unmap::operator()(const std::byte* p) const { munmap(const_cast<std::byte*>(p), bytes); }
 
 std::optional<CounterReader> CounterReader::of(std::span<const std::byte> page, std::string& why) {
     CounterReader reader;

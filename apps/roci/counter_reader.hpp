@@ -17,6 +17,12 @@ struct CounterLabel {
     bool level = false;  ///< its value also falls
 };
 
+/// Ends a mapping.
+struct Unmap {
+    size_t bytes = 0;
+    void operator()(const std::byte* p) const;
+};
+
 class CounterReader {
 public:
     /// nullopt, with `why` set: rocid has none, or what it gave is not one.
@@ -35,10 +41,6 @@ public:
     std::vector<uint64_t> device_values(uint32_t device) const;
 
 private:
-    struct Unmap {
-        size_t bytes = 0;
-        void operator()(const std::byte* p) const;
-    };
     bool take_header(std::string& why);
     uint64_t load(uint64_t offset) const;
 

@@ -106,9 +106,9 @@ bool Engine::Impl::run_timers() {
     return fired != 0;
 }
 
-void Engine::Impl::count_sent(uint32_t port, uint64_t frames, uint64_t octets) {
-    counters.add(Counter::tx_frames, frames);
-    qp::bump(ctx.devices[port]->tx_frames, frames);
+void Engine::Impl::count_sent(uint32_t port, uint64_t sent, uint64_t octets) {
+    counters.add(Counter::tx_frames, sent);
+    qp::bump(ctx.devices[port]->tx_frames, sent);
     qp::bump(ctx.devices[port]->tx_octets, octets);
 }
 

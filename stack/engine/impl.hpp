@@ -54,7 +54,7 @@ struct Engine::Impl {
     void ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
     bool run_timers();
-    void count_sent(uint32_t port, uint64_t frames, uint64_t octets);
+    void count_sent(uint32_t port, uint64_t sent, uint64_t octets);
     struct Budget;
     bool run_turns();
     void publish_reorder();
