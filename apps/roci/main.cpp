@@ -10,6 +10,7 @@
 #include "stat.hpp"
 #include "status.hpp"
 #include "up.hpp"
+#include "why.hpp"
 
 namespace {
 
@@ -77,6 +78,11 @@ int parse_and_run(int argc, char** argv) {
     stat_command->add_flag("--all", stat.all, "counters that are zero, too");
     stat_command->add_flag("--json", stat.as_json, "JSON, one line per sample");
 
+    roci::cli::WhyOptions why;
+    CLI::App* why_command = app.add_subcommand("why", "What happened to a queue pair of yours, in words; also to one that is gone");
+    add_where(*why_command, why.where);
+    why_command->add_option("qpn", why.qpn, "its number (`roci status` lists them)")->required()->type_name("QPN");
+
     roci::cli::PcapOptions pcap;
     CLI::App* pcap_command = app.add_subcommand(
         "pcap", "Capture frames of a device or of one queue pair as pcapng, live: roci pcap -w - | wireshark -k -i -");
@@ -112,6 +118,7 @@ int parse_and_run(int argc, char** argv) {
     }
     if (pcap_command->parsed()) return roci::cli::pcap(pcap);
     if (stat_command->parsed()) return roci::cli::stat(stat);
+    if (why_command->parsed()) return roci::cli::why(why);
     return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json);
 }
 

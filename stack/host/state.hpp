@@ -12,6 +12,7 @@
 #include "host/conductor.hpp"
 #include "host/numbers.hpp"
 #include "host/objects.hpp"
+#include "host/qp_facts.hpp"
 
 namespace roci::host {
 
@@ -51,6 +52,7 @@ struct Conductor::State {
     /// XRC domains that were opened with a file, by device and file; an entry whose domain is gone is replaced.
     std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
     uint32_t last_xrcd = 0;
+    Archive gone;
     std::unique_ptr<engine::MulticastTable> multicast;  ///< what the engines look at
     std::vector<uint8_t> key_variant;                   ///< by key index
     std::vector<uint32_t> engine_load;                  ///< QPs and SRQs an engine

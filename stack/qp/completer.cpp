@@ -107,6 +107,7 @@ void still_answered(Context& ctx, Qp& qp) {
 
 void implied_nak(Context& ctx, Qp& qp) {
     count(ctx, qp, &EventCounters::implied_naks);
+    note(ctx, qp, Happening::response_missing, qp.requester.window.acked());
     Requester& rq = qp.requester;
     // Every later response tells of the same loss: go back once, then wait for the awaited PSN (or for the timer).
     if (rq.implied_nak_pending) return still_answered(ctx, qp);
@@ -160,6 +161,7 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     if (code == uint8_t(NakCode::psn_sequence)) {
         count(ctx, qp, &EventCounters::seq_nak_received);
+        note(ctx, qp, Happening::seq_nak_received, p.psn);
         // A response before it is missing: we have to go back further than the NAK says, and once is enough.
         if (result == Acked::response_missing) return implied_nak(ctx, qp);
         if (!rq.window.awaits_answer()) return;  // a duplicate: we are back there already
@@ -176,6 +178,7 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     count(ctx, qp, &EventCounters::rnr_nak_received);
+    note(ctx, qp, Happening::rnr_nak_received, p.psn);
     // 7 retries for ever (IBA 9.7.5.2.8 and modify_qp's rnr_retry)
     if (qp.rnr_retry != 7 && !take_retry(ctx, qp, rq.rnr_retries_left, WcStatus::rnr_retry_exc_err)) return;
     roll_back(ctx, qp);

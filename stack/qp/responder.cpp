@@ -35,6 +35,8 @@ constexpr FaultRow kFaults[] = {
     {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal, true},  // malformed_recv
     {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},       // unreachable: the memory went away
     {NakCode::remote_access, WcStatus::rem_inv_req_err, 0, false, true},          // invalidation
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},        // no_right
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},        // misaligned: IBA 9.4.5
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
@@ -45,11 +47,12 @@ void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
 void fault(Context& ctx, Qp& qp, RequestFault f) {
     const FaultRow& row = kFaults[size_t(f)];
     count(ctx, qp, f);
+    const abi::Reason reason = note_fault(ctx, qp, f);
     if (qp.spec.type == Type::uc && !row.own) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
         qp.responder.in_message = false;
         return;
     }
-    if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0);
+    if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0, reason);
     if (row.event != 0) raise(ctx, qp, row.event);
     if (row.silent || qp.spec.type == Type::uc) return enter_error(ctx, qp);
     nak(ctx, qp, nak_syndrome(row.nak), true);
@@ -58,6 +61,7 @@ void fault(Context& ctx, Qp& qp, RequestFault f) {
 /// The RNR NAK keeps ePSN; what follows it is out of sequence and met with silence (IBA 9.7.5.2.8).
 void receiver_not_ready(Context& ctx, Qp& qp) {
     count(ctx, qp, &EventCounters::rnr_nak_sent);
+    note(ctx, qp, Happening::rnr_nak_sent, qp.responder.sequence.expected());
     nak(ctx, qp, make_syndrome(AethKind::rnr_nak, qp.min_rnr_timer), false);
 }
 
@@ -127,12 +131,16 @@ struct Grant {
 };
 
 /// Zero-length requests need no valid R_Key (C9-88).
-bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
+bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant) {
     if (length == 0) return true;
     grant.va = va;
-    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right, grant.region,
-                      grant.use) == mem::Fault::ok;
+    const mem::Fault fault = mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right,
+                                        grant.region, grant.use);
+    if (fault == mem::Fault::ok) [[likely]]
+        return true;
+    note_access(ctx, qp, key, domain_of(ctx, qp, p), va, length, right, true);
+    return false;
 }
 
 // ---- SEND and WRITE -------------------------------------------------------------------------------------------------
@@ -316,7 +324,7 @@ ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
 void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
-    if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::not_allowed);  // misaligned: NAK invalid request (IBA 9.4.5)
+    if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::misaligned);
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
     uint64_t original = 0;
@@ -352,7 +360,7 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.payload_length != kAtomicWriteBytes || p.dma_length != kAtomicWriteBytes)
         return fault(ctx, qp, RequestFault::bad_length);
-    if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::not_allowed);
+    if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::misaligned);
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
         return fault(ctx, qp, RequestFault::access);
@@ -425,6 +433,7 @@ void establish(Context& ctx, Qp& qp) {
 void nak_gap(Context& ctx, Qp& qp) {
     if (qp.responder.sequence.missing()) return;
     count(ctx, qp, &EventCounters::seq_nak_sent);
+    note(ctx, qp, Happening::seq_nak_sent, qp.responder.sequence.expected());
     nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
 }
 
@@ -447,7 +456,8 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     rs.sequence.arrived();
     if (!legal_succession(rs, *p.info)) return fault(ctx, qp, RequestFault::invalid_succession);
     const uint32_t right = right_needed(*p.info);
-    if (!supported(*p.info) || (qp.access & right) != right) return fault(ctx, qp, RequestFault::not_allowed);
+    if (!supported(*p.info)) return fault(ctx, qp, RequestFault::not_allowed);
+    if ((qp.access & right) != right) return fault(ctx, qp, RequestFault::no_right);
     // READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2)
     const bool answers_itself = p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
     // UC has no acknowledgements: what asks for one all the same gets none (IBA 9.8.1)

@@ -16,8 +16,9 @@
 
 namespace roci::qp {
 
-struct Qp;   // state.hpp
-struct Srq;  // srq.hpp
+struct Qp;       // state.hpp
+struct Srq;      // srq.hpp
+struct Journal;  // journal.hpp
 
 /// enum ibv_qp_type and ibv_qp_state, as numbers of the ABI.
 enum class Type : uint8_t { rc = 2, uc = 3, ud = 4, raw_packet = 8, xrc_send = 9, xrc_recv = 10 };
@@ -111,6 +112,8 @@ private:
     void free(Qp* qp);
     Slab slab_;
 };
+/// State, counters and journal of a QP that its engine has forgotten. False: nothing ever went wrong on it.
+bool last_words(const Qp& qp, Snapshot& now, Journal& journal);
 Srq* create_srq(const SrqSpec& spec);
 void free(Srq* srq);
 

@@ -13,6 +13,7 @@
 #include "base/timer_wheel.hpp"
 #include "cc/controller.hpp"
 #include "qp/deadlines.hpp"
+#include "qp/journal.hpp"
 #include "qp/receive_sequence.hpp"
 #include "qp/repair.hpp"
 #include "qp/send_queue.hpp"
@@ -187,8 +188,9 @@ struct alignas(64) Qp {
     Counters counters;
     engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
     alignas(64) Requester requester;
-    std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
-    Reorder* reorder = nullptr;   ///< since frames came out of order
+    std::unique_ptr<TagQp> tags;       ///< its SRQ matches tags, else nullptr
+    Reorder* reorder = nullptr;        ///< since frames came out of order
+    std::unique_ptr<Journal> journal;  ///< since something went wrong
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 832);

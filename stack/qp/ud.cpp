@@ -34,6 +34,7 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     if (p.qkey != qp.qkey) {  // silently dropped and counted (IBA 9.6.1.5.1)
         count(ctx, qp, RequestFault::wrong_qkey);
+        note_fault(ctx, qp, RequestFault::wrong_qkey);
         return;
     }
     // Nobody waits for a datagram: without a receive that it fits it is lost, and takes none (IBA 9.9.3.2, class D): whoever
@@ -42,10 +43,12 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (take_recv(ctx, qp, &p, bytes) != TakeRecv::ok) {
         qp.responder.recv.held = false;
         count(ctx, qp, &EventCounters::dropped);
+        note(ctx, qp, Happening::refused, p.psn, 0, abi::Reason::datagram_dropped);
         return;
     }
     if (!place(ctx, qp, p)) {
-        complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0);
+        const abi::Reason reason = note_fault(ctx, qp, RequestFault::recv_protection);
+        complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0, reason);
         return enter_error(ctx, qp);
     }
     count(ctx, qp, &EventCounters::rx_messages);

@@ -87,6 +87,7 @@ enum class Op : uint16_t {
     stop_capture,
     open_qp,  ///< replied to by HandleReply; destroy_qp gives the handle back
     counters,  ///< reply fd: memfd of the counter page (counter_page.hpp)
+    why,       ///< reply fd: memfd with text, the story of a QP (roci why)
     last_op,
 };
 
@@ -439,6 +440,10 @@ struct RegDmMrRequest {
 // ---- capture (roci pcap) --------------------------------------------------------------------------------------------------
 
 /// start_capture. One a session. Of a QP: its own frames only, and then the device is the QP's.
+struct WhyRequest {
+    uint32_t qpn;
+    uint32_t reserved;
+};
 struct StartCaptureRequest {
     uint32_t device;       ///< index, or kNoHandle: all
     uint32_t qpn;          ///< 0: all frames of the port

@@ -76,6 +76,7 @@ inline constexpr const char* kOpNames[] = {
     "stop_capture",
     "open_qp",
     "counters",
+    "why",
 };
 static_assert(std::size(kOpNames) == size_t(Op::last_op));
 

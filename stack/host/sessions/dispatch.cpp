@@ -100,6 +100,7 @@ constexpr Entry kOps[] = {
     {Op::stop_capture, op<abi::Empty>(stop_capture, Stage::greeted)},
     {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},
     {Op::counters, op<abi::Empty>(counters, Stage::greeted)},
+    {Op::why, op<abi::WhyRequest>(why, Stage::greeted)},
 };
 
 /// kOps is in order of its numbers and has every one of them, so that a number is an index.

@@ -20,6 +20,9 @@ Outcome counters(Call&);
 Conductor::Totals totals_of(const State&);
 std::string status_text(State&);
 
+// why.cpp
+Outcome why(Call&);
+
 // capture.cpp
 Outcome start_capture(Call&);
 Outcome stop_capture(Call&);
