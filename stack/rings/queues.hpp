@@ -23,7 +23,7 @@ struct SqView {
     /// Whether the client says that the WQE at this index is posted.
     bool posted(uint32_t index) const {
         auto* wqe = reinterpret_cast<abi::SendWqe*>(const_cast<std::byte*>(slot(index)));
-        return std::atomic_ref(wqe->lap).load(std::memory_order_acquire) == abi::lap_of(index, depth);
+        return std::atomic_ref(wqe->phase).load(std::memory_order_acquire) == abi::phase_of(index, depth);
     }
 };
 
