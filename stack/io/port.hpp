@@ -26,16 +26,17 @@ struct TxFrame {
     uint32_t capacity = 0;  ///< at least wire::kMaxFrame; 63 more, and the engine aligns payloads to cache lines
     uint32_t length = 0;    ///< set by the engine before tx_burst
     void* cookie = nullptr;
-    /// Where the IPv4 header is whose checksum, zero as yet, the port is to fill in; 0: there is none. Only for ports that do.
-    uint8_t unsummed = 0;
+    /// Offset of the IPv4 header whose checksum is zero and that the port fills in. 0: nothing to fill in. Nonzero only for ports
+    /// that compute checksums.
+    uint8_t checksum_offset = 0;
     uint32_t sender = 0;  ///< number of the QP that sends it; 0: no QP does (ARP, neighbour discovery)
 };
 
-/// For who must see or change a frame before its port does: fills in what was left to the port.
+/// Fills in the checksum that was left to the port. Code that reads or changes a frame before the port calls this first.
 inline void complete(TxFrame& f) {
-    if (f.unsummed == 0) return;
-    wire::fill_header_checksum(f.data + f.unsummed);
-    f.unsummed = 0;
+    if (f.checksum_offset == 0) return;
+    wire::fill_header_checksum(f.data + f.checksum_offset);
+    f.checksum_offset = 0;
 }
 
 class Port {

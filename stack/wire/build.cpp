@@ -50,7 +50,7 @@ inline void patch_lengths(uint8_t* l3, const PathTemplate& path, uint32_t datagr
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     store_be<uint16_t>(l3 + 2, uint16_t(total));
-    store_be<uint16_t>(l3 + 10, path.unsummed != 0 ? uint16_t{0} : uint16_t(~sum));
+    store_be<uint16_t>(l3 + 10, path.checksum_offset != 0 ? uint16_t{0} : uint16_t(~sum));
 }
 
 inline void put_bth(uint8_t* bth, const TransportHeaders& h, uint32_t pad) {
@@ -127,7 +127,7 @@ PathTemplate make_path(const PathSpec& spec) {
     t.l3_offset = uint8_t(p - t.bytes);
     t.ipv6 ? put_ipv6(p, spec) : put_ipv4(p, spec);
     if (!t.ipv6) t.ipv4_partial_sum = sum16(p, kIpv4Length);
-    if (!t.ipv6 && spec.port_sums) t.unsummed = t.l3_offset;
+    if (!t.ipv6 && spec.port_sums) t.checksum_offset = t.l3_offset;
     p += t.ipv6 ? kIpv6Length : kIpv4Length;
     store_be<uint16_t>(p, spec.udp_source);
     store_be<uint16_t>(p + 2, kRoceUdpPort);
