@@ -110,8 +110,8 @@ struct alignas(64) MemoryRegion {
 };
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
 
-/// An access through a window, from its check until its last byte: a bind of the window waits for it, so that nothing reaches the
-/// memory of the old binding once the bind has completed. Of a region that is no window it holds nothing.
+/// A reference on a window, held by an access from its check until its last byte. A bind of the window waits for it, so no access
+/// reaches the memory of the old binding after the bind has completed. For a region that is not a window it does nothing.
 class WindowUse {
 public:
     WindowUse() = default;
@@ -120,7 +120,7 @@ public:
     }
     WindowUse(const WindowUse&) = delete;
     WindowUse& operator=(const WindowUse&) = delete;
-    /// Before anything of the window is read that a bind changes.
+    /// Called before the first read of a field that a bind changes.
     void hold(const MemoryRegion& window) {
         window.users.fetch_add(1, std::memory_order_seq_cst);
         window_ = &window;
