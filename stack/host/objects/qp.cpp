@@ -225,7 +225,7 @@ Outcome destroy_qp(Call& c) {
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     retire(c.state, *qp);
     if (c.state.engine_load.size() > 1) c.state.fence_all();  // its own engine has forgotten it by now
-    bury(c.state, *qp);
+    free_resources(c.state, *qp);
     c.session.qps.erase(handle);
     return done();
 }
@@ -250,7 +250,7 @@ QpFacts facts_of(const Session& session, const Qp& qp) {
     return f;
 }
 
-void bury(State& state, Qp& qp) {
+void free_resources(State& state, Qp& qp) {
     if (const Session* s = state.find(qp.spec.session); s != nullptr && qp.engine_side != nullptr) {
         QpFacts f = facts_of(*s, qp);
         f.gone = true;
