@@ -79,7 +79,8 @@ int parse_and_run(int argc, char** argv) {
     stat_command->add_flag("--json", stat.as_json, "JSON, one line per sample");
 
     roci::cli::WhyOptions why;
-    CLI::App* why_command = app.add_subcommand("why", "What happened to a queue pair of yours, in words; also to one that is gone");
+    CLI::App* why_command =
+        app.add_subcommand("why", "What happened to a queue pair of yours, in words; also to one that is gone");
     add_where(*why_command, why.where);
     why_command->add_option("qpn", why.qpn, "its number (`roci status` lists them)")->required()->type_name("QPN");
 

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 /// Devices or engines that fit side by side into 100 columns.
 constexpr size_t kSideBySide = 2;
-constexpr int kNameWidth = 30, kNumberWidth = 20, kRateWidth = 12;
+constexpr int kNameWidth = 32, kNumberWidth = 20, kRateWidth = 12;
 
 struct Sample {
     Clock::time_point when;
@@ -33,7 +33,7 @@ Sample take(const CounterReader& reader) {
     return s;
 }
 
-double rate(const StatColumn& c, size_t i, double seconds) { return double(int64_t(c.now[i] - c.before[i])) / seconds; }
+double rate(const StatColumn& c, size_t i, double seconds) { return double(c.now[i] - c.before[i]) / seconds; }
 
 std::string rate_text(double r) {
     for (const char* unit : {"", "k", "M", "G"}) {

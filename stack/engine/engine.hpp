@@ -11,11 +11,8 @@
 #include "io/event.hpp"
 #include "io/port.hpp"
 #include "mem/memory_region.hpp"
+#include "qp/counters.hpp"
 #include "rings/queues.hpp"
-
-namespace roci::qp {
-struct DeviceCounters;  // qp/counters.hpp
-}
 
 namespace roci::engine {
 

@@ -15,7 +15,7 @@ namespace roci::qp {
 #define ROCI_JOURNAL_EVENTS(X)                                                               \
     X(state, "State", "the QP is in {}")                                                     \
     X(refused, "mem::Fault", "refused a request of the peer")                                \
-    X(failed, "completion status", "a work request failed with {}")                          \
+    X(failed, "completion status", "a work request failed")                                  \
     X(seq_nak_sent, "", "a packet was missing: sent a sequence NAK")                         \
     X(rnr_nak_sent, "", "a message came and no receive was posted: sent an RNR NAK")         \
     X(seq_nak_received, "", "the peer missed a packet")                                      \

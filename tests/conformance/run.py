@@ -20,6 +20,7 @@ import connection_load
 import connections
 import endings
 import ephemeral
+import exam
 import fabric
 import hostile
 import kills
@@ -129,6 +130,7 @@ def clean_cases(report, options, wanted):
                 report.skip(name, why) if why else report.run(name, lambda c=case: c(rocid))
         run_connections(report, rocid, [row for row in connections.rows(options.quick) if wanted(row.name)])
         run_built(report, None, connections.CASES, wanted, rocid)
+        run_built(report, exam.missing(), exam.CASES, wanted, rocid)
         run_built(report, connection_errors.missing(), connection_errors.CASES, wanted, rocid)
         run_built(report, connection_load.missing(), connection_load.cases(options.quick), wanted, rocid)
         storm = f'kill -9 of either side, {options.kills} times'
@@ -154,7 +156,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *stat_cases.CASES, *stat_cases.ALONE, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *stat_cases.CASES, *stat_cases.ALONE, *exam.CASES, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))

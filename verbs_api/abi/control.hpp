@@ -85,7 +85,7 @@ enum class Op : uint16_t {
     cm_leave,
     start_capture,  ///< reply fd: pipe read end of pcapng, until the session or the capture ends
     stop_capture,
-    open_qp,  ///< replied to by HandleReply; destroy_qp gives the handle back
+    open_qp,   ///< replied to by HandleReply; destroy_qp gives the handle back
     counters,  ///< reply fd: memfd of the counter page (counter_page.hpp)
     why,       ///< reply fd: memfd with text, the story of a QP (roci why)
     last_op,

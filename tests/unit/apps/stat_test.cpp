@@ -82,7 +82,7 @@ TEST(CounterPage, a_damaged_one_is_refused) {
 }
 
 TEST(Stat, fits_a_hundred_columns_and_leaves_zeros_out) {
-    const std::vector<CounterLabel> labels = {{"tx_frames"}, {"a_counter_with_a_long_name_of_30"}, {"zero"}, {"held", true}};
+    const std::vector<CounterLabel> labels = {{"tx_frames"}, {"a_counter_of_thirty_characters"}, {"zero"}, {"held", true}};
     const uint64_t huge = 10'000'000'000'000'000'000u;
     std::vector<StatColumn> columns;
     for (const char* name : {"a", "b", "c"}) columns.push_back({name, {0, 0, 0, 9}, {huge, 2500, 0, 7}});
