@@ -62,6 +62,23 @@ CounterPage::~CounterPage() {
     close(fd_);
 }
 
+std::vector<uint64_t> CounterPage::device_values(uint32_t device) const {
+    std::vector<uint64_t> out(header_.device_counters);
+    for (uint32_t e = 0; e < header_.engines; ++e) {
+        auto* values = reinterpret_cast<uint64_t*>(at(e) + header_.device_offset + size_t{device} * header_.device_stride);
+        for (size_t i = 0; i < out.size(); ++i) out[i] += std::atomic_ref(values[i]).load(std::memory_order_relaxed);
+    }
+    return out;
+}
+
+std::vector<uint64_t> CounterPage::engine_values(uint32_t engine) const {
+    std::vector<uint64_t> out;
+    auto* values = reinterpret_cast<uint64_t*>(at(engine));
+    for (size_t i = 0; i < header_.engine_counters; ++i)
+        out.push_back(std::atomic_ref(values[i]).load(std::memory_order_relaxed));
+    return out;
+}
+
 void CounterPage::write_names(std::span<const std::string> devices) {
     auto* out = reinterpret_cast<abi::CounterName*>(base_ + header_.names);
     const auto add = [&](const std::string& text, bool level) {
@@ -75,11 +92,10 @@ void CounterPage::write_names(std::span<const std::string> devices) {
 }
 
 engine::CounterPlaces CounterPage::places(uint32_t engine) const {
-    std::byte* const at = base_ + header_.values + size_t{engine} * header_.engine_stride;
     engine::CounterPlaces out;
-    out.engine = new (at) engine::Counters;
+    out.engine = new (at(engine)) engine::Counters;
     for (uint32_t d = 0; d < header_.devices; ++d)
-        out.devices.push_back(new (at + header_.device_offset + size_t{d} * header_.device_stride) qp::DeviceCounters);
+        out.devices.push_back(new (at(engine) + header_.device_offset + size_t{d} * header_.device_stride) qp::DeviceCounters);
     return out;
 }
 

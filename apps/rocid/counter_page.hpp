@@ -18,8 +18,14 @@ public:
     /// Where an engine counts. Valid as long as the page.
     engine::CounterPlaces places(uint32_t engine) const;
     int fd() const { return fd_; }
+    /// Any thread: the sum over all engines, and the counters of one engine.
+    std::vector<uint64_t> device_values(uint32_t device) const;
+    std::vector<uint64_t> engine_values(uint32_t engine) const;
+    uint32_t engines() const { return header_.engines; }
+    uint32_t devices() const { return header_.devices; }
 
 private:
+    std::byte* at(uint32_t engine) const { return base_ + header_.values + size_t{engine} * header_.engine_stride; }
     void write_names(std::span<const std::string> devices);
 
     int fd_ = -1;

@@ -15,6 +15,7 @@
 
 #include "addresses.hpp"
 #include "icrc_kernel.hpp"
+#include "metrics_text.hpp"
 #include "service_manager.hpp"
 #include "sigbus_guard.hpp"
 
@@ -170,9 +171,31 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     socket_->watch(SigbusGuard::instance().event_fd(), [this] { end_robbed_sessions(); });
     socket_->watch(ports_->link_fd(), [this] { follow_links(); });
     follow_links();
+    serve_metrics();
+}
+
+void Daemon::serve_metrics() {
+    if (config_.metrics.empty()) return;
+    question_ = std::make_unique<Question>();
+    socket_->watch(question_->fd(), [this] { question_->answer(conductor_->status_json()); });
+    metrics_ = std::make_unique<MetricsServer>(config_.metrics, [this] { return metrics(); });
+    spdlog::info("metrics at {}", config_.metrics);
+}
+
+/// Called by the metrics' thread.
+std::string Daemon::metrics() {
+    constexpr int kPatienceMs = 2000;
+    MetricsSample s;
+    for (uint32_t d = 0; d < counters_->devices(); ++d)
+        s.devices.push_back({config_.devices[d].name, counters_->device_values(d)});
+    for (uint32_t e = 0; e < counters_->engines(); ++e) s.engines.push_back(counters_->engine_values(e));
+    s.status = question_->ask(kPatienceMs);
+    return metrics_text(s);
 }
 
 Daemon::~Daemon() {
+    if (question_ != nullptr) question_->close();
+    metrics_.reset();
     socket_.reset();  // ends the sessions, with the engines still running
     conductor_.reset();
     captures_.reset();
