@@ -25,6 +25,7 @@ import fabric
 import hostile
 import kills
 import lab
+import metrics_cases
 import pairs
 import pcap
 import single
@@ -156,7 +157,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *stat_cases.CASES, *stat_cases.ALONE, *exam.CASES, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *exam.CASES, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))
@@ -174,6 +175,7 @@ def main():
     for name, case in (config_errors.CASES | starts.CASES | stat_cases.ALONE).items():
         if wanted(name):
             report.run(name, case)
+    run_built(report, metrics_cases.missing(), metrics_cases.ALONE, wanted)
     for name, (case, why_not) in (ephemeral.CASES | endings.CASES).items():
         if wanted(name):
             report.skip(name, why_not()) if why_not() else report.run(name, case)
