@@ -8,6 +8,7 @@
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/dispatch.hpp"
 #include "host/sessions/handlers.hpp"
+#include "host/sessions/quotas.hpp"
 
 namespace roci::host {
 namespace {
@@ -175,7 +176,9 @@ Conductor::~Conductor() = default;
 
 uint32_t Conductor::open_session(const Client& who) {
     State& state = *state_;
-    if (state.sessions.size() >= state.limits.max_sessions || state.last_session == abi::kNoHandle - 1) return abi::kNoHandle;
+    if (state.sessions.size() >= state.limits.max_sessions || state.last_session == abi::kNoHandle - 1 ||
+        !sessions::may_open_session(state, who))
+        return abi::kNoHandle;
     const uint32_t id = ++state.last_session;
     state.sessions.emplace(id, std::make_unique<Session>(id, who, state.platform, state.limits.max_arena_bytes));
     return id;
@@ -241,6 +244,6 @@ void Conductor::neighbour_gone(uint32_t device, const Gid& address) {
 
 Conductor::Totals Conductor::totals() const { return sessions::totals_of(*state_); }
 
-std::string Conductor::status_json() const { return sessions::status_text(*state_); }
+std::string Conductor::status_json() const { return sessions::status_text(*state_, {}); }
 
 }  // namespace roci::host

@@ -5,6 +5,7 @@
 #include "host/objects/handlers.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/handlers.hpp"
+#include "host/sessions/quotas.hpp"
 
 namespace roci::host::sessions {
 namespace {
@@ -148,6 +149,7 @@ Outcome dispatch(Call& call, Op number) {
         return fail(EOPNOTSUPP, "operation {} is not known to this rocid (ABI version {})", unsigned(number), abi::kAbiVersion);
     if (Outcome o = check_stage(call, *rule); o.failed()) return o;
     if (Outcome o = check_shape(call, *rule); o.failed()) return o;
+    if (Outcome o = check_quota(call, number); o.failed()) return o;
     return rule->handler(call);
 }
 

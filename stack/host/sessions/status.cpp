@@ -1,11 +1,14 @@
 // What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added,
 // never renamed.
+#include <set>
+
 #include <nlohmann/json.hpp>
 
 #include "host/objects/handlers.hpp"
 #include "host/paths/neighbours.hpp"
 #include "host/rdma_cm/status.hpp"
 #include "host/sessions/handlers.hpp"
+#include "host/sessions/quotas.hpp"
 #include "qp/attributes.hpp"
 #include "wire/describe.hpp"
 
@@ -160,14 +163,19 @@ Conductor::Totals totals_of(const State& state) {
     return t;
 }
 
-std::string status_text(State& state) {
-    Json root;
-    root["rocinante"] = {{"version", state.caps.firmware}, {"abi", abi::kAbiVersion}};
-    root["devices"] = Json::array();
-    for (const DeviceConfig& d : state.devices) root["devices"].push_back(device_json(d));
-    root["engines"] = Json::array();
-    for (size_t e = 0; e < state.engine_load.size(); ++e)
-        root["engines"].push_back({{"index", e}, {"queues", state.engine_load[e]}});
+namespace {
+
+Json limits_json(const State& state, const std::set<uint32_t>& users) {
+    Json rows = Json::array();
+    for (const uint32_t uid : users)
+        for (const QuotaLine& q : quota_lines(state, uid))
+            rows.push_back(
+                {{"user", uid}, {"resource", q.resource}, {"used", q.used}, {"limit", q.limit}, {"refused", q.refused}});
+    return rows;
+}
+
+/// Of the whole rocid: not for everybody's eyes.
+void add_whole(State& state, Json& root) {
     root["totals"] = totals_json(state);
     root["rdma_cm"] = rdma_cm::cm_json(state);
     root["neighbours"] = {{"known", state.neighbours->cache.size()},
@@ -175,15 +183,35 @@ std::string status_text(State& state) {
                           {"waiting", state.neighbours->requests.size() + state.neighbours->ids.size()},
                           {"echoes_answered", state.neighbours->echoes},
                           {"address_conflicts", state.neighbours->conflicts}};
+    root["host"] = host_json(state.platform);
+}
+
+}  // namespace
+
+std::string status_text(State& state, const Client& viewer) {
+    const bool sees_all = state.privileged(viewer);
+    Json root;
+    root["rocinante"] = {{"version", state.caps.firmware}, {"abi", abi::kAbiVersion}};
+    root["devices"] = Json::array();
+    for (const DeviceConfig& d : state.devices) root["devices"].push_back(device_json(d));
+    root["engines"] = Json::array();
+    for (size_t e = 0; e < state.engine_load.size(); ++e)
+        root["engines"].push_back({{"index", e}, {"queues", state.engine_load[e]}});
+    if (sees_all) add_whole(state, root);
     root["sessions"] = Json::array();
     size_t detailed = 0;
-    for (const auto& [id, s] : state.sessions) root["sessions"].push_back(session_json(state, *s, detailed));
-    root["host"] = host_json(state.platform);
+    std::set<uint32_t> users;
+    for (const auto& [id, s] : state.sessions) {
+        if (!sees_all && s->who.uid != viewer.uid) continue;
+        root["sessions"].push_back(session_json(state, *s, detailed));
+        users.insert(s->who.uid);
+    }
+    root["limits"] = limits_json(state, users);
     return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 Outcome status(Call& c) {
-    const int fd = c.state.platform.make_text_fd(status_text(c.state));
+    const int fd = c.state.platform.make_text_fd(status_text(c.state, c.session.who));
     if (fd < 0 && c.state.real_descriptors())
         return fail(EMFILE, "rocid could not make a file for the status; raise its descriptor limit");
     c.give(fd, false);

@@ -1,0 +1,176 @@
+#include "host/sessions/quotas.hpp"
+
+#include <algorithm>
+
+#include "host/rdma_cm/service.hpp"
+#include "host/sessions/handlers.hpp"
+
+namespace roci::host::sessions {
+namespace {
+
+using abi::Op;
+
+const rdma_cm::CmClient* cm_of(const State& state, const Session& s) {
+    const auto it = state.cm->clients.find(s.id);
+    return it == state.cm->clients.end() ? nullptr : &it->second;
+}
+
+/// A resource: what a session has of it, and the limits.
+struct Row {
+    const char* name;
+    uint64_t (*used)(const State&, const Session&);
+    uint64_t UserLimits::*limit;
+    uint64_t Limits::*whole = nullptr;  ///< nullptr: the table that it is taken from is the limit
+};
+
+uint64_t channels_of(const State& state, const Session& s) {
+    const auto* cm = cm_of(state, s);
+    return s.channels.count() + (cm != nullptr ? cm->channels.count() : 0);
+}
+uint64_t cm_ids_of(const State& state, const Session& s) {
+    const auto* cm = cm_of(state, s);
+    return cm != nullptr ? cm->ids.count() : 0;
+}
+uint64_t cq_entries_of(const State&, const Session& s) {
+    uint64_t n = 0;
+    s.cqs.each([&](uint32_t, const Cq& cq) { n += cq.depth; });
+    return n;
+}
+
+constexpr Row kRows[] = {
+    {"sessions", [](const State&, const Session&) { return uint64_t{1}; }, &UserLimits::sessions},
+    {"qps", [](const State&, const Session& s) { return uint64_t{s.qps.count()}; }, &UserLimits::qps},
+    {"cqs", [](const State&, const Session& s) { return uint64_t{s.cqs.count()}; }, &UserLimits::cqs},
+    {"cq_entries", cq_entries_of, &UserLimits::cq_entries},
+    {"srqs", [](const State&, const Session& s) { return uint64_t{s.srqs.count()}; }, &UserLimits::srqs},
+    {"pds", [](const State&, const Session& s) { return uint64_t{s.pds.count()}; }, &UserLimits::pds},
+    {"xrc_domains", [](const State&, const Session& s) { return uint64_t{s.xrcds.count()}; }, &UserLimits::xrcds},
+    {"keys", [](const State&, const Session& s) { return uint64_t{s.mrs.count()} + s.mws.count(); }, &UserLimits::keys},
+    {"address_handles", [](const State&, const Session& s) { return uint64_t{s.ahs.size()}; }, &UserLimits::ahs},
+    {"mappings", [](const State&, const Session& s) { return s.mapped.regions + s.arena.chunks() + 1; }, &UserLimits::mappings,
+     &Limits::max_mappings},
+    {"mapped_bytes", [](const State&, const Session& s) { return s.mapped.bytes; }, &UserLimits::mapped_bytes,
+     &Limits::max_mapped_bytes},
+    {"arena_bytes", [](const State&, const Session& s) { return s.arena.bytes(); }, &UserLimits::arena_bytes},
+    {"device_memory", [](const State&, const Session& s) { return s.device_memory; }, &UserLimits::device_memory},
+    {"channels", channels_of, &UserLimits::channels},
+    {"cm_ids", cm_ids_of, &UserLimits::cm_ids},
+};
+enum Resource : uint8_t {
+    kSessions,
+    kQps,
+    kCqs,
+    kCqEntries,
+    kSrqs,
+    kPds,
+    kXrcds,
+    kKeys,
+    kAhs,
+    kMappings,
+    kMappedBytes,
+    kArenaBytes,
+    kDeviceMemory,
+    kChannels,
+    kCmIds,
+    kResources
+};
+static_assert(std::size(kRows) == kResources && kResources <= kMostResources);
+
+uint64_t one(const Call&) { return 1; }
+uint64_t none(const Call&) { return 0; }  // what an arena grows by is known afterwards: it must not be full before
+
+/// What a request takes.
+struct Taking {
+    Op op;
+    Resource resource;
+    uint64_t (*amount)(const Call&);
+};
+constexpr Taking kTakings[] = {
+    {Op::create_qp, kQps, one},
+    {Op::create_qp, kArenaBytes, none},
+    {Op::open_qp, kQps, one},
+    {Op::create_cq, kCqs, one},
+    {Op::create_cq, kCqEntries, [](const Call& c) { return uint64_t{c.in<abi::CreateCqRequest>().cqe}; }},
+    {Op::create_cq, kArenaBytes, none},
+    {Op::resize_cq, kCqEntries, [](const Call& c) { return uint64_t{c.in<abi::ResizeCqRequest>().cqe}; }},
+    {Op::resize_cq, kArenaBytes, none},
+    {Op::create_srq, kSrqs, one},
+    {Op::create_srq, kArenaBytes, none},
+    {Op::modify_srq, kArenaBytes, none},
+    {Op::alloc_pd, kPds, one},
+    {Op::open_xrcd, kXrcds, one},
+    {Op::reg_mr, kKeys, one},
+    {Op::reg_dm_mr, kKeys, one},
+    {Op::alloc_null_mr, kKeys, one},
+    {Op::alloc_mw, kKeys, one},
+    {Op::create_ah, kAhs, one},
+    {Op::add_region, kMappings, one},
+    {Op::add_region, kMappedBytes, [](const Call& c) { return c.in<abi::AddRegionRequest>().length; }},
+    {Op::alloc_dm, kDeviceMemory, [](const Call& c) { return c.in<abi::AllocDmRequest>().length; }},
+    {Op::alloc_dm, kArenaBytes, none},
+    {Op::create_channel, kChannels, one},
+    {Op::cm_open_channel, kChannels, one},
+    {Op::cm_create_id, kCmIds, one},
+};
+
+bool over(uint64_t used, uint64_t amount, uint64_t limit) {
+    return amount == 0 ? used >= limit : amount > limit || used > limit - amount;
+}
+
+template <class Counts>
+uint64_t sum(const State& state, const Row& row, Counts counts) {
+    uint64_t n = 0;
+    for (const auto& [id, s] : state.sessions)
+        if (counts(*s)) n += row.used(state, *s);
+    return n;
+}
+uint64_t used_by(const State& state, uint32_t uid, const Row& row) {
+    return sum(state, row, [uid](const Session& s) { return s.who.uid == uid; });
+}
+
+Outcome refuse(State& state, uint32_t uid, Resource resource, uint64_t used, uint64_t limit) {
+    ++state.refused[uid][resource];
+    return fail(ENOMEM, "limit {}: user {} has {} of {}", kRows[resource].name, uid, used, limit);
+}
+
+Outcome check_one(Call& c, const Taking& t) {
+    const Row& row = kRows[t.resource];
+    const uint64_t amount = t.amount(c);
+    const uint32_t uid = c.session.who.uid;
+    if (row.whole != nullptr) {
+        const uint64_t all = sum(c.state, row, [](const Session&) { return true; });
+        if (over(all, amount, c.state.limits.*row.whole)) {
+            ++c.state.refused[uid][t.resource];
+            return fail(ENOMEM, "limit {}: all users together have {} of {}", row.name, all, c.state.limits.*row.whole);
+        }
+    }
+    if (c.state.privileged(c.session.who)) return done();
+    const uint64_t used = used_by(c.state, uid, row), limit = c.state.limits.user.*row.limit;
+    return over(used, amount, limit) ? refuse(c.state, uid, t.resource, used, limit) : done();
+}
+
+}  // namespace
+
+Outcome check_quota(Call& c, Op op) {
+    for (const Taking& t : kTakings)
+        if (t.op == op)
+            if (Outcome o = check_one(c, t); o.failed()) return o;
+    return done();
+}
+
+bool may_open_session(State& state, const Client& who) {
+    if (state.privileged(who)) return true;
+    const uint64_t used = used_by(state, who.uid, kRows[kSessions]), limit = state.limits.user.sessions;
+    return used < limit || !refuse(state, who.uid, kSessions, used, limit).failed();
+}
+
+std::vector<QuotaLine> quota_lines(const State& state, uint32_t uid) {
+    std::vector<QuotaLine> lines;
+    const auto refused = state.refused.find(uid);
+    for (size_t r = 0; r < kResources; ++r)
+        lines.push_back({kRows[r].name, used_by(state, uid, kRows[r]), state.limits.user.*kRows[r].limit,
+                         refused == state.refused.end() ? 0 : refused->second[r]});
+    return lines;
+}
+
+}  // namespace roci::host::sessions
