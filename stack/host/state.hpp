@@ -68,12 +68,8 @@ struct Conductor::State {
     PeerTable peers;                                                   ///< of connected QPs
 
     uint32_t new_pd_number();
-    /// Nobody guesses it, and it is not the last one of that index.
-    Key new_key(uint32_t index) {
-        constexpr uint64_t kOthers = 255;
-        key_variant[index] = uint8_t(key_variant[index] + 1 + platform.random() % kOthers);
-        return {index << 8 | key_variant[index]};
-    }
+    /// Variants of an index come in a round that begins where nobody knows: no stale key works again soon.
+    Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
     /// Root, and the user that rocid runs as.
     bool privileged(const Client& who) const { return who.uid == 0 || who.uid == platform.uid(); }
     /// The engine with the fewest QPs; among equals they take turns.

@@ -4,6 +4,7 @@
 #include "host/paths/resolve.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "qp/attributes.hpp"
+#include "qp/state.hpp"
 
 namespace roci::host::rdma_cm {
 namespace {

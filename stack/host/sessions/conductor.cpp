@@ -1,6 +1,7 @@
 #include "host/conductor.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "host/paths/neighbours.hpp"
@@ -126,6 +127,10 @@ Conductor::State::State(const Limits& limits_in, std::vector<DeviceConfig> devic
       engine_load(engines.engines(), 0),
       cm(std::make_unique<rdma_cm::CmService>(platform.random())),
       neighbours(std::make_unique<paths::Neighbours>()) {
+    for (size_t i = 0; i < key_variant.size(); i += sizeof(uint64_t)) {
+        const uint64_t eight = platform.random();
+        std::memcpy(&key_variant[i], &eight, std::min(sizeof eight, key_variant.size() - i));
+    }
     for (uint32_t i = 0; i < devices.size(); ++i)
         for (const auto& [gid, mac] : devices[i].neighbours) neighbours->cache.configure({i, gid}, mac);
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {

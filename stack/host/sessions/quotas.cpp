@@ -79,6 +79,9 @@ static_assert(std::size(kRows) == kResources && kResources <= kMostResources);
 uint64_t one(const Call&) { return 1; }
 uint64_t none(const Call&) { return 0; }  // what an arena grows by is known afterwards: it must not be full before
 
+/// More than a CQ can have is refused as such, by the handler.
+uint64_t entries(const Call& c, uint32_t cqe) { return cqe > c.state.limits.max_cqe ? 0 : cqe; }
+
 /// What a request takes.
 struct Taking {
     Op op;
@@ -90,9 +93,9 @@ constexpr Taking kTakings[] = {
     {Op::create_qp, kArenaBytes, none},
     {Op::open_qp, kQps, one},
     {Op::create_cq, kCqs, one},
-    {Op::create_cq, kCqEntries, [](const Call& c) { return uint64_t{c.in<abi::CreateCqRequest>().cqe}; }},
+    {Op::create_cq, kCqEntries, [](const Call& c) { return entries(c, c.in<abi::CreateCqRequest>().cqe); }},
     {Op::create_cq, kArenaBytes, none},
-    {Op::resize_cq, kCqEntries, [](const Call& c) { return uint64_t{c.in<abi::ResizeCqRequest>().cqe}; }},
+    {Op::resize_cq, kCqEntries, [](const Call& c) { return entries(c, c.in<abi::ResizeCqRequest>().cqe); }},
     {Op::resize_cq, kArenaBytes, none},
     {Op::create_srq, kSrqs, one},
     {Op::create_srq, kArenaBytes, none},
