@@ -13,7 +13,7 @@ __extension__ typedef unsigned __int128 Uint128;
 /// change its rate), every reading is a clock_gettime, which is slower.
 class Clock final : public TimeSource {
 public:
-    /// After EAL init, which measures the TSC's rate.
+    /// After EAL init. Measures the rate of the TSC for 50 ms.
     Clock();
     /// For tests: a TSC of `hz`, which starts at `base_tsc` = `base`.
     Clock(uint64_t hz, uint64_t base_tsc, Nanos base);

@@ -18,10 +18,13 @@ void CommandMailbox::wait_empty() {
     for (uint32_t yields = 0; slot_.load(std::memory_order_acquire) != nullptr;) wait_a_little(yields);
 }
 
-void CommandMailbox::execute(engine::Command& c, WakeFlag& lcore) {
+void CommandMailbox::begin(engine::Command& c, WakeFlag& lcore) {
     wait_empty();
     slot_.store(&c, std::memory_order_release);
     lcore.notify();
+}
+
+void CommandMailbox::finish(engine::Command& c) {
     wait_empty();
     c.done.store(true, std::memory_order_release);
 }

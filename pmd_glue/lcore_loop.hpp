@@ -39,7 +39,13 @@ struct WakeFlag {
 class CommandMailbox {
 public:
     /// Conductor: puts the command down; returns when the lcore has executed it.
-    void execute(engine::Command& c, WakeFlag& lcore);
+    void execute(engine::Command& c, WakeFlag& lcore) {
+        begin(c, lcore);
+        finish(c);
+    }
+    /// The two halves of execute(): between them the conductor may begin commands of other engines.
+    void begin(engine::Command& c, WakeFlag& lcore);
+    void finish(engine::Command& c);
     /// Conductor: puts a datagram down and goes on; waits only while the command before is not done.
     void post(const engine::GsiSend& send, WakeFlag& lcore);
     /// Lcore: the command that waits, or nullptr.
@@ -111,6 +117,8 @@ public:
     WakeFlag& wake_flag() { return wake_; }
     /// Conductor.
     void execute(engine::Command& c) { mailbox_.execute(c, wake_); }
+    void begin(engine::Command& c) { mailbox_.begin(c, wake_); }
+    void finish(engine::Command& c) { mailbox_.finish(c); }
     void post(const engine::GsiSend& send) { mailbox_.post(send, wake_); }
     Sleeper& sleeper() { return wake_.sleeper; }
     /// Before run(): what is known of the CPU.

@@ -83,7 +83,9 @@ struct XdpSteering::Program {
     }
     /// 0 or a positive errno.
     int attach(int index, uint32_t mode) {
-        LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = mode);
+        bpf_link_create_opts opts{};
+        opts.sz = sizeof opts;
+        opts.flags = mode;
         link = bpf_link_create(bpf_program__fd(skeleton->progs.roci_steer), index, BPF_XDP, &opts);
         return link >= 0 ? 0 : errno;
     }

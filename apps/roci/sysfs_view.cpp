@@ -1,6 +1,11 @@
 #include "sysfs_view.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,14 +91,17 @@ constexpr const char* kCounters[] = {
 
 constexpr uint32_t kMaxGids = 1024;
 
-/// Every index has a GID, most of them zero; only a GID in use has a type and a netdev, as in the kernel.
-void add_gids(const std::string& port, const Device& device, std::vector<ViewEntry>& out) {
+/// Every index has a GID, most of them zero; only a GID in use has a type and a netdev, as in the kernel. A device without an
+/// interface names the one by which the kernel would go there: UCX (from 1.14 on) takes a GID without one, or without a route by
+/// it, for unreachable.
+void add_gids(const std::string& port, const Device& device, const HostFacts& host, std::vector<ViewEntry>& out) {
     std::vector<abi::GidValue> table(std::min(device.port.gid_table_length, kMaxGids));
     for (const abi::GidEntry& g : device.gids) {
         if (g.index >= table.size()) continue;
         table[g.index] = g.gid;
         out.push_back({fmt::format("{}/gid_attrs/types/{}", port, g.index), "RoCE v2", {}});
-        const std::string netdev(g.netdev, strnlen(g.netdev, sizeof g.netdev));
+        std::string netdev(g.netdev, strnlen(g.netdev, sizeof g.netdev));
+        if (netdev.empty() && host.interface_towards) netdev = host.interface_towards(g.gid);
         if (!netdev.empty()) out.push_back({fmt::format("{}/gid_attrs/ndevs/{}", port, g.index), netdev, {}});
     }
     for (size_t i = 0; i < table.size(); ++i) out.push_back({fmt::format("{}/gids/{}", port, i), gid_text(table[i]), {}});
@@ -118,10 +126,46 @@ std::string first_line(const char* path, const char* otherwise) {
     return std::getline(file, line) ? line : otherwise;
 }
 
+sockaddr_in6 as_mapped(const abi::GidValue& gid, uint16_t port) {
+    sockaddr_in6 a{};
+    a.sin6_family = AF_INET6;
+    a.sin6_port = htons(port);
+    std::memcpy(&a.sin6_addr, gid.raw, sizeof gid.raw);
+    return a;
+}
+
+bool has_address(const ifaddrs& i, const in6_addr& wanted) {
+    if (i.ifa_addr == nullptr) return false;
+    if (i.ifa_addr->sa_family == AF_INET6)
+        return std::memcmp(&reinterpret_cast<const sockaddr_in6*>(i.ifa_addr)->sin6_addr, &wanted, sizeof wanted) == 0;
+    if (i.ifa_addr->sa_family != AF_INET || !IN6_IS_ADDR_V4MAPPED(&wanted)) return false;
+    return std::memcmp(&reinterpret_cast<const sockaddr_in*>(i.ifa_addr)->sin_addr, &wanted.s6_addr[12], 4) == 0;
+}
+
+/// The interface by which this machine's kernel would send to that address; "lo" where it has no way there. Nothing is sent: a
+/// UDP socket that is connected knows its source address.
+std::string interface_towards(const abi::GidValue& gid) {
+    std::string name = "lo";
+    const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in6 to = as_mapped(gid, 4791);
+    sockaddr_in6 from{};
+    socklen_t length = sizeof from;
+    const bool routed = fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 &&
+                        getsockname(fd, reinterpret_cast<sockaddr*>(&from), &length) == 0;
+    if (fd >= 0) close(fd);
+    ifaddrs* all = nullptr;
+    if (!routed || getifaddrs(&all) != 0) return name;
+    for (const ifaddrs* i = all; i != nullptr; i = i->ifa_next)
+        if (has_address(*i, from.sin6_addr)) name = i->ifa_name;
+    freeifaddrs(all);
+    return name;
+}
+
 }  // namespace
 
 HostFacts host_facts() {
     HostFacts facts;
+    facts.interface_towards = interface_towards;
     facts.local_cpu_list = first_line("/sys/devices/system/cpu/online", "0");
     facts.local_cpus = first_line("/sys/devices/system/node/node0/cpumap", "1");
     char name[256] = {};
@@ -136,7 +180,7 @@ std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFac
         add_files(device.name, kDeviceFiles, device, host, out);
         add_netdev(device.name + "/device/net", device, out);
         add_files(port, kPortFiles, device, host, out);
-        add_gids(port, device, out);
+        add_gids(port, device, host, out);
         for (const char* counter : kCounters) out.push_back({port + "/" + counter, "0", {}});
     }
     return out;

@@ -2,6 +2,7 @@
 // (private_view.hpp does that).
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct HostFacts {
     std::string local_cpus;      ///< CPU mask as the kernel writes it, such as "3"
     std::string local_cpu_list;  ///< such as "0-1"
     std::string node_name;
+    /// The interface that a GID without one is shown with; none: none.
+    std::function<std::string(const abi::GidValue&)> interface_towards;
 };
 HostFacts host_facts();
 

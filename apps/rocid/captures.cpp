@@ -37,12 +37,7 @@ Captures::~Captures() {
     for (Capture& c : captures_) end(c);
 }
 
-void Captures::fence() {
-    for (uint32_t e = 0; e < engines_.engines(); ++e) {
-        engine::Command fence;
-        engines_.execute(e, fence);
-    }
-}
+void Captures::fence() { engines_.fence_all(); }
 
 void Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
     for (const TapPoint& point : taps_) {

@@ -36,11 +36,12 @@ struct Config {
     struct {
         uint64_t count = 0, spin_us = 0, max_sleep_us = 0, rx_burst = 0, tx_burst = 0, qp_quantum = 0, max_inflight = 0,
                  ack_every = 0, reorder_frames = 0, reorder_mb = 0;
-        std::string idle, cpus;
+        std::string idle, cpus, repeat;
     } engine;
     struct {
         uint64_t max_sessions = 0, max_qps = 0, max_keys = 0, max_ahs = 0, max_qp_wr = 0, max_sge = 0, max_inline = 0,
                  max_cqe = 0, max_arena_mb = 0;
+        std::vector<std::string> users;
     } limits;
     std::vector<DeviceSection> devices;
     struct {

@@ -18,6 +18,7 @@
 #include "icrc_kernel.hpp"
 #include "service_manager.hpp"
 #include "sigbus_guard.hpp"
+#include "user_limits.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -76,8 +77,9 @@ host::Limits limits_of(const Config& c) {
     l.user.sessions = std::max<uint64_t>(1, l.max_sessions / 2);
     l.user.qps = std::max<uint64_t>(1, l.max_qps / 2);
     l.user.keys = std::max<uint64_t>(1, l.max_keys / 2);
-    l.user.ahs = std::max<uint64_t>(1, l.max_ahs / 2);
+    l.user.address_handles = std::max<uint64_t>(1, l.max_ahs / 2);
     l.user.mappings = l.max_mappings / 2;
+    l.rules = parse_user_limits(c.limits.users);
     return l;
 }
 

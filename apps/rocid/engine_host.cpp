@@ -34,6 +34,7 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     e.qp_quantum = uint32_t(c.engine.qp_quantum);
     e.max_inflight = uint32_t(c.engine.max_inflight);
     e.ack_every = uint32_t(c.engine.ack_every);
+    e.selective_repeat = c.engine.repeat == "selective";
     e.reorder_frames = uint32_t(c.engine.reorder_frames);
     e.reorder_bytes = c.engine.reorder_mb << 20;
     return e;
@@ -191,6 +192,13 @@ void EngineHost::stop() {
     for (auto& w : workers_) w->loop->stop();
     eal_.join();
     running_ = false;
+}
+
+void EngineHost::execute_all(std::span<engine::Command* const> commands) {
+    for (size_t e = 0; e < commands.size(); ++e)
+        if (commands[e] != nullptr) workers_[e]->loop->begin(*commands[e]);
+    for (size_t e = 0; e < commands.size(); ++e)
+        if (commands[e] != nullptr) workers_[e]->loop->finish(*commands[e]);
 }
 
 std::vector<pmd::Sleeper*> EngineHost::sleepers() {

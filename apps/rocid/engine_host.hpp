@@ -35,6 +35,7 @@ public:
     void start();
     uint32_t engines() const override { return uint32_t(workers_.size()); }
     void execute(uint32_t engine, engine::Command& command) override { workers_[engine]->loop->execute(command); }
+    void execute_all(std::span<engine::Command* const> commands) override;
     void send_gsi(uint32_t engine, const engine::GsiSend& send) override { workers_[engine]->loop->post(send); }
 
     std::vector<pmd::Sleeper*> sleepers();

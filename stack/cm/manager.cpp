@@ -160,7 +160,7 @@ void Manager::expire(Connection& c, Nanos now) {
 void Manager::give_up(Connection& c, Nanos now) {
     ++counters_.timeouts;
     if (c.state == State::dreq_sent) {  // the peer is gone: as good as its answer (IBA 12.9.7.1.2)
-        raise(c, Event::Kind::disconnected);
+        raise(c, Event::Kind::gone);
         return enter_timewait(c, now);
     }
     if (!c.datagram) send_rej(c, rejected_message(c.state), Reason::timeout);

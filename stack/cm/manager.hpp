@@ -81,7 +81,8 @@ struct Event {
         established,      ///< RTU, or proof that the peer got our REP
         rejected,         ///< reason
         unreachable,      ///< no answer to REQ, REP or SIDR_REQ
-        disconnected,     ///< the peer asked for it, or answered, or did not answer at all
+        disconnected,     ///< the peer asked for it, or answered
+        gone,             ///< the peer did not answer: disconnected all the same
         timewait_exit,    ///< QP numbers of the connection may be used again
         sidr_reply,       ///< status, qpn, qkey
     };

@@ -218,7 +218,7 @@ void Manager::on_rtu(const Incoming& in, Nanos) {
     }
     stop_repeating(*c);
     c->state = State::established;
-    raise(*c, Event::Kind::established, 0, rtu.private_data);
+    raise(*c, Event::Kind::established);  // without the RTU's private data, as in the kernel
 }
 
 // ---- the end --------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
         case State::established:
             stop_repeating(*c);
             c->state = State::dreq_rcvd;
-            raise(*c, Event::Kind::disconnected, 0, dreq.private_data);
+            raise(*c, Event::Kind::disconnected);
             break;
         case State::rep_rcvd:
             send_drep(*c);
@@ -251,7 +251,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
             end(*c);
             break;
         case State::dreq_sent:  // both ask at the same time: each answers, and each is done
-            raise(*c, Event::Kind::disconnected, 0, dreq.private_data);
+            raise(*c, Event::Kind::disconnected);
             send_drep(*c);
             enter_timewait(*c, now);
             break;
@@ -270,7 +270,7 @@ void Manager::on_drep(const Incoming& in, Nanos now) {
     const Drep drep = decode<Drep>(in.mad);
     Connection* c = named(drep.remote_comm_id, drep.local_comm_id, in);
     if (c == nullptr || c->state != State::dreq_sent) return;
-    raise(*c, Event::Kind::disconnected, 0, drep.private_data);
+    raise(*c, Event::Kind::disconnected);
     enter_timewait(*c, now);
 }
 

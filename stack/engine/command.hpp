@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "neighbour/frames.hpp"
 #include "qp/spec.hpp"
@@ -12,6 +14,14 @@ namespace roci::engine {
 
 struct GsiSend;  // gsi.hpp
 
+/// One row of query_qps.
+struct QpQuery {
+    const qp::Qp* qp = nullptr;
+    qp::Snapshot* out = nullptr;
+};
+/// Rows of one query_qps command: an engine does nothing else meanwhile.
+inline constexpr size_t kMostQpQueries = 64;
+
 struct Command {
     enum class Kind : uint8_t {
         attach_session,  ///< watch this session's doorbells
@@ -19,6 +29,7 @@ struct Command {
         add_qp,          ///< take in a QP made by qp::create
         modify_qp,
         query_qp,
+        query_qps,  ///< many of them in one command
         move_qp,    ///< to another session, after its own has given it up
         remove_qp,  ///< forget it: no more completions, frames or reads of its memory afterwards. CQEs already written stay.
         add_srq,
@@ -40,6 +51,7 @@ struct Command {
     const qp::Owner* owner = nullptr;    // move_qp
     /// query_qp. modify_qp: in, the state that the QP is believed to be in; it is not changed (ESTALE) if it is in another.
     qp::Snapshot* snapshot = nullptr;
+    std::span<const QpQuery> queries{};        // query_qps, kMostQpQueries at most
     uint32_t srq_limit = 0;                    // modify_srq in, query_srq out
     const rings::RqView* new_queue = nullptr;  // resize_srq
     rings::Cq* cq = nullptr;                   // resize_cq
@@ -58,6 +70,18 @@ public:
     virtual ~CommandPort() = default;
     virtual uint32_t engines() const = 0;
     virtual void execute(uint32_t engine, Command& command) = 0;
+    /// commands[e] goes to engine e (nullptr: nothing does); the engines run them at the same time. Returns when all are done.
+    virtual void execute_all(std::span<Command* const> commands) {
+        for (uint32_t e = 0; e < commands.size(); ++e)
+            if (commands[e] != nullptr) execute(e, *commands[e]);
+    }
+    /// When this returns, no engine uses anything that was cleared from the shared tables before.
+    void fence_all() {
+        std::vector<Command> fences(engines());
+        std::vector<Command*> all;
+        for (Command& c : fences) all.push_back(&c);
+        execute_all(all);
+    }
     /// Sends a management datagram; need not wait until it is sent. `send` is the caller's again.
     virtual void send_gsi(uint32_t engine, const GsiSend& send) {
         Command command;

@@ -48,6 +48,9 @@ void modify_qp(Impl& e, Command& c) {
     c.error = qp::apply_change(e.ctx, *c.qp, *c.change);
 }
 void query_qp(Impl&, Command& c) { qp::snapshot(*c.qp, *c.snapshot); }
+void query_qps(Impl&, Command& c) {
+    for (const QpQuery& q : c.queries) qp::snapshot(*q.qp, *q.out);
+}
 void leave_session(Impl& e, const qp::Qp& qp) {
     Session* s = e.session(qp.spec.session);
     if (s != nullptr && qp.spec.slot < s->slots.size()) s->slots[qp.spec.slot] = nullptr;
@@ -123,6 +126,7 @@ constexpr Row kCommands[] = {
     {Command::Kind::add_qp, add_qp},
     {Command::Kind::modify_qp, modify_qp},
     {Command::Kind::query_qp, query_qp},
+    {Command::Kind::query_qps, query_qps},
     {Command::Kind::move_qp, move_qp},
     {Command::Kind::remove_qp, remove_qp},
     {Command::Kind::add_srq, add_srq},

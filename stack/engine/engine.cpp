@@ -35,6 +35,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.engine = c.index;
     ctx.congestion.max_window = c.max_inflight;
     ctx.ack_every = c.ack_every;
+    ctx.selective_repeat = c.selective_repeat;
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);
@@ -107,9 +108,9 @@ bool Engine::Impl::run_timers() {
 struct Engine::Impl::Budget {
     uint32_t left;
     bool spent = false;
-    void spend(uint32_t frames) {
-        left -= std::min(left, frames);
-        spent = spent || frames != 0;
+    void spend(uint32_t share) {
+        left -= std::min(left, share);
+        spent = spent || share != 0;
     }
 };
 

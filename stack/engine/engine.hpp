@@ -20,12 +20,13 @@ struct Counters;  // counters.hpp
 struct Shared;    // shared.hpp: key table, QP number table, address handles, GID tables, multicast groups
 
 struct Config {
-    uint32_t index = 0;           ///< which engine this is
-    uint32_t rx_burst = 32;       ///< frames taken from a port at once, 1..256
-    uint32_t tx_burst = 32;       ///< frames handed to a port at once, 1..256
-    uint32_t qp_quantum = 32;     ///< frames a QP may send before the next one has its turn
-    uint32_t max_inflight = 256;  ///< unacknowledged packets a QP may have, 8..8192
-    uint32_t ack_every = 32;      ///< a requester asks for an ACK at least every so many packets
+    uint32_t index = 0;            ///< which engine this is
+    uint32_t rx_burst = 32;        ///< frames taken from a port at once, 1..256
+    uint32_t tx_burst = 32;        ///< frames handed to a port at once, 1..256
+    uint32_t qp_quantum = 32;      ///< frames a QP may send before the next one has its turn
+    uint32_t max_inflight = 256;   ///< unacknowledged packets a QP may have, 8..8192
+    uint32_t ack_every = 32;       ///< a requester asks for an ACK at least every so many packets
+    bool selective_repeat = true;  ///< lost packets alone are sent again where the peer keeps the others
     uint32_t event_ring = 4096;
     uint32_t reorder_frames = 1024;     ///< PSNs behind a lost one that a QP keeps frames of, a power of two; 0: none
     uint64_t reorder_bytes = 32 << 20;  ///< for what all of them keep

@@ -71,11 +71,11 @@ struct Call {
     const DeviceConfig& device() const { return state.devices[*session.device]; }
 };
 
-/// The object of a handle, or EINVAL that says which.
+/// The object of a handle, or ENOENT that says which, as the kernel has it.
 template <class T, class Pointer>
 Outcome look_up(const HandleTable<T, Pointer>& table, uint32_t handle, const char* kind, T*& out) {
     out = table.find(handle);
-    if (out == nullptr) return fail(EINVAL, "no {} with handle {}: never made, or destroyed already", kind, handle);
+    if (out == nullptr) return fail(ENOENT, "no {} with handle {}: never made, or destroyed already", kind, handle);
     return done();
 }
 inline Outcome must_be_idle(const std::atomic<uint32_t>& uses, const char* kind, const char* users) {

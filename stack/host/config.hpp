@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "host/limits.hpp"
 
 namespace roci::host {
 
@@ -42,32 +43,6 @@ struct DeviceConfig {
     uint8_t traffic_class = 0;           ///< of paths for which the program asks for none
     bool port_sums = false;              ///< its port fills in the checksums of IPv4 headers
     uint16_t udp_source = 0;             ///< UDP source port of all its frames; 0: by flow
-};
-
-/// What one user may have at a time, all its sessions together.
-struct UserLimits {
-    uint64_t sessions = 512;
-    uint64_t qps = 32768, cqs = 32768, cq_entries = 1 << 24, srqs = 16384, pds = 32768, xrcds = 16384;
-    uint64_t keys = 1 << 19, ahs = 32768;
-    uint64_t mappings = 24576, mapped_bytes = uint64_t{16} << 40;
-    uint64_t arena_bytes = uint64_t{8} << 30, device_memory = uint64_t{1} << 30;
-    uint64_t channels = 16384, cm_ids = 65536;
-};
-
-struct Limits {
-    uint32_t max_sessions = 1024;
-    uint32_t max_qps = 65536;  ///< all devices together
-    uint32_t max_keys = 1 << 20;
-    uint32_t max_ahs = 65536;
-    uint32_t max_qp_wr = 32768;
-    uint32_t max_sge = 30;
-    uint32_t max_inline = 956;
-    uint32_t max_cqe = 1 << 22;
-    uint64_t max_arena_bytes = uint64_t{4} << 30;  ///< of one session
-    // Of all users together, so that rocid itself goes on: below vm.max_map_count and the address space of a process.
-    uint64_t max_mappings = 49152;
-    uint64_t max_mapped_bytes = uint64_t{64} << 40;
-    UserLimits user;
 };
 
 uint32_t active_mtu(const DeviceConfig&);  ///< enum ibv_mtu

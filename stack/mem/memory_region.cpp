@@ -28,10 +28,11 @@ const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
 }
 
 /// After the access: the SIGBUS guard replaces lost pages and poisons the region while we copy, so this is the moment to ask.
-bool intact(const Segment& s) {
+bool whole(const MappedRegion* mapped) {
     std::atomic_signal_fence(std::memory_order_acq_rel);
-    return s.mapped == nullptr || !s.mapped->poisoned.load(std::memory_order_relaxed);
+    return mapped == nullptr || !mapped->poisoned.load(std::memory_order_relaxed);
 }
+bool intact(const Segment& s) { return whole(s.mapped); }
 
 /// A library memcpy may store the head of a long range last; pollers look at its end.
 void store_tail_last(std::byte* to, const std::byte* from, uint64_t length) {
@@ -139,6 +140,13 @@ bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t l
     if (r.is_null) return true;
     return walk(r, va, length,
                 [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) { return write_segment(r, s, at, in + done, n); });
+}
+
+bool InPlace::intact() const { return whole(mapped); }
+
+InPlace in_place(const MemoryRegion& r, uint64_t va, uint64_t length) {
+    const Segment* s = single(r, va, length);
+    return s == nullptr || s->base == nullptr ? InPlace{} : InPlace{s->base + (va - r.iova), s->mapped};
 }
 
 std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length) {

@@ -103,8 +103,9 @@ struct alignas(64) MemoryRegion {
     };
     SegmentList segments;                       ///< one: the fast way
     mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
-    std::atomic<bool> binding{false};           ///< of a window: somebody is about to change it
-    mutable std::atomic<uint32_t> users{0};     ///< of a window: accesses that go through it at this moment, of all engines
+    std::atomic<bool> binding{false};           ///< of a window: somebody is about to change it; of a region: it is about to go
+    /// Of a window: accesses that go through it at this moment, of all engines. Of a region: windows that are bound to it.
+    mutable std::atomic<uint32_t> users{0};
 };
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
 
@@ -174,6 +175,11 @@ BindResult bind_window(KeyTable& table, const BindRequest& request);
 /// Closes a window until it is bound anew (local invalidate, SEND with invalidate). False: no such window, or not this QP's.
 bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn);
 
+/// A window that goes holds its region no longer. Nobody accesses or binds it any more.
+void let_go(KeyTable& table, MemoryRegion& window);
+/// Before a region goes: no window is bound to it from now on. False, nothing changed: windows are.
+[[nodiscard]] bool close_to_windows(MemoryRegion& region);
+
 /// Why an access was refused. `ok` is 0.
 enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };
 
@@ -197,6 +203,13 @@ inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, ui
 /// for an RDMA WRITE (x86-64 keeps the order of stores). 8-byte atomicity is promised by direct() only.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
+/// A range that lies in one mapped stretch, to be read where it is. Who has read it asks intact() before using the bytes.
+struct InPlace {
+    const std::byte* data = nullptr;  ///< nullptr: it does not; copy_out
+    const MappedRegion* mapped = nullptr;
+    bool intact() const;
+};
+InPlace in_place(const MemoryRegion& r, uint64_t va, uint64_t length);
 /// Address of `length` naturally aligned bytes for an atomic, in one mapped and writable stretch; or nullptr (do it by copy).
 std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length);
 

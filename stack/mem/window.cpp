@@ -25,6 +25,16 @@ bool parent_allows(const KeyTable& table, const BindRequest& b) {
     return !writes || (parent->access & kLocalWrite) != 0;
 }
 
+/// False: the region is about to go.
+bool hold(KeyTable& table, Key key) {
+    MemoryRegion* parent = table.find(key);
+    if (parent == nullptr) return false;
+    parent->users.fetch_add(1, std::memory_order_seq_cst);
+    if (!parent->binding.load(std::memory_order_seq_cst)) return true;
+    parent->users.fetch_sub(1, std::memory_order_seq_cst);
+    return false;
+}
+
 /// Binds of one window, by QPs of several engines, come one after the other.
 class Turn {
 public:
@@ -43,6 +53,20 @@ private:
 
 }  // namespace
 
+void let_go(KeyTable& table, MemoryRegion& window) {
+    MemoryRegion* parent = table.find(window.parent);
+    if (parent != nullptr) parent->users.fetch_sub(1, std::memory_order_seq_cst);
+    window.parent = Key{};
+}
+
+/// Who binds counts the window in and then asks whether the region goes; who takes the region away says so and then counts.
+bool close_to_windows(MemoryRegion& region) {
+    region.binding.store(true, std::memory_order_seq_cst);
+    if (region.users.load(std::memory_order_seq_cst) == 0) return true;
+    region.binding.store(false, std::memory_order_release);
+    return false;
+}
+
 /// Type 1 windows are used and bound by QPs of several engines. Who accesses says so first and then looks whether the window is
 /// open; who binds closes it first and then looks for accesses: one of them sees the other.
 BindResult bind_window(KeyTable& table, const BindRequest& b) {
@@ -55,8 +79,10 @@ BindResult bind_window(KeyTable& table, const BindRequest& b) {
     if (b.length != 0 && !parent_allows(table, b)) return BindResult::refused;
     window->invalidated.store(true, std::memory_order_seq_cst);
     if (window->users.load(std::memory_order_seq_cst) != 0) return BindResult::in_use;
+    let_go(table, *window);
+    if (b.length != 0 && !hold(table, b.parent)) return BindResult::refused;
     window->key = b.fresh;
-    window->parent = b.parent;
+    window->parent = b.length != 0 ? b.parent : Key{};
     window->start = b.iova;
     window->iova = (b.access & kZeroBased) != 0 ? 0 : b.iova;
     window->length = b.length;
@@ -71,6 +97,7 @@ bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn) {
     if (window == nullptr || !window->is_window || !window->type2 || window->pd != pd) return false;
     if (window->bound_qpn != qpn || window->invalidated.load(std::memory_order_acquire)) return false;
     window->invalidated.store(true, std::memory_order_release);
+    let_go(table, *window);
     return true;
 }
 

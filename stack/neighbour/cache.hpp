@@ -1,8 +1,8 @@
 // Which MAC an address on the link has: resolved by asking, remembered, asked again when it has become old. Sans-IO: questions
 // come out as data, and whoever owns the port asks them, by a frame of ours or by the kernel's own table.
 //
-// Everything is bounded: entries by count (the one that was used longest ago goes), questions by tries, and nothing that a frame
-// says makes an entry unless we had asked, or somebody asks us.
+// Everything is bounded: entries by count (one without an answer goes first, then the one that was used longest ago), questions
+// by tries, and nothing that a frame says makes an entry unless we had asked, or somebody asks us.
 #pragma once
 
 #include <compare>
@@ -67,6 +67,8 @@ public:
     void heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_an_entry, bool override_link = true);
     /// Whoever was asked says that there is nobody.
     void gone(const Key& key, Nanos now);
+    /// Nobody waits for the answer any more: its place is there for others.
+    void abandon(const Key& key);
     void forget_port(uint32_t port);
 
     void advance(Nanos now);
@@ -84,6 +86,14 @@ private:
         uint32_t tries = 0;
         Nanos due = 0;  ///< asking, checking: next try; failed: until when; known: until when it is fresh
         Nanos used = 0;
+        bool waited_for = true;  ///< while asking
+
+        bool may_go() const { return state != State::asking || !waited_for; }
+        bool is_worth_less_than(const Entry& other) const {
+            const bool knows = state == State::known || state == State::checking;
+            const bool other_knows = other.state == State::known || other.state == State::checking;
+            return knows != other_knows ? other_knows : used < other.used;
+        }
     };
     Entry* make(const Key& key, Nanos now);
     void ask(const Key& key, Entry& e, Nanos now);

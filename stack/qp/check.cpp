@@ -5,11 +5,13 @@
 namespace roci::qp {
 namespace {
 
-/// READs and atomics are answered in PSN order.
-const char* check_jobs(const Responder& rs) {
+/// READs and atomics are answered in PSN order; a part that is answered once more comes before the rest.
+const char* check_jobs(const Qp& qp) {
+    const Responder& rs = qp.responder;
     if (rs.jobs.count > rs.jobs.size) return "more READs are being answered than there is room for";
     for (uint32_t i = 1; i < rs.jobs.count; ++i)
-        if (rs.jobs.at(i).first.distance_from(rs.jobs.at(i - 1).first) <= 0) return "READs are not answered in PSN order";
+        if (end_psn(qp, rs.jobs.at(i)).distance_from(end_psn(qp, rs.jobs.at(i - 1))) <= 0)
+            return "READs are not answered in PSN order";
     return nullptr;
 }
 
@@ -47,7 +49,7 @@ const char* check(const Qp& qp) {
     const Requester& rq = qp.requester;
     if (const char* wrong = rq.window.check()) return wrong;
     if (const char* wrong = qp.responder.sequence.check()) return wrong;
-    if (const char* wrong = check_jobs(qp.responder)) return wrong;
+    if (const char* wrong = check_jobs(qp)) return wrong;
     if (const char* wrong = check_reorder(qp)) return wrong;
     if (qp.state != State::rts && qp.state != State::sqd) return nullptr;
     if (const char* wrong = rq.queue.check(rq.window)) return wrong;

@@ -21,6 +21,7 @@ void go_on(Context& ctx, Qp& qp) {
 /// Progress was made since `before`: full retries again, the timer starts anew, and sending may go on.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
+    observe_repair(ctx, qp);
     cc::on_ack(rq.congestion, ctx.congestion, ctx.now, psn_span(before, rq.window.acked()));
     rq.timeouts_in_a_row = 0;
     rq.retries_left = qp.retry_cnt;
@@ -97,7 +98,9 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
 /// The peer answers, if not what is awaited: it is at work on what it was asked before, and a request that was repeated waits its
 /// turn there. A large READ that lost a packet may take a slow peer many timeouts; the timer is for one that is silent.
 void still_answered(Context& ctx, Qp& qp) {
-    if (qp.requester.deadlines.pending(Deadline::ack)) restart_ack_timer(ctx, qp);
+    if (!qp.requester.deadlines.pending(Deadline::ack)) return;
+    // What is kept is progress already; the probe looks after what is missing. Otherwise all of it comes again in its turn.
+    qp.keeps_responses ? extend_ack_timer(ctx, qp) : restart_ack_timer(ctx, qp);
 }
 
 }  // namespace
@@ -109,8 +112,7 @@ void implied_nak(Context& ctx, Qp& qp) {
     if (rq.implied_nak_pending) return still_answered(ctx, qp);
     rq.implied_nak_pending = true;
     if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
-    roll_back(ctx, qp);
-    restart_ack_timer(ctx, qp);
+    response_lost(ctx, qp, missing_responses(ctx, qp));
 }
 
 namespace {
@@ -161,11 +163,7 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
         // A response before it is missing: we have to go back further than the NAK says, and once is enough.
         if (result == Acked::response_missing) return implied_nak(ctx, qp);
         if (!rq.window.awaits_answer()) return;  // a duplicate: we are back there already
-        if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
-        cc::on_loss(rq.congestion, ctx.now);
-        roll_back(ctx, qp);
-        restart_ack_timer(ctx, qp);
-        return;
+        return request_lost(ctx, qp);
     }
     if (result == Acked::response_missing) return implied_nak(ctx, qp);
     fail_send(ctx, qp, kNakStatus[code]);
@@ -182,6 +180,7 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.rnr_retry != 7 && !take_retry(ctx, qp, rq.rnr_retries_left, WcStatus::rnr_retry_exc_err)) return;
     roll_back(ctx, qp);
     rq.deadlines.clear(Deadline::ack);
+    rq.deadlines.clear(Deadline::probe);
     rq.deadlines.set(Deadline::rnr, ctx.now + Nanos{1000} * kRnrTimerUs[aeth_value(p.syndrome)]);
     update_timer(ctx, qp);
 }
@@ -217,8 +216,8 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     const bool final = position + 1 == r->packets;
     const uint64_t asked_for = r->kind == WorkKind::read ? r->length : 0;  // an ATOMIC WRITE is answered by an empty response
     const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, asked_for - offset));
-    if (final != p.info->has(wire::kLast | wire::kOnly))
-        return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
+    const bool ends = p.info->has(wire::kLast | wire::kOnly);
+    if (final ? !ends : ends && !r->partly) return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
     const abi::SendWqe& w = wqe(*r);
     const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});

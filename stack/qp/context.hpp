@@ -10,6 +10,7 @@
 #include "base/timer_wheel.hpp"
 #include "io/event.hpp"
 #include "io/shared.hpp"
+#include "mem/memory_region.hpp"
 #include "qp/outbox.hpp"
 #include "qp/reorder_pool.hpp"
 #include "qp/state.hpp"
@@ -55,6 +56,7 @@ struct Context {
     uint32_t engine = 0;
     cc::Limits congestion;
     uint32_t ack_every = 32;
+    bool selective_repeat = true;
     engine::Shared* shared = nullptr;
     engine::EventRing* events = nullptr;
     std::vector<Outbox> outbox;  ///< by port
@@ -100,6 +102,8 @@ public:
     SgeList(const Context& ctx, uint32_t pd, std::span<const abi::Sge> sges) : keys_(ctx.shared->keys), pd_(pd), sges_(sges) {}
     /// Copies `length` bytes from position `offset` of the list. False: a key, right or range is wrong (local protection error).
     bool gather(uint64_t offset, uint8_t* out, uint32_t length) const;
+    /// The same bytes where they are, if that is one stretch; an empty one if not, or if gather would refuse them.
+    mem::InPlace in_place(uint64_t offset, uint32_t length) const;
     bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
 
 private:

@@ -12,6 +12,7 @@ namespace roci::qp {
 enum class Deadline : uint8_t {
     ack,     ///< local ACK timeout (IBA 9.7.6.1.3)
     rnr,     ///< end of the wait after an RNR NAK
+    probe,   ///< no progress for a few round trips
     pacing,  ///< the congestion controller holds requests back until then
     count_,
 };

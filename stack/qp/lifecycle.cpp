@@ -147,6 +147,9 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.send_psn = qp.requester.window.next();
     out.unacked_psn = qp.requester.window.acked();
     out.expected_psn = qp.responder.sequence.expected();
+    out.repeat = qp.requester.repair.mode;
+    out.probes = qp.requester.probes;
+    out.round_trip = qp.requester.round_trip.smoothed();
     out.send_queued = qp.requester.queue.length();
     out.recv_posted = recv_available(qp);
     out.kept = kept_frames(qp);

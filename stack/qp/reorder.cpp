@@ -255,6 +255,13 @@ Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
     return qp.keeps_responses ? hole_from(qp.reorder->responses, ctx.reorder->window(), from) : Hole{from, 0};
 }
 
+uint32_t missing_responses(const Context& ctx, const Qp& qp) {
+    const Psn acked = qp.requester.window.acked();
+    Psn end = acked;
+    for (Hole h = missing_response(ctx, qp, acked); h.length != 0; h = missing_response(ctx, qp, end)) end = h.first + h.length;
+    return psn_span(acked, end);
+}
+
 void note_repeated(Context& ctx, Backlog& b, Psn psn) {
     if (b.patience.repeated(psn)) ctx.reorder->count(&ReorderCounters::late);
 }

@@ -18,6 +18,8 @@ bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p);
 void hand_over_responses(Context& ctx, Qp& qp);
 /// The READs or atomics that lack responses: which PSNs of [from, end) are missing before the last one that is kept.
 Hole missing_response(const Context& ctx, const Qp& qp, Psn from);
+/// PSNs from the oldest awaited one to the end of the last hole; 0: none is known.
+uint32_t missing_responses(const Context& ctx, const Qp& qp);
 
 /// A frame came whose PSN was dealt with before.
 void note_repeated(Context& ctx, Backlog& b, Psn psn);

@@ -2,6 +2,7 @@
 // limit of outstanding READs and atomics allow.
 #include <cstring>
 
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 #include "wire/ip_checksum.hpp"
 
@@ -9,6 +10,11 @@ namespace roci::qp {
 namespace {
 
 using abi::WcStatus;
+
+/// Of a record: what is sent in one packet. A READ request takes the PSNs of its responses.
+struct Part {
+    uint32_t packet = 0, psns = 1;
+};
 
 uint32_t most_in_flight(const Context& ctx, const Requester& rq) { return cc::window(rq.congestion, ctx.congestion); }
 
@@ -29,6 +35,10 @@ wire::Operation operation_at(const WorkInfo& info, const SendRecord& r, uint32_t
     return packet + 1 == r.packets ? info.last : info.middle;
 }
 
+SgeList sges_of(const Context& ctx, const Qp& qp, const abi::SendWqe& w) {
+    return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
+}
+
 /// Bytes of the message from position `offset` into the frame.
 bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* out, uint32_t length) {
     if (w.opcode == abi::WrOpcode::atomic_write) {
@@ -40,18 +50,41 @@ bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t of
         std::memcpy(out, tail + offset, length);
         return true;
     }
-    return SgeList(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(tail), w.num_sge}).gather(offset, out, length);
+    return sges_of(ctx, qp, w).gather(offset, out, length);
 }
 
-/// A READ asks for everything from its first missing byte on; the response packets keep the PSNs of the first request (C9-148).
-void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint32_t packet, wire::TransportHeaders& h) {
-    const uint64_t offset = uint64_t(packet) << qp.mtu_shift;
+/// Whether the packet's payload comes as it is from the program's memory.
+bool from_memory(const abi::SendWqe& w) {
+    return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
+}
+
+/// Payload and ICRC behind the headers. Returns the frame's length; 0: the memory cannot be read.
+uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* start,
+                const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
+    if (wire::copies_with_icrc(length) && from_memory(w)) {
+        const mem::InPlace from = sges_of(ctx, qp, w).in_place(offset, length);
+        if (from.data != nullptr) {
+            const uint32_t bytes = wire::finish_frame_from(start, path, payload, from.data, length);
+            return from.intact() ? bytes : 0;
+        }
+    }
+    if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) return 0;
+    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
+    return wire::finish_frame(start, path, payload, length);
+}
+
+/// A READ asks for everything from its first missing byte on, or for the packets that are missing; the responses keep the PSNs of
+/// the first request (C9-148).
+void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part, wire::TransportHeaders& h) {
+    const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
+    const uint64_t end = std::min<uint64_t>(uint64_t(part.packet + part.psns) << qp.mtu_shift, r.length);
     h.va = w.remote_addr + offset;
     h.rkey = Key{w.rkey};
-    h.dma_length = uint32_t(r.length - offset);
+    h.dma_length = uint32_t(end - offset);
 }
 
-void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint32_t packet, wire::TransportHeaders& h) {
+void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part, wire::TransportHeaders& h) {
+    const uint32_t packet = part.packet;
     const WorkInfo& info = work_info(w.opcode);
     h.opcode = wire::make_opcode(service_of(qp.spec.type), operation_at(info, r, packet));
     h.dest_qp = qp.dest;
@@ -61,7 +94,7 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, uint
     h.xrc_srqn = r.kind == WorkKind::atomic ? w.atomic_srqn : uint32_t(w.remote_srqn);  // every XRC request names one (annex A14)
     h.imm_be = w.imm_or_inv;
     h.invalidate = Key{w.imm_or_inv};
-    if (r.kind == WorkKind::read) return fill_read(qp, w, r, packet, h);
+    if (r.kind == WorkKind::read) return fill_read(qp, w, r, part, h);
     h.va = w.remote_addr;
     h.rkey = Key{w.rkey};
     h.dma_length = r.length;
@@ -86,41 +119,105 @@ bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
 
 enum class Step : uint8_t { done, wait, fault };
 
-Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
+enum class AckRequest : uint8_t { no, yes, if_due };
+
+/// One frame. `again`: what it carries was sent before.
+Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again) {
     Requester& rq = qp.requester;
     engine::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Step::wait;
     const abi::SendWqe& w = wqe(r);
-    const uint32_t packet = rq.queue.packet();
     const bool carries_data = r.kind == WorkKind::send || r.kind == WorkKind::write || r.kind == WorkKind::atomic_write;
-    const uint64_t offset = uint64_t(packet) << qp.mtu_shift;
+    const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
     const uint32_t length = carries_data ? uint32_t(std::min<uint64_t>(qp.mtu, r.length - offset)) : 0;
-    const bool last = packet + 1 >= r.packets || !carries_data;
+    const bool last = part.packet + 1 >= r.packets || !carries_data;
 
     wire::TransportHeaders h;
-    fill_headers(qp, w, r, packet, h);
+    fill_headers(qp, w, r, part, h);
     const wire::PathTemplate* path = qp.spec.type == Type::ud ? address_datagram(ctx, qp, w, h) : &qp.path;
     if (path == nullptr) {
         r.fault = WcStatus::loc_qp_op_err;
         return Step::fault;
     }
-    h.ack_request = !unacknowledged(qp.spec.type) && ask_for_ack(ctx, rq, last);
+    h.ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, last));
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(*path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, *path, h, length);
-    if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) {
+    const uint32_t bytes = finish(ctx, qp, w, offset, start, *path, payload, length);
+    if (bytes == 0) {
         r.fault = WcStatus::loc_prot_err;
         return Step::fault;
     }
-    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
-    const uint32_t bytes = wire::finish_frame(start, *path, payload, length);
     ctx.out(qp).commit(start, bytes, path->unsummed, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
-    if (rq.window.repeats()) ++qp.counters.retransmits;
+    qp.counters.retransmits += again;
+    if (h.ack_request && !again && !rq.round_trip.timing()) rq.round_trip.begin(h.psn, ctx.now);
+    return Step::done;
+}
+
+/// The packet at the cursor.
+Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
+    Requester& rq = qp.requester;
+    const Part part{rq.queue.packet(), r.packets - rq.queue.packet()};
+    const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
+    if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats()); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
-    if (last) ++qp.counters.tx_messages;
+    if (part.psns == 1 || needs_response(r.kind)) ++qp.counters.tx_messages;
     rq.window.sent(rq.queue.sent());
     return Step::done;
+}
+
+/// The next packet of those that are known to be lost.
+Step send_repair(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    Psn psn = rq.window.repair_next();
+    // Only of a READ that is being answered a part may be asked for: any other request would be a new, shorter one.
+    const bool answered = rq.repair.cause == Repair::Cause::response;
+    const Hole hole = answered ? missing_response(ctx, qp, psn) : Hole{};
+    if (hole.length != 0) {  // what is kept need not come again
+        rq.window.repaired(std::min(psn_span(psn, hole.first), rq.window.repair_left()));
+        if (!rq.window.repair_due()) return Step::done;
+        psn = rq.window.repair_next();
+    }
+    SendRecord* r = rq.queue.oldest();
+    while (r != nullptr && psn_span(r->first_psn, psn) >= r->packets) r = r->next;
+    if (r == nullptr) return Step::fault;
+    Part part{psn_span(r->first_psn, psn), 1};
+    if (answered && !needs_response(r->kind)) {  // it was executed, for something after it was answered
+        rq.window.repaired(rq.window.repair_left());
+        return Step::done;
+    }
+    if (needs_response(r->kind)) {
+        part.psns = r->packets - part.packet;
+        if (answered) part.psns = std::min(part.psns, hole.length != 0 ? hole.length : rq.window.repair_left());
+        r->partly = r->partly || part.packet + part.psns != r->packets;
+    }
+    const Step step = transmit(ctx, qp, *r, part, AckRequest::yes, true);
+    if (step == Step::done) rq.window.repaired(std::min(part.psns, rq.window.repair_left()));
+    return step;
+}
+
+/// Repairs first. Returns how many packets were sent; a fault is reported like that of any packet.
+uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
+    Requester& rq = qp.requester;
+    uint32_t sent = 0;
+    while (sent < quantum && rq.window.repair_due()) {
+        const Step step = send_repair(ctx, qp);
+        if (step == Step::wait) return sent;
+        if (step == Step::fault) {
+            roll_back(ctx, qp);  // the cursor meets the fault
+            return sent;
+        }
+        ++sent;
+    }
+    if (sent != 0) {
+        rq.repair.sent_at = uint32_t(ctx.now);
+        // A QP that has lost something from each message so far has no other way to learn of a round trip.
+        if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now);
+        arm_probe(ctx, qp);
+        update_timer(ctx, qp);
+    }
+    return sent;
 }
 
 /// UC and UD: what was sent is complete.
@@ -184,6 +281,7 @@ bool may_send(const Context& ctx, const Qp& qp) {
 
 bool has_requests(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
+    if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) return qp.state == State::rts || qp.state == State::sqd;
     if (!may_send(ctx, qp)) return false;
     if (rq.queue.all_sent()) return posted(qp) && qp.state == State::rts && rq.queue.length() < qp.spec.sq.depth;
     return may_start(ctx, qp, *rq.queue.current());
@@ -205,6 +303,8 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     Requester& rq = qp.requester;
     uint32_t sent = 0;
     const uint64_t bytes_before = qp.counters.tx_bytes;
+    if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
+        sent = send_repairs(ctx, qp, quantum);
     while (sent < quantum && may_send(ctx, qp)) {
         if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
         SendRecord& r = *rq.queue.current();

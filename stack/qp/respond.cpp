@@ -18,14 +18,27 @@ uint8_t ack_syndrome(Qp& qp) {
 /// What became of a packet: `lost` is the memory that it was to be made of.
 enum class Sent : uint8_t { yes, no_room, lost };
 
+/// Payload and ICRC behind the headers. Returns the frame's length; 0: the memory is lost.
+uint32_t finish(const Qp& qp, uint32_t length, const mem::MemoryRegion* region, uint64_t va, uint8_t* start, uint8_t* payload) {
+    if (wire::copies_with_icrc(length)) {
+        const mem::InPlace from = mem::in_place(*region, va, length);
+        if (from.data != nullptr) {
+            const uint32_t bytes = wire::finish_frame_from(start, qp.path, payload, from.data, length);
+            return from.intact() ? bytes : 0;
+        }
+    }
+    if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) return 0;
+    return wire::finish_frame(start, qp.path, payload, length);
+}
+
 Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, const mem::MemoryRegion* region, uint64_t va) {
     engine::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Sent::no_room;
     h.dest_qp = qp.dest;
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, qp.path, h, length);
-    if (length != 0 && !mem::copy_out(*region, va, reinterpret_cast<std::byte*>(payload), length)) return Sent::lost;
-    const uint32_t bytes = wire::finish_frame(start, qp.path, payload, length);
+    const uint32_t bytes = finish(qp, length, region, va, start, payload);
+    if (bytes == 0) return Sent::lost;
     ctx.out(qp).commit(start, bytes, qp.path.unsummed, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;

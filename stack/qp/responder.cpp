@@ -96,8 +96,6 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     return false;
 }
 
-// ---- opcode ---------------------------------------------------------------------------------------------------------
-
 /// First and Only start a message and may come only when none is under way; Middle and Last continue one of the same kind
 /// (IBA 9.7.4.1.3).
 bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
@@ -374,35 +372,6 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     rs.sequence.executed();
     ++qp.counters.rx_messages;
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
-}
-
-// ---- duplicates -----------------------------------------------------------------------------------------------------
-
-bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) {
-    return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
-}
-
-/// A READ or atomic that came again is answered (again) from the PSN that was asked for, in its place in PSN order. If its first
-/// answer is still under way, this one replaces it. Replays do not count against the number of READs agreed, and are as many at
-/// most: one too many is dropped, its requester asks again.
-void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
-    Responder& rs = qp.responder;
-    job.replay = true;
-    uint32_t place = 0, replays = 0;
-    for (uint32_t i = 0; i < rs.jobs.count; ++i) {
-        ResponderJob& other = rs.jobs.at(i);
-        if (overlap(qp, other, job)) {
-            job.replay = other.replay;
-            other = job;
-            return;
-        }
-        if (other.first.distance_from(job.first) < 0) place = i + 1;
-        replays += other.replay;
-    }
-    if (replays >= qp.max_dest_rd_atomic) return;
-    for (uint32_t i = rs.jobs.count++; i > place; --i) rs.jobs.at(i) = rs.jobs.at(i - 1);
-    rs.jobs.at(place) = job;
-    activate_responder(ctx, qp);
 }
 
 void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {

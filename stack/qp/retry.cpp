@@ -26,6 +26,8 @@ void on_silence(Context& ctx, Qp& qp) {
 void roll_back(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     rq.window.go_back();
+    rq.round_trip.abort();
+    rq.repair.cause = Repair::Cause::none;
     rq.queue.forget_requests();
     rq.queue.rewind(rq.window.acked());
     rq.credit_probe = false;
@@ -33,12 +35,17 @@ void roll_back(Context& ctx, Qp& qp) {
     activate_requester(ctx, qp);
 }
 
-void restart_ack_timer(Context& ctx, Qp& qp) {
+void extend_ack_timer(Context& ctx, Qp& qp) {
     ROCI_STAGE(timers);
     Requester& rq = qp.requester;
-    const bool waiting = rq.window.awaits_answer();
-    rq.deadlines.set(Deadline::ack, waiting && qp.requester.ack_timeout != kNever ? ctx.now + patience(qp) : kNever);
+    const bool waiting = rq.window.awaits_answer() && rq.ack_timeout != kNever;
+    rq.deadlines.set(Deadline::ack, waiting ? ctx.now + patience(qp) : kNever);
     update_timer(ctx, qp);
+}
+
+void restart_ack_timer(Context& ctx, Qp& qp) {
+    arm_probe(ctx, qp);
+    extend_ack_timer(ctx, qp);
 }
 
 bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status) {
@@ -56,6 +63,7 @@ void on_timer(Context& ctx, Qp& qp) {
     if (qp.reorder != nullptr) look_at_kept(ctx, qp);
     if (rq.deadlines.expire(Deadline::rnr, ctx.now)) activate_requester(ctx, qp);
     if (rq.deadlines.expire(Deadline::pacing, ctx.now)) activate(ctx, qp);
+    if (rq.deadlines.expire(Deadline::probe, ctx.now)) probe(ctx, qp);
     if (rq.deadlines.expire(Deadline::ack, ctx.now) && rq.window.awaits_answer()) on_silence(ctx, qp);
     update_timer(ctx, qp);
 }

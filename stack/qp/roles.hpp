@@ -65,6 +65,21 @@ void implied_nak(Context& ctx, Qp& qp);
 void roll_back(Context& ctx, Qp& qp);
 /// Restarts the local ACK timer after progress, or stops it when nothing is awaited.
 void restart_ack_timer(Context& ctx, Qp& qp);
+/// The same without progress: the probe is still due when it was.
+void extend_ack_timer(Context& ctx, Qp& qp);
+// ---- repair.cpp: sending what was lost again, and nothing else
+/// The peer reported that it lacks the oldest packet that is not acknowledged.
+void request_lost(Context& ctx, Qp& qp);
+/// Responses are missing of which later ones arrived: all of them are among the oldest `psns` awaited; 0: nobody knows how many.
+void response_lost(Context& ctx, Qp& qp, uint32_t psns);
+/// Something was acknowledged: what does that say of the repair?
+void observe_repair(Context& ctx, Qp& qp);
+/// The deadline of the probe starts anew; the caller updates the timer.
+void arm_probe(Context& ctx, Qp& qp);
+/// No progress for a few round trips.
+void probe(Context& ctx, Qp& qp);
+
+// ---- retry.cpp
 /// Counts one retry. False: none is left, the QP has gone to ERR with `status` on the oldest WQE.
 bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status);
 void on_timer(Context& ctx, Qp& qp);
@@ -75,6 +90,11 @@ void receive_request(Context& ctx, Qp& qp, const wire::Packet& packet);
 void execute_request(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// One sequence NAK until the expected PSN arrives (C9-113).
 void nak_gap(Context& ctx, Qp& qp);
+
+// ---- replay.cpp
+/// A READ or atomic that came again is answered (again) from the PSN that was asked for. Replays do not count against the number
+/// of READs agreed, and are as many at most: one too many is dropped, its requester asks again.
+void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 
 // ---- ud.cpp: datagrams
 /// Fills in where a datagram goes. nullptr: the address handle is not valid for this QP.

@@ -26,6 +26,7 @@ struct alignas(64) SendRecord {
     bool outstanding = false;  ///< READ or atomic whose request is on the way; SendQueue's alone
     bool executed = false;     ///< local operation that was done; a roll-back does not repeat it
     bool takes_recv = false;
+    bool partly = false;  ///< READ: a part of it was asked for again; a packet may end that part
     abi::WcOpcode wc = abi::WcOpcode::send;
     SendRecord* next = nullptr;  ///< posted after it
 };

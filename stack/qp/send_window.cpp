@@ -7,6 +7,8 @@ const char* SendWindow::check() const {
     if (in_flight() > unanswered()) return "the next PSN is not between the oldest unacknowledged and the highest sent";
     if (unanswered() > allocated) return "a PSN was sent that no work request has";
     if (allocated > kMaxSpan) return "more PSNs are allocated than fit the circle";
+    if (repaired_ > lost_) return "more PSNs are repaired than were lost";
+    if (lost_ > in_flight()) return "more PSNs are lost than are under way";
     return nullptr;
 }
 

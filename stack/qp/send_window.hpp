@@ -30,11 +30,19 @@ public:
     bool awaits_answer() const { return acked_ != next_; }
     /// A part of what was sent before is to be sent again.
     bool repeats() const { return next_ != highest_sent_; }
+    /// So many of the oldest PSNs are known to be lost, and are repaired while newer ones stay under way.
+    uint32_t lost() const { return lost_; }
+    bool repair_due() const { return repaired_ < lost_; }
+    Psn repair_next() const { return acked_ + repaired_; }
+    uint32_t repair_left() const { return lost_ - repaired_; }
     /// A response may name only a PSN that was sent and is not acknowledged (C9-157).
     bool may_answer(Psn psn) const { return psn_span(acked_, psn) < unanswered(); }
     bool has_room() const { return psn_span(acked_, allocated_) <= kMaxAllocated; }
 
-    void start(Psn first) { acked_ = next_ = highest_sent_ = allocated_ = first; }
+    void start(Psn first) {
+        acked_ = next_ = highest_sent_ = allocated_ = first;
+        lost_ = repaired_ = 0;
+    }
     /// The PSNs of a work request. Returns the first one.
     Psn allocate(uint32_t packets) {
         const Psn first = allocated_;
@@ -54,21 +62,37 @@ public:
         const bool overtaken = psns > in_flight();
         acked_ = acked_ + psns;
         if (overtaken) next_ = acked_;
+        lost_ -= psns < lost_ ? psns : lost_;
+        repaired_ -= psns < repaired_ ? psns : repaired_;
         return overtaken;
     }
     /// Services without acknowledgements.
     void acknowledge_all_sent() { acked_ = next_; }
     /// Everything from the oldest unacknowledged PSN on is sent again.
-    void go_back() { next_ = acked_; }
+    void go_back() {
+        next_ = acked_;
+        lost_ = repaired_ = 0;
+    }
+    /// The oldest `psns` under way are to be sent again, and nothing else.
+    void report_lost(uint32_t psns) {
+        lost_ = psns < in_flight() ? psns : in_flight();
+        repaired_ = 0;
+    }
+    /// So many PSNs from repair_next() on were sent again.
+    void repaired(uint32_t psns) {
+        assert(psns <= repair_left());
+        repaired_ += psns;
+    }
     /// Nothing more is sent, and no answer is awaited.
-    void abandon() { acked_ = next_ = highest_sent_ = allocated_; }
+    void abandon() { start(allocated_); }
 
     /// The invariant that does not hold, or nullptr.
     const char* check() const;
 
 private:
     Psn acked_, next_, highest_sent_, allocated_;
+    uint32_t lost_ = 0, repaired_ = 0;
 };
-static_assert(sizeof(SendWindow) == 16);
+static_assert(sizeof(SendWindow) == 24);
 
 }  // namespace roci::qp

@@ -30,6 +30,16 @@ bool SgeList::gather(uint64_t offset, uint8_t* out, uint32_t length) const {
     });
 }
 
+mem::InPlace SgeList::in_place(uint64_t offset, uint32_t length) const {
+    mem::InPlace found;
+    const auto take = [&](const mem::MemoryRegion& r, uint64_t va, uint32_t n) {
+        if (n != length) return false;
+        found = mem::in_place(r, va, n);
+        return true;
+    };
+    return walk(offset, length, 0, take) ? found : mem::InPlace{};
+}
+
 bool SgeList::scatter(uint64_t offset, const uint8_t* in, uint32_t length) const {
     return walk(offset, length, mem::kLocalWrite, [&](const mem::MemoryRegion& r, uint64_t va, uint32_t n) {
         const bool ok = mem::copy_in(r, va, reinterpret_cast<const std::byte*>(in), n);

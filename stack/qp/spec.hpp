@@ -8,6 +8,7 @@
 #include "abi/control.hpp"
 #include "base/slab.hpp"
 #include "base/types.hpp"
+#include "qp/repair.hpp"
 #include "qp/tag_matching.hpp"
 #include "rings/queues.hpp"
 #include "wire/build.hpp"
@@ -94,7 +95,10 @@ struct Snapshot {
     Counters counters{};
     Psn send_psn, unacked_psn, expected_psn;
     uint32_t send_queued = 0, recv_posted = 0;
-    uint32_t kept = 0;  ///< frames in its reorder buffer
+    RepeatMode repeat = RepeatMode::unknown;
+    uint32_t round_trip = 0;  ///< smoothed, ns; 0: not measured yet
+    uint32_t probes = 0;      ///< sent because no ACK came for a few round trips
+    uint32_t kept = 0;        ///< frames in its reorder buffer
 };
 
 /// All QPs of a rocid, side by side. The conductor's.

@@ -14,6 +14,7 @@
 #include "cc/controller.hpp"
 #include "qp/deadlines.hpp"
 #include "qp/receive_sequence.hpp"
+#include "qp/repair.hpp"
 #include "qp/send_queue.hpp"
 #include "qp/send_window.hpp"
 #include "qp/spec.hpp"
@@ -26,22 +27,25 @@ struct Reorder;  // reorder_pool.hpp
 
 /// Requester and completer: what every message needs in two cache lines, the rest after them.
 struct Requester {
-    SendQueue queue;
-    SendWindow window;
-    uint32_t next_ssn = 0;             ///< of the work request fetched last
-    uint32_t credit_limit = 0;         ///< LSN: newest SSN that may be sent
-    bool credits_valid = false;        ///< the peer counts credits
-    bool credit_probe = false;         ///< one message beyond the limit is on the way (IBA 9.7.7.2.5)
-    bool blocked = false;              ///< the record at the cursor has a fault: nothing after it is sent
-    bool implied_nak_pending = false;  ///< went back for a lost response and still waits for it
+    [[no_unique_address]] SendQueue queue;  // its padding is used
+    bool credits_valid = false;             ///< the peer counts credits
+    bool credit_probe = false;              ///< one message beyond the limit is on the way (IBA 9.7.7.2.5)
+    bool blocked = false;                   ///< the record at the cursor has a fault: nothing after it is sent
+    bool implied_nak_pending = false;       ///< went back for a lost response and still waits for it
     uint8_t retries_left = 0, rnr_retries_left = 0;
     uint8_t timeouts_in_a_row = 0;
-    uint16_t since_ack_request = 0;
+    SendWindow window;
+    uint32_t next_ssn = 0;      ///< of the work request fetched last
+    uint32_t credit_limit = 0;  ///< LSN: newest SSN that may be sent
     Deadlines deadlines;
     Nanos ack_timeout = kNever;
-    cc::Controller congestion;
+    [[no_unique_address]] cc::Controller congestion;
+    [[no_unique_address]] RoundTrip round_trip;
+    [[no_unique_address]] Repair repair;
+    uint16_t since_ack_request = 0;
+    uint16_t probes = 0;  ///< sent, ever
 };
-static_assert(offsetof(Requester, congestion) == 128);
+static_assert(offsetof(Requester, congestion) == 128 && sizeof(Requester) == 192);
 
 /// A shared receive queue. As everything that an engine writes it has cache lines of its own.
 struct alignas(64) Srq {
@@ -118,6 +122,13 @@ struct JobRing {
         head = uint16_t((head + 1u) % size);
         --count;
     }
+    void remove(uint32_t i) {
+        for (--count; i < count; ++i) at(i) = at(i + 1);
+    }
+    void insert(uint32_t i, const ResponderJob& job) {
+        for (uint32_t k = count++; k > i; --k) at(k) = at(k - 1);
+        at(i) = job;
+    }
 };
 /// The results of the last atomics.
 struct AtomicResults {
@@ -180,7 +191,7 @@ struct alignas(64) Qp {
     Reorder* reorder = nullptr;   ///< since frames came out of order
     alignas(64) Responder responder;
 };
-static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 768);
+static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 832);
 
 /// For the receiving side, which has `srq` at hand anyway; `tags` lies with the requester.
 inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }
@@ -210,6 +221,11 @@ inline uint32_t response_packets(const Qp& qp, uint32_t length) {
     return length == 0 ? 1 : uint32_t((uint64_t{length} + qp.mtu - 1) >> qp.mtu_shift);
 }
 inline uint32_t response_packets(const Qp& qp, const ResponderJob& job) { return response_packets(qp, job.length); }
+/// One past the PSN of its last response.
+inline Psn end_psn(const Qp& qp, const ResponderJob& job) { return job.first + response_packets(qp, job); }
+inline bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) {
+    return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
+}
 
 /// The invariant that does not hold between rounds of the engine, or nullptr (check.cpp).
 const char* check(const Qp& qp);

@@ -162,4 +162,14 @@ uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload
     return uint32_t(end - frame) + kIcrcLength;
 }
 
+uint32_t finish_frame_from(uint8_t* frame, const PathTemplate& path, uint8_t* payload, const std::byte* from,
+                           uint32_t payload_length) {
+    uint8_t* l3 = frame + path.l3_offset;
+    const uint32_t crc =
+        icrc_copying(l3, uint32_t(payload - l3), path.ipv6, reinterpret_cast<const uint8_t*>(from), payload_length);
+    uint8_t* end = payload + payload_length;
+    std::memcpy(end, &crc, sizeof crc);
+    return uint32_t(end - frame) + kIcrcLength;
+}
+
 }  // namespace roci::wire

@@ -2,9 +2,11 @@
 // padding and ICRC.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/types.hpp"
+#include "wire/icrc.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::wire {
@@ -64,5 +66,12 @@ inline uint32_t header_bytes(const PathTemplate& path, uint8_t opcode) { return 
 
 /// After the payload has been written at begin_frame's result: adds padding and ICRC. Returns the frame's length.
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length);
+
+/// Whether finish_frame_from takes a payload of that length.
+constexpr bool copies_with_icrc(uint32_t payload_length) { return payload_length != 0 && payload_length % kCopyingStep == 0; }
+
+/// finish_frame with the payload still elsewhere: copies it in the pass that computes the ICRC.
+uint32_t finish_frame_from(uint8_t* frame, const PathTemplate& path, uint8_t* payload, const std::byte* from,
+                           uint32_t payload_length);
 
 }  // namespace roci::wire

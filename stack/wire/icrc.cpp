@@ -26,6 +26,7 @@ constexpr uint32_t kTail = kUdpLength + kBthLength;
 constexpr uint8_t kIpv4Mask[kIpv4Length] = {0, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0, 0xff, 0xff};
 constexpr uint8_t kIpv6Mask[kIpv6Length] = {0x0f, 0xff, 0xff, 0xff, 0, 0, 0, 0xff};
 constexpr uint8_t kTailMask[kTail] = {0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0xff};
+static_assert(kCopyingStep == crc::kCopyStep && kMaxOverhead <= crc::kMostHead + kEthLength);
 static_assert(kIpv6Length + kTail <= crc::Mask::kLength);
 
 template <uint32_t kIpLength>
@@ -55,6 +56,11 @@ uint32_t icrc(const uint8_t* l3, uint32_t length, bool ipv6, uint32_t ip_header_
     if (ipv6) return ~crc::crc(kSeed, l3, length, kIpv6);
     if (ip_header_length == kIpv4Length) return ~crc::crc(kSeed, l3, length, kIpv4);
     return icrc_with_options(l3, length, ip_header_length);
+}
+
+uint32_t icrc_copying(uint8_t* l3, uint32_t head_length, bool ipv6, const uint8_t* from, uint32_t length) {
+    ROCI_STAGE(icrc);
+    return ~crc::copying(kSeed, l3, head_length, ipv6 ? kIpv6 : kIpv4, from, length);
 }
 
 }  // namespace roci::wire

@@ -1,5 +1,4 @@
 // What this machine cannot be beaten at: the anchors that the transport's figures are held against, measured in the same run.
-#include <isa-l/crc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "crc_floors.hpp"
 #include "histogram.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"
@@ -22,7 +22,6 @@
 namespace roci::bench {
 namespace {
 
-constexpr uint32_t kMtu = 4096;
 bool quick = false;
 
 /// Written from end to end, so that the pages are there.
@@ -44,26 +43,12 @@ void memcpy_floor(const char* where, size_t bytes) {
     report(std::string("floor.memcpy.") + where, double(bytes * rounds) / ns, "GB/s");
 }
 
-/// One message of `bytes` through frames, nothing but the bytes: copy into a frame and CRC of it on one side, CRC and copy out on
-/// the other.
-void copy_crc_floor(const char* where, size_t bytes) {
-    constexpr size_t kFrames = 64, kRoom = 4480;
-    const auto from = memory(bytes), to = memory(bytes), frames = memory(kFrames * kRoom);
-    const size_t rounds = std::max<size_t>(1, (size_t{16} << 20) / bytes);
-    uint32_t sum = 0;
-    const double ns = best_ns(quick ? 5 : 15, [&] {
-        for (size_t r = 0; r < rounds; ++r) {
-            for (size_t at = 0; at < bytes; at += kMtu) {
-                uint8_t* frame = frames.get() + at / kMtu % kFrames * kRoom;
-                std::memcpy(frame, from.get() + at, kMtu);
-                sum ^= crc32_gzip_refl(0, frame, kMtu);
-                sum ^= crc32_gzip_refl(0, frame, kMtu);
-                std::memcpy(to.get() + at, frame, kMtu);
-            }
-        }
-    });
-    asm volatile("" ::"r"(sum));
-    report(std::string("floor.copy_crc_both_sides.") + where, double(bytes * rounds) / ns, "GB/s");
+/// What the time stamp counter counts: cycles of the figures (run.py).
+void counter_rate() {
+    const uint64_t ns = now_ns(), start = ticks();
+    usleep(quick ? 20'000 : 100'000);
+    const uint64_t cycles = ticks() - start;
+    report("floor.counter", double(cycles) * 1e3 / double(now_ns() - ns), "MHz");
 }
 
 void pin(unsigned cpu) {
@@ -181,14 +166,12 @@ void net_ring_floor() {
 int main(int argc, char** argv) {
     using namespace roci::bench;
     quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+    counter_rate();
     memcpy_floor("4KiB", 4096);
     memcpy_floor("64KiB", 64 << 10);
     memcpy_floor("1MiB", 1 << 20);
     memcpy_floor("256MiB", 256 << 20);
-    copy_crc_floor("4KiB", 4096);
-    copy_crc_floor("64KiB", 64 << 10);
-    copy_crc_floor("1MiB", 1 << 20);
-    copy_crc_floor("64MiB", 64 << 20);
+    crc_floors(quick);
     cross_core_floor();
     wake_floor();
     net_ring_floor();

@@ -112,7 +112,7 @@ def render(result):
                 [("copy + CRC, both sides, 64 KiB", "floor.copy_crc_both_sides.64KiB", "anchor"), ("copy + CRC, both sides, 1 MiB", "floor.copy_crc_both_sides.1MiB", "anchor"),
                  ("UCX shared memory, 1 MiB", "ucx_posix.bandwidth.1MiB", "anchor"), ("UCX TCP, 1 MiB", "ucx_tcp.bandwidth.1MiB", "anchor")])
     reached = [r for r in result["reach"] if r["measured_ratio"] is not None]
-    listing = "".join(f"<tr><td>{html.escape(n)}</td><td>{reach.number(v['value'])}</td><td>{v['unit']}</td></tr>" for n, v in sorted(f.items()) if not reach.has_own_table(n))
+    listing = "".join(f"<tr><td>{html.escape(n)}</td><td>{reach.number(v['value'])}</td><td>{v['unit']}</td><td>{reach.cycles_text(v)}</td></tr>" for n, v in sorted(f.items()) if not reach.has_own_table(n))
     goal_rows = "".join(
         f"<tr><td>{html.escape(r['what'])}</td><td>{reach.number(r['value'])} {r['unit']}</td><td>{html.escape(r['anchor'])} {reach.number(r['anchor_value'])}</td>"
         f"<td>{r['measured_ratio']:.2f}</td><td>{'≥' if r['more_is_better'] else '≤'} {r['goal']:g}</td>"
@@ -127,6 +127,6 @@ def render(result):
 <h2>Where the time of a message goes</h2><p>The engine alone, both ends and the ACK: counted by stage in the engine, each without what is nested in it.</p>{stage_bars(f)}
 <h2>Half a round trip</h2><p>SEND there and back, polling, one process drives both ends.</p>{bars(percentiles(f), 'ns')}
 <h2>Goals in numbers</h2><table><tr><th>goal</th><th>value</th><th>held against</th><th>ratio</th><th>wanted</th><th></th></tr>{goal_rows}</table>
-<h2>All figures</h2><table><tr><th>figure</th><th>value</th><th>unit</th></tr>{listing}</table>
+<h2>All figures</h2><table><tr><th>figure</th><th>value</th><th>unit</th><th>cycles</th></tr>{listing}</table>
 {'<h2>Missing</h2><ul>' + missing + '</ul>' if missing else ''}</html>
 """

@@ -9,14 +9,20 @@ def _most(figure, anchor, goal, text, why, scale=1.0):
     return dict(_least(figure, anchor, goal, text, why, scale), more_is_better=False)
 
 
+def _fewer_cycles(figure, text):
+    """Cycles per message or KiB, against those of the stored release (release.json): machines of one kind need as many, whatever their clock."""
+    return _most(figure, "release", 1.1, text + ", cycles against the stored release's", "no release is slower than the one before")
+
+
 # An anchor that is a number is a fixed goal in the figure's unit; the ratio is then figure / goal.
 GOALS = [
-    _least("transport.write.64B.16qp", 5.0, 1, "64 B WRITE, 16 QPs, batches: engine alone", "eRPC's 10 M sides/s a core"),
-    _least("transport.send.64B.16qp", 5.0, 1, "64 B SEND, 16 QPs, batches: engine alone", "eRPC's 10 M sides/s a core"),
-    _least("verbs.rate.write.64B.16qp", 5.0, 1, "64 B WRITE, 16 QPs, postlists: through rocid", "eRPC's 10 M sides/s a core"),
-    _least("verbs.rate.send.64B.16qp", 5.0, 1, "64 B SEND, 16 QPs, postlists: through rocid", "eRPC's 10 M sides/s a core"),
-    _least("verbs.rate.write.64B.1qp.no_postlist", 2.6, 1, "64 B WRITE, 1 QP, no postlist: native", "the published hardware figure"),
-    _least("perftest.write_bw.64B.no_postlist", 2.6, 1, "64 B WRITE, 1 QP: ib_write_bw", "the published hardware figure"),
+    _fewer_cycles("transport.write.64B.16qp", "64 B WRITE, 16 QPs, batches: engine alone"),
+    _fewer_cycles("transport.send.64B.16qp", "64 B SEND, 16 QPs, batches: engine alone"),
+    _fewer_cycles("transport.write.64KiB", "WRITE 64 KiB: engine alone"),
+    _least("verbs.rate.write.64B.16qp", "ucx_posix.rate.64B", 1, "64 B WRITE, 16 QPs, postlists: message rate against UCX posix", "one engine does both ends"),
+    _least("verbs.rate.send.64B.16qp", "ucx_posix.rate.64B", 1, "64 B SEND, 16 QPs, postlists: message rate against UCX posix", "one engine does both ends"),
+    _least("verbs.rate.write.64B.1qp.no_postlist", "ucx_posix.rate.64B", 1, "64 B WRITE, 1 QP, no postlist: message rate against UCX posix", "one engine does both ends"),
+    _least("perftest.write_bw.64B.no_postlist", "ucx_posix.rate.64B", 1, "64 B WRITE, 1 QP: ib_write_bw against UCX posix", "one engine does both ends"),
     _most("verbs.half_round_trip.send.64B.p50", "ucx_posix.half_round_trip.64B", 2.5, "half round trip, 64 B SEND, p50, against UCX posix",
           "two ring hops are the floor"),
     _most("verbs.half_round_trip.send.64B.p50", "floor.cross_core_round_trip", 2, "half round trip, 64 B SEND, p50, against a cross-core one",
@@ -51,12 +57,40 @@ GOALS = [
 ]
 
 
-def rows(figures):
+PER_CYCLES = {"Mmsg/s": (1e6, "cycles/msg"), "GB/s": (1e9 / 1024, "cycles/KiB")}
+
+
+def add_cycles(figures):
+    """Beside each rate: cycles of the time stamp counter from one message, or KiB, to the next."""
+    counter = figures.get("floor.counter")
+    if counter is None:
+        return
+    for f in figures.values():
+        if f["unit"] in PER_CYCLES and f["value"]:
+            scale, unit = PER_CYCLES[f["unit"]]
+            f["cycles"], f["cycles_unit"] = counter["value"] * 1e6 / (f["value"] * scale), unit
+
+
+def in_cycles(figure):
+    return {"value": figure["cycles"], "unit": figure["cycles_unit"]} if figure and "cycles" in figure else None
+
+
+def anchor_of(goal, mine, figures, release):
+    if isinstance(goal["anchor"], float):
+        return {"value": goal["anchor"], "unit": mine["unit"] if mine else ""}
+    if goal["anchor"] == "release":
+        return {"value": release[goal["figure"]]} if goal["figure"] in release else None
+    return figures.get(goal["anchor"])
+
+
+def rows(figures, release):
     out = []
     for g in GOALS:
         fixed = isinstance(g["anchor"], float)
         mine = figures.get(g["figure"])
-        anchor = {"value": g["anchor"], "unit": mine["unit"] if mine else ""} if fixed else figures.get(g["anchor"])
+        if g["anchor"] == "release":
+            mine = in_cycles(mine)
+        anchor = anchor_of(g, mine, figures, release)
         ratio = mine["value"] / anchor["value"] if mine and anchor and anchor["value"] else None
         met = ratio is not None and (ratio >= g["goal"] if g["more_is_better"] else ratio <= g["goal"])
         # a ratio of which more is better, for comparing runs
@@ -73,19 +107,23 @@ def number(v):
     return f"{v:,.0f}" if abs(v) >= 1000 else f"{v:.3g}"
 
 
+def cycles_text(figure):
+    return f"{number(figure['cycles']):>10} {figure['cycles_unit']}" if "cycles" in figure else ""
+
+
 def has_own_table(name):
     return name.startswith(("stage.", "stages."))
 
 
 def table(figures, goal_rows):
-    lines = ["", f"{'figure':<52}{'value':>14} unit"]
-    lines += [f"{name:<52}{number(f['value']):>14} {f['unit']}" for name, f in sorted(figures.items()) if not has_own_table(name)]
-    lines += ["", f"{'goal':<68}{'value':>10} {'unit':<8}{'anchor':>10}{'ratio':>8}  {'wanted':<9}"]
+    lines = ["", f"{'figure':<52}{'value':>14} {'unit':<12}{'cycles':>10}"]
+    lines += [f"{name:<52}{number(f['value']):>14} {f['unit']:<12}{cycles_text(f)}".rstrip() for name, f in sorted(figures.items()) if not has_own_table(name)]
+    lines += ["", f"{'goal':<78}{'value':>10} {'unit':<8}{'anchor':>10}{'ratio':>8}  {'wanted':<9}"]
     for r in goal_rows:
         if r["measured_ratio"] is None:
-            lines.append(f"{r['what']:<68}{'not measured':>20}")
+            lines.append(f"{r['what']:<78}{'not measured':>20}")
             continue
         wanted = ("≥ " if r["more_is_better"] else "≤ ") + f"{r['goal']:g}"
-        lines.append(f"{r['what']:<68}{number(r['value']):>10} {r['unit']:<8}{number(r['anchor_value']):>10}{r['measured_ratio']:>8.2f}  {wanted:<7}"
+        lines.append(f"{r['what']:<78}{number(r['value']):>10} {r['unit']:<8}{number(r['anchor_value']):>10}{r['measured_ratio']:>8.2f}  {wanted:<7}"
                      f"{'reached' if r['met'] else 'NOT REACHED'}")
     return "\n".join(lines)

@@ -314,7 +314,9 @@ def main():
                 run.rocid.send_signal(signal.SIGTERM)
                 run.rocid.wait(timeout=10)
 
-    rows = reach.rows(run.figures)
+    reach.add_cycles(run.figures)
+    release = HERE / "release.json"
+    rows = reach.rows(run.figures, json.loads(release.read_text()))
     out = args.out or run.build
     result = {"date": time.strftime("%Y-%m-%d %H:%M"), "load": os.getloadavg()[0], "cpus": os.cpu_count(), "seconds": round(time.time() - started),
               "quick": args.quick, "figures": run.figures, "reach": rows, "missing": run.missing}

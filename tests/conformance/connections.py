@@ -17,7 +17,7 @@ ADDRESS = {'roci0': {'ipv4': '10.77.0.1', 'ipv6': 'fd77::1'}, 'roci1': {'ipv4': 
 GROUP = {'ipv4': '239.77.1.1', 'ipv6': 'ff0e::77'}
 ANY = {'ipv4': '0.0.0.0', 'ipv6': '::'}
 LISTEN_LIMIT = 30
-RACES = 4
+RACES = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,16 +126,19 @@ def perftests():
 
 
 FIO = 'fio --name=conformance --ioengine=rdma --port={port} --bs=64k --size=16m'
-QPERF = 'rc_lat rc_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat rc_rdma_write_bw rc_rdma_write_poll_lat'
+QPERF = ('rc_lat', 'rc_bw', 'rc_rdma_read_lat', 'rc_rdma_read_bw', 'rc_rdma_write_lat', 'rc_rdma_write_bw', 'rc_rdma_write_poll_lat')
 
 
 def storage_and_figures():
-    """Programs from outside of the RDMA projects. qperf reaches its server by TCP at the same address, which only 127.0.0.1 is here."""
+    """Programs from outside of the RDMA projects. qperf reaches its server by TCP at the same address, which only 127.0.0.1 is here. Its
+    server sends its port to the client before it calls rdma_listen(): a client that is refused tries again, so each test is a row."""
     # To fio, who writes is the client. It asks for no retries when the receiver is not ready (rnr_retry_count 0): with --verb=send the
     # server, which posts as many receives as its depth, must be ahead of it, here by having all of them posted before the first.
     for verb, ahead in (('write', 8), ('read', 8), ('send', 256)):
         yield Row(f'{FIO} --rw=read --iodepth={ahead}', f'{FIO} --hostname={{to}} --verb={verb} --rw=write --iodepth=8', shows=r'err= 0', limit=20)
-    yield Row('qperf', f'qperf 127.0.0.1 -cm 1 -t 1 {QPERF}', path=('roci0', 'roci0'), port=19765, tcp=True, stays=True, shows=r'bw += +[\d.]+')
+    for test in QPERF:
+        yield Row('qperf', f'qperf 127.0.0.1 -cm 1 -t 1 {test}', path=('roci0', 'roci0'), port=19765, tcp=True, stays=True,
+                  shows=r'(bw|latency) += +[\d.]+', races='Event rejected')
 
 
 def libraries():

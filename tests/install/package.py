@@ -50,8 +50,9 @@ def lint(folder):
 
 def trial(folder, packages):
     root = folder / 'root'
-    run('mmdebstrap', '--variant=minbase', '--include=perftest', *(f'--include={p}' for p in packages if 'dbgsym' not in p.name and '-doc' not in p.name),
-        'bookworm', root)
+    installed = [p for p in packages if 'dbgsym' not in p.name and '-doc' not in p.name]
+    run('mmdebstrap', '--variant=minbase', '--include=perftest', *(f'--customize-hook=upload {p} /{p.name}' for p in installed),
+        '--customize-hook=chroot "$1" apt-get install -y --no-install-recommends ' + ' '.join(f'/{p.name}' for p in installed), 'bookworm', root)
     unshared = ('unshare', '--mount', '--pid', '--fork', '--kill-child', 'chroot', root)
     mounted = 'mount -t proc proc /proc && mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /dev/shm && ' + TRIAL
     out = run(*unshared, 'sh', '-c', mounted)

@@ -59,8 +59,34 @@ TEST_F(Pair, Ipv6) {
     for (const Sent& s : world.net().capture()) EXPECT_TRUE(s.packet.ipv6);
 }
 
+// Whatever single frame of a long message is lost, the message arrives without a timeout, and nothing else is sent again but a
+// probe.
+TEST_F(Pair, AnySingleLossCostsOneFrameAndAtMostAProbe) {
+    join();
+    for (uint32_t lost = 1; lost <= 6; ++lost) {
+        SCOPED_TRACE(lost);
+        uint32_t data_frames = 0;
+        world.net().set_script([&, nth = NthFrame{[&](const Sent& s) { return s.from == 0; }, lost}](const Sent& s) mutable {
+            data_frames += s.from == 0;
+            return nth(s);
+        });
+        b.client.post_recv(qb, lost, {b.sge(0, 8192)});
+        fill(a.mr.data(), 6 * 1024, lost);
+        a.client.post_send(qa, a.send(lost, 0, 6 * 1024));
+        const Nanos start = world.now();
+        EXPECT_EQ(a.wait_status(), WcStatus::success);
+        EXPECT_EQ(first_wrong(b.mr.data(), 6 * 1024, lost), -1);
+        EXPECT_LT(world.now() - start, Nanos{4096} << 8);
+        EXPECT_LE(data_frames, 8u) << "the lost one again, and a probe at most";
+    }
+}
+
+struct PairThatGoesBack : PairTest {
+    PairThatGoesBack() : PairTest({.engine = {.selective_repeat = false}}) {}
+};
+
 // Whatever single frame of a long message is lost, the message arrives, and only what go-back-N needs is sent again.
-TEST_F(Pair, AnySinglelossRecovers) {
+TEST_F(PairThatGoesBack, AnySinglelossRecovers) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
         SCOPED_TRACE(lost);

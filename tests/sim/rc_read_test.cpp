@@ -46,8 +46,12 @@ TEST_F(ReadTest, PlacesTheResponseAndTakesAPsnAPacket) {
     EXPECT_EQ(first_wrong(a.mr.data(), 3 * kMtu, 9), -1);
 }
 
+struct ReadTestThatGoesBack : ReadTest {
+    ReadTestThatGoesBack() : ReadTest({.hosts = 1, .engine = {.selective_repeat = false}}) {}
+};
+
 // A gap in the responses is an implied NAK: ask again from the first missing byte, at its PSN (IBA 9.7.5.1.1, C9-150).
-TEST_F(ReadTest, LostResponseIsAskedForAgainFromTheMissingPsn) {
+TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     join();
     read(1, 5 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
@@ -67,6 +71,28 @@ TEST_F(ReadTest, LostResponseIsAskedForAgainFromTheMissingPsn) {
     EXPECT_EQ(done[0].byte_len, 5 * kMtu);
     EXPECT_EQ(first_wrong(a.mr.data(), 2 * kMtu, 9), -1);
     EXPECT_EQ(first_wrong(a.mr.data() + 2 * kMtu, 3 * kMtu, 0), -1);
+}
+
+/// Later responses are kept: only the missing ones are asked for, and the READ ends with the answer.
+TEST_F(ReadTest, OnlyTheHolesAreAskedFor) {
+    join();
+    read(1, 7 * kMtu);
+    ASSERT_EQ(puppet.listen(50'000).size(), 1u);
+    respond(0x100, 7, 0, 1, 9);
+    respond(0x100, 7, 3, 6, 9);  // 2 is lost
+    const auto again = puppet.listen(10'000);
+    ASSERT_EQ(psns(again), range(0x102, 1));
+    EXPECT_EQ(again[0].op(), Operation::read_request);
+    EXPECT_EQ(again[0].packet.va, 0x10000u + 2 * kMtu);
+    EXPECT_EQ(again[0].packet.dma_length, kMtu);
+    wire::TransportHeaders h;
+    h.psn = Psn(0x102);
+    h.syndrome = 31;
+    std::vector<uint8_t> p(kMtu);
+    for (uint32_t k = 0; k < kMtu; ++k) p[k] = pattern_byte(9, uint64_t{2} * kMtu + k);
+    puppet.send(Operation::read_response_only, h, p);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_EQ(first_wrong(a.mr.data(), 7 * kMtu, 9), -1);
 }
 
 TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {

@@ -5,6 +5,9 @@ namespace roci::sim {
 namespace {
 
 using Requester = PuppetTest;
+struct GoBackN : PuppetTest {
+    GoBackN() : PuppetTest({.hosts = 1, .engine = {.selective_repeat = false}}) {}
+};
 
 TEST_F(Requester, SplitsAMessageAtThePathMtuAndNumbersPacketsInARow) {
     join();
@@ -111,7 +114,7 @@ TEST_F(Requester, TimeoutZeroWaitsForEver) {
 }
 
 // Go-back-N: after a sequence NAK the next packet is the NAKed one, and nothing older is ever sent again (C9-115).
-TEST_F(Requester, RollsBackToTheNakedPsnAndSendsNothingOlder) {
+TEST_F(GoBackN, RollsBackToTheNakedPsnAndSendsNothingOlder) {
     join();
     a.client.post_send(qp, a.send(1, 0, 8 * kMtu));
     ASSERT_EQ(puppet.listen(50'000).size(), 8u);
@@ -124,7 +127,7 @@ TEST_F(Requester, RollsBackToTheNakedPsnAndSendsNothingOlder) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-TEST_F(Requester, NakInTheSecondMessageCompletesTheFirst) {
+TEST_F(GoBackN, NakInTheSecondMessageCompletesTheFirst) {
     join();
     a.client.post_send(qp, a.send(1, 0, 2 * kMtu));
     a.client.post_send(qp, a.send(2, 0, 2 * kMtu));
@@ -138,7 +141,7 @@ TEST_F(Requester, NakInTheSecondMessageCompletesTheFirst) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-TEST_F(Requester, ARetransmissionThatIsLostAgainRecovers) {
+TEST_F(GoBackN, ARetransmissionThatIsLostAgainRecovers) {
     path.timeout = 10;
     join();
     a.client.post_send(qp, a.send(1, 0, 4 * kMtu));

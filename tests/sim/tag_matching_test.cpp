@@ -407,7 +407,7 @@ TEST_F(TagMatching, WrongCreationsAreRefused) {
     q.tm_max_ops = 4;
     auto wrong = q;
     wrong.cq = abi::kNoHandle;
-    EXPECT_EQ(b.client.try_call(abi::Op::create_srq, wrong), EINVAL);
+    EXPECT_EQ(b.client.try_call(abi::Op::create_srq, wrong), ENOENT);
     wrong = q;
     wrong.tm_max_tags = 1u << 20;
     EXPECT_EQ(b.client.try_call(abi::Op::create_srq, wrong), EINVAL);

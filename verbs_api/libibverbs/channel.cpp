@@ -26,7 +26,7 @@ int ibv_destroy_comp_channel(ibv_comp_channel* p) {
     pthread_mutex_lock(&p->context->mutex);
     const bool busy = p->refcnt != 0;
     pthread_mutex_unlock(&p->context->mutex);
-    if (busy) return EBUSY;
+    if (busy) return refuse(EBUSY);
     if (const int err = c.destroy(Op::destroy_channel, Channel::from(p)->handle); err != 0) return err;
     close(p->fd);
     delete Channel::from(p);

@@ -58,7 +58,7 @@ public:
     void use(Arena* arena) { arena_ = arena; }
 
     /// Sends a request and waits for its reply; the reply's body is cut or zero-extended to `reply`. 0 or errno: rocid's answer,
-    /// or EIO once rocid is gone.
+    /// or EIO once rocid is gone. errno is the same number afterwards; a success leaves it as it was.
     int request(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds = nullptr);
 
     /// An empty struct has a byte all the same; none of it travels.
@@ -88,6 +88,7 @@ public:
     void leave_to_parent();
 
 private:
+    int exchange_alone(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds);
     int exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds);
     int send(const Outgoing& out, uint32_t cookie);
     int receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds);

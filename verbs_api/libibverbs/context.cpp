@@ -13,38 +13,51 @@ namespace {
 
 using abi::Op;
 
+/// A verb that returns an errno, and leaves the same number in errno.
+template <auto verb>
+struct Reporting;
+template <class... Args, int (*verb)(Args...)>
+struct Reporting<verb> {
+    static int call(Args... args) {
+        const int err = verb(args...);
+        return err == 0 ? 0 : refuse(err);
+    }
+};
+template <auto verb>
+constexpr auto reporting = &Reporting<verb>::call;
+
 /// The tables that inline functions of <infiniband/verbs.h> call through. What stays NULL is "not supported" to them.
 void set_ops(verbs_context& v) {
     ibv_context_ops& o = v.context.ops;
     o._compat_query_device = ibv_query_device;
     o._compat_query_port = ibv_query_port;
     o.alloc_mw = alloc_mw;
-    o.bind_mw = bind_mw;
-    o.dealloc_mw = dealloc_mw;
+    o.bind_mw = reporting<bind_mw>;
+    o.dealloc_mw = reporting<dealloc_mw>;
     o.poll_cq = poll_cq;
     o.req_notify_cq = req_notify_cq;
     o.post_srq_recv = post_srq_recv;
     o.post_send = post_send;
     o.post_recv = post_recv;
-    v.query_port = query_port_ex;
-    v.query_device_ex = query_device_ex;
-    v.query_rt_values = query_rt_values;
+    v.query_port = reporting<query_port_ex>;
+    v.query_device_ex = reporting<query_device_ex>;
+    v.query_rt_values = reporting<query_rt_values>;
     v.alloc_parent_domain = alloc_parent_domain;
     v.alloc_td = alloc_td;
-    v.dealloc_td = dealloc_td;
+    v.dealloc_td = reporting<dealloc_td>;
     v.create_cq_ex = create_cq_ex;
-    v.modify_cq = modify_cq;
+    v.modify_cq = reporting<modify_cq>;
     v.create_srq_ex = create_srq_ex;
-    v.get_srq_num = get_srq_num;
-    v.post_srq_ops = post_srq_ops;
+    v.get_srq_num = reporting<get_srq_num>;
+    v.post_srq_ops = reporting<post_srq_ops>;
     v.create_qp_ex = create_qp_ex;
     v.open_qp = open_qp;
     v.open_xrcd = open_xrcd;
-    v.close_xrcd = close_xrcd;
-    v.advise_mr = advise_mr;
+    v.close_xrcd = reporting<close_xrcd>;
+    v.advise_mr = reporting<advise_mr>;
     v.alloc_null_mr = alloc_null_mr;
     v.alloc_dm = alloc_dm;
-    v.free_dm = free_dm;
+    v.free_dm = reporting<free_dm>;
     v.reg_dm_mr = reg_dm_mr;
 }
 

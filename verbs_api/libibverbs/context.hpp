@@ -38,12 +38,6 @@ void purge_qp(Cq& cq, Context& context, uint32_t qpn);
 void purge_srq(Cq& cq, uint32_t srq_handle);
 /// The next entry, copied and taken off the ring, its queue slots freed. The caller holds the lock.
 bool take_entry(Cq& cq, Context& context, abi::Cqe& out);
-// poller.cpp
-/// Called without the lock after a poll that found nothing: a program that polls an empty CQ may hold the CPU that the engine, or
-/// its peer, needs.
-void polled_in_vain(Cq& cq);
-/// After a poll that found something.
-void polled();
 // end_of_rocid.cpp
 /// Called without the CQ's lock after a poll that found nothing: every few milliseconds it looks whether rocid is still there.
 void look_after_rocid(Context& context);

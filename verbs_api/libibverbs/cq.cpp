@@ -3,6 +3,7 @@
 
 #include "context.hpp"
 #include "log.hpp"
+#include "poller.hpp"
 
 namespace roci::client {
 namespace {
@@ -210,7 +211,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* user, ibv_comp_channe
 
 // The CQ is held for the whole exchange: rocid moves what was not polled to the new ring, from index 0 on.
 int ibv_resize_cq(ibv_cq* p, int cqe) {
-    if (cqe <= 0) return EINVAL;
+    if (cqe <= 0) return refuse(EINVAL);
     Cq& cq = *Cq::from(p);
     Context& c = *Context::from(p->context);
     const std::lock_guard guard(cq.lock);
@@ -221,7 +222,7 @@ int ibv_resize_cq(ibv_cq* p, int cqe) {
     if (const int err = c.call(roci::abi::Op::resize_cq, request, reply); err != 0) return err;
     const uint32_t armed = std::atomic_ref(cq.ring.shared->arm).load(std::memory_order_relaxed);
     roci::abi::CqConsumer ring;
-    if (!locate_ring(c, reply, ring)) return EPROTO;
+    if (!locate_ring(c, reply, ring)) return refuse(EPROTO);
     std::atomic_ref(ring.shared->arm).store(armed, std::memory_order_release);
     cq.ring = ring;
     p->cqe = int(reply.depth);

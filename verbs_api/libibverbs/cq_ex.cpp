@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include "context.hpp"
+#include "poller.hpp"
 
 namespace roci::client {
 namespace {

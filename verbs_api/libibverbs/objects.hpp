@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <mutex>
 
@@ -142,6 +143,12 @@ struct Qp {
     ibv_qp* base() { return &qp.qp_base; }
 };
 
+/// Fails a call that returns an errno: errno is the same number, so that perror() prints the reason.
+inline int refuse(int err) {
+    errno = err;
+    return err;
+}
+
 /// An open device: one session with rocid.
 struct Context {
     verbs_context verbs;  // first: programs hold &verbs.context
@@ -179,11 +186,11 @@ struct Context {
 
     template <class Request, class Answer>
     int call(abi::Op op, const Request& request, Answer& answer, ReplyFds* fds = nullptr) {
-        return inherited ? EIO : link.call(op, request, answer, fds);
+        return inherited ? refuse(EIO) : link.call(op, request, answer, fds);
     }
     template <class Request>
     int tell(abi::Op op, const Request& request) {
-        return inherited ? EIO : link.tell(op, request);
+        return inherited ? refuse(EIO) : link.tell(op, request);
     }
     /// Destroys rocid's side of an object. 0 also when rocid is gone, or when the object is a parent process's: nothing is left
     /// to destroy, or nothing that is ours.

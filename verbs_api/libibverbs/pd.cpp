@@ -90,7 +90,7 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 int ibv_dealloc_pd(ibv_pd* p) {
     Pd* pd = Pd::from(p);
     if (pd->contained != nullptr) return dealloc_parent_domain(pd);
-    if (pd->parents != 0) return EBUSY;
+    if (pd->parents != 0) return refuse(EBUSY);
     if (const int err = Context::from(p->context)->destroy(roci::abi::Op::dealloc_pd, p->handle); err != 0) return err;
     delete pd;
     return 0;

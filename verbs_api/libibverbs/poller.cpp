@@ -1,33 +1,21 @@
-// What a thread does that polls a CQ in vain: it spins while its CPU is free, yields it where it is shared, and sleeps for a
-// moment where a busy program wants it (abi/cpu_pace.hpp).
+#include "poller.hpp"
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <mutex>
 #include <utility>
-
-#include "abi/cpu_pace.hpp"
-#include "context.hpp"
 
 namespace roci::client {
 namespace {
 
 using Way = abi::CpuPace::Way;
 
-/// Empty polls before a yield, on a CPU that nobody else wants: about 10 microseconds.
-constexpr uint32_t kMostPolls = 1024;
 /// The longest sleep. A program that polls in vain beside a busy one waits a time slice now and then anyway.
 constexpr timespec kLongest{0, 200'000};
 /// A program that does nothing but poll comes back within so many of the shortest system calls.
 constexpr uint64_t kAtOnce = 16;
-
-/// Of the thread, not of the CQ: what is learnt is about the thread's CPU.
-struct Poller {
-    abi::CpuPace pace{kMostPolls};
-    const Cq* last = nullptr;  ///< that it polled in vain, in Way::sleep
-    uint64_t polled = 0;
-};
-constinit thread_local Poller poller [[gnu::tls_model("initial-exec")]];
 
 /// The thread does nothing but poll this one CQ. One that has other work, or other CQs, between two polls must not sleep.
 bool only_polls(const Cq& cq) {
@@ -49,13 +37,11 @@ void sleep_on(Cq& cq) {
 
 }  // namespace
 
-void polled_in_vain(Cq& cq) {
-    const Way way = poller.pace.in_vain();
-    if (way == Way::look_again) return;
+constinit thread_local Poller poller;
+
+void give_up_cpu(Cq& cq, Way way) {
     if (way == Way::yield) return abi::yield_cpu(poller.pace);
     if (only_polls(cq)) sleep_on(cq);
 }
-
-void polled() { poller.pace.found(); }
 
 }  // namespace roci::client

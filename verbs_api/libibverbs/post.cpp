@@ -190,8 +190,9 @@ int post_send(ibv_qp* p, ibv_send_wr* wr, ibv_send_wr** bad) {
         wr = wr->next;
     }
     if (qp.sq.head != first) ring(qp);
-    if (err != 0) *bad = wr;
-    return err;
+    if (err == 0) return 0;
+    *bad = wr;
+    return refuse(err);
 }
 
 int post_recv(ibv_qp* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
@@ -200,12 +201,12 @@ int post_recv(ibv_qp* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     // IBA 10.8.3: not in Reset. A QP with an SRQ, or that only sends, has no receive queue.
     if (p->state == IBV_QPS_RESET || p->state == IBV_QPS_UNKNOWN || qp.rq.shared == nullptr) {
         *bad = wr;
-        return refusal(p->context, EINVAL);
+        return refuse(refusal(p->context, EINVAL));
     }
     bool bell = false;
     const int err = post_receives(qp.rq, qp.recv_limit, qp.cap.max_recv_sge, wr, bad, bell);
     if (bell && qp.bell.page != nullptr) ring_bell(qp);
-    return err;
+    return err == 0 ? 0 : refuse(err);
 }
 
 int post_srq_recv(ibv_srq* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
@@ -213,7 +214,8 @@ int post_srq_recv(ibv_srq* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     std::lock_guard guard(srq.lock);
     bool bell = false;  // an SRQ has no state of its own
     const int err = post_receives(srq.rq, srq.limit, srq.max_sge, wr, bad, bell);
-    return err == ENOMEM ? refusal(p->context, err) : err;
+    if (err == 0) return 0;
+    return refuse(err == ENOMEM ? refusal(p->context, err) : err);
 }
 
 }  // namespace roci::client

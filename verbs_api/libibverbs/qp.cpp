@@ -215,7 +215,7 @@ int ibv_modify_qp(ibv_qp* p, ibv_qp_attr* attr, int mask) {
     Context& c = *Context::from(p->context);
     const bool new_state = (mask & IBV_QP_STATE) != 0;
     const bool to_reset = new_state && attr->qp_state == IBV_QPS_RESET;
-    if (c.inherited) return EIO;
+    if (c.inherited) return refuse(EIO);
     std::unique_lock guard(c.lifecycle, std::defer_lock);
     if (to_reset) guard.lock();
     const roci::abi::ModifyQpRequest request{p->handle, uint32_t(mask), to_abi(*attr)};
@@ -257,14 +257,8 @@ int ibv_destroy_qp(ibv_qp* p) {
 
 int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, uint32_t) { return 0; }
 
-int ibv_set_ece(ibv_qp*, ibv_ece*) {
-    errno = EOPNOTSUPP;
-    return EOPNOTSUPP;
-}
-int ibv_query_ece(ibv_qp*, ibv_ece*) {
-    errno = EOPNOTSUPP;
-    return EOPNOTSUPP;
-}
+int ibv_set_ece(ibv_qp*, ibv_ece*) { return refuse(EOPNOTSUPP); }
+int ibv_query_ece(ibv_qp*, ibv_ece*) { return refuse(EOPNOTSUPP); }
 
 int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
     roci::abi::McastRequest request{qp->handle, lid, {}};

@@ -127,7 +127,7 @@ int wr_complete(ibv_qp_ex* p) {
     if (err == 0)
         for (const Bind& bind : qp.binds) bind.window->rkey = bind.rkey;
     qp.sq_lock.unlock();
-    return err;
+    return err == 0 ? 0 : refuse(err);
 }
 void wr_abort(ibv_qp_ex* p) {
     Qp& qp = *Qp::from(p);

@@ -39,6 +39,18 @@ int RegionTable::use(Context& context, const memory::Piece& piece, RegionKey& ke
     return 0;
 }
 
+/// Leaves the segment as it is, which is by address, where rocid does not take the file: a regular one, whose pages are not
+/// memory.
+int RegionTable::share(Context& context, const memory::Piece& piece, RegisteredMemory& out, abi::MrSegment& segment) {
+    RegionKey key{};
+    uint32_t handle = 0;
+    if (const int err = use(context, piece, key, handle); err != 0) return err;
+    out.regions.push_back(key);
+    segment.region = handle;
+    segment.offset = piece.fd_offset;
+    return 0;
+}
+
 void RegionTable::drop(Context& context, const RegionKey& key) {
     std::lock_guard guard(mutex_);
     const auto it = regions_.find(key);
@@ -56,13 +68,14 @@ int RegionTable::acquire(Context& context, void* addr, size_t length, bool need_
     for (const memory::Piece& piece : pieces) {
         abi::MrSegment segment{abi::kNoHandle, 0, piece.address, piece.length};
         if (piece.fd >= 0) {
-            RegionKey key{};
-            if (const int err = use(context, piece, key, segment.region); err != 0) {
+            const int err = share(context, piece, out, segment);
+            if (err == EIO || err == ENOMEM) {
                 release(context, out);
                 return err;
             }
-            out.regions.push_back(key);
-            segment.offset = piece.fd_offset;
+            if (err != 0)
+                log("rocid does not map the file of %zu bytes at %#zx: it will copy them by address (slow)", size_t(piece.length),
+                    size_t(piece.address));
         }
         append(out.segments, segment);
     }

@@ -41,6 +41,7 @@ private:
         uint32_t handle;
         uint32_t users;
     };
+    int share(Context& context, const memory::Piece& piece, RegisteredMemory& out, abi::MrSegment& segment);
     int use(Context& context, const memory::Piece& piece, RegionKey& key, uint32_t& handle);
     void drop(Context& context, const RegionKey& key);
 

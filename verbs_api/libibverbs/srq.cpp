@@ -136,7 +136,7 @@ int ibv_modify_srq(ibv_srq* p, ibv_srq_attr* attr, int mask) {
     const roci::abi::ModifySrqRequest request{p->handle, uint32_t(mask), attr->max_wr, attr->srq_limit};
     roci::abi::ModifySrqReply reply{};
     if (const int err = c.call(Op::modify_srq, request, reply); err != 0) return err;
-    return reply.depth == 0 || move_ring(c, reply, srq) ? 0 : EPROTO;
+    return reply.depth == 0 || move_ring(c, reply, srq) ? 0 : refuse(EPROTO);
 }
 
 int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {

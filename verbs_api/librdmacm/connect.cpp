@@ -51,18 +51,6 @@ int reject(rdma_cm_id* id, const void* data, uint8_t length, uint32_t reason) {
 }
 
 }  // namespace
-
-int confirm_response(Id& id) {
-    if (connect_qp(id.id, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH) == 0) {
-        const int error = service().tell(Op::cm_establish, abi::HandleRequest{id.handle, 0});
-        if (error == 0) return 0;
-        errno = error;
-    }
-    const int saved = errno;
-    modify_to_error(id.id);
-    return fail(saved);
-}
-
 }  // namespace roci::rdmacm
 
 using namespace roci::rdmacm;

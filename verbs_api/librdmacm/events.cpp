@@ -1,23 +1,16 @@
-// Events: fetched from rocid, turned into what rdma_cm.h says, and acknowledged.
+// Events: fetched from rocid, turned into what rdma_cm.h says.
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 
 #include "context.hpp"
-#include "id.hpp"
+#include "event.hpp"
 
 namespace roci::rdmacm {
 namespace {
 
 using abi::Op;
-
-struct Event {
-    rdma_cm_event event;
-    uint8_t private_data[abi::kMaxCmPrivateData];
-    Id* counted;   ///< whose counter an acknowledgement raises
-    Group* group;  ///< and this one's
-};
 
 ibv_ah_attr to_verbs(const abi::AhAttr& a) {
     abi::QpAttr wrapped{};
@@ -111,6 +104,10 @@ bool process(Event& e, const abi::CmEventReply& r) {
                 out.status = -errno;
             }
             return true;
+        case RDMA_CM_EVENT_MULTICAST_ERROR:
+            if (e.group == nullptr) return false;
+            out.param.ud.private_data = e.group->context;
+            return true;
         default:
             return true;
     }
@@ -122,25 +119,24 @@ Group* find_group(const Id& id, uint32_t handle) {
     return g;
 }
 
-void count_group(Group& g) {
-    pthread_mutex_lock(&g.owner->mutex);
-    ++g.events_completed;
-    pthread_cond_signal(&g.owner->cond);
-    pthread_mutex_unlock(&g.owner->mutex);
+/// The channel's stream has ended: rocid is gone (-1, EIO), or another thread has destroyed the channel. Then the caller waits
+/// for ever, as with the kernel: programs leave such a thread behind and do not expect it to come back. The question to rocid is
+/// one that cannot fail otherwise; about the channel it would leave a line in the program's log.
+int ended() {
+    abi::ListDevicesReply unused{};
+    if (service().call(Op::list_devices, abi::Empty{}, unused) == EIO) return fail(EIO);
+    for (;;) pause();
 }
 
-/// Takes a signal off the pipe, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the event is gone;
-/// else -1.
+/// Takes a signal off the channel's stream, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the
+/// event is gone; else -1.
 int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     const uint32_t handle = Channel::from(channel)->handle;  // the channel may be gone when read() returns
     abi::EventSignal signal{};
     const ssize_t n = read(channel->fd, &signal, sizeof signal);
     if (n < 0) return -1;
+    if (n == 0) return ended();
     const int error = service().call(Op::cm_get_event, abi::HandleRequest{handle, 0}, reply);
-    // End of file: rocid is gone, or another thread has destroyed the channel. As with the kernel, who waits there waits for
-    // ever: programs leave such a thread behind and do not expect it to come back.
-    if (n == 0 && error != EIO)
-        for (;;) pause();
     if (error == 0 || error == EAGAIN) return error;
     return fail(error);
 }
@@ -159,13 +155,6 @@ int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
 }
 
 }  // namespace
-
-void count_event(Id& id) {
-    pthread_mutex_lock(&id.mutex);
-    ++id.events_completed;
-    pthread_cond_signal(&id.cond);
-    pthread_mutex_unlock(&id.mutex);
-}
 
 int complete(Id& id) {
     if (!id.sync) return 0;
@@ -216,15 +205,6 @@ int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
         *event = &e->event;
         return 0;
     }
-}
-
-int rdma_ack_cm_event(rdma_cm_event* event) {
-    if (event == nullptr) return fail(EINVAL);
-    auto* e = reinterpret_cast<Event*>(event);
-    if (e->group != nullptr) count_group(*e->group);
-    count_event(*e->counted);
-    std::free(e);
-    return 0;
 }
 
 const char* rdma_event_str(rdma_cm_event_type event) {

@@ -1,4 +1,4 @@
-// Event channels and ids: making, binding, resolving, listening, moving, destroying.
+// Event channels and ids: making, binding, listening, moving, destroying.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -169,27 +169,6 @@ int rdma_bind_addr(rdma_cm_id* p, sockaddr* address) {
     to_abi(address, request.address);
     if (const int error = service().tell(Op::cm_bind, request); error != 0) return fail(error);
     return query_route(id);
-}
-
-int rdma_resolve_addr(rdma_cm_id* p, sockaddr* source, sockaddr* dest, int timeout_ms) {
-    const socklen_t length = length_of(dest);
-    if (length == 0 || (source != nullptr && length_of(source) == 0)) return fail(EINVAL);
-    Id& id = *Id::from(p);
-    roci::abi::CmResolveRequest request{};
-    request.id = id.handle;
-    request.timeout_ms = uint32_t(timeout_ms);
-    if (source != nullptr) to_abi(source, request.source);
-    to_abi(dest, request.dest);
-    if (const int error = service().tell(Op::cm_resolve_addr, request); error != 0) return fail(error);
-    std::memcpy(&p->route.addr.dst_storage, dest, length);
-    return complete(id);
-}
-
-int rdma_resolve_route(rdma_cm_id* p, int) {
-    Id& id = *Id::from(p);
-    if (const int error = service().tell(Op::cm_resolve_route, roci::abi::HandleRequest{id.handle, 0}); error != 0)
-        return fail(error);
-    return complete(id);
 }
 
 int rdma_listen(rdma_cm_id* p, int backlog) {

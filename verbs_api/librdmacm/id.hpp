@@ -138,6 +138,7 @@ inline Service& service() { return Service::instance(); }
 /// The id's own session is still ours: not one of a parent process.
 inline bool ours(const Id& id) { return id.epoch == service().epoch(); }
 
+// A file calls those above it only: address, id (with acknowledge), qp, events, then the calls of the program.
 // address.cpp
 int to_abi(const sockaddr* address, abi::CmAddress& out);  ///< 0 or EAFNOSUPPORT
 void from_abi(const abi::CmAddress& address, sockaddr_storage& out);
@@ -151,19 +152,17 @@ int take_route(Id& id, abi::CmQueryReply q);
 /// From now on they are asked for again.
 void forget_attributes(Id& id);
 int destroy_handle(uint32_t handle);  ///< events reported, or -1
-// events.cpp
-/// Synchronous ids: waits for the event that ends the call. 0, or -1 with the errno that the event says.
-int complete(Id& id);
-void count_event(Id& id);
 // qp.cpp
 int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth);
 int modify_to_error(rdma_cm_id& id);
 int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask);
-// connect.cpp
 /// REP: sets the QP up and sends the RTU.
 int confirm_response(Id& id);
-// multicast.cpp
+/// The group is joined: attaches the QP.
 int joined(Group& group, const ibv_ah_attr& address);
+// events.cpp
+/// Synchronous ids: waits for the event that ends the call. 0, or -1 with the errno that the event says.
+int complete(Id& id);
 
 inline bool datagram(const rdma_cm_id& id) { return id.qp_type == IBV_QPT_UD; }
 

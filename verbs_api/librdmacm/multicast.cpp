@@ -31,15 +31,6 @@ int join(rdma_cm_id* p, const sockaddr* address, uint16_t flags, void* context) 
 }
 
 }  // namespace
-
-int joined(Group& group, const ibv_ah_attr& address) {
-    group.mgid = address.grh.dgid;
-    group.mlid = address.dlid;
-    ibv_qp* qp = group.owner->id.qp;
-    if (qp == nullptr || group.join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER) return 0;
-    return result(ibv_attach_mcast(qp, &group.mgid, group.mlid));
-}
-
 }  // namespace roci::rdmacm
 
 using namespace roci::rdmacm;

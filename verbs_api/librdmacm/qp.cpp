@@ -124,6 +124,25 @@ int modify_to_error(rdma_cm_id& id) {
     return result(ibv_modify_qp(id.qp, &attr, IBV_QP_STATE));
 }
 
+int confirm_response(Id& id) {
+    if (connect_qp(id.id, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH) == 0) {
+        const int error = service().tell(abi::Op::cm_establish, abi::HandleRequest{id.handle, 0});
+        if (error == 0) return 0;
+        errno = error;
+    }
+    const int saved = errno;
+    modify_to_error(id.id);
+    return fail(saved);
+}
+
+int joined(Group& group, const ibv_ah_attr& address) {
+    group.mgid = address.grh.dgid;
+    group.mlid = address.dlid;
+    ibv_qp* qp = group.owner->id.qp;
+    if (qp == nullptr || group.join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER) return 0;
+    return result(ibv_attach_mcast(qp, &group.mgid, group.mlid));
+}
+
 }  // namespace roci::rdmacm
 
 using namespace roci::rdmacm;

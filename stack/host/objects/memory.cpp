@@ -225,6 +225,12 @@ Outcome alloc_null_mr(Call& c) {
 
 namespace {
 
+/// The errno is Soft-RoCE's. From here on no window can be bound to it.
+Outcome must_have_no_windows(mem::MemoryRegion& region) {
+    if (mem::close_to_windows(region)) return done();
+    return fail(EINVAL, "{} memory windows are bound to the MR: invalidate or deallocate them first", region.users.load());
+}
+
 /// What a region is to become: like the old one, but for what `in.flags` name.
 struct Replacement {
     Pool<mem::MemoryRegion>::Handle region;
@@ -271,6 +277,7 @@ Outcome rereg_mr(Call& c) {
     if (Outcome o = look_up(c.session.mrs, in.handle, "MR", mr); o.failed()) return o;
     Replacement change{.region = c.state.regions.make()};
     if (Outcome o = check_rereg(c, in, *mr->region, change); o.failed()) return o;
+    if (Outcome o = must_have_no_windows(*mr->region); o.failed()) return o;
     const uint32_t index = mr->region->key.index();
     if ((in.flags & kTranslation) != 0) {
         set_layout(*change.region, change.layout, in.mr, c.session);
@@ -291,6 +298,7 @@ Outcome dereg_mr(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     Mr* mr;
     if (Outcome o = look_up(c.session.mrs, handle, "MR", mr); o.failed()) return o;
+    if (Outcome o = must_have_no_windows(*mr->region); o.failed()) return o;
     const uint32_t index = mr->region->key.index();
     c.state.shared.keys.clear(index);
     c.state.fence_all();

@@ -89,7 +89,7 @@ Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, con
         cap.max_inline_data = qp.spec.max_inline_data = shape.max_inline;
     }
     if (needs.receive && in.srq == abi::kNoHandle) {
-        const RqShape shape = rq_shape(in.cap.max_recv_wr, in.cap.max_recv_sge, c.state.limits.max_sge);
+        const RqShape shape = rq_shape(in.cap.max_recv_wr, in.cap.max_recv_sge);
         if (Outcome o = lay_out_rq(c.session, shape, qp.rq, qp.spec.rq); o.failed()) return o;
         cap.max_recv_wr = shape.depth;
         cap.max_recv_sge = shape.max_sge;

@@ -19,17 +19,17 @@ SqShape sq_shape(const abi::QpCap& asked, const Limits& limits) {
     s.depth = depth_for(asked.max_send_wr);
     s.stride = round_up(abi::kSendWqeHead + std::max({kSge * asked.max_send_sge, asked.max_inline_data, kSge}), kSqUnit);
     const uint32_t room = s.stride - abi::kSendWqeHead;
-    s.max_sge = std::min(room / kSge, std::max(limits.max_sge, 1u));
+    s.max_sge = std::max(asked.max_send_sge, 1u);
     s.max_inline = std::min(room, limits.max_inline);
     return s;
 }
 
-RqShape rq_shape(uint32_t max_wr, uint32_t max_sge, uint32_t sge_limit) {
+RqShape rq_shape(uint32_t max_wr, uint32_t max_sge) {
     constexpr uint32_t kSge = sizeof(abi::Sge);
     RqShape s;
     s.depth = depth_for(max_wr);
     s.stride = round_up(abi::kRecvWqeHead + kSge * std::max(max_sge, 1u), kRqUnit);
-    s.max_sge = std::min((s.stride - abi::kRecvWqeHead) / kSge, std::max(sge_limit, 1u));
+    s.max_sge = std::max(max_sge, 1u);
     return s;
 }
 

@@ -19,7 +19,7 @@ struct RqShape {
 /// The smallest shape that serves what was asked; what it has to spare, up to the limits, is granted too. A queue asked for with
 /// 0 entries gets one, so that no ring is without a slot.
 SqShape sq_shape(const abi::QpCap& asked, const Limits& limits);
-RqShape rq_shape(uint32_t max_wr, uint32_t max_sge, uint32_t sge_limit);
+RqShape rq_shape(uint32_t max_wr, uint32_t max_sge);
 
 Outcome lay_out_sq(Session& session, const SqShape& shape, ArenaBlock& block, rings::SqView& view);
 Outcome lay_out_rq(Session& session, const RqShape& shape, ArenaBlock& block, rings::RqView& view);

@@ -59,7 +59,7 @@ Outcome create_srq(Call& c) {
     if (Outcome o = find_xrc_parts(s, in, xrc); o.failed()) return o;
 
     auto srq = std::make_unique<Srq>();
-    const RqShape shape = rq_shape(in.max_wr, in.max_sge, c.state.caps.max_srq_sge);
+    const RqShape shape = rq_shape(in.max_wr, in.max_sge);
     if (Outcome o = lay_out_rq(s, shape, srq->memory, srq->spec.rq); o.failed()) return o;
     srq->engine = srq->spec.engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.state.pick_engine();
     abi::TagQueue tags{};
@@ -104,7 +104,7 @@ Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_
     depth = srq.spec.rq.depth;
     if ((in.mask & kSrqMaxWr) != 0) {
         if (in.max_wr == 0 || in.max_wr > most) return fail(EINVAL, "SRQ of {} entries: 1 to {} are possible", in.max_wr, most);
-        depth = rq_shape(in.max_wr, 0, 0).depth;
+        depth = rq_shape(in.max_wr, 0).depth;
     }
     uint32_t limit = in.limit;
     if ((in.mask & kSrqLimit) == 0) {

@@ -44,6 +44,7 @@ Outcome dealloc_mw(Call& c) {
 }
 
 void bury(State& state, Mw& mw) {
+    mem::let_go(state.shared.keys, *mw.region);
     const Key last = mw.region->key;
     state.key_variant[last.index()] = uint8_t(last.value);  // binding chose variants; the next owner's is another one
     state.keys.release(last.index());

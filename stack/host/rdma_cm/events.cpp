@@ -125,6 +125,7 @@ constexpr Mapping kMappings[] = {
     {Event::Kind::rejected, CmEventType::rejected, IdState::disconnected, 0},
     {Event::Kind::unreachable, CmEventType::unreachable, IdState::disconnected, -ETIMEDOUT},
     {Event::Kind::disconnected, CmEventType::disconnected, IdState::disconnected, 0},
+    {Event::Kind::gone, CmEventType::disconnected, IdState::disconnected, -ETIMEDOUT},
     {Event::Kind::timewait_exit, CmEventType::timewait_exit, IdState::disconnected, 0},
 };
 

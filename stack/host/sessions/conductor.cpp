@@ -166,12 +166,7 @@ uint32_t Conductor::State::pick_engine() {
     return best;
 }
 
-void Conductor::State::fence_all() {
-    for (uint32_t e = 0; e < engine_load.size(); ++e) {
-        engine::Command fence;
-        engines.execute(e, fence);
-    }
-}
+void Conductor::State::fence_all() { engines.fence_all(); }
 
 Conductor::Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared,
                      engine::CommandPort& engines, Platform& platform)

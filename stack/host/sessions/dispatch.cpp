@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "abi/op_names.hpp"
 #include "host/objects/handlers.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/handlers.hpp"
@@ -18,18 +19,17 @@ constexpr uint32_t kSize = std::is_empty_v<T> ? 0 : uint32_t(sizeof(T));
 
 /// The usual shape: a fixed body, no descriptors, an open device.
 template <class Body>
-constexpr OpRule op(const char* name, Outcome (*handler)(Call&), Stage stage = Stage::device, uint32_t fds = 0) {
-    return {name, kSize<Body>, kSize<Body>, fds, stage, handler};
+constexpr OpRule op(Outcome (*handler)(Call&), Stage stage = Stage::device, uint32_t fds = 0) {
+    return {kSize<Body>, kSize<Body>, fds, stage, handler};
 }
 
 /// hello must be understood from every version: only magic and version are looked at before it is refused.
-constexpr OpRule kHello{"hello", 8, kVariable, 0, Stage::connected, hello};
-constexpr OpRule kRegMr{"reg_mr", sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, reg_mr};
-constexpr OpRule kReregMr{"rereg_mr", sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
-constexpr OpRule kModifyQp{"modify_qp", sizeof(abi::ModifyQpRequest), kVariable, 0, Stage::device, modify_qp};
-constexpr OpRule kQueryPort{"query_port", 0, sizeof(abi::HandleRequest), 0, Stage::device, query_port};
-constexpr OpRule kOpenXrcd{
-    "open_xrcd", sizeof(abi::OpenXrcdRequest), sizeof(abi::OpenXrcdRequest), 0, Stage::device, open_xrcd, 1};
+constexpr OpRule kHello{8, kVariable, 0, Stage::connected, hello};
+constexpr OpRule kRegMr{sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, reg_mr};
+constexpr OpRule kReregMr{sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
+constexpr OpRule kModifyQp{sizeof(abi::ModifyQpRequest), kVariable, 0, Stage::device, modify_qp};
+constexpr OpRule kQueryPort{0, sizeof(abi::HandleRequest), 0, Stage::device, query_port};
+constexpr OpRule kOpenXrcd{sizeof(abi::OpenXrcdRequest), sizeof(abi::OpenXrcdRequest), 0, Stage::device, open_xrcd, 1};
 
 struct Entry {
     Op number;
@@ -37,69 +37,69 @@ struct Entry {
 };
 constexpr Entry kOps[] = {
     {Op::hello, kHello},
-    {Op::list_devices, op<abi::Empty>("list_devices", list_devices, Stage::greeted)},
-    {Op::open_device, op<abi::OpenDeviceRequest>("open_device", open_device, Stage::greeted)},
-    {Op::query_device, op<abi::Empty>("query_device", query_device)},
+    {Op::list_devices, op<abi::Empty>(list_devices, Stage::greeted)},
+    {Op::open_device, op<abi::OpenDeviceRequest>(open_device, Stage::greeted)},
+    {Op::query_device, op<abi::Empty>(query_device)},
     {Op::query_port, kQueryPort},
-    {Op::query_gid_table, op<abi::Empty>("query_gid_table", query_gid_table)},
-    {Op::alloc_pd, op<abi::Empty>("alloc_pd", alloc_pd)},
-    {Op::dealloc_pd, op<abi::HandleRequest>("dealloc_pd", dealloc_pd)},
-    {Op::add_region, op<abi::AddRegionRequest>("add_region", add_region, Stage::device, 1)},
-    {Op::remove_region, op<abi::HandleRequest>("remove_region", remove_region)},
+    {Op::query_gid_table, op<abi::Empty>(query_gid_table)},
+    {Op::alloc_pd, op<abi::Empty>(alloc_pd)},
+    {Op::dealloc_pd, op<abi::HandleRequest>(dealloc_pd)},
+    {Op::add_region, op<abi::AddRegionRequest>(add_region, Stage::device, 1)},
+    {Op::remove_region, op<abi::HandleRequest>(remove_region)},
     {Op::reg_mr, kRegMr},
     {Op::rereg_mr, kReregMr},
-    {Op::dereg_mr, op<abi::HandleRequest>("dereg_mr", dereg_mr)},
-    {Op::create_channel, op<abi::Empty>("create_channel", create_channel)},
-    {Op::destroy_channel, op<abi::HandleRequest>("destroy_channel", destroy_channel)},
-    {Op::create_cq, op<abi::CreateCqRequest>("create_cq", create_cq)},
-    {Op::resize_cq, op<abi::ResizeCqRequest>("resize_cq", resize_cq)},
-    {Op::modify_cq, op<abi::ModifyCqRequest>("modify_cq", modify_cq)},
-    {Op::destroy_cq, op<abi::HandleRequest>("destroy_cq", destroy_cq)},
-    {Op::create_srq, op<abi::CreateSrqRequest>("create_srq", create_srq)},
-    {Op::modify_srq, op<abi::ModifySrqRequest>("modify_srq", modify_srq)},
-    {Op::query_srq, op<abi::HandleRequest>("query_srq", query_srq)},
-    {Op::destroy_srq, op<abi::HandleRequest>("destroy_srq", destroy_srq)},
-    {Op::create_qp, op<abi::CreateQpRequest>("create_qp", create_qp)},
+    {Op::dereg_mr, op<abi::HandleRequest>(dereg_mr)},
+    {Op::create_channel, op<abi::Empty>(create_channel)},
+    {Op::destroy_channel, op<abi::HandleRequest>(destroy_channel)},
+    {Op::create_cq, op<abi::CreateCqRequest>(create_cq)},
+    {Op::resize_cq, op<abi::ResizeCqRequest>(resize_cq)},
+    {Op::modify_cq, op<abi::ModifyCqRequest>(modify_cq)},
+    {Op::destroy_cq, op<abi::HandleRequest>(destroy_cq)},
+    {Op::create_srq, op<abi::CreateSrqRequest>(create_srq)},
+    {Op::modify_srq, op<abi::ModifySrqRequest>(modify_srq)},
+    {Op::query_srq, op<abi::HandleRequest>(query_srq)},
+    {Op::destroy_srq, op<abi::HandleRequest>(destroy_srq)},
+    {Op::create_qp, op<abi::CreateQpRequest>(create_qp)},
     {Op::modify_qp, kModifyQp},
-    {Op::query_qp, op<abi::HandleRequest>("query_qp", query_qp)},
-    {Op::destroy_qp, op<abi::HandleRequest>("destroy_qp", destroy_qp)},
-    {Op::create_ah, op<abi::CreateAhRequest>("create_ah", create_ah)},
-    {Op::destroy_ah, op<abi::HandleRequest>("destroy_ah", destroy_ah)},
-    {Op::attach_mcast, op<abi::McastRequest>("attach_mcast", attach_mcast)},
-    {Op::detach_mcast, op<abi::McastRequest>("detach_mcast", detach_mcast)},
-    {Op::alloc_mw, op<abi::AllocMwRequest>("alloc_mw", alloc_mw)},
-    {Op::dealloc_mw, op<abi::HandleRequest>("dealloc_mw", dealloc_mw)},
+    {Op::query_qp, op<abi::HandleRequest>(query_qp)},
+    {Op::destroy_qp, op<abi::HandleRequest>(destroy_qp)},
+    {Op::create_ah, op<abi::CreateAhRequest>(create_ah)},
+    {Op::destroy_ah, op<abi::HandleRequest>(destroy_ah)},
+    {Op::attach_mcast, op<abi::McastRequest>(attach_mcast)},
+    {Op::detach_mcast, op<abi::McastRequest>(detach_mcast)},
+    {Op::alloc_mw, op<abi::AllocMwRequest>(alloc_mw)},
+    {Op::dealloc_mw, op<abi::HandleRequest>(dealloc_mw)},
     {Op::open_xrcd, kOpenXrcd},
-    {Op::close_xrcd, op<abi::HandleRequest>("close_xrcd", close_xrcd)},
-    {Op::status, op<abi::Empty>("status", status, Stage::greeted)},
-    {Op::alloc_dm, op<abi::AllocDmRequest>("alloc_dm", alloc_dm)},
-    {Op::free_dm, op<abi::HandleRequest>("free_dm", free_dm)},
-    {Op::reg_dm_mr, op<abi::RegDmMrRequest>("reg_dm_mr", reg_dm_mr)},
-    {Op::alloc_null_mr, op<abi::HandleRequest>("alloc_null_mr", alloc_null_mr)},
-    {Op::cm_open_channel, op<abi::Empty>("cm_open_channel", rdma_cm::open_channel, Stage::greeted)},
-    {Op::cm_close_channel, op<abi::HandleRequest>("cm_close_channel", rdma_cm::close_channel, Stage::greeted)},
-    {Op::cm_create_id, op<abi::CmCreateIdRequest>("cm_create_id", rdma_cm::create_id, Stage::greeted)},
-    {Op::cm_destroy_id, op<abi::HandleRequest>("cm_destroy_id", rdma_cm::destroy_id, Stage::greeted)},
-    {Op::cm_bind, op<abi::CmBindRequest>("cm_bind", rdma_cm::bind, Stage::greeted)},
-    {Op::cm_resolve_addr, op<abi::CmResolveRequest>("cm_resolve_addr", rdma_cm::resolve_addr, Stage::greeted)},
-    {Op::cm_resolve_route, op<abi::HandleRequest>("cm_resolve_route", rdma_cm::resolve_route, Stage::greeted)},
-    {Op::cm_listen, op<abi::CmListenRequest>("cm_listen", rdma_cm::listen, Stage::greeted)},
-    {Op::cm_connect, op<abi::CmConnectRequest>("cm_connect", rdma_cm::connect, Stage::greeted)},
-    {Op::cm_accept, op<abi::CmConnectRequest>("cm_accept", rdma_cm::accept, Stage::greeted)},
-    {Op::cm_establish, op<abi::HandleRequest>("cm_establish", rdma_cm::establish, Stage::greeted)},
-    {Op::cm_reject, op<abi::CmRejectRequest>("cm_reject", rdma_cm::reject, Stage::greeted)},
-    {Op::cm_notify, op<abi::CmNotifyRequest>("cm_notify", rdma_cm::notify, Stage::greeted)},
-    {Op::cm_disconnect, op<abi::HandleRequest>("cm_disconnect", rdma_cm::disconnect, Stage::greeted)},
-    {Op::cm_get_event, op<abi::HandleRequest>("cm_get_event", rdma_cm::get_event, Stage::greeted)},
-    {Op::cm_qp_attr, op<abi::CmQpAttrRequest>("cm_qp_attr", rdma_cm::qp_attr, Stage::greeted)},
-    {Op::cm_query, op<abi::HandleRequest>("cm_query", rdma_cm::query, Stage::greeted)},
-    {Op::cm_set_option, op<abi::CmOptionRequest>("cm_set_option", rdma_cm::set_option, Stage::greeted)},
-    {Op::cm_migrate, op<abi::CmMigrateRequest>("cm_migrate", rdma_cm::migrate, Stage::greeted)},
-    {Op::cm_join, op<abi::CmJoinRequest>("cm_join", rdma_cm::join, Stage::greeted)},
-    {Op::cm_leave, op<abi::CmLeaveRequest>("cm_leave", rdma_cm::leave, Stage::greeted)},
-    {Op::start_capture, op<abi::StartCaptureRequest>("start_capture", start_capture, Stage::greeted)},
-    {Op::stop_capture, op<abi::Empty>("stop_capture", stop_capture, Stage::greeted)},
-    {Op::open_qp, op<abi::OpenQpRequest>("open_qp", open_qp)},
+    {Op::close_xrcd, op<abi::HandleRequest>(close_xrcd)},
+    {Op::status, op<abi::Empty>(status, Stage::greeted)},
+    {Op::alloc_dm, op<abi::AllocDmRequest>(alloc_dm)},
+    {Op::free_dm, op<abi::HandleRequest>(free_dm)},
+    {Op::reg_dm_mr, op<abi::RegDmMrRequest>(reg_dm_mr)},
+    {Op::alloc_null_mr, op<abi::HandleRequest>(alloc_null_mr)},
+    {Op::cm_open_channel, op<abi::Empty>(rdma_cm::open_channel, Stage::greeted)},
+    {Op::cm_close_channel, op<abi::HandleRequest>(rdma_cm::close_channel, Stage::greeted)},
+    {Op::cm_create_id, op<abi::CmCreateIdRequest>(rdma_cm::create_id, Stage::greeted)},
+    {Op::cm_destroy_id, op<abi::HandleRequest>(rdma_cm::destroy_id, Stage::greeted)},
+    {Op::cm_bind, op<abi::CmBindRequest>(rdma_cm::bind, Stage::greeted)},
+    {Op::cm_resolve_addr, op<abi::CmResolveRequest>(rdma_cm::resolve_addr, Stage::greeted)},
+    {Op::cm_resolve_route, op<abi::HandleRequest>(rdma_cm::resolve_route, Stage::greeted)},
+    {Op::cm_listen, op<abi::CmListenRequest>(rdma_cm::listen, Stage::greeted)},
+    {Op::cm_connect, op<abi::CmConnectRequest>(rdma_cm::connect, Stage::greeted)},
+    {Op::cm_accept, op<abi::CmConnectRequest>(rdma_cm::accept, Stage::greeted)},
+    {Op::cm_establish, op<abi::HandleRequest>(rdma_cm::establish, Stage::greeted)},
+    {Op::cm_reject, op<abi::CmRejectRequest>(rdma_cm::reject, Stage::greeted)},
+    {Op::cm_notify, op<abi::CmNotifyRequest>(rdma_cm::notify, Stage::greeted)},
+    {Op::cm_disconnect, op<abi::HandleRequest>(rdma_cm::disconnect, Stage::greeted)},
+    {Op::cm_get_event, op<abi::HandleRequest>(rdma_cm::get_event, Stage::greeted)},
+    {Op::cm_qp_attr, op<abi::CmQpAttrRequest>(rdma_cm::qp_attr, Stage::greeted)},
+    {Op::cm_query, op<abi::HandleRequest>(rdma_cm::query, Stage::greeted)},
+    {Op::cm_set_option, op<abi::CmOptionRequest>(rdma_cm::set_option, Stage::greeted)},
+    {Op::cm_migrate, op<abi::CmMigrateRequest>(rdma_cm::migrate, Stage::greeted)},
+    {Op::cm_join, op<abi::CmJoinRequest>(rdma_cm::join, Stage::greeted)},
+    {Op::cm_leave, op<abi::CmLeaveRequest>(rdma_cm::leave, Stage::greeted)},
+    {Op::start_capture, op<abi::StartCaptureRequest>(start_capture, Stage::greeted)},
+    {Op::stop_capture, op<abi::Empty>(stop_capture, Stage::greeted)},
+    {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},
 };
 
 /// kOps is in order of its numbers and has every one of them, so that a number is an index.
@@ -111,28 +111,28 @@ constexpr bool complete() {
 }
 static_assert(complete());
 
-Outcome check_stage(const Call& call, const OpRule& rule) {
+Outcome check_stage(const Call& call, const OpRule& rule, const char* name) {
     if (rule.stage >= Stage::greeted && !call.session.greeted)
-        return fail(EPROTO, "{} before hello: hello must be the first message", rule.name);
+        return fail(EPROTO, "{} before hello: hello must be the first message", name);
     if (rule.stage == Stage::device && !call.session.device)
-        return fail(ENODEV, "{} needs an open device: send open_device first", rule.name);
+        return fail(ENODEV, "{} needs an open device: send open_device first", name);
     return done();
 }
 
-Outcome check_shape(const Call& call, const OpRule& rule) {
+Outcome check_shape(const Call& call, const OpRule& rule, const char* name) {
     if (call.request.size() < rule.min_body) {
-        return fail(EINVAL, "{}: body of {} bytes, at least {} are needed", rule.name, call.request.size(), rule.min_body);
+        return fail(EINVAL, "{}: body of {} bytes, at least {} are needed", name, call.request.size(), rule.min_body);
     }
     // A newer client may send fields that we do not know; zero means that it does not use them.
     const auto unknown = rule.known_body == kVariable ? std::span<const std::byte>{} : call.after(rule.known_body);
     if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
-        return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", rule.name,
+        return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", name,
                     rule.known_body);
     }
     if (call.received.count() < rule.fds)
-        return fail(EBADF, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
+        return fail(EBADF, "{}: {} file descriptors came, {} needed", name, call.received.count(), rule.fds);
     if (call.received.count() > rule.fds + rule.optional_fds)
-        return fail(EINVAL, "{}: {} file descriptors came, {} needed", rule.name, call.received.count(), rule.fds);
+        return fail(EINVAL, "{}: {} file descriptors came, {} needed", name, call.received.count(), rule.fds);
     return done();
 }
 
@@ -147,8 +147,9 @@ Outcome dispatch(Call& call, Op number) {
     const OpRule* rule = find_op(number);
     if (rule == nullptr)
         return fail(EOPNOTSUPP, "operation {} is not known to this rocid (ABI version {})", unsigned(number), abi::kAbiVersion);
-    if (Outcome o = check_stage(call, *rule); o.failed()) return o;
-    if (Outcome o = check_shape(call, *rule); o.failed()) return o;
+    const char* name = abi::op_name(number);
+    if (Outcome o = check_stage(call, *rule, name); o.failed()) return o;
+    if (Outcome o = check_shape(call, *rule, name); o.failed()) return o;
     if (Outcome o = check_quota(call, number); o.failed()) return o;
     return rule->handler(call);
 }

@@ -11,7 +11,6 @@ enum class Stage : uint8_t { connected, greeted, device };
 inline constexpr uint32_t kVariable = ~uint32_t{0};
 
 struct OpRule {
-    const char* name;
     uint32_t min_body;    ///< bytes of the first ABI version: less is refused
     uint32_t known_body;  ///< bytes that we understand: what follows must be zero; kVariable: the handler looks
     uint32_t fds;         ///< that must come

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host/paths/neighbours.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/handlers.hpp"
 
@@ -15,11 +16,9 @@ const rdma_cm::CmClient* cm_of(const State& state, const Session& s) {
     return it == state.cm->clients.end() ? nullptr : &it->second;
 }
 
-/// A resource: what a session has of it, and the limits.
+/// What a session has of a resource.
 struct Row {
-    const char* name;
     uint64_t (*used)(const State&, const Session&);
-    uint64_t UserLimits::*limit;
     uint64_t Limits::*whole = nullptr;  ///< nullptr: the table that it is taken from is the limit
 };
 
@@ -31,31 +30,30 @@ uint64_t cm_ids_of(const State& state, const Session& s) {
     const auto* cm = cm_of(state, s);
     return cm != nullptr ? cm->ids.count() : 0;
 }
-uint64_t cq_entries_of(const State&, const Session& s) {
-    uint64_t n = 0;
-    s.cqs.each([&](uint32_t, const Cq& cq) { n += cq.depth; });
-    return n;
+uint64_t resolving_of(const State& state, const Session& s) {
+    return uint64_t(std::ranges::count(state.neighbours->ids, s.id, &paths::HeldId::session));
 }
 
+/// In the order of kUserLimits.
 constexpr Row kRows[] = {
-    {"sessions", [](const State&, const Session&) { return uint64_t{1}; }, &UserLimits::sessions},
-    {"qps", [](const State&, const Session& s) { return uint64_t{s.qps.count()}; }, &UserLimits::qps},
-    {"cqs", [](const State&, const Session& s) { return uint64_t{s.cqs.count()}; }, &UserLimits::cqs},
-    {"cq_entries", cq_entries_of, &UserLimits::cq_entries},
-    {"srqs", [](const State&, const Session& s) { return uint64_t{s.srqs.count()}; }, &UserLimits::srqs},
-    {"pds", [](const State&, const Session& s) { return uint64_t{s.pds.count()}; }, &UserLimits::pds},
-    {"xrc_domains", [](const State&, const Session& s) { return uint64_t{s.xrcds.count()}; }, &UserLimits::xrcds},
-    {"keys", [](const State&, const Session& s) { return uint64_t{s.mrs.count()} + s.mws.count(); }, &UserLimits::keys},
-    {"address_handles", [](const State&, const Session& s) { return uint64_t{s.ahs.size()}; }, &UserLimits::ahs},
-    {"mappings", [](const State&, const Session& s) { return s.mapped.regions + s.arena.chunks() + 1; }, &UserLimits::mappings,
-     &Limits::max_mappings},
-    {"mapped_bytes", [](const State&, const Session& s) { return s.mapped.bytes; }, &UserLimits::mapped_bytes,
-     &Limits::max_mapped_bytes},
-    {"arena_bytes", [](const State&, const Session& s) { return s.arena.bytes(); }, &UserLimits::arena_bytes},
-    {"device_memory", [](const State&, const Session& s) { return s.device_memory; }, &UserLimits::device_memory},
-    {"channels", channels_of, &UserLimits::channels},
-    {"cm_ids", cm_ids_of, &UserLimits::cm_ids},
+    {[](const State&, const Session&) { return uint64_t{1}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.qps.count()}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.cqs.count()}; }},
+    {[](const State&, const Session& s) { return s.cq_entries; }},
+    {[](const State&, const Session& s) { return uint64_t{s.srqs.count()}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.pds.count()}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.xrcds.count()}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.mrs.count()} + s.mws.count(); }},
+    {[](const State&, const Session& s) { return uint64_t{s.ahs.size()}; }},
+    {[](const State&, const Session& s) { return s.mapped.regions + s.arena.chunks() + 1; }, &Limits::max_mappings},
+    {[](const State&, const Session& s) { return s.mapped.bytes; }, &Limits::max_mapped_bytes},
+    {[](const State&, const Session& s) { return s.arena.bytes(); }},
+    {[](const State&, const Session& s) { return s.device_memory; }},
+    {channels_of},
+    {cm_ids_of},
+    {resolving_of},
 };
+/// Indices of kUserLimits.
 enum Resource : uint8_t {
     kSessions,
     kQps,
@@ -72,9 +70,10 @@ enum Resource : uint8_t {
     kDeviceMemory,
     kChannels,
     kCmIds,
+    kResolving,
     kResources
 };
-static_assert(std::size(kRows) == kResources && kResources <= kMostResources);
+static_assert(std::size(kRows) == kResources && std::size(kUserLimits) == kResources && kResources <= kMostResources);
 
 uint64_t one(const Call&) { return 1; }
 uint64_t none(const Call&) { return 0; }  // what an arena grows by is known afterwards: it must not be full before
@@ -114,6 +113,7 @@ constexpr Taking kTakings[] = {
     {Op::create_channel, kChannels, one},
     {Op::cm_open_channel, kChannels, one},
     {Op::cm_create_id, kCmIds, one},
+    {Op::cm_resolve_addr, kResolving, one},
 };
 
 bool over(uint64_t used, uint64_t amount, uint64_t limit) {
@@ -131,25 +131,30 @@ uint64_t used_by(const State& state, uint32_t uid, const Row& row) {
     return sum(state, row, [uid](const Session& s) { return s.who.uid == uid; });
 }
 
+uint64_t limit_of(const State& state, const Client& who, size_t resource) {
+    return state.limits.of_user(who.uid, who.gid).*kUserLimits[resource].limit;
+}
+
 Outcome refuse(State& state, uint32_t uid, Resource resource, uint64_t used, uint64_t limit) {
     ++state.refused[uid][resource];
-    return fail(ENOMEM, "limit {}: user {} has {} of {}", kRows[resource].name, uid, used, limit);
+    return fail(ENOMEM, "limit {}: user {} has {} of {}", kUserLimits[resource].name, uid, used, limit);
 }
 
 Outcome check_one(Call& c, const Taking& t) {
     const Row& row = kRows[t.resource];
     const uint64_t amount = t.amount(c);
-    const uint32_t uid = c.session.who.uid;
+    const Client& who = c.session.who;
     if (row.whole != nullptr) {
         const uint64_t all = sum(c.state, row, [](const Session&) { return true; });
         if (over(all, amount, c.state.limits.*row.whole)) {
-            ++c.state.refused[uid][t.resource];
-            return fail(ENOMEM, "limit {}: all users together have {} of {}", row.name, all, c.state.limits.*row.whole);
+            ++c.state.refused[who.uid][t.resource];
+            return fail(ENOMEM, "limit {}: all users together have {} of {}", kUserLimits[t.resource].name, all,
+                        c.state.limits.*row.whole);
         }
     }
-    if (c.state.privileged(c.session.who)) return done();
-    const uint64_t used = used_by(c.state, uid, row), limit = c.state.limits.user.*row.limit;
-    return over(used, amount, limit) ? refuse(c.state, uid, t.resource, used, limit) : done();
+    if (c.state.privileged(who)) return done();
+    const uint64_t used = used_by(c.state, who.uid, row), limit = limit_of(c.state, who, t.resource);
+    return over(used, amount, limit) ? refuse(c.state, who.uid, t.resource, used, limit) : done();
 }
 
 }  // namespace
@@ -163,16 +168,18 @@ Outcome check_quota(Call& c, Op op) {
 
 bool may_open_session(State& state, const Client& who) {
     if (state.privileged(who)) return true;
-    const uint64_t used = used_by(state, who.uid, kRows[kSessions]), limit = state.limits.user.sessions;
+    const uint64_t used = used_by(state, who.uid, kRows[kSessions]), limit = limit_of(state, who, kSessions);
     return used < limit || !refuse(state, who.uid, kSessions, used, limit).failed();
 }
 
-std::vector<QuotaLine> quota_lines(const State& state, uint32_t uid) {
+std::vector<QuotaLine> quota_lines(const State& state, const Client& who) {
     std::vector<QuotaLine> lines;
-    const auto refused = state.refused.find(uid);
-    for (size_t r = 0; r < kResources; ++r)
-        lines.push_back({kRows[r].name, used_by(state, uid, kRows[r]), state.limits.user.*kRows[r].limit,
-                         refused == state.refused.end() ? 0 : refused->second[r]});
+    const auto refused = state.refused.find(who.uid);
+    for (size_t r = 0; r < kResources; ++r) {
+        QuotaLine& line = lines.emplace_back(kUserLimits[r].name, used_by(state, who.uid, kRows[r]));
+        if (!state.privileged(who)) line.limit = limit_of(state, who, r);
+        if (refused != state.refused.end()) line.refused = refused->second[r];
+    }
     return lines;
 }
 

@@ -1,6 +1,9 @@
 // What one user may have at a time, all its sessions together, and what all users may have: a table of resources.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "host/call.hpp"
 
 namespace roci::host::sessions {
@@ -11,9 +14,12 @@ Outcome check_quota(Call&, abi::Op);
 /// One resource of one user, for `roci status`.
 struct QuotaLine {
     const char* resource;
-    uint64_t used, limit, refused;
+    uint64_t used;
+    std::optional<uint64_t> limit = {};
+    uint64_t refused = 0;
 };
-std::vector<QuotaLine> quota_lines(const State&, uint32_t uid);
+/// Of the user of `who`; the limits are those of its primary group too.
+std::vector<QuotaLine> quota_lines(const State&, const Client& who);
 
 /// False: the user has as many sessions as it may.
 bool may_open_session(State&, const Client&);

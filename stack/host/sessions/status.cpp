@@ -1,10 +1,10 @@
-// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added,
-// never renamed.
-#include <set>
-
+// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, sessions, limits; for root and the user of
+// rocid also totals, rdma_cm, neighbours, host. Fields are added, never renamed.
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
-#include "host/objects/handlers.hpp"
 #include "host/paths/neighbours.hpp"
 #include "host/rdma_cm/status.hpp"
 #include "host/sessions/handlers.hpp"
@@ -18,7 +18,7 @@ namespace {
 using wire::to_text;
 using Json = nlohmann::ordered_json;
 
-/// Asking an engine about a QP costs it time: a status of many thousand QPs shows the first ones in detail.
+/// Snapshots cost the engines time: a status of many thousand QPs shows the first ones in detail.
 constexpr size_t kDetailedQps = 1024;
 
 std::string mac_text(const MacAddress& m) { return fmt::format("{:02x}", fmt::join(m.bytes, ":")); }
@@ -62,18 +62,62 @@ Json peer_json(const abi::QpAttr& a) {
     return {{"qpn", a.dest_qp_num}, {"gid", to_text(gid)}};
 }
 
-Json qp_json(State& state, uint32_t handle, const Qp& qp, size_t& detailed) {
+using Snapshots = std::unordered_map<const Qp*, qp::Snapshot>;
+
+/// Root, and the user that rocid runs as, see everything; others what is theirs.
+bool may_see(const State& state, const Client& viewer, const Session& s) {
+    return state.privileged(viewer) || s.who.uid == viewer.uid;
+}
+
+/// Of the first kDetailedQps QPs that `viewer` may see: a batch per engine at a time, all engines at once.
+Snapshots take_snapshots(const State& state, const Client& viewer) {
+    Snapshots out;
+    std::vector<std::vector<engine::QpQuery>> queries(state.engines.engines());
+    size_t longest = 0;
+    for (const auto& [id, s] : state.sessions) {
+        if (!may_see(state, viewer, *s)) continue;
+        s->qps.each([&](uint32_t, const Qp& qp) {
+            if (out.size() >= kDetailedQps && !out.contains(&qp)) return;
+            const auto [entry, is_new] = out.try_emplace(&qp);
+            if (!is_new) return;  // an XRC target is in several sessions
+            auto& of_engine = queries[qp.spec.engine];
+            of_engine.push_back({qp.engine_side.get(), &entry->second});
+            longest = std::max(longest, of_engine.size());
+        });
+    }
+    for (size_t at = 0; at < longest; at += engine::kMostQpQueries) {
+        std::vector<engine::Command> commands(queries.size());
+        std::vector<engine::Command*> due(queries.size());
+        for (size_t e = 0; e < queries.size(); ++e) {
+            if (at >= queries[e].size()) continue;
+            commands[e].kind = engine::Command::Kind::query_qps;
+            commands[e].queries = std::span(queries[e]).subspan(at, std::min(engine::kMostQpQueries, queries[e].size() - at));
+            due[e] = &commands[e];
+        }
+        state.engines.execute_all(due);
+    }
+    return out;
+}
+
+const char* repeat_name(qp::RepeatMode mode) {
+    constexpr const char* kNames[] = {"unknown", "selective", "go-back-n"};
+    return kNames[size_t(mode)];
+}
+
+Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     Json j = {
         {"handle", handle}, {"qpn", qp.spec.qpn.value},       {"type", qp::type_name(qp.spec.type)}, {"engine", qp.spec.engine},
         {"pd", qp.spec.pd}, {"send_depth", qp.spec.sq.depth}, {"recv_depth", qp.spec.rq.depth}};
-    if (detailed >= kDetailedQps) return j;
-    ++detailed;
-    qp::Snapshot now;
-    if (objects::snapshot(state, qp, now) != 0) return j;
+    const auto found = snapshots.find(&qp);
+    if (found == snapshots.end()) return j;
+    const qp::Snapshot& now = found->second;
     j["state"] = qp::state_name(now.state);
     if (qp.attr.ah.is_global != 0) j["peer"] = peer_json(qp.attr);
     if (qp.attr.path_mtu != 0) j["mtu"] = mtu_bytes(qp.attr.path_mtu);
     j["psn"] = {{"send", now.send_psn.value()}, {"unacked", now.unacked_psn.value()}, {"expected", now.expected_psn.value()}};
+    j["probes"] = now.probes;
+    j["repeat"] = repeat_name(now.repeat);
+    if (now.round_trip != 0) j["round_trip_us"] = double(now.round_trip) / 1000;
     j["send_queued"] = now.send_queued;
     j["recv_posted"] = now.recv_posted;
     j["frames_kept"] = now.kept;
@@ -97,7 +141,7 @@ Json memory_json(const Session& s) {
             {"slow_ops", slow_ops}};
 }
 
-Json session_json(State& state, const Session& s, size_t& detailed) {
+Json session_json(const State& state, const Session& s, const Snapshots& snapshots) {
     Json j = {{"id", s.id}, {"pid", s.who.pid}, {"uid", s.who.uid}, {"gid", s.who.gid}, {"program", s.program}};
     j["device"] = s.device ? Json(state.devices[*s.device].name) : Json(nullptr);
     j["objects"] = {{"pds", s.pds.count()},           {"regions", s.mapped.regions}, {"mrs", s.mrs.count()},
@@ -105,7 +149,7 @@ Json session_json(State& state, const Session& s, size_t& detailed) {
                     {"qps", s.qps.count()},           {"ahs", s.ahs.size()}};
     j["memory"] = memory_json(s);
     j["qps"] = Json::array();
-    s.qps.each([&](uint32_t handle, const Qp& qp) { j["qps"].push_back(qp_json(state, handle, qp, detailed)); });
+    s.qps.each([&](uint32_t handle, const Qp& qp) { j["qps"].push_back(qp_json(snapshots, handle, qp)); });
     return j;
 }
 
@@ -165,12 +209,19 @@ Conductor::Totals totals_of(const State& state) {
 
 namespace {
 
-Json limits_json(const State& state, const std::set<uint32_t>& users) {
+/// By user: what its sessions have. A user without a session is there if something was refused to it.
+Json limits_json(const State& state, const Client& viewer) {
+    std::map<uint32_t, Client> users;
+    for (const auto& [id, s] : state.sessions)
+        if (may_see(state, viewer, *s)) users.try_emplace(s->who.uid, s->who);
+    for (const auto& [uid, counts] : state.refused)
+        if (state.privileged(viewer)) users.try_emplace(uid, Client{0, uid, uid});
     Json rows = Json::array();
-    for (const uint32_t uid : users)
-        for (const QuotaLine& q : quota_lines(state, uid))
-            rows.push_back(
-                {{"user", uid}, {"resource", q.resource}, {"used", q.used}, {"limit", q.limit}, {"refused", q.refused}});
+    for (const auto& [uid, who] : users)
+        for (const QuotaLine& q : quota_lines(state, who)) {
+            rows.push_back({{"user", uid}, {"resource", q.resource}, {"used", q.used}, {"refused", q.refused}});
+            if (q.limit) rows.back()["limit"] = *q.limit;
+        }
     return rows;
 }
 
@@ -189,7 +240,6 @@ void add_whole(State& state, Json& root) {
 }  // namespace
 
 std::string status_text(State& state, const Client& viewer) {
-    const bool sees_all = state.privileged(viewer);
     Json root;
     root["rocinante"] = {{"version", state.caps.firmware}, {"abi", abi::kAbiVersion}};
     root["devices"] = Json::array();
@@ -197,16 +247,12 @@ std::string status_text(State& state, const Client& viewer) {
     root["engines"] = Json::array();
     for (size_t e = 0; e < state.engine_load.size(); ++e)
         root["engines"].push_back({{"index", e}, {"queues", state.engine_load[e]}});
-    if (sees_all) add_whole(state, root);
+    if (state.privileged(viewer)) add_whole(state, root);
     root["sessions"] = Json::array();
-    size_t detailed = 0;
-    std::set<uint32_t> users;
-    for (const auto& [id, s] : state.sessions) {
-        if (!sees_all && s->who.uid != viewer.uid) continue;
-        root["sessions"].push_back(session_json(state, *s, detailed));
-        users.insert(s->who.uid);
-    }
-    root["limits"] = limits_json(state, users);
+    const Snapshots snapshots = take_snapshots(state, viewer);
+    for (const auto& [id, s] : state.sessions)
+        if (may_see(state, viewer, *s)) root["sessions"].push_back(session_json(state, *s, snapshots));
+    root["limits"] = limits_json(state, viewer);
     return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -34,11 +34,17 @@ ROCI_CRC_TARGET uint32_t crc_by_instruction(uint32_t state, const uint8_t* p, si
     return plain(plain(state, head, masked), p + masked, n - masked);
 }
 
+uint32_t copying_by_instruction(uint32_t state, uint8_t* head, uint32_t head_length, const Mask& mask, const uint8_t* from,
+                                size_t n) {
+    std::memcpy(head + head_length, from, n);
+    return crc_by_instruction(state, head, head_length + n, mask);
+}
+
 bool supported() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
 
 }  // namespace
 
-constinit const Kernel kArmCrc{"armv8-crc", crc_by_instruction, supported};
+constinit const Kernel kArmCrc{"armv8-crc", crc_by_instruction, copying_by_instruction, supported};
 
 }  // namespace roci::wire::crc
 

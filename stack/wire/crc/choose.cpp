@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 
 #include "wire/crc/constants.hpp"
 #include "wire/crc/kernel.hpp"
@@ -36,6 +37,23 @@ bool agrees(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
     return true;
 }
 
+/// Copies behind heads of several lengths. The copy and what stands around it are compared, too.
+bool copies(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
+    constexpr size_t kMost = 3 * kCopyStep, kGuard = 64;
+    uint8_t expected[kMostHead + kMost + kGuard] = {}, made[sizeof expected] = {};
+    for (uint32_t head = kLeastHead; head <= kMostHead; head += 7) {
+        Mask of_head;
+        std::copy_n(mask.bits, std::min<size_t>(head, Mask::kLength), of_head.bits);
+        for (size_t n = kCopyStep; n <= kMost; n += kCopyStep) {
+            for (uint8_t* message : {expected, made}) std::memcpy(message, p + kCopyStep, head);
+            const uint32_t crc = copying_by_table(1, expected, head, of_head, p, n);
+            if (kernel.copying(1, made, head, of_head, p, n) != crc || std::memcmp(made, expected, sizeof made) != 0)
+                return false;
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 std::span<const Kernel* const> kernels() { return kKernels; }
@@ -49,7 +67,8 @@ bool self_test(const Kernel& kernel) {
     }();
     Mask mask;
     for (size_t i = 0; i < Mask::kLength; ++i) mask.bits[i] = i % 3 == 0 ? kMessage[i] : 0;
-    return agrees(kernel, kMessage.data(), kNoMask) && agrees(kernel, kMessage.data() + 23, mask);
+    return agrees(kernel, kMessage.data(), kNoMask) && agrees(kernel, kMessage.data() + 23, mask) &&
+           copies(kernel, kMessage.data() + 5, mask);
 }
 
 Choice choose(std::span<const Kernel* const> from, std::string_view wanted) {
@@ -80,10 +99,13 @@ const Choice& chosen() {
 }
 
 constinit Crc* crc = crc_by_table;
+constinit CopyingCrc* copying = copying_by_table;
 
 namespace {
 [[maybe_unused]] const bool at_start = [] {
-    if (chosen().kernel != nullptr) crc = chosen().kernel->crc;
+    if (chosen().kernel == nullptr) return false;
+    crc = chosen().kernel->crc;
+    copying = chosen().kernel->copying;
     return true;
 }();
 }  // namespace

@@ -83,8 +83,24 @@ ROCI_CRC_TARGET inline uint32_t crc_short(Reader r, uint32_t vectors) {
     return remainder(sum);
 }
 
-/// `before` vectors go into the first one of the first of `strides` strides.
-ROCI_CRC_TARGET inline uint32_t crc_long(Reader r, uint32_t before, size_t strides) {
+/// A vector of the chains, from where it is or, copied, from elsewhere. The register is both stored and added up: the empty
+/// instruction keeps the compiler from reading the memory a second time, which somebody else may have written meanwhile.
+template <bool kCopied>
+ROCI_CRC_TARGET inline Vector take(const uint8_t* p, const uint8_t* from) {
+    if constexpr (!kCopied) return load(p);
+    Vector v = load(from);
+#if defined(__x86_64__)
+    asm volatile("" : "+v"(v));
+#else
+    asm volatile("" : "+w"(v));
+#endif
+    store(const_cast<uint8_t*>(p), v);
+    return v;
+}
+
+/// `before` vectors go into the first one of the first of `strides` strides, which are copied from `from` or not.
+template <bool kCopied>
+ROCI_CRC_TARGET inline uint32_t crc_long(Reader r, uint32_t before, size_t strides, const uint8_t* from) {
     const auto& carry = kCarry<kVectorBlocks, kMostBefore>;
     Vector sum = times(r.vector, spread(carry[before]));
     while (--before != 0) {
@@ -94,13 +110,15 @@ ROCI_CRC_TARGET inline uint32_t crc_long(Reader r, uint32_t before, size_t strid
     const uint8_t* p = r.p;
     Vector chains[kAccumulators];
     ROCI_CRC_UNROLL
-    for (uint32_t i = 0; i < kAccumulators; ++i) chains[i] = load(p + i * kVectorBytes);
+    for (uint32_t i = 0; i < kAccumulators; ++i) chains[i] = take<kCopied>(p + i * kVectorBytes, from + i * kVectorBytes);
     chains[0] = add(chains[0], sum);
     const Vector stride = spread(carry[kAccumulators]);
     while (--strides != 0) {
         p += kAccumulators * kVectorBytes;
+        from += kAccumulators * kVectorBytes;
         ROCI_CRC_UNROLL
-        for (uint32_t i = 0; i < kAccumulators; ++i) chains[i] = times_add(chains[i], stride, load(p + i * kVectorBytes));
+        for (uint32_t i = 0; i < kAccumulators; ++i)
+            chains[i] = times_add(chains[i], stride, take<kCopied>(p + i * kVectorBytes, from + i * kVectorBytes));
     }
     const Factors* factors = factors_of_last(kAccumulators);
     sum = times(chains[0], load_factors(factors));
@@ -115,7 +133,15 @@ ROCI_CRC_TARGET uint32_t crc_folded(uint32_t state, const uint8_t* p, size_t n, 
     const size_t vectors = (n + kVectorBytes - 1) / kVectorBytes;
     if (vectors <= kShortVectors) return crc_short(reader, uint32_t(vectors));
     const size_t behind_mask = vectors - kMaskedVectors;
-    return crc_long(reader, uint32_t(kMaskedVectors + behind_mask % kAccumulators), behind_mask / kAccumulators);
+    return crc_long<false>(reader, uint32_t(kMaskedVectors + behind_mask % kAccumulators), behind_mask / kAccumulators, p);
+}
+
+static_assert(kCopyStep % (kAccumulators * kVectorBytes) == 0 && kMostHead <= kMostBefore * kVectorBytes && kLeastHead == kBlock);
+
+ROCI_CRC_TARGET uint32_t crc_folded_copying(uint32_t state, uint8_t* head, uint32_t head_length, const Mask& mask,
+                                            const uint8_t* from, size_t n) {
+    const Reader reader(state, head, (head_length - 1) % kVectorBytes + 1, mask);
+    return crc_long<true>(reader, (head_length + kVectorBytes - 1) / kVectorBytes, n / (kAccumulators * kVectorBytes), from);
 }
 
 }  // namespace

@@ -21,14 +21,23 @@ inline constexpr Mask kNoMask{};
 /// length, any alignment. Nothing outside of the message influences the result; bytes outside of it are not read.
 using Crc = uint32_t(uint32_t state, const uint8_t* p, size_t n, const Mask& mask);
 
+/// The same of a message whose last `n` bytes are at `from` and are copied behind its first ones, `head_length` bytes at `head`:
+/// each byte is read once, so that the CRC is that of the copy, whoever writes to `from` meanwhile. `head_length` from kLeastHead
+/// to kMostHead; `n` a multiple of kCopyStep, not 0. The mask covers bytes of the head
+/// only.
+using CopyingCrc = uint32_t(uint32_t state, uint8_t* head, uint32_t head_length, const Mask& mask, const uint8_t* from, size_t n);
+inline constexpr uint32_t kLeastHead = 16, kMostHead = 128, kCopyStep = 256;
+
 struct Kernel {
     std::string_view name;
     Crc* crc;
+    CopyingCrc* copying;
     bool (*supported)();  ///< by this processor and its operating system
 };
 
 extern const Kernel kTable;
 Crc crc_by_table;
+CopyingCrc copying_by_table;
 #if defined(__x86_64__)
 extern const Kernel kVpclmul512, kVpclmul256, kPclmul;
 #elif defined(__aarch64__)
@@ -54,5 +63,6 @@ const Choice& chosen();
 
 /// The chosen kernel's; by table until it is chosen.
 extern constinit Crc* crc;
+extern constinit CopyingCrc* copying;
 
 }  // namespace roci::wire::crc

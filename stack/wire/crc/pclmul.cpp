@@ -13,6 +13,7 @@ using Vector = __m128i;
 constexpr uint32_t kVectorBytes = 16, kAccumulators = 8;
 
 ROCI_CRC_TARGET inline Vector load(const void* p) { return load_block(p); }
+ROCI_CRC_TARGET inline void store(uint8_t* p, Vector v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), v); }
 ROCI_CRC_TARGET inline Vector load_end(const uint8_t* p, uint32_t n) { return load_block_end(p, n); }
 ROCI_CRC_TARGET inline Vector load_factors(const Factors* f) { return load(f); }
 ROCI_CRC_TARGET inline Vector spread(const Factors& f) { return load(&f); }
@@ -39,7 +40,7 @@ namespace {
 bool supported() { return __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("pclmul"); }
 }  // namespace
 
-constinit const Kernel kPclmul{"pclmul", crc_folded, supported};
+constinit const Kernel kPclmul{"pclmul", crc_folded, crc_folded_copying, supported};
 
 }  // namespace roci::wire::crc
 

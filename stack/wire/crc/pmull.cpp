@@ -26,6 +26,7 @@ alignas(64) constexpr uint8_t kToEnd[32] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 
                                             6,    7,    8,    9,    10,   11,   12,   13,   14,   15};
 
 ROCI_CRC_TARGET inline Vector load(const uint8_t* p) { return vld1q_u8(p); }
+ROCI_CRC_TARGET inline void store(uint8_t* p, Vector v) { vst1q_u8(p, v); }
 ROCI_CRC_TARGET inline Vector load_end(const uint8_t* p, uint32_t n) { return vqtbl1q_u8(load(p), load(kToEnd + n)); }
 ROCI_CRC_TARGET inline Vector load_factors(const Factors* f) { return load(reinterpret_cast<const uint8_t*>(f)); }
 ROCI_CRC_TARGET inline Vector spread(const Factors& f) { return load_factors(&f); }
@@ -64,7 +65,7 @@ namespace {
 bool supported() { return (getauxval(AT_HWCAP) & HWCAP_PMULL) != 0; }
 }  // namespace
 
-constinit const Kernel kPmull{"pmull", crc_folded, supported};
+constinit const Kernel kPmull{"pmull", crc_folded, crc_folded_copying, supported};
 
 }  // namespace roci::wire::crc
 

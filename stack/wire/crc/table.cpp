@@ -43,6 +43,11 @@ uint32_t crc_by_table(uint32_t state, const uint8_t* p, size_t n, const Mask& ma
     return plain(plain(state, head, masked), p + masked, n - masked);
 }
 
-constinit const Kernel kTable{"table", crc_by_table, everywhere};
+uint32_t copying_by_table(uint32_t state, uint8_t* head, uint32_t head_length, const Mask& mask, const uint8_t* from, size_t n) {
+    std::memcpy(head + head_length, from, n);
+    return crc_by_table(state, head, head_length + n, mask);
+}
+
+constinit const Kernel kTable{"table", crc_by_table, copying_by_table, everywhere};
 
 }  // namespace roci::wire::crc

@@ -15,6 +15,7 @@ using Vector = __m256i;
 constexpr uint32_t kVectorBytes = 32, kAccumulators = 8;
 
 ROCI_CRC_TARGET inline Vector load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+ROCI_CRC_TARGET inline void store(uint8_t* p, Vector v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
 ROCI_CRC_TARGET inline Vector load_end(const uint8_t* p, uint32_t n) {
     const uint32_t high = std::min(n, kBlock), low = n - high;
     return _mm256_set_m128i(load_block_end(p + low, high), load_block_end(p, low));
@@ -48,7 +49,7 @@ bool supported() {
 }
 }  // namespace
 
-constinit const Kernel kVpclmul256{"vpclmul256", crc_folded, supported};
+constinit const Kernel kVpclmul256{"vpclmul256", crc_folded, crc_folded_copying, supported};
 
 }  // namespace roci::wire::crc
 

@@ -4,6 +4,7 @@
 #if defined(__x86_64__)
 
 #if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in the compiler's own intrinsics (GCC bug 105593)
 #endif
 
@@ -17,6 +18,7 @@ using Vector = __m512i;
 constexpr uint32_t kVectorBytes = 64, kAccumulators = 4;
 
 ROCI_CRC_TARGET inline Vector load(const void* p) { return _mm512_loadu_si512(p); }
+ROCI_CRC_TARGET inline void store(uint8_t* p, Vector v) { _mm512_storeu_si512(p, v); }
 ROCI_CRC_TARGET inline Vector load_end(const uint8_t* p, uint32_t n) {
     const uint32_t zeros = kVectorBytes - n;
     return _mm512_maskz_loadu_epi8(~uint64_t{0} << zeros, p - zeros);
@@ -53,7 +55,7 @@ bool supported() {
 }
 }  // namespace
 
-constinit const Kernel kVpclmul512{"vpclmul512", crc_folded, supported};
+constinit const Kernel kVpclmul512{"vpclmul512", crc_folded, crc_folded_copying, supported};
 
 }  // namespace roci::wire::crc
 

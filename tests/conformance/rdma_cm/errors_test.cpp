@@ -5,12 +5,17 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -328,6 +333,40 @@ TEST_F(Cm, EventsMoveWithTheirId) {
     EXPECT_EQ(rdma_destroy_id(id), 0);
     id = nullptr;
     rdma_destroy_event_channel(other);
+}
+
+/// Returns when the thread waits in a system call of that number.
+void until_in(pid_t thread, long number) {
+    const std::string file = "/proc/self/task/" + std::to_string(thread) + "/syscall";
+    for (std::string word; word != std::to_string(number);) {
+        std::ifstream(file) >> word;
+        std::this_thread::yield();
+    }
+}
+
+#ifdef SYS_pause
+constexpr long kPause = SYS_pause;
+#else
+constexpr long kPause = SYS_ppoll;  // how pause(3) waits on newer architectures
+#endif
+
+/// rping leaves its event thread behind like this. The thread never comes back, and nobody's log has a line about it.
+TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
+    rdma_event_channel* doomed = rdma_create_event_channel();
+    ASSERT_NE(doomed, nullptr);
+    std::atomic<pid_t> waiter{0};
+    std::thread([&waiter, doomed] {
+        waiter = gettid();
+        rdma_cm_event* e = nullptr;
+        rdma_get_cm_event(doomed, &e);
+        ADD_FAILURE() << "came back";
+    }).detach();
+    while (waiter == 0) std::this_thread::yield();
+    until_in(waiter, SYS_read);
+    testing::internal::CaptureStderr();
+    rdma_destroy_event_channel(doomed);
+    until_in(waiter, kPause);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 /// With CM_REMOVAL the program waits until whoever runs it has ended the daemon that serves the device.

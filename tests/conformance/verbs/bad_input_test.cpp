@@ -1,5 +1,7 @@
 // Bad input, verb by verb: the wrong object, protection domain, state, length or key, or too many. What was given before goes on
 // working, and so does everybody else.
+#include <functional>
+
 #include "fixture.hpp"
 
 namespace verbs_test {
@@ -26,6 +28,52 @@ protected:
     void to_b(ibv_send_wr& wr) const { wr.wr.rdma = {b->address(), b->mr->rkey}; }
     ibv_pd* other = nullptr;
 };
+
+// ---- return values --------------------------------------------------------------------------------------------------
+
+/// A verb that returns an errno leaves the same number in errno, so that perror() prints its reason; one that succeeds leaves
+/// errno as it was.
+TEST_F(BadInput, WhatAVerbReturnsIsInErrno) {
+    connect();
+    const auto post = [&](ibv_wr_opcode opcode, int sges) {
+        return a->post(opcode, 1, 0, 8, [&](ibv_send_wr& wr) { wr.num_sge = sges; });
+    };
+    ibv_mw* mw = ibv_alloc_mw(a->pd, IBV_MW_TYPE_1);
+    ibv_mw_bind bind{};
+    bind.bind_info = {a->mr, a->address(), 64, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED};
+    ibv_port_attr port{};
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    ibv_modify_cq_attr moderation{};
+    moderation.attr_mask = 1 << 7;
+    const struct {
+        const char* verb;
+        std::function<int()> call;
+        int error;
+    } rows[] = {
+        {"modify_qp", [&] { return ibv_modify_qp(a->qp, &attr, IBV_QP_STATE); }, EINVAL},
+        {"dealloc_pd", [&] { return ibv_dealloc_pd(a->pd); }, EBUSY},
+        {"destroy_cq", [&] { return ibv_destroy_cq(a->cq); }, EBUSY},
+        {"resize_cq", [&] { return ibv_resize_cq(a->cq, 0); }, EINVAL},
+        {"modify_cq", [&] { return ibv_modify_cq(a->cq, &moderation); }, EOPNOTSUPP},
+        {"query_port", [&] { return ibv_query_port(a->context, 9, &port); }, EINVAL},
+        {"post_send, opcode", [&] { return post(IBV_WR_TSO, 1); }, EINVAL},
+        {"post_send, SGEs", [&] { return post(IBV_WR_SEND, 1000); }, EINVAL},
+        {"bind_mw", [&] { return mw != nullptr ? ibv_bind_mw(a->qp, mw, &bind) : (errno = EINVAL); }, EINVAL},
+    };
+    for (const auto& row : rows) {
+        errno = 0;
+        EXPECT_EQ(row.call(), row.error) << row.verb;
+        EXPECT_EQ(errno, row.error) << row.verb;
+    }
+    errno = EXDEV;
+    EXPECT_EQ(ibv_query_port(a->context, 1, &port), 0);
+    EXPECT_EQ(a->state(), IBV_QPS_RTS);
+    EXPECT_EQ(errno, EXDEV);
+    if (mw != nullptr) {
+        EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+    }
+}
 
 // ---- wrong protection domain ----------------------------------------------------------------------------------------
 

@@ -39,6 +39,29 @@ TEST_F(Memory, UnmappedMemoryCannotBeRegistered) {
     EXPECT_EQ(errno, EFAULT);
 }
 
+/// LMDB, persistent memory and file-backed guests do so. Where the pages are not memory that can be shared, they are reached by
+/// address.
+TEST_F(Memory, ASharedMappingOfARegularFileCanBeRegistered) {
+    char path[] = "/var/tmp/roci-regular-XXXXXX";
+    const int fd = mkstemp(path);
+    ASSERT_GE(fd, 0);
+    unlink(path);
+    ASSERT_EQ(ftruncate(fd, 65536), 0);
+    auto* file = static_cast<uint8_t*>(mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    ASSERT_NE(file, MAP_FAILED);
+    ibv_mr* mr = ibv_reg_mr(b->pd, file, 65536, kFullAccess);
+    ASSERT_NE(mr, nullptr) << strerror(errno);
+    connect();
+    a->fill(0, 64, 3);
+    EXPECT_EQ(write_status(uint64_t(uintptr_t(file + 8192)), mr->rkey), IBV_WC_SUCCESS);
+    uint8_t back[64] = {};
+    ASSERT_EQ(pread(fd, back, sizeof back, 8192), ssize_t(sizeof back));
+    EXPECT_EQ(std::memcmp(back, a->memory.data(), sizeof back), 0) << "in the file, too";
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    munmap(file, 65536);
+    close(fd);
+}
+
 TEST_F(Memory, ARightThatWasNotGivenIsRefused) {
     ibv_mr* read_only = ibv_reg_mr(b->pd, b->memory.data(), 4096, IBV_ACCESS_REMOTE_READ);
     ASSERT_NE(read_only, nullptr);

@@ -314,6 +314,24 @@ TEST_F(Windows, Type2TakesTheWindowOfTheRequestWhateverItsKeySays) {
     EXPECT_EQ(ibv_dealloc_mw(other), 0);
 }
 
+TEST_F(Windows, ARegionWithABoundWindowCannotBeDeregistered) {
+    ibv_mr* region = ibv_reg_mr(b->pd, b->memory.data(), 4096, kFullAccess | IBV_ACCESS_MW_BIND);
+    ibv_mw* mw = ibv_alloc_mw(b->pd, IBV_MW_TYPE_1);
+    ASSERT_NE(mw, nullptr);
+    ibv_mw_bind bind{};
+    bind.send_flags = IBV_SEND_SIGNALED;
+    bind.bind_info = {region, b->address(), 4096, IBV_ACCESS_REMOTE_WRITE};
+    ASSERT_EQ(ibv_bind_mw(b->qp, mw, &bind), 0);
+    EXPECT_EQ(b->poll().status, IBV_WC_SUCCESS);
+    errno = 0;
+    EXPECT_EQ(ibv_dereg_mr(region), EINVAL);
+    EXPECT_EQ(errno, EINVAL);
+    ASSERT_EQ(write_through(mw->rkey, 0, 64), 0);
+    EXPECT_DONE(*a, 1);
+    EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+    EXPECT_EQ(ibv_dereg_mr(region), 0);
+}
+
 TEST_F(Windows, AZeroBasedWindowIsAddressedFromItsFirstByte) {
     ibv_mw* mw = ibv_alloc_mw(b->pd, IBV_MW_TYPE_2);
     if (mw == nullptr) GTEST_SKIP() << "no type 2 windows";

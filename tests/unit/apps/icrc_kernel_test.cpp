@@ -9,7 +9,8 @@ namespace {
 using wire::crc::Choice;
 using wire::crc::Kernel;
 
-constexpr Kernel kGood{"good", wire::crc::crc_by_table, nullptr}, kBad{"bad", wire::crc::crc_by_table, nullptr};
+constexpr Kernel kGood{"good", wire::crc::crc_by_table, wire::crc::copying_by_table, nullptr},
+    kBad{"bad", wire::crc::crc_by_table, wire::crc::copying_by_table, nullptr};
 
 TEST(IcrcKernel, OfTheBestOneThereIsNothingToWarnOf) {
     EXPECT_TRUE(icrc_warnings({.kernel = &kGood}, "").empty());

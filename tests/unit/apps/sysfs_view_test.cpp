@@ -1,6 +1,7 @@
 #include "sysfs_view.hpp"
 
 #include <gtest/gtest.h>
+#include <net/if.h>
 
 #include <algorithm>
 #include <cstring>
@@ -62,6 +63,19 @@ TEST(SysfsView, every_gid_index_has_a_gid_but_only_used_ones_a_type) {
     EXPECT_EQ(text_of(view, "roci0/ports/1/gid_attrs/types/1"), "RoCE v2");
     EXPECT_EQ(text_of(view, "roci0/ports/1/gid_attrs/ndevs/1"), "tap0");
     EXPECT_EQ(find(view, "roci0/ports/1/gid_attrs/types/0"), nullptr);
+}
+
+TEST(SysfsView, a_gid_without_an_interface_is_shown_with_one_that_exists) {
+    Device device = sample_device();
+    std::memset(device.gids[0].netdev, 0, sizeof device.gids[0].netdev);
+    HostFacts host{"3", "0-1", "here", {}};
+    const Device devices[] = {device};
+    EXPECT_EQ(find(sysfs_view(devices, host), "roci0/ports/1/gid_attrs/ndevs/1"), nullptr);
+    host.interface_towards = [](const roci::abi::GidValue& gid) { return gid.raw[12] == 10 ? "eth7" : "wrong"; };
+    EXPECT_EQ(text_of(sysfs_view(devices, host), "roci0/ports/1/gid_attrs/ndevs/1"), "eth7");
+    host.interface_towards = host_facts().interface_towards;
+    const std::string name = text_of(sysfs_view(devices, host), "roci0/ports/1/gid_attrs/ndevs/1");
+    EXPECT_NE(if_nametoindex(name.c_str()), 0u) << name;
 }
 
 TEST(SysfsView, a_gid_index_beyond_the_table_is_left_out) {

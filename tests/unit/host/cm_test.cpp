@@ -248,7 +248,7 @@ TEST_F(CmTest, WhatIsWrongGetsItsErrno) {
     EXPECT_EQ(call(Op::cm_reject, abi::CmRejectRequest{id, 0, {}}).error, EINVAL);
     EXPECT_EQ(call(Op::cm_qp_attr, abi::CmQpAttrRequest{id, IBV_QPS_INIT}).error, EINVAL);
     EXPECT_EQ(tell(session, Op::cm_close_channel, channel), EBUSY);
-    EXPECT_EQ(tell(session, Op::cm_destroy_id, 4711), EINVAL);
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, 4711), ENOENT);
     EXPECT_EQ(call(Op::cm_create_id, abi::CmCreateIdRequest{channel, 0x999, IBV_QPT_RC, 0}).error, EPROTONOSUPPORT);
     EXPECT_EQ(call(Op::cm_create_id, abi::CmCreateIdRequest{channel, kTcp, IBV_QPT_UD, 0}).error, EINVAL);
     const uint32_t good = resolved(7174);

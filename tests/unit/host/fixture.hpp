@@ -156,6 +156,8 @@ public:
             if ((c.change->mask & IBV_QP_STATE) != 0) state[c.qp] = c.change->next;
         }
         if (c.kind == Kind::query_qp) *c.snapshot = {.state = state[c.qp], .send_psn = Psn(11), .expected_psn = Psn(22)};
+        for (const engine::QpQuery& q : c.queries)
+            *q.out = {.state = state[const_cast<qp::Qp*>(q.qp)], .send_psn = Psn(11), .expected_psn = Psn(22)};
         if (c.kind == Kind::send_gsi) mads.push_back(*c.gsi);
         if (c.kind == Kind::send_frame) frames.push_back(*c.frame);
         if (c.kind == Kind::remove_qp) state.erase(c.qp);

@@ -119,7 +119,8 @@ protected:
     static Limits limits() {
         Limits l = small_limits();
         l.user.sessions = 3;
-        l.user.qps = l.user.cqs = l.user.pds = l.user.ahs = l.user.channels = l.user.cm_ids = l.user.srqs = l.user.keys = 2;
+        l.user.qps = l.user.cqs = l.user.pds = l.user.address_handles = l.user.channels = l.user.cm_ids = l.user.srqs =
+            l.user.keys = 2;
         l.user.cq_entries = 100;
         l.user.mappings = 6;
         l.user.mapped_bytes = 10000;
@@ -156,6 +157,29 @@ TEST_F(SmallShares, EachLimitNamesItselfAndLeavesOthersTheirs) {
     for (const auto& row : nlohmann::json::parse(platform.status)["limits"])
         if (row["resource"] == "qps") found = row["used"] == 2 && row["limit"] == 2 && row["refused"] == 1;
     EXPECT_TRUE(found) << platform.status;
+}
+
+TEST_F(SmallShares, EntriesOfACqCountUntilItIsResizedOrDestroyed) {
+    const auto create = [&](uint32_t n) { return call(Op::create_cq, abi::CreateCqRequest{n, abi::kNoHandle, 0, 0}); };
+    const uint32_t q = create(64).as<abi::CreateCqReply>().handle;
+    EXPECT_TRUE(create(64).says("limit cq_entries: user 1000 has 64 of 100"));
+    EXPECT_EQ(call(Op::resize_cq, abi::ResizeCqRequest{q, 16, {}}).error, 0);
+    EXPECT_EQ(create(64).error, 0);
+    EXPECT_EQ(call(Op::destroy_cq, abi::HandleRequest{q}).error, 0);
+    EXPECT_TRUE(create(64).says("limit cq_entries: user 1000 has 64 of 100"));
+}
+
+TEST(Limits, TheLastRuleThatFitsCounts) {
+    Limits l;
+    using Whom = LimitRule::Whom;
+    l.rules = {{Whom::everybody, 0, &UserLimits::qps, 10},
+               {Whom::group, 7, &UserLimits::qps, 20},
+               {Whom::user, 1, &UserLimits::qps, 30}};
+    EXPECT_EQ(l.of_user(5, 5).qps, 10u);
+    EXPECT_EQ(l.of_user(5, 7).qps, 20u);
+    EXPECT_EQ(l.of_user(1, 7).qps, 30u);
+    EXPECT_EQ(l.of_user(7, 1).qps, 10u) << "a user's number is not a group's";
+    EXPECT_EQ(l.of_user(1, 7).cqs, UserLimits{}.cqs);
 }
 
 TEST_F(SmallShares, SessionsOfAUserAreCountedAndRootHasTheWhole) {

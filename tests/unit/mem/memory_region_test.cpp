@@ -209,6 +209,29 @@ TEST_F(WindowTest, AZeroBasedWindowCountsFromItsFirstByte) {
     EXPECT_EQ(through(~uint64_t{0}, 2), Fault::out_of_range);
 }
 
+TEST_F(WindowTest, ARegionWithBoundWindowsStays) {
+    ASSERT_EQ(bind_window(table, request()), BindResult::done);
+    EXPECT_FALSE(close_to_windows(region));
+    ASSERT_EQ(bind_window(table, request()), BindResult::done) << "the refusal changed nothing";
+    BindRequest none = request();
+    none.length = 0;
+    ASSERT_EQ(bind_window(table, none), BindResult::done);
+    EXPECT_TRUE(close_to_windows(region));
+    EXPECT_EQ(bind_window(table, request()), BindResult::refused) << "it is about to go";
+    EXPECT_EQ(region.users, 0u);
+}
+
+TEST_F(WindowTest, InvalidatingAndDeallocatingLetGoOfTheRegion) {
+    window.type2 = true;
+    ASSERT_EQ(bind_window(table, request()), BindResult::done);
+    ASSERT_TRUE(invalidate_window(table, kWindow, kPd, 99));
+    EXPECT_EQ(region.users, 0u);
+    ASSERT_EQ(bind_window(table, request()), BindResult::done);
+    let_go(table, window);
+    EXPECT_EQ(region.users, 0u);
+    EXPECT_TRUE(close_to_windows(region));
+}
+
 TEST_F(WindowTest, Type2IsNotClosedByABindOfNoLength) {
     window.type2 = true;
     BindRequest none = request();

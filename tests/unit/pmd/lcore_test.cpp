@@ -225,6 +225,17 @@ TEST_F(Lcore, ACommandWakesItAndComesBackDone) {
     EXPECT_EQ(loop->counters().commands.load(), 100u);
 }
 
+TEST_F(Lcore, ACommandIsBegunBeforeItIsWaitedFor) {
+    make();
+    engine::Command c;
+    loop->begin(c);  // returns although no lcore runs yet
+    EXPECT_FALSE(c.done.load());
+    start();
+    loop->finish(c);
+    EXPECT_EQ(c.error, 42);
+    EXPECT_TRUE(c.done.load());
+}
+
 TEST_F(Lcore, WakesForTheNextDeadlineByItself) {
     start();
     ASSERT_TRUE(asleep());

@@ -201,6 +201,28 @@ TEST(Build, NothingIsWrittenBeyondTheFrame) {
     }
 }
 
+/// Copied and summed in one pass, the frame is the one that copying first makes.
+TEST(Build, CopyingWithTheIcrcMakesTheSameFrame) {
+    const std::vector<uint8_t> payload = test::sample_payload(4096 + 64);
+    for (const bool ipv6 : {false, true})
+        for (const bool tagged : {false, true})
+            for (const uint8_t opcode : {uint8_t(0x06), uint8_t(0x07), uint8_t(0x0a), uint8_t(0x0b), uint8_t(0x64)})
+                for (uint32_t length = kCopyingStep; length <= 4096; length += kCopyingStep) {
+                    ASSERT_TRUE(copies_with_icrc(length));
+                    const PathTemplate path = make_path(test::sample_path(ipv6, tagged));
+                    const TransportHeaders headers = test::sample_headers(opcode);
+                    const uint8_t* from = payload.data() + length / kCopyingStep;
+                    Frame copied(kMaxFrame, 0xee), fused(kMaxFrame, 0xee);
+                    uint8_t* at = begin_frame(copied.data(), path, headers, length);
+                    std::memcpy(at, from, length);
+                    const uint32_t total = finish_frame(copied.data(), path, at, length);
+                    at = begin_frame(fused.data(), path, headers, length);
+                    ASSERT_EQ(finish_frame_from(fused.data(), path, at, reinterpret_cast<const std::byte*>(from), length), total);
+                    ASSERT_EQ(fused, copied) << int(opcode) << " " << length;
+                }
+    for (const uint32_t length : {0u, 4u, 255u, 257u, 4092u}) EXPECT_FALSE(copies_with_icrc(length));
+}
+
 TEST(Build, MixedAddressFamiliesAreNoPath) {
     PathSpec spec = test::sample_path(true, false);
     spec.dest_gid = test::sample_path(false, false).dest_gid;

@@ -181,6 +181,35 @@ TEST(CrcKernel, ReadsNothingBeyondAnAllocation) {
     }
 }
 
+/// Every length of headers, every alignment of what is copied: the CRC is the whole message's, and nothing else is written.
+TEST(CrcKernel, CopiesBehindTheHead) {
+    constexpr size_t kMost = 4096, kGuard = 64;
+    const std::vector<uint8_t> bytes = noise(kMost + kMostHead + 64);
+    Mask mask;
+    for (size_t i = 0; i < Mask::kLength; i += 5) mask.bits[i] = 0xff;
+    std::vector<uint8_t> made(kMostHead + kMost + kGuard);
+    for (uint32_t head = kLeastHead; head <= kMostHead; ++head)
+        for (size_t n : {size_t{kCopyStep}, size_t{2} * kCopyStep, size_t{1024}, kMost}) {
+            const uint8_t* from = bytes.data() + head % 64;
+            std::vector<uint8_t> message(bytes.end() - head, bytes.end());
+            message.insert(message.end(), from, from + n);
+            std::vector<uint8_t> masked = message;
+            for (size_t i = 0; i < std::min(masked.size(), Mask::kLength); ++i) masked[i] |= mask.bits[i];
+            // The mask covers headers only, as that of a frame does.
+            Mask of_head = mask;
+            for (size_t i = head; i < Mask::kLength; ++i) of_head.bits[i] = 0, masked[i] = message[i];
+            const uint32_t expected = uint32_t(crc32(0, masked.data(), unsigned(masked.size())));
+            for (const Kernel* k : supported()) {
+                std::ranges::fill(made, uint8_t{0xee});
+                std::copy_n(message.begin(), head, made.begin());
+                ASSERT_EQ(~k->copying(~0u, made.data(), head, of_head, from, n), expected) << k->name << " " << head << " " << n;
+                ASSERT_TRUE(std::equal(message.begin(), message.end(), made.begin())) << k->name << " " << head << " " << n;
+                ASSERT_TRUE(
+                    std::all_of(made.begin() + std::ptrdiff_t(head + n), made.end(), [](uint8_t b) { return b == 0xee; }));
+            }
+        }
+}
+
 // ---- the choice -------------------------------------------------------------------------------------------------------
 
 bool always() { return true; }
@@ -189,10 +218,18 @@ uint32_t wrong_when_long(uint32_t state, const uint8_t* p, size_t n, const Mask&
     return kTable.crc(state, p, n, mask) ^ uint32_t(n > 4300);
 }
 uint32_t wrong_under_a_mask(uint32_t state, const uint8_t* p, size_t n, const Mask&) { return kTable.crc(state, p, n, kNoMask); }
+uint32_t copies_one_byte_less(uint32_t state, uint8_t* head, uint32_t length, const Mask& mask, const uint8_t* from, size_t n) {
+    const uint32_t crc = copying_by_table(state, head, length, mask, from, n);
+    head[length + n - 1] = 0;
+    return crc;
+}
 uint32_t not_to_be_run(uint32_t, const uint8_t*, size_t, const Mask&) { std::abort(); }
 
-constexpr Kernel kFirst{"first", crc_by_table, always}, kWrong{"wrong", wrong_when_long, always},
-    kMaskless{"maskless", wrong_under_a_mask, always}, kForeign{"foreign", not_to_be_run, never};
+constexpr Kernel kFirst{"first", crc_by_table, copying_by_table, always},
+    kWrong{"wrong", wrong_when_long, copying_by_table, always},
+    kHalfCopy{"half copy", crc_by_table, copies_one_byte_less, always},
+    kMaskless{"maskless", wrong_under_a_mask, copying_by_table, always},
+    kForeign{"foreign", not_to_be_run, copying_by_table, never};
 
 TEST(CrcChoice, TakesTheFirstThatTheProcessorHas) {
     const Kernel* from[] = {&kForeign, &kFirst, &kTable};
@@ -203,7 +240,7 @@ TEST(CrcChoice, TakesTheFirstThatTheProcessorHas) {
 }
 
 TEST(CrcChoice, LeavesOutWhatFailsItsSelfTestAndSaysSo) {
-    for (const Kernel* bad : {&kWrong, &kMaskless}) {
+    for (const Kernel* bad : {&kWrong, &kMaskless, &kHalfCopy}) {
         const Kernel* from[] = {bad, &kTable};
         const Choice c = choose(from, "");
         EXPECT_EQ(c.kernel, &kTable);

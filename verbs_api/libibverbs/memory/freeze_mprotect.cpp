@@ -150,20 +150,68 @@ pid_t thread_that_blocks_sigsegv() {
     return found;
 }
 
+/// The numbers that tell a thread that waits for a CPU from one that runs or sleeps, and from an earlier one of the same number.
+struct ThreadLook {
+    char state = 0;
+    uint64_t run_time = 0;  ///< nanoseconds
+    uint64_t started = 0;
+};
+
+/// Field `n` (from 3 on) of /proc/…/stat, behind the name, which may contain anything.
+const char* stat_field(const char* text, int n) {
+    const char* at = std::strrchr(text, ')');
+    for (int i = 2; at != nullptr && i < n; i++) {
+        at = std::strchr(at, ' ');
+        if (at != nullptr) at++;
+    }
+    return at;
+}
+
+bool read_text(const char* pattern, pid_t tid, char* text, size_t size) {
+    char path[64];
+    std::snprintf(path, sizeof path, pattern, static_cast<int>(tid));
+    Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
+    const ssize_t n = fd ? ::read(fd.get(), text, size - 1) : -1;
+    text[n > 0 ? n : 0] = 0;
+    return n > 0;
+}
+
+ThreadLook look_at(pid_t tid) {
+    ThreadLook look;
+    char text[1024];
+    constexpr int kState = 3, kStartTime = 22;
+    if (read_text("/proc/self/task/%d/stat", tid, text, sizeof text)) {
+        const char* state = stat_field(text, kState);
+        const char* started = stat_field(text, kStartTime);
+        if (state != nullptr) look.state = *state;
+        if (started != nullptr) look.started = std::strtoull(started, nullptr, 10);
+    }
+    if (read_text("/proc/self/task/%d/schedstat", tid, text, sizeof text)) look.run_time = std::strtoull(text, nullptr, 10);
+    return look;
+}
+
 /// A thread blocks every signal while it is being started, and now and then inside the C library: such a one is waited for, but
-/// not twice.
+/// not twice. On a busy machine it may not run for longer than anybody would wait, so that only the time counts in which it ran
+/// or slept of its own will.
 bool nobody_blocks_sigsegv() {
     static pid_t known = 0;  // under the room's mutex
-    constexpr int kTries = 200;
+    static uint64_t known_start = 0;
+    constexpr int kTries = 200, kMostTries = 40'000;  // of its own time: 100 ms; in all: 20 s
     const timespec pause{.tv_sec = 0, .tv_nsec = 500'000};
     pid_t blocker = 0;
-    for (int i = 0; i < kTries; i++) {
+    ThreadLook last;
+    for (int own = 0, i = 0; own < kTries && i < kMostTries; i++) {
         blocker = thread_that_blocks_sigsegv();
         if (blocker == 0) return true;
-        if (blocker == known) return false;
+        const ThreadLook now = look_at(blocker);
+        if (blocker == known && now.started == known_start) return false;
+        const bool starved = now.state == 'R' && now.started == last.started && now.run_time == last.run_time;
+        own += !starved;
+        last = now;
         ::nanosleep(&pause, nullptr);
     }
     known = blocker;
+    known_start = last.started;
     return false;
 }
 

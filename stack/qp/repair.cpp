@@ -1,0 +1,156 @@
+// Repairing a loss. The missing packet is sent again by itself, with an ACK request, and new packets go on. A peer that keeps
+// packets that follow a lost one acknowledges them all at once; from a peer that does not, the next NAK names the very next
+// packet, and the requester goes back N, at the cost of one round trip. No peer has to agree to anything (IBA 9.7.5.1.1: a
+// requester may repeat any request that is not acknowledged).
+//
+// A repaired packet, or the last one of a burst, may be lost without anybody noticing: after a few round trips without progress
+// the oldest one is sent again. Such a probe is no retry; the ACK timeout remains what ends a QP.
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+using Cause = Repair::Cause;
+
+constexpr uint8_t kMostCreeps = 6;  // each sends twice as many packets again
+constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
+constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
+
+/// A READ is asked for to its end: if its request was lost, a shorter one would be another READ.
+uint32_t whole_record(const SendQueue& queue, Psn acked) {
+    const SendRecord& r = *queue.oldest();
+    return needs_response(r.kind) ? psn_span(acked, r.first_psn + r.packets) : 1;
+}
+
+void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
+    Requester& rq = qp.requester;
+    rq.window.report_lost(psns);
+    Repair& r = rq.repair;
+    // What was sent before a repair that was answered has left the network.
+    if (r.cause == Cause::none)
+        r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
+    r.cause = cause;
+    r.begin = rq.window.acked();
+    r.end = r.begin + rq.window.lost();
+    r.highest = rq.window.next();
+    r.sent_at = uint32_t(ctx.now);
+    rq.round_trip.abort();
+    activate_requester(ctx, qp);
+}
+
+void settle_for_go_back_n(Repair& r) {
+    r.mode = RepeatMode::go_back_n;
+    r.go_backs = uint8_t(kFirstGoBacks << r.trial);
+    if (r.trial < kMostTrials) ++r.trial;
+    r.creeps = 0;
+}
+
+void go_back(Context& ctx, Qp& qp) {
+    Repair& r = qp.requester.repair;
+    r.cause = Cause::none;
+    if (r.mode == RepeatMode::go_back_n && r.go_backs != 0 && --r.go_backs == 0) r.mode = RepeatMode::unknown;
+    roll_back(ctx, qp);
+}
+
+/// A part of what is under way may be repaired by itself.
+bool can_repair(const Context& ctx, const Qp& qp) {
+    const Requester& rq = qp.requester;
+    if (!ctx.selective_repeat || rq.repair.mode == RepeatMode::go_back_n) return false;
+    return !rq.queue.empty() && rq.queue.oldest()->kind != WorkKind::local && rq.window.awaits_answer();
+}
+
+/// The peer lacks the oldest packet that is not acknowledged, and has shown it.
+void repair_request(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    if (!can_repair(ctx, qp)) return go_back(ctx, qp);
+    const uint32_t psns = std::max(whole_record(rq.queue, rq.window.acked()), 1u << rq.repair.creeps);
+    begin_repair(ctx, qp, Cause::nak, psns);
+}
+
+/// The packet after the repaired one is missing, too: either the peer keeps nothing, or more than one was lost.
+void crept(Context& ctx, Qp& qp) {
+    Repair& r = qp.requester.repair;
+    if (r.mode == RepeatMode::unknown || ++r.creeps > kMostCreeps) settle_for_go_back_n(r);
+    repair_request(ctx, qp);
+}
+
+void jumped(Repair& r) {
+    r.mode = RepeatMode::selective;
+    r.creeps = r.trial = 0;
+}
+
+/// What the peer sent before the repair arrived says nothing about it.
+bool answers_repair(const Requester& rq, Nanos now) {
+    return !rq.window.repair_due() && uint32_t(now) - rq.repair.sent_at >= rq.round_trip.shortest() / 4 * 3;
+}
+
+}  // namespace
+
+void arm_probe(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    const bool probes = ctx.selective_repeat && rq.round_trip.known() && rq.window.awaits_answer();
+    const bool repairs = rq.window.lost() != 0;
+    const Nanos patience = (repairs ? rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight()) : rq.round_trip.patience())
+                           << std::min(rq.repair.probes, kMostProbeDoublings);
+    rq.deadlines.set(Deadline::probe, probes ? ctx.now + patience : kNever);
+}
+
+void request_lost(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    const Repair& r = rq.repair;
+    const bool known = r.cause != Cause::none && r.begin == rq.window.acked() && rq.window.lost() != 0;
+    if (known && !answers_repair(rq, ctx.now)) return;  // it is being repaired
+    cc::on_loss(rq.congestion, ctx.now);
+    if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
+    repair_request(ctx, qp);
+    restart_ack_timer(ctx, qp);
+}
+
+void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
+    Requester& rq = qp.requester;
+    const Repair& r = rq.repair;
+    // Of several holes that were asked for together the next one is the oldest now: its responses are on their way.
+    const bool asked = r.cause == Cause::response && rq.window.lost() != 0 && r.probes == 0;
+    const uint32_t under_way = asked ? psn_span(rq.window.acked(), r.end) : 0;
+    const bool repairs = qp.keeps_responses && ctx.selective_repeat && rq.window.awaits_answer() && !rq.queue.empty();
+    if (!repairs) {
+        roll_back(ctx, qp);
+    } else {
+        begin_repair(ctx, qp, Cause::response, psns != 0 ? psns : whole_record(rq.queue, rq.window.acked()));
+        rq.window.repaired(std::min(under_way, rq.window.repair_left()));
+    }
+    restart_ack_timer(ctx, qp);
+}
+
+void observe_repair(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    rq.round_trip.end(rq.window.acked(), ctx.now);
+    Repair& r = rq.repair;
+    r.probes = 0;
+    if (r.cause == Cause::none || rq.window.acked().distance_from(r.end) < 0) return;
+    const Cause cause = std::exchange(r.cause, Cause::none);
+    const bool all = rq.window.acked().distance_from(r.highest) >= 0;
+    const bool creeps = rq.window.acked() == r.end && !all;
+    if (cause == Cause::nak) {
+        if (creeps) return crept(ctx, qp);
+        if (r.highest != r.end) jumped(r);
+    }
+    if (cause == Cause::probe && !all && answers_repair(rq, ctx.now)) repair_request(ctx, qp);
+}
+
+void probe(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    if (!rq.window.awaits_answer() || rq.deadlines.pending(Deadline::rnr)) return;
+    if (rq.queue.empty() || rq.queue.oldest()->kind == WorkKind::local) return;
+    ++rq.probes;
+    // One probe in vain may be chance; two are a network that takes less than is sent into it.
+    if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, ctx.now);
+    Repair& r = rq.repair;
+    if (r.probes != 0xff) ++r.probes;
+    const bool hole = r.cause == Cause::response && rq.window.lost() != 0;
+    const uint32_t again = hole ? rq.window.lost() : std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
+    begin_repair(ctx, qp, r.cause == Cause::none ? Cause::probe : r.cause, again);
+    arm_probe(ctx, qp);
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,89 @@
+// What a requester knows of round trips and of its peer's habits, to repair a loss soon and with few packets. Plain data; the
+// rules are in repair.cpp.
+#pragma once
+
+#include <algorithm>
+
+#include "base/types.hpp"
+
+namespace roci::qp {
+
+/// How lost packets are sent again. A peer need not agree: it keeps packets that follow a lost one, or it does not, and the
+/// acknowledgement of the repaired packet shows which.
+enum class RepeatMode : uint8_t {
+    unknown,    ///< the next loss will show
+    selective,  ///< the missing packet alone: the peer keeps what follows it
+    go_back_n,  ///< everything from the missing packet on
+};
+
+/// Round-trip times, in nanoseconds: one packet at a time is timed, none that was sent twice (Karn).
+class RoundTrip {
+public:
+    bool known() const { return smoothed_ != 0; }
+    uint32_t smoothed() const { return smoothed_; }
+    uint32_t shortest() const { return shortest_; }
+    bool timing() const { return timing_; }
+    void begin(Psn psn, Nanos now) {
+        psn_ = psn;
+        started_ = uint32_t(now);
+        timing_ = true;
+    }
+    /// Something is sent again: an acknowledgement may be of either transmission.
+    void abort() { timing_ = false; }
+    /// Everything before `acked` is acknowledged.
+    void end(Psn acked, Nanos now) {
+        if (!timing_ || acked.distance_from(psn_) <= 0) return;
+        timing_ = false;
+        take(std::max(uint32_t(now) - started_, 1u));
+    }
+    /// An ACK that is not here after this time is unlikely to come: a few round trips, plus the timer's own granularity.
+    Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
+    /// The same for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues.
+    Nanos patience(uint32_t ahead, uint32_t in_flight) const {
+        if (ahead >= in_flight) return patience();
+        return Nanos{2} * shortest_ + kLeast + Nanos{2} * smoothed_ * ahead / in_flight;
+    }
+
+private:
+    static constexpr Nanos kLeast = 16'384;  // four ticks of the timer
+    void take(uint32_t sample) {
+        if (sample > kLongest) return;
+        if (!known()) {
+            smoothed_ = shortest_ = sample;
+            deviation_ = sample / 2;
+            return;
+        }
+        const uint32_t error = sample > smoothed_ ? sample - smoothed_ : smoothed_ - sample;
+        deviation_ += error / 4 - deviation_ / 4;
+        smoothed_ = std::max(smoothed_ - smoothed_ / 8 + sample / 8, 1u);
+        shortest_ = std::min(shortest_, sample);
+    }
+    static constexpr uint32_t kLongest = 1u << 30;  // a second: what is timed wraps after four
+
+    uint32_t smoothed_ = 0, deviation_ = 0, shortest_ = 0;
+    uint32_t started_ = 0;
+    Psn psn_;
+    bool timing_ = false;
+};
+
+/// The repair under observation.
+struct Repair {
+    enum class Cause : uint8_t {
+        none,
+        nak,       ///< the peer reported the loss: how it acknowledges the repair shows whether it keeps packets
+        probe,     ///< the peer is silent, and may have lost the packet or its ACK
+        response,  ///< a response was lost on its way to us: says nothing about the peer
+    };
+    Psn begin, end;  ///< sent again
+    Psn highest;     ///< one past the newest PSN that was under way then
+    uint32_t sent_at = 0;
+    uint16_t ahead = 0;  ///< packets that may be before it in the queues of the network
+    Cause cause = Cause::none;
+    RepeatMode mode = RepeatMode::unknown;
+    uint8_t creeps = 0;    ///< repairs in a row after which the very next packet was missing
+    uint8_t probes = 0;    ///< in a row, without progress
+    uint8_t go_backs = 0;  ///< losses until selective repeat is tried again
+    uint8_t trial = 0;     ///< how often it was tried in vain
+};
+
+}  // namespace roci::qp

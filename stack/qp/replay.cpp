@@ -1,0 +1,49 @@
+// READs and atomics that came again are answered again, in their place in PSN order.
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+enum class Relation : uint8_t {
+    apart,     ///< both are answered
+    included,  ///< what is asked for again is still to be sent by the other one
+    replaced,  ///< the answer begins anew, instead of what is left of the other one
+};
+
+Relation relation(const Qp& qp, const ResponderJob& job, const ResponderJob& other) {
+    if (!overlap(qp, job, other)) return Relation::apart;
+    const int32_t beyond = end_psn(qp, job).distance_from(end_psn(qp, other));
+    const int32_t ahead = job.first.distance_from(other.first + other.sent);
+    if (beyond <= 0 && ahead >= 0) return Relation::included;
+    // A part that was sent before is sent once more, and the rest of the other answer goes on after it.
+    if (beyond < 0) return Relation::apart;
+    return beyond == 0 || ahead <= 0 ? Relation::replaced : Relation::apart;
+}
+
+}  // namespace
+
+void answer_again(Context& ctx, Qp& qp, ResponderJob job) {
+    JobRing& jobs = qp.responder.jobs;
+    job.replay = true;
+    for (uint32_t i = 0; i < jobs.count;) {
+        const ResponderJob& other = jobs.at(i);
+        const Relation r = relation(qp, job, other);
+        if (r == Relation::included) return;
+        if (r == Relation::apart) {
+            ++i;
+            continue;
+        }
+        job.replay = job.replay && other.replay;
+        jobs.remove(i);
+    }
+    uint32_t place = 0, replays = 0;
+    for (uint32_t i = 0; i < jobs.count; ++i) {
+        if (end_psn(qp, jobs.at(i)).distance_from(end_psn(qp, job)) < 0) place = i + 1;
+        replays += jobs.at(i).replay;
+    }
+    if (job.replay && replays >= qp.max_dest_rd_atomic) return;
+    jobs.insert(place, job);
+    activate_responder(ctx, qp);
+}
+
+}  // namespace roci::qp

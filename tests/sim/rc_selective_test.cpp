@@ -1,0 +1,147 @@
+// Selective repeat without the peer's consent, and probes, against a puppet: which packets are sent again, and when.
+#include "fixture.hpp"
+#include "io/shared.hpp"
+#include "qp/state.hpp"
+
+namespace roci::sim {
+namespace {
+
+struct Selective : PuppetTest {
+    qp::RepeatMode mode() { return world.host(0).shared().qps.find(qp.qpn)->requester.repair.mode; }
+    /// Sends `packets` from `psn` on, as one WRITE.
+    void write(uint32_t packets) {
+        a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, packets * kMtu, 0x1000, 7));
+        ASSERT_EQ(puppet.listen(10'000).size(), packets);
+    }
+    /// One exchange of a round trip of about 100 us, so that the QP knows one.
+    void exchange(uint32_t psn) {
+        write(1);
+        world.run_for(50'000);
+        puppet.send_ack(psn, 1);
+        ASSERT_EQ(a.wait_status(), WcStatus::success);
+    }
+};
+
+TEST_F(Selective, TheMissingPacketAloneIsSentAgainAndNewOnesGoOn) {
+    join();
+    write(8);
+    puppet.send_ack(0x103, 0, kNakSequence);
+    const auto again = puppet.listen(10'000);
+    ASSERT_EQ(psns(again), range(0x103, 1));
+    a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 2, 0, kMtu, 0x1000, 7));
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x108, 1)) << "no window is lost";
+    EXPECT_TRUE(again[0].packet.ack_request);
+    puppet.send_ack(0x108, 2);
+    EXPECT_EQ(a.wait(2).size(), 2u);
+    EXPECT_EQ(mode(), qp::RepeatMode::selective) << "the acknowledgement jumped: the peer keeps packets";
+}
+
+TEST_F(Selective, APeerThatKeepsNothingCostsOneRoundTripThenTheQpGoesBackN) {
+    join();
+    write(8);
+    puppet.send_ack(0x103, 0, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
+    puppet.send_ack(0x104, 0, kNakSequence);  // the very next one is missing, too
+    EXPECT_EQ(psns(puppet.listen(10'000)), range(0x104, 4));
+    EXPECT_EQ(mode(), qp::RepeatMode::go_back_n);
+    puppet.send_ack(0x105, 0, kNakSequence);
+    EXPECT_EQ(psns(puppet.listen(10'000)), range(0x105, 3));
+    puppet.send_ack(0x107, 1);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
+TEST_F(Selective, AnAckThatCreepsShowsTheSameAsANak) {
+    join();
+    write(8);
+    puppet.send_ack(0x103, 0, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
+    puppet.send_ack(0x103, 0);  // of the repaired packet alone
+    EXPECT_EQ(psns(puppet.listen(10'000)), range(0x104, 4));
+    puppet.send_ack(0x107, 1);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
+TEST_F(Selective, ABurstIsRepairedByTwiceAsManyPacketsEachTime) {
+    join();
+    write(4);
+    puppet.send_ack(0x100, 0, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
+    puppet.send_ack(0x103, 1);
+    ASSERT_EQ(a.wait_status(), WcStatus::success);
+    ASSERT_EQ(mode(), qp::RepeatMode::selective);
+    write(16);
+    uint32_t at = 0x105;
+    for (const uint32_t count : {1u, 2u, 4u}) {
+        puppet.send_ack(at, 1, kNakSequence);
+        ASSERT_EQ(psns(puppet.listen(10'000)), range(at, count));
+        at += count;
+    }
+    puppet.send_ack(0x113, 2);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_EQ(mode(), qp::RepeatMode::selective);
+}
+
+TEST_F(Selective, AfterSomeLossesAPeerThatKeptNothingIsTriedAgain) {
+    join();
+    write(8);
+    puppet.send_ack(0x100, 0, kNakSequence);
+    ASSERT_EQ(puppet.listen(10'000).size(), 1u);
+    for (uint32_t psn = 0x101; psn < 0x105; ++psn) {
+        puppet.send_ack(psn, 0, kNakSequence);
+        ASSERT_EQ(psns(puppet.listen(10'000)), range(psn, 0x108 - psn));
+    }
+    EXPECT_EQ(mode(), qp::RepeatMode::unknown);
+    puppet.send_ack(0x105, 0, kNakSequence);
+    EXPECT_EQ(psns(puppet.listen(10'000)), range(0x105, 1));
+    puppet.send_ack(0x107, 1);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
+TEST_F(Selective, ALostTailIsProbedForLongBeforeTheTimeoutAndCostsNoRetry) {
+    path.timeout = 18;  // a second
+    path.retry_cnt = 0;
+    join();
+    exchange(0x100);
+    write(2);  // nobody answers
+    const Nanos start = world.now();
+    const auto probes = puppet.listen(100'000'000);
+    ASSERT_GE(probes.size(), 3u);
+    EXPECT_LT(probes[0].when - start, 1'000'000u);
+    for (const auto& p : probes) {
+        EXPECT_EQ(p.psn(), 0x101u);
+        EXPECT_TRUE(p.packet.ack_request);
+    }
+    for (size_t i = 2; i < probes.size(); ++i)
+        EXPECT_GT(probes[i].when - probes[i - 1].when, probes[i - 1].when - probes[i - 2].when) << "they become rare";
+    puppet.send_ack(0x102, 2);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_EQ(mode(), qp::RepeatMode::unknown) << "a probe says nothing about what the peer keeps";
+}
+
+TEST_F(Selective, TheRetryLimitIsThatOfTheAckTimeoutAlone) {
+    path.timeout = 10;
+    path.retry_cnt = 1;
+    join();
+    exchange(0x100);
+    write(2);
+    const Nanos start = world.now();
+    EXPECT_EQ(a.wait_status(), WcStatus::retry_exc_err);
+    const Nanos timeout = Nanos{4096} << 10;
+    EXPECT_GE(world.now() - start + 100'000, 2 * timeout);
+    EXPECT_LE(world.now() - start, 8 * timeout) << "C9-139: at most four times each";
+}
+
+TEST_F(Selective, ALostReadRequestIsAskedForWhole) {
+    join();
+    a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, kMtu, 0x1000, 7));
+    a.client.post_send(qp, a.rdma(WrOpcode::rdma_read, 2, 0, 4 * kMtu, 0x1000, 7));
+    a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 3, 0, kMtu, 0x1000, 7));
+    ASSERT_EQ(puppet.listen(10'000).size(), 3u);
+    puppet.send_ack(0x101, 1, kNakSequence);
+    const auto again = puppet.listen(10'000);
+    ASSERT_EQ(psns(again), range(0x101, 1));
+    EXPECT_EQ(again[0].packet.dma_length, 4 * kMtu);
+}
+
+}  // namespace
+}  // namespace roci::sim
