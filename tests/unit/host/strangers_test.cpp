@@ -154,7 +154,8 @@ TEST_F(SmallShares, EachLimitNamesItselfAndLeavesOthersTheirs) {
     EXPECT_EQ(send(conductor, other, packet(Op::alloc_pd, {})).error, 0);
     ASSERT_EQ(send(conductor, session, packet(Op::status, {})).error, 0);
     bool found = false;
-    for (const auto& row : nlohmann::json::parse(platform.status)["limits"])
+    const auto status = nlohmann::json::parse(platform.status);
+    for (const auto& row : status["limits"])
         if (row["resource"] == "qps") found = row["used"] == 2 && row["limit"] == 2 && row["refused"] == 1;
     EXPECT_TRUE(found) << platform.status;
 }
