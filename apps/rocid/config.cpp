@@ -406,7 +406,7 @@ Config default_config(const std::vector<std::string>& overrides) { return parse_
 namespace {
 
 std::string port_kinds_text() {
-    std::string out = "# Kinds of ports, and the keys that are theirs:\n";
+    std::string out = "# Kinds of ports, and their keys:\n";
     for (const PortKind& k : port_kinds()) out += fmt::format("#   {}  ({}): {}\n", k.name, own_keys(k), k.what);
     return out;
 }
@@ -415,13 +415,13 @@ std::string port_kinds_text() {
 
 std::string sample_config() {
     std::string out =
-        "# Configuration of rocid. Every key is here with its default, what it may be, and why one would change it.\n"
-        "# A key that is left out has its default. `rocid --print-config` prints this file.\n";
+        "# Configuration of rocid. Every key is listed with its default, its allowed values, and the reason to change it.\n"
+        "# A missing key has its default. `rocid --print-config` prints this file.\n";
     std::string_view section;
     for (const Option& o : options()) {
         if (o.section != section) {
             section = o.section;
-            out += section == "device" ? "\n# Devices. Without any [[device]] section there are these two. Keys:\n"
+            out += section == "device" ? "\n# Devices. The two below are the default if there is no [[device]] section. Keys:\n"
                                        : fmt::format("\n[{}]\n", section);
         }
         if (section == "device") {

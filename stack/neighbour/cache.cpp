@@ -9,7 +9,7 @@ void Cache::ask(const Key& key, Entry& e, Nanos now) {
     ++asked_;
     e.due = now + config_.between_tries;
     next_due_ = std::min(next_due_, e.due);
-    // The last try of a check asks everybody: the one who had the address may be gone, and another have it.
+    // The last try of a check is a broadcast: another host may have the address now.
     const bool one = e.state == State::checking && e.tries < config_.tries;
     questions_.push_back({key, one ? e.mac : MacAddress{}});
 }
@@ -21,7 +21,7 @@ void Cache::settle(const Key& key, Entry& e, State state, Nanos due) {
     e.tries = 0;
 }
 
-/// nullptr: there is no room, as everything that is there is being waited for.
+/// nullptr: there is no room, because all entries are being resolved.
 Cache::Entry* Cache::make(const Key& key, Nanos now) {
     if (entries_.size() >= config_.entries) {
         auto least = entries_.end();
@@ -66,7 +66,7 @@ void Cache::heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_a
         it->second.state = State::known;
     }
     Entry& e = it->second;
-    // Without the override flag an advertisement does not change what is known (RFC 4861 7.2.5).
+    // An advertisement without the override flag does not change a known address (RFC 4861 7.2.5).
     const bool had = e.state == State::known || e.state == State::checking;
     if (had && !override_link && !(e.mac == mac) && !e.mac.is_zero()) return;
     e.mac = mac;

@@ -169,7 +169,7 @@ Outcome destroy_srq(Call& c) {
     if (Outcome o = must_be_idle(srq->uses, "SRQ", "QPs"); o.failed()) return o;
     retire(c.state, *srq);
     c.state.fence_all();
-    bury(c.state, *srq);
+    free_resources(c.state, *srq);
     c.session.srqs.erase(handle);
     return done();
 }
@@ -180,7 +180,7 @@ void retire(State& state, Srq& srq) {
     execute(state, srq, engine::Command::Kind::remove_srq, unused);
 }
 
-void bury(State& state, Srq& srq) {
+void free_resources(State& state, Srq& srq) {
     qp::free(srq.engine_side);
     state.srqns.release(srq.spec.srqn);
     --state.engine_load[srq.engine];
