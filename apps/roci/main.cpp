@@ -62,10 +62,11 @@ int parse_and_run(int argc, char** argv) {
     run_command->positionals_at_end();
 
     roci::cli::Where where;
-    bool as_json = false;
+    bool as_json = false, only_limits = false;
     CLI::App* status_command = app.add_subcommand("status", "Devices, GIDs, engines, sessions and QPs of a rocid");
     add_where(*status_command, where);
     status_command->add_flag("--json", as_json, "rocid's own JSON");
+    status_command->add_flag("--limits", only_limits, "what each user has of what it may have, and how often more was refused");
 
     roci::cli::StatOptions stat;
     CLI::App* stat_command = app.add_subcommand("stat", "Counters of devices and engines: totals, and rates over an interval");
@@ -120,7 +121,7 @@ int parse_and_run(int argc, char** argv) {
     if (pcap_command->parsed()) return roci::cli::pcap(pcap);
     if (stat_command->parsed()) return roci::cli::stat(stat);
     if (why_command->parsed()) return roci::cli::why(why);
-    return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json);
+    return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json, only_limits);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ void close_device(State&, Session&);
 Outcome status(Call&);
 Outcome counters(Call&);
 Conductor::Totals totals_of(const State&);
-std::string status_text(State&);
+/// Of what `viewer` may see: root and the user of rocid everything, others what is theirs.
+std::string status_text(State&, const Client& viewer);
 
 // why.cpp
 Outcome why(Call&);
