@@ -86,7 +86,7 @@ struct DeviceCounters : EventCounters {
 #undef X
 
 #define X(name, unit, file, text) {#name, unit, file, text},
-#define ROCI_FAULT_INFO(name, hw, text) {"request_" #name, "requests", hw[0] == 0 ? "" : "hw_counters/" hw, text},
+#define ROCI_FAULT_INFO(name, file, text) {"request_" #name, "requests", file, text},
 inline constexpr CounterInfo kQpCounters[] = {ROCI_PACKET_COUNTERS(X) ROCI_EVENT_COUNTERS(X)};
 inline constexpr CounterInfo kDeviceCounters[] = {ROCI_EVENT_COUNTERS(X) ROCI_PORT_COUNTERS(X)
                                                       ROCI_REQUEST_FAULTS(ROCI_FAULT_INFO)};

@@ -57,7 +57,7 @@ namespace roci::abi {
 
 enum class Reason : uint8_t {
     none = 0,
-#define X(number, name, text, advice) name = number,
+#define X(number, name, text, advice) name = (number),
     ROCI_REASONS(X)
 #undef X
 };
