@@ -51,7 +51,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p, const C
     if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<FrameRing>(kFrameRingSize);
     for (Port* port : ports) ctx.outbox.emplace_back(port, config.tx_burst);
     ctx.devices.assign(places.devices.begin(), places.devices.end());
-    for (qp::DeviceCounters& d : own_devices) ctx.devices.push_back(&d);
+    for (OwnDevice& d : own_devices) ctx.devices.push_back(&d.counters);
 }
 
 Engine::Impl::~Impl() {

@@ -32,7 +32,11 @@ struct Engine::Impl {
     qp::Context ctx;
     EventRing events;
     Counters own_counters;
-    std::vector<qp::DeviceCounters> own_devices;
+    /// No other engine writes to these cache lines.
+    struct alignas(64) OwnDevice {
+        qp::DeviceCounters counters;
+    };
+    std::vector<OwnDevice> own_devices;
     Counters& counters;
     std::vector<Session> sessions;
     std::array<RxFrame, kMaxBurst> frames;
