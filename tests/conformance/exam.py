@@ -31,6 +31,8 @@ QUESTIONS = {
     'misaligned_atomic': (r'not a multiple of 8',),
     'wrong_qkey': (r'another Q_Key',),
     'datagram_without_receive': (r'no receive was posted that is long enough',),
+    'datagram_too_long': (r'message is longer than the QP can send',),
+    'deregistered': (r'R_Key of a request names no memory region', r'no region has this key'),
     'memory_by_address': (r'reached by address, which is slow',),
     'lossy': (r'network loses or delays packets: \d+ of \d+ packets',),
     'idle_program': (r'nothing waits to be sent',),

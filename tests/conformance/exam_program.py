@@ -252,6 +252,26 @@ def datagram_without_receive():
     return b, a
 
 
+def datagram_too_long():
+    a, b = End('roci0', service=e.IBV_QPT_UD), End('roci1', service=e.IBV_QPT_UD)
+    a.datagrams(0x11)
+    b.datagrams(0x11)
+    a.ah = AH(a.pd, attr=AHAttr(gr=GlobalRoute(dgid=b.gid, sgid_index=GID_INDEX), is_global=1, port_num=1))
+    a.send(a.sge(8192), datagram=(a.ah, b.qp.qp_num, 0x11))
+    a.complete()
+    return a, b
+
+
+def deregistered():
+    """The peer's region is gone when the request comes."""
+    a, b = pair()
+    key, address = b.mr.rkey, b.mr.buf
+    b.mr.close()
+    a.send(opcode=e.IBV_WR_RDMA_WRITE, remote=address, rkey=key)
+    a.complete()
+    return a, b
+
+
 def memory_by_address():
     a, b = pair()
     b.file = tempfile.TemporaryFile()
