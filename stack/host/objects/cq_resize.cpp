@@ -58,8 +58,8 @@ void answer(Call& c, const Cq& cq) {
 }
 
 /// Called if some lanes have moved to `partial` and another one did not fit, because its engine completed requests meanwhile.
-/// Moves all lanes to a third ring of the old depth, in which they always fit. This fails only if the client's index is invalid:
-/// then the CQ is dead and keeps all three rings.
+/// Moves all lanes to a third ring of at least the old depth, in which they always fit. This fails only if the client's index is
+/// invalid: then the CQ is dead and keeps all three rings.
 Outcome fall_back(Call& c, Cq& cq, Ring& partial, uint32_t moved, const uint32_t* consumer) {
     Ring roomy;
     roomy.depth = std::max(cq.depth, partial.depth);
