@@ -13,6 +13,7 @@
 #include "nic.hpp"
 #include "options.hpp"
 #include "port_kinds.hpp"
+#include "user_limits.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -243,6 +244,14 @@ void check_cpus(const std::string& file, Config& c) {
                                       file, c.cpu_numbers.size(), c.engine.count));
 }
 
+void check_users(const std::string& file, const Config& c) {
+    try {
+        (void)parse_user_limits(c.limits.users);
+    } catch (const std::invalid_argument& e) {
+        throw ConfigError(fmt::format("{}: key 'limits.users': {}", file, e.what()));
+    }
+}
+
 bool good_name(const std::string& s) {
     const auto ok = [](char ch) { return (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') || ch == '_'; };
     return !s.empty() && s.size() <= 15 && std::ranges::all_of(s, ok);
@@ -348,6 +357,7 @@ void check(const std::string& file, Config& c) {
     for (size_t i = 0; i < c.devices.size(); ++i) check_device(file, c, i);
     check_peers(file, c);
     check_cpus(file, c);
+    check_users(file, c);
 }
 
 toml::table parse_override(const std::string& text) {

@@ -8,6 +8,7 @@ namespace {
 using Texts = std::vector<std::string>;
 
 #define ROCI_TEXT(field) [](Config& c, DeviceSection*, Value&& v) { c.field = std::get<std::string>(std::move(v)); }
+#define ROCI_TEXTS(field) [](Config& c, DeviceSection*, Value&& v) { c.field = std::get<Texts>(std::move(v)); }
 #define ROCI_COUNT(field) [](Config& c, DeviceSection*, Value&& v) { c.field = std::get<uint64_t>(v); }
 #define ROCI_FRACTION(field) [](Config& c, DeviceSection*, Value&& v) { c.field = std::get<double>(v); }
 #define ROCI_DEVICE(field, type) [](Config&, DeviceSection* d, Value&& v) { d->field = std::get<type>(std::move(v)); }
@@ -82,6 +83,11 @@ constexpr Option kOptions[] = {
     {"limits", "max_cqe", Kind::count, "4194304", 16, 1 << 22, "", "Entries per completion queue.", ROCI_COUNT(limits.max_cqe)},
     {"limits", "max_arena_mb", Kind::count, "4096", 4, 1 << 20, "", "MiB of rings per open device.",
      ROCI_COUNT(limits.max_arena_mb)},
+    {"limits", "users", Kind::texts, "[]", 0, 0, "",
+     "Limits of single users, all their programs together, for example [\"* qps=1000\", \"alice qps=5000 cqs=5000\", "
+     "\"@hpc mapped_bytes=1099511627776\"]: a user, @group or * for everybody, then limits as `roci status --limits` names them. "
+     "Of several that fit, the last one counts. Root and the user of rocid have none.",
+     ROCI_TEXTS(limits.users)},
 
     {"device", "name", Kind::text, "\"\"", 0, 0, "", "Name that programs see (ibv_devinfo), for example \"roci0\".",
      ROCI_DEVICE(name, std::string)},

@@ -24,12 +24,11 @@ void Cache::settle(const Key& key, Entry& e, State state, Nanos due) {
 /// nullptr: there is no room, because all entries are being resolved.
 Cache::Entry* Cache::make(const Key& key, Nanos now) {
     if (entries_.size() >= config_.entries) {
-        auto oldest = entries_.end();
+        auto least = entries_.end();
         for (auto it = entries_.begin(); it != entries_.end(); ++it)
-            if (it->second.state != State::asking && (oldest == entries_.end() || it->second.used < oldest->second.used))
-                oldest = it;
-        if (oldest == entries_.end()) return nullptr;
-        entries_.erase(oldest);
+            if (it->second.may_go() && (least == entries_.end() || it->second.is_worth_less_than(least->second))) least = it;
+        if (least == entries_.end()) return nullptr;
+        entries_.erase(least);
     }
     Entry& e = entries_[key];
     e.used = now;
@@ -46,6 +45,7 @@ Lookup Cache::find(const Key& key, Nanos now) {
     }
     Entry& e = it->second;
     e.used = now;
+    e.waited_for = true;
     if (e.state == State::known && e.due <= now) {
         e.state = State::checking;
         ask(key, e, now);
@@ -76,6 +76,10 @@ void Cache::heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_a
 void Cache::gone(const Key& key, Nanos now) {
     const auto it = entries_.find(key);
     if (it != entries_.end()) settle(key, it->second, State::failed, now + config_.failure_counts);
+}
+
+void Cache::abandon(const Key& key) {
+    if (const auto it = entries_.find(key); it != entries_.end()) it->second.waited_for = false;
 }
 
 void Cache::forget_port(uint32_t port) {

@@ -1,8 +1,9 @@
 // The neighbour cache: MAC addresses of IP addresses on the link. It resolves an address by solicitations and checks an old entry
 // again. It is sans-IO: solicitations are returned as data, and the caller sends them as frames or queries the kernel's table.
 //
-// Everything is bounded. The number of entries is limited (the least recently used entry is evicted), and so is the number of
-// tries. A received frame creates an entry only if it answers a solicitation or is itself a solicitation to us.
+// Everything is bounded. The number of entries is limited (entries without an answer are evicted first, then the least recently
+// used one), and so is the number of tries. A received frame creates an entry only if it answers a solicitation or is itself a
+// solicitation to us.
 #pragma once
 
 #include <compare>
@@ -68,6 +69,8 @@ public:
     void heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_an_entry, bool override_link = true);
     /// The kernel reports that the neighbour does not exist.
     void gone(const Key& key, Nanos now);
+    /// No request waits for the answer any more. The entry may be evicted.
+    void abandon(const Key& key);
     void forget_port(uint32_t port);
 
     void advance(Nanos now);
@@ -85,6 +88,14 @@ private:
         uint32_t tries = 0;
         Nanos due = 0;  ///< asking, checking: time of the next try; failed, known: end of the state
         Nanos used = 0;
+        bool waited_for = true;  ///< a request waits for the answer
+
+        bool may_go() const { return state != State::asking || !waited_for; }
+        bool is_worth_less_than(const Entry& other) const {
+            const bool knows = state == State::known || state == State::checking;
+            const bool other_knows = other.state == State::known || other.state == State::checking;
+            return knows != other_knows ? other_knows : used < other.used;
+        }
     };
     Entry* make(const Key& key, Nanos now);
     void ask(const Key& key, Entry& e, Nanos now);

@@ -163,7 +163,7 @@ Outcome create_qp(Call& c) {
     auto qp = std::make_shared<Qp>();
     abi::QpCap cap{};
     if (Outcome o = lay_out(c, in, *needs, parts.srq, *qp, cap); o.failed()) return o;
-    const auto number = c.state.qpns.allocate();
+    const auto number = c.state.qpns.allocate(c.state.platform.random());
     if (!number) return fail(ENOMEM, "all QP numbers are in use");
     const auto place = c.session.qps.next();
     qp::Spec& spec = qp->spec;

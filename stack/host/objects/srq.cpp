@@ -64,7 +64,7 @@ Outcome create_srq(Call& c) {
     srq->engine = srq->spec.engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.state.pick_engine();
     abi::TagQueue tags{};
     if (Outcome o = add_tag_matching(c, in, *srq, tags); o.failed()) return o;
-    const auto number = c.state.srqns.allocate();
+    const auto number = c.state.srqns.allocate(c.state.platform.random());
     if (!number) return fail(ENOMEM, "all SRQ numbers are in use");
     const auto place = s.srqs.next();
     srq->spec.session = s.id;

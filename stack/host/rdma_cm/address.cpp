@@ -249,6 +249,10 @@ Outcome resolve_addr(Call& c) {
     if (Outcome o = check_address(in.dest); o.failed()) return o;
     if (id->state != IdState::idle && id->state != IdState::bound)
         return fail(EINVAL, "the id has a resolved address already, or listens");
+    // Each failure leaves an event until the program fetches it.
+    constexpr uint32_t kMostWaiting = 64;
+    if (id->events_waiting >= kMostWaiting)
+        return fail(ENOMEM, "the id has {} events that were not fetched, the limit", id->events_waiting);
     if (id->state == IdState::idle)
         if (Outcome o = bind_source(c, *id, in); o.failed()) return o;
     id->dest = in.dest;
