@@ -1,5 +1,5 @@
 #pragma once
-/// Memory for registration: turns a range of this process into shared memory that rocid can map (DESIGN.md, decision 2).
+/// Memory for registration: turns a range of this process into shared memory that rocid can map.
 ///
 /// A range may consist of several kinds of memory:
 ///  - Private anonymous memory (heap, mmap, .bss) is *adopted*: its pages are copied into a sealed memfd, which is then mapped
@@ -25,8 +25,8 @@
 ///  - MADV_DONTNEED by a raw system call keeps the content, as on any shared memory (madvise() gives zeros, see advice.hpp).
 ///    MADV_FREE fails with EINVAL. mremap() that grows a mapping of 16 pages or more fails with EFAULT; realloc() then copies.
 ///    NUMA policy and MADV_* hints are those of new memory.
-///  - fork(): the child gets a private copy before fork() returns in it (fork.hpp). After raw clone() or _Fork() without
-///    CLONE_VM it does not.
+///  - fork(): the child gets a private copy before fork() returns in it (fork.hpp). A child of raw
+///    clone() or _Fork() gets none.
 ///  - The stack of *another* thread must not be registered.
 
 #include <cstddef>
