@@ -58,7 +58,7 @@ void clear_path(const DeviceSection& d) {
     if (unlink(d.path.c_str()) != 0)
         throw pmd::StartError(
             fmt::format("the socket '{}' is deserted, but cannot be removed: {}", d.path, std::strerror(errno)));
-    spdlog::info("{}: removed the deserted socket {}", d.name, d.path);
+    spdlog::info("{}: the socket {} was deserted; removed it", d.name, d.path);
 }
 
 /// Checks that the socket's name fits into a sockaddr_un, and that rocid as server may create it in its folder.
