@@ -122,7 +122,7 @@ bool EventPipes::write_now(Pipe& p, const Record& r) {
         return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) return false;
-    p.broken = true;  // EPIPE: the reader is gone
+    p.broken = true;  // EPIPE: the reader has closed its end
     return true;
 }
 
@@ -133,7 +133,7 @@ void EventPipes::write_or_keep(Pipe& p, Kept<Record>& kept, uint32_t kind, const
         handle = r.cq_handle;
     else
         handle = r.handle;
-    // Behind records that wait, none may overtake; a second event of the same object says nothing that the first does not.
+    // A record must not overtake kept records. A second event of the same object adds no information.
     if (!p.has_kept() && write_now(p, r)) return;
     if (!p.has_kept()) ++kept_pipes_;
     const auto [it, fresh] = kept.insert_or_assign(std::pair(kind, handle), r);
