@@ -22,8 +22,7 @@ std::vector<std::string> icrc_warnings(const wire::crc::Choice& choice, std::str
                         choice.failed->name));
     if (choice.kernel == nullptr) return lines;
     if (choice.unknown_name)
-        lines.push_back(
-            fmt::format("ROCI_CRC={}: this processor cannot run that; ICRC by {}", wanted, choice.kernel->name));
+        lines.push_back(fmt::format("ROCI_CRC={}: this processor cannot run that; ICRC by {}", wanted, choice.kernel->name));
     if (choice.kernel == &wire::crc::kTable && wanted != choice.kernel->name)
         lines.emplace_back("ICRC by table: this processor has no carry-less multiplication; ICRCs take ten times as long");
     return lines;
