@@ -16,7 +16,7 @@ constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
 /// Bursts that a round takes from a port while they come in full.
 constexpr uint32_t kRoundBursts = 8;
 constexpr uint32_t kFrameCopies = 64;
-/// Rounds between checks for sleeping programs with a fence.
+/// Rounds after which sleeping programs are looked for behind a fence.
 constexpr uint32_t kSettleEvery = 64;
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
@@ -78,7 +78,7 @@ bool Engine::Impl::scan_doorbells() {
     ROCI_STAGE(doorbells);
     bool any = false;
     for (Session& s : sessions) {
-        std::array<uint32_t, 64> rung;  // slots of one word; their QPs are prefetched, then activated
+        std::array<uint32_t, 64> rung;  // a word's; their QPs are asked for, then looked at
         uint32_t count = 0;
         const auto ring_all = [&] {
             for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
@@ -104,7 +104,7 @@ bool Engine::Impl::run_timers() {
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
-/// The frames that a round may send; QPs with a turn use them up.
+/// The round's share of frames, spent by the QPs that have a turn.
 struct Engine::Impl::Budget {
     uint32_t left;
     bool spent = false;
@@ -114,8 +114,8 @@ struct Engine::Impl::Budget {
     }
 };
 
-/// Responders come first, because the QPs that received requests in the previous round are still in the caches. They get at most
-/// half of a round while requesters wait.
+/// Answers first, for the caches still have the QPs whose requests came in the round before; but never the whole of a round while
+/// there are requests to be sent.
 void Engine::Impl::run_responders(Budget& budget) {
     const uint32_t kept = ctx.requesters.empty() ? 0 : budget.left / 2;
     for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.left > kept && !ctx.responders.empty();
@@ -130,7 +130,7 @@ void Engine::Impl::run_responders(Budget& budget) {
     }
 }
 
-/// Serves a requester. Returns how many frames it sent or work requests it flushed.
+/// How many frames were sent or work requests flushed.
 uint32_t Engine::Impl::serve(qp::Qp& qp) {
     if (flushing(qp)) {
         const uint32_t before = qp.requester.queue.tail() + qp.spec.rq.consumed;
@@ -142,8 +142,8 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return sent;
 }
 
-/// Removes a requester without work from the run queue. If all posted requests are taken, the client must ring the doorbell from
-/// now on. If not, the QP was checked too early, or an event that is due (an ACK, a timer) will put it back on the run queue.
+/// The requester had nothing to do when we looked: off the list. If everything posted was taken, the client is asked to ring; if
+/// not, either we looked too early, or something that will come (an ACK, a timer) puts the QP back on the list.
 void Engine::Impl::rest(qp::Qp& qp) {
     if (!qp.has_work && !flushing(qp)) return;
     if (qp::posted(qp)) return look_again(qp);
@@ -157,8 +157,7 @@ void Engine::Impl::look_again(qp::Qp& qp) {
     if (flushing(qp) || qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
-/// Rechecks the doorbells of all QPs that went idle in this round. A fence waits until all earlier stores have reached the cache,
-/// so there is one per round instead of one per QP.
+/// A fence waits until all that was written before has reached the cache: one a round, not one a QP.
 void Engine::Impl::settle() {
     if (resting.empty()) return;
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -172,9 +171,9 @@ void Engine::Impl::settle() {
     resting.clear();
 }
 
-/// Each requester in the run queue gets a turn, until the round has sent its frames; the next round continues there. If a round
-/// sent for thousands of QPs, rings and pools would fill with frames that have left the caches when they are received, and the
-/// QPs would be visited again without result.
+/// Each requester on the list has its turn, until the round has sent its share of frames; the next round goes on where this one
+/// ended. A round that sent for thousands of QPs would fill rings and pools with frames that are cold when they are received,
+/// then visit the same QPs again in vain.
 void Engine::Impl::run_requesters(Budget& budget) {
     const bool prefetches = crowded();
     if (!prefetches) pipeline.forget();
@@ -211,7 +210,7 @@ bool Engine::Impl::run_turns() {
     return budget.spent;
 }
 
-/// Copies the counters of the reorder pool to the engine's table, which other threads read.
+/// The roles of a QP count for themselves; others read the engine's table.
 void Engine::Impl::publish_reorder() {
     struct Row {
         Counter counter;
@@ -253,7 +252,7 @@ bool Engine::poll(Nanos now) {
         out.flush();
         if (const uint64_t sent = out.take_sent(); sent != 0) e.counters.add(Counter::tx_frames, sent);
     }
-    // Receiving comes after sending, so that frames to the same device or to its loopback peer are received in the same round.
+    // After sending: what a device sends to itself or to its neighbour in this rocid is there at once.
     for (uint32_t port = 0; port < e.ports.size(); ++port) {
         unsigned got = e.receive(port);
         any |= got != 0;
@@ -301,7 +300,7 @@ void Engine::settle_sleepers() {
 }
 
 void Engine::stop_lingering() {
-    if (impl_->crowded()) return;  // then no QP lingers
+    if (impl_->crowded()) return;  // then nobody does
     for (qp::Qp* qp = impl_->ctx.requesters.first(); qp != nullptr; qp = qp->asking.next) qp->linger = 0;
 }
 

@@ -1,6 +1,5 @@
-// The engine: all work of one lcore, sans-IO. Its inputs are frames, commands, doorbells and `now`; its outputs are frames, CQEs
-// and events. One thread calls poll(). The engine never blocks, makes no system call, and allocates memory only during
-// construction and commands.
+// The engine: everything that one lcore does, sans-IO. Frames, commands, doorbells and `now` go in; frames, CQEs and events come
+// out. One thread calls poll(); nothing here blocks, allocates (after construction and commands) or makes a system call.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +21,15 @@ struct Shared;    // shared.hpp: key table, QP number table, address handles, GI
 
 struct Config {
     uint32_t index = 0;            ///< which engine this is
-    uint32_t rx_burst = 32;        ///< frames received from a port per burst, 1..256
-    uint32_t tx_burst = 32;        ///< frames sent to a port per burst, 1..256
-    uint32_t qp_quantum = 32;      ///< frames that a QP may send per turn
-    uint32_t max_inflight = 256;   ///< unacknowledged packets per QP, 8..8192
-    uint32_t ack_every = 32;       ///< a requester requests an ACK at least once per this many packets
-    bool selective_repeat = true;  ///< only lost packets are sent again, if the peer keeps the others
+    uint32_t rx_burst = 32;        ///< frames taken from a port at once, 1..256
+    uint32_t tx_burst = 32;        ///< frames handed to a port at once, 1..256
+    uint32_t qp_quantum = 32;      ///< frames a QP may send before the next one has its turn
+    uint32_t max_inflight = 256;   ///< unacknowledged packets a QP may have, 8..8192
+    uint32_t ack_every = 32;       ///< a requester asks for an ACK at least every so many packets
+    bool selective_repeat = true;  ///< lost packets alone are sent again where the peer keeps the others
     uint32_t event_ring = 4096;
-    uint32_t reorder_frames = 1024;     ///< PSNs behind a missing one for which a QP keeps frames, a power of two; 0: none
-    uint64_t reorder_bytes = 32 << 20;  ///< memory for kept frames of all QPs
+    uint32_t reorder_frames = 1024;     ///< PSNs behind a lost one that a QP keeps frames of, a power of two; 0: none
+    uint64_t reorder_bytes = 32 << 20;  ///< for what all of them keep
 };
 
 class Engine {
@@ -43,9 +42,9 @@ public:
     bool poll(Nanos now);
     /// Runs one command now. Called by the thread that polls.
     void execute(Command& command, Nanos now);
-    /// The next time at which poll() has work without new input. kNever: only with input; <= now: at once.
+    /// The next time at which poll() has something to do by itself; kNever when only input can wake it; <= now: at once.
     Nanos next_deadline(Nanos now) const;
-    /// True if a doorbell is set or another engine has handed frames over. Checked after setting the sleeping flag.
+    /// True if a doorbell is set or another engine has handed frames over: checked after the sleeping flag was raised.
     bool doorbell_pending() const;
     /// Bit e: frames were handed to engine e since the last call; wake it if it sleeps.
     uint32_t take_wake_mask();

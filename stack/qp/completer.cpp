@@ -1,5 +1,5 @@
-// The completer processes ACKs, NAKs, READ and atomic responses (IBA 9.7.5, 9.7.6). A response that was not requested is a ghost:
-// it is counted and dropped.
+// The completer: ACKs, NAKs, READ and atomic responses (IBA 9.7.5, 9.7.6). What was not asked for is a ghost: counted and
+// dropped.
 #include <cstring>
 
 #include "qp/reorder.hpp"
@@ -12,13 +12,13 @@ using abi::WcStatus;
 
 bool has_own_response(const SendRecord& r) { return needs_response(r.kind); }
 
-/// Activates the requester if it waits for room in the window or for credits. A requester without work gets no turn: otherwise
-/// each ACK would cost one more visit of the QP.
+/// There may be room or credits now for what waits. A requester with nothing to send has no turn: otherwise each ACK would cost
+/// thousands of QPs one more visit.
 void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
 
-/// Called after progress since `before`: resets the retries, restarts the timer, and continues sending.
+/// Progress was made since `before`: full retries again, the timer starts anew, and sending may go on.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
     observe_repair(ctx, qp);
@@ -46,8 +46,7 @@ void retire_local(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// Moves the cursor behind acknowledged packets. The acknowledgement of a first transmission may arrive after a roll-back; its
-/// packets need not be sent again.
+/// An acknowledgement of a first transmission may arrive after a roll-back: what it covers need not be sent again.
 void skip_acknowledged(Requester& rq, bool overtaken) {
     if (overtaken || rq.queue.behind()) rq.queue.rewind(rq.window.acked());
 }
@@ -65,8 +64,8 @@ void responded(Context& ctx, Qp& qp, Psn psn, bool final) {
 
 enum class Acked : uint8_t { all, response_missing, failed };
 
-/// Acknowledges all packets before `end`. Stops at a READ or atomic without a response: since later packets are acknowledged, its
-/// response is lost (IBA 9.7.5.1.4, implied NAK).
+/// Everything before `end` is acknowledged. Stops at a READ or atomic that was not answered: later packets were, so its response
+/// is lost (IBA 9.7.5.1.4, implied NAK).
 Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     Requester& rq = qp.requester;
     uint32_t span = psn_span(rq.window.acked(), end);
@@ -96,9 +95,8 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     return result;
 }
 
-/// Restarts the timer after a response other than the expected one: the peer is alive and still processes earlier requests, so a
-/// repeated request waits at the peer. A slow peer may need many timeouts for a large READ that lost a packet, but the timer must
-/// only detect a silent peer.
+/// The peer answers, if not what is awaited: it is at work on what it was asked before, and a request that was repeated waits its
+/// turn there. A large READ that lost a packet may take a slow peer many timeouts; the timer is for one that is silent.
 void still_answered(Context& ctx, Qp& qp) {
     if (!qp.requester.deadlines.pending(Deadline::ack)) return;
     // What is kept is progress already; the probe looks after what is missing. Otherwise all of it comes again in its turn.
@@ -119,7 +117,7 @@ void implied_nak(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// A packet arrived that follows a missing response.
+/// Something came that follows a response which has not.
 void response_missing(Context& ctx, Qp& qp, const wire::Packet& p) {
     keep_response(ctx, qp, p) ? still_answered(ctx, qp) : implied_nak(ctx, qp);
 }
@@ -142,7 +140,7 @@ void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (qp.requester.window.acked() != before) progressed(ctx, qp, before);
     if (result == Acked::response_missing) response_missing(ctx, qp, p);
-    go_on(ctx, qp);  // there may be new credits
+    go_on(ctx, qp);  // credits may have come
 }
 
 /// NAK code to completion status (IBA 9.9.2.2 … 9.9.2.4.2).
@@ -162,9 +160,9 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     if (code == uint8_t(NakCode::psn_sequence)) {
         ++qp.counters.seq_nak_received;
-        // A response before the NAKed PSN is missing: go back further than the NAK requires, but only once.
+        // A response before it is missing: we have to go back further than the NAK says, and once is enough.
         if (result == Acked::response_missing) return implied_nak(ctx, qp);
-        if (!rq.window.awaits_answer()) return;  // a duplicate: the requester has already gone back
+        if (!rq.window.awaits_answer()) return;  // a duplicate: we are back there already
         return request_lost(ctx, qp);
     }
     if (result == Acked::response_missing) return implied_nak(ctx, qp);
@@ -187,8 +185,8 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     update_timer(ctx, qp);
 }
 
-/// Acknowledges all packets before the response's PSN and returns the oldest record. nullptr: the packet is already processed, or
-/// is not an expected response.
+/// The oldest record, once everything before the response's PSN is acknowledged; nullptr: the packet has been dealt with, or
+/// answers nothing.
 SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const Psn before = rq.window.acked();
@@ -264,7 +262,7 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->responses, p.psn);
         if (p.info->has(wire::kRead) && rq.window.acked().distance_from(p.psn) > 0) still_answered(ctx, qp);
         if (p.psn + 1 == rq.window.acked() && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
-            learn_credits(qp, p);  // a repeated ACK with new credits
+            learn_credits(qp, p);  // repeated to tell of new credits
             go_on(ctx, qp);
         }
         return;

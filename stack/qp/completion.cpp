@@ -1,4 +1,4 @@
-// Completions, events and errors. Every work request completes exactly once, in order. In ERR all queued requests are flushed
+// Completions, events and errors. Every work request completes exactly once, in order; in ERR whatever is queued is flushed
 // (IBA 10.3.1.7, 11.6.2).
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
@@ -11,20 +11,19 @@ using abi::WcStatus;
 
 constexpr uint32_t kEventCqErr = 0, kEventQpFatal = 1, kEventSqDrained = 5, kEventLastWqe = 16;
 
-/// Time until the last look at a receive queue after an error; much longer than a store needs to leave its core (microseconds).
+/// A store leaves its core within microseconds.
 constexpr Nanos kLateReceives = 1'000'000;
 
-/// Ethernet has no service level. NICs use this field for the kind of header in the 40 bytes before a datagram, and UCX reads it.
+/// On Ethernet there is no service level; NICs tell there which header lies in the 40 bytes before a datagram, and UCX reads it.
 constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
 
-/// Writes out completions before the event, so that its reader finds them.
+/// What was completed before is there when its reader asks.
 void send_event(Context& ctx, const engine::Event& e) {
     ctx.completions.write_out();
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
 
-/// Adds an entry to a CQ. True: this entry overran the CQ, which is permanently in error, like every QP that completes into it
-/// (IBA 11.6.3.2).
+/// True: the CQ overran with this entry. It is in error for good, and so is every QP that completes into it (IBA 11.6.3.2).
 bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     e.timestamp = ctx.now;
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);
@@ -72,7 +71,7 @@ void flush_recv(Context& ctx, Qp& qp) {
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     if (qp.spec.srq != nullptr || qp.spec.rq.depth == 0) return;
     for (uint32_t n = 0; n < qp.spec.rq.depth && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
-        if (!qp.responder.recv.held) return;  // the queue's indices are invalid: there is nothing to flush
+        if (!qp.responder.recv.held) return;  // the queue's indices lie: there is nothing to tell of
         complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     }
 }
@@ -179,9 +178,8 @@ void enter_error(Context& ctx, Qp& qp) {
     rs.in_message = false;
     rs.sequence.fall_silent();
     if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
-    // From now on the client rings the doorbell for each posted receive, so that it is flushed. It may miss the flag for a
-    // receive that it is just posting (abi/client_rings.hpp), so the engine checks the queue once more after that post must have
-    // become visible.
+    // From now on the client tells of every receive it posts, so that it can be flushed. What it is just about to post it may not
+    // tell of (abi/client_rings.hpp), so its queue is looked at once more when that has long arrived.
     if (qp.spec.rq.depth != 0) {
         std::atomic_ref(qp.spec.rq.shared->ring).store(1, std::memory_order_seq_cst);
         ctx.wheel.arm(qp.timer, ctx.now + kLateReceives);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kIbvEventSrqLimit = 15;
 
-/// The queue of the packet's receive WQE. An XRC packet names an SRQ, which must be in the QP's domain (IBA A14.2.4).
+/// Where the packet's receive WQE comes from: an XRC packet names its SRQ, which must be of the QP's domain (IBA A14.2.4).
 Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
     if (qp.spec.type != Type::xrc_recv) return qp.spec.srq;
     Srq* srq = p != nullptr ? ctx.shared->srqs.find(p->xrc_srqn) : nullptr;
@@ -44,7 +44,7 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t le
     if (available == 0) return TakeRecv::empty;
     if (available > q.depth) return TakeRecv::malformed;  // the client claims more than its queue holds
     const std::byte* slot = q.slot(q.consumed);
-    __builtin_prefetch(q.slot(q.consumed + 1));  // of the next message, if it is posted: from another core's cache
+    __builtin_prefetch(q.slot(q.consumed + 1));  // the next message's, if it is posted: from another core's cache
     abi::RecvWqe head;
     std::memcpy(&head, slot, sizeof head);
     RecvWork& work = qp.responder.recv;
