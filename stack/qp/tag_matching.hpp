@@ -108,7 +108,7 @@ struct alignas(64) TagQp {
     TagMessage message = TagMessage::ordinary;
     uint64_t tag = 0;
     uint32_t app_ctx = 0;
-    bool match_told = false;  ///< message of several packets: the match was reported already
+    bool match_reported = false;  ///< message of several packets: the match was reported already
     std::array<Rendezvous, kRendezvous> jobs;
     RendezvousQueue free, to_read, to_finish;
 };
