@@ -38,7 +38,7 @@ uint64_t value(const std::vector<CounterLabel>& labels, const std::vector<uint64
     return 0;
 }
 
-TEST(CounterPage, shows_what_engines_count) {
+TEST(CounterPage, ShowsWhatEnginesCount) {
     Page p;
     p.a.engine->add(engine::Counter::commands, 3);
     p.a.engine->add(wire::Verdict::bad_icrc);
@@ -58,14 +58,14 @@ TEST(CounterPage, shows_what_engines_count) {
     EXPECT_EQ(value(reader->device_labels(), reader->device_values(0), "request_access"), 1u);
 }
 
-TEST(CounterPage, nobody_else_writes_it) {
+TEST(CounterPage, NobodyElseWritesIt) {
     const Page p;
     EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, p.page.fd(), 0), MAP_FAILED);
     EXPECT_EQ(pwrite(p.page.fd(), "x", 1, 0), -1);
     EXPECT_EQ(ftruncate(p.page.fd(), 0), -1);
 }
 
-TEST(CounterPage, a_damaged_one_is_refused) {
+TEST(CounterPage, ADamagedOneIsRefused) {
     const Page p;
     const auto good = p.copy();
     std::string why;
@@ -81,7 +81,7 @@ TEST(CounterPage, a_damaged_one_is_refused) {
     EXPECT_NE(why.find("counter page"), std::string::npos);
 }
 
-TEST(Stat, fits_a_hundred_columns_and_leaves_zeros_out) {
+TEST(Stat, FitsAHundredColumnsAndLeavesZerosOut) {
     const std::vector<CounterLabel> labels = {{"tx_frames"}, {"a_counter_of_thirty_characters"}, {"zero"}, {"held", true}};
     const uint64_t huge = 10'000'000'000'000'000'000u;
     std::vector<StatColumn> columns;
@@ -102,7 +102,7 @@ std::string text_of(const fs::path& file) {
     return text.str();
 }
 
-TEST(LiveCounters, files_follow_the_page) {
+TEST(LiveCounters, FilesFollowThePage) {
     Page p;
     char folder[] = "/tmp/roci-counters-XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
@@ -133,7 +133,7 @@ TEST(LiveCounters, files_follow_the_page) {
     fs::remove_all(root);
 }
 
-TEST(SysfsView, has_a_file_for_each_counter_that_tools_know) {
+TEST(SysfsView, HasAFileForEachCounterThatToolsKnow) {
     Device device;
     device.name = "roci0";
     const auto view = sysfs_view(std::span(&device, 1), HostFacts{});

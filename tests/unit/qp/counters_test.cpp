@@ -49,7 +49,7 @@ std::string document() {
     return out;
 }
 
-TEST(CounterTable, makes_the_document) {
+TEST(CounterTable, MakesTheDocument) {
     if (std::getenv("ROCI_WRITE_TABLES") != nullptr) std::ofstream(ROCI_COUNTER_DOCUMENT) << document();
     std::ifstream in(ROCI_COUNTER_DOCUMENT);
     std::ostringstream stored;
@@ -67,12 +67,12 @@ void expect_complete(std::span<const CounterInfo> table) {
     }
 }
 
-TEST(CounterTable, every_counter_has_a_name_of_its_own_and_a_meaning) {
+TEST(CounterTable, EveryCounterHasANameOfItsOwnAndAMeaning) {
     expect_complete(kDeviceCounters);
     expect_complete(kQpCounters);
 }
 
-TEST(CounterTable, values_are_in_the_order_of_the_table) {
+TEST(CounterTable, ValuesAreInTheOrderOfTheTable) {
     Counters c;
     c.tx_packets = 1;
     c.events.dropped = 2;
@@ -82,7 +82,7 @@ TEST(CounterTable, values_are_in_the_order_of_the_table) {
     EXPECT_STREQ(kQpCounters[kQpCounterCount - 1].name, "dropped");
 }
 
-TEST(CounterTable, each_fault_has_a_counter_of_the_device) {
+TEST(CounterTable, EachFaultHasACounterOfTheDevice) {
     DeviceCounters d;
     bump(d, RequestFault::wrong_qkey);
     const auto* words = reinterpret_cast<const uint64_t*>(&d);
