@@ -27,6 +27,8 @@ public:
     /// Called once for [address, +length), before any of it is frozen. `shared`: it is a shared file mapping. False: this way
     /// cannot be used there.
     virtual bool cover(uint64_t address, uint64_t length, bool shared) = 0;
+    /// True: freeze() also holds writers to pages that were never touched.
+    virtual bool holds_untouched() const = 0;
     /// Writers to [address, +length) wait from here on. Nothing is frozen when it fails.
     virtual bool freeze(uint64_t address, uint64_t length, int protection) = 0;
     /// Lets them go. `replaced`: another mapping has taken the place; else the old one gets its protection back.
