@@ -1,5 +1,5 @@
-// What each event of rdma_get_cm_event(3) carries: parameters, private data and status, as the kernel's cma.c sets them. Public
-// API only, so that the table runs against the kernel's rdma_cm as well (CM_SERVER, CM_CLIENT: addresses of its devices).
+// The contents of each event of rdma_get_cm_event(3): parameters, private data and status, as in the kernel's cma.c. Uses the
+// public API only, so the tests also run with the kernel's rdma_cm (CM_SERVER, CM_CLIENT: addresses of its devices).
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -12,7 +12,8 @@
 namespace {
 
 constexpr uint16_t kPort = 7631;
-// Bytes that come with a message, filled up with zeros: what its MAD has room for (IBA 12.6), less the addresses of a REQ.
+// Length of the private data in each message, padded with zeros: the size of the MAD's field (IBA 12.6), less the addresses in a
+// REQ.
 constexpr uint8_t kInReq = 56, kInRep = 196, kInRej = 148, kInSidrReq = 180, kInSidrRep = 136;
 constexpr int kConsumerReject = 28, kNoSuchService = 8;
 
@@ -43,7 +44,7 @@ struct Expected {
     int type;
     int status = 0;
     uint8_t length = 0;     ///< of the private data
-    const char* text = "";  ///< that it begins with
+    const char* text = "";  ///< beginning of the private data
 };
 
 /// One end: a channel and an id.
@@ -113,7 +114,7 @@ rdma_conn_param offer(const char* text, uint32_t qpn) {
     return p;
 }
 
-/// What one side offers to answer is what the other may ask for.
+/// The responder resources of one side are the initiator depth of the other.
 void expect_offer(const rdma_conn_param& got, uint32_t qpn) {
     EXPECT_EQ(got.responder_resources, 2);
     EXPECT_EQ(got.initiator_depth, 3);

@@ -397,7 +397,7 @@ TEST(Adopt, DescriptorsClosedByTheProgramAreNotHandedOut) {
         {
             Registration r(p, 4 * kPage);
             if (!r.all_shared()) return false;
-            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);  // as a daemon does that closes everything and opens anew
+            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);  // like a daemon that closes all descriptors and opens new ones
         }
         Registration again(p, 8 * kPage);
         return again.all_shared() && again.covers() && again.mirrors() && filled(p, 8 * kPage);
