@@ -149,6 +149,11 @@ def verbs(run):
         run.program("tests/bench/verbs_bench", mode)
 
 
+def control(run):
+    """Control calls beside 0, 4 and 16 busy programs."""
+    run.program("tests/bench/control_bench")
+
+
 def idle(run):
     """CPU time of an idle rocid with an open device."""
     holder = subprocess.Popen([str(run.build / "tests/bench/verbs_bench"), "hold"], env=run.env, stdin=subprocess.PIPE)
@@ -250,8 +255,8 @@ def ucx(run):
                 run.put(f"{rival}.{name}", v[4] * 1048576 / 1e9, "GB/s")
 
 
-PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "sharing": sharing, "instructions": instructions, "stages": stages.measure, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
-NEED_ROCID = {"verbs", "idle", "perftest", "ucx"}
+PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "sharing": sharing, "instructions": instructions, "stages": stages.measure, "verbs": verbs, "control": control, "idle": idle, "perftest": perftest, "ucx": ucx}
+NEED_ROCID = {"verbs", "control", "idle", "perftest", "ucx"}
 
 
 def start_rocid(run, folder):

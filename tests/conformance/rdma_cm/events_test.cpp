@@ -193,4 +193,24 @@ TEST(CmEvents, OfDatagrams) {
     rdma_destroy_id(second.id);
 }
 
+/// The listener's own address is what it sees of a client on the same device; run by itself with `roci run --single`.
+TEST(CmEvents, DISABLED_OnOneHost) {
+    End server(RDMA_PS_TCP), client(RDMA_PS_TCP);
+    server.listen(kPort + 3);
+    sockaddr_in to = ipv4(address_of("CM_SERVER", "10.77.0.1"), kPort + 3);
+    ASSERT_EQ(rdma_resolve_addr(client.id, nullptr, reinterpret_cast<sockaddr*>(&to), 2000), 0);
+    client.expect({RDMA_CM_EVENT_ADDR_RESOLVED});
+    ASSERT_EQ(rdma_resolve_route(client.id, 2000), 0);
+    client.expect({RDMA_CM_EVENT_ROUTE_RESOLVED});
+    rdma_conn_param p = offer("hello", 0x4741);
+    ASSERT_EQ(rdma_connect(client.id, &p), 0);
+    const Seen request = server.expect({RDMA_CM_EVENT_CONNECT_REQUEST, 0, kInReq, "hello"});
+    const auto* peer = reinterpret_cast<const sockaddr_in*>(rdma_get_peer_addr(request.id));
+    ASSERT_EQ(peer->sin_family, AF_INET);
+    EXPECT_EQ(peer->sin_addr.s_addr, to.sin_addr.s_addr);
+    ASSERT_EQ(rdma_reject(request.id, "no", 2), 0);
+    client.expect({RDMA_CM_EVENT_REJECTED, kConsumerReject, kInRej, "no"});
+    rdma_destroy_id(request.id);
+}
+
 }  // namespace

@@ -52,6 +52,11 @@ def transports():
     yield ops('errors have their status at both ends', '-s 64', FAULTS, limit=120)
 
 
+def alone():
+    """What Soft-RoCE answers to wrong arguments: a difference that the table (tests/conformance/verbs/arguments_*.cpp) does not explain fails."""
+    yield Case('wrong arguments, verb by verb', 'ROCI_OTHER_PROVIDER=1 ROCI_GID={gid} arguments --gtest_brief=1', 'true', listens='itself', limit=120)
+
+
 def losses():
     for rules, ours, quick in (('loss 0.1%', 'drop=0.001', False), ('loss 1%', 'drop=0.01', True), ('delay 1ms reorder 25% 50%', 'reorder=0.1', True),
                                ('duplicate 5%', 'duplicate=0.05', True), ('corrupt 1%', 'corrupt=0.01', False)):
@@ -114,4 +119,4 @@ def connections():
 
 
 def all_cases():
-    return [*transports(), *programs(), *connections(), *losses()]
+    return [*transports(), *alone(), *programs(), *connections(), *losses()]

@@ -17,7 +17,7 @@ def contents(ops):
     providers = glob.glob(PROVIDERS)
     if not providers:
         raise image.CannotBuild('the rxe provider is not installed (ibverbs-providers)')
-    files = {'usr/bin/ops': str(ops), **{p.lstrip('/'): p for p in (*providers, DRIVER)}}
+    files = {'usr/bin/ops': str(ops), 'usr/bin/arguments': str(ops.parents[2] / 'conformance/verbs/conformance_arguments'), **{p.lstrip('/'): p for p in (*providers, DRIVER)}}
     return image.Contents('rxe', HERE / 'init.sh', PROGRAMS, files, boot_modules=('virtio_net', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm'),
                           later_modules=('sch_netem', 'sch_prio', 'cls_u32', 'em_u32', '8021q'))
 
