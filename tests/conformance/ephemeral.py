@@ -1,4 +1,4 @@
-"""`roci run` where no rocid is: it starts one, programs started apart meet in it, and it ends with the last of them."""
+"""`roci run` without a running rocid: it starts one, separately started programs share it, and it ends after the last of them."""
 import os
 import pathlib
 import subprocess
@@ -55,7 +55,7 @@ def life_of_one(uid):
     port = free_port()
     with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
         os.chown(folder, uid, uid)
-        # Both at once: they race for who starts it.
+        # Both at once: they race to start it.
         server = start(['ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-c', '-p', str(port)], folder, uid)
         listing = start(['ibv_devices'], folder, uid)
         if 'roci1' not in finish(listing, 'ibv_devices'):

@@ -26,7 +26,7 @@ def machine(tap, mac, addresses, mtu, vhost='', side=''):
     """`vhost`, `side`: the NIC of the addresses is the other end of that vhost-user socket, and the tap is a second one with the address `side`."""
     devices = []
     if vhost:
-        # vectors=0: QEMU 7.2 takes for granted that MSI-X of a vhost-user NIC has KVM behind it, and dies of its absence
+        # vectors=0: with MSI-X, QEMU 7.2 requires KVM for a vhost-user NIC and crashes without it
         devices = ['-chardev', f'socket,id=vhost,path={vhost}', '-netdev', 'vhost-user,id=vnet,chardev=vhost',
                    *guest.virtio_nic('vnet', mac[:-2] + 'f0', mtu, ',vectors=0')]
     devices += [*guest.tap_netdev('net', tap), *guest.virtio_nic('net', mac, mtu)]
