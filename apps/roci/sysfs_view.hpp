@@ -24,7 +24,7 @@ struct HostFacts {
     std::string local_cpus;      ///< CPU mask as the kernel writes it, such as "3"
     std::string local_cpu_list;  ///< such as "0-1"
     std::string node_name;
-    /// The interface that a GID without one is shown with; none: none.
+    /// The interface to show for a GID that has none. Empty: show none.
     std::function<std::string(const abi::GidValue&)> interface_towards;
 };
 HostFacts host_facts();

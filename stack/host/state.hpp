@@ -70,7 +70,8 @@ struct Conductor::State {
     PeerTable peers;                                                   ///< of connected QPs
 
     uint32_t new_pd_number();
-    /// Variants of an index come in a round that begins where nobody knows: no stale key works again soon.
+    /// The next variant of a key index. The variants of an index start at a random value and are used in a cycle, so that a stale
+    /// key does not become valid again soon.
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
     /// True for root and the user of rocid.
     bool privileged(const Client& who) const { return who.uid == 0 || who.uid == platform.uid(); }

@@ -331,7 +331,7 @@ struct CreateQpRequest {
 struct CreateQpReply {
     uint32_t handle, generation;
     uint32_t qpn;
-    uint32_t engine;  ///< whose doorbell page to ring
+    uint32_t engine;  ///< engine of its doorbell page
     uint32_t slot;    ///< doorbell bit
     uint32_t sq_depth, sq_stride;
     uint32_t rq_depth, rq_stride;  ///< 0 with an SRQ

@@ -196,7 +196,7 @@ Conductor::Totals totals_of(const State& state) {
 
 namespace {
 
-/// By user: what its sessions have. A user without a session is there if something was refused to it.
+/// The resources of all sessions, per user. Includes users without a session if a request of theirs was refused.
 Json limits_json(const State& state, const Client& viewer) {
     std::map<uint32_t, Client> users;
     for (const auto& [id, s] : state.sessions)
@@ -212,7 +212,7 @@ Json limits_json(const State& state, const Client& viewer) {
     return rows;
 }
 
-/// Of the whole rocid: not for everybody's eyes.
+/// The state of the whole rocid, only for root and the user of rocid.
 void add_whole(State& state, Json& root) {
     root["totals"] = totals_json(state);
     root["rdma_cm"] = rdma_cm::cm_json(state);
