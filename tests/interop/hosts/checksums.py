@@ -64,7 +64,7 @@ def by_rocid(host):
 
 
 GROUPS = [
-    Group('checksums by the port', cases_of('checksums by the port', 'received and sent', 'left to the port: received and sent'), tap_config, prepare=bridge,
+    Group('checksums by the port', cases_of('checksums by the port', 'received and sent', 'the port does IPv4 header checksums: received and sent'), tap_config, prepare=bridge,
           started=tap_joins),
     Group('checksums by rocid', cases_of('checksums by rocid', 'none', 'checksum_offload = "off"'), by_rocid, prepare=bridge, started=tap_joins),
 ]
