@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "cc/controller.hpp"
 #include "engine/command.hpp"
 #include "io/event.hpp"
 #include "io/port.hpp"
@@ -27,6 +28,7 @@ struct Config {
     uint32_t max_inflight = 256;   ///< unacknowledged packets a QP may have, 8..8192
     uint32_t ack_every = 32;       ///< a requester asks for an ACK at least every so many packets
     bool selective_repeat = true;  ///< lost packets alone are sent again where the peer keeps the others
+    cc::Limits congestion{};       ///< its window follows max_inflight
     uint32_t event_ring = 4096;
     uint32_t reorder_frames = 1024;     ///< PSNs behind a lost one that a QP keeps frames of, a power of two; 0: none
     uint64_t reorder_bytes = 32 << 20;  ///< for what all of them keep

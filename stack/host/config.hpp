@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "cc/controller.hpp"
 
 namespace roci::host {
 
@@ -42,6 +43,7 @@ struct DeviceConfig {
     uint8_t traffic_class = 0;           ///< of paths for which the program asks for none
     bool port_sums = false;              ///< its port fills in the checksums of IPv4 headers
     uint16_t udp_source = 0;             ///< UDP source port of all its frames; 0: by flow
+    cc::Policy congestion = cc::Policy::fixed_window;
 };
 
 struct Limits {

@@ -11,6 +11,7 @@
 #include "abi/version.hpp"
 #include "base/slab.hpp"
 #include "base/types.hpp"
+#include "cc/controller.hpp"
 #include "io/gsi.hpp"
 #include "io/handover.hpp"
 #include "mem/memory_region.hpp"
@@ -53,6 +54,7 @@ struct PortAddresses {
     uint32_t mtu_bytes = 4096;  ///< active path MTU
     bool answers = false;       ///< no kernel does: ARP, neighbour discovery and echo requests are for the conductor
     uint16_t vlan = 0;          ///< frames of another VLAN are somebody else's; 0: of none
+    cc::Policy congestion = cc::Policy::fixed_window;  ///< of its QPs
 };
 
 /// QPs that are attached to multicast groups, by port. Replaced as a whole; fence before the old one is freed.

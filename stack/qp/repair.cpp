@@ -100,7 +100,7 @@ void request_lost(Context& ctx, Qp& qp) {
     const Repair& r = rq.repair;
     const bool known = r.cause != Cause::none && r.begin == rq.window.acked() && rq.window.lost() != 0;
     if (known && !answers_repair(rq, ctx.now)) return;  // it is being repaired
-    cc::on_loss(rq.congestion, ctx.now);
+    cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
     repair_request(ctx, qp);
     restart_ack_timer(ctx, qp);
@@ -122,12 +122,12 @@ void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
     restart_ack_timer(ctx, qp);
 }
 
-void observe_repair(Context& ctx, Qp& qp) {
+namespace {
+
+/// Everything that was sent again is acknowledged.
+void repaired(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    rq.round_trip.end(rq.window.acked(), ctx.now);
     Repair& r = rq.repair;
-    r.probes = 0;
-    if (r.cause == Cause::none || rq.window.acked().distance_from(r.end) < 0) return;
     const Cause cause = std::exchange(r.cause, Cause::none);
     const bool all = rq.window.acked().distance_from(r.highest) >= 0;
     const bool creeps = rq.window.acked() == r.end && !all;
@@ -138,13 +138,23 @@ void observe_repair(Context& ctx, Qp& qp) {
     if (cause == Cause::probe && !all && answers_repair(rq, ctx.now)) repair_request(ctx, qp);
 }
 
+}  // namespace
+
+uint32_t observe_repair(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    const uint32_t sample = rq.round_trip.end(rq.window.acked(), ctx.now);
+    rq.repair.probes = 0;
+    if (rq.repair.cause != Cause::none && rq.window.acked().distance_from(rq.repair.end) >= 0) repaired(ctx, qp);
+    return sample;
+}
+
 void probe(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (!rq.window.awaits_answer() || rq.deadlines.pending(Deadline::rnr)) return;
     if (rq.queue.empty() || rq.queue.oldest()->kind == WorkKind::local) return;
     ++rq.probes;
     // One probe in vain may be chance; two are a network that takes less than is sent into it.
-    if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, ctx.now);
+    if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
     const bool hole = r.cause == Cause::response && rq.window.lost() != 0;

@@ -106,12 +106,14 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
     }
 }
 
-/// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now
-/// and then; where nothing more may be sent before it answers; and with each packet of a window that is narrow.
+/// The peer answers an ACK request once per burst, so it costs little to ask at the end of each message, and within long ones now
+/// and then; where nothing more may be sent before it answers; and with each packet of a narrow window. A window that adapts to
+/// the network moves on by quarters, so that the link does not wait for the ACK of a whole one.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     const uint32_t most = most_in_flight(ctx, rq);
     const bool narrow = most <= cc::kWindowAfterTimeout;
-    const bool due = ++rq.since_ack_request >= ctx.ack_every || rq.window.in_flight() + 1 >= most || narrow;
+    const uint32_t every = rq.congestion.policy == cc::Policy::fixed_window ? ctx.ack_every : std::min(ctx.ack_every, most / 4);
+    const bool due = ++rq.since_ack_request >= every || rq.window.in_flight() + 1 >= most || narrow;
     if (!last && !due) return false;
     rq.since_ack_request = 0;
     return true;
@@ -303,6 +305,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     Requester& rq = qp.requester;
     uint32_t sent = 0;
     const uint64_t bytes_before = qp.counters.tx_bytes;
+    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, quantum);
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
     while (sent < quantum && may_send(ctx, qp)) {
@@ -323,7 +326,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
         complete_unacknowledged(ctx, qp);
         return sent;
     }
-    cc::on_sent(rq.congestion, ctx.now, uint32_t(qp.counters.tx_bytes - bytes_before));
+    cc::on_sent(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, uint32_t(qp.counters.tx_bytes - bytes_before));
     if (!rq.deadlines.pending(Deadline::ack)) {
         restart_ack_timer(ctx, qp);
     }

@@ -8,6 +8,7 @@
 #include "abi/control.hpp"
 #include "base/slab.hpp"
 #include "base/types.hpp"
+#include "cc/controller.hpp"
 #include "qp/repair.hpp"
 #include "qp/tag_matching.hpp"
 #include "rings/queues.hpp"
@@ -98,7 +99,10 @@ struct Snapshot {
     RepeatMode repeat = RepeatMode::unknown;
     uint32_t round_trip = 0;  ///< smoothed, ns; 0: not measured yet
     uint32_t probes = 0;      ///< sent because no ACK came for a few round trips
-    uint32_t kept = 0;        ///< frames in its reorder buffer
+    cc::Policy policy = cc::Policy::fixed_window;
+    uint16_t window = 0;  ///< packets that congestion control allows
+    uint32_t rate = 0;    ///< likewise, bytes per millisecond; 0: no limit
+    uint32_t kept = 0;    ///< frames in its reorder buffer
 };
 
 /// All QPs of a rocid, side by side. The conductor's.

@@ -189,6 +189,7 @@ struct alignas(64) Qp {
     alignas(64) Requester requester;
     std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
     Reorder* reorder = nullptr;   ///< since frames came out of order
+    cc::State adaptation;         ///< of requester.congestion
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 832);

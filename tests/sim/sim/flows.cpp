@@ -105,6 +105,9 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
     options.hosts = o.senders + 1;
     options.traffic_class = 2;  // ECN: congestion may be marked
     if (!o.keep) options.engine.reorder_frames = 0;
+    options.engine.selective_repeat = o.selective;
+    options.engine.congestion = o.limits;
+    options.congestion = o.policy;
     World w(options);
     RunResult r;
     w.net().keep_capture(false);

@@ -21,6 +21,9 @@ struct FlowOptions {
     Nanos propagation = 5000;
     Faults faults{};
     bool keep = true;  ///< the reorder buffer is on
+    bool selective = true;
+    cc::Policy policy = cc::Policy::fixed_window;
+    cc::Limits limits{};
     bool switched = false;
     Output output{};      ///< of the switch
     uint32_t spines = 0;  ///< senders and receiver are at two switches, with so many between them; 0: one switch
