@@ -60,10 +60,11 @@ int parse_and_run(int argc, char** argv) {
     run_command->positionals_at_end();
 
     roci::cli::Where where;
-    bool as_json = false;
+    bool as_json = false, only_limits = false;
     CLI::App* status_command = app.add_subcommand("status", "Devices, GIDs, engines, sessions and QPs of a rocid");
     add_where(*status_command, where);
     status_command->add_flag("--json", as_json, "rocid's own JSON");
+    status_command->add_flag("--limits", only_limits, "what each user has of what it may have, and how often more was refused");
 
     roci::cli::PcapOptions pcap;
     CLI::App* pcap_command = app.add_subcommand(
@@ -99,7 +100,7 @@ int parse_and_run(int argc, char** argv) {
         return 106;  // as CLI11 ends where a command is required
     }
     if (pcap_command->parsed()) return roci::cli::pcap(pcap);
-    return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json);
+    return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json, only_limits);
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
         r.fault = WcStatus::loc_prot_err;
         return Step::fault;
     }
-    ctx.out(qp).commit(start, bytes, path->unsummed, qp.spec.qpn.value);
+    ctx.out(qp).commit(start, bytes, path->checksum_offset, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     qp.counters.retransmits += again;

@@ -39,7 +39,7 @@ Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, cons
     uint8_t* payload = wire::begin_frame(start, qp.path, h, length);
     const uint32_t bytes = finish(qp, length, region, va, start, payload);
     if (bytes == 0) return Sent::lost;
-    ctx.out(qp).commit(start, bytes, qp.path.unsummed, qp.spec.qpn.value);
+    ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     return Sent::yes;
@@ -154,7 +154,7 @@ bool send_notification(Context& ctx, Qp& qp) {
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, qp.path, h, 0);
     const uint32_t bytes = wire::finish_frame(start, qp.path, payload, 0);
-    ctx.out(qp).commit(start, bytes, qp.path.unsummed, qp.spec.qpn.value);
+    ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
     return true;
 }
 

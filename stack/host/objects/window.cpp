@@ -38,12 +38,12 @@ Outcome dealloc_mw(Call& c) {
     if (Outcome o = look_up(c.session.mws, handle, "memory window", mw); o.failed()) return o;
     c.state.shared.keys.clear(mw->region->key.index());
     c.state.fence_all();
-    bury(c.state, *mw);
+    free_resources(c.state, *mw);
     c.session.mws.erase(handle);
     return done();
 }
 
-void bury(State& state, Mw& mw) {
+void free_resources(State& state, Mw& mw) {
     mem::let_go(state.shared.keys, *mw.region);
     const Key last = mw.region->key;
     state.key_variant[last.index()] = uint8_t(last.value);  // binding chose variants; the next owner's is another one

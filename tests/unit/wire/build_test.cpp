@@ -168,11 +168,11 @@ TEST(Build, AChecksumThatIsLeftToThePortIsZeroAndAllElseIsAsEver) {
             const Frame whole = test::build_frame(spec, test::sample_headers(0x04), nullptr, 0);
             spec.port_sums = true;
             const PathTemplate path = make_path(spec);
-            EXPECT_EQ(path.unsummed, ipv6 ? 0u : Offsets(ipv6, tagged).l3);
+            EXPECT_EQ(path.checksum_offset, ipv6 ? 0u : Offsets(ipv6, tagged).l3);
             Frame f = test::build_frame(spec, test::sample_headers(0x04), nullptr, 0);
             if (!ipv6) {
-                EXPECT_EQ(load_be<uint16_t>(&f[path.unsummed + 10]), 0u);
-                fill_header_checksum(&f[path.unsummed]);
+                EXPECT_EQ(load_be<uint16_t>(&f[path.checksum_offset + 10]), 0u);
+                fill_header_checksum(&f[path.checksum_offset]);
             }
             EXPECT_EQ(f, whole);
         }
