@@ -25,8 +25,8 @@ struct Limits {
     Nanos notify_every = 50'000;        ///< shortest time between two notifications of a QP; 0: none is sent
     Nanos raise_every = 55'000;         ///< dcqcn: time between two raises
     uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes between two raises
-    uint32_t gain = 256, alpha0 = 1;
-    uint32_t grow = 1;
+    uint32_t gain = 256;                ///< dcqcn: alpha moves by one part of this
+    uint32_t first_cut = 2;             ///< dcqcn: the first notification cuts the rate by one part of this
     uint32_t additive = 12'500;         ///< dcqcn: kB/s, bytes per millisecond
     uint32_t hyper = 125'000;           ///< dcqcn: likewise, after a long time without notifications
 };

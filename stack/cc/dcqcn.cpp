@@ -67,7 +67,7 @@ void acked_dcqcn(Controller& c, State& s, const Limits& l, const Acked& a) {
         return follow_rate(c, s, l, a.smoothed);
     }
     if (uint64_t{a.in_flight} * 2 * kFraction < s.window) return;
-    s.window = std::min(s.window + a.packets * kFraction / l.grow, l.max_window * kFraction);
+    s.window = std::min(s.window + a.packets * kFraction, l.max_window * kFraction);
     publish(c, s);
 }
 
@@ -75,7 +75,7 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
     if (s.rate == 0) {
         const uint64_t now_sent = uint64_t{s.window} * s.packet / kFraction * 1'000'000 / std::max(round_trip, 10'000u);
         s.rate = uint32_t(std::clamp<uint64_t>(now_sent, kLeastRate, kNoLimit - 1));
-        s.alpha = kWhole / l.alpha0;
+        s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;
     } else {
         if (now - s.cut_at < l.notify_every / 2) return;  // faster than any peer may notify

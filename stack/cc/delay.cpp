@@ -7,7 +7,8 @@ namespace roci::cc {
 namespace {
 
 constexpr uint32_t kStep = kFraction / 2;  ///< per round trip
-constexpr uint32_t kMostCut = 2;           ///< the window is divided by this at most
+constexpr Nanos kLongestPause = 10'000'000;
+constexpr uint32_t kMostCut = 2;  ///< the window is divided by this at most
 
 /// The round trip to aim at. Narrow windows get more than wide ones, so that flows which share a queue become equal; a network
 /// whose empty round trip is long has a target of its own.
@@ -34,7 +35,7 @@ void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (s.crowded || uint64_t{a.in_flight} * 2 * kFraction < s.window) return;  // a window that is not used says nothing
-    const uint32_t step = s.slow_start            ? a.packets * kFraction / l.grow
+    const uint32_t step = s.slow_start            ? a.packets * kFraction
                           : s.window >= kFraction ? a.packets * kStep * kFraction / s.window
                                                   : a.packets * kStep / 4;
     s.window = std::min(s.window + std::max(step, 1u), l.max_window * kFraction);
@@ -55,20 +56,19 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     grow(c, s, l, a);
     const uint32_t since_sent = uint32_t(a.now) - s.active_at;
     if (s.window < kFraction && a.smoothed != 0) {
-        const Nanos pause = Nanos{a.smoothed} * kFraction / s.window;
+        const Nanos pause = std::min(Nanos{a.smoothed} * kFraction / s.window, kLongestPause);
         c.not_before = a.now + (pause > since_sent ? pause - since_sent : 0);
     }
 }
 
 /// A loss while the queues are nearly empty is none of congestion.
-void lost_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
+void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
     if (!s.crowded || now - s.cut_at < round_trip) return;
     cut(c, s, now, s.window / kMostCut);
-    static_cast<void>(l);
 }
 
 void silent_delay(Controller& c, State& s, const Limits&, Nanos now) {
-    s.window = std::min<uint32_t>(s.window, kFraction);
+    s.window = std::min<uint32_t>(s.window, kWindowAfterTimeout * kFraction);
     s.cut_at = now;
     s.slow_start = false;
     publish(c, s);

@@ -103,10 +103,12 @@ FlowOptions switched(FlowOptions o, cc::Policy policy, bool marks) {
     o.output = kOutput;
     if (!marks) o.output.mark = 0;
     o.policy = policy;
-    auto env = [](const char* n, uint64_t d) { const char* e = std::getenv(n); return e ? strtoull(e, nullptr, 10) : d; };
-    o.limits.alpha0 = uint32_t(env("A0", 1));
+    auto env = [](const char* n, uint64_t d) {
+        const char* e = std::getenv(n);
+        return e ? strtoull(e, nullptr, 10) : d;
+    };
+    o.limits.first_cut = uint32_t(env("A0", 2));
     o.limits.gain = uint32_t(env("G", 256));
-    o.limits.grow = uint32_t(env("GROW", 1));
     o.limits.additive = uint32_t(env("AI", 12500));
     o.limits.hyper = uint32_t(env("HAI", 125000));
     o.limits.raise_every = env("RE", 55000);
