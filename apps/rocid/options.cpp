@@ -75,7 +75,8 @@ constexpr Option kOptions[] = {
      "rate that CNPs reduce; only for networks that mark frames (device.traffic_class). adaptive: delay until a CNP arrives.",
      ROCI_TEXT(congestion.policy)},
     {"congestion", "first_window", Kind::count, "2", 1, 256, "",
-     "Packets that a queue pair sends before the first ACK, and after a pause of 1 ms; then the window doubles per round trip. "
+     "Packets that a queue pair sends before the first ACK, and after a pause of 1 ms; then the window grows by a half per round "
+     "trip. "
      "More: short messages are faster; many senders that start together overflow the queue of a switch.",
      ROCI_COUNT(congestion.first_window)},
     {"congestion", "target_us", Kind::count, "30", 5, 100000, "",
@@ -94,12 +95,12 @@ constexpr Option kOptions[] = {
      ROCI_COUNT(congestion.raise_us)},
     {"congestion", "raise_mb", Kind::count, "10", 1, 1000, "", "dcqcn: MB sent between two raises of the rate.",
      ROCI_COUNT(congestion.raise_mb)},
-    {"congestion", "additive_mbps", Kind::count, "100", 1, 100000, "",
+    {"congestion", "additive_mbps", Kind::count, "40", 1, 100000, "",
      "dcqcn: Mb/s per raise, once the rate is where it was before the last CNP. More: bandwidth that becomes free is used "
      "sooner; the "
      "queue of a switch is longer.",
      ROCI_COUNT(congestion.additive_mbps)},
-    {"congestion", "hyper_mbps", Kind::count, "1000", 1, 100000, "",
+    {"congestion", "hyper_mbps", Kind::count, "400", 1, 100000, "",
      "dcqcn: Mb/s per raise after five raises by time and five by bytes without a CNP.", ROCI_COUNT(congestion.hyper_mbps)},
 
     {"limits", "max_sessions", Kind::count, "1024", 1, 65536, "", "Open devices of all programs together.",

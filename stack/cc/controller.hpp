@@ -27,8 +27,8 @@ struct Limits {
     uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes between two raises
     uint32_t gain = 256;                ///< dcqcn: alpha moves by one part of this
     uint32_t first_cut = 2;             ///< dcqcn: the first notification cuts the rate by one part of this
-    uint32_t additive = 12'500;         ///< dcqcn: kB/s, bytes per millisecond
-    uint32_t hyper = 125'000;           ///< dcqcn: likewise, after a long time without notifications
+    uint32_t additive = 5'000;          ///< dcqcn: kB/s, bytes per millisecond
+    uint32_t hyper = 50'000;            ///< dcqcn: likewise, after a long time without notifications
 };
 
 /// After a timeout: two packets, each with an ACK request. With one, a lost ACK would cost a retry as often as a lost request.
@@ -117,8 +117,8 @@ inline void on_timeout(Controller& c, State& s, const Limits& l, Nanos now) {
 
 /// The other end's part: a frame of its peer was marked Congestion Experienced. True: notify it now.
 inline bool take_mark(State& s, const Limits& l, Nanos now) {
-    if (l.notify_every == 0 || (s.notified_at != 0 && uint32_t(now) - s.notified_at < l.notify_every)) return false;
-    s.notified_at = uint32_t(now) | 1;
+    if (l.notify_every == 0 || uint32_t(now) - s.notified_at < l.notify_every) return false;
+    s.notified_at = uint32_t(now);
     return true;
 }
 

@@ -1,7 +1,7 @@
 // DCQCN, the reaction point (Zhu et al., SIGCOMM 2015): a notification cuts the rate by a share that follows how often they come;
 // afterwards time and bytes raise it, first back to where it was, then by a step, then by a larger one. Nothing needs a timer:
 // what time has raised is made up for when something is sent, acknowledged or notified. Until the first notification there is no
-// rate, and the window starts small and doubles per round trip.
+// rate, and the window starts small and grows by a half per round trip.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -10,7 +10,7 @@ namespace {
 constexpr uint8_t kFastRaises = 5, kMostRaises = 63;
 constexpr uint32_t kLeastRate = 1'000;     ///< bytes per millisecond
 constexpr uint32_t kNoLimit = 12'500'000;  ///< 100 Gb/s: such a rate is none
-constexpr uint32_t kMostIdleRaises = 200;  ///< then the rate has no limit anyway
+constexpr uint32_t kMostIdleRaises = 200;  ///< then what the rate was says nothing any more
 constexpr uint32_t kBurst = 8192;          ///< bytes that may be made up for after a pause
 
 void raise(State& s, const Limits& l) {
@@ -25,10 +25,10 @@ void raise(State& s, const Limits& l) {
 void catch_up(State& s, const Limits& l, Nanos now) {
     for (uint32_t n = 0; s.rate != 0 && now - s.raised_at >= l.raise_every; ++n) {
         s.raised_at += l.raise_every;
-        if (n == kMostIdleRaises) s.raised_at = now;
+        if (n == kMostIdleRaises) s.rate = 0;
         s.alpha -= s.alpha / l.gain;
         if (s.raises_by_time < kMostRaises) ++s.raises_by_time;
-        raise(s, l);
+        if (s.rate != 0) raise(s, l);
     }
 }
 
@@ -67,7 +67,7 @@ void acked_dcqcn(Controller& c, State& s, const Limits& l, const Acked& a) {
         return follow_rate(c, s, l, a.smoothed);
     }
     if (uint64_t{a.in_flight} * 2 * kFraction < s.window) return;
-    s.window = std::min(s.window + a.packets * kFraction, l.max_window * kFraction);
+    s.window = std::min(s.window + a.packets * kFraction / 2, l.max_window * kFraction);
     publish(c, s);
 }
 

@@ -35,7 +35,7 @@ void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (s.crowded || uint64_t{a.in_flight} * 2 * kFraction < s.window) return;  // a window that is not used says nothing
-    const uint32_t step = s.slow_start            ? a.packets * kFraction
+    const uint32_t step = s.slow_start            ? a.packets * kFraction / 2
                           : s.window >= kFraction ? a.packets * kStep * kFraction / s.window
                                                   : a.packets * kStep / 4;
     s.window = std::min(s.window + std::max(step, 1u), l.max_window * kFraction);
@@ -63,6 +63,7 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 /// A loss while the queues are nearly empty is none of congestion.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
+    s.slow_start = false;
     if (!s.crowded || now - s.cut_at < round_trip) return;
     cut(c, s, now, s.window / kMostCut);
 }

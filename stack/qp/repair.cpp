@@ -86,13 +86,22 @@ bool answers_repair(const Requester& rq, Nanos now) {
 
 }  // namespace
 
+namespace {
+
+Nanos patience(const Qp& qp) {
+    const Requester& rq = qp.requester;
+    if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight());
+    const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.slow_start;
+    return begins ? rq.round_trip.first_patience() : rq.round_trip.patience();
+}
+
+}  // namespace
+
 void arm_probe(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     const bool probes = ctx.selective_repeat && rq.round_trip.known() && rq.window.awaits_answer();
-    const bool repairs = rq.window.lost() != 0;
-    const Nanos patience = (repairs ? rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight()) : rq.round_trip.patience())
-                           << std::min(rq.repair.probes, kMostProbeDoublings);
-    rq.deadlines.set(Deadline::probe, probes ? ctx.now + patience : kNever);
+    const Nanos wait = patience(qp) << std::min(rq.repair.probes, kMostProbeDoublings);
+    rq.deadlines.set(Deadline::probe, probes ? ctx.now + wait : kNever);
 }
 
 void request_lost(Context& ctx, Qp& qp) {
@@ -109,6 +118,7 @@ void request_lost(Context& ctx, Qp& qp) {
 void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
     Requester& rq = qp.requester;
     const Repair& r = rq.repair;
+    cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     // Of several holes that were asked for together the next one is the oldest now: its responses are on their way.
     const bool asked = r.cause == Cause::response && rq.window.lost() != 0 && r.probes == 0;
     const uint32_t under_way = asked ? psn_span(rq.window.acked(), r.end) : 0;

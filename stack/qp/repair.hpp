@@ -39,24 +39,20 @@ public:
         return sample;
     }
     /// An ACK that is not here after this time is unlikely to come: a few round trips, plus the timer's own granularity.
-    Nanos patience() const {
-        const Nanos usual = Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast);
-        return samples_ < kFewSamples ? usual * 2 + kFirst : usual;
-    }
+    Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
+    /// The same for a QP that has just begun: its round trips become many times longer when others begin at the same time.
+    Nanos first_patience() const { return 2 * patience() + kFirst; }
     /// The same for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues.
     Nanos patience(uint32_t ahead, uint32_t in_flight) const {
-        if (ahead >= in_flight || samples_ < kFewSamples) return patience();
+        if (ahead >= in_flight) return patience();
         return Nanos{2} * shortest_ + kLeast + Nanos{2} * smoothed_ * ahead / in_flight;
     }
 
 private:
     static constexpr Nanos kLeast = 16'384;  // four ticks of the timer
-    /// Round trips of a QP that has just begun may become many times longer, when others begin at the same time.
     static constexpr Nanos kFirst = 100'000;
-    static constexpr uint8_t kFewSamples = 8;
     void take(uint32_t sample) {
         if (sample > kLongest) return;
-        if (samples_ < kFewSamples) ++samples_;
         if (!known()) {
             smoothed_ = shortest_ = sample;
             deviation_ = sample / 2;
@@ -73,7 +69,6 @@ private:
     uint32_t started_ = 0;
     Psn psn_;
     bool timing_ = false;
-    uint8_t samples_ = 0;
 };
 
 /// The repair under observation.

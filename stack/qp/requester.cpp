@@ -16,7 +16,16 @@ struct Part {
     uint32_t packet = 0, psns = 1;
 };
 
-uint32_t most_in_flight(const Context& ctx, const Requester& rq) { return cc::window(rq.congestion, ctx.congestion); }
+/// While a loss is repaired, packets behind it arrive without being acknowledged: a window of them may be under way besides, as
+/// far as a peer is likely to keep them. Otherwise the link would be idle for a part of each repair.
+constexpr uint32_t kMostBeside = 512;
+
+uint32_t most_in_flight(const Context& ctx, const Requester& rq) {
+    const uint32_t most = cc::window(rq.congestion, ctx.congestion);
+    if (rq.window.lost() == 0 || rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0) [[likely]]
+        return most;
+    return std::max(most, std::min(2 * most, kMostBeside));
+}
 
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     const Requester& rq = qp.requester;

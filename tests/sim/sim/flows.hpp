@@ -53,4 +53,7 @@ struct RunResult {
 
 RunResult run_flows(const FlowOptions& o, uint64_t seed);
 
+/// Round trips of 64 B SENDs between two hosts, one after the other; sorted.
+std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t seed);
+
 }  // namespace roci::sim

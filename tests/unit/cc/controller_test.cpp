@@ -60,14 +60,14 @@ struct Delay : Adapting {
     Delay() { begin(Policy::delay); }
 };
 
-TEST_F(Delay, BeginsWithASmallWindowThatDoublesPerRoundTrip) {
-    for (const uint32_t expected : {2u, 4u, 8u, 16u}) {
+TEST_F(Delay, BeginsWithASmallWindowThatGrowsByAHalfPerRoundTrip) {
+    for (const uint32_t expected : {2u, 3u, 4u, 6u, 9u}) {
         EXPECT_EQ(window(c, l), expected);
         round(kEmpty);
     }
 }
 
-TEST_F(Delay, ALongRoundTripEndsTheDoublingThenOnlyShrinks) {
+TEST_F(Delay, ALongRoundTripEndsTheFastGrowthThenOnlyShrinks) {
     rounds(4, kEmpty);
     round(30'000);
     const uint32_t before = window(c, l);
@@ -201,6 +201,7 @@ TEST(Marks, ANotificationIsSentAtMostOncePerInterval) {
     State s;
     Limits l;
     EXPECT_TRUE(take_mark(s, l, 100'000));
+    EXPECT_FALSE(take_mark(s, l, 100'000)) << "of the same burst";
     EXPECT_FALSE(take_mark(s, l, 140'000));
     EXPECT_TRUE(take_mark(s, l, 151'000));
     l.notify_every = 0;
