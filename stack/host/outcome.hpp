@@ -1,4 +1,4 @@
-// How a handler says that it did, or did not, do what was asked: an errno and one line for the program's author.
+// The result of a handler: an errno, and one line of text for the program's author.
 #pragma once
 
 #include <cerrno>
@@ -14,8 +14,8 @@ namespace roci::host {
 
 struct [[nodiscard]] Outcome {
     int error = 0;                                 ///< 0 or a positive errno
-    std::string reason;                            ///< why, and what to do
-    std::optional<neighbour::Key> waits_for = {};  ///< failed for now: to be run again when this neighbour is known
+    std::string reason;                            ///< cause and remedy
+    std::optional<neighbour::Key> waits_for = {};  ///< set: run the request again when this neighbour is resolved
     bool failed() const { return error != 0; }
 };
 

@@ -153,6 +153,18 @@ uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHe
     return put_extended(bth + kBthLength, headers, info.flags);
 }
 
+void keep_headers(RepeatedHeaders& kept, const uint8_t* frame, const PathTemplate& path, const uint8_t* payload) {
+    kept.length = uint8_t(payload - frame);
+    kept.bth = path.length;
+    std::memcpy(kept.bytes, frame, sizeof kept.bytes);
+}
+
+uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bool ack_request) {
+    std::memcpy(frame, kept.bytes, sizeof kept.bytes);
+    store_be<uint32_t>(frame + kept.bth + 8, uint32_t(ack_request) << 31 | psn.value());
+    return frame + kept.length;
+}
+
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length) {
     uint8_t* end = payload + payload_length;
     for (uint32_t pad = -payload_length & 3; pad != 0; --pad) *end++ = 0;

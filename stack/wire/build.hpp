@@ -64,6 +64,16 @@ uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHe
 /// Bytes before the payload of a frame with that opcode.
 inline uint32_t header_bytes(const PathTemplate& path, uint8_t opcode) { return path.length + opcode_info(opcode).header_length; }
 
+/// Headers that frames of one message repeat: those of its Middle packets are the same but for PSN and ACK request.
+struct RepeatedHeaders {
+    uint8_t length = 0, bth = 0;
+    uint8_t bytes[sizeof(PathTemplate::bytes) + kBthLength + 4];  ///< at most XRCETH behind the BTH
+};
+/// Keeps the headers that begin_frame wrote, of a Middle packet.
+void keep_headers(RepeatedHeaders& kept, const uint8_t* frame, const PathTemplate& path, const uint8_t* payload);
+/// begin_frame with kept headers, for a payload of the same length.
+uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bool ack_request);
+
 /// After the payload has been written at begin_frame's result: adds padding and ICRC. Returns the frame's length.
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length);
 
