@@ -44,16 +44,18 @@ static_assert(sizeof(Controller) == 16);
 
 /// What policies that adapt remember. The fixed window does not touch it.
 struct State {
-    uint32_t window = 0;       ///< packets * kFraction: may be less than one
-    uint32_t rate = 0;         ///< dcqcn: bytes per millisecond; 0: no limit
-    uint32_t target_rate = 0;  ///< dcqcn: what the rate was before it was cut
-    uint32_t alpha = 0;        ///< dcqcn: how congested, of kWhole
-    Nanos cut_at = 0;          ///< the window or rate was made smaller
-    Nanos raised_at = 0;       ///< dcqcn
-    uint32_t bytes = 0;        ///< dcqcn: sent since the last raise by bytes
-    uint32_t active_at = 0;    ///< low bits of the time when something was sent or acknowledged
-    uint32_t notified_at = 0;  ///< low bits of the time when this end sent a notification
-    uint16_t packet = 4096;    ///< bytes of a full one
+    static constexpr uint8_t kFewSamples = 8;  ///< with fewer, a QP has just begun
+    uint32_t window = 0;                       ///< packets * kFraction: may be less than one
+    uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit
+    uint32_t target_rate = 0;                  ///< dcqcn: what the rate was before it was cut
+    uint32_t alpha = 0;                        ///< dcqcn: how congested, of kWhole
+    Nanos cut_at = 0;                          ///< the window or rate was made smaller
+    Nanos raised_at = 0;                       ///< dcqcn
+    uint32_t bytes = 0;                        ///< dcqcn: sent since the last raise by bytes
+    uint32_t active_at = 0;                    ///< low bits of the time when something was sent or acknowledged
+    uint32_t notified_at = 0;                  ///< low bits of the time when this end sent a notification
+    uint8_t packet_shift = 12;                 ///< a full packet has 2^packet_shift bytes
+    uint8_t samples = 0;                       ///< round trips measured, at most kFewSamples
     uint8_t raises_by_time = 0, raises_by_bytes : 6 = 0;
     bool slow_start : 1 = true;
     bool crowded : 1 = false;  ///< the last round trip was longer than the target

@@ -35,7 +35,7 @@ void catch_up(State& s, const Limits& l, Nanos now) {
 /// Two round trips' worth of the rate: when the ACKs stay out, so do packets.
 void follow_rate(Controller& c, State& s, const Limits& l, uint32_t round_trip) {
     if (s.rate == 0 || round_trip == 0) return;
-    const uint64_t packets = uint64_t{s.rate} * 2 * round_trip / 1'000'000 / s.packet + 2;
+    const uint64_t packets = uint64_t{s.rate} * 2 * round_trip / 1'000'000 / (1u << s.packet_shift) + 2;
     s.window = uint32_t(std::min<uint64_t>(packets, l.max_window)) * kFraction;
     publish(c, s);
 }
@@ -62,6 +62,7 @@ void sent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t by
 
 void acked_dcqcn(Controller& c, State& s, const Limits& l, const Acked& a) {
     s.active_at = uint32_t(a.now);
+    count_sample(s, a);
     if (s.rate != 0) {
         catch_up(s, l, a.now);
         return follow_rate(c, s, l, a.smoothed);
@@ -73,7 +74,7 @@ void acked_dcqcn(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (s.rate == 0) {
-        const uint64_t now_sent = uint64_t{s.window} * s.packet / kFraction * 1'000'000 / std::max(round_trip, 10'000u);
+        const uint64_t now_sent = (uint64_t{s.window} << s.packet_shift) / kFraction * 1'000'000 / std::max(round_trip, 10'000u);
         s.rate = uint32_t(std::clamp<uint64_t>(now_sent, kLeastRate, kNoLimit - 1));
         s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;

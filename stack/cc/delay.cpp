@@ -52,6 +52,7 @@ uint32_t begin_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32
 void sent_delay(Controller&, State& s, const Limits&, Nanos now, uint32_t) { s.active_at = uint32_t(now); }
 
 void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
+    count_sample(s, a);
     if (a.sample != 0) judge(c, s, l, a);
     grow(c, s, l, a);
     const uint32_t since_sent = uint32_t(a.now) - s.active_at;

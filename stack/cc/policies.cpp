@@ -1,5 +1,7 @@
 // The policies of congestion control, a row each, and what the adaptive one adds: it goes by delay until the peer notifies it of
 // a congestion, then by notifications until the rate has no limit any more.
+#include <bit>
+
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -39,7 +41,7 @@ const char* policy_name(Policy p) {
 
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes) {
     c = {.policy = policy};
-    s = {.packet = uint16_t(packet_bytes)};
+    s = {.packet_shift = uint8_t(std::countr_zero(packet_bytes))};
     if (policy == Policy::fixed_window) return;
     s.window = limits.first_window * kFraction;
     publish(c, s);

@@ -18,6 +18,10 @@ void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
 /// Makes State::window the controller's: as whole packets.
 void publish(Controller& c, const State& s);
 
+inline void count_sample(State& s, const Acked& a) {
+    s.samples = uint8_t(s.samples + (a.sample != 0 && s.samples < State::kFewSamples));
+}
+
 // ---- fixed_window.cpp
 void widen_fixed(Controller& c, State&, const Limits& l, const Acked& a);
 void narrow_fixed(Controller& c, State&, const Limits&, Nanos);

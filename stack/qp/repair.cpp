@@ -5,6 +5,7 @@
 //
 // A repaired packet, or the last one of a burst, may be lost without anybody noticing: after a few round trips without progress
 // the oldest one is sent again. Such a probe is no retry; the ACK timeout remains what ends a QP.
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -91,7 +92,7 @@ namespace {
 Nanos patience(const Qp& qp) {
     const Requester& rq = qp.requester;
     if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight());
-    const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.slow_start;
+    const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.samples < cc::State::kFewSamples;
     return begins ? rq.round_trip.first_patience() : rq.round_trip.patience();
 }
 
@@ -168,6 +169,7 @@ void probe(Context& ctx, Qp& qp) {
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
     const bool hole = r.cause == Cause::response && rq.window.lost() != 0;
+    if (hole && qp.reorder != nullptr) qp.reorder->responses.again = rq.window.acked() + rq.window.lost();
     const uint32_t again = hole ? rq.window.lost() : std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
     begin_repair(ctx, qp, r.cause == Cause::none ? Cause::probe : r.cause, again);
     arm_probe(ctx, qp);

@@ -16,15 +16,20 @@ struct Part {
     uint32_t packet = 0, psns = 1;
 };
 
-/// While a loss is repaired, packets behind it arrive without being acknowledged: a window of them may be under way besides, as
-/// far as a peer is likely to keep them. Otherwise the link would be idle for a part of each repair.
-constexpr uint32_t kMostBeside = 512;
+/// While a loss is repaired, packets behind it arrive without being acknowledged. So many may be under way besides, that the link
+/// is not idle during the repair; not after a timeout, nor while one repair follows the other.
+uint32_t beside_repair(const Context& ctx, const Requester& rq, uint32_t most) {
+    constexpr uint32_t kFew = 64;
+    const bool narrowed = rq.congestion.policy == cc::Policy::fixed_window && most < ctx.congestion.max_window;
+    if (rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0 || narrowed) return 0;
+    return std::max(most / 4, std::min(most, kFew));
+}
 
 uint32_t most_in_flight(const Context& ctx, const Requester& rq) {
     const uint32_t most = cc::window(rq.congestion, ctx.congestion);
-    if (rq.window.lost() == 0 || rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0) [[likely]]
+    if (rq.window.lost() == 0) [[likely]]
         return most;
-    return std::max(most, std::min(2 * most, kMostBeside));
+    return most + beside_repair(ctx, rq, most);
 }
 
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {

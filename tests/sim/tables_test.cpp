@@ -67,7 +67,11 @@ TEST(Tables, GoodputByLoss) {
             table += text("%-6s %-9s", op.name, ends.name);
             double whole = 0;
             for (const double drop : kDrops) {
-                FlowOptions o{.opcode = op.opcode, .messages = drop < 0.005 || ends.keep ? 600u : 100u, .faults = {.drop = drop}};
+                FlowOptions o{.opcode = op.opcode,
+                              .messages = ends.keep      ? 3000u
+                                          : drop < 0.005 ? 600u
+                                                         : 100u,
+                              .faults = {.drop = drop}};
                 o.keep = ends.keep;
                 o.selective = ends.selective;
                 o.policy = ends.policy;
