@@ -1,5 +1,6 @@
-# Figures beside their anchors, measured in one run (docs/tuning.md): a table, bench.json and bench.html in the build folder.
-# `vs-rxe`: beside the kernel's Soft-RoCE, in an emulated guest. `loss`: perftest with frames dropped at random.
+# Figures next to their anchors, measured in one run (docs/tuning.md): a table, bench.json and bench.html in the build folder.
+# `vs-rxe`: compared with the kernel's Soft-RoCE, in an emulated guest.
+# `loss`: perftest with frames dropped at random.
 
 dev_bench() {
     source .dev/build.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may include whom, and namespaces as folders. Prints every line that breaks the house rules; exit code 1 if there is one.
+"""Checks which folders may include which, and that namespaces equal folders. Prints every violation; exit code 1 if there is one.
 
     tests/layering/check_layers.py [SOURCE_ROOT]
 """
