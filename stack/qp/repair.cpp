@@ -170,7 +170,9 @@ void probe(Context& ctx, Qp& qp) {
     if (r.probes != 0xff) ++r.probes;
     const bool hole = r.cause == Cause::response && rq.window.lost() != 0;
     if (hole && qp.reorder != nullptr) qp.reorder->responses.again = rq.window.acked() + rq.window.lost();
-    const uint32_t again = hole ? rq.window.lost() : std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
+    // Holes that opened since the first one was asked for are asked for, too.
+    const uint32_t again = hole ? std::max(rq.window.lost(), missing_responses(ctx, qp))
+                                : std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
     begin_repair(ctx, qp, r.cause == Cause::none ? Cause::probe : r.cause, again);
     arm_probe(ctx, qp);
 }
