@@ -69,7 +69,7 @@ constexpr Option kOptions[] = {
      "is needed.",
      ROCI_COUNT(engine.reorder_mb)},
 
-    {"congestion", "policy", Kind::choice, "\"auto\"", 0, 0, "auto|fixed|delay|dcqcn|adaptive",
+    {"congestion", "policy", Kind::choice, "\"fixed\"", 0, 0, "auto|fixed|delay|dcqcn|adaptive",
      "Congestion control of reliable queue pairs. auto: fixed on loopback ports, adaptive on others. fixed: "
      "engine.max_inflight packets, whatever the network does. delay: a window that keeps round trips near a target. dcqcn: a "
      "rate that CNPs reduce; only for networks that mark frames (device.traffic_class). adaptive: delay until a CNP arrives.",
