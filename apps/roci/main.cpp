@@ -7,8 +7,10 @@
 #include "doctor.hpp"
 #include "pcap.hpp"
 #include "run.hpp"
+#include "stat.hpp"
 #include "status.hpp"
 #include "up.hpp"
+#include "why.hpp"
 
 namespace {
 
@@ -72,6 +74,23 @@ int parse_and_run(int argc, char** argv) {
     status_command->add_flag("--json", as_json, "rocid's own JSON");
     status_command->add_flag("--limits", only_limits, "what each user has of what it may have, and how often more was refused");
 
+    roci::cli::StatOptions stat;
+    CLI::App* stat_command = app.add_subcommand("stat", "Counters of devices and engines: totals, and rates over an interval");
+    add_where(*stat_command, stat.where);
+    stat_command->add_option("-i,--device", stat.device, "device (default: all)");
+    stat_command->add_option("--interval", stat.interval, "seconds over which rates are taken; 0: totals only")
+        ->check(CLI::Range(0.0, 3600.0))
+        ->capture_default_str();
+    stat_command->add_flag("--watch", stat.watch, "again every interval, until SIGINT or SIGTERM");
+    stat_command->add_flag("--all", stat.all, "counters that are zero, too");
+    stat_command->add_flag("--json", stat.as_json, "JSON, one line per sample");
+
+    roci::cli::WhyOptions why;
+    CLI::App* why_command =
+        app.add_subcommand("why", "What happened to a queue pair of yours, in words; also to one that is gone");
+    add_where(*why_command, why.where);
+    why_command->add_option("qpn", why.qpn, "its number (`roci status` lists them)")->required()->type_name("QPN");
+
     roci::cli::PcapOptions pcap;
     CLI::App* pcap_command = app.add_subcommand(
         "pcap", "Capture frames of a device or of one queue pair as pcapng, live: roci pcap -w - | wireshark -k -i -");
@@ -106,6 +125,8 @@ int parse_and_run(int argc, char** argv) {
         return 106;  // as CLI11 ends where a command is required
     }
     if (pcap_command->parsed()) return roci::cli::pcap(pcap);
+    if (stat_command->parsed()) return roci::cli::stat(stat);
+    if (why_command->parsed()) return roci::cli::why(why);
     return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json, only_limits);
 }
 

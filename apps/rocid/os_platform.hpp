@@ -53,6 +53,7 @@ public:
     void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
     void set_captures(Captures* captures) { captures_ = captures; }
+    void set_counter_page(int fd) { counter_page_ = fd; }
     /// Sets the client whose request or end the conductor handles next.
     void set_current_client(const host::Client& c) { current_ = c; }
 
@@ -78,6 +79,7 @@ public:
         if (kernel_.solicit) kernel_.solicit(device, address);
     }
     int engine_page_fd() override { return engine_page_.fd(); }
+    int counter_page_fd() override { return counter_page_; }
     std::string host_status_json() override { return status_ ? status_() : "{}"; }
     int make_text_fd(const std::string& text) override;
     uint32_t uid() const override { return geteuid(); }
@@ -106,6 +108,7 @@ private:
     KernelHooks kernel_;
     host::Client current_;
     Captures* captures_ = nullptr;
+    int counter_page_ = -1;
 };
 
 }  // namespace roci::rocid

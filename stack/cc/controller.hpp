@@ -49,8 +49,8 @@ struct State {
     uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit
     uint32_t target_rate = 0;                  ///< dcqcn: what the rate was before it was cut
     uint32_t alpha = 0;                        ///< dcqcn: how congested, of kWhole
-    Nanos cut_at = 0;                          ///< the window or rate was made smaller
-    Nanos raised_at = 0;                       ///< dcqcn
+    uint32_t cut_at = 0;                       ///< low bits of the time when the window or rate was made smaller
+    uint32_t raised_at = 0;                    ///< dcqcn: likewise, of the last raise by time
     uint32_t bytes = 0;                        ///< dcqcn: sent since the last raise by bytes
     uint32_t active_at = 0;                    ///< low bits of the time when something was sent or acknowledged
     uint32_t notified_at = 0;                  ///< low bits of the time when this end sent a notification
@@ -60,7 +60,7 @@ struct State {
     bool slow_start : 1 = true;
     bool crowded : 1 = false;  ///< the last round trip was longer than the target
 };
-static_assert(sizeof(State) == 48);
+static_assert(sizeof(State) == 40);
 
 /// A QP's congestion control starts anew.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);

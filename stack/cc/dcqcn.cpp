@@ -23,8 +23,8 @@ void raise(State& s, const Limits& l) {
 
 /// What time has done since it was looked at last.
 void catch_up(State& s, const Limits& l, Nanos now) {
-    for (uint32_t n = 0; s.rate != 0 && now - s.raised_at >= l.raise_every; ++n) {
-        s.raised_at += l.raise_every;
+    for (uint32_t n = 0; s.rate != 0 && uint32_t(now) - s.raised_at >= l.raise_every; ++n) {
+        s.raised_at += uint32_t(l.raise_every);
         if (n == kMostIdleRaises) s.rate = 0;
         s.alpha -= s.alpha / l.gain;
         if (s.raises_by_time < kMostRaises) ++s.raises_by_time;
@@ -79,7 +79,7 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
         s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;
     } else {
-        if (now - s.cut_at < l.notify_every / 2) return;  // faster than any peer may notify
+        if (uint32_t(now) - s.cut_at < l.notify_every / 2) return;  // faster than any peer may notify
         catch_up(s, l, now);
         if (s.rate == 0) return;
     }
@@ -88,7 +88,7 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
     s.alpha += (kWhole - s.alpha) / l.gain;
     s.raises_by_time = s.raises_by_bytes = 0;
     s.bytes = 0;
-    s.cut_at = s.raised_at = now;
+    s.cut_at = s.raised_at = uint32_t(now);
     follow_rate(c, s, l, round_trip);
 }
 

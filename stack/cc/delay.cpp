@@ -19,7 +19,7 @@ uint32_t target(const State& s, const Limits& l, uint32_t shortest) {
 
 void cut(Controller& c, State& s, Nanos now, uint32_t to) {
     s.window = std::max({to, s.window / kMostCut, kLeastWindow});
-    s.cut_at = now;
+    s.cut_at = uint32_t(now);
     s.slow_start = false;
     publish(c, s);
 }
@@ -28,7 +28,7 @@ void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
     const uint32_t aim = target(s, l, a.shortest);
     s.crowded = a.sample > aim;
     if (a.sample > (aim + a.shortest) / 2) s.slow_start = false;
-    if (!s.crowded || a.now - s.cut_at < a.smoothed) return;
+    if (!s.crowded || uint32_t(a.now) - s.cut_at < a.smoothed) return;
     const uint64_t excess = a.sample - aim;
     cut(c, s, a.now, uint32_t(s.window - uint64_t{s.window} * 4 / 5 * excess / a.sample));
 }
@@ -65,13 +65,13 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
 /// A loss while the queues are nearly empty is none of congestion.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
     s.slow_start = false;
-    if (!s.crowded || now - s.cut_at < round_trip) return;
+    if (!s.crowded || uint32_t(now) - s.cut_at < round_trip) return;
     cut(c, s, now, s.window / kMostCut);
 }
 
 void silent_delay(Controller& c, State& s, const Limits&, Nanos now) {
     s.window = std::min<uint32_t>(s.window, kWindowAfterTimeout * kFraction);
-    s.cut_at = now;
+    s.cut_at = uint32_t(now);
     s.slow_start = false;
     publish(c, s);
 }

@@ -61,6 +61,7 @@ constexpr uint8_t kCongestionExperienced = 3;
 void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
     e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
+    qp::bump(known ? e.ctx.device(qp).cnp_received : e.ctx.device(qp).cnp_ignored);
     if (!known) return;
     qp::Requester& rq = qp.requester;
     cc::on_cnp(rq.congestion, qp.adaptation, e.ctx.congestion, e.ctx.now, rq.round_trip.smoothed());
@@ -69,6 +70,7 @@ void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
 /// A frame of a connected peer was marked. UC and UD have no congestion control.
 void take_mark(Engine::Impl& e, qp::Qp& qp) {
     e.counters.add(Counter::ecn_marked);
+    qp::bump(e.ctx.device(qp).ecn_marked);
     const bool reliable = qp.spec.type != qp::Type::ud && qp.spec.type != qp::Type::uc && qp.path.length != 0;
     if (!reliable || !cc::take_mark(qp.adaptation, e.ctx.congestion, e.ctx.now)) return;
     if (qp::send_notification(e.ctx, qp)) e.counters.add(Counter::cnp_sent);
@@ -173,6 +175,12 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
     return n != 0;
 }
 
+void count_refused(qp::DeviceCounters& device, wire::Verdict v) {
+    if (v == wire::Verdict::not_roce) return;
+    qp::bump(device.rx_errors);
+    if (v == wire::Verdict::bad_icrc) qp::bump(device.icrc_errors);
+}
+
 }  // namespace
 
 /// Prefetches the data of a packet's QP. On a short list the QP itself is in the cache, but not the receive that its client has
@@ -194,6 +202,8 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
         const wire::Verdict v =
             wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum, frames[i].icrc);
         counters.add(v);
+        if (v != wire::Verdict::ok) [[unlikely]]
+            count_refused(*ctx.devices[port], v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
@@ -252,7 +262,13 @@ unsigned Engine::Impl::receive(uint32_t port) {
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
     if (n == 0) return 0;
     counters.add(Counter::rx_frames, n);
-    for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
+    uint64_t octets = 0;
+    for (unsigned i = 0; i < n; ++i) {
+        __builtin_prefetch(frames[i].data);
+        octets += frames[i].length;
+    }
+    qp::bump(ctx.devices[port]->rx_frames, n);
+    qp::bump(ctx.devices[port]->rx_octets, octets);
     unsigned done = 0;  // frames[0, done) are ours to give back
     for (unsigned first = 0; first < n;) {
         unsigned end = first;

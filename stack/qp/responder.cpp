@@ -12,20 +12,6 @@ namespace {
 
 using abi::WcStatus;
 
-enum class RequestFault : uint8_t {
-    none,
-    invalid_succession,
-    not_allowed,
-    too_many_reads,
-    bad_length,
-    message_too_long,
-    access,
-    recv_protection,
-    malformed_recv,
-    unreachable,
-    invalidation,
-};
-
 constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
 
 /// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table
@@ -49,6 +35,8 @@ constexpr FaultRow kFaults[] = {
     {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal, true},  // malformed_recv
     {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},       // unreachable: the memory went away
     {NakCode::remote_access, WcStatus::rem_inv_req_err, 0, false, true},          // invalidation
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},        // no_right
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},        // misaligned: IBA 9.4.5
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
@@ -58,12 +46,13 @@ void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
 
 void fault(Context& ctx, Qp& qp, RequestFault f) {
     const FaultRow& row = kFaults[size_t(f)];
-    ++qp.counters.access_errors;
+    count(ctx, qp, f);
+    const abi::Reason reason = note_fault(ctx, qp, f);
     if (qp.spec.type == Type::uc && !row.own) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
         qp.responder.in_message = false;
         return;
     }
-    if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0);
+    if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0, reason);
     if (row.event != 0) raise(ctx, qp, row.event);
     if (row.silent || qp.spec.type == Type::uc) return enter_error(ctx, qp);
     nak(ctx, qp, nak_syndrome(row.nak), true);
@@ -71,7 +60,8 @@ void fault(Context& ctx, Qp& qp, RequestFault f) {
 
 /// The RNR NAK keeps ePSN; what follows it is out of sequence and met with silence (IBA 9.7.5.2.8).
 void receiver_not_ready(Context& ctx, Qp& qp) {
-    ++qp.counters.rnr_nak_sent;
+    count(ctx, qp, &EventCounters::rnr_nak_sent);
+    note(ctx, qp, Happening::rnr_nak_sent, qp.responder.sequence.expected());
     nak(ctx, qp, make_syndrome(AethKind::rnr_nak, qp.min_rnr_timer), false);
 }
 
@@ -91,7 +81,7 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
         duplicate(ctx, qp, p);
         return false;
     }
-    ++qp.counters.out_of_order;
+    count(ctx, qp, &EventCounters::out_of_order);
     if (!keep_request(ctx, qp, p)) nak_gap(ctx, qp);
     return false;
 }
@@ -142,12 +132,16 @@ struct Grant {
 };
 
 /// Zero-length requests need no valid R_Key (C9-88).
-bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
+bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant) {
     if (length == 0) return true;
     grant.va = va;
-    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right, grant.region,
-                      grant.use) == mem::Fault::ok;
+    const mem::Fault fault = mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right,
+                                        grant.region, grant.use);
+    if (fault == mem::Fault::ok) [[likely]]
+        return true;
+    note_access(ctx, qp, key, domain_of(ctx, qp, p), va, length, right, true);
+    return false;
 }
 
 // ---- SEND and WRITE -------------------------------------------------------------------------------------------------
@@ -167,7 +161,8 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     rs.in_message = false;
     rs.sequence.end_message();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    if (rs.message_is_write) bump(ctx.device(qp).write_requests);
     // A UC WRITE may find a receive held that a broken SEND left behind: it waits for the next message that takes one
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
     if (rs.recv.held && takes_one) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
@@ -233,7 +228,7 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (taken == TakeRecv::empty) {
         if (qp.spec.type != Type::uc) return receiver_not_ready(ctx, qp);
         rs.in_message = false;  // UC: the message is lost
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     if (taken == TakeRecv::malformed) return fault(ctx, qp, RequestFault::malformed_recv);
@@ -286,7 +281,8 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return fault(ctx, qp, RequestFault::access);
     rs.sequence.end_message();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).read_requests);
     const ResponderJob job = read_job(ctx, qp, p);
     rs.sequence.executed(response_packets(qp, job));
     queue_job(ctx, qp, job);
@@ -329,14 +325,15 @@ ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
 void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
-    if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::not_allowed);  // misaligned: NAK invalid request (IBA 9.4.5)
+    if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::misaligned);
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
     uint64_t original = 0;
     if (!exchange(*grant.region, grant.va, p, original)) return fault(ctx, qp, RequestFault::unreachable);
     rs.sequence.end_message();
     rs.sequence.executed();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).atomic_requests);
     rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
     rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
@@ -364,14 +361,15 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.payload_length != kAtomicWriteBytes || p.dma_length != kAtomicWriteBytes)
         return fault(ctx, qp, RequestFault::bad_length);
-    if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::not_allowed);
+    if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::misaligned);
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
         return fault(ctx, qp, RequestFault::access);
     if (!store(*grant.region, grant.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
     rs.sequence.end_message();
     rs.sequence.executed();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).atomic_requests);
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
 
@@ -397,7 +395,8 @@ void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
 void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
 
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
-    ++qp.counters.duplicates;
+    count(ctx, qp, &EventCounters::duplicates);
+    bump(ctx.device(qp).duplicate_requests);
     if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
@@ -406,22 +405,22 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 /// UC has no NAK: a gap in the PSNs breaks the message under way; the next First or Only starts anew (IBA 9.8.2.2.2).
-bool uc_resynchronise(Qp& qp, const wire::Packet& p) {
+bool uc_resynchronise(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
     if (p.psn != rs.sequence.expected() || (starts && rs.in_message)) {
         rs.in_message = false;
-        ++qp.counters.out_of_order;
+        count(ctx, qp, &EventCounters::out_of_order);
     }
     rs.sequence.pass_over(p.psn);
     if (starts || rs.in_message) return true;
     rs.sequence.executed();
-    ++qp.counters.dropped;
+    count(ctx, qp, &EventCounters::dropped);
     return false;
 }
 
 bool in_sequence(Context& ctx, Qp& qp, const wire::Packet& p) {
-    return qp.spec.type == Type::uc ? uc_resynchronise(qp, p) : check_psn(ctx, qp, p);
+    return qp.spec.type == Type::uc ? uc_resynchronise(ctx, qp, p) : check_psn(ctx, qp, p);
 }
 
 void establish(Context& ctx, Qp& qp) {
@@ -434,7 +433,8 @@ void establish(Context& ctx, Qp& qp) {
 
 void nak_gap(Context& ctx, Qp& qp) {
     if (qp.responder.sequence.missing()) return;
-    ++qp.counters.seq_nak_sent;
+    count(ctx, qp, &EventCounters::seq_nak_sent);
+    note(ctx, qp, Happening::seq_nak_sent, qp.responder.sequence.expected());
     nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
 }
 
@@ -449,7 +449,7 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool receiving = qp.state == State::rtr || qp.state == State::rts || qp.state == State::sqd || qp.state == State::sqe;
     if (!receiving || rs.sequence.refused()) {
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     establish(ctx, qp);
@@ -457,7 +457,8 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     rs.sequence.arrived();
     if (!legal_succession(rs, *p.info)) return fault(ctx, qp, RequestFault::invalid_succession);
     const uint32_t right = right_needed(*p.info);
-    if (!supported(*p.info) || (qp.access & right) != right) return fault(ctx, qp, RequestFault::not_allowed);
+    if (!supported(*p.info)) return fault(ctx, qp, RequestFault::not_allowed);
+    if ((qp.access & right) != right) return fault(ctx, qp, RequestFault::no_right);
     // READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2)
     const bool answers_itself = p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
     // UC has no acknowledgements: what asks for one all the same gets none (IBA 9.8.1)

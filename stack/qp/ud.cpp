@@ -33,7 +33,8 @@ const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     if (p.qkey != qp.qkey) {  // silently dropped and counted (IBA 9.6.1.5.1)
-        ++qp.counters.access_errors;
+        count(ctx, qp, RequestFault::wrong_qkey);
+        note_fault(ctx, qp, RequestFault::wrong_qkey);
         return;
     }
     // A datagram that does not fit into the next receive is dropped and consumes none (IBA 9.9.3.2, class D): any host that knows
@@ -41,14 +42,16 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint32_t bytes = kGrhLength + p.payload_length;
     if (take_recv(ctx, qp, &p, bytes) != TakeRecv::ok) {
         qp.responder.recv.held = false;
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
+        note(ctx, qp, Happening::refused, p.psn, 0, abi::Reason::datagram_dropped);
         return;
     }
     if (!place(ctx, qp, p)) {
-        complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0);
+        const abi::Reason reason = note_fault(ctx, qp, RequestFault::recv_protection);
+        complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0, reason);
         return enter_error(ctx, qp);
     }
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
     complete_recv(ctx, qp, &p, WcStatus::success, bytes);
 }
 

@@ -56,6 +56,8 @@ Outcome query_qp(Call&);
 Outcome destroy_qp(Call&);
 void retire(State&, Qp&);
 void free_resources(State&, Qp&);
+/// What `roci why` can say without asking the engine.
+QpFacts facts_of(const Session& session, const Qp& qp);
 int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< reads the QP's state from its engine
 // qp_open.cpp
 Outcome open_qp(Call&);
