@@ -151,10 +151,7 @@ int prepare_process() {
     return fd;
 }
 
-Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
-    : config_(config), options_(options), signals_(signals) {
-    check_cpus(config_);
-    check_icrc_kernel();
+SessionHandler Daemon::session_handler() {
     SessionHandler handler;
     handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
     handler.close = [this](uint32_t session, const host::Client& who) {
@@ -163,7 +160,14 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     };
     handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet,
                             std::span<const int> fds, bool& close) { return handle(session, who, packet, fds, close); };
-    socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler, reaper_);
+    return handler;
+}
+
+Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
+    : config_(config), options_(options), signals_(signals) {
+    check_cpus(config_);
+    check_icrc_kernel();
+    socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), session_handler(), reaper_);
     socket_->watch(signals_, [this] { on_signal(); });
 
     const NicTroubles troubles = Ports::nic_troubles(config_);

@@ -47,6 +47,7 @@ private:
     void serve_addresses(uint32_t device, std::span<const Gid> gids);
     void follow_links();
     void say_ready();
+    SessionHandler session_handler();
     int wait_ms(int most) const;
     void on_signal();
 

@@ -16,12 +16,12 @@ struct Part {
     uint32_t packet = 0, psns = 1;
 };
 
-/// While a loss is repaired, packets behind it arrive without being acknowledged. So many may be under way besides, that the link
-/// is not idle during the repair; not after a timeout, nor while one repair follows the other.
-uint32_t beside_repair(const Context& ctx, const Requester& rq, uint32_t most) {
+/// While a loss is repaired, packets behind it arrive without being acknowledged. A window that adapts to the network permits so many
+/// more, so that the link is not idle during the repair; not while one repair follows the other.
+uint32_t beside_repair(const Requester& rq, uint32_t most) {
     constexpr uint32_t kFew = 64;
-    const bool narrowed = rq.congestion.policy == cc::Policy::fixed_window && most < ctx.congestion.max_window;
-    if (rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0 || narrowed) return 0;
+    if (rq.congestion.policy == cc::Policy::fixed_window) return 0;
+    if (rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0) return 0;
     return std::max(most / 4, std::min(most, kFew));
 }
 
@@ -29,7 +29,7 @@ uint32_t most_in_flight(const Context& ctx, const Requester& rq) {
     const uint32_t most = cc::window(rq.congestion, ctx.congestion);
     if (rq.window.lost() == 0) [[likely]]
         return most;
-    return most + beside_repair(ctx, rq, most);
+    return most + beside_repair(rq, most);
 }
 
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
