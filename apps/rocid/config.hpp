@@ -39,6 +39,11 @@ struct Config {
         std::string idle, cpus, repeat;
     } engine;
     struct {
+        std::string policy;
+        uint64_t first_window = 0, target_us = 0, cnp_interval_us = 0, raise_us = 0, raise_mb = 0, additive_mbps = 0,
+                 hyper_mbps = 0;
+    } congestion;
+    struct {
         uint64_t max_sessions = 0, max_qps = 0, max_keys = 0, max_ahs = 0, max_qp_wr = 0, max_sge = 0, max_inline = 0,
                  max_cqe = 0, max_arena_mb = 0;
         std::vector<std::string> users;

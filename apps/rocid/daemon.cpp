@@ -90,6 +90,14 @@ constexpr uint8_t kLinkLocalPrefix = 64;
 /// them.
 bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
 
+/// A loopback has no network to share.
+cc::Policy congestion_policy(const std::string& name, const DeviceSection& d) {
+    if (name == "auto") return d.port == "loopback" ? cc::Policy::fixed_window : cc::Policy::adaptive;
+    for (uint8_t p = 0; p < uint8_t(cc::Policy::count_); ++p)
+        if (name == cc::policy_name(cc::Policy(p))) return cc::Policy(p);
+    return cc::Policy::fixed_window;
+}
+
 host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     host::DeviceConfig out;
     out.name = d.name;
@@ -117,7 +125,10 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
 
 std::vector<host::DeviceConfig> devices_of(const Config& c, const Ports& ports) {
     std::vector<host::DeviceConfig> out;
-    for (uint32_t i = 0; i < c.devices.size(); ++i) out.push_back(device_of(c.devices[i], ports.port(i)));
+    for (uint32_t i = 0; i < c.devices.size(); ++i) {
+        out.push_back(device_of(c.devices[i], ports.port(i)));
+        out.back().congestion = congestion_policy(c.congestion.policy, c.devices[i]);
+    }
     return out;
 }
 

@@ -26,6 +26,19 @@ pmd::FaultSpec fault_spec(const Config& c, uint32_t device, uint32_t engine) {
     return f;
 }
 
+cc::Limits congestion_limits(const Config& c) {
+    constexpr uint32_t kMegabit = 125;  // bytes per millisecond
+    cc::Limits l;
+    l.first_window = uint32_t(c.congestion.first_window);
+    l.target = c.congestion.target_us * kMicro;
+    l.notify_every = c.congestion.cnp_interval_us * kMicro;
+    l.raise_every = c.congestion.raise_us * kMicro;
+    l.raise_bytes = c.congestion.raise_mb * 1'000'000;
+    l.additive = uint32_t(c.congestion.additive_mbps) * kMegabit;
+    l.hyper = uint32_t(c.congestion.hyper_mbps) * kMegabit;
+    return l;
+}
+
 engine::Config engine_config(const Config& c, uint32_t index) {
     engine::Config e;
     e.index = index;
@@ -35,6 +48,7 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     e.max_inflight = uint32_t(c.engine.max_inflight);
     e.ack_every = uint32_t(c.engine.ack_every);
     e.selective_repeat = c.engine.repeat == "selective";
+    e.congestion = congestion_limits(c);
     e.reorder_frames = uint32_t(c.engine.reorder_frames);
     e.reorder_bytes = c.engine.reorder_mb << 20;
     return e;

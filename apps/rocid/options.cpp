@@ -73,6 +73,40 @@ constexpr Option kOptions[] = {
      "is needed.",
      ROCI_COUNT(engine.reorder_mb)},
 
+    {"congestion", "policy", Kind::choice, "\"fixed\"", 0, 0, "auto|fixed|delay|dcqcn|adaptive",
+     "Congestion control of reliable queue pairs. auto: fixed on loopback ports, adaptive on others. fixed: "
+     "engine.max_inflight packets, whatever the network does. delay: a window that keeps round trips near a target. dcqcn: a "
+     "rate that CNPs reduce; only for networks that mark frames (device.traffic_class). adaptive: delay until a CNP arrives.",
+     ROCI_TEXT(congestion.policy)},
+    {"congestion", "first_window", Kind::count, "2", 1, 256, "",
+     "Packets that a queue pair sends before the first ACK, and after a pause of 1 ms; then the window grows by a half per round "
+     "trip. "
+     "More: short messages are faster; many senders that start together overflow the queue of a switch.",
+     ROCI_COUNT(congestion.first_window)},
+    {"congestion", "target_us", Kind::count, "30", 5, 100000, "",
+     "delay: microseconds of round trip to aim at; narrow windows may take up to three times as long. Less: shorter queues; too "
+     "little: a link that is not full. A network with a longer empty round trip gets twice that.",
+     ROCI_COUNT(congestion.target_us)},
+    {"congestion", "cnp_interval_us", Kind::count, "50", 0, 1000000, "",
+     "Shortest time between two CNPs of a queue pair whose received frames are marked Congestion Experienced. 50: as network "
+     "cards. 0: no "
+     "CNPs.",
+     ROCI_COUNT(congestion.cnp_interval_us)},
+    {"congestion", "raise_us", Kind::count, "55", 10, 100000, "",
+     "dcqcn: microseconds between two raises of the rate. Longer than cnp_interval_us of the peer, so that a lasting congestion "
+     "is not "
+     "met by raises.",
+     ROCI_COUNT(congestion.raise_us)},
+    {"congestion", "raise_mb", Kind::count, "10", 1, 1000, "", "dcqcn: MB sent between two raises of the rate.",
+     ROCI_COUNT(congestion.raise_mb)},
+    {"congestion", "additive_mbps", Kind::count, "40", 1, 100000, "",
+     "dcqcn: Mb/s per raise, once the rate is where it was before the last CNP. More: bandwidth that becomes free is used "
+     "sooner; the "
+     "queue of a switch is longer.",
+     ROCI_COUNT(congestion.additive_mbps)},
+    {"congestion", "hyper_mbps", Kind::count, "400", 1, 100000, "",
+     "dcqcn: Mb/s per raise after five raises by time and five by bytes without a CNP.", ROCI_COUNT(congestion.hyper_mbps)},
+
     {"limits", "max_sessions", Kind::count, "1024", 1, 65536, "", "Open devices of all programs together.",
      ROCI_COUNT(limits.max_sessions)},
     {"limits", "max_qps", Kind::count, "65536", 16, 1 << 20, "", "Queue pairs of all devices together.",

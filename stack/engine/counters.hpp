@@ -34,6 +34,7 @@ namespace roci::engine {
     X(over_path_mtu, "frames with more payload than the QP's path MTU")        \
     X(ecn_marked, "frames that the network marked Congestion Experienced")     \
     X(cnp_received, "congestion notification packets of a QP's peer")          \
+    X(cnp_sent, "congestion notification packets, for marked frames")          \
     X(gsi_received, "management datagrams for QP 1 handed to the conductor")   \
     X(gsi_sent, "management datagrams sent from QP 1")                         \
     X(gsi_refused, "frames for QP 1, not to us or no management datagram")     \

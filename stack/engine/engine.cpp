@@ -36,6 +36,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p, const C
     config.rx_burst = std::clamp<uint32_t>(config.rx_burst, 1, kMaxBurst);
     config.qp_quantum = std::max<uint32_t>(config.qp_quantum, 1);
     ctx.engine = c.index;
+    ctx.congestion = c.congestion;
     ctx.congestion.max_window = c.max_inflight;
     ctx.ack_every = c.ack_every;
     ctx.selective_repeat = c.selective_repeat;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "cc/controller.hpp"
 #include "engine/command.hpp"
 #include "io/event.hpp"
 #include "io/port.hpp"
@@ -29,6 +30,7 @@ struct Config {
     uint32_t max_inflight = 256;   ///< unacknowledged packets a QP may have, 8..8192
     uint32_t ack_every = 32;       ///< a requester asks for an ACK at least every so many packets
     bool selective_repeat = true;  ///< lost packets alone are sent again where the peer keeps the others
+    cc::Limits congestion{};       ///< its window follows max_inflight
     uint32_t event_ring = 4096;
     uint32_t reorder_frames = 1024;     ///< PSNs behind a missing one for which a QP keeps frames, a power of two; 0: none
     uint64_t reorder_bytes = 32 << 20;  ///< memory for kept frames of all QPs

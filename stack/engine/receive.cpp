@@ -62,16 +62,25 @@ void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
     e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
     qp::bump(known ? e.ctx.device(qp).cnp_received : e.ctx.device(qp).cnp_ignored);
-    if (known) cc::on_cnp(qp.requester.congestion, e.ctx.now);
+    if (!known) return;
+    qp::Requester& rq = qp.requester;
+    cc::on_cnp(rq.congestion, qp.adaptation, e.ctx.congestion, e.ctx.now, rq.round_trip.smoothed());
+}
+
+/// A frame of a connected peer was marked. UC and UD have no congestion control.
+void take_mark(Engine::Impl& e, qp::Qp& qp) {
+    e.counters.add(Counter::ecn_marked);
+    qp::bump(e.ctx.device(qp).ecn_marked);
+    const bool reliable = qp.spec.type != qp::Type::ud && qp.spec.type != qp::Type::uc && qp.path.length != 0;
+    if (!reliable || !cc::take_mark(qp.adaptation, e.ctx.congestion, e.ctx.now)) return;
+    if (qp::send_notification(e.ctx, qp)) e.counters.add(Counter::cnp_sent);
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     if (p.opcode == wire::kCnpOpcode) return take_notification(e, qp, p);
     if (!acceptable(e, qp, p)) return;
-    if (p.ecn == kCongestionExperienced) {
-        e.counters.add(Counter::ecn_marked);
-        qp::bump(e.ctx.device(qp).ecn_marked);
-    }
+    if (p.ecn == kCongestionExperienced) [[unlikely]]
+        take_mark(e, qp);
     if (p.payload_length > qp.mtu) [[unlikely]]
         e.counters.add(Counter::over_path_mtu);
     ++qp.counters.rx_packets;

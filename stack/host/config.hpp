@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "cc/controller.hpp"
 #include "host/limits.hpp"
 
 namespace roci::host {
@@ -43,6 +44,7 @@ struct DeviceConfig {
     uint8_t traffic_class = 0;           ///< of paths for which the program sets none
     bool port_sums = false;              ///< its port fills in the checksums of IPv4 headers
     uint16_t udp_source = 0;             ///< UDP source port of all its frames; 0: one per flow
+    cc::Policy congestion = cc::Policy::fixed_window;
 };
 
 uint32_t active_mtu(const DeviceConfig&);  ///< enum ibv_mtu

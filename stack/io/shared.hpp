@@ -11,6 +11,7 @@
 #include "abi/version.hpp"
 #include "base/slab.hpp"
 #include "base/types.hpp"
+#include "cc/controller.hpp"
 #include "io/gsi.hpp"
 #include "io/handover.hpp"
 #include "mem/memory_region.hpp"
@@ -53,6 +54,7 @@ struct PortAddresses {
     uint32_t mtu_bytes = 4096;  ///< active path MTU
     bool answers = false;       ///< no kernel answers ARP, neighbour discovery and echo requests: the conductor does
     uint16_t vlan = 0;          ///< VLAN of the port, 0: untagged; frames of other VLANs are dropped
+    cc::Policy congestion = cc::Policy::fixed_window;  ///< of its QPs
 };
 
 /// QPs that are attached to multicast groups, by port. Replaced as a whole; the old table is freed after a fence.

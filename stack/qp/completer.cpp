@@ -21,8 +21,12 @@ void go_on(Context& ctx, Qp& qp) {
 /// Called after progress since `before`: resets the retries, restarts the timer, and continues sending.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
-    observe_repair(ctx, qp);
-    cc::on_ack(rq.congestion, ctx.congestion, ctx.now, psn_span(before, rq.window.acked()));
+    const uint32_t packets = psn_span(before, rq.window.acked());
+    const uint32_t in_flight = rq.window.in_flight() + packets;
+    const uint32_t sample = observe_repair(ctx, qp);
+    const RoundTrip& times = rq.round_trip;
+    cc::on_ack(rq.congestion, qp.adaptation, ctx.congestion,
+               {ctx.now, packets, in_flight, sample, times.smoothed(), times.shortest()});
     rq.timeouts_in_a_row = 0;
     rq.retries_left = qp.retry_cnt;
     rq.rnr_retries_left = qp.rnr_retry;

@@ -71,6 +71,14 @@ void reset(Context& ctx, Qp& qp) {
     std::atomic_ref(qp.spec.rq.shared->ring).store(0, std::memory_order_release);
 }
 
+bool reliable(Type t) { return t == Type::rc || t == Type::xrc_send || t == Type::xrc_recv; }
+
+void start_congestion_control(Context& ctx, Qp& qp) {
+    const engine::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
+    const auto policy = port != nullptr ? port->congestion : cc::Policy::fixed_window;
+    cc::start(qp.requester.congestion, qp.adaptation, ctx.congestion, policy, qp.mtu);
+}
+
 void enter(Context& ctx, Qp& qp, State next) {
     if (next == State::reset) {
         reset(ctx, qp);
@@ -82,6 +90,7 @@ void enter(Context& ctx, Qp& qp, State next) {
     if (qp.state == State::sqe)
         flush_queues(ctx, qp);  // what was posted before the way back to RTS is flushed, nothing of it is sent
     if (next == State::rtr && qp.responder.jobs.size == 0) set_dest_reads(qp, Change{});
+    if (next == State::rtr && reliable(qp.spec.type)) start_congestion_control(ctx, qp);
     if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram is as long as the port allows
         const engine::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
         set_mtu_bytes(qp, port != nullptr ? port->mtu_bytes : 1024);
@@ -152,6 +161,9 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.repeat = qp.requester.repair.mode;
     out.probes = qp.requester.probes;
     out.round_trip = qp.requester.round_trip.smoothed();
+    out.policy = qp.requester.congestion.policy;
+    out.window = qp.requester.congestion.window;
+    out.rate = qp.adaptation.rate;
     out.send_queued = qp.requester.queue.length();
     out.recv_posted = recv_available(qp);
     out.kept = kept_frames(qp);

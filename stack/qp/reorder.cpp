@@ -112,7 +112,7 @@ void arm(Context& ctx, Qp& qp) {
 
 /// Called when a packet that was reported as missing has arrived.
 void closed(Context& ctx, Backlog& b) {
-    if (b.asked) b.patience.arrived(b.base, b.count, ctx.now - b.opened);
+    if (b.asked && b.base.distance_from(b.again) >= 0) b.patience.arrived(b.base, b.count, ctx.now - b.opened);
 }
 
 // ---- requests -------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (not_ready(rs) || reorder_of(ctx, qp) == nullptr) return false;
     Backlog& b = qp.reorder->requests;
     if (!qp.keeps_requests) {
-        b.base = rs.expected();
+        b.base = b.again = rs.expected();
         open_gap(ctx, b);
         b.asked = rs.missing();
     }
@@ -221,7 +221,7 @@ bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     Reorder& r = *qp.reorder;
     Backlog& b = r.responses;
     if (!qp.keeps_responses) {
-        b.base = qp.requester.window.acked();
+        b.base = b.again = qp.requester.window.acked();
         open_gap(ctx, b);
         b.asked = qp.requester.implied_nak_pending;
     }

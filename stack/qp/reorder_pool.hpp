@@ -111,6 +111,7 @@ struct Backlog {
     Psn base;
     Psn first, end;      ///< of the frames that are kept: the first one, and one past the last one
     bool asked = false;  ///< the gap was reported
+    Psn again;           ///< frames before it were requested more than once: a second copy says nothing
     Nanos opened = 0;    ///< when the gap was detected
     Patience patience;
 };

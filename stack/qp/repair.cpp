@@ -5,6 +5,7 @@
 //
 // A repaired packet, or the last one of a burst, may be lost without anybody noticing: after a few round trips without progress
 // the oldest one is sent again. Such a probe is no retry; the ACK timeout remains what ends a QP.
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -87,13 +88,22 @@ bool answers_repair(const Requester& rq, Nanos now) {
 
 }  // namespace
 
+namespace {
+
+Nanos patience(const Qp& qp) {
+    const Requester& rq = qp.requester;
+    if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight());
+    const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.samples < cc::State::kFewSamples;
+    return begins ? rq.round_trip.first_patience() : rq.round_trip.patience();
+}
+
+}  // namespace
+
 void arm_probe(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     const bool probes = ctx.selective_repeat && rq.round_trip.known() && rq.window.awaits_answer();
-    const bool repairs = rq.window.lost() != 0;
-    const Nanos patience = (repairs ? rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight()) : rq.round_trip.patience())
-                           << std::min(rq.repair.probes, kMostProbeDoublings);
-    rq.deadlines.set(Deadline::probe, probes ? ctx.now + patience : kNever);
+    const Nanos wait = patience(qp) << std::min(rq.repair.probes, kMostProbeDoublings);
+    rq.deadlines.set(Deadline::probe, probes ? ctx.now + wait : kNever);
 }
 
 void request_lost(Context& ctx, Qp& qp) {
@@ -101,7 +111,7 @@ void request_lost(Context& ctx, Qp& qp) {
     const Repair& r = rq.repair;
     const bool known = r.cause != Cause::none && r.begin == rq.window.acked() && rq.window.lost() != 0;
     if (known && !answers_repair(rq, ctx.now)) return;  // it is being repaired
-    cc::on_loss(rq.congestion, ctx.now);
+    cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
     repair_request(ctx, qp);
     restart_ack_timer(ctx, qp);
@@ -110,6 +120,7 @@ void request_lost(Context& ctx, Qp& qp) {
 void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
     Requester& rq = qp.requester;
     const Repair& r = rq.repair;
+    cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     // Of several holes that were asked for together the next one is the oldest now: its responses are on their way.
     const bool asked = r.cause == Cause::response && rq.window.lost() != 0 && r.probes == 0;
     const uint32_t under_way = asked ? psn_span(rq.window.acked(), r.end) : 0;
@@ -123,12 +134,12 @@ void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
     restart_ack_timer(ctx, qp);
 }
 
-void observe_repair(Context& ctx, Qp& qp) {
+namespace {
+
+/// Everything that was sent again is acknowledged.
+void repaired(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    rq.round_trip.end(rq.window.acked(), ctx.now);
     Repair& r = rq.repair;
-    r.probes = 0;
-    if (r.cause == Cause::none || rq.window.acked().distance_from(r.end) < 0) return;
     const Cause cause = std::exchange(r.cause, Cause::none);
     const bool all = rq.window.acked().distance_from(r.highest) >= 0;
     const bool creeps = rq.window.acked() == r.end && !all;
@@ -139,17 +150,30 @@ void observe_repair(Context& ctx, Qp& qp) {
     if (cause == Cause::probe && !all && answers_repair(rq, ctx.now)) repair_request(ctx, qp);
 }
 
+}  // namespace
+
+uint32_t observe_repair(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    const uint32_t sample = rq.round_trip.end(rq.window.acked(), ctx.now);
+    rq.repair.probes = 0;
+    if (rq.repair.cause != Cause::none && rq.window.acked().distance_from(rq.repair.end) >= 0) repaired(ctx, qp);
+    return sample;
+}
+
 void probe(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (!rq.window.awaits_answer() || rq.deadlines.pending(Deadline::rnr)) return;
     if (rq.queue.empty() || rq.queue.oldest()->kind == WorkKind::local) return;
     ++rq.probes;
     // One probe in vain may be chance; two are a network that takes less than is sent into it.
-    if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, ctx.now);
+    if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
     const bool hole = r.cause == Cause::response && rq.window.lost() != 0;
-    const uint32_t again = hole ? rq.window.lost() : std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
+    if (hole && qp.reorder != nullptr) qp.reorder->responses.again = rq.window.acked() + rq.window.lost();
+    // Holes that opened since the first one was asked for are asked for, too.
+    const uint32_t again = hole ? std::max(rq.window.lost(), missing_responses(ctx, qp))
+                                : std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
     begin_repair(ctx, qp, r.cause == Cause::none ? Cause::probe : r.cause, again);
     arm_probe(ctx, qp);
 }

@@ -30,14 +30,18 @@ public:
     }
     /// Called when a packet is sent again: the acknowledgement could belong to either transmission.
     void abort() { timing_ = false; }
-    /// Everything before `acked` is acknowledged.
-    void end(Psn acked, Nanos now) {
-        if (!timing_ || acked.distance_from(psn_) <= 0) return;
+    /// Everything before `acked` is acknowledged. Returns the round trip that was measured by it, or 0.
+    uint32_t end(Psn acked, Nanos now) {
+        if (!timing_ || acked.distance_from(psn_) <= 0) return 0;
         timing_ = false;
-        take(std::max(uint32_t(now) - started_, 1u));
+        const uint32_t sample = std::max(uint32_t(now) - started_, 1u);
+        take(sample);
+        return sample;
     }
     /// Time after which an ACK is unlikely to arrive: a few round trips, plus the timer's granularity.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
+    /// The same for a QP that has just begun: its round trips become many times longer when others begin at the same time.
+    Nanos first_patience() const { return 2 * patience() + kFirst; }
     /// The same for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues.
     Nanos patience(uint32_t ahead, uint32_t in_flight) const {
         if (ahead >= in_flight) return patience();
@@ -46,6 +50,7 @@ public:
 
 private:
     static constexpr Nanos kLeast = 16'384;  // four ticks of the timer
+    static constexpr Nanos kFirst = 100'000;
     void take(uint32_t sample) {
         if (sample > kLongest) return;
         if (!known()) {

@@ -16,7 +16,21 @@ struct Part {
     uint32_t packet = 0, psns = 1;
 };
 
-uint32_t most_in_flight(const Context& ctx, const Requester& rq) { return cc::window(rq.congestion, ctx.congestion); }
+/// While a loss is repaired, packets behind it arrive without being acknowledged. A window that adapts to the network permits so many
+/// more, so that the link is not idle during the repair; not while one repair follows the other.
+uint32_t beside_repair(const Requester& rq, uint32_t most) {
+    constexpr uint32_t kFew = 64;
+    if (rq.congestion.policy == cc::Policy::fixed_window) return 0;
+    if (rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0) return 0;
+    return std::max(most / 4, std::min(most, kFew));
+}
+
+uint32_t most_in_flight(const Context& ctx, const Requester& rq) {
+    const uint32_t most = cc::window(rq.congestion, ctx.congestion);
+    if (rq.window.lost() == 0) [[likely]]
+        return most;
+    return most + beside_repair(rq, most);
+}
 
 bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     const Requester& rq = qp.requester;
@@ -106,12 +120,14 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
     }
 }
 
-/// The peer answers an ACK request once a burst, so it costs little to ask at the end of every message, and within long ones now
-/// and then; where nothing more may be sent before it answers; and with each packet of a window that is narrow.
+/// The peer answers an ACK request once per burst, so it costs little to ask at the end of each message, and within long ones now
+/// and then; where nothing more may be sent before it answers; and with each packet of a narrow window. A window that adapts to
+/// the network moves on by quarters, so that the link does not wait for the ACK of a whole one.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     const uint32_t most = most_in_flight(ctx, rq);
     const bool narrow = most <= cc::kWindowAfterTimeout;
-    const bool due = ++rq.since_ack_request >= ctx.ack_every || rq.window.in_flight() + 1 >= most || narrow;
+    const uint32_t every = rq.congestion.policy == cc::Policy::fixed_window ? ctx.ack_every : std::min(ctx.ack_every, most / 4);
+    const bool due = ++rq.since_ack_request >= every || rq.window.in_flight() + 1 >= most || narrow;
     if (!last && !due) return false;
     rq.since_ack_request = 0;
     return true;
@@ -342,6 +358,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     uint32_t sent = 0;
     Middle kept;
     const uint64_t bytes_before = qp.counters.tx_bytes;
+    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, quantum);
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
     while (sent < quantum && may_send(ctx, qp)) {
@@ -362,7 +379,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
         complete_unacknowledged(ctx, qp);
         return sent;
     }
-    cc::on_sent(rq.congestion, ctx.now, uint32_t(qp.counters.tx_bytes - bytes_before));
+    cc::on_sent(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, uint32_t(qp.counters.tx_bytes - bytes_before));
     if (!rq.deadlines.pending(Deadline::ack)) {
         restart_ack_timer(ctx, qp);
     }

@@ -146,4 +146,17 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
     return sent;
 }
 
+bool send_notification(Context& ctx, Qp& qp) {
+    engine::TxFrame* frame = ctx.out(qp).acquire();
+    if (frame == nullptr) return false;
+    wire::TransportHeaders h;
+    h.opcode = wire::kCnpOpcode;
+    h.dest_qp = qp.dest;
+    uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
+    uint8_t* payload = wire::begin_frame(start, qp.path, h, 0);
+    const uint32_t bytes = wire::finish_frame(start, qp.path, payload, 0);
+    ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
+    return true;
+}
+
 }  // namespace roci::qp

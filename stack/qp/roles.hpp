@@ -74,8 +74,8 @@ void extend_ack_timer(Context& ctx, Qp& qp);
 void request_lost(Context& ctx, Qp& qp);
 /// Called when responses are missing although later ones arrived. They are among the oldest `psns` expected; 0: unknown number.
 void response_lost(Context& ctx, Qp& qp, uint32_t psns);
-/// Something was acknowledged: what does that say of the repair?
-void observe_repair(Context& ctx, Qp& qp);
+/// Something was acknowledged: what does that say of the repair? Returns the round trip that was measured by it, or 0.
+uint32_t observe_repair(Context& ctx, Qp& qp);
 /// The deadline of the probe starts anew; the caller updates the timer.
 void arm_probe(Context& ctx, Qp& qp);
 /// Called after a few round trips without progress.
@@ -107,6 +107,8 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// Sends due responses in PSN order, up to `quantum` packets. Returns how many.
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
+/// A congestion notification packet for the peer (RoCEv2 annex A17.9.3). False: no room; the next marked frame is as good.
+bool send_notification(Context& ctx, Qp& qp);
 
 // ---- receive_queue.cpp: receive WQEs
 enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused, too_short };

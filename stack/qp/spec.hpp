@@ -9,6 +9,7 @@
 #include "abi/control.hpp"
 #include "base/slab.hpp"
 #include "base/types.hpp"
+#include "cc/controller.hpp"
 #include "qp/counters.hpp"
 #include "qp/repair.hpp"
 #include "qp/tag_matching.hpp"
@@ -92,7 +93,10 @@ struct Snapshot {
     RepeatMode repeat = RepeatMode::unknown;
     uint32_t round_trip = 0;  ///< smoothed, ns; 0: not measured yet
     uint32_t probes = 0;      ///< sent because no ACK came for a few round trips
-    uint32_t kept = 0;        ///< frames in its reorder buffer
+    cc::Policy policy = cc::Policy::fixed_window;
+    uint16_t window = 0;  ///< packets that congestion control allows
+    uint32_t rate = 0;    ///< likewise, bytes per millisecond; 0: no limit
+    uint32_t kept = 0;    ///< frames in its reorder buffer
 };
 
 /// All QPs of a rocid, adjacent in memory. Used by the conductor.

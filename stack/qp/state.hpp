@@ -192,6 +192,7 @@ struct alignas(64) Qp {
     std::unique_ptr<TagQp> tags;       ///< its SRQ matches tags, else nullptr
     Reorder* reorder = nullptr;        ///< since frames came out of order
     std::unique_ptr<Journal> journal;  ///< since something went wrong
+    cc::State adaptation;              ///< of requester.congestion
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 832);

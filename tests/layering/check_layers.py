@@ -15,7 +15,7 @@ STACK_ROOMS = {
     'mem': {'base', 'wire'},
     'cc': {'base', 'wire'},
     'neighbour': {'base', 'wire'},
-    'io': {'base', 'wire', 'mem', 'neighbour'},
+    'io': {'base', 'wire', 'mem', 'neighbour', 'cc'},
     'rings': {'base', 'wire', 'io'},
     'cm': {'base', 'wire'},
     'qp': {'base', 'wire', 'mem', 'io', 'rings', 'cc'},

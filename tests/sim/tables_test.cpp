@@ -43,6 +43,17 @@ struct Operation {
 constexpr Operation kOperations[] = {
     {"WRITE", abi::WrOpcode::rdma_write}, {"SEND", abi::WrOpcode::send}, {"READ", abi::WrOpcode::rdma_read}};
 
+/// How both ends treat what is lost.
+struct Ends {
+    const char* name;
+    bool keep, selective;
+    cc::Policy policy;
+};
+constexpr Ends kEnds[] = {{"back N", false, false, cc::Policy::fixed_window},
+                          {"dropped", false, true, cc::Policy::fixed_window},
+                          {"kept", true, true, cc::Policy::fixed_window},
+                          {"adaptive", true, true, cc::Policy::adaptive}};
+
 constexpr double kDrops[] = {0, 0.0001, 0.001, 0.01, 0.03, 0.05};
 
 TEST(Tables, GoodputByLoss) {
@@ -50,14 +61,20 @@ TEST(Tables, GoodputByLoss) {
         "One QP, 64 KiB per work request, 32 under way, path MTU 4096, 25 Gb/s, 10 us round trip, ACK timeout 67 ms; frames "
         "lost\n"
         "by chance in each direction. Gb/s of data without loss, then the share of it that is left.\n\n";
-    table += text("%-6s %-8s %7s %7s %7s %7s %7s %7s\n", "", "", "Gb/s", "0.01 %", "0.1 %", "1 %", "3 %", "5 %");
-    for (const bool keep : {false, true}) {
+    table += text("%-6s %-9s %7s %7s %7s %7s %7s %7s\n", "", "", "Gb/s", "0.01 %", "0.1 %", "1 %", "3 %", "5 %");
+    for (const Ends& ends : kEnds) {
         for (const Operation& op : kOperations) {
-            table += text("%-6s %-8s", op.name, keep ? "kept" : "dropped");
+            table += text("%-6s %-9s", op.name, ends.name);
             double whole = 0;
             for (const double drop : kDrops) {
-                FlowOptions o{.opcode = op.opcode, .messages = drop < 0.005 || keep ? 600u : 100u, .faults = {.drop = drop}};
-                o.keep = keep;
+                FlowOptions o{.opcode = op.opcode,
+                              .messages = ends.keep      ? 3000u
+                                          : drop < 0.005 ? 600u
+                                                         : 100u,
+                              .faults = {.drop = drop}};
+                o.keep = ends.keep;
+                o.selective = ends.selective;
+                o.policy = ends.policy;
                 const RunResult r = run_flows(o, 1);
                 if (drop == 0) whole = r.gigabits();
                 table += drop == 0 ? text(" %7.2f", whole) : text(" %6.1f%%", 100 * r.gigabits() / whole);
@@ -66,8 +83,44 @@ TEST(Tables, GoodputByLoss) {
             table += "\n";
         }
     }
-    table += "\n\"dropped\": frames behind a lost one are not kept (engine.reorder_frames = 0). \"!\": the QP went to error.\n";
+    table +=
+        "\n\"back N\": neither end keeps frames, nor repeats single ones. \"dropped\": frames behind a lost one are not kept "
+        "(engine.reorder_frames\n= 0). \"adaptive\": kept, with congestion control; the others have the fixed window. \"!\": the "
+        "QP "
+        "went to error.\n";
     expect_table("goodput_by_loss", table);
+}
+
+TEST(Tables, PingPongUnderLoss) {
+    constexpr uint32_t kRounds = 20'000;
+    const auto us = [](const std::vector<Nanos>& t, double share) {
+        return double(t[size_t(double(t.size() - 1) * share)]) / 1000;
+    };
+    std::string table =
+        "64 B SEND and its answer, one QP, 25 Gb/s, 10 us round trip, ACK timeout 67 ms: microseconds per round, of 20,000.\n"
+        "Goal: p99 at 1 % loss <= 6 times p99 without loss + 2 round trips.\n\n";
+    table += text("%-9s %6s %9s %9s %9s %9s\n", "", "loss", "p50", "p99", "p99.9", "longest");
+    for (const Ends& ends : kEnds) {
+        double whole = 0;
+        for (const double drop : {0.0, 0.01}) {
+            FlowOptions o{.faults = {.drop = drop}};
+            o.keep = ends.keep;
+            o.selective = ends.selective;
+            o.policy = ends.policy;
+            const auto t = ping_pong(o, kRounds, 1);
+            if (t.size() != kRounds) {
+                table += text("%-9s %5.0f%%  the QP went to error\n", ends.name, 100 * drop);
+                continue;
+            }
+            if (drop == 0) whole = us(t, 0.99);
+            table += text("%-9s %5.0f%% %9.1f %9.1f %9.1f %9.1f  %s\n", ends.name, 100 * drop, us(t, 0.5), us(t, 0.99),
+                          us(t, 0.999), us(t, 1),
+                          drop == 0                       ? ""
+                          : us(t, 0.99) <= 6 * whole + 20 ? "met"
+                                                          : "MISSED");
+        }
+    }
+    expect_table("ping_pong", table);
 }
 
 // A tenth of the frames is overtaken by up to 32 others.
@@ -95,47 +148,66 @@ TEST(Tables, Reordering) {
 
 std::string verdict(bool met) { return met ? "met" : "MISSED"; }
 
+constexpr cc::Policy kPolicies[] = {cc::Policy::fixed_window, cc::Policy::delay, cc::Policy::dcqcn, cc::Policy::adaptive};
+const Output kOutput{.bits_per_second = 25'000'000'000, .propagation = 1000, .buffer = 512 << 10, .mark = 100 << 10};
+
+FlowOptions switched(FlowOptions o, cc::Policy policy, bool marks) {
+    o.switched = true;
+    o.output = kOutput;
+    if (!marks) o.output.mark = 0;
+    o.policy = policy;
+    return o;
+}
+
+std::string incast(cc::Policy policy, bool marks) {
+    const FlowOptions o =
+        switched({.senders = 32, .length = 1 << 20, .depth = 1, .messages = 1, .propagation = 1000}, policy, marks);
+    const RunResult r = run_flows(o, 1);
+    const double share = r.gigabits() / 25;
+    const bool met = share >= 0.95 && r.slowest_to_mean() <= 1.5 && r.failed() == 0;
+    return text("%-9s %-5s %7.1f%% %9.2f %7u %10.1f%% %8llu  %s\n", cc::policy_name(policy), marks ? "yes" : "no", 100 * share,
+                r.slowest_to_mean(), r.failed(), 100 * r.resent(), static_cast<unsigned long long>(r.frames_lost),
+                verdict(met).c_str());
+}
+
+std::string long_flows(cc::Policy policy, bool marks) {
+    const FlowOptions o = switched(
+        {.senders = 8, .messages = 1'000'000, .at_most = 30'000'000, .from = 10'000'000, .propagation = 1000}, policy, marks);
+    const RunResult r = run_flows(o, 1);
+    uint64_t counted = 0;
+    for (const FlowResult& f : r.flows) counted += f.counted;
+    const double share = double(counted) * 8 / double(r.time - o.from) / 25;
+    const bool met = share >= 0.95 && r.jain() >= 0.98 && r.queue.p99() <= 0.3;
+    return text("%-9s %-5s %7.1f%% %9.3f %9.1f%% %8.1f%% %7.1f%%  %s\n", cc::policy_name(policy), marks ? "yes" : "no",
+                100 * share, r.jain(), 100 * r.queue.p99(), 100 * r.resent(),
+                100 * double(r.queue.marked) / double(r.queue.frames), verdict(met).c_str());
+}
+
+TEST(Tables, Congestion) {
+    std::string table =
+        "25 Gb/s links, 1 us each, 512 KiB per output of a switch, tail drop, no PFC, path MTU 4096. \"marks\": the switch "
+        "marks\n"
+        "frames that find 100 KiB waiting.\n\n"
+        "Incast: 32 hosts WRITE 1 MiB each to one. Goals: goodput >= 95 % of the link, the slowest flow takes <= 1.5 times the "
+        "mean,\nno QP in error.\n\n";
+    table += text("%-9s %-5s %8s %9s %7s %11s %8s\n", "policy", "marks", "goodput", "slowest", "errors", "sent again", "dropped");
+    for (const cc::Policy p : kPolicies)
+        for (const bool marks : {false, true}) table += incast(p, marks);
+    table +=
+        "\n8 long flows of WRITEs to one host, from 10 ms to 30 ms. Goals: link >= 95 %, fairness (Jain) >= 0.98, queue p99 <= "
+        "30 % of\nthe buffer.\n\n";
+    table += text("%-9s %-5s %8s %9s %10s %9s %8s\n", "policy", "marks", "link", "fairness", "queue", "again", "marked");
+    for (const cc::Policy p : kPolicies)
+        for (const bool marks : {false, true}) table += long_flows(p, marks);
+    expect_table("congestion", table);
+}
+
 TEST(Tables, Switches) {
     std::string table = "25 Gb/s links, 1 us each, 512 KiB per output of a switch, tail drop, no PFC, path MTU 4096.\n\n";
-    const Output output{.bits_per_second = 25'000'000'000, .propagation = 1000, .buffer = 512 << 10, .mark = 100 << 10};
-    {
-        FlowOptions o{.senders = 32, .length = 1 << 20, .depth = 1, .messages = 1, .propagation = 1000};
-        o.switched = true;
-        o.output = output;
-        const RunResult r = run_flows(o, 1);
-        const double share = r.gigabits() / 25;
-        table += text("incast: 32 hosts WRITE 1 MiB each to one\n");
-        table += text("  goodput            %6.1f %% of the link   goal >= 95 %%        %s\n", 100 * share,
-                      verdict(share >= 0.95).c_str());
-        table += text("  slowest flow       %6.2f x the mean      goal <= 1.5          %s\n", r.slowest_to_mean(),
-                      verdict(r.slowest_to_mean() <= 1.5).c_str());
-        table += text("  QPs in error       %6u                 goal 0               %s\n", r.failed(),
-                      verdict(r.failed() == 0).c_str());
-        table += text("  sent again         %6.1f %%\n  dropped            %6llu frames\n\n", 100 * r.resent(),
-                      static_cast<unsigned long long>(r.frames_lost));
-    }
-    {
-        FlowOptions o{.senders = 8, .messages = 1'000'000, .at_most = 30'000'000, .from = 10'000'000, .propagation = 1000};
-        o.switched = true;
-        o.output = output;
-        const RunResult r = run_flows(o, 1);
-        uint64_t counted = 0;
-        for (const FlowResult& f : r.flows) counted += f.counted;
-        const double share = double(counted) * 8 / double(r.time - o.from) / 25;
-        table += text("8 long flows of WRITEs to one host, from 10 ms to 30 ms\n");
-        table += text("  goodput            %6.1f %% of the link   goal >= 95 %%        %s\n", 100 * share,
-                      verdict(share >= 0.95).c_str());
-        table += text("  fairness (Jain)    %6.3f                 goal >= 0.98         %s\n", r.jain(),
-                      verdict(r.jain() >= 0.98).c_str());
-        table += text("  queue, p99         %6.1f %% of the buffer goal <= 30 %%        %s\n", 100 * r.queue.p99(),
-                      verdict(r.queue.p99() <= 0.3).c_str());
-        table += text("  sent again         %6.1f %%\n  marked             %6.1f %% of the frames\n\n", 100 * r.resent(),
-                      100 * double(r.queue.marked) / double(r.queue.frames));
-    }
     {
         FlowOptions o{.senders = 1, .messages = 600, .propagation = 1000};
         o.switched = true;
-        o.output = output;
+        o.output = kOutput;
         o.spines = 4;
         const double by_flow = run_flows(o, 1).gigabits();
         o.by_packet = true;

@@ -62,7 +62,7 @@ void notify_sessions(State& state, uint32_t device, uint32_t event) {
 
 std::unique_ptr<engine::PortAddresses> port_addresses(const DeviceConfig& d) {
     return std::make_unique<engine::PortAddresses>(
-        engine::PortAddresses{d.mac, d.gids, d.mtu_bytes, d.resolver == Resolver::own, d.vlan});
+        engine::PortAddresses{d.mac, d.gids, d.mtu_bytes, d.resolver == Resolver::own, d.vlan, d.congestion});
 }
 
 bool set_addresses(State& state, uint32_t device, std::span<const DeviceAddress> addresses) {

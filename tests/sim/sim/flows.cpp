@@ -73,7 +73,75 @@ const Switches* build_switches(World& w, const FlowOptions& o) {
     return seen;
 }
 
+WorldOptions world_options(const FlowOptions& o, uint64_t seed) {
+    WorldOptions options;
+    options.seed = seed;
+    options.hosts = o.senders + 1;
+    options.traffic_class = 2;  // ECN: congestion may be marked
+    if (!o.keep) options.engine.reorder_frames = 0;
+    options.engine.selective_repeat = o.selective;
+    options.engine.congestion = o.limits;
+    options.congestion = o.policy;
+    return options;
+}
+
+/// One end of a ping-pong.
+struct Player {
+    static constexpr uint32_t kBytes = 64;
+    Client client;
+    uint32_t pd;
+    Cq &sent, &received;
+    Mr& mr;
+    Qp& qp;
+    Player(World& w, uint32_t host)
+        : client(w.host(host), 0),
+          pd(client.alloc_pd()),
+          sent(client.create_cq(64)),
+          received(client.create_cq(64)),
+          mr(client.reg_mr(pd, kBytes)),
+          qp(client.create_qp(pd, sent, received, {.max_send_wr = 16, .max_recv_wr = 16})) {}
+    void receive() { client.post_recv(qp, 0, {{mr.address(), kBytes, mr.lkey}}); }
+    void send() { client.post_send(qp, {.opcode = abi::WrOpcode::send, .sges = {{mr.address(), kBytes, mr.lkey}}}); }
+    /// True: a message has come.
+    bool take() {
+        while (client.poll(sent)) {
+        }
+        if (!client.poll(received)) return false;
+        receive();
+        return true;
+    }
+};
+
 }  // namespace
+
+std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t seed) {
+    World w(world_options(o, seed));
+    w.net().keep_capture(false);
+    for (uint32_t h = 0; h < w.hosts(); ++h)
+        w.net().link(w.host(h).endpoint(0)) = {.bits_per_second = o.bits_per_second, .latency = o.propagation};
+    Player a(w, 0), b(w, 1);
+    PathOptions path;
+    path.mtu = IBV_MTU_4096;
+    path.timeout = 14;
+    connect(a.client, a.qp, b.client, b.qp, path);
+    for (Player* p : {&a, &b})
+        for (int i = 0; i < 8; ++i) p->receive();
+    w.net().set_faults(o.faults);
+    std::vector<Nanos> times;
+    Nanos begun = w.now();
+    a.send();
+    w.run_until([&] {
+        if (b.take()) b.send();
+        if (a.take()) {
+            times.push_back(w.now() - begun);
+            begun = w.now();
+            a.send();
+        }
+        return times.size() >= rounds;
+    });
+    std::sort(times.begin(), times.end());
+    return times;
+}
 
 double RunResult::gigabits() const { return time == 0 ? 0 : double(bytes_needed) * 8 / double(time); }
 double RunResult::resent() const { return bytes_needed == 0 ? 0 : double(payload_sent) / double(bytes_needed) - 1; }
@@ -100,12 +168,7 @@ uint32_t RunResult::failed() const {
 }
 
 RunResult run_flows(const FlowOptions& o, uint64_t seed) {
-    WorldOptions options;
-    options.seed = seed;
-    options.hosts = o.senders + 1;
-    options.traffic_class = 2;  // ECN: congestion may be marked
-    if (!o.keep) options.engine.reorder_frames = 0;
-    World w(options);
+    World w(world_options(o, seed));
     RunResult r;
     w.net().keep_capture(false);
     w.net().set_watch([&](const Sent& s) {

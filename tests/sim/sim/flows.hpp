@@ -21,6 +21,9 @@ struct FlowOptions {
     Nanos propagation = 5000;
     Faults faults{};
     bool keep = true;  ///< the reorder buffer is on
+    bool selective = true;
+    cc::Policy policy = cc::Policy::fixed_window;
+    cc::Limits limits{};
     bool switched = false;
     Output output{};      ///< of the switch
     uint32_t spines = 0;  ///< spine switches between the switches of senders and receiver; 0: a single switch
@@ -49,5 +52,8 @@ struct RunResult {
 };
 
 RunResult run_flows(const FlowOptions& o, uint64_t seed);
+
+/// Round trips of 64 B SENDs between two hosts, one after the other; sorted.
+std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t seed);
 
 }  // namespace roci::sim

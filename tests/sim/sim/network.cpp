@@ -28,6 +28,21 @@ const char* fate_name(Fate f) {
     return names[size_t(f)];
 }
 
+bool mark(std::vector<uint8_t>& f) {
+    const bool tagged = load_be<uint16_t>(f.data() + 12) == wire::kEtherVlan;
+    uint8_t* ip = f.data() + wire::kEthLength + (tagged ? wire::kVlanLength : 0);
+    if (ip[0] >> 4 == 6) {
+        if ((ip[1] & 0x30) == 0) return false;
+        ip[1] |= 0x30;
+        return true;
+    }
+    if ((ip[1] & 3) == 0) return false;
+    ip[1] |= 3;
+    ip[10] = ip[11] = 0;
+    wire::fill_header_checksum(ip);
+    return true;
+}
+
 std::string Sent::text() const {
     std::string s = std::to_string(when) + " ns #" + std::to_string(from) + " ";
     s += parsed ? wire::describe(packet) : std::to_string(bytes.size()) + " bytes that do not parse";
@@ -243,6 +258,7 @@ void Network::transmit(uint32_t from, const uint8_t* data, uint32_t length) {
     end.last_arrival = arrival;
     Nanos extra = 0;
     s.fate = decide(end, s, extra);
+    if (end.faults.mark != 0 && s.parsed && rng_.chance(end.faults.mark)) mark(s.bytes);
     const auto to = route(from, s.bytes);
     if (to.empty() && s.fate != Fate::dropped) s.fate = Fate::unroutable;
     if (s.fate == Fate::dropped || s.fate == Fate::unroutable) ++lost_;

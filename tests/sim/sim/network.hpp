@@ -28,6 +28,7 @@ struct Faults {
     double burst = 0;  ///< a burst of loss starts: up to burst_length frames vanish, for at most 10 us
     uint32_t burst_length = 0;
     double starve = 0;  ///< a tx_alloc or tx_burst call gets less than it asked for
+    double mark = 0;    ///< Congestion Experienced, if the frame may be marked
 };
 
 struct Link {
@@ -43,6 +44,8 @@ struct Intake {
 
 enum class Fate : uint8_t { delivered, dropped, duplicated, corrupted, delayed, unroutable };
 const char* fate_name(Fate f);
+/// Marks a frame Congestion Experienced. False: its sender is not ECN-capable (RFC 3168).
+bool mark(std::vector<uint8_t>& frame);
 
 /// A frame that an endpoint sent.
 struct Sent {

@@ -15,12 +15,12 @@ std::string Plan::text() const {
     char t[400];
     std::snprintf(t, sizeof t,
                   "hosts=%u engines=%u messages=%u largest=%u drop=%.3f dup=%.3f corrupt=%.3f delay=%.3f/%llu burst=%.3f/%u "
-                  "starve=%.2f pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d "
+                  "starve=%.2f mark=%.1f congestion=%s pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d "
                   "reorder=%u/%llu loads=",
                   world.hosts, world.engines, messages, largest, faults.drop, faults.duplicate, faults.corrupt, faults.delay,
                   static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve,
-                  world.tx_pool, world.engine.max_inflight, world.engine.qp_quantum, blackouts, spread_by_chance, shared_receive,
-                  world.engine.reorder_frames,
+                  faults.mark, cc::policy_name(world.congestion), world.tx_pool, world.engine.max_inflight,
+                  world.engine.qp_quantum, blackouts, spread_by_chance, shared_receive, world.engine.reorder_frames,
                   static_cast<unsigned long long>(world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame)));
     std::string all = t;
     for (const LoadKind k : loads) all += std::string(load_name(k)) + (&k == &loads.back() ? "" : ",");
@@ -59,12 +59,22 @@ void choose_faults(Rng& rng, Faults& f) {
     f.starve = maybe(0.3);
 }
 
+/// Not by chance, so that the traffic of a seed stays the same.
+void choose_congestion_control(Plan& p, uint64_t number) {
+    p.world.congestion = cc::Policy(number % size_t(cc::Policy::count_));
+    number /= size_t(cc::Policy::count_);
+    if (number % 2 == 0) return;
+    p.world.traffic_class = 2;  // frames may be marked
+    p.faults.mark = double(number / 2 % 3) * 0.1;
+}
+
 }  // namespace
 
 Plan make_plan(Rng& rng, uint64_t seed) {
     Plan p;
     p.world.seed = seed;
     p.world.port_sums = seed % 2 != 0;
+    choose_congestion_control(p, seed / 2);
     choose_engine(rng, p.world);
     choose_faults(rng, p.faults);
     p.spread_by_chance = rng.chance(0.3);

@@ -8,22 +8,6 @@ namespace {
 constexpr uint32_t kBuckets = 64;
 constexpr uint32_t kGapAndPreamble = 24;  ///< additional bytes of a frame on the wire, including the FCS
 
-/// Congestion Experienced, if the sender said that it can be told (RFC 3168).
-bool mark(std::vector<uint8_t>& f) {
-    const bool tagged = load_be<uint16_t>(f.data() + 12) == wire::kEtherVlan;
-    uint8_t* ip = f.data() + wire::kEthLength + (tagged ? wire::kVlanLength : 0);
-    if (ip[0] >> 4 == 6) {
-        if ((ip[1] & 0x30) == 0) return false;
-        ip[1] |= 0x30;
-        return true;
-    }
-    if ((ip[1] & 3) == 0) return false;
-    ip[1] |= 3;
-    ip[10] = ip[11] = 0;
-    wire::fill_header_checksum(ip);
-    return true;
-}
-
 uint32_t flow_hash(const std::vector<uint8_t>& f) {
     wire::Packet p;
     if (wire::parse(f.data(), uint32_t(f.size()), p, false) != wire::Verdict::ok) return 0;

@@ -26,9 +26,10 @@ struct WorldOptions {
     Nanos round_cost = 200;   ///< virtual time of an engine's round
     engine::Config engine{};  ///< index is set by the host
     host::Resolver resolver = host::Resolver::none;
-    uint16_t vlan = 0;          ///< of every device
-    uint8_t traffic_class = 0;  ///< likewise
-    bool port_sums = false;     ///< the network's ports see to the checksums of IPv4 headers
+    uint16_t vlan = 0;                                 ///< of every device
+    uint8_t traffic_class = 0;                         ///< likewise
+    cc::Policy congestion = cc::Policy::fixed_window;  ///< likewise
+    bool port_sums = false;                            ///< the network's ports see to the checksums of IPv4 headers
     /// Another port instead of the network's, by endpoint and engine (benchmarks).
     std::function<engine::Port*(uint32_t endpoint, uint32_t engine)> port;
     ChunkSource* chunks = &HeapChunks::instance();

@@ -7,27 +7,205 @@ namespace {
 
 constexpr Limits kLimits{.max_window = 16};
 
-TEST(FixedWindow, IsWholeFromTheStartAndHoldsNothingBack) {
+struct FixedWindow : testing::Test {
     Controller c;
-    on_sent(c, 0, 1 << 20);
+    State s;
+};
+
+TEST_F(FixedWindow, IsWholeFromTheStartAndHoldsNothingBack) {
+    EXPECT_EQ(begin_turn(c, s, kLimits, 0, 32), 32u);
+    on_sent(c, s, kLimits, 0, 1 << 20);
     EXPECT_EQ(window(c, kLimits), 16u);
     EXPECT_EQ(not_before(c), 0u);
 }
 
-TEST(FixedWindow, LossAndCongestionNotificationsLeaveItAsItIs) {
-    Controller c;
-    on_loss(c, 0);
-    on_cnp(c, 0);
+TEST_F(FixedWindow, LossAndCongestionNotificationsLeaveItAsItIs) {
+    on_loss(c, s, kLimits, 0, 0);
+    on_cnp(c, s, kLimits, 0, 0);
     EXPECT_EQ(window(c, kLimits), 16u);
 }
 
-TEST(FixedWindow, AfterATimeoutItDoublesPerRoundTrip) {
-    Controller c;
-    on_timeout(c, 0);
+TEST_F(FixedWindow, AfterATimeoutItDoublesPerRoundTrip) {
+    on_timeout(c, s, kLimits, 0);
     for (const uint32_t expected : {2u, 4u, 8u, 16u, 16u}) {
         EXPECT_EQ(window(c, kLimits), expected);
-        on_ack(c, kLimits, 0, window(c, kLimits));
+        on_ack(c, s, kLimits, {.packets = window(c, kLimits)});
     }
+}
+
+// ---- policies that adapt --------------------------------------------------------------------------------------------
+
+/// Plays a network: a window's worth of packets is acknowledged once per round trip.
+struct Adapting : testing::Test {
+    Controller c;
+    State s;
+    Limits l;
+    Nanos now = 1'000'000'000;
+    static constexpr uint32_t kEmpty = 10'000;
+    void begin(Policy p) { start(c, s, l, p, 4096); }
+    uint32_t turn() { return begin_turn(c, s, l, now, 32); }
+    void round(uint32_t round_trip, uint32_t shortest = kEmpty) {
+        turn();
+        const uint32_t packets = window(c, l);
+        on_sent(c, s, l, now, packets * 4096);
+        now += round_trip;
+        on_ack(c, s, l, {now, packets, packets, round_trip, round_trip, shortest});
+    }
+    void rounds(uint32_t n, uint32_t round_trip) {
+        while (n-- != 0) round(round_trip);
+    }
+};
+
+struct Delay : Adapting {
+    Delay() { begin(Policy::delay); }
+};
+
+TEST_F(Delay, BeginsWithASmallWindowThatGrowsByAHalfPerRoundTrip) {
+    for (const uint32_t expected : {2u, 3u, 4u, 6u, 9u}) {
+        EXPECT_EQ(window(c, l), expected);
+        round(kEmpty);
+    }
+}
+
+TEST_F(Delay, ALongRoundTripEndsTheFastGrowthThenOnlyShrinks) {
+    rounds(4, kEmpty);
+    round(30'000);
+    const uint32_t before = window(c, l);
+    round(kEmpty);
+    EXPECT_LE(window(c, l), before + 1);
+    round(200'000);
+    EXPECT_LT(window(c, l), before);
+}
+
+TEST_F(Delay, IsCutByAtMostAHalfAndOncePerRoundTrip) {
+    rounds(6, kEmpty);
+    const uint32_t before = window(c, l);
+    round(400'000);
+    EXPECT_GE(window(c, l), before / 2);
+    const uint32_t cut = window(c, l);
+    on_ack(c, s, l, {now + 1000, 1, cut, 400'000, 400'000, kEmpty});
+    EXPECT_EQ(window(c, l), cut);
+}
+
+TEST_F(Delay, BelowOnePacketItPausesForABoundedTime) {
+    rounds(40, 400'000);
+    EXPECT_EQ(window(c, l), 1u);
+    EXPECT_GT(not_before(c), now);
+    EXPECT_LE(not_before(c), now + 10'000'000);
+}
+
+TEST_F(Delay, ALossWithShortQueuesIsNoCongestion) {
+    rounds(4, kEmpty);
+    const uint32_t before = window(c, l);
+    on_loss(c, s, l, now, kEmpty);
+    EXPECT_EQ(window(c, l), before);
+    round(400'000);
+    now += 400'000;
+    const uint32_t crowded = window(c, l);
+    on_loss(c, s, l, now, 400'000);
+    EXPECT_EQ(window(c, l), crowded / 2);
+}
+
+TEST_F(Delay, AfterATimeoutTheWindowIsSmallAndGrows) {
+    rounds(6, kEmpty);
+    on_timeout(c, s, l, now);
+    EXPECT_EQ(window(c, l), kWindowAfterTimeout);
+    rounds(20, kEmpty);
+    EXPECT_GT(window(c, l), 2 * kWindowAfterTimeout);
+}
+
+TEST_F(Delay, AWindowThatIsNotUsedDoesNotGrow) {
+    rounds(3, kEmpty);
+    const uint32_t before = window(c, l);
+    for (uint32_t i = 0; i < 100; ++i) on_ack(c, s, l, {now += kEmpty, 1, 1, kEmpty, kEmpty, kEmpty});
+    EXPECT_EQ(window(c, l), before);
+}
+
+TEST_F(Delay, AfterAPauseItBeginsAnew) {
+    rounds(6, kEmpty);
+    now += 2'000'000;
+    turn();
+    EXPECT_EQ(window(c, l), l.first_window);
+}
+
+struct Dcqcn : Adapting {
+    Dcqcn() { begin(Policy::dcqcn); }
+    void notify() { on_cnp(c, s, l, now, kEmpty); }
+};
+
+TEST_F(Dcqcn, HasNoRateUntilTheFirstNotification) {
+    rounds(6, kEmpty);
+    EXPECT_EQ(s.rate, 0u);
+    EXPECT_EQ(turn(), 32u);
+    notify();
+    EXPECT_NE(s.rate, 0u);
+    EXPECT_EQ(turn(), 1u);
+}
+
+TEST_F(Dcqcn, SendsAtItsRate) {
+    rounds(4, kEmpty);
+    notify();
+    const Nanos begun = now;
+    const uint64_t rate = s.rate;
+    for (int i = 0; i < 10; ++i) {
+        turn();
+        on_sent(c, s, l, now, 4096);
+        now = std::max(now, not_before(c));
+    }
+    EXPECT_NEAR(double(now - begun), 10 * 4096e6 / double(rate), 2 * 8192e6 / double(rate));
+}
+
+TEST_F(Dcqcn, NotificationsCutAndTimeRaisesUntilThereIsNoLimit) {
+    rounds(6, kEmpty);
+    notify();
+    uint32_t rate = s.rate;
+    for (int i = 0; i < 5; ++i) {
+        now += l.notify_every;
+        notify();
+        EXPECT_LT(s.rate, rate);
+        rate = s.rate;
+    }
+    now += 6 * l.raise_every;
+    turn();
+    EXPECT_GT(s.rate, rate);
+    now += 1'000 * l.raise_every;
+    turn();
+    EXPECT_EQ(s.rate, 0u) << "no notification for long";
+}
+
+TEST_F(Dcqcn, AFloodOfNotificationsCutsOnlyAtThePaceOfHonestOnes) {
+    rounds(6, kEmpty);
+    notify();
+    const uint32_t rate = s.rate;
+    for (int i = 0; i < 1000; ++i) notify();
+    EXPECT_EQ(s.rate, rate);
+    for (int i = 0; i < 1000; ++i, now += l.notify_every) notify();
+    EXPECT_GE(s.rate, 1'000u) << "never nothing";
+}
+
+TEST_F(Adapting, AdaptiveFollowsDelayUntilItIsNotified) {
+    begin(Policy::adaptive);
+    rounds(6, kEmpty);
+    const uint32_t before = window(c, l);
+    round(400'000);
+    EXPECT_LT(window(c, l), before);
+    EXPECT_EQ(s.rate, 0u);
+    on_cnp(c, s, l, now, kEmpty);
+    EXPECT_NE(s.rate, 0u);
+    now += 1'000 * l.raise_every;
+    turn();
+    EXPECT_EQ(s.rate, 0u);
+}
+
+TEST(Marks, ANotificationIsSentAtMostOncePerInterval) {
+    State s;
+    Limits l;
+    EXPECT_TRUE(take_mark(s, l, 100'000));
+    EXPECT_FALSE(take_mark(s, l, 100'000)) << "of the same burst";
+    EXPECT_FALSE(take_mark(s, l, 140'000));
+    EXPECT_TRUE(take_mark(s, l, 151'000));
+    l.notify_every = 0;
+    EXPECT_FALSE(take_mark(s, l, 1'000'000));
 }
 
 }  // namespace

@@ -1,0 +1,101 @@
+// DCQCN, the reaction point (Zhu et al., SIGCOMM 2015): a notification cuts the rate by a share that follows how often they come;
+// afterwards time and bytes raise it, first back to where it was, then by a step, then by a larger one. Nothing needs a timer:
+// what time has raised is made up for when something is sent, acknowledged or notified. Until the first notification there is no
+// rate, and the window starts small and grows by a half per round trip.
+#include "cc/policies.hpp"
+
+namespace roci::cc {
+namespace {
+
+constexpr uint8_t kFastRaises = 5, kMostRaises = 63;
+constexpr uint32_t kLeastRate = 1'000;     ///< bytes per millisecond
+constexpr uint32_t kNoLimit = 12'500'000;  ///< 100 Gb/s: such a rate is none
+constexpr uint32_t kMostIdleRaises = 200;  ///< then what the rate was says nothing any more
+constexpr uint32_t kBurst = 8192;          ///< bytes that may be made up for after a pause
+
+void raise(State& s, const Limits& l) {
+    const uint8_t least = std::min<uint8_t>(s.raises_by_time, s.raises_by_bytes);
+    const uint8_t most = std::max<uint8_t>(s.raises_by_time, s.raises_by_bytes);
+    if (most > kFastRaises) s.target_rate += least > kFastRaises ? l.hyper : l.additive;
+    s.rate = s.rate / 2 + s.target_rate / 2;
+    if (s.rate >= kNoLimit) s.rate = 0;
+}
+
+/// What time has done since it was looked at last.
+void catch_up(State& s, const Limits& l, Nanos now) {
+    for (uint32_t n = 0; s.rate != 0 && uint32_t(now) - s.raised_at >= l.raise_every; ++n) {
+        s.raised_at += uint32_t(l.raise_every);
+        if (n == kMostIdleRaises) s.rate = 0;
+        s.alpha -= s.alpha / l.gain;
+        if (s.raises_by_time < kMostRaises) ++s.raises_by_time;
+        if (s.rate != 0) raise(s, l);
+    }
+}
+
+/// Two round trips' worth of the rate: when the ACKs stay out, so do packets.
+void follow_rate(Controller& c, State& s, const Limits& l, uint32_t round_trip) {
+    if (s.rate == 0 || round_trip == 0) return;
+    const uint64_t packets = uint64_t{s.rate} * 2 * round_trip / 1'000'000 / (1u << s.packet_shift) + 2;
+    s.window = uint32_t(std::min<uint64_t>(packets, l.max_window)) * kFraction;
+    publish(c, s);
+}
+
+}  // namespace
+
+uint32_t begin_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
+    if (s.rate == 0) return forget_if_idle(c, s, l, now), quantum;
+    catch_up(s, l, now);
+    return s.rate == 0 ? quantum : 1;
+}
+
+void sent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes) {
+    s.active_at = uint32_t(now);
+    if (s.rate == 0) return;
+    const Nanos allowance = Nanos{kBurst} * 1'000'000 / s.rate;
+    c.not_before = std::max(c.not_before, now > allowance ? now - allowance : 0) + Nanos{bytes} * 1'000'000 / s.rate;
+    s.bytes += bytes;
+    if (s.bytes < l.raise_bytes) return;
+    s.bytes = 0;
+    if (s.raises_by_bytes < kMostRaises) s.raises_by_bytes = uint8_t(s.raises_by_bytes + 1) & kMostRaises;
+    raise(s, l);
+}
+
+void acked_dcqcn(Controller& c, State& s, const Limits& l, const Acked& a) {
+    s.active_at = uint32_t(a.now);
+    count_sample(s, a);
+    if (s.rate != 0) {
+        catch_up(s, l, a.now);
+        return follow_rate(c, s, l, a.smoothed);
+    }
+    if (uint64_t{a.in_flight} * 2 * kFraction < s.window) return;
+    s.window = std::min(s.window + a.packets * kFraction / 2, l.max_window * kFraction);
+    publish(c, s);
+}
+
+void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
+    if (s.rate == 0) {
+        const uint64_t now_sent = (uint64_t{s.window} << s.packet_shift) / kFraction * 1'000'000 / std::max(round_trip, 10'000u);
+        s.rate = uint32_t(std::clamp<uint64_t>(now_sent, kLeastRate, kNoLimit - 1));
+        s.alpha = 2 * kWhole / l.first_cut;
+        s.slow_start = false;
+    } else {
+        if (uint32_t(now) - s.cut_at < l.notify_every / 2) return;  // faster than any peer may notify
+        catch_up(s, l, now);
+        if (s.rate == 0) return;
+    }
+    s.target_rate = s.rate;
+    s.rate = std::max(s.rate - uint32_t(uint64_t{s.rate} * s.alpha / kWhole / 2), kLeastRate);
+    s.alpha += (kWhole - s.alpha) / l.gain;
+    s.raises_by_time = s.raises_by_bytes = 0;
+    s.bytes = 0;
+    s.cut_at = s.raised_at = uint32_t(now);
+    follow_rate(c, s, l, round_trip);
+}
+
+void silent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now) {
+    if (s.rate != 0) notified_dcqcn(c, s, l, now, 0);
+    s.window = kWindowAfterTimeout * kFraction;
+    publish(c, s);
+}
+
+}  // namespace roci::cc

@@ -1,0 +1,43 @@
+// The policies' functions, for the table in policies.cpp, and what several of them use.
+#pragma once
+
+#include <algorithm>
+
+#include "cc/controller.hpp"
+
+namespace roci::cc {
+
+inline constexpr uint32_t kFraction = 256;  ///< of a packet: State::window
+inline constexpr uint32_t kWhole = 1 << 16;
+/// One packet per 64 round trips is the slowest.
+inline constexpr uint32_t kLeastWindow = kFraction / 64;
+
+// ---- slow_start.cpp: what delay and dcqcn have in common
+/// A QP that was idle knows nothing of the network any more: it starts with the first window again.
+void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
+/// Makes State::window the controller's: as whole packets.
+void publish(Controller& c, const State& s);
+
+inline void count_sample(State& s, const Acked& a) {
+    s.samples = uint8_t(s.samples + (a.sample != 0 && s.samples < State::kFewSamples));
+}
+
+// ---- fixed_window.cpp
+void widen_fixed(Controller& c, State&, const Limits& l, const Acked& a);
+void narrow_fixed(Controller& c, State&, const Limits&, Nanos);
+
+// ---- delay.cpp
+uint32_t begin_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum);
+void sent_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes);
+void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a);
+void lost_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip);
+void silent_delay(Controller& c, State& s, const Limits& l, Nanos now);
+
+// ---- dcqcn.cpp
+uint32_t begin_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum);
+void sent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes);
+void acked_dcqcn(Controller& c, State& s, const Limits& l, const Acked& a);
+void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip);
+void silent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now);
+
+}  // namespace roci::cc

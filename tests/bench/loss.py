@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""What perftest's bandwidth programs keep of their bandwidth where frames are lost, over rocid's loopback.
+
+    tests/bench/loss.py [--build DIR] [--seconds N] [--only write send read] [--mode selective back-n adaptive] [--drops P ...]
+
+rocid itself drops frames by chance, in each direction (section [fault] of its configuration). Each row is one QP with 64 KiB per
+message at MTU 4096; its shares are relative to the run without loss of the same row and call. Prints a table in Markdown.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent.parent
+PROGRAMS = {"write": "ib_write_bw", "send": "ib_send_bw", "read": "ib_read_bw"}
+MODES = {
+    "selective": [],
+    "back-n": ["engine.repeat=go-back-n", "engine.reorder_frames=0"],
+    "adaptive": ["congestion.policy=adaptive"],
+}
+DROPS = (0, 0.0001, 0.001, 0.01, 0.03, 0.05)
+PORT = 18997
+
+
+class Rocid:
+    """One rocid with those settings, while the block lasts."""
+
+    def __init__(self, build, settings):
+        self.build, self.settings = build, settings
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        socket = f"{self.folder.name}/rocid.sock"
+        sets = [word for s in self.settings for word in ("--set", s)]
+        self.log = open(f"{self.folder.name}/log", "w")
+        self.process = subprocess.Popen([str(self.build / "apps/rocid/rocid"), "--loopback", "--socket", socket, *sets],
+                                        stdout=self.log, stderr=subprocess.STDOUT)
+        libraries = ":".join(str(self.build / "verbs_api" / lib) for lib in ("libibverbs", "librdmacm"))
+        self.env = dict(os.environ, ROCI_SOCKET=socket, LD_LIBRARY_PATH=libraries)
+        for _ in range(200):
+            if Path(socket).exists():
+                return self
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        sys.exit("rocid does not start: " + Path(self.log.name).read_text()[-500:])
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=20)
+        self.log.close()
+        self.folder.cleanup()
+
+
+def gigabits(rocid, program, seconds):
+    """Of one run; None: it ended with an error, or hung."""
+    command = [program, "-F", "-x", "1", "-m", "4096", "-s", "65536", "-D", str(seconds), "-p", str(PORT), "--report_gbits"]
+    server = subprocess.Popen([*command, "-d", "roci1"], env=rocid.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(0.5)
+        done = subprocess.run([*command, "-d", "roci0", "127.0.0.1"], env=rocid.env, capture_output=True, text=True,
+                              timeout=30 + 3 * seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        try:
+            server.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+    rows = [line.split() for line in done.stdout.splitlines() if re.match(r"\s*65536\s+\d+\s", line)]
+    return float(rows[-1][3]) if rows and done.returncode == 0 else None
+
+
+def cell(figure, whole):
+    if figure is None:
+        return "error"
+    return f"{100 * figure / whole:.1f} %" if whole else "-"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=TOP / "build")
+    parser.add_argument("--seconds", type=int, default=2, help="of each run")
+    parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
+    parser.add_argument("--mode", nargs="+", choices=list(MODES), default=["selective", "back-n"])
+    parser.add_argument("--drops", nargs="+", type=float, default=DROPS, help="shares of frames; the first one must be 0")
+    args = parser.parse_args()
+    print(f"{len(os.sched_getaffinity(0))} CPUs, one engine, loopback, 64 KiB per message, MTU 4096, {args.seconds} s per run\n")
+    print("| program | loss treated by | Gb/s without loss | " + " | ".join(f"{100 * d:g} %" for d in args.drops[1:]) + " |")
+    print("| --- | --- | ---: |" + " ---: |" * (len(args.drops) - 1), flush=True)
+    broken = False
+    for mode in args.mode:
+        figures = {name: [] for name in args.only}
+        for drop in args.drops:
+            with Rocid(args.build.resolve(), [*MODES[mode], f"fault.drop={drop}"]) as rocid:
+                for name in args.only:
+                    figures[name].append(gigabits(rocid, PROGRAMS[name], args.seconds))
+        for name, row in figures.items():
+            whole = row[0]
+            broken |= whole is None
+            print(f"| {PROGRAMS[name]} | {mode} | {'error' if whole is None else f'{whole:.1f}'} | "
+                  + " | ".join(cell(f, whole) for f in row[1:]) + " |", flush=True)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

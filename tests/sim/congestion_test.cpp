@@ -1,0 +1,105 @@
+// Marks, notifications and rates, seen on the wire between two hosts.
+#include "fixture.hpp"
+#include "io/shared.hpp"
+#include "qp/state.hpp"
+
+namespace roci::sim {
+namespace {
+
+struct Congestion : PairTest {
+    explicit Congestion(cc::Policy p = cc::Policy::adaptive) : PairTest({.traffic_class = 2, .congestion = p}) {}
+    Faults faults;
+    void mark(double share) {
+        faults.mark = share;
+        world.net().set_faults(faults);
+    }
+    void write(uint32_t bytes) {
+        a.client.post_send(qa, a.rdma(WrOpcode::rdma_write, 1, 0, bytes, b.mr.address(), b.mr.rkey));
+        ASSERT_EQ(a.wait_status(), WcStatus::success);
+    }
+    std::vector<Nanos> notifications() {
+        std::vector<Nanos> out;
+        for (const Sent& s : world.net().capture())
+            if (s.parsed && s.packet.opcode == wire::kCnpOpcode) out.push_back(s.when);
+        return out;
+    }
+    const qp::Qp& inside() { return *world.host(0).shared().qps.find(qa.qpn); }
+    uint64_t count(uint32_t host, engine::Counter c) { return world.host(host).counter(c); }
+};
+
+TEST_F(Congestion, TheReceiverOfMarkedFramesNotifiesAtMostOncePerInterval) {
+    join();
+    mark(1);
+    for (int i = 0; i < 4; ++i) write(1 << 20);
+    const auto at = notifications();
+    ASSERT_GT(at.size(), 2u);
+    EXPECT_GT(count(1, engine::Counter::cnp_sent), 0u);
+    EXPECT_EQ(count(0, engine::Counter::cnp_received), count(1, engine::Counter::cnp_sent));
+    std::map<uint32_t, Nanos> last;
+    for (const Sent& s : world.net().capture()) {
+        if (!s.parsed || s.packet.opcode != wire::kCnpOpcode) continue;
+        EXPECT_TRUE(s.packet.becn);
+        const auto [before, first] = last.try_emplace(s.from, s.when);
+        EXPECT_TRUE(first || s.when - before->second + 1000 >= 50'000u) << s.when - before->second;
+        before->second = s.when;
+    }
+}
+
+TEST_F(Congestion, ANotifiedSenderHasARateAndLosesItAgain) {
+    join();
+    mark(1);
+    write(1 << 20);
+    EXPECT_NE(inside().adaptation.rate, 0u);
+    mark(0);
+    world.run_for(100'000'000);
+    write(4096);
+    EXPECT_EQ(inside().adaptation.rate, 0u);
+}
+
+TEST_F(Congestion, WithoutMarksNothingIsNotified) {
+    join();
+    write(1 << 20);
+    EXPECT_TRUE(notifications().empty());
+    EXPECT_EQ(inside().adaptation.rate, 0u);
+}
+
+TEST_F(Congestion, ANewConnectionBeginsWithASmallWindow) {
+    join();
+    a.client.post_send(qa, a.rdma(WrOpcode::rdma_write, 1, 0, 1 << 20, b.mr.address(), b.mr.rkey));
+    world.run_for(1500);  // no ACK is possible yet
+    EXPECT_EQ(inside().requester.window.in_flight(), 2u);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
+struct FixedWindow : Congestion {
+    FixedWindow() : Congestion(cc::Policy::fixed_window) {}
+};
+
+TEST_F(FixedWindow, IgnoresNotifications) {
+    join();
+    mark(1);
+    for (int i = 0; i < 4; ++i) write(1 << 20);
+    EXPECT_FALSE(notifications().empty());
+    EXPECT_EQ(cc::not_before(inside().requester.congestion), 0u);
+    EXPECT_EQ(inside().requester.congestion.window, cc::kFullWindow);
+}
+
+struct UnreliablePair : PairTest {
+    UnreliablePair() : PairTest({.traffic_class = 2, .congestion = cc::Policy::adaptive}, {.type = IBV_QPT_UC}) {}
+};
+
+TEST_F(UnreliablePair, IsNeitherNotifiedNorHeldBack) {
+    join();
+    Faults f;
+    f.mark = 1;
+    world.net().set_faults(f);
+    a.client.post_send(qa, a.rdma(WrOpcode::rdma_write, 1, 0, 1 << 20, b.mr.address(), b.mr.rkey));
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    world.run_for(1'000'000);
+    EXPECT_GT(world.host(1).counter(engine::Counter::ecn_marked), 0u);
+    EXPECT_EQ(world.host(1).counter(engine::Counter::cnp_sent), 0u);
+    EXPECT_EQ(world.host(0).shared().qps.find(qa.qpn)->requester.congestion.policy, cc::Policy::fixed_window);
+}
+
+}  // namespace
+}  // namespace roci::sim
