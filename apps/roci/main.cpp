@@ -41,65 +41,80 @@ roci::manual::Page manual_page(const CLI::App& app) {
 
 int print(const std::string& text) { return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0; }
 
+/// What the command line says.
+struct Arguments {
+    bool print_man = false, print_completion = false;  ///< for the build
+    roci::cli::RunOptions run;
+    roci::cli::Where where;
+    bool as_json = false;
+    roci::cli::PcapOptions pcap;
+    roci::cli::UpOptions up;
+    roci::cli::DoctorOptions doctor;
+    CLI::App *run_command = nullptr, *pcap_command = nullptr, *up_command = nullptr, *down_command = nullptr,
+             *doctor_command = nullptr;
+};
+
+void add_program_commands(CLI::App& app, Arguments& a) {
+    a.run_command = app.add_subcommand("run", "Run a program with Rocinante's verbs; starts a loopback rocid when none is there");
+    add_where(*a.run_command, a.run.where);
+    a.run_command->add_flag("--keep", a.run.where.keep, "an ephemeral rocid stays when its last program has ended");
+    a.run_command->add_flag("--no-view", a.run.no_view,
+                            "do not give the program its own /sys/class/infiniband and /dev/infiniband");
+    a.run_command->add_option("program", a.run.command, "PROGRAM and its arguments, after --")->required()->type_name("PROGRAM");
+    a.run_command->positionals_at_end();
+
+    CLI::App* status_command = app.add_subcommand("status", "Devices, GIDs, engines, sessions and QPs of a rocid");
+    add_where(*status_command, a.where);
+    status_command->add_flag("--json", a.as_json, "rocid's own JSON");
+
+    a.pcap_command = app.add_subcommand(
+        "pcap", "Capture frames of a device or of one queue pair as pcapng, live: roci pcap -w - | wireshark -k -i -");
+    add_where(*a.pcap_command, a.pcap.where);
+    a.pcap_command->add_option("-i,--device", a.pcap.device, "device (default: all)");
+    a.pcap_command->add_option("--qp", a.pcap.qpn,
+                               "only the frames of the queue pair with this number (`roci status` lists them)");
+    a.pcap_command->add_option("-w,--write", a.pcap.file, "file to write; - is standard output")->required();
+    a.pcap_command->add_option("-s,--snap-length", a.pcap.snap_length, "bytes to keep of a frame (default: all)");
+    a.pcap_command->add_option("--seconds", a.pcap.seconds, "end after so many seconds (default: at SIGINT or SIGTERM)");
+}
+
+void add_machine_commands(CLI::App& app, Arguments& a) {
+    a.up_command =
+        app.add_subcommand("up", "Start a rocid for this user on a UDP socket, without privilege: RDMA with other machines");
+    a.up_command->add_option("--interface", a.up.interface, "network interface (default: that of the default route)");
+    a.up_command->add_option("--udp", a.up.address,
+                             "only this address of the host, with its prefix length (default: every address)");
+    a.down_command = app.add_subcommand("down", "End the rocid of `roci up`");
+
+    a.doctor_command =
+        app.add_subcommand("doctor", "What on this machine stops or slows RDMA programs over rocid, worst first, and what to do");
+    a.doctor_command->add_option("--socket", a.doctor.socket, "rocid's control socket (default: as for run)");
+    a.doctor_command->add_option("--root", a.doctor.root, "look at the files below this folder")->group("");
+}
+
 int parse_and_run(int argc, char** argv) {
     CLI::App app{"RDMA verbs on any NIC: runs unmodified RDMA programs over rocid, and shows what it does", "roci"};
     app.set_version_flag("--version", "roci " ROCI_VERSION);
     app.require_subcommand(0, 1);
     app.footer(roci::manual::environment_help());
-    bool print_man = false, print_completion = false;  // for the build
-    app.add_flag("--print-man", print_man)->group("");
-    app.add_flag("--print-completion", print_completion)->group("");
-
-    roci::cli::RunOptions run;
-    CLI::App* run_command =
-        app.add_subcommand("run", "Run a program with Rocinante's verbs; starts a loopback rocid when none is there");
-    add_where(*run_command, run.where);
-    run_command->add_flag("--keep", run.where.keep, "an ephemeral rocid stays when its last program has ended");
-    run_command->add_flag("--no-view", run.no_view, "do not give the program its own /sys/class/infiniband and /dev/infiniband");
-    run_command->add_option("program", run.command, "PROGRAM and its arguments, after --")->required()->type_name("PROGRAM");
-    run_command->positionals_at_end();
-
-    roci::cli::Where where;
-    bool as_json = false;
-    CLI::App* status_command = app.add_subcommand("status", "Devices, GIDs, engines, sessions and QPs of a rocid");
-    add_where(*status_command, where);
-    status_command->add_flag("--json", as_json, "rocid's own JSON");
-
-    roci::cli::PcapOptions pcap;
-    CLI::App* pcap_command = app.add_subcommand(
-        "pcap", "Capture frames of a device or of one queue pair as pcapng, live: roci pcap -w - | wireshark -k -i -");
-    add_where(*pcap_command, pcap.where);
-    pcap_command->add_option("-i,--device", pcap.device, "device (default: all)");
-    pcap_command->add_option("--qp", pcap.qpn, "only the frames of the queue pair with this number (`roci status` lists them)");
-    pcap_command->add_option("-w,--write", pcap.file, "file to write; - is standard output")->required();
-    pcap_command->add_option("-s,--snap-length", pcap.snap_length, "bytes to keep of a frame (default: all)");
-    pcap_command->add_option("--seconds", pcap.seconds, "end after so many seconds (default: at SIGINT or SIGTERM)");
-
-    roci::cli::UpOptions up;
-    CLI::App* up_command =
-        app.add_subcommand("up", "Start a rocid for this user on a UDP socket, without privilege: RDMA with other machines");
-    up_command->add_option("--interface", up.interface, "network interface (default: that of the default route)");
-    up_command->add_option("--udp", up.address, "only this address of the host, with its prefix length (default: every address)");
-    CLI::App* down_command = app.add_subcommand("down", "End the rocid of `roci up`");
-
-    roci::cli::DoctorOptions doctor;
-    CLI::App* doctor_command =
-        app.add_subcommand("doctor", "What on this machine stops or slows RDMA programs over rocid, worst first, and what to do");
-    doctor_command->add_option("--socket", doctor.socket, "rocid's control socket (default: as for run)");
-    doctor_command->add_option("--root", doctor.root, "look at the files below this folder")->group("");
+    Arguments a;
+    app.add_flag("--print-man", a.print_man)->group("");
+    app.add_flag("--print-completion", a.print_completion)->group("");
+    add_program_commands(app, a);
+    add_machine_commands(app, a);
 
     CLI11_PARSE(app, argc, argv);
-    if (print_man) return print(roci::manual::roff(manual_page(app)));
-    if (print_completion) return print(roci::manual::bash_completion("roci", roci::manual::commands(app), "run"));
-    if (up_command->parsed()) return roci::cli::up(up);
-    if (down_command->parsed()) return roci::cli::down();
-    if (doctor_command->parsed()) return roci::cli::doctor(doctor);
+    if (a.print_man) return print(roci::manual::roff(manual_page(app)));
+    if (a.print_completion) return print(roci::manual::bash_completion("roci", roci::manual::commands(app), "run"));
+    if (a.up_command->parsed()) return roci::cli::up(a.up);
+    if (a.down_command->parsed()) return roci::cli::down();
+    if (a.doctor_command->parsed()) return roci::cli::doctor(a.doctor);
     if (app.get_subcommands().empty()) {
         std::fputs(app.help().c_str(), stderr);
         return 106;  // as CLI11 ends where a command is required
     }
-    if (pcap_command->parsed()) return roci::cli::pcap(pcap);
-    return run_command->parsed() ? roci::cli::run(run) : roci::cli::status(where, as_json);
+    if (a.pcap_command->parsed()) return roci::cli::pcap(a.pcap);
+    return a.run_command->parsed() ? roci::cli::run(a.run) : roci::cli::status(a.where, a.as_json);
 }
 
 }  // namespace

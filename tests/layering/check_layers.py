@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may include whom, and namespaces as folders. Prints every line that breaks the house rules; exit code 1 if there is one.
+"""Who may include whom, namespaces as folders, and the length of files and functions. Prints every line that breaks the house rules; exit code 1 if there is one.
 
     tests/layering/check_layers.py [SOURCE_ROOT]
 """
@@ -46,6 +46,12 @@ SYSTEM_BANNED = {
 }
 SYSTEM_EXCEPTIONS = {  # (file, header): the auxiliary vector says what the processor has; reading it is no system call
     ('stack/wire/crc/pmull.cpp', 'sys/auxv.h'), ('stack/wire/crc/arm_crc.cpp', 'sys/auxv.h')}
+MOST_LINES = {'file': 500, 'function': 50}
+MEASURED = ('stack', 'verbs_api', 'pmd_glue', 'apps')
+# As clang-format lays them out, at most one class around them: a head begins at its indentation and ends with a brace, the last
+# line is a brace at the same indentation.
+FUNCTION = re.compile(r'^(|    )(?!(?:namespace|struct|class|enum|union|extern|if|for|while|switch|else|do|try|return|using|static_assert'
+                      r'|public|private)\b)[A-Za-z~].*\(')
 NAMESPACE = re.compile(r'^namespace (roci(?:::\w+)*) \{')
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -105,10 +111,36 @@ def problems_of(relative, text):
             yield f'{relative}:{number}: {problem}'
 
 
+def long_functions(lines):
+    """Number of the first line, and length, of each function that is too long."""
+    for number, line in enumerate(lines):
+        match = FUNCTION.match(line)
+        if not match:
+            continue
+        head = next((n for n, part in enumerate(lines[number:]) if part.endswith(('{', ';', '}', '\\'))), None)
+        if head is None or not lines[number + head].endswith('{'):
+            continue
+        end = match[1] + '}'
+        length = next((n for n, last in enumerate(lines[number:], 1) if last.startswith(end)), 0)
+        if length > MOST_LINES['function']:
+            yield number + 1, length
+
+
+def lengths_in(relative, text):
+    lines = text.splitlines()
+    if len(lines) > MOST_LINES['file']:
+        yield f'{relative}: {len(lines)} lines, more than {MOST_LINES["file"]}'
+    for number, length in long_functions(lines):
+        yield f'{relative}:{number}: a function of {length} lines, more than {MOST_LINES["function"]}'
+
+
 def problems_in(root):
     for top in ('stack', 'verbs_api', 'pmd_glue'):
         for file in sorted((root / top).rglob('*.[ch]pp')):
             yield from problems_of(file.relative_to(root), file.read_text(encoding='utf-8'))
+    for top in MEASURED:
+        for file in sorted((root / top).rglob('*.[ch]pp')):
+            yield from lengths_in(file.relative_to(root), file.read_text(encoding='utf-8'))
 
 
 def main():

@@ -63,6 +63,23 @@ class CheckLayers(unittest.TestCase):
                 if breach:
                     self.assertTrue(found[0].startswith(f'{path}:2: '), found[0])
 
+    def test_lengths(self):
+        head = 'int f(int a,\n      int b) {\n'
+        for name, text, breach in [
+            ('short', head + '    g();\n' * 47 + '}\n', False),
+            ('long', head + '    g();\n' * 48 + '}\n', True),
+            ('declaration', 'int f(int a,\n      int b);\n' + '\n' * 60 + '}\n', False),
+            ('member', 'struct S {\n    void f() const {\n' + '        g();\n' * 49 + '    }\n};\n', True),
+            ('class', 'class C {\n' + '    int g();\n' * 60 + '};\n', False),
+            ('file', '// nothing\n' * 500, False),
+            ('long file', '// nothing\n' * 501, True),
+        ]:
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder) / 'apps' / 'a.cpp'
+                file.parent.mkdir()
+                file.write_text(text)
+                self.assertEqual(len(list(check_layers.problems_in(pathlib.Path(folder)))), 1 if breach else 0)
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -60,6 +60,19 @@ int new_connection(Event& e, const abi::CmEventReply& r) {
     return 0;
 }
 
+/// The program of an id that connects by itself (no QP of ours) sees the response; others are connected by it.
+void answer_response(Event& e, const abi::CmEventReply& r) {
+    Id& id = *e.counted;
+    rdma_cm_event& out = e.event;
+    if (id.id.qp == nullptr) return;
+    keep_attributes(id, r);
+    out.event = RDMA_CM_EVENT_ESTABLISHED;
+    if (confirm_response(id) == 0) return;
+    out.event = RDMA_CM_EVENT_CONNECT_ERROR;
+    out.status = -errno;
+    id.connect_error = 1;
+}
+
 /// What the library does before the program sees an event. False: the program shall not see it.
 bool process(Event& e, const abi::CmEventReply& r) {
     Id& id = *e.counted;
@@ -81,14 +94,7 @@ bool process(Event& e, const abi::CmEventReply& r) {
         case RDMA_CM_EVENT_CONNECT_REQUEST:
             return new_connection(e, r) == 0;
         case RDMA_CM_EVENT_CONNECT_RESPONSE:
-            if (id.id.qp == nullptr) return true;
-            keep_attributes(id, r);
-            out.event = RDMA_CM_EVENT_ESTABLISHED;
-            if (confirm_response(id) != 0) {
-                out.event = RDMA_CM_EVENT_CONNECT_ERROR;
-                out.status = -errno;
-                id.connect_error = 1;
-            }
+            answer_response(e, r);
             return true;
         case RDMA_CM_EVENT_REJECTED:
             if (id.connect_error) return false;
