@@ -41,6 +41,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     ctx.dirty.reserve(4096);
     ctx.unsettled.reserve(4096);
     ctx.sleepers.reserve(4096);
+    ctx.slow = std::make_unique<qp::SlowMemory>(s.chunks);
     if (c.reorder_frames != 0)
         ctx.reorder =
             std::make_unique<qp::ReorderPool>(s.chunks, qp::ReorderLimits{std::bit_ceil(c.reorder_frames), c.reorder_bytes});
@@ -154,7 +155,7 @@ void Engine::Impl::rest(qp::Qp& qp) {
     }
 }
 void Engine::Impl::look_again(qp::Qp& qp) {
-    if (flushing(qp) || qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
+    if (flushing(qp) ? !qp::flush_waits(qp) : qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
 /// A fence waits until all that was written before has reached the cache: one a round, not one a QP.
@@ -246,6 +247,8 @@ bool Engine::poll(Nanos now) {
         e.started = true;
     }
     bool any = e.scan_doorbells();
+    if (e.ctx.slow->awaits()) [[unlikely]]
+        any |= qp::collect_slow(e.ctx);
     any |= e.run_timers();
     any |= e.run_turns();
     for (qp::Outbox& out : e.ctx.outbox) {
@@ -289,7 +292,7 @@ Nanos Engine::next_deadline(Nanos now) const {
 bool Engine::doorbell_pending() const {
     for (const Session& s : impl_->sessions)
         if (rings::doorbell_pending(*s.page)) return true;
-    return impl_->inbox_waits();
+    return impl_->inbox_waits() || impl_->ctx.slow->has_done();
 }
 
 std::vector<rings::Sleeper>& Engine::sleepers() { return impl_->ctx.sleepers; }

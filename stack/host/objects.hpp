@@ -200,7 +200,7 @@ struct Session {
     Arena arena;
     Mapped mapped;
     uint64_t device_memory = 0;  ///< bytes allocated
-    std::unique_ptr<mem::RemoteProcess> process;
+    std::shared_ptr<mem::RemoteProcess> process;
     HandleTable<Pd> pds;
     HandleTable<Xrcd> xrcds;
     HandleTable<RegionHandle> regions;

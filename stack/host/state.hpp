@@ -10,6 +10,7 @@
 
 #include "host/capabilities.hpp"
 #include "host/conductor.hpp"
+#include "host/memory_waits.hpp"
 #include "host/numbers.hpp"
 #include "host/objects.hpp"
 
@@ -43,6 +44,7 @@ struct Conductor::State {
 
     qp::Pool qps;
     Pool<mem::MemoryRegion> regions;
+    MemoryWaits memory_waits;
     std::map<uint32_t, std::unique_ptr<Session>> sessions;
     uint32_t last_session = 0;
     NumberPool qpns, keys, ahs, srqns;

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/types.hpp"
@@ -33,19 +35,24 @@ struct MappedRegion {
     std::atomic<bool> poisoned{false};
 };
 
-/// The slow way to memory that could not be mapped: process_vm_readv/writev, supplied by rocid. All return false on failure.
+class SlowWorker;  // slow_memory.hpp
+
+/// A client's address space, for memory that could not be mapped. An access may take as long as the client likes, so only the
+/// worker of the client's user makes one. Both return false on failure.
 class RemoteProcess {
 public:
     virtual ~RemoteProcess() = default;
     virtual bool read(uint64_t client_address, std::byte* out, uint64_t length) = 0;
     virtual bool write(uint64_t client_address, const std::byte* in, uint64_t length) = 0;
+    /// Who calls them. nullptr: nobody does, every access fails.
+    virtual SlowWorker* worker() { return nullptr; }
 };
 
 /// One stretch of a region, ascending.
 struct Segment {
     uint64_t offset = 0;  ///< of this stretch within the region
     uint64_t length = 0;
-    std::byte* base = nullptr;       ///< mapped; nullptr: through `process`
+    std::byte* base = nullptr;       ///< mapped; nullptr: by address, through `process`
     uint64_t client_address = 0;     ///< with base == nullptr
     MappedRegion* mapped = nullptr;  ///< owner of base (kept alive by the conductor)
     bool writable = true;
@@ -102,10 +109,12 @@ struct alignas(64) MemoryRegion {
         uint64_t start;                    ///< of a window: where it begins in its region; `iova` is 0 if it is zero based
     };
     SegmentList segments;                       ///< one: the fast way
-    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
+    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses by address
     std::atomic<bool> binding{false};           ///< of a window: somebody is about to change it; of a region: it is about to go
     /// Of a window: accesses that go through it at this moment, of all engines. Of a region: windows that are bound to it.
     mutable std::atomic<uint32_t> users{0};
+    /// Accesses by address that are under way: the region must not be freed before they end.
+    mutable std::atomic<uint32_t> slow_pending{0};
 };
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
 
@@ -124,6 +133,8 @@ public:
         window.users.fetch_add(1, std::memory_order_seq_cst);
         window_ = &window;
     }
+    /// The access goes on as `other`.
+    void pass_to(WindowUse& other) { other.window_ = std::exchange(window_, nullptr); }
 
 private:
     const MemoryRegion* window_ = nullptr;
@@ -197,12 +208,23 @@ inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, ui
     return check(table, key, pd, qpn, va, length, needed, out, use);
 }
 
-/// Copies between a frame and a region that check() approved. False: the memory went away (poisoned, process gone), is read-only,
-/// or the range is not inside the region. Zero length is fine. Frame and region never overlap: frames are rocid's own memory,
-/// also on loopback. Order: copy_in stores the last 8 bytes of a range after the rest, since programs poll the end of a buffer
-/// for an RDMA WRITE (x86-64 keeps the order of stores). 8-byte atomicity is promised by direct() only.
+/// Copies between a frame and a region that check() approved. False: the memory went away (poisoned), is read-only, is reached by
+/// address only (slow_memory.hpp), or the range is not inside the region. What comes before the fault may have been copied. Zero
+/// length is fine. Frame and region never overlap: frames are rocid's own memory, also on loopback. Order: copy_in stores the
+/// last 8 bytes of a range after the rest, since programs poll the end of a buffer for an RDMA WRITE (x86-64 keeps the order of
+/// stores). 8-byte atomicity is promised by direct() only.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
+/// The stretches of a range.
+struct Stretch {
+    const Segment* segment = nullptr;
+    uint64_t at = 0;  ///< within the segment
+    uint32_t length = 0;
+};
+/// How many there are; 0: more than `out` holds, or the range is not inside the region.
+size_t stretches(const MemoryRegion& r, uint64_t va, uint64_t length, std::span<Stretch> out);
+/// A window that some access goes through at this moment.
+bool in_use(const KeyTable& table, Key window);
 /// A range that lies in one mapped stretch, to be read where it is. Who has read it asks intact() before using the bytes.
 struct InPlace {
     const std::byte* data = nullptr;  ///< nullptr: it does not; copy_out

@@ -59,6 +59,11 @@ void let_go(KeyTable& table, MemoryRegion& window) {
     window.parent = Key{};
 }
 
+bool in_use(const KeyTable& table, Key key) {
+    const MemoryRegion* window = table.find(key);
+    return window != nullptr && window->is_window && window->users.load(std::memory_order_seq_cst) != 0;
+}
+
 /// Who binds counts the window in and then asks whether the region goes; who takes the region away says so and then counts.
 bool close_to_windows(MemoryRegion& region) {
     region.binding.store(true, std::memory_order_seq_cst);

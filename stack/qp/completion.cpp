@@ -174,6 +174,7 @@ void enter_error(Context& ctx, Qp& qp) {
     qp.requester.deadlines.clear();
     Responder& rs = qp.responder;
     forget_kept(ctx, qp);
+    forget_slow(ctx, qp);
     rs.jobs.count = 0;
     rs.in_message = false;
     rs.sequence.fall_silent();
@@ -188,6 +189,7 @@ void enter_error(Context& ctx, Qp& qp) {
 }
 
 void flush_queues(Context& ctx, Qp& qp) {
+    if (flush_waits(qp)) return;
     flush_send(ctx, qp);
     if (qp.state == State::err) flush_recv(ctx, qp);
 }

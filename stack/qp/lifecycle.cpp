@@ -1,6 +1,7 @@
 // Creation, the state machine's actions, and snapshots. Which transitions and attributes are legal was decided by the conductor
 // (qp/attributes.hpp); here is what each attribute and each state does to the transport.
 #include <bit>
+#include <cerrno>
 #include <new>
 
 #include "qp/attributes.hpp"
@@ -56,6 +57,7 @@ void reset(Context& ctx, Qp& qp) {
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
     forget_kept(ctx, qp);
+    drop_slow(ctx, qp);
     qp.requester.queue.reset();
     qp.requester = {.queue = qp.requester.queue};
     auto sges = std::move(qp.responder.recv.sges);
@@ -131,6 +133,7 @@ void free(Srq* srq) { delete srq; }
 int apply_change(Context& ctx, Qp& qp, const Change& change) {
     const bool moves = (change.mask & kAttrState) != 0;
     if (moves && change.next == State::reset) {
+        if (!close_slow(ctx, qp)) return EAGAIN;
         enter(ctx, qp, State::reset);
         return 0;
     }
@@ -169,6 +172,7 @@ void detach(Context& ctx, Qp& qp) {
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
     forget_kept(ctx, qp);
+    drop_slow(ctx, qp);
     if (!qp.requester.queue.attached()) return;
     qp.requester.queue.drop_all();
     qp.requester.queue.detach()->unreserve(qp.spec.sq.depth);

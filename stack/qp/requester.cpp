@@ -58,6 +58,12 @@ bool from_memory(const abi::SendWqe& w) {
     return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
 }
 
+/// The payload is there.
+uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
+    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
+    return wire::finish_frame(start, path, payload, length);
+}
+
 /// Payload and ICRC behind the headers. Returns the frame's length; 0: the memory cannot be read.
 uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* start,
                 const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
@@ -69,8 +75,7 @@ uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_
         }
     }
     if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) return 0;
-    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
-    return wire::finish_frame(start, path, payload, length);
+    return seal(w, start, path, payload, length);
 }
 
 /// A READ asks for everything from its first missing byte on, or for the packets that are missing; the responses keep the PSNs of
@@ -121,6 +126,27 @@ enum class Step : uint8_t { done, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
+/// A payload that cannot be gathered here. The last packet of what was fetched ahead asks for an ACK: the peer need not wait for
+/// those behind it, nor does our timeout run meanwhile.
+Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, uint64_t offset, uint8_t* start, const wire::PathTemplate& path,
+                   wire::TransportHeaders& h, uint32_t length, uint32_t& bytes) {
+    const abi::SendWqe& w = wqe(r);
+    const Staged staged = stage_payload(ctx, qp, sges_of(ctx, qp, w), r.ssn, offset, length, r.length);
+    if (staged.result == Staged::Result::refused) {
+        r.fault = WcStatus::loc_prot_err;
+        return Step::fault;
+    }
+    if (staged.result == Staged::Result::waits) {
+        if (qp.slow != nullptr && qp.slow->payload != nullptr) qp.has_work = false;  // until it is done
+        return Step::wait;
+    }
+    h.ack_request = h.ack_request || (staged.ends && !unacknowledged(qp.spec.type));
+    uint8_t* payload = wire::begin_frame(start, path, h, length);
+    std::memcpy(payload, staged.bytes, length);
+    bytes = seal(w, start, path, payload, length);
+    return Step::done;
+}
+
 /// One frame. `again`: what it carries was sent before.
 Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again) {
     Requester& rq = qp.requester;
@@ -142,10 +168,10 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
     h.ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, last));
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(*path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, *path, h, length);
-    const uint32_t bytes = finish(ctx, qp, w, offset, start, *path, payload, length);
-    if (bytes == 0) {
-        r.fault = WcStatus::loc_prot_err;
-        return Step::fault;
+    uint32_t bytes = finish(ctx, qp, w, offset, start, *path, payload, length);
+    if (bytes == 0) [[unlikely]] {
+        const Step step = finish_slowly(ctx, qp, r, offset, start, *path, h, length, bytes);
+        if (step != Step::done) return step;
     }
     ctx.out(qp).commit(start, bytes, path->unsummed, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
@@ -228,6 +254,7 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
 }
 
 Step invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
+    if (mem::in_use(ctx.shared->keys, Key{w.imm_or_inv})) return Step::wait;  // a peer writes slow memory through it
     if (mem::invalidate_window(ctx.shared->keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value)) return Step::done;
     r.fault = WcStatus::loc_qp_op_err;
     return Step::fault;

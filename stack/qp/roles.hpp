@@ -57,6 +57,8 @@ void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// The same for one packet, without those that it was holding up.
 void execute_response(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The bytes of a response that waited for slow memory are in place, or cannot be (not `good`).
+void finish_response(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 /// A response is lost: it is asked for again.
 void implied_nak(Context& ctx, Qp& qp);
 
@@ -88,6 +90,8 @@ void on_timer(Context& ctx, Qp& qp);
 void receive_request(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// The same for one packet, without those that it was holding up.
 void execute_request(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The bytes of a request that waited for slow memory are in place, or cannot be (not `good`). `original`: before an atomic.
+void finish_request(Context& ctx, Qp& qp, const wire::Packet& packet, bool good, uint64_t original);
 /// One sequence NAK until the expected PSN arrives (C9-113).
 void nak_gap(Context& ctx, Qp& qp);
 
@@ -100,6 +104,7 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 /// Fills in where a datagram goes. nullptr: the address handle is not valid for this QP.
 const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h);
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& packet);
+void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 
 // ---- respond.cpp: READ responses, atomic responses, ACKs and NAKs
 /// Sends what is due, up to `quantum` packets, in PSN order. Returns how many.
@@ -140,6 +145,7 @@ void notify_all(Context& ctx);
 void settle_sleepers(Context& ctx);
 
 // ---- lifecycle.cpp: RESET .. ERR as modify_qp asks, snapshots
+/// 0, or EAGAIN: the QP cannot be reset while a worker may write its buffers (slow_memory.hpp).
 int apply_change(Context& ctx, Qp& qp, const Change& change);
 void snapshot(const Qp& qp, Snapshot& out);
 /// The engine takes the QP in. False: no memory for what it may fetch.

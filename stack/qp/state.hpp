@@ -23,7 +23,8 @@
 
 namespace roci::qp {
 
-struct Reorder;  // reorder_pool.hpp
+struct Reorder;    // reorder_pool.hpp
+struct SlowState;  // slow_memory.hpp
 
 /// Requester and completer: what every message needs in two cache lines, the rest after them.
 struct Requester {
@@ -181,6 +182,8 @@ struct alignas(64) Qp {
     uint32_t qkey = 0;             ///< UD
     bool keeps_requests = false;   ///< some that came too early are in its reorder buffer
     bool keeps_responses = false;  ///< likewise
+    bool waits_requests = false;   ///< one of them waits for slow memory, and all behind it
+    bool waits_responses = false;  ///< likewise
     Turn asking;                   ///< among the requesters with work
     Turn answering;                ///< among the responders with work
     wire::PathTemplate path;
@@ -189,6 +192,7 @@ struct alignas(64) Qp {
     alignas(64) Requester requester;
     std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
     Reorder* reorder = nullptr;   ///< since frames came out of order
+    SlowState* slow = nullptr;    ///< since it met with memory that only a worker may touch
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 832);

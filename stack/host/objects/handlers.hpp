@@ -54,7 +54,8 @@ void bury(State&, Srq&);    ///< after fence_all(): its memory and number go
 Outcome create_qp(Call&);
 Outcome query_qp(Call&);
 Outcome destroy_qp(Call&);
-void retire(State&, Qp&);
+/// The engine lets go of it. False: a worker may still write its buffers, ask again; never with `force`.
+[[nodiscard]] bool retire(State&, Qp&, bool force = false);
 void bury(State&, Qp&);
 int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< asks the QP's engine
 // qp_open.cpp

@@ -105,6 +105,7 @@ Outcome apply(State& state, Qp& qp, qp::State from, const qp::Change& change) {
     command.change = &change;
     command.snapshot = &seen;
     if (const int error = state.execute(qp.spec.engine, command); error != 0) {
+        if (error == EAGAIN) return wait_for_memory();
         return fail(error, "the engine refused to take the QP to {}", qp::state_name(change.next));
     }
     if (change.next == qp::State::reset) {
@@ -136,7 +137,8 @@ Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State f
 /// First as if the QP were where we left it; an engine may have moved it since.
 Outcome modify_once(Call& c, abi::ModifyQpRequest in, Qp& qp) {
     in.mask &= ~qp::ignored_attributes(qp.spec.type);
-    if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed() || o.waits_for) return o;
+    if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed() || o.waits_for || o.waits_for_memory)
+        return o;
     qp::Snapshot now;
     if (const int error = snapshot(c.state, qp, now); error != 0) return fail(error, "the engine does not answer");
     return modify_from(c, in, qp, now.state);

@@ -57,12 +57,17 @@ Outcome run(Call& call, abi::Op op) {
     }
 }
 
-/// The request is run again when the neighbour is known, or known not to answer.
-Reply hold(State& state, uint32_t session, std::span<const std::byte> packet, const neighbour::Key& neighbour) {
+/// The request is run again when the neighbour is known, or known not to answer; or when workers have left the memory alone.
+Reply hold(State& state, uint32_t session, std::span<const std::byte> packet, const Outcome& outcome) {
     // A client that does not wait for its reply gets one of them.
     std::erase_if(state.replies, [session](const HeldReply& r) { return r.session == session; });
     paths::forget_requests(state, session);
-    state.neighbours->requests.push_back({session, neighbour, {packet.begin(), packet.end()}});
+    state.memory_waits.forget(session);
+    std::vector<std::byte> copy(packet.begin(), packet.end());
+    if (outcome.waits_for)
+        state.neighbours->requests.push_back({session, *outcome.waits_for, std::move(copy)});
+    else
+        state.memory_waits.hold(state.now, {session, std::move(copy)});
     Reply reply;
     reply.deferred = true;
     return reply;
@@ -89,21 +94,26 @@ Reply answer(State& state, uint32_t session_id, std::span<const std::byte> packe
     Call call{state, *session, packet.subspan(sizeof header), received, {}, {}, {}, false};
     Outcome outcome = run(call, header.op);
     close = call.close;
-    if (outcome.waits_for && fds.empty()) return hold(state, session_id, packet, *outcome.waits_for);
+    if ((outcome.waits_for || outcome.waits_for_memory) && fds.empty()) return hold(state, session_id, packet, outcome);
     return make_reply(header.cookie, std::move(outcome), &call);
 }
 
-/// Requests whose neighbour is settled.
+void run_again(State& state, uint32_t session, std::span<const std::byte> packet) {
+    HeldReply out;
+    out.session = session;
+    out.reply = answer(state, session, packet, {}, out.close);
+    if (!out.reply.deferred) state.replies.push_back(std::move(out));
+}
+
+/// Requests whose neighbour is settled, or whose memory may be.
 void run_ready(State& state) {
     auto& ready = state.neighbours->ready;
     while (!ready.empty()) {
         const paths::HeldRequest r = std::move(ready.front());
         ready.pop_front();
-        HeldReply out;
-        out.session = r.session;
-        out.reply = answer(state, r.session, r.packet, {}, out.close);
-        if (!out.reply.deferred) state.replies.push_back(std::move(out));
+        run_again(state, r.session, r.packet);
     }
+    for (const MemoryWait& w : state.memory_waits.look(state.now)) run_again(state, w.session, w.packet);
 }
 
 }  // namespace
@@ -186,6 +196,7 @@ void Conductor::close_session(uint32_t session_id) {
     if (session == nullptr) return;
     std::erase_if(state.replies, [session_id](const HeldReply& r) { return r.session == session_id; });
     paths::forget_session(state, session_id);
+    state.memory_waits.forget(session_id);
     sessions::reclaim(state, *session);
     state.sessions.erase(session_id);
 }
@@ -206,7 +217,8 @@ void Conductor::service(Nanos now) {
 }
 
 Nanos Conductor::next_deadline() const {
-    const Nanos waits = std::min(state_->cm->manager.next_deadline(), paths::next_deadline(*state_));
+    const Nanos waits =
+        std::min({state_->cm->manager.next_deadline(), paths::next_deadline(*state_), state_->memory_waits.next_deadline()});
     return state_->replies.empty() ? waits : state_->now;
 }
 
