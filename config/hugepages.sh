@@ -1,7 +1,7 @@
 #!/bin/sh
-# Reserves 2 MiB hugepages for rocid, until the next boot. Without an argument: says what there is.
+# Reserves 2 MiB hugepages for rocid, until the next boot. Without an argument it prints how many are reserved and free.
 #   config/hugepages.sh [PAGES]
-# rocid takes about 28 pages an engine with the default configuration, and more for the rings of its clients.
+# rocid takes about 28 pages per engine with the default configuration, and more for the rings of its clients.
 set -eu
 pool=/sys/kernel/mm/hugepages/hugepages-2048kB
 if [ ! -d "$pool" ]; then

@@ -1,6 +1,5 @@
 #!/bin/sh
-# install_completion.sh FOLDER PROGRAM...: run by `meson install`. The build's file has another name than the installed one, which is the
-# program's.
+# install_completion.sh FOLDER PROGRAM...: run by `meson install`. It installs PROGRAM.completion of the build folder as PROGRAM.
 set -eu
 folder=$MESON_INSTALL_DESTDIR_PREFIX/$1
 shift

@@ -123,7 +123,7 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
             mbufs[i]->data_off = uint16_t(f.data - static_cast<const uint8_t*>(mbufs[i]->buf_addr));
             mbufs[i]->data_len = uint16_t(f.length);
             mbufs[i]->pkt_len = f.length;
-            if (f.unsummed != 0) leave_checksum(*mbufs[i], f.unsummed);
+            if (f.checksum_offset != 0) leave_checksum(*mbufs[i], f.checksum_offset);
         }
         const unsigned n = rte_eth_tx_burst(port_, queue_, mbufs, uint16_t(burst));
         sent += n;

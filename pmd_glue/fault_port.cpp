@@ -146,7 +146,7 @@ void FaultPort::duplicate(const engine::TxFrame& f, Nanos now) {
     }
     std::memcpy(copy.data, f.data, f.length);
     copy.length = f.length;
-    copy.unsummed = f.unsummed;
+    copy.checksum_offset = f.checksum_offset;
     copy.sender = f.sender;
     bump(counts_.duplicated);
     if (spec_.delay == 0) return pass(copy, now);

@@ -39,7 +39,7 @@ bool HairpinPort::is_own(const engine::TxFrame& f) const { return f.length >= 6 
 bool HairpinPort::queue(engine::TxFrame& f) {
     if (waiting() > mask_) return false;
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) | kHairpinned);
-    const auto known = f.unsummed != 0 ? wire::HeaderChecksum::right : wire::HeaderChecksum::unknown;
+    const auto known = f.checksum_offset != 0 ? wire::HeaderChecksum::right : wire::HeaderChecksum::unknown;
     complete(f);
     fifo_[head_++ & mask_] = {f.data, f.length, cookie, known};
     return true;
@@ -81,7 +81,7 @@ bool HairpinPort::send_multicast(engine::TxFrame& f) {
     const bool copied = inner_.tx_alloc(&copy, 1) == 1 && copy.capacity >= f.length;
     if (copied) std::memcpy(copy.data, f.data, f.length);
     copy.length = f.length;
-    copy.unsummed = f.unsummed;
+    copy.checksum_offset = f.checksum_offset;
     copy.sender = f.sender;
     const bool sent = inner_.tx_burst(&f, 1) == 1;
     if (copy.data != nullptr && (!copied || !sent || !queue(copy))) inner_.tx_free(&copy, 1);

@@ -14,7 +14,7 @@ TapRing::TapRing(std::string interface_name, uint32_t queue, const TapFilter& fi
       snap_length_(snap_length == 0 ? uint32_t(sizeof Slot::bytes) : std::min<uint32_t>(snap_length, sizeof Slot::bytes)),
       slots_(std::make_unique_for_overwrite<Slot[]>(kSlots)) {}
 
-TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t unsummed,
+TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t checksum_offset,
                              uint32_t sender) {
     if (!wants(filter_, direction, data, length, sender)) return Offer::unwanted;
     const uint32_t h = head_.load(std::memory_order_relaxed);
@@ -25,7 +25,8 @@ TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* dat
     s.length = length;
     s.captured = std::min(length, snap_length_);
     std::memcpy(s.bytes, data, s.captured);
-    if (unsummed != 0 && s.captured >= unsummed + wire::kIpv4Length) wire::fill_header_checksum(s.bytes + unsummed);
+    if (checksum_offset != 0 && s.captured >= checksum_offset + wire::kIpv4Length)
+        wire::fill_header_checksum(s.bytes + checksum_offset);
     return Offer::filled;
 }
 
@@ -78,7 +79,7 @@ bool TapPort::tx_one(Nanos now, engine::TxFrame& frame) {
     for (uint32_t r = 0; r < kMaxRings; ++r) {
         rings[r] = rings_[r].load(std::memory_order_acquire);
         if (rings[r] != nullptr)
-            offers[r] = rings[r]->fill(now, Direction::out, frame.data, frame.length, frame.unsummed, frame.sender);
+            offers[r] = rings[r]->fill(now, Direction::out, frame.data, frame.length, frame.checksum_offset, frame.sender);
     }
     if (inner_.tx_burst(&frame, 1) != 1) return false;
     for (uint32_t r = 0; r < kMaxRings; ++r)

@@ -31,9 +31,10 @@ public:
 
     /// Result for one frame.
     enum class Offer : uint8_t { unwanted, full, filled };
-    /// Copies a frame that passes the filter into the next slot; settle() makes it visible. `unsummed`, `sender`:
+    /// Copies a frame that passes the filter into the next slot; settle() makes it visible. `checksum_offset`, `sender`:
     /// as in engine::TxFrame; the copy contains the checksum that the port will send.
-    Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t unsummed = 0, uint32_t sender = 0);
+    Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t checksum_offset = 0,
+               uint32_t sender = 0);
     /// Makes the frame of fill() visible, or counts it as missed.
     void settle(Offer offer);
     void push(Nanos time, Direction direction, const uint8_t* data, uint32_t length) {

@@ -46,7 +46,7 @@ struct Arguments {
     bool print_man = false, print_completion = false;  ///< for the build
     roci::cli::RunOptions run;
     roci::cli::Where where;
-    bool as_json = false;
+    bool as_json = false, only_limits = false;
     roci::cli::PcapOptions pcap;
     roci::cli::UpOptions up;
     roci::cli::DoctorOptions doctor;
@@ -66,6 +66,7 @@ void add_program_commands(CLI::App& app, Arguments& a) {
     CLI::App* status_command = app.add_subcommand("status", "Devices, GIDs, engines, sessions and QPs of a rocid");
     add_where(*status_command, a.where);
     status_command->add_flag("--json", a.as_json, "rocid's own JSON");
+    status_command->add_flag("--limits", a.only_limits, "what each user has of what it may have, and how often more was refused");
 
     a.pcap_command = app.add_subcommand(
         "pcap", "Capture frames of a device or of one queue pair as pcapng, live: roci pcap -w - | wireshark -k -i -");
@@ -114,7 +115,7 @@ int parse_and_run(int argc, char** argv) {
         return 106;  // as CLI11 ends where a command is required
     }
     if (a.pcap_command->parsed()) return roci::cli::pcap(a.pcap);
-    return a.run_command->parsed() ? roci::cli::run(a.run) : roci::cli::status(a.where, a.as_json);
+    return a.run_command->parsed() ? roci::cli::run(a.run) : roci::cli::status(a.where, a.as_json, a.only_limits);
 }
 
 }  // namespace

@@ -109,17 +109,22 @@ std::string fetch_status(ControlClient& client, std::string& why) {
 
 std::string status_tables(const json& status) {
     std::string out;
-    for (const auto& [key, value] : status.items()) out += section(key, value);
+    for (const auto& [key, value] : status.items())
+        if (key != "limits") out += section(key, value);
     return out;
 }
 
-int status(const Where& where, bool as_json) {
+int status(const Where& where, bool as_json, bool limits) {
     std::string why;
     auto daemon = find_daemon(where, why);
     const std::string text = daemon ? fetch_status(daemon->session, why) : "";
     const json parsed = json::parse(text, nullptr, false);
     if (!text.empty() && as_json) {
         fmt::print("{}\n", text);
+        return 0;
+    }
+    if (!text.empty() && limits && parsed.is_object() && parsed.contains("limits")) {
+        fmt::print("{}", section("limits", parsed["limits"]));
         return 0;
     }
     if (!text.empty() && parsed.is_object()) {

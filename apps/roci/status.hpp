@@ -8,8 +8,8 @@
 
 namespace roci::cli {
 
-/// Prints and returns the exit code: 0, or 1 with the reason on stderr.
-int status(const Where& where, bool as_json);
+/// Prints (with `limits` that table alone) and returns the exit code: 0, or 1 with the reason on stderr.
+int status(const Where& where, bool as_json, bool limits = false);
 
 /// The status text of rocid, or "" and `why`.
 std::string fetch_status(ControlClient& client, std::string& why);

@@ -13,6 +13,7 @@
 #include "nic.hpp"
 #include "options.hpp"
 #include "port_kinds.hpp"
+#include "user_limits.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -243,6 +244,14 @@ void check_cpus(const std::string& file, Config& c) {
                                       file, c.cpu_numbers.size(), c.engine.count));
 }
 
+void check_users(const std::string& file, const Config& c) {
+    try {
+        (void)parse_user_limits(c.limits.users);
+    } catch (const std::invalid_argument& e) {
+        throw ConfigError(fmt::format("{}: key 'limits.users': {}", file, e.what()));
+    }
+}
+
 bool good_name(const std::string& s) {
     const auto ok = [](char ch) { return (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') || ch == '_'; };
     return !s.empty() && s.size() <= 15 && std::ranges::all_of(s, ok);
@@ -348,6 +357,7 @@ void check(const std::string& file, Config& c) {
     for (size_t i = 0; i < c.devices.size(); ++i) check_device(file, c, i);
     check_peers(file, c);
     check_cpus(file, c);
+    check_users(file, c);
 }
 
 toml::table parse_override(const std::string& text) {
@@ -396,7 +406,7 @@ Config default_config(const std::vector<std::string>& overrides) { return parse_
 namespace {
 
 std::string port_kinds_text() {
-    std::string out = "# Kinds of ports, and the keys that are theirs:\n";
+    std::string out = "# Kinds of ports, and their keys:\n";
     for (const PortKind& k : port_kinds()) out += fmt::format("#   {}  ({}): {}\n", k.name, own_keys(k), k.what);
     return out;
 }
@@ -405,13 +415,13 @@ std::string port_kinds_text() {
 
 std::string sample_config() {
     std::string out =
-        "# Configuration of rocid. Every key is here with its default, what it may be, and why one would change it.\n"
-        "# A key that is left out has its default. `rocid --print-config` prints this file.\n";
+        "# Configuration of rocid. Every key is listed with its default, its allowed values, and the reason to change it.\n"
+        "# A missing key has its default. `rocid --print-config` prints this file.\n";
     std::string_view section;
     for (const Option& o : options()) {
         if (o.section != section) {
             section = o.section;
-            out += section == "device" ? "\n# Devices. Without any [[device]] section there are these two. Keys:\n"
+            out += section == "device" ? "\n# Devices. The two below are the default if there is no [[device]] section. Keys:\n"
                                        : fmt::format("\n[{}]\n", section);
         }
         if (section == "device") {

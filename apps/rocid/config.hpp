@@ -41,6 +41,7 @@ struct Config {
     struct {
         uint64_t max_sessions = 0, max_qps = 0, max_keys = 0, max_ahs = 0, max_qp_wr = 0, max_sge = 0, max_inline = 0,
                  max_cqe = 0, max_arena_mb = 0;
+        std::vector<std::string> users;
     } limits;
     std::vector<DeviceSection> devices;
     struct {

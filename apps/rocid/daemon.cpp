@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 
 #include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 #include "icrc_kernel.hpp"
 #include "service_manager.hpp"
 #include "sigbus_guard.hpp"
+#include "user_limits.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -52,6 +54,13 @@ void check_cpus(const Config& c) {
                                   pmd::cpu_list(allowed));
 }
 
+/// vm.max_map_count: the kernel allows a process so many.
+uint64_t most_mappings() {
+    constexpr uint64_t kUsual = 65530;
+    uint64_t n = 0;
+    return std::ifstream("/proc/sys/vm/max_map_count") >> n && n != 0 ? n : kUsual;
+}
+
 host::Limits limits_of(const Config& c) {
     host::Limits l;
     l.max_sessions = uint32_t(c.limits.max_sessions);
@@ -63,6 +72,14 @@ host::Limits limits_of(const Config& c) {
     l.max_inline = uint32_t(c.limits.max_inline);
     l.max_cqe = uint32_t(c.limits.max_cqe);
     l.max_arena_bytes = c.limits.max_arena_mb << 20;
+    // A user may have half of what there is; a quarter of the mappings stays rocid's own.
+    l.max_mappings = most_mappings() / 4 * 3;
+    l.user.sessions = std::max<uint64_t>(1, l.max_sessions / 2);
+    l.user.qps = std::max<uint64_t>(1, l.max_qps / 2);
+    l.user.keys = std::max<uint64_t>(1, l.max_keys / 2);
+    l.user.address_handles = std::max<uint64_t>(1, l.max_ahs / 2);
+    l.user.mappings = l.max_mappings / 2;
+    l.rules = parse_user_limits(c.limits.users);
     return l;
 }
 

@@ -53,7 +53,7 @@ constexpr PortKind kKinds[] = {
      .driver = "net_ring",
      .own_keys = "peer|mac",
      .must_have = "peer",
-     .what = "Tied to the device `peer` inside rocid, by DPDK's net_ring.",
+     .what = "Connected to the device `peer` inside rocid, by DPDK's net_ring.",
      .needs = "nothing"},
     {.name = "af_packet",
      .driver = "net_af_packet",
@@ -76,8 +76,7 @@ constexpr PortKind kKinds[] = {
      .own_frames = true,
      .one_queue = true,
      .arguments = af_xdp,
-     .what = "A kernel interface whose RoCEv2 frames, and no others, come to rocid by XDP; the rest of its traffic is the "
-             "kernel's as ever.",
+     .what = "A kernel interface whose RoCEv2 frames go to rocid by XDP. All other traffic goes to the kernel as before.",
      .needs = "CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON, an interface with as many queues as there are engines "
               "(ethtool -L), an MTU of at most about 3,400, and locked memory for the frames (LimitMEMLOCK, or CAP_IPC_LOCK)"},
     {.name = "udp",
@@ -96,7 +95,7 @@ constexpr PortKind kKinds[] = {
      .largest_mtu = 1024,
      .sets_mtu = true,
      .arguments = tap,
-     .what = "A new kernel interface: the kernel of this machine, or what it bridges to, is at the other end of the wire.",
+     .what = "A new kernel interface. The peer is the kernel of this machine, or a network that the kernel bridges it to.",
      .needs = "CAP_NET_ADMIN and /dev/net/tun"},
     {.name = "pci",
      .driver = "",
@@ -105,7 +104,7 @@ constexpr PortKind kKinds[] = {
      .has_mac = true,
      .sets_mtu = true,
      .arguments = pci,
-     .what = "A NIC of its own, by its PCI address.",
+     .what = "A NIC that rocid drives itself, by its PCI address.",
      .needs = "a NIC that is bound to vfio-pci (dpdk-devbind.py -b vfio-pci ADDRESS; the IOMMU switched on), or one whose DPDK "
               "driver shares it with the kernel (mlx5), the user's right to /dev/vfio/N, interrupt remapping, and locked memory "
               "(LimitMEMLOCK, or CAP_IPC_LOCK)"},
@@ -121,7 +120,7 @@ constexpr PortKind kKinds[] = {
      .own_keys = kSocketKeys,
      .must_have = "path",
      .arguments = virtio_user,
-     .what = "The machine's end of a vhost_user port: of another rocid, or of a switch such as Open vSwitch.",
+     .what = "The guest's end of a vhost_user port of another rocid or of a switch such as Open vSwitch.",
      .needs = "the vhost_user end's socket (role = \"client\"), or a folder for it (role = \"server\")"},
     {.name = "memif",
      .driver = "net_memif",

@@ -1,5 +1,5 @@
-// Blocks of one size, in whole cache lines and without a header a block, from large chunks. The block given back last is handed
-// out first: it is the one that a cache still has. One thread at a time.
+// Allocates blocks of one size from large chunks. A block consists of whole cache lines and has no header. The block that was
+// freed last is allocated first, because it is probably still in a cache. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,18 @@
 
 namespace roci {
 
-/// Where slabs have their memory from. Any thread may ask.
+/// Provides memory to slabs. Thread-safe.
 class ChunkSource {
 public:
     virtual ~ChunkSource() = default;
-    /// What it likes to give at once; a slab asks for a multiple of it.
+    /// Preferred size of a chunk; slabs take multiples of it.
     virtual size_t unit() const = 0;
-    /// Memory that begins a cache line, or nullptr.
+    /// Memory aligned to a cache line, or nullptr.
     virtual void* take(size_t bytes) = 0;
     virtual void give_back(void* chunk, size_t bytes) noexcept = 0;
 };
 
-/// The heap's; what there is without an operating system to ask for more.
+/// Chunks from the heap: for the simulator and tests.
 class HeapChunks final : public ChunkSource {
 public:
     size_t unit() const override { return 16 << 10; }
@@ -47,7 +47,7 @@ class Slab {
 public:
     static constexpr size_t kLine = 64;
 #ifdef ROCI_HEAP_BLOCKS
-    /// The address sanitizer sees the use of a block that was given back if each is the heap's own.
+    /// With the address sanitizer each block is a heap allocation, so that it detects the use of a freed block.
     static constexpr bool kHeapBlocks = true;
 #else
     static constexpr bool kHeapBlocks = false;
@@ -58,7 +58,7 @@ public:
     Slab(const Slab&) = delete;
     Slab& operator=(const Slab&) = delete;
 
-    /// A block, its contents undefined. nullptr: no memory; never within what was reserved.
+    /// A block with undefined content. nullptr: out of memory, which cannot happen for reserved blocks.
     void* take() {
         if constexpr (kHeapBlocks) return counted(std::aligned_alloc(kLine, block_));
         if (Free* const f = free_) {
@@ -73,14 +73,14 @@ public:
         if constexpr (kHeapBlocks) return std::free(block);
         free_ = new (block) Free{free_};
     }
-    /// From now on so many blocks more can be had without asking for memory. False: there is none.
+    /// Reserves further blocks, which take() then returns without allocating memory. False: out of memory.
     [[nodiscard]] bool reserve(size_t blocks) {
         reserved_ += blocks;
         if (kHeapBlocks || reserved_ <= capacity_ || grow(reserved_ - capacity_)) return true;
         reserved_ -= blocks;
         return false;
     }
-    /// What nobody needs any more goes back as a whole.
+    /// Ends a reservation. When no block is reserved or in use, the slab returns all its memory.
     void unreserve(size_t blocks) {
         reserved_ -= blocks;
         if (reserved_ == 0 && taken_ == 0) release();
@@ -119,7 +119,7 @@ private:
         if (fresh_ == fresh_end_) use_next_chunk();
         return true;
     }
-    /// Blocks of a chunk are not touched before they are needed.
+    /// The blocks of a new chunk are not put on the free list, so that their pages are not touched before they are needed.
     bool use_next_chunk() {
         if (begun_ == chunks_.size()) return false;
         const Chunk& c = chunks_[begun_++];
@@ -131,8 +131,8 @@ private:
     ChunkSource& source_;
     const size_t block_;
     Free* free_ = nullptr;
-    std::byte *fresh_ = nullptr, *fresh_end_ = nullptr;  ///< of the chunk in use: never handed out so far
-    size_t begun_ = 0;                                   ///< chunks that blocks were taken of
+    std::byte *fresh_ = nullptr, *fresh_end_ = nullptr;  ///< part of the current chunk that was never allocated
+    size_t begun_ = 0;                                   ///< chunks from which blocks were allocated
     size_t capacity_ = 0, reserved_ = 0, taken_ = 0;
     std::vector<Chunk> chunks_;
 };

@@ -1,6 +1,6 @@
-// Where the cycles of a message go. ROCI_STAGE(icrc) counts what follows, to the end of the block, as that stage's: own time,
-// what nested stages take is theirs. In the engine that ships it is nothing at all; the transport is compiled a second time with
-// ROCI_STAGES, for `transport_stages` (tests/bench). Only what that second build compiles may have markers: rooms wire to engine.
+// Counts the cycles of a message per stage. ROCI_STAGE(icrc) attributes the cycles from here to the end of the block to the stage
+// `icrc`, without those of nested stages. The macro is empty in the product; `transport_stages` (tests/bench) compiles the
+// transport a second time, with ROCI_STAGES. Only code of that second build may have markers: the rooms wire to engine.
 #pragma once
 
 #include <array>
@@ -9,25 +9,25 @@
 
 namespace roci {
 
-/// stage, what it is
+/// Stage, description.
 #define ROCI_STAGE_TABLE(X)                                    \
     X(outside, "posting and polling, outside of the engine")   \
     X(round, "turns, and what has no other stage")             \
-    X(doorbells, "looking for them")                           \
+    X(doorbells, "collecting them")                            \
     X(timers, "the wheel, and arming")                         \
     X(fetch, "work requests, copied and validated")            \
     X(requester, "windows and headers of requests")            \
     X(transmit, "the port, empty frames")                      \
     X(receive, "the port, frames given back")                  \
     X(parse, "headers of received frames")                     \
-    X(lookup, "the QP, and is it from its peer")               \
-    X(ahead, "many QPs: asking for what comes next")           \
+    X(lookup, "the QP, and the check of the source")           \
+    X(ahead, "many QPs: prefetching")                          \
     X(responder, "executing requests: order, rights, lengths") \
     X(completer, "taking ACKs and responses")                  \
     X(respond, "building ACKs and responses")                  \
     X(keys, "regions, rights, ranges")                         \
     X(copy, "from and to programs' memory")                    \
-    X(icrc, "making and checking")                             \
+    X(icrc, "computing and checking")                          \
     X(cqe, "completions")                                      \
     X(notify, "completion events")
 
@@ -48,20 +48,21 @@ inline constexpr StageInfo kStageInfo[] = {
 #undef ROCI_STAGE_ROW
 };
 
-/// An interval ends where another stage begins or goes on; each holds one switch, part of it at either end.
+/// An interval ends when another stage begins or continues. Each interval contains the cost of one switch, part of it at either
+/// end.
 struct alignas(32) StageTally {
     uint64_t cycles = 0, intervals = 0, entries = 0;
     double without_switches(double switch_cycles) const { return double(cycles) - double(intervals) * switch_cycles; }
 };
 
-/// A thread's. Cycles are those of the time stamp counter, which runs at one rate whatever the processor's own clock does.
+/// The counts of one thread. Cycles are those of the time stamp counter, whose rate does not follow the processor's clock.
 struct StageClock {
     std::array<StageTally, kStages> of{};
     uint64_t since = 0;
     Stage current = Stage::outside;
 
     void start(uint64_t now) { *this = {.since = now}; }
-    /// Which stage waits meanwhile: to be given to leave().
+    /// Returns the interrupted stage, for leave().
     Stage enter(Stage stage, uint64_t now) {
         const Stage before = current;
         end_interval(before, now);
@@ -79,7 +80,7 @@ struct StageClock {
         for (const StageTally& t : of) cycles += t.cycles;
         return cycles;
     }
-    /// Of the stage that goes on.
+    /// Ends the current interval; `stage` continues.
     void end_interval(Stage stage, uint64_t now) {
         StageTally& t = of[size_t(stage)];
         t.cycles += now - since;
@@ -98,8 +99,8 @@ struct StageClock {
 namespace roci {
 
 inline constinit thread_local StageClock stage_clock;
-/// A processor works on several stages at once. The fence makes a stage end when all of it is done; without it a copy of a page
-/// would mostly be counted with whatever comes next.
+/// A processor executes instructions of several stages at the same time. The fence waits until all instructions of a stage are
+/// done; without it most cycles of a large copy would be counted for the next stage.
 inline uint64_t stage_now() {
     __builtin_ia32_lfence();
     return __builtin_ia32_rdtsc();
@@ -116,7 +117,7 @@ private:
     Stage before_;
 };
 
-/// What a switch takes here: the quickest of many rows of empty scopes. Starts the thread's clock anew.
+/// Measures the cost of a switch: the fastest of many series of empty scopes. Resets the thread's counts.
 inline double calibrate_stage_switch() {
     constexpr uint32_t kRows = 40, kScopes = 1000;
     uint64_t best = ~uint64_t{0};

@@ -8,7 +8,7 @@
 
 namespace roci::engine {
 
-/// Intrusive; embed one in what it belongs to. `owner` is handed to the callback.
+/// Intrusive: embedded in its owner. The callback gets `owner`.
 struct Timer {
     Timer* next = nullptr;
     Timer** link = nullptr;  ///< the pointer that points to this timer; nullptr: not armed
@@ -25,7 +25,7 @@ public:
 
     void start(Nanos now) { tick_ = now / kTick; }
 
-    /// Arms or moves. kNever cancels.
+    /// Arms a timer or moves its deadline. kNever cancels it.
     void arm(Timer& t, Nanos deadline) {
         cancel(t);
         if (deadline == kNever) return;
@@ -40,7 +40,7 @@ public:
         t.link = nullptr;
         t.next = nullptr;
     }
-    /// Calls fire(Timer&) for every timer that is due. Fired timers are not armed any more; fire() may arm them again.
+    /// Calls fire(Timer&) for each timer that is due. A fired timer is no longer armed; fire() may arm it again.
     template <class Fire>
     unsigned advance(Nanos now, Fire&& fire) {
         const uint64_t target = now / kTick;
@@ -83,7 +83,7 @@ private:
         head = &t;
         occupied_[level] |= uint64_t{1} << t.slot;
     }
-    /// First tick after tick_ at which a slot must be looked at: the next busy slot of the lowest level that has one ahead.
+    /// First tick after tick_ with a slot to process: the next nonempty slot of the lowest level that has one ahead.
     uint64_t next_busy_tick() const {
         for (uint32_t level = 0; level < kLevels; ++level) {
             if (occupied_[level] == 0) continue;
@@ -97,7 +97,7 @@ private:
         }
         return ~uint64_t{0};
     }
-    /// At the start of a slot of a higher level, its timers move down.
+    /// At the start of a slot of a higher level, moves its timers to the lower levels.
     void cascade() {
         for (uint32_t level = kLevels - 1; level > 0; --level) {
             const uint32_t shift = level * kShift;

@@ -10,7 +10,7 @@
 
 namespace roci {
 
-/// Nanoseconds on the caller's clock (virtual in the simulator, TSC-derived in rocid). Only differences mean anything.
+/// Nanoseconds of the caller's clock (virtual in the simulator, derived from the TSC in rocid). Only differences are meaningful.
 using Nanos = uint64_t;
 inline constexpr Nanos kNever = ~Nanos{0};
 
@@ -44,14 +44,14 @@ struct Qpn {
     constexpr auto operator<=>(const Qpn&) const = default;
 };
 
-/// lkey or rkey: index of the MR table in the upper 24 bits, a variant in the low 8 so that a stale key is recognised.
+/// lkey or rkey: index into the key table in the upper 24 bits; a variant in the low 8 bits, so that a stale key is detected.
 struct Key {
     uint32_t value = 0;
     constexpr uint32_t index() const { return value >> 8; }
     constexpr bool operator==(const Key&) const = default;
 };
 
-/// Message sequence number, 24 bits (IBA 9.7.7.1): counts messages the responder completed.
+/// Message sequence number, 24 bits (IBA 9.7.7.1): the number of messages that the responder has completed.
 struct Msn {
     uint32_t value = 0;
     constexpr Msn& operator++() {

@@ -161,7 +161,7 @@ Session* Engine::Impl::session(uint32_t id) {
 
 void Engine::Impl::run(Command& command) {
     counters.add(Counter::commands);
-    ahead.forget();
+    pipeline.forget();
     kCommands[size_t(command.kind)].run(*this, command);
 }
 

@@ -29,7 +29,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
       ports(p.begin(), p.end()),
       events(c.event_ring),
       copies(s.handover != nullptr ? kFrameCopies : 0),
-      ahead(s.keys) {
+      pipeline(s.keys) {
     config.rx_burst = std::clamp<uint32_t>(config.rx_burst, 1, kMaxBurst);
     config.qp_quantum = std::max<uint32_t>(config.qp_quantum, 1);
     ctx.engine = c.index;
@@ -176,12 +176,12 @@ void Engine::Impl::settle() {
 /// ended. A round that sent for thousands of QPs would fill rings and pools with frames that are cold when they are received,
 /// then visit the same QPs again in vain.
 void Engine::Impl::run_requesters(Budget& budget) {
-    const bool looks_ahead = crowded();
-    if (!looks_ahead) ahead.forget();
+    const bool prefetches = crowded();
+    if (!prefetches) pipeline.forget();
     for (uint32_t n = std::min(ctx.requesters.count(), kRoundVisits); n != 0 && budget.left != 0 && !ctx.requesters.empty();
          --n) {
         qp::Qp& qp = *ctx.requesters.first();
-        if (looks_ahead) ahead.turn(&qp);
+        if (prefetches) pipeline.turn(&qp);
         ctx.requesters.remove(qp);
         const uint32_t worked = serve(qp);
         budget.spend(worked);

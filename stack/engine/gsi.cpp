@@ -108,7 +108,7 @@ int Engine::Impl::send_management(const GsiSend& m) {
     h.src_qp = kGsiQpn;
     uint8_t* payload = wire::begin_frame(frame->data, m.path, h, kMadLength);
     std::memcpy(payload, m.mad.data(), kMadLength);
-    out.commit(frame->data, wire::finish_frame(frame->data, m.path, payload, kMadLength), m.path.unsummed, 1);
+    out.commit(frame->data, wire::finish_frame(frame->data, m.path, payload, kMadLength), m.path.checksum_offset, 1);
     counters.add(Counter::gsi_sent);
     return 0;
 }

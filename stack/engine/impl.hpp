@@ -6,7 +6,7 @@
 
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
-#include "engine/look_ahead.hpp"
+#include "engine/prefetch_pipeline.hpp"
 #include "io/gsi.hpp"
 #include "io/handover.hpp"
 #include "io/shared.hpp"
@@ -38,7 +38,7 @@ struct Engine::Impl {
     std::array<qp::Qp*, kMaxBurst> owners;
     FrameCopies copies;
     uint32_t wake_mask = 0;  ///< engines that frames were handed to
-    LookAhead ahead;
+    PrefetchPipeline pipeline;
     std::vector<qp::Qp*> resting;  ///< in this round: their clients were asked to ring
     uint32_t rounds_unsettled = 0;
     bool started = false;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "host/limits.hpp"
 
 namespace roci::host {
 
@@ -42,18 +43,6 @@ struct DeviceConfig {
     uint8_t traffic_class = 0;           ///< of paths for which the program asks for none
     bool port_sums = false;              ///< its port fills in the checksums of IPv4 headers
     uint16_t udp_source = 0;             ///< UDP source port of all its frames; 0: by flow
-};
-
-struct Limits {
-    uint32_t max_sessions = 1024;
-    uint32_t max_qps = 65536;  ///< all devices together
-    uint32_t max_keys = 1 << 20;
-    uint32_t max_ahs = 65536;
-    uint32_t max_qp_wr = 32768;
-    uint32_t max_sge = 30;
-    uint32_t max_inline = 956;
-    uint32_t max_cqe = 1 << 22;
-    uint64_t max_arena_bytes = uint64_t{4} << 30;  ///< of one session
 };
 
 uint32_t active_mtu(const DeviceConfig&);  ///< enum ibv_mtu

@@ -4,7 +4,7 @@
 
 namespace roci::host {
 
-void MemoryWaits::bury(Region region, std::shared_ptr<mem::RemoteProcess> process) {
+void MemoryWaits::free_later(Region region, std::shared_ptr<mem::RemoteProcess> process) {
     if (region == nullptr || !in_use(*region)) return;
     buried_.push_back({std::move(process), std::move(region)});
     due_ = std::min(due_, Nanos{0});

@@ -24,7 +24,7 @@ public:
     using Region = Pool<mem::MemoryRegion>::Handle;
 
     /// Engines do not find the region any more. It goes when no worker and no window needs it, and then `process` too.
-    void bury(Region region, std::shared_ptr<mem::RemoteProcess> process);
+    void free_later(Region region, std::shared_ptr<mem::RemoteProcess> process);
     /// The owner of the region, or of a QP with buffers in it, waits.
     void hold(Nanos now, MemoryWait request);
     void forget(uint32_t session);
@@ -32,7 +32,7 @@ public:
     Nanos next_deadline() const { return due_; }
     /// It is time: frees what nobody uses. The requests that wait are to be run again.
     std::vector<MemoryWait> look(Nanos now);
-    size_t buried() const { return buried_.size(); }
+    size_t waiting_regions() const { return buried_.size(); }
 
 private:
     static constexpr Nanos kFirst = 100'000, kLast = 100'000'000;

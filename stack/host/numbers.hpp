@@ -14,6 +14,11 @@ class NumberPool {
 public:
     NumberPool(uint32_t first, uint32_t end) : first_(first), end_(end), cursor_(first), words_((size_t(end) + 63) / 64, 0) {}
 
+    /// A free number that nobody can foretell who does not know `random`.
+    std::optional<uint32_t> allocate(uint64_t random) {
+        if (first_ < end_) cursor_ = first_ + uint32_t(random % (end_ - first_));
+        return allocate();
+    }
     /// The next free number, or nothing when all are taken.
     std::optional<uint32_t> allocate() {
         if (first_ >= end_ || in_use_ == end_ - first_) return std::nullopt;

@@ -169,6 +169,51 @@ struct Holder {
     Use xrcd;
 };
 
+/// What a connected QP sends to. A responder tells its requesters apart by nothing else, so that two QPs of different users must
+/// not have the same.
+struct PeerKey {
+    uint32_t port = 0;  ///< device index
+    Gid gid;
+    uint32_t qpn = 0;
+    auto operator<=>(const PeerKey&) const = default;
+};
+struct PeerUse {
+    uint32_t uid = 0;
+    uint32_t count = 0;
+};
+using PeerTable = std::map<PeerKey, PeerUse>;
+
+/// Holds a peer for its user, as long as it lives.
+class PeerClaim {
+public:
+    PeerClaim() = default;
+    /// Of another user: the claim is empty.
+    PeerClaim(PeerTable& table, const PeerKey& key, uint32_t uid) {
+        PeerUse& use = table[key];
+        if (use.count != 0 && use.uid != uid) return;
+        use.uid = uid;
+        ++use.count;
+        table_ = &table;
+        key_ = key;
+    }
+    PeerClaim(PeerClaim&& other) noexcept : table_(std::exchange(other.table_, nullptr)), key_(other.key_) {}
+    PeerClaim& operator=(PeerClaim&& other) noexcept {
+        std::swap(table_, other.table_);
+        std::swap(key_, other.key_);
+        return *this;
+    }
+    ~PeerClaim() {
+        if (table_ == nullptr) return;
+        const auto it = table_->find(key_);
+        if (--it->second.count == 0) table_->erase(it);
+    }
+    bool holds() const { return table_ != nullptr; }
+
+private:
+    PeerTable* table_ = nullptr;
+    PeerKey key_;
+};
+
 struct Qp {
     qp::Pool::Handle engine_side;
     qp::Spec spec;
@@ -177,6 +222,7 @@ struct Qp {
     Use pd, send_cq, recv_cq, srq;
     std::vector<Holder> holders;  ///< XRC target: who has it open, the oldest first
     std::vector<Gid> groups;      ///< multicast, attached to
+    PeerClaim peer;               ///< of a connected one
 };
 
 struct Ah {
@@ -200,6 +246,7 @@ struct Session {
     Arena arena;
     Mapped mapped;
     uint64_t device_memory = 0;  ///< bytes allocated
+    uint64_t cq_entries = 0;     ///< of all its CQs
     std::shared_ptr<mem::RemoteProcess> process;
     HandleTable<Pd> pds;
     HandleTable<Xrcd> xrcds;

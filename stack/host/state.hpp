@@ -1,6 +1,7 @@
 // Inside of the conductor: the tables of all sessions.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -29,6 +30,8 @@ struct HeldReply {
     Reply reply;
     bool close = false;
 };
+
+inline constexpr size_t kMostResources = 16;
 
 struct Conductor::State {
     State(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
@@ -63,9 +66,14 @@ struct Conductor::State {
     std::unique_ptr<rdma_cm::CmService> cm;
     std::unique_ptr<paths::Neighbours> neighbours;
     std::deque<HeldReply> replies;
+    std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< by user and resource (sessions/quotas.cpp)
+    PeerTable peers;                                                   ///< of connected QPs
 
     uint32_t new_pd_number();
+    /// Variants of an index come in a round that begins where nobody knows: no stale key works again soon.
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
+    /// Root, and the user that rocid runs as.
+    bool privileged(const Client& who) const { return who.uid == 0 || who.uid == platform.uid(); }
     /// The engine with the fewest QPs; among equals they take turns.
     uint32_t pick_engine();
     /// When this returns, no engine uses anything that was cleared from the shared tables before.

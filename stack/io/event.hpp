@@ -1,6 +1,6 @@
-// What an engine tells the rest of rocid: events for completion channels and async pipes. Single producer (the engine), single
-// consumer (the event thread); fixed size, power of two. A full ring makes push() false: the engine keeps the event pending in
-// the object and tries again, so none is lost.
+// Events from an engine to completion channels and async pipes. The ring has one producer (the engine), one consumer (the event
+// thread), and a fixed size, a power of two. If it is full, push() returns false; the engine keeps the event pending in its
+// object and tries again, so no event is lost.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ struct Event {
     uint32_t handle = 0;  ///< CQ, QP or SRQ handle of the session
     uint32_t generation = 0;
     uint32_t channel = 0;  ///< completion: channel handle
-    uint32_t vector = 0;   ///< completion: which dispatcher serves it
+    uint32_t vector = 0;   ///< completion: number of the dispatcher that serves it
 };
 
 class EventRing {
@@ -29,7 +29,7 @@ public:
         head_.store(h + 1, std::memory_order_release);
         return true;
     }
-    /// Consumer: the event that pop() would take; false: there is none.
+    /// Consumer: reads the event that pop() would take. False: there is none.
     bool peek(Event& e) const {
         const uint32_t t = tail_.load(std::memory_order_relaxed);
         if (t == head_.load(std::memory_order_acquire)) return false;
@@ -43,7 +43,7 @@ public:
         tail_.store(t + 1, std::memory_order_release);
         return true;
     }
-    /// Events pushed so far; the lcore loop compares it to know when to wake the event thread.
+    /// Events pushed so far. The lcore loop wakes the event thread when the number changes.
     uint32_t pushed() const { return head_.load(std::memory_order_acquire); }
     bool empty() const { return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_acquire); }
 

@@ -1,5 +1,5 @@
-// Management datagrams of QP 1, and the ARP, neighbour discovery and echo frames of ports without a kernel, on their way between
-// the engines, which only carry them, and the conductor.
+// Rings between the engines and the conductor for management datagrams of QP 1, and for ARP, neighbour discovery and echo frames
+// of ports without a kernel interface.
 #pragma once
 
 #include <array>
@@ -13,18 +13,18 @@
 namespace roci::engine {
 
 inline constexpr Qpn kGsiQpn{1};
-inline constexpr uint32_t kGsiQkey = 0x80010000;  ///< everybody's with QP 1 (IBA 10.2.5)
+inline constexpr uint32_t kGsiQkey = 0x80010000;  ///< well-known Q_Key of QP 1 (IBA 10.2.5)
 inline constexpr uint32_t kMadLength = 256;       ///< IBA 13.4.2
 
 /// A MAD that arrived, copied.
 struct GsiFrame {
     uint32_t port = 0;
     Gid local, remote;
-    MacAddress remote_mac;  ///< whoever handed the frame to us: the peer, or the router before it
+    MacAddress remote_mac;  ///< Ethernet source: the peer, or the last router
     Qpn source;
     std::array<uint8_t, kMadLength> mad;
 };
-/// Engine → conductor. Full: the MAD is lost, which its protocol allows for, and counted.
+/// Engine → conductor. If it is full, the MAD is dropped and counted; its protocol tolerates loss.
 using GsiRing = SpscRing<GsiFrame>;
 inline constexpr uint32_t kGsiRingSize = 512;
 
@@ -36,7 +36,8 @@ struct GsiSend {
     std::array<uint8_t, kMadLength> mad;
 };
 
-/// Engine → conductor: frames that are not RoCE but that somebody must answer (PortAddresses::answers). Full: the frame is lost.
+/// Engine → conductor: frames that are not RoCE and that rocid must answer (PortAddresses::answers). If it is full, the frame is
+/// dropped.
 using FrameRing = SpscRing<neighbour::Frame>;
 inline constexpr uint32_t kFrameRingSize = 64;
 

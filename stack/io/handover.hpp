@@ -1,5 +1,5 @@
-// Frames that arrived at one engine for a QP of another: passed on by pointer, and handed back when done with, so that a port's
-// methods are called by their own engine only. One pair of single-producer single-consumer rings a (from, to).
+// Frames that arrive at one engine for a QP of another. They are passed by pointer and handed back after use, so that only its
+// own engine calls a port's methods. There is one pair of single-producer single-consumer rings per (from, to).
 #pragma once
 
 #include <atomic>
@@ -24,10 +24,10 @@ struct HandoverLane {
     static constexpr uint32_t kSize = 1024;
     SpscRing<HandedFrame> there{kSize};
     SpscRing<HandedFrame> back{kSize};
-    uint32_t away = 0;  ///< frames that have not come back; the sender's. Never more than kSize, so `back` always has room
+    uint32_t away = 0;  ///< frames that have not come back; written by the sender. At most kSize, so `back` always has room
 };
 
-/// Buffers for copies of multicast frames, one for each engine that has receivers besides the one where the frame came in.
+/// Buffers for copies of multicast frames. Each other engine with receivers gets a copy of the frame.
 class FrameCopies {
 public:
     explicit FrameCopies(uint32_t count) {
@@ -36,7 +36,7 @@ public:
             free_.push_back(buffers_.back().get());
         }
     }
-    /// nullptr: all are away.
+    /// nullptr: all buffers are in use.
     uint8_t* take() {
         if (free_.empty()) return nullptr;
         uint8_t* b = free_.back();

@@ -1,5 +1,5 @@
-// Tables that the conductor writes and every engine reads. Same rule as the key table: publish with release order; after
-// clearing, a fence command on every engine before the object is freed.
+// Tables that the conductor writes and every engine reads. As in the key table, the conductor publishes an entry with release
+// order. After clearing an entry it sends a fence command to every engine before it frees the object.
 #pragma once
 
 #include <array>
@@ -51,11 +51,11 @@ struct PortAddresses {
     MacAddress mac;
     std::vector<Gid> gids;      ///< index = GID index; zero = empty
     uint32_t mtu_bytes = 4096;  ///< active path MTU
-    bool answers = false;       ///< no kernel does: ARP, neighbour discovery and echo requests are for the conductor
-    uint16_t vlan = 0;          ///< frames of another VLAN are somebody else's; 0: of none
+    bool answers = false;       ///< no kernel answers ARP, neighbour discovery and echo requests: the conductor does
+    uint16_t vlan = 0;          ///< VLAN of the port, 0: untagged; frames of other VLANs are dropped
 };
 
-/// QPs that are attached to multicast groups, by port. Replaced as a whole; fence before the old one is freed.
+/// QPs that are attached to multicast groups, by port. Replaced as a whole; the old table is freed after a fence.
 struct MulticastTable {
     struct Group {
         uint32_t port = 0;
@@ -75,15 +75,15 @@ inline constexpr uint32_t kMulticastQpn = 0xffffff;
 struct Shared {
     Shared(uint32_t max_qps, uint32_t max_keys, uint32_t max_ahs, uint32_t ports, ChunkSource& memory = HeapChunks::instance())
         : chunks(memory), keys(max_keys), qps(max_qps), ahs(max_ahs), srqs(max_qps), addresses(ports) {}
-    ChunkSource& chunks;  ///< for the objects that every message goes through
+    ChunkSource& chunks;  ///< memory for objects of the hot path
     mem::KeyTable keys;
     PointerTable<qp::Qp> qps;         ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
     PointerTable<AddressHandle> ahs;  ///< by the ABI's address handle
     PointerTable<qp::Srq> srqs;       ///< XRC SRQs by SRQ number
     PointerTable<PortAddresses> addresses;
     std::atomic<const MulticastTable*> multicast{nullptr};
-    std::unique_ptr<HandoverMatrix> handover;                         ///< with more than one engine; made before the engines
-    std::array<std::unique_ptr<GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, made by it; read by the conductor
+    std::unique_ptr<HandoverMatrix> handover;                         ///< only with several engines; created before them
+    std::array<std::unique_ptr<GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, which creates it; the conductor reads it
     std::array<std::unique_ptr<FrameRing>, abi::kMaxEngines> frames;  ///< likewise
 };
 

@@ -10,15 +10,15 @@ namespace {
 
 constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
 
-/// What zero-length accesses get: they name no memory at all.
+/// The region of zero-length accesses, which access no memory.
 const MemoryRegion kEmptyRegion{};
 
 bool inside(const MemoryRegion& r, uint64_t va, uint64_t length) {
-    const uint64_t offset = va - r.iova;  // wraps to something huge when va is below
+    const uint64_t offset = va - r.iova;  // wraps to a huge value if va is below iova
     return offset <= r.length && length <= r.length - offset;
 }
 
-/// The stretch that holds byte `offset`. The conductor made the segments ascending and without gaps.
+/// The segment with byte `offset`. The conductor guarantees ascending segments without gaps.
 const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
     auto after =
         std::upper_bound(r.segments.begin(), r.segments.end(), offset, [](uint64_t o, const Segment& s) { return o < s.offset; });
@@ -27,14 +27,14 @@ const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
     return offset - s.offset < s.length ? &s : nullptr;
 }
 
-/// After the access: the SIGBUS guard replaces lost pages and poisons the region while we copy, so this is the moment to ask.
+/// Called after the access: the SIGBUS guard may replace lost pages and poison the region during the copy.
 bool whole(const MappedRegion* mapped) {
     std::atomic_signal_fence(std::memory_order_acq_rel);
     return mapped == nullptr || !mapped->poisoned.load(std::memory_order_relaxed);
 }
 bool intact(const Segment& s) { return whole(s.mapped); }
 
-/// A library memcpy may store the head of a long range last; pollers look at its end.
+/// Stores the last bytes last. A library memcpy may store the beginning of a long range last, but programs poll its end.
 void store_tail_last(std::byte* to, const std::byte* from, uint64_t length) {
     constexpr uint64_t kTail = 8;
     if (length <= kTail) {
@@ -58,7 +58,7 @@ bool write_segment(const Segment& s, uint64_t at, const std::byte* in, uint64_t 
     return intact(s);
 }
 
-/// Calls op(segment, offset within it, bytes done, length) for each stretch of the range; stops when it says false.
+/// Calls op(segment, offset within it, bytes done, length) for each segment of the range. Stops when op returns false.
 template <class Op>
 bool walk(const MemoryRegion& r, uint64_t va, uint64_t length, Op op) {
     if (length == 0) return true;
@@ -77,7 +77,7 @@ bool walk(const MemoryRegion& r, uint64_t va, uint64_t length, Op op) {
     return true;
 }
 
-/// The one segment of an ordinary region, if the range lies in it.
+/// The segment of a region with a single one, if it contains the range; else nullptr.
 const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
     if (r.segments.size() != 1 || length == 0 || !inside(r, va, length)) return nullptr;
     const Segment& s = r.segments.front();

@@ -1,6 +1,6 @@
-// Memory regions: what an lkey or rkey names, and the table that resolves keys. The conductor writes the table, engines read
-// it without a lock: a slot is published with release order, and after a slot was cleared the conductor waits until every engine
-// has passed a fence command before it frees the region.
+// Memory regions and the table that resolves lkeys and rkeys to them. The conductor writes the table, and engines read it without
+// a lock. The conductor publishes a slot with release order. To free a region it clears the slot and waits until every engine has
+// executed a fence command.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace roci::mem {
 
-/// enum ibv_access_flags, the mandatory ones.
+/// The mandatory flags of enum ibv_access_flags.
 enum Access : uint32_t {
     kLocalWrite = 1 << 0,
     kRemoteWrite = 1 << 1,
@@ -26,8 +26,8 @@ enum Access : uint32_t {
     kOnDemand = 1 << 6,
 };
 
-/// Memory that rocid has mapped from a client (a memfd it was handed). Poisoned when the client truncated the file under us: the
-/// SIGBUS guard of rocid sets it, accesses then fail as a protection fault.
+/// Client memory that rocid has mapped (a memfd from the client). If the client truncates the file, rocid's SIGBUS guard marks
+/// the region as poisoned, and accesses then fail with a protection fault.
 struct MappedRegion {
     std::byte* base = nullptr;
     uint64_t length = 0;
@@ -48,17 +48,17 @@ public:
     virtual SlowWorker* worker() { return nullptr; }
 };
 
-/// One stretch of a region, ascending.
+/// A contiguous part of a region. The segments of a region are in ascending order.
 struct Segment {
-    uint64_t offset = 0;  ///< of this stretch within the region
+    uint64_t offset = 0;  ///< of this segment within the region
     uint64_t length = 0;
-    std::byte* base = nullptr;       ///< mapped; nullptr: by address, through `process`
+    std::byte* base = nullptr;       ///< where it is mapped; nullptr: accessed by address, through `process`
     uint64_t client_address = 0;     ///< with base == nullptr
     MappedRegion* mapped = nullptr;  ///< owner of base (kept alive by the conductor)
     bool writable = true;
 };
 
-/// The stretches of a region. One lies in the list itself: there is no further place in memory to go to.
+/// The segments of a region. A single segment is stored in the list itself, which saves a cache miss.
 class SegmentList {
 public:
     SegmentList() = default;
@@ -79,7 +79,7 @@ public:
     Segment& operator[](size_t i) { return first_[i]; }
     const Segment& operator[](size_t i) const { return first_[i]; }
 
-    static constexpr size_t kHead = 16;  ///< what comes before the one
+    static constexpr size_t kHead = 16;  ///< bytes before the single segment
 
 private:
     Segment* first_ = &one_;
@@ -88,38 +88,38 @@ private:
     std::vector<Segment> many_;
 };
 
-/// What every access looks at is one cache line, and the one segment of an ordinary region is the next.
+/// The first cache line has the fields that every access reads. The next one has the segment of a region with a single segment.
 struct alignas(64) MemoryRegion {
     Key key;
     uint32_t pd = 0;      ///< global PD number, never 0 for a client's region
     uint32_t access = 0;  ///< Access
     std::atomic<bool> invalidated{
         false};  ///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
-    // A memory window has no memory of its own: it opens a part of the region `parent` names, found anew at every access, so that
-    // a deregistered parent closes its windows. While it is not bound, `invalidated` is set.
+    // A memory window has no memory of its own: it gives access to a part of the region `parent`. Each access looks the parent
+    // up, so deregistering the parent closes its windows. `invalidated` is set while the window is not bound.
     bool is_window = false;
-    bool is_null = false;  ///< no memory at all: writing is lost, reading gives zeros; no segments (ibv_alloc_null_mr)
+    bool is_null = false;  ///< no memory and no segments: writes are discarded, reads give zeros (ibv_alloc_null_mr)
     bool type2 = false;    ///< bound by a work request of a QP, usable by that QP only
     uint64_t iova = 0;
     uint64_t length = 0;
-    uint32_t bound_qpn = 0;  ///< type 2: that QP; else 0
+    uint32_t bound_qpn = 0;  ///< type 2: the QP that may use it; else 0
     Key parent;
     union {
-        RemoteProcess* process = nullptr;  ///< of a region with stretches that are not mapped
-        uint64_t start;                    ///< of a window: where it begins in its region; `iova` is 0 if it is zero based
+        RemoteProcess* process = nullptr;  ///< of a region with segments that are not mapped
+        uint64_t start;                    ///< of a window: its first address in the parent; `iova` is 0 if it is zero based
     };
-    SegmentList segments;                       ///< one: the fast way
+    SegmentList segments;                       ///< a single segment is the fast case
     mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses by address
-    std::atomic<bool> binding{false};           ///< of a window: somebody is about to change it; of a region: it is about to go
-    /// Of a window: accesses that go through it at this moment, of all engines. Of a region: windows that are bound to it.
+    std::atomic<bool> binding{false};           ///< of a window: a bind is in progress; of a region: it is being deregistered
+    /// Of a window: accesses in progress, of all engines. Of a region: windows that are bound to it.
     mutable std::atomic<uint32_t> users{0};
     /// Accesses by address that are under way: the region must not be freed before they end.
     mutable std::atomic<uint32_t> slow_pending{0};
 };
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
 
-/// An access through a window, from its check until its last byte: a bind of the window waits for it, so that nothing reaches the
-/// memory of the old binding once the bind has completed. Of a region that is no window it holds nothing.
+/// A reference on a window, held by an access from its check until its last byte. A bind of the window waits for it, so no access
+/// reaches the memory of the old binding after the bind has completed. For a region that is not a window it does nothing.
 class WindowUse {
 public:
     WindowUse() = default;
@@ -128,7 +128,7 @@ public:
     }
     WindowUse(const WindowUse&) = delete;
     WindowUse& operator=(const WindowUse&) = delete;
-    /// Before anything of the window is read that a bind changes.
+    /// Called before the first read of a field that a bind changes.
     void hold(const MemoryRegion& window) {
         window.users.fetch_add(1, std::memory_order_seq_cst);
         window_ = &window;
@@ -140,9 +140,9 @@ private:
     const MemoryRegion* window_ = nullptr;
 };
 
-/// Binds a window (IBA 10.6.7.2): `fresh` is its new R_Key (same index), [iova, iova+length) the part of region `parent` that it
-/// opens with the remote rights of `access`. With kZeroBased peers count addresses from the window's first byte. Length 0 unbinds
-/// (type 1 only).
+/// Binds a window (IBA 10.6.7.2). `fresh`: its new R_Key, with the same index. [iova, iova+length): the part of region `parent`
+/// that it gives access to, with the remote rights of `access`. kZeroBased: the peer's addresses are relative to the window's
+/// first byte. Length 0 unbinds the window (type 1 only).
 struct BindRequest {
     Key fresh, parent;
     uint32_t pd = 0, qpn = 0, access = 0;
@@ -162,7 +162,7 @@ public:
     void prefetch(Key k) const {
         if (k.index() < slots_.size()) __builtin_prefetch(&slots_[k.index()]);
     }
-    /// Whatever occupies the slot of a key, whichever variant it is.
+    /// The region in the slot of a key, with any variant.
     const MemoryRegion* in_slot(Key k) const {
         return k.index() < slots_.size() ? slots_[k.index()].load(std::memory_order_acquire) : nullptr;
     }
@@ -180,59 +180,62 @@ private:
 enum class BindResult : uint8_t {
     done,
     refused,  ///< window, region, PD, rights or range do not fit: a memory window bind error
-    in_use,   ///< another engine is in the middle of an access through it: closed already, ask again
+    in_use,   ///< another engine is accessing memory through it: it is closed already; try again
 };
 BindResult bind_window(KeyTable& table, const BindRequest& request);
-/// Closes a window until it is bound anew (local invalidate, SEND with invalidate). False: no such window, or not this QP's.
+/// Closes a window until it is bound again (local invalidate, SEND with invalidate). False: no such window, or not this QP's.
 bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn);
 
-/// A window that goes holds its region no longer. Nobody accesses or binds it any more.
+/// Releases the parent of a window that is being deallocated. No engine may access or bind the window any more.
 void let_go(KeyTable& table, MemoryRegion& window);
-/// Before a region goes: no window is bound to it from now on. False, nothing changed: windows are.
+/// Called before a region is deregistered: prevents further binds to it. False, nothing changed: windows are bound to it.
 [[nodiscard]] bool close_to_windows(MemoryRegion& region);
 
 /// Why an access was refused. `ok` is 0.
 enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };
 
-/// Checks that [va, va+length) may be accessed with all of `needed` through `key` by a QP of protection domain `pd` (IBA 10.6.3.3
-/// …): key, PD, rights, range, in this order. Zero length needs no key (IBA 9.7.4.1.3: none is checked for 0 bytes): always ok,
-/// `out` is then an empty region that any zero-length copy accepts. A window is reached by remote rights only, never as an lkey
-/// (IBA 10.6.7.2.2). `use` lives until the access is over. `va` becomes the address within `out`, which through a zero-based
-/// window is another one.
+/// Checks that a QP of protection domain `pd` may access [va, va+length) through `key` with all rights of `needed` (IBA 10.6.3.3
+/// …). The order is key, PD, rights, range.
+///
+/// Zero length is always ok, without a key (IBA 9.7.4.1.3): `out` is then an empty region that any zero-length copy accepts. A
+/// window gives remote access only; its key is not an lkey (IBA 10.6.7.2.2). `use` must live until the access ends. `va` becomes
+/// the address within `out`, which differs for a zero-based window.
 Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t& va, uint64_t length, uint32_t needed,
             const MemoryRegion*& out, WindowUse& use);
-/// For those who only want to know, and for local keys, which are never a window's.
+/// For callers that do not access the memory, and for local keys, which never belong to a window.
 inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
                    const MemoryRegion*& out) {
     WindowUse use;
     return check(table, key, pd, qpn, va, length, needed, out, use);
 }
 
-/// Copies between a frame and a region that check() approved. False: the memory went away (poisoned), is read-only, is reached by
-/// address only (slow_memory.hpp), or the range is not inside the region. What comes before the fault may have been copied. Zero
-/// length is fine. Frame and region never overlap: frames are rocid's own memory, also on loopback. Order: copy_in stores the
-/// last 8 bytes of a range after the rest, since programs poll the end of a buffer for an RDMA WRITE (x86-64 keeps the order of
-/// stores). 8-byte atomicity is promised by direct() only.
+/// Copy between a frame and a region that check() approved. False: the memory is gone (poisoned), is read-only, does not contain
+/// the range, or is accessed by address only (slow_memory.hpp); bytes before the fault may have been copied. Zero length is
+/// allowed. Frame and region never overlap: frames are rocid's own memory, also on loopback. copy_in stores the last 8 bytes of a
+/// range last, because programs poll the end of a buffer for an RDMA WRITE (x86-64 keeps the order of stores). Only direct()
+/// guarantees 8-byte atomicity.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
-/// The stretches of a range.
+/// A part of a range that lies in one segment.
 struct Stretch {
     const Segment* segment = nullptr;
-    uint64_t at = 0;  ///< within the segment
+    uint64_t at = 0;  ///< offset within the segment
     uint32_t length = 0;
 };
-/// How many there are; 0: more than `out` holds, or the range is not inside the region.
+/// Splits a range by segments; returns their number. 0: more than `out` holds, or the region does not contain the range.
 size_t stretches(const MemoryRegion& r, uint64_t va, uint64_t length, std::span<Stretch> out);
-/// A window that some access goes through at this moment.
+/// True if `window` is a memory window with accesses in progress.
 bool in_use(const KeyTable& table, Key window);
-/// A range that lies in one mapped stretch, to be read where it is. Who has read it asks intact() before using the bytes.
+/// A range within one mapped segment, which the caller reads in place. After reading, the caller checks intact() before it uses
+/// the bytes.
 struct InPlace {
-    const std::byte* data = nullptr;  ///< nullptr: it does not; copy_out
+    const std::byte* data = nullptr;  ///< nullptr: not within one mapped segment; use copy_out
     const MappedRegion* mapped = nullptr;
     bool intact() const;
 };
 InPlace in_place(const MemoryRegion& r, uint64_t va, uint64_t length);
-/// Address of `length` naturally aligned bytes for an atomic, in one mapped and writable stretch; or nullptr (do it by copy).
+/// Address of `length` naturally aligned bytes for an atomic operation, in one mapped and writable segment; else nullptr: use
+/// copies.
 std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length);
 
 }  // namespace roci::mem

@@ -1,5 +1,5 @@
-// Bytes that a key and an address name, asked for ahead of their use. The way there is a chain of three places in memory; each
-// step reads what the one before asked for, so some time should pass between them. Wrong keys and addresses do no harm.
+// Prefetches the memory that a key and an address name. It is reached by a chain of three loads: each step reads what the step
+// before has prefetched, so some time should pass between the steps. Invalid keys and addresses are harmless.
 #pragma once
 
 #include "mem/memory_region.hpp"
@@ -22,7 +22,7 @@ void prefetch(const KeyTable& keys, Key key, uint64_t va) {
         if (r->segments.empty()) return;
         __builtin_prefetch(r->segments.front().mapped);
         if (r->segments.front().base != nullptr)
-            // As a number: an address that a peer made up is no offset into anything.
+            // Computed as an integer: an address from a peer may be outside of the object.
             __builtin_prefetch(
                 reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(r->segments.front().base) + (va - r->iova)));
     }

@@ -4,18 +4,18 @@ namespace roci::mem {
 namespace {
 
 constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
-/// Local rights mean nothing for a window, but programs name them.
+/// Local rights have no effect on a window, but programs set them.
 constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite | kZeroBased;
 
-/// What the two types of windows differ in: type 1 has the addresses of its region (o10-36.2.2) and is closed by a bind of no
-/// length; type 2 is closed by invalidating it, before it can be bound again (o10-37.2.30), and only so (o10-37.2.40).
+/// The rules of the two window types. Type 1 uses the addresses of its region (o10-36.2.2) and is closed by a bind of length 0.
+/// Type 2 must be invalidated before it is bound again (o10-37.2.30), and is not closed in another way (o10-37.2.40).
 bool type_allows(const MemoryRegion& window, const BindRequest& b) {
     if (!window.type2) return (b.access & kZeroBased) == 0;
     return b.length != 0 && window.invalidated.load(std::memory_order_acquire);
 }
 
-/// The parent must be of the same PD, allow binding, cover the range, and may be written locally if the window is to be written
-/// (IBA 10.6.7.2.3).
+/// The parent must be of the same PD, allow binding, and cover the range. It must allow local writes if the window allows remote
+/// writes or atomics (IBA 10.6.7.2.3).
 bool parent_allows(const KeyTable& table, const BindRequest& b) {
     const MemoryRegion* parent = table.find(b.parent);
     if (parent == nullptr || parent->is_window || parent->pd != b.pd || (parent->access & kMwBind) == 0) return false;
@@ -25,7 +25,7 @@ bool parent_allows(const KeyTable& table, const BindRequest& b) {
     return !writes || (parent->access & kLocalWrite) != 0;
 }
 
-/// False: the region is about to go.
+/// Takes a reference on a region. False: the region is being deregistered.
 bool hold(KeyTable& table, Key key) {
     MemoryRegion* parent = table.find(key);
     if (parent == nullptr) return false;
@@ -35,7 +35,7 @@ bool hold(KeyTable& table, Key key) {
     return false;
 }
 
-/// Binds of one window, by QPs of several engines, come one after the other.
+/// Serialises binds of one window by QPs of several engines.
 class Turn {
 public:
     explicit Turn(MemoryRegion& window) : window_(window), mine_(!window.binding.exchange(true, std::memory_order_acquire)) {}
@@ -64,7 +64,8 @@ bool in_use(const KeyTable& table, Key key) {
     return window != nullptr && window->is_window && window->users.load(std::memory_order_seq_cst) != 0;
 }
 
-/// Who binds counts the window in and then asks whether the region goes; who takes the region away says so and then counts.
+/// A bind takes its reference first and then checks `binding` of the region. Deregistering sets `binding` first and then checks
+/// the references. So at least one of them sees the other.
 bool close_to_windows(MemoryRegion& region) {
     region.binding.store(true, std::memory_order_seq_cst);
     if (region.users.load(std::memory_order_seq_cst) == 0) return true;
@@ -72,8 +73,8 @@ bool close_to_windows(MemoryRegion& region) {
     return false;
 }
 
-/// Type 1 windows are used and bound by QPs of several engines. Who accesses says so first and then looks whether the window is
-/// open; who binds closes it first and then looks for accesses: one of them sees the other.
+/// QPs of several engines may access and bind a type 1 window. An access takes its reference first and then checks whether the
+/// window is open. A bind closes the window first and then checks the references. So at least one of them sees the other.
 BindResult bind_window(KeyTable& table, const BindRequest& b) {
     MemoryRegion* window = table.slot(b.fresh);
     if (window == nullptr || !window->is_window || window->pd != b.pd || (b.access & ~kBindRights) != 0)

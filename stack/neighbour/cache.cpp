@@ -9,7 +9,7 @@ void Cache::ask(const Key& key, Entry& e, Nanos now) {
     ++asked_;
     e.due = now + config_.between_tries;
     next_due_ = std::min(next_due_, e.due);
-    // The last try of a check asks everybody: the one who had the address may be gone, and another have it.
+    // The last try of a check is a broadcast: another host may have the address now.
     const bool one = e.state == State::checking && e.tries < config_.tries;
     questions_.push_back({key, one ? e.mac : MacAddress{}});
 }
@@ -21,15 +21,14 @@ void Cache::settle(const Key& key, Entry& e, State state, Nanos due) {
     e.tries = 0;
 }
 
-/// nullptr: there is no room, as everything that is there is being waited for.
+/// nullptr: there is no room, because all entries are being resolved.
 Cache::Entry* Cache::make(const Key& key, Nanos now) {
     if (entries_.size() >= config_.entries) {
-        auto oldest = entries_.end();
+        auto least = entries_.end();
         for (auto it = entries_.begin(); it != entries_.end(); ++it)
-            if (it->second.state != State::asking && (oldest == entries_.end() || it->second.used < oldest->second.used))
-                oldest = it;
-        if (oldest == entries_.end()) return nullptr;
-        entries_.erase(oldest);
+            if (it->second.may_go() && (least == entries_.end() || it->second.is_worth_less_than(least->second))) least = it;
+        if (least == entries_.end()) return nullptr;
+        entries_.erase(least);
     }
     Entry& e = entries_[key];
     e.used = now;
@@ -46,6 +45,7 @@ Lookup Cache::find(const Key& key, Nanos now) {
     }
     Entry& e = it->second;
     e.used = now;
+    e.waited_for = true;
     if (e.state == State::known && e.due <= now) {
         e.state = State::checking;
         ask(key, e, now);
@@ -66,7 +66,7 @@ void Cache::heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_a
         it->second.state = State::known;
     }
     Entry& e = it->second;
-    // Without the override flag an advertisement does not change what is known (RFC 4861 7.2.5).
+    // An advertisement without the override flag does not change a known address (RFC 4861 7.2.5).
     const bool had = e.state == State::known || e.state == State::checking;
     if (had && !override_link && !(e.mac == mac) && !e.mac.is_zero()) return;
     e.mac = mac;
@@ -76,6 +76,10 @@ void Cache::heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_a
 void Cache::gone(const Key& key, Nanos now) {
     const auto it = entries_.find(key);
     if (it != entries_.end()) settle(key, it->second, State::failed, now + config_.failure_counts);
+}
+
+void Cache::abandon(const Key& key) {
+    if (const auto it = entries_.find(key); it != entries_.end()) it->second.waited_for = false;
 }
 
 void Cache::forget_port(uint32_t port) {

@@ -1,8 +1,9 @@
-// Which MAC an address on the link has: resolved by asking, remembered, asked again when it has become old. Sans-IO: questions
-// come out as data, and whoever owns the port asks them, by a frame of ours or by the kernel's own table.
+// The neighbour cache: MAC addresses of IP addresses on the link. It resolves an address by solicitations and checks an old entry
+// again. It is sans-IO: solicitations are returned as data, and the caller sends them as frames or queries the kernel's table.
 //
-// Everything is bounded: entries by count (the one that was used longest ago goes), questions by tries, and nothing that a frame
-// says makes an entry unless we had asked, or somebody asks us.
+// Everything is bounded. The number of entries is limited (entries without an answer are evicted first, then the least recently
+// used one), and so is the number of tries. A received frame creates an entry only if it answers a solicitation or is itself a
+// solicitation to us.
 #pragma once
 
 #include <compare>
@@ -26,12 +27,12 @@ struct Lookup {
     MacAddress mac;
 };
 
-/// To be asked: who has `about`? `mac` zero: everybody is asked, else the one who had it.
+/// A solicitation to be sent for the address `about`. `mac` zero: broadcast; else: unicast to the known MAC.
 struct Question {
     Key about;
     MacAddress mac;
 };
-/// The end of a wait.
+/// Result of a resolution.
 struct Settled {
     Key about;
     bool known = false;
@@ -43,30 +44,33 @@ public:
         size_t entries = 4096;
         uint32_t tries = 3;
         Nanos between_tries = 1'000'000'000;   ///< RFC 4861 10: RETRANS_TIMER
-        Nanos fresh = 30'000'000'000;          ///< REACHABLE_TIME: older answers are used, and asked for again
-        Nanos failure_counts = 1'000'000'000;  ///< so long nobody asks again in vain
+        Nanos fresh = 30'000'000'000;          ///< REACHABLE_TIME: older entries are still used, but checked again
+        Nanos failure_counts = 1'000'000'000;  ///< time before a failed address is solicited again
     };
     Cache() : Cache(Config{}) {}
     explicit Cache(const Config& config) : config_(config) {}
 
-    /// An address that is never asked for and never forgotten.
+    /// Adds a static entry.
     void configure(const Key& key, const MacAddress& mac) { configured_[key] = mac; }
     std::optional<MacAddress> configured(const Key& key) const {
         const auto it = configured_.find(key);
         return it == configured_.end() ? std::nullopt : std::optional(it->second);
     }
-    /// What is known, however old; asks nobody.
+    /// The known MAC, however old. Starts no resolution.
     std::optional<MacAddress> recall(const Key& key) const {
         const auto it = entries_.find(key);
         const bool known = it != entries_.end() && (it->second.state == State::known || it->second.state == State::checking);
         return known ? std::optional(it->second.mac) : std::nullopt;
     }
-    /// What is known; starts asking if nothing is, or nothing fresh.
+    /// The known MAC. Starts a resolution if it is unknown or not fresh.
     Lookup find(const Key& key, Nanos now);
-    /// Somebody said where he is. `ask_made`: he asked us something, and will want an answer: worth an entry of its own.
+    /// A neighbour sent its MAC. `worth_an_entry`: create an entry if there is none, because we will answer the neighbour.
+    /// `override_link`: replace a different known MAC.
     void heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_an_entry, bool override_link = true);
-    /// Whoever was asked says that there is nobody.
+    /// The kernel reports that the neighbour does not exist.
     void gone(const Key& key, Nanos now);
+    /// No request waits for the answer any more. The entry may be evicted.
+    void abandon(const Key& key);
     void forget_port(uint32_t port);
 
     void advance(Nanos now);
@@ -77,13 +81,21 @@ public:
     uint64_t questions() const { return asked_; }
 
 private:
-    enum class State : uint8_t { asking, known, checking /* known, and asked for again */, failed };
+    enum class State : uint8_t { asking, known, checking /* known, and being resolved again */, failed };
     struct Entry {
         State state = State::asking;
         MacAddress mac;
         uint32_t tries = 0;
-        Nanos due = 0;  ///< asking, checking: next try; failed: until when; known: until when it is fresh
+        Nanos due = 0;  ///< asking, checking: time of the next try; failed, known: end of the state
         Nanos used = 0;
+        bool waited_for = true;  ///< a request waits for the answer
+
+        bool may_go() const { return state != State::asking || !waited_for; }
+        bool is_worth_less_than(const Entry& other) const {
+            const bool knows = state == State::known || state == State::checking;
+            const bool other_knows = other.state == State::known || other.state == State::checking;
+            return knows != other_knows ? other_knows : used < other.used;
+        }
     };
     Entry* make(const Key& key, Nanos now);
     void ask(const Key& key, Entry& e, Nanos now);
@@ -94,7 +106,7 @@ private:
     std::map<Key, Entry> entries_;
     std::deque<Question> questions_;
     std::deque<Settled> settled_;
-    Nanos next_due_ = kNever;  ///< no try is due before it
+    Nanos next_due_ = kNever;  ///< no try is due before this time
     uint64_t asked_ = 0;
 };
 

@@ -22,7 +22,7 @@ constexpr uint8_t kEcho4 = 8, kEchoReply4 = 0, kEcho6 = 128, kEchoReply6 = 129, 
 constexpr uint8_t kSourceLink = 1, kTargetLink = 2;             // options of neighbour discovery
 constexpr uint8_t kSolicitedFlag = 0x40, kOverrideFlag = 0x20;  // of an advertisement
 constexpr uint32_t kEchoHeader = 8, kNdLength = 24, kLinkOption = 8;
-constexpr uint8_t kNdHopLimit = 255;  // nobody beyond the link can have sent it (RFC 4861 7.1.1)
+constexpr uint8_t kNdHopLimit = 255;  // proves that the sender is on the link (RFC 4861 7.1.1)
 constexpr uint8_t kHopLimit = 64;
 
 MacAddress mac_at(const uint8_t* p) {
@@ -48,7 +48,7 @@ uint16_t fold(uint32_t s) {
     while (s >> 16 != 0) s = (s & 0xffff) + (s >> 16);
     return uint16_t(s);
 }
-/// Of an ICMPv6 message behind the IPv6 header `ip` (RFC 8200 8.1).
+/// Checksum of an ICMPv6 message behind the IPv6 header `ip` (RFC 8200 8.1).
 uint16_t icmp6_sum(const uint8_t* ip, uint32_t length) {
     return fold(sum(ip + kIpv6Length, length, sum(ip + 8, 32, length + kIcmpV6)));
 }
@@ -62,7 +62,7 @@ Message parse_arp(const uint8_t* frame, uint32_t length, Message m) {
     m.link = mac_at(arp + 8);
     if (is_group(m.link) || m.link.is_zero()) return {};
     if (!is_any4(arp + 14)) m.sender = Gid::from_ipv4(arp + 14);
-    if (operation == kArpReply || std::memcmp(arp + 14, arp + 24, 4) == 0) {  // a reply, or "I am here" to everybody
+    if (operation == kArpReply || std::memcmp(arp + 14, arp + 24, 4) == 0) {  // a reply or a gratuitous ARP
         if (m.sender.is_zero()) return {};
         m.kind = Kind::advertisement;
         m.target = m.sender;
@@ -92,7 +92,7 @@ Message parse_icmp(const uint8_t* frame, uint32_t length, Message m) {
     return m;
 }
 
-/// The option of that type; zero: there is none. False: the options make no sense, and the message is to be dropped.
+/// Finds the option of that type; `link` zero: there is none. False: the options are malformed, so the message must be dropped.
 bool find_link(const uint8_t* p, uint32_t length, uint8_t type, MacAddress& link) {
     while (length != 0) {
         const uint32_t size = length < 2 ? 0 : uint32_t(p[1]) * 8;
@@ -119,7 +119,7 @@ Message parse_discovery(const uint8_t* ip, uint32_t length, Message m) {
     if (is_multicast(to) && (nd[4] & kSolicitedFlag) != 0) return {};
     m.unsolicited = (nd[4] & kSolicitedFlag) == 0;
     m.override_link = (nd[4] & kOverrideFlag) != 0;
-    if (m.link.is_zero()) m.link = m.from;  // may be left out of an answer to one who knows it
+    if (m.link.is_zero()) m.link = m.from;  // optional in an answer to a unicast solicitation
     return m;
 }
 
@@ -242,7 +242,7 @@ void make_answer(Frame& f, const MacAddress& own, const Message& asked) {
         const Gid sender = asked.sender.is_zero() ? Gid{} : asked.sender;
         return put_arp(f, kArpReply, {own, asked.target}, {asked.link, sender}, asked.link);
     }
-    const bool probe = asked.sender.is_zero();  // somebody wants to have our address: everybody hears that it is taken
+    const bool probe = asked.sender.is_zero();  // duplicate address detection: the answer goes to all hosts
     put_discovery(f,
                   {kAdvertise, uint8_t(kOverrideFlag | (probe ? 0 : kSolicitedFlag)), kTargetLink, own,
                    probe ? multicast_mac(kAllNodes) : asked.from, asked.target, probe ? kAllNodes : asked.sender, asked.target});

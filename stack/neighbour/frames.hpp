@@ -1,5 +1,5 @@
-// What a port without a kernel behind it must understand besides RoCE: ARP (RFC 826), neighbour discovery (RFC 4861) and echo
-// requests (RFC 792, RFC 4443). Parsed from a copy of the frame; what is not exactly as it must be is nothing.
+// Frames other than RoCE that rocid handles on a port without a kernel interface: ARP (RFC 826), neighbour discovery (RFC 4861)
+// and echo requests (RFC 792, RFC 4443). They are parsed from a copy of the frame. Malformed frames are ignored.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace roci::neighbour {
 
-/// Longest frame that is looked at: an echo request as long as the longest RoCE frame is still answered.
+/// Longest frame that is parsed: an echo request as long as the longest RoCE frame is still answered.
 inline constexpr uint32_t kMaxFrame = 4240;
 
 enum class Kind : uint8_t {
@@ -22,9 +22,9 @@ enum class Kind : uint8_t {
 struct Message {
     Kind kind = Kind::nothing;
     MacAddress from;  ///< Ethernet source
-    MacAddress link;  ///< address that the message itself tells; zero: none
-    Gid sender;       ///< zero: nobody yet (an address that is being probed)
-    Gid target;       ///< asked for, or told of
+    MacAddress link;  ///< MAC address in the message; zero: none
+    Gid sender;       ///< zero: duplicate address detection, the sender has no address yet
+    Gid target;       ///< the solicited or advertised address
     bool unsolicited = false, override_link = true;
     uint32_t l3 = 0;      ///< offset of the IP header
     uint32_t length = 0;  ///< of the frame, without Ethernet padding
@@ -43,19 +43,19 @@ struct Ends {
     MacAddress mac;
     Gid address;
 };
-/// Asks for `target`; `to` zero: everybody, else the one who is thought to have it.
+/// A solicitation for `target`. `to` zero: broadcast or multicast; else: unicast to the known MAC.
 void make_solicitation(Frame& out, const Ends& own, const Gid& target, const MacAddress& to);
 /// Answers a solicitation with our MAC.
 void make_answer(Frame& out, const MacAddress& own, const Message& asked);
-/// Tells everybody where an address is, unasked.
+/// An unsolicited advertisement to all hosts on the link.
 void make_announcement(Frame& out, const Ends& own);
-/// The echo reply to a request; `frame` is what was parsed.
+/// The reply to an echo request; `frame` is the parsed frame.
 void make_echo_reply(Frame& out, const MacAddress& own, const Message& asked, const uint8_t* frame);
 
-/// Puts a VLAN tag into a frame; `tag`: priority and VLAN (802.1Q). False: it has no room.
+/// Inserts a VLAN tag into a frame; `tag`: priority and VLAN (802.1Q). False: no room.
 bool insert_tag(Frame& frame, uint16_t tag);
 
-/// Where a multicast address is heard (RFC 1112 6.4, RFC 2464 7).
+/// The MAC address of a multicast group (RFC 1112 6.4, RFC 2464 7).
 MacAddress multicast_mac(const Gid& group);
 bool is_multicast(const Gid& gid);
 bool is_link_local(const Gid& gid);

@@ -33,12 +33,12 @@ public:
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
     }
-    /// The frame that acquire() gave was built from `start` on. `unsummed`, `sender`: as in TxFrame.
-    void commit(uint8_t* start, uint32_t length, uint8_t unsummed, uint32_t sender) {
+    /// The frame that acquire() gave was built from `start` on. `checksum_offset`, `sender`: as in TxFrame.
+    void commit(uint8_t* start, uint32_t length, uint8_t checksum_offset, uint32_t sender) {
         engine::TxFrame& f = frames_[ready_++];
         f.data = start;
         f.length = length;
-        f.unsummed = unsummed;
+        f.checksum_offset = checksum_offset;
         f.sender = sender;
     }
 

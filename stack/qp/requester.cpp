@@ -126,11 +126,49 @@ enum class Step : uint8_t { done, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// A payload that cannot be gathered here. The last packet of what was fetched ahead asks for an ACK: the peer need not wait for
-/// those behind it, nor does our timeout run meanwhile.
-Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, uint64_t offset, uint8_t* start, const wire::PathTemplate& path,
-                   wire::TransportHeaders& h, uint32_t length, uint32_t& bytes) {
+/// Headers of the Middle packets of a message, kept from one packet to the next within the QP's turn.
+struct Middle {
+    const SendRecord* message = nullptr;
+    wire::RepeatedHeaders headers;
+};
+
+/// A frame with its headers. `path` is null if the work request names none.
+struct Begun {
+    uint8_t *start = nullptr, *payload = nullptr;
+    const wire::PathTemplate* path = nullptr;
+};
+
+Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t length, bool ack_request, engine::TxFrame& frame) {
     const abi::SendWqe& w = wqe(r);
+    wire::TransportHeaders h;
+    fill_headers(qp, w, r, part, h);
+    h.ack_request = ack_request;
+    Begun b;
+    b.path = qp.spec.type == Type::ud ? address_datagram(ctx, qp, w, h) : &qp.path;
+    if (b.path == nullptr) return b;
+    b.start = Outbox::place(frame, wire::header_bytes(*b.path, h.opcode));
+    b.payload = wire::begin_frame(b.start, *b.path, h, length);
+    return b;
+}
+
+/// A packet between the first and the last one of a message that carries data.
+Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, engine::TxFrame& frame, Middle& kept) {
+    if (kept.message != &r) {
+        const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
+        wire::keep_headers(kept.headers, b.start, *b.path, b.payload);
+        kept.message = &r;
+        return b;
+    }
+    uint8_t* start = Outbox::place(frame, kept.headers.length);
+    return {start, wire::repeat_headers(start, kept.headers, r.first_psn + part.packet, ack_request), &qp.path};
+}
+
+/// A payload that cannot be gathered here. The last packet of what is staged asks for an ACK, so that our timeout does not run
+/// while the rest is fetched.
+Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length, bool& ack_request, engine::TxFrame& frame,
+                   Begun& b, uint32_t& bytes) {
+    const abi::SendWqe& w = wqe(r);
+    const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
     const Staged staged = stage_payload(ctx, qp, sges_of(ctx, qp, w), r.ssn, offset, length, r.length);
     if (staged.result == Staged::Result::refused) {
         r.fault = WcStatus::loc_prot_err;
@@ -140,15 +178,15 @@ Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, uint64_t offset, uint8_t
         if (qp.slow != nullptr && qp.slow->payload != nullptr) qp.has_work = false;  // until it is done
         return Step::wait;
     }
-    h.ack_request = h.ack_request || (staged.ends && !unacknowledged(qp.spec.type));
-    uint8_t* payload = wire::begin_frame(start, path, h, length);
-    std::memcpy(payload, staged.bytes, length);
-    bytes = seal(w, start, path, payload, length);
+    ack_request = ack_request || (staged.ends && !unacknowledged(qp.spec.type));
+    b = begin(ctx, qp, r, part, length, ack_request, frame);
+    std::memcpy(b.payload, staged.bytes, length);
+    bytes = seal(w, b.start, *b.path, b.payload, length);
     return Step::done;
 }
 
 /// One frame. `again`: what it carries was sent before.
-Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again) {
+Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again, Middle& kept) {
     Requester& rq = qp.requester;
     engine::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Step::wait;
@@ -158,35 +196,34 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
     const uint32_t length = carries_data ? uint32_t(std::min<uint64_t>(qp.mtu, r.length - offset)) : 0;
     const bool last = part.packet + 1 >= r.packets || !carries_data;
 
-    wire::TransportHeaders h;
-    fill_headers(qp, w, r, part, h);
-    const wire::PathTemplate* path = qp.spec.type == Type::ud ? address_datagram(ctx, qp, w, h) : &qp.path;
-    if (path == nullptr) {
+    bool ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, last));
+    const bool inner = part.packet != 0 && !last;
+    if (!inner) kept.message = nullptr;  // the record may be another message's next time
+    Begun b =
+        inner ? begin_middle(ctx, qp, r, part, ack_request, *frame, kept) : begin(ctx, qp, r, part, length, ack_request, *frame);
+    if (b.path == nullptr) {
         r.fault = WcStatus::loc_qp_op_err;
         return Step::fault;
     }
-    h.ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, last));
-    uint8_t* start = Outbox::place(*frame, wire::header_bytes(*path, h.opcode));
-    uint8_t* payload = wire::begin_frame(start, *path, h, length);
-    uint32_t bytes = finish(ctx, qp, w, offset, start, *path, payload, length);
+    uint32_t bytes = finish(ctx, qp, w, offset, b.start, *b.path, b.payload, length);
     if (bytes == 0) [[unlikely]] {
-        const Step step = finish_slowly(ctx, qp, r, offset, start, *path, h, length, bytes);
+        const Step step = finish_slowly(ctx, qp, r, part, length, ack_request, *frame, b, bytes);
         if (step != Step::done) return step;
     }
-    ctx.out(qp).commit(start, bytes, path->unsummed, qp.spec.qpn.value);
+    ctx.out(qp).commit(b.start, bytes, b.path->checksum_offset, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     qp.counters.retransmits += again;
-    if (h.ack_request && !again && !rq.round_trip.timing()) rq.round_trip.begin(h.psn, ctx.now);
+    if (ack_request && !again && !rq.round_trip.timing()) rq.round_trip.begin(r.first_psn + part.packet, ctx.now);
     return Step::done;
 }
 
 /// The packet at the cursor.
-Step send_one(Context& ctx, Qp& qp, SendRecord& r) {
+Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     Requester& rq = qp.requester;
     const Part part{rq.queue.packet(), r.packets - rq.queue.packet()};
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
-    if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats()); step != Step::done) return step;
+    if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), kept); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
     if (part.psns == 1 || needs_response(r.kind)) ++qp.counters.tx_messages;
     rq.window.sent(rq.queue.sent());
@@ -218,7 +255,8 @@ Step send_repair(Context& ctx, Qp& qp) {
         if (answered) part.psns = std::min(part.psns, hole.length != 0 ? hole.length : rq.window.repair_left());
         r->partly = r->partly || part.packet + part.psns != r->packets;
     }
-    const Step step = transmit(ctx, qp, *r, part, AckRequest::yes, true);
+    Middle none;
+    const Step step = transmit(ctx, qp, *r, part, AckRequest::yes, true, none);
     if (step == Step::done) rq.window.repaired(std::min(part.psns, rq.window.repair_left()));
     return step;
 }
@@ -286,10 +324,10 @@ Step execute_local(Context& ctx, Qp& qp, SendRecord& r) {
 }
 
 /// Sends the packet at the cursor, or executes the local operation there.
-Step take_step(Context& ctx, Qp& qp, SendRecord& r) {
+Step take_step(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     if (r.fault != WcStatus::success) return Step::fault;
     if (!may_start(ctx, qp, r)) return Step::wait;
-    if (r.kind != WorkKind::local) return send_one(ctx, qp, r);
+    if (r.kind != WorkKind::local) return send_one(ctx, qp, r, kept);
     if (const Step step = execute_local(ctx, qp, r); step != Step::done) return step;
     qp.requester.queue.advance();
     retire_local(ctx, qp);
@@ -329,13 +367,14 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     ROCI_STAGE(requester);
     Requester& rq = qp.requester;
     uint32_t sent = 0;
+    Middle kept;
     const uint64_t bytes_before = qp.counters.tx_bytes;
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
     while (sent < quantum && may_send(ctx, qp)) {
         if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
         SendRecord& r = *rq.queue.current();
-        const Step step = take_step(ctx, qp, r);
+        const Step step = take_step(ctx, qp, r, kept);
         if (step == Step::wait) break;
         if (step == Step::done) {
             ++sent;

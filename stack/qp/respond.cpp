@@ -64,7 +64,7 @@ Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, const Payload& what =
         const Sent result = finish_slowly(ctx, qp, what, start, payload, bytes);
         if (result != Sent::yes) return result;
     }
-    ctx.out(qp).commit(start, bytes, qp.path.unsummed, qp.spec.qpn.value);
+    ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
     return Sent::yes;

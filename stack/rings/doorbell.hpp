@@ -1,4 +1,4 @@
-// rocid's end of the doorbell protocol (the rule: abi/rings.hpp): collecting rung slots, and stopping to watch a send queue.
+// rocid's end of the doorbell protocol (see SqShared in abi/rings.hpp): collecting doorbells, and ceasing to watch a send queue.
 #pragma once
 
 #include <atomic>
@@ -9,16 +9,16 @@
 
 namespace roci::rings {
 
-/// True if a doorbell may be set. Called after the sleeping flag was raised (full fence between).
+/// True if a doorbell may be set. Called after setting the sleeping flag and a full fence.
 inline bool doorbell_pending(abi::DoorbellPage& page) {
     for (uint64_t& word : page.summary)
         if (std::atomic_ref(word).load(std::memory_order_seq_cst) != 0) return true;
     return false;
 }
 
-/// Clears all doorbells that are set and calls visit(slot) for each. Summary before words, the opposite of a client's order, so
-/// that a bit set meanwhile is either taken now or leaves its summary bit for the next time. Work is bounded by kDoorbellSlots
-/// whatever a client writes.
+/// Clears all doorbells that are set and calls visit(slot) for each. It clears the summary before the words, the opposite of a
+/// client's order: a bit that is set meanwhile is either collected now, or its summary bit remains set for the next call.
+/// kDoorbellSlots bounds the work, whatever a client writes.
 template <class Visit>
 void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     for (uint32_t s = 0; s < std::size(page.summary); ++s) {
@@ -33,11 +33,11 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     }
 }
 
-/// To stop watching a send queue takes two steps and a full fence between them, which many queues may share. The first: from now
-/// on the client rings. What `idle` was is not asked: a load would wait for the line, a store does not.
+/// Ceasing to watch a send queue takes two steps with a full fence between them; many queues may share the fence. This is the
+/// first step: from now on the client rings the doorbell. It does not read `idle`, because a load would wait for the cache line.
 inline void announce_idle(const SqView& sq) { std::atomic_ref(sq.shared->idle).store(1, std::memory_order_release); }
-/// After the fence; WQEs before `taken` have been read. False: there are new ones, go on watching. A doorbell may have been rung
-/// for them as well; it is then a spurious one.
+/// The second step, after the fence; the engine has taken the WQEs before `taken`. False: new WQEs are posted, so the engine goes
+/// on watching. The client may have rung the doorbell for them too, which is harmless.
 inline bool stays_idle(const SqView& sq, uint32_t taken) {
     if (!sq.posted(taken)) return true;
     std::atomic_ref(sq.shared->idle).store(0, std::memory_order_relaxed);

@@ -37,7 +37,7 @@ void put_ipv6(uint8_t* h, const PathSpec& spec) {
     std::memcpy(h + 24, spec.dest_gid.bytes.data(), 16);
 }
 
-/// Lengths of this frame into the copied template; `datagram` is the UDP length.
+/// Writes the lengths of this frame into the copied template; `datagram` is the UDP length.
 inline void patch_lengths(uint8_t* l3, const PathTemplate& path, uint32_t datagram) {
     uint8_t* udp = l3 + (path.ipv6 ? kIpv6Length : kIpv4Length);
     store_be<uint16_t>(udp + 4, uint16_t(datagram));
@@ -50,7 +50,7 @@ inline void patch_lengths(uint8_t* l3, const PathTemplate& path, uint32_t datagr
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     store_be<uint16_t>(l3 + 2, uint16_t(total));
-    store_be<uint16_t>(l3 + 10, path.unsummed != 0 ? uint16_t{0} : uint16_t(~sum));
+    store_be<uint16_t>(l3 + 10, path.checksum_offset != 0 ? uint16_t{0} : uint16_t(~sum));
 }
 
 inline void put_bth(uint8_t* bth, const TransportHeaders& h, uint32_t pad) {
@@ -60,7 +60,7 @@ inline void put_bth(uint8_t* bth, const TransportHeaders& h, uint32_t pad) {
     store_be<uint32_t>(bth + 8, uint32_t(h.ack_request) << 31 | h.psn.value());
 }
 
-/// The extended headers in wire order; parse() reads them in the same. Returns where the payload starts.
+/// Writes the extended headers in wire order, the order in which parse() reads them. Returns the start of the payload.
 inline uint8_t* put_extended(uint8_t* p, const TransportHeaders& h, uint32_t flags) {
     if ((flags & kXrcEth) != 0) {
         store_be<uint32_t>(p, h.xrc_srqn & kMask24);
@@ -127,7 +127,7 @@ PathTemplate make_path(const PathSpec& spec) {
     t.l3_offset = uint8_t(p - t.bytes);
     t.ipv6 ? put_ipv6(p, spec) : put_ipv4(p, spec);
     if (!t.ipv6) t.ipv4_partial_sum = sum16(p, kIpv4Length);
-    if (!t.ipv6 && spec.port_sums) t.unsummed = t.l3_offset;
+    if (!t.ipv6 && spec.port_sums) t.checksum_offset = t.l3_offset;
     p += t.ipv6 ? kIpv6Length : kIpv4Length;
     store_be<uint16_t>(p, spec.udp_source);
     store_be<uint16_t>(p + 2, kRoceUdpPort);
@@ -139,8 +139,8 @@ PathTemplate make_path(const PathSpec& spec) {
 uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHeaders& headers, uint32_t payload_length) {
     const OpcodeInfo& info = opcode_info(headers.opcode);
     const uint32_t pad = -payload_length & 3;
-    // A copy of constant size is a few vector stores; what it writes past path.length is overwritten next, or lies within the
-    // room that the caller promised.
+    // A copy of constant size takes a few vector stores. The bytes that it writes past path.length are overwritten next, or are
+    // within the room that the caller guarantees.
     std::memcpy(frame, path.bytes, sizeof path.bytes);
     patch_lengths(frame + path.l3_offset, path, kUdpLength + info.header_length + payload_length + pad + kIcrcLength);
     uint8_t* bth = frame + path.length;
@@ -151,6 +151,18 @@ uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHe
         return bth + kBthLength + kCnpReserved;
     }
     return put_extended(bth + kBthLength, headers, info.flags);
+}
+
+void keep_headers(RepeatedHeaders& kept, const uint8_t* frame, const PathTemplate& path, const uint8_t* payload) {
+    kept.length = uint8_t(payload - frame);
+    kept.bth = path.length;
+    std::memcpy(kept.bytes, frame, sizeof kept.bytes);
+}
+
+uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bool ack_request) {
+    std::memcpy(frame, kept.bytes, sizeof kept.bytes);
+    store_be<uint32_t>(frame + kept.bth + 8, uint32_t(ack_request) << 31 | psn.value());
+    return frame + kept.length;
 }
 
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length) {

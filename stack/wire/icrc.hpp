@@ -11,11 +11,12 @@ namespace roci::wire {
 /// The caller has checked that `length` covers at least IP header, UDP and BTH. Stored on the wire with its low byte first.
 uint32_t icrc(const uint8_t* l3, uint32_t length, bool ipv6, uint32_t ip_header_length);
 
-/// The same of a packet that we make, without IP options, whose last `length` bytes are at `from`: they are copied behind its
-/// headers, `head_length` bytes at `l3`, in the same pass. Each is read once, so that the ICRC is that of the copy.
+/// The same for a packet that rocid builds, without IP options: its headers are `head_length` bytes at `l3`, and its last
+/// `length` bytes are at `from`. Copies these behind the headers in the same pass. Each byte is read once, so the ICRC matches
+/// the copy.
 uint32_t icrc_copying(uint8_t* l3, uint32_t head_length, bool ipv6, const uint8_t* from, uint32_t length);
 
-/// Payloads that icrc_copying takes: those of all packets of a long message but, perhaps, its last one.
+/// icrc_copying() supports payloads of a multiple of this: those of all packets of a long message except, perhaps, the last.
 inline constexpr uint32_t kCopyingStep = 256;
 
 }  // namespace roci::wire

@@ -27,13 +27,13 @@ constexpr uint32_t power_of_x(uint32_t exponent) {
 }
 static_assert(multiply(power_of_x(1000), power_of_x(kOrder - 1000)) == kOne);
 
-/// Where the two 16-bit words end in the header, in bytes.
+/// Ends of the two 16-bit words in the header, in bytes.
 constexpr uint32_t kIdentificationEnd = 6, kFlagsEnd = 8;
 
 /// A word whose last byte is followed by `rest` bytes of the message contributes word * x^(8 * rest + 32) to the remainder.
 constexpr uint32_t factor(uint32_t rest) { return power_of_x(8 * rest + 32); }
 
-/// The word as a polynomial: its bytes stand in network order, and each byte's lowest bit comes first.
+/// The word as a polynomial: its bytes are in network order, and the lowest bit of each byte comes first.
 constexpr uint32_t polynomial_of(uint16_t word) { return uint32_t(uint16_t(word << 8 | word >> 8)) << 16; }
 constexpr uint16_t word_of(uint32_t polynomial) {
     const auto swapped = uint16_t(polynomial >> 16);

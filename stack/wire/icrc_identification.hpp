@@ -1,6 +1,7 @@
-// The ICRC covers the identification of the IPv4 header (A17.3.3 masks only type of service, TTL and checksum). A UDP socket
-// neither chooses nor shows it. A CRC is linear, so both directions need no second pass over the frame: the change of an ICRC
-// follows from the change of the identification, and an unknown identification follows from the difference of two ICRCs.
+// The ICRC covers the identification of the IPv4 header (A17.3.3 masks only type of service, TTL and checksum). With a UDP
+// socket, rocid can neither set nor read the identification. A CRC is linear, so neither direction needs a second pass over the
+// frame: the change of an ICRC follows from the change of the identification, and an unknown identification follows from the
+// difference of two ICRCs.
 #pragma once
 
 #include <array>
@@ -18,12 +19,12 @@ public:
     IcrcShift() = default;
     explicit IcrcShift(uint32_t covered);
     uint32_t covered() const { return covered_; }
-    /// What to XOR onto the ICRC (as it lies in memory, little endian) when the identification changes by XOR with `change`.
+    /// The change of the ICRC (XOR, as stored in memory, little endian) if the identification is XORed with `change`.
     uint32_t of_identification(uint16_t change) const;
     /// The same for the flags and fragment offset.
     uint32_t of_flags(uint16_t change) const;
-    /// The change of the identification alone that makes the difference `difference` between two ICRCs; nothing if none does. Of
-    /// 2^32 differences 2^16 have an answer, so a corrupt frame is recognised but for one in 65,536.
+    /// The change of the identification that causes `difference` between two ICRCs, if there is one. Only 2^16 of the 2^32
+    /// possible differences have a result, so this detects all but one in 65,536 corrupt frames.
     std::optional<uint16_t> identification_for(uint32_t difference) const;
 
 private:
@@ -31,7 +32,7 @@ private:
     uint32_t identification_ = 0, flags_ = 0, inverse_ = 0;  ///< powers of x modulo the CRC's polynomial
 };
 
-/// Factors of the lengths used last: traffic has few lengths at a time.
+/// Caches the factors of recently used lengths: traffic has few different lengths at a time.
 class IcrcShiftCache {
 public:
     const IcrcShift& of(uint32_t covered) {

@@ -15,8 +15,8 @@ constexpr uint8_t kTcp = 6, kUdp = 17;
 /// Offsets count from the start of the IP header.
 struct Ipv4 {
     uint32_t header = 0;            ///< bytes
-    uint32_t segment = 0;           ///< bytes of TCP or UDP; 0: of something else, or a part only
-    uint32_t segment_checksum = 0;  ///< where it is
+    uint32_t segment = 0;           ///< bytes of TCP or UDP; 0: another protocol, or a fragment
+    uint32_t segment_checksum = 0;  ///< offset of its checksum
     uint8_t protocol = 0;
 };
 
@@ -44,7 +44,7 @@ bool parse(const uint8_t* payload, uint32_t length, Ipv4& out) {
     return true;
 }
 
-/// Sum of big-endian 16-bit words, the last one filled up with zero, not folded yet.
+/// Sum of big-endian 16-bit words, the last one padded with zero, not folded yet.
 uint32_t sum(const uint8_t* p, uint32_t length) {
     uint32_t s = 0;
     for (; length >= 2; p += 2, length -= 2) s += load_be<uint16_t>(p);
@@ -55,7 +55,7 @@ uint16_t fold(uint32_t s) {
     return uint16_t((s & 0xffff) + (s >> 16));
 }
 
-/// Of the segment with its pseudo header: both addresses, protocol, length.
+/// Sum of the segment with its pseudo header: both addresses, protocol, length.
 uint16_t segment_sum(const uint8_t* ip, const Ipv4& v) {
     return fold(sum(ip + 12, 8) + v.protocol + v.segment + sum(ip + v.header, v.segment));
 }
@@ -73,7 +73,7 @@ void fill_ip_checksums(uint8_t* payload, uint32_t length) {
     if (v.segment == 0) return;
     store_be<uint16_t>(ip + v.segment_checksum, uint16_t{0});
     const auto checksum = uint16_t(~segment_sum(ip, v));
-    // To UDP, 0 says that there is none (RFC 768).
+    // In UDP, 0 means that there is no checksum (RFC 768).
     store_be<uint16_t>(ip + v.segment_checksum, checksum == 0 && v.protocol == kUdp ? uint16_t{0xffff} : checksum);
 }
 

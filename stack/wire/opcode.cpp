@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kNameRoom = 40;
 
-/// What an operation is, whichever service carries it (IBA 9.2.1, table 38).
+/// The properties of an operation that do not depend on the service (IBA 9.2.1, table 38).
 struct OperationRow {
     Operation operation;
     std::string_view name;
@@ -67,11 +67,11 @@ constexpr bool carried_by(Service s, const OperationRow& row) {
         case Service::ud:
             return row.operation == Operation::send_only || row.operation == Operation::send_only_imm;
         default:
-            return false;  // RD is not served
+            return false;  // RD is not supported
     }
 }
 
-/// Headers that the service adds to its operations: DETH to UD, XRCETH to every XRC request (annex A14).
+/// Headers that the service adds to its operations: DETH for UD, XRCETH for every XRC request (annex A14).
 constexpr uint32_t service_headers(Service s, const OperationRow& row) {
     if (s == Service::ud) return kDeth;
     if (s == Service::xrc && (row.flags & kRequest) != 0) return kXrcEth;

@@ -1,4 +1,4 @@
-// BTH opcodes and what each of them is: one table, asked by everything else (IBA 9.2.1, table 38; XRC annex A14).
+// The table of BTH opcodes and their properties (IBA 9.2.1, table 38; XRC annex A14). All other code uses this table.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@ namespace roci::wire {
 /// Upper three bits of the opcode: the service.
 enum class Service : uint8_t { rc = 0, uc = 1, rd = 2, ud = 3, cnp = 4, xrc = 5 };
 
-/// Lower five bits: the operation, shared by the services that have it.
+/// Lower five bits of the opcode: the operation. Services share the numbers.
 enum class Operation : uint8_t {
     send_first = 0x00,
     send_middle = 0x01,
@@ -66,7 +66,7 @@ enum OpcodeFlags : uint32_t {
     kDeth = 1 << 17,
     kXrcEth = 1 << 18,
     kPayload = 1 << 19,       ///< may carry payload
-    kConsumesRecv = 1 << 20,  ///< this very packet takes a receive WQE: SEND First/Only, WRITE Last/Only with immediate
+    kConsumesRecv = 1 << 20,  ///< the packet consumes a receive WQE: SEND First/Only, WRITE Last/Only with immediate
     kFlushEth = 1 << 21,
     kAtomicWrite = 1 << 22,
 };

@@ -22,11 +22,11 @@ inline constexpr uint32_t kMaxOverhead =
     kEthLength + kVlanLength + kIpv6Length + kUdpLength + kBthLength + 4 + 28 + 4 + 3 + kIcrcLength;
 inline constexpr uint32_t kMaxFrame = 4096 + kMaxOverhead;
 
-/// Why a frame was not taken. One counter each; names in verdict_name().
+/// Why a frame was refused. Each has a counter; verdict_name() names it.
 enum class Verdict : uint8_t {
     ok,
-    not_roce,       ///< not IP/UDP/4791: not ours to judge
-    truncated,      ///< shorter than its headers or its IP/UDP length say
+    not_roce,       ///< not IP/UDP/4791
+    truncated,      ///< shorter than its headers, or than its IP or UDP length
     bad_ip_header,  ///< version, header length, total length
     bad_ip_checksum,
     ip_fragment,  ///< RoCEv2 forbids fragments (A17.4.5.1)
@@ -66,7 +66,7 @@ struct Packet {
     uint8_t syndrome = 0;
     Msn msn;
     uint64_t atomic_original = 0;
-    // ImmDt / IETH: as they stand on the wire (imm_be big endian) / the rkey to invalidate
+    // ImmDt: in wire order (big endian). IETH: the rkey to invalidate
     uint32_t imm_be = 0;
     Key invalidate;
     // DETH, XRCETH
@@ -82,15 +82,14 @@ struct Packet {
     void copy_grh(uint8_t out[40]) const;
 };
 
-/// The VLAN that a frame is tagged with (802.1Q); 0: none, or only a priority. `frame` has an Ethernet header and four bytes
-/// more.
+/// The VLAN of a frame's tag (802.1Q); 0: no tag, or only a priority. `frame` must have an Ethernet header and four more bytes.
 inline uint16_t vlan_id(const uint8_t* frame) {
     return load_be<uint16_t>(frame + 12) == kEtherVlan ? load_be<uint16_t>(frame + 14) & 0xfff : 0;
 }
 
 /// Parses one Ethernet frame of `length` bytes (Ethernet padding allowed). On ok, `out` points into the frame.
-/// `check_icrc` false only for tools that look at frames without trusting them. `ip`, `icrc`: results of the port's own checks;
-/// parse() computes what is unknown.
+/// `check_icrc` false: only for tools that display frames. `ip`, `icrc`: results of the port's own checks; parse() computes the
+/// unknown ones.
 Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc = true,
               HeaderChecksum ip = HeaderChecksum::unknown, HeaderChecksum icrc = HeaderChecksum::unknown);
 

@@ -79,7 +79,7 @@ class Scribbler(Client):
 
     def scribble(self):
         """Noise over all of it: indexes, WQEs, CQEs, arm words, doorbell bits; small numbers now and then, which get further, and
-        bytes that say "posted" wherever a send WQE says so (abi::lap_of)."""
+        bytes that say "posted" wherever a send WQE says so (abi::phase_of)."""
         for shared in self.maps:
             for _ in range(64):
                 words = self.rng.randrange(1, 32)

@@ -45,12 +45,12 @@ struct HostileClient : ::testing::Test {
     void kick() { bad.client.ring(bad_qp.engine, bad_qp.slot); }
 };
 
-/// Every slot claims to be posted, for this lap, the next, both by turns, or none that there is.
-TEST_F(HostileClient, LapsThatLie) {
+/// Every slot claims to be posted: in this phase, in the next, in both alternately, or in a phase that does not exist.
+TEST_F(HostileClient, SlotsThatFalselyClaimToBePosted) {
     for (const uint32_t lie : {1u, 2u, 3u, 0xffu}) {
         SCOPED_TRACE(lie);
-        for (int lap = 0; lap < 4; ++lap) {
-            for (uint32_t i = 0; i < bad_qp.sq.depth; ++i) bad_qp.sq.slot(i)->lap = uint8_t(lie == 3 ? 1 + (lap & 1) : lie);
+        for (int round = 0; round < 4; ++round) {
+            for (uint32_t i = 0; i < bad_qp.sq.depth; ++i) bad_qp.sq.slot(i)->phase = uint8_t(lie == 3 ? 1 + (round & 1) : lie);
             kick();
             world.run_for(1'000'000);
         }

@@ -11,13 +11,13 @@
 
 namespace roci::abi {
 
-/// Where to ring for one engine: its doorbell page, its sleeping flag. `wake_needed` below tells the caller to write the eventfd.
+/// The doorbell of one engine: the session's doorbell page, and the engine's sleeping flag.
 struct DoorbellTarget {
     DoorbellPage* page = nullptr;
     const EnginePage::Line* engine = nullptr;
 };
 
-/// Rings the doorbell of a QP slot. True: the engine sleeps, write 1 to its wake eventfd.
+/// Rings the doorbell of a QP slot. True: the engine sleeps; the caller writes 1 to its wake eventfd.
 [[nodiscard]] inline bool ring_doorbell(const DoorbellTarget& t, uint32_t slot) {
     const uint32_t word = slot / 64;
     std::atomic_ref(t.page->words[word]).fetch_or(uint64_t{1} << (slot % 64), std::memory_order_seq_cst);
@@ -26,41 +26,41 @@ struct DoorbellTarget {
     return std::atomic_ref(const_cast<uint32_t&>(t.engine->sleeping)).load(std::memory_order_relaxed) != 0;
 }
 
-/// A hint that lines which this core has written are another's business now: they go to the cache that the cores share, from
-/// where the other gets them sooner than from here. Processors that do not know the instruction take it for a no-op.
+/// Hints that another core will read these lines next. The processor moves them to the cache that both cores share, which the
+/// other core reads faster. Processors without the instruction execute it as a no-op.
 inline void hand_over([[maybe_unused]] const void* from, [[maybe_unused]] uint64_t bytes) {
 #ifdef __x86_64__
     for (uint64_t at = 0; at < bytes; at += kCacheLine) asm volatile("cldemote %0" ::"m"(static_cast<const char*>(from)[at]));
 #endif
 }
 
-/// Producer of a send queue. Fill the slots from `head` on, all but their `lap`, move `head`, then publish() once.
+/// Producer of a send queue. Fill the slots from `head` on, except their `phase`, advance `head`, then call publish() once.
 struct SqProducer {
     SqShared* shared = nullptr;
     std::byte* slots = nullptr;
     uint32_t depth = 0;  ///< power of two
     uint32_t stride = 0;
     uint32_t head = 0;       ///< next index to fill
-    uint32_t published = 0;  ///< what is before it rocid may take
+    uint32_t published = 0;  ///< rocid may take the slots before it
     uint32_t tail = 0;       ///< oldest index still in use; freed by polling (see free_send); atomic: pollers write it
 
     uint32_t free_slots() const {
         return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));
     }
     SendWqe* slot(uint32_t index) { return reinterpret_cast<SendWqe*>(slots + size_t(index & (depth - 1)) * stride); }
-    /// Asks for the lines of the next slot, which rocid's core has, before they are written: one after the other they would be
-    /// waited for.
+    /// Prefetches the lines of the next slot from rocid's core, so that the writes that follow do not wait for one line after the
+    /// other.
     void claim() {
         for (uint32_t at = 0; at < stride && at < 2 * kCacheLine; at += kCacheLine)
             __builtin_prefetch(reinterpret_cast<std::byte*>(slot(head)) + at, 1);
     }
-    /// A poller calls this with Cqe::wqe_index. Monotonic within a QP, because its CQEs are in order.
+    /// Called while polling, with Cqe::wqe_index. Monotonic within a QP, because its CQEs are in order.
     void free_send(uint32_t wqe_index) { std::atomic_ref(tail).store(wqe_index + 1, std::memory_order_release); }
-    /// Publishes [.., head), the last first: rocid, which takes them from the first on, finds them all at once and does not ask
-    /// for lines that are still being written. True: the QP was idle, ring its doorbell.
+    /// Publishes [.., head), the last slot first. rocid starts at the first slot, so it finds all of them posted at once and does
+    /// not fetch lines that are still being written. True: the QP was idle, ring its doorbell.
     [[nodiscard]] bool publish() {
         const uint32_t first = published;
-        for (uint32_t i = head; i != first; --i) set_lap(i - 1, lap_of(i - 1, depth));
+        for (uint32_t i = head; i != first; --i) set_phase(i - 1, phase_of(i - 1, depth));
         published = head;
         std::atomic_thread_fence(std::memory_order_seq_cst);
         for (uint32_t i = first; i != head; ++i) hand_over(slot(i), std::min<uint64_t>(used_bytes(*slot(i)), stride));
@@ -70,12 +70,12 @@ struct SqProducer {
     }
     /// The queue of a QP that rocid has reset: empty, and at index 0 again.
     void reset() {
-        for (uint32_t i = 0; i < depth; ++i) set_lap(i, 0);
+        for (uint32_t i = 0; i < depth; ++i) set_phase(i, 0);
         head = published = tail = 0;
     }
 
 private:
-    void set_lap(uint32_t index, uint8_t lap) { std::atomic_ref(slot(index)->lap).store(lap, std::memory_order_release); }
+    void set_phase(uint32_t index, uint8_t phase) { std::atomic_ref(slot(index)->phase).store(phase, std::memory_order_release); }
 };
 
 /// Producer of a receive queue or SRQ.
@@ -92,12 +92,12 @@ struct RqProducer {
     }
     RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
-    /// Publishes [.., head). True (only a QP in error): ring its doorbell. No fence: it would wait until the line is back from
-    /// rocid's core, before every answer of a program that posts its receive first. So `ring` may be one that was read too early;
-    /// rocid looks once more some time after it has raised it.
+    /// Publishes [.., head). True (only a QP in error): ring its doorbell. There is no full fence: it would wait for the line to
+    /// come back from rocid's core, on every post. So `ring` may be read too early; rocid therefore checks the queue once more
+    /// some time after it has set `ring`.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared->producer).store(head, std::memory_order_release);
-        std::atomic_signal_fence(std::memory_order_seq_cst);  // of the compiler: it is to look afterwards
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler from moving the load up
         return std::atomic_ref(shared->ring).load(std::memory_order_relaxed) != 0;
     }
     void reset() { head = tail = 0; }
@@ -112,7 +112,7 @@ struct CqConsumer {
     CqShared* shared = nullptr;
     std::byte* lane_base = nullptr;  ///< first CqLane
     uint32_t lanes = 0;
-    uint32_t depth = 0;  ///< entries a lane, power of two
+    uint32_t depth = 0;  ///< entries per lane, power of two
     uint32_t next_lane = 0;
     uint32_t index[kMaxEngines] = {};
 
@@ -134,14 +134,14 @@ struct CqConsumer {
         const uint32_t i = ++index[next_lane];
         std::atomic_ref(lane(next_lane)->consumer).store(i, std::memory_order_release);
     }
-    /// Says that this thread is about to sleep on the returned word. nullptr: there is an entry, it must not.
+    /// Announces that this thread is about to sleep on the returned word. nullptr: there is an entry, so it must not sleep.
     uint32_t* prepare_sleep() {
         std::atomic_ref(shared->sleeping).store(1, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
         return peek() == nullptr ? &shared->sleeping : nullptr;
     }
-    /// Asks for an event at the next (solicited) entry. The caller polls once more afterwards. A request for any entry that has
-    /// not been answered is not narrowed to solicited ones (IBA 11.4.2.2).
+    /// Requests an event at the next (solicited) entry. The caller polls once more afterwards. A pending request for any entry is
+    /// not narrowed to solicited entries (IBA 11.4.2.2).
     void arm(bool solicited_only) {
         std::atomic_ref a(shared->arm);
         const uint32_t last = a.load(std::memory_order_relaxed);

@@ -21,38 +21,38 @@ struct Location {
 
 /// Head of a send queue; `depth` slots of `stride` bytes follow.
 ///
-/// What is posted says so itself, by `SendWqe::lap`: there is no producer index, whose line would go from core to core before the
-/// WQE's does.
+/// A posted WQE carries its own mark, `SendWqe::phase`. There is no producer index: its cache line would move between the cores
+/// in addition to the WQE's line.
 ///
 /// The doorbell rule: rocid watches the next slot of an active QP by itself. When it stops watching it stores idle = 1, then
-/// looks at the slot once more. A client stores the lap, then (full fence) exchanges idle with 0; only if it was 1 does it
-/// ring the doorbell. So an idle QP costs rocid nothing and a busy one costs the client no doorbell.
+/// checks the slot once more. A client stores the phase, then (full fence) exchanges idle with 0; it rings the doorbell only if
+/// idle was 1. So an idle QP costs rocid nothing, and a busy QP costs the client no doorbell.
 struct SqShared {
     alignas(kCacheLine) uint32_t idle;  ///< both: 1 = ring the doorbell
 };
 static_assert(sizeof(SqShared) == 64);
 
-/// Head of a receive queue or SRQ; `depth` slots of `stride` bytes follow. rocid looks at `producer` when a message arrives
-/// and what it knows of is used up, so posting needs no doorbell, except that a QP in error raises `ring` to be told of what is
-/// to be flushed.
+/// Head of a receive queue or SRQ; `depth` slots of `stride` bytes follow. rocid reads `producer` when a message arrives and all
+/// receives that it knows of are consumed, so posting needs no doorbell. Exception: for a QP in error rocid sets `ring`, and the
+/// client rings after each post so that the receives are flushed.
 struct RqShared {
     alignas(kCacheLine) uint32_t producer;  ///< client: WQEs posted so far
     alignas(kCacheLine) uint32_t ring;      ///< rocid: 1 = ring the doorbell after posting
 };
 static_assert(sizeof(RqShared) == 128);
 
-/// Head of a completion queue. `lanes` lanes follow, one for each engine; a lane is a CqLane and `depth` Cqe. The entries of
+/// Head of a completion queue. `lanes` lanes follow, one per engine; a lane is a CqLane and `depth` Cqe. The entries of
 /// one QP are all in one lane, in order.
 ///
-/// Arming: the client adds 1 << 1 to `arm`, with bit 0 = only solicited. rocid fires at most once a value of `arm`.
+/// Arming: the client adds 1 << 1 to `arm`, with bit 0 = only solicited. rocid sends at most one event per value of `arm`.
 /// The client arms, then (full fence) polls once more; rocid writes an entry, then (full fence) reads `arm`.
 ///
-/// Sleeping: a thread that polls in vain on a CPU that a busy program wants (cpu_pace.hpp) stores sleeping = 1, then (full fence)
-/// polls once more, then waits on the word (a futex) while it is 1, for a short time at most. rocid writes an entry, then (full
-/// fence, before it rests) reads `sleeping`; if it is 1 it stores 0 and wakes who waits on it.
+/// Sleeping: a thread that polls an empty CQ on a CPU that a busy program wants (cpu_pace.hpp) stores sleeping = 1, then (full
+/// fence) polls once more, then waits on the word (a futex) while it is 1, with a short timeout. rocid writes an entry, then
+/// (full fence, before it goes idle) reads `sleeping`; if it is 1, rocid stores 0 and wakes the waiters.
 struct CqShared {
     alignas(kCacheLine) uint32_t arm;  ///< client
-    uint32_t fired;                    ///< rocid: about the last `arm` that it sent an event for; a hint for the client only
+    uint32_t fired;                    ///< rocid: approximately the last `arm` for which it sent an event; a hint for the client
     uint32_t sleeping;                 ///< both: 1 = a polling thread may sleep on this word
 };
 struct CqLane {

@@ -52,7 +52,7 @@ struct SendWqe {
     WrOpcode opcode;
     uint8_t send_flags;   ///< SendFlags
     uint8_t num_sge;      ///< 0 when inline
-    uint8_t lap;          ///< written last, when the WQE is published: lap_of() its index
+    uint8_t phase;        ///< written last, when the WQE is published: phase_of() its index
     uint32_t imm_or_inv;  ///< immediate data as the program gave it (big endian), or the rkey to invalidate
     union {
         uint64_t remote_addr;  ///< RDMA and atomics; bind_mw: start of the window
@@ -83,14 +83,14 @@ struct SendWqe {
 static_assert(sizeof(SendWqe) == 48);
 inline constexpr uint32_t kSendWqeHead = sizeof(SendWqe);
 
-/// Bytes of its slot that a WQE says it uses; a liar's may be more than there are.
+/// Bytes of its slot that a WQE claims to use. A hostile client may claim more than the slot has.
 constexpr uint64_t used_bytes(const SendWqe& w) {
     return kSendWqeHead + ((w.send_flags & kSendInline) != 0 ? uint64_t{w.inline_length} : w.num_sge * sizeof(Sge));
 }
 
-/// The lap of a published WQE at a free-running index. It differs from what the lap before left in the slot, and from 0: nothing
-/// was posted there yet. `depth`: a power of two.
-constexpr uint8_t lap_of(uint32_t index, uint32_t depth) { return (index & depth) == 0 ? 1 : 2; }
+/// The phase of a published WQE at a free-running index. It changes each time the queue wraps around, so it differs from the
+/// phase of the slot's previous WQE, and from 0 (never posted). `depth`: a power of two.
+constexpr uint8_t phase_of(uint32_t index, uint32_t depth) { return (index & depth) == 0 ? 1 : 2; }
 
 /// Receive WQE: a 16-byte head, then `num_sge` Sge. A slot is `rq_stride` bytes, a multiple of 32.
 struct RecvWqe {
@@ -161,8 +161,8 @@ enum WcFlags : uint8_t {
     kWcTmDataValid = 1 << 6,
 };
 
-/// Which queue of the QP the completed entry was on.
-/// kCqeTag: on none of them: a tagged buffer of an SRQ, or an operation on its list.
+/// The queue that the completed entry was on. kCqeTag: no queue of the QP, but a tagged buffer of an SRQ or an operation on the
+/// SRQ's tag list.
 enum CqeQueue : uint8_t { kCqeSend = 0, kCqeRecv = 1, kCqeSrq = 2, kCqeTag = 3 };
 
 /// Completion queue entry: one cache line. rocid writes all but `seq`, then stores `seq` with release order.
@@ -175,7 +175,7 @@ struct alignas(64) Cqe {
     uint32_t byte_len;
     uint32_t imm_or_inv;  ///< immediate (big endian) or invalidated rkey, by wc_flags
     uint32_t src_qp;      ///< UD; tag matching: app_ctx of the message's TMH
-    uint32_t wqe_index;   ///< send: free-running index of the WQE: frees that slot and every one before it
+    uint32_t wqe_index;   ///< send: free-running index of the WQE; frees that slot and all slots before it
     uint32_t vendor_err;
     WcStatus status;
     WcOpcode opcode;

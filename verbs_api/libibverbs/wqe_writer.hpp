@@ -13,7 +13,7 @@ inline bool send_queue_full(const Qp& qp) {
 /// Checksums are filled into datagrams only: that is what the device's capabilities say (ibv_post_send(3)).
 inline bool only_datagrams(unsigned flags) { return (flags & IBV_SEND_IP_CSUM) != 0; }
 
-/// The head of the slot at sq.head: everything but addresses and payload, which are zero, and the lap, which publish() writes.
+/// Writes the head of the slot at sq.head, except the phase, which publish() writes. Addresses and payload fields are zero.
 inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned flags) {
     qp.sq.claim();
     abi::SendWqe* w = qp.sq.slot(qp.sq.head);

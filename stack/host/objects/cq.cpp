@@ -79,6 +79,7 @@ Outcome create_cq(Call& c) {
     r.vector = in.vector;
     r.ignore_overrun = (in.flags & kIgnoreOverrun) != 0;
     cq->depth = depth;
+    s.cq_entries += depth;
     if (channel != nullptr) cq->channel = Use(channel->uses);
     c.answer(abi::CreateCqReply{place.handle, place.generation, depth, lanes, cq->memory.where()});
     s.cqs.put(std::move(cq));
@@ -105,6 +106,7 @@ Outcome destroy_cq(Call& c) {
     if (Outcome o = look_up(c.session.cqs, handle, "CQ", cq); o.failed()) return o;
     if (Outcome o = must_be_idle(cq->ring.use_count, "CQ", "QPs"); o.failed()) return o;
     c.state.fence_all();
+    c.session.cq_entries -= cq->depth;
     c.session.cqs.erase(handle);
     return done();
 }

@@ -44,12 +44,13 @@ uint32_t move_all(State& state, Cq& cq, const Ring& to, const uint32_t* consumer
     return lane;
 }
 
-void adopt(State& state, Cq& cq, Ring& ring) {
+void adopt(State& state, Session& session, Cq& cq, Ring& ring) {
     auto& arm = ring.parts.shared->arm;
     std::atomic_ref(arm).store(std::atomic_ref(cq.ring.shared->arm).load(std::memory_order_relaxed), std::memory_order_relaxed);
     std::atomic_ref(cq.ring.shared).store(ring.parts.shared, std::memory_order_release);
     state.fence_all();
     std::swap(cq.memory, ring.memory);
+    session.cq_entries += uint64_t{ring.depth} - cq.depth;
     cq.depth = ring.depth;
 }
 
@@ -65,7 +66,7 @@ Outcome fall_back(Call& c, Cq& cq, Ring& partial, uint32_t moved, const uint32_t
     roomy.depth = std::max(cq.depth, partial.depth);
     Outcome o = lay_out_cq(c.session, roomy.depth, cq.ring.lane_count, roomy.memory, roomy.parts);
     if (!o.failed() && move_all(c.state, cq, roomy, consumer, moved) == cq.ring.lane_count) {
-        adopt(c.state, cq, roomy);
+        adopt(c.state, c.session, cq, roomy);
         answer(c, cq);
         return done();
     }
@@ -99,7 +100,7 @@ Outcome resize_cq(Call& c) {
     const uint32_t moved = move_all(c.state, *cq, ring, in.consumer, 0);
     if (moved == 0) return fail(EINVAL, "CQ {}: entries queued do not fit {}, or the consumer index is wrong", in.handle, in.cqe);
     if (moved < cq->ring.lane_count) return fall_back(c, *cq, ring, moved, in.consumer);
-    adopt(c.state, *cq, ring);
+    adopt(c.state, c.session, *cq, ring);
     answer(c, *cq);
     return done();
 }

@@ -22,7 +22,7 @@ Outcome take_key(State&, mem::MemoryRegion&);
 // window.cpp
 Outcome alloc_mw(Call&);
 Outcome dealloc_mw(Call&);
-void bury(State&, Mw&);  ///< after the slot was cleared and fence_all(): its key goes
+void free_resources(State&, Mw&);  ///< after the slot was cleared and fence_all(): its key goes
 
 // device_memory.cpp
 Outcome alloc_dm(Call&);
@@ -47,8 +47,8 @@ Outcome create_srq(Call&);
 Outcome modify_srq(Call&);
 Outcome query_srq(Call&);
 Outcome destroy_srq(Call&);
-void retire(State&, Srq&);  ///< the engine lets go of it
-void bury(State&, Srq&);    ///< after fence_all(): its memory and number go
+void retire(State&, Srq&);          ///< the engine lets go of it
+void free_resources(State&, Srq&);  ///< after fence_all(): its memory and number go
 
 // qp.cpp
 Outcome create_qp(Call&);
@@ -56,7 +56,7 @@ Outcome query_qp(Call&);
 Outcome destroy_qp(Call&);
 /// The engine lets go of it. False: a worker may still write its buffers, ask again; never with `force`.
 [[nodiscard]] bool retire(State&, Qp&, bool force = false);
-void bury(State&, Qp&);
+void free_resources(State&, Qp&);
 int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< asks the QP's engine
 // qp_open.cpp
 Outcome open_qp(Call&);

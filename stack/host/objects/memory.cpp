@@ -288,7 +288,7 @@ Outcome rereg_mr(Call& c) {
     }
     c.state.shared.keys.publish(index, change.region.get());
     c.state.fence_all();
-    c.state.memory_waits.bury(std::exchange(mr->region, std::move(change.region)), c.session.process);
+    c.state.memory_waits.free_later(std::exchange(mr->region, std::move(change.region)), c.session.process);
     if (change.pd != nullptr) mr->pd = Use(change.pd->uses);
     answer_keys(c, in.handle, mr->region->key);
     return done();

@@ -164,7 +164,7 @@ Outcome create_qp(Call& c) {
     auto qp = std::make_shared<Qp>();
     abi::QpCap cap{};
     if (Outcome o = lay_out(c, in, *needs, parts.srq, *qp, cap); o.failed()) return o;
-    const auto number = c.state.qpns.allocate();
+    const auto number = c.state.qpns.allocate(c.state.platform.random());
     if (!number) return fail(ENOMEM, "all QP numbers are in use");
     const auto place = c.session.qps.next();
     qp::Spec& spec = qp->spec;
@@ -226,7 +226,7 @@ Outcome destroy_qp(Call& c) {
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     if (!retire(c.state, *qp)) return wait_for_memory();
     if (c.state.engine_load.size() > 1) c.state.fence_all();  // its own engine has forgotten it by now
-    bury(c.state, *qp);
+    free_resources(c.state, *qp);
     c.session.qps.erase(handle);
     return done();
 }
@@ -236,7 +236,7 @@ bool retire(State& state, Qp& qp, bool force) {
     return run(state, qp, Command::Kind::remove_qp, force) != EAGAIN;
 }
 
-void bury(State& state, Qp& qp) {
+void free_resources(State& state, Qp& qp) {
     leave_groups(state, qp);
     qp.engine_side.reset();
     state.qpns.release(qp.spec.qpn.value);

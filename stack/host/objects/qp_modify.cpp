@@ -40,6 +40,11 @@ Outcome check_values(const Call& c, const abi::QpAttr& a, uint32_t mask) {
         const uint32_t v = r.value(a);
         if (v < r.least || v > r.most) return fail(EINVAL, "{} is {}, must be {} to {} here", r.name, v, r.least, r.most);
     }
+    // A controlled Q_Key (IBA 10.2.5) is what QP 1 trusts. Linux wants CAP_NET_RAW for it.
+    constexpr uint32_t kControlled = 0x80000000;
+    if ((mask & qp::kAttrQkey) != 0 && (a.qkey & kControlled) != 0 && !c.state.privileged(c.session.who))
+        return fail(EPERM, "Q_Key {:#x} is a controlled one; user {} may set those below {:#x}", a.qkey, c.session.who.uid,
+                    kControlled);
     if ((mask & qp::kAttrAltPath) != 0) return fail(EINVAL, "alternate paths do not exist on RoCE; leave IBV_QP_ALT_PATH out");
     return done();
 }
@@ -69,6 +74,15 @@ Outcome set_path(Call& c, const Qp& qp, qp::Change& change) {
     change.path_spec = path.spec;
     change.path = wire::make_path(path.spec);
     change.hairpin = path.hairpin;
+    return done();
+}
+
+/// Two users' QPs towards the same peer QP: each could send into the other's connection.
+Outcome claim_peer(Call& c, const Qp& qp, const qp::Change& change, PeerClaim& claim) {
+    PeerKey key{qp.spec.port, change.path_spec.dest_gid,
+                (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num};
+    claim = PeerClaim(c.state.peers, key, c.session.who.uid);
+    if (!claim.holds()) return fail(EADDRINUSE, "another user's QP is connected to QP {} at {}", key.qpn, wire::to_text(key.gid));
     return done();
 }
 
@@ -126,10 +140,13 @@ Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State f
     change.attr = in.attr;
     change.attr.rq_psn &= kMask24;  // ibv_modify_qp(3) leaves more bits undefined; drivers drop them
     change.attr.sq_psn &= kMask24;
+    PeerClaim peer;
     if ((in.mask & qp::kAttrAv) != 0) {
         if (Outcome o = set_path(c, qp, change); o.failed()) return o;
+        if (Outcome o = claim_peer(c, qp, change, peer); o.failed()) return o;
     }
     if (Outcome o = apply(c.state, qp, from, change); o.failed()) return o;
+    if (peer.holds() || change.next == qp::State::reset) qp.peer = std::move(peer);
     c.answer(abi::ModifyQpReply{uint32_t(change.next), 0});
     return done();
 }

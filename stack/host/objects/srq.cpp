@@ -64,7 +64,7 @@ Outcome create_srq(Call& c) {
     srq->engine = srq->spec.engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.state.pick_engine();
     abi::TagQueue tags{};
     if (Outcome o = add_tag_matching(c, in, *srq, tags); o.failed()) return o;
-    const auto number = c.state.srqns.allocate();
+    const auto number = c.state.srqns.allocate(c.state.platform.random());
     if (!number) return fail(ENOMEM, "all SRQ numbers are in use");
     const auto place = s.srqs.next();
     srq->spec.session = s.id;
@@ -169,7 +169,7 @@ Outcome destroy_srq(Call& c) {
     if (Outcome o = must_be_idle(srq->uses, "SRQ", "QPs"); o.failed()) return o;
     retire(c.state, *srq);
     c.state.fence_all();
-    bury(c.state, *srq);
+    free_resources(c.state, *srq);
     c.session.srqs.erase(handle);
     return done();
 }
@@ -180,7 +180,7 @@ void retire(State& state, Srq& srq) {
     execute(state, srq, engine::Command::Kind::remove_srq, unused);
 }
 
-void bury(State& state, Srq& srq) {
+void free_resources(State& state, Srq& srq) {
     qp::free(srq.engine_side);
     state.srqns.release(srq.spec.srqn);
     --state.engine_load[srq.engine];

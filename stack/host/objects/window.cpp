@@ -39,12 +39,12 @@ Outcome dealloc_mw(Call& c) {
     c.state.shared.keys.clear(mw->region->key.index());
     c.state.fence_all();
     if (in_use(*mw->region)) return wait_for_memory();
-    bury(c.state, *mw);
+    free_resources(c.state, *mw);
     c.session.mws.erase(handle);
     return done();
 }
 
-void bury(State& state, Mw& mw) {
+void free_resources(State& state, Mw& mw) {
     mem::let_go(state.shared.keys, *mw.region);
     const Key last = mw.region->key;
     state.key_variant[last.index()] = uint8_t(last.value);  // binding chose variants; the next owner's is another one

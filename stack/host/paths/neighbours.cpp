@@ -153,9 +153,28 @@ void settle(State& state, const neighbour::Settled& s) {
     });
 }
 
+bool is_waited_for(const Neighbours& n, const neighbour::Key& key) {
+    return std::ranges::find(n.requests, key, &HeldRequest::neighbour) != n.requests.end() ||
+           std::ranges::find(n.ids, key, &HeldId::neighbour) != n.ids.end();
+}
+
+/// Takes those for which `ends` says so from `list`. What nobody else waits for gives its place in the cache away.
+template <class Held, class Ends>
+void stop_waiting(State& state, std::vector<Held>& list, Ends ends) {
+    Neighbours& n = *state.neighbours;
+    std::vector<neighbour::Key> keys;
+    std::erase_if(list, [&](const Held& held) {
+        if (!ends(held)) return false;
+        keys.push_back(held.neighbour);
+        return true;
+    });
+    for (const neighbour::Key& key : keys)
+        if (!is_waited_for(n, key)) n.cache.abandon(key);
+}
+
 void expire_ids(State& state) {
     Neighbours& n = *state.neighbours;
-    std::erase_if(n.ids, [&](const HeldId& h) {
+    stop_waiting(state, n.ids, [&](const HeldId& h) {
         if (h.deadline > state.now) return false;
         n.settled_ids.push_back({h.session, h.id, ETIMEDOUT});
         return true;
@@ -234,21 +253,20 @@ Nanos next_deadline(const State& state) {
 
 void forget_requests(State& state, uint32_t session) {
     const auto of_session = [session](const HeldRequest& held) { return held.session == session; };
-    std::erase_if(state.neighbours->requests, of_session);
+    stop_waiting(state, state.neighbours->requests, of_session);
     std::erase_if(state.neighbours->ready, of_session);
 }
 
 void forget_session(State& state, uint32_t session) {
     forget_requests(state, session);
     const auto of_session = [session](const auto& held) { return held.session == session; };
-    Neighbours& n = *state.neighbours;
-    std::erase_if(n.ids, of_session);
-    std::erase_if(n.settled_ids, of_session);
+    stop_waiting(state, state.neighbours->ids, of_session);
+    std::erase_if(state.neighbours->settled_ids, of_session);
 }
 
 void forget_id(State& state, uint32_t session, uint32_t id) {
     const auto of_id = [=](const auto& held) { return held.session == session && held.id == id; };
-    std::erase_if(state.neighbours->ids, of_id);
+    stop_waiting(state, state.neighbours->ids, of_id);
     std::erase_if(state.neighbours->settled_ids, of_id);
 }
 

@@ -248,6 +248,10 @@ Outcome resolve_addr(Call& c) {
     if (Outcome o = check_address(in.dest); o.failed()) return o;
     if (id->state != IdState::idle && id->state != IdState::bound)
         return fail(EINVAL, "the id has an address resolved, or listens, already");
+    // Each failure leaves an event until the program fetches it.
+    constexpr uint32_t kMostWaiting = 64;
+    if (id->events_waiting >= kMostWaiting)
+        return fail(ENOMEM, "limit events of an id: {} wait to be fetched", id->events_waiting);
     if (id->state == IdState::idle)
         if (Outcome o = bind_source(c, *id, in); o.failed()) return o;
     id->dest = in.dest;

@@ -4,6 +4,7 @@
 #include "host/paths/resolve.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "qp/attributes.hpp"
+#include "qp/state.hpp"
 
 namespace roci::host::rdma_cm {
 namespace {
@@ -35,6 +36,15 @@ uint32_t path_mtu(const State& state, const CmId& id) {
     for (const DeviceConfig& d : state.devices)
         if (has_gid(d, id.remote)) mtu = std::min(mtu, active_mtu(d));
     return mtu;
+}
+
+/// A connection is made for a QP of one's own: the peer would take another user's for the one that is meant.
+Outcome check_qpn(const Call& c, uint32_t qpn) {
+    const qp::Qp* qp = c.state.shared.qps.find(qpn & kMask24);
+    const Session* owner = qp != nullptr ? c.state.find(qp->spec.session) : nullptr;
+    if (owner != nullptr && owner->who.uid != c.session.who.uid)
+        return fail(EACCES, "queue pair {} is of another user", qpn & kMask24);
+    return done();
 }
 
 Outcome send_req(Call& c, CmId& id, const abi::CmParam& p) {
@@ -171,6 +181,7 @@ Outcome connect(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
     if (id->state != IdState::route_resolved) return fail(EINVAL, "the id's route is not resolved, or it was connected already");
+    if (Outcome o = check_qpn(c, in.param.qpn); o.failed()) return o;
     if (Outcome o = id->datagram() ? send_sidr_req(c, *id, in.param) : send_req(c, *id, in.param); o.failed()) return o;
     if (id->connection == 0) return fail(ENOMEM, "rocid has too many connections");
     id->state = IdState::connecting;
@@ -183,6 +194,7 @@ Outcome accept(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
     if (id->state != IdState::requested) return fail(EINVAL, "the id has no request to accept");
+    if (Outcome o = check_qpn(c, in.param.qpn); o.failed()) return o;
     if (!id->datagram()) {
         id->responder_resources = in.param.responder_resources;
         id->initiator_depth = in.param.initiator_depth;

@@ -1,6 +1,7 @@
 #include "host/conductor.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "host/paths/neighbours.hpp"
@@ -8,6 +9,7 @@
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/dispatch.hpp"
 #include "host/sessions/handlers.hpp"
+#include "host/sessions/quotas.hpp"
 
 namespace roci::host {
 namespace {
@@ -135,6 +137,10 @@ Conductor::State::State(const Limits& limits_in, std::vector<DeviceConfig> devic
       engine_load(engines.engines(), 0),
       cm(std::make_unique<rdma_cm::CmService>(platform.random())),
       neighbours(std::make_unique<paths::Neighbours>()) {
+    for (size_t i = 0; i < key_variant.size(); i += sizeof(uint64_t)) {
+        const uint64_t eight = platform.random();
+        std::memcpy(&key_variant[i], &eight, std::min(sizeof eight, key_variant.size() - i));
+    }
     for (uint32_t i = 0; i < devices.size(); ++i)
         for (const auto& [gid, mac] : devices[i].neighbours) neighbours->cache.configure({i, gid}, mac);
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {
@@ -180,7 +186,9 @@ Conductor::~Conductor() = default;
 
 uint32_t Conductor::open_session(const Client& who) {
     State& state = *state_;
-    if (state.sessions.size() >= state.limits.max_sessions || state.last_session == abi::kNoHandle - 1) return abi::kNoHandle;
+    if (state.sessions.size() >= state.limits.max_sessions || state.last_session == abi::kNoHandle - 1 ||
+        !sessions::may_open_session(state, who))
+        return abi::kNoHandle;
     const uint32_t id = ++state.last_session;
     state.sessions.emplace(id, std::make_unique<Session>(id, who, state.platform, state.limits.max_arena_bytes));
     return id;
@@ -248,6 +256,6 @@ void Conductor::neighbour_gone(uint32_t device, const Gid& address) {
 
 Conductor::Totals Conductor::totals() const { return sessions::totals_of(*state_); }
 
-std::string Conductor::status_json() const { return sessions::status_text(*state_); }
+std::string Conductor::status_json() const { return sessions::status_text(*state_, {}); }
 
 }  // namespace roci::host

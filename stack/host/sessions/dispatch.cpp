@@ -6,6 +6,7 @@
 #include "host/objects/handlers.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/handlers.hpp"
+#include "host/sessions/quotas.hpp"
 
 namespace roci::host::sessions {
 namespace {
@@ -149,6 +150,7 @@ Outcome dispatch(Call& call, Op number) {
     const char* name = abi::op_name(number);
     if (Outcome o = check_stage(call, *rule, name); o.failed()) return o;
     if (Outcome o = check_shape(call, *rule, name); o.failed()) return o;
+    if (Outcome o = check_quota(call, number); o.failed()) return o;
     return rule->handler(call);
 }
 

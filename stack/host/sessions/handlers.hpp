@@ -17,7 +17,8 @@ void close_device(State&, Session&);
 // status.cpp
 Outcome status(Call&);
 Conductor::Totals totals_of(const State&);
-std::string status_text(State&);
+/// Of what `viewer` may see: root and the user of rocid everything, others what is theirs.
+std::string status_text(State&, const Client& viewer);
 
 // capture.cpp
 Outcome start_capture(Call&);

@@ -34,20 +34,20 @@ void reclaim(State& state, Session& s) {
     rdma_cm::reclaim(state, s.id);
     leave_shared(state, s);
     withdraw(state, s);
-    s.qps.each([&](uint32_t, Qp& qp) { objects::bury(state, qp); });
+    s.qps.each([&](uint32_t, Qp& qp) { objects::free_resources(state, qp); });
     s.qps.clear();
-    s.srqs.each([&](uint32_t, Srq& srq) { objects::bury(state, srq); });
+    s.srqs.each([&](uint32_t, Srq& srq) { objects::free_resources(state, srq); });
     s.srqs.clear();
     state.fence_all();  // an engine keeps a CQ that waits for room in its event ring until a fence finds it without QPs
     s.cqs.clear();
     s.mrs.each([&](uint32_t, Mr& mr) {
         state.keys.release(mr.region->key.index());
-        state.memory_waits.bury(std::move(mr.region), s.process);
+        state.memory_waits.free_later(std::move(mr.region), s.process);
     });
     s.mrs.clear();
     s.mws.each([&](uint32_t, Mw& mw) {
-        objects::bury(state, mw);
-        state.memory_waits.bury(std::move(mw.region), nullptr);
+        objects::free_resources(state, mw);
+        state.memory_waits.free_later(std::move(mw.region), nullptr);
     });
     s.mws.clear();
     s.dms.clear();

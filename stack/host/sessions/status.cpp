@@ -1,12 +1,14 @@
-// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, rdma_cm, sessions, host. Fields are added,
-// never renamed.
+// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, sessions, limits; for root and the user of
+// rocid also totals, rdma_cm, neighbours, host. Fields are added, never renamed.
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "host/paths/neighbours.hpp"
 #include "host/rdma_cm/status.hpp"
 #include "host/sessions/handlers.hpp"
+#include "host/sessions/quotas.hpp"
 #include "qp/attributes.hpp"
 #include "wire/describe.hpp"
 
@@ -62,12 +64,18 @@ Json peer_json(const abi::QpAttr& a) {
 
 using Snapshots = std::unordered_map<const Qp*, qp::Snapshot>;
 
-/// Of the first kDetailedQps QPs: a batch per engine at a time, all engines at once.
-Snapshots take_snapshots(const State& state) {
+/// Root, and the user that rocid runs as, see everything; others what is theirs.
+bool may_see(const State& state, const Client& viewer, const Session& s) {
+    return state.privileged(viewer) || s.who.uid == viewer.uid;
+}
+
+/// Of the first kDetailedQps QPs that `viewer` may see: a batch per engine at a time, all engines at once.
+Snapshots take_snapshots(const State& state, const Client& viewer) {
     Snapshots out;
     std::vector<std::vector<engine::QpQuery>> queries(state.engines.engines());
     size_t longest = 0;
-    for (const auto& [id, s] : state.sessions)
+    for (const auto& [id, s] : state.sessions) {
+        if (!may_see(state, viewer, *s)) continue;
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (out.size() >= kDetailedQps && !out.contains(&qp)) return;
             const auto [entry, is_new] = out.try_emplace(&qp);
@@ -76,6 +84,7 @@ Snapshots take_snapshots(const State& state) {
             of_engine.push_back({qp.engine_side.get(), &entry->second});
             longest = std::max(longest, of_engine.size());
         });
+    }
     for (size_t at = 0; at < longest; at += engine::kMostQpQueries) {
         std::vector<engine::Command> commands(queries.size());
         std::vector<engine::Command*> due(queries.size());
@@ -198,14 +207,26 @@ Conductor::Totals totals_of(const State& state) {
     return t;
 }
 
-std::string status_text(State& state) {
-    Json root;
-    root["rocinante"] = {{"version", state.caps.firmware}, {"abi", abi::kAbiVersion}};
-    root["devices"] = Json::array();
-    for (const DeviceConfig& d : state.devices) root["devices"].push_back(device_json(d));
-    root["engines"] = Json::array();
-    for (size_t e = 0; e < state.engine_load.size(); ++e)
-        root["engines"].push_back({{"index", e}, {"queues", state.engine_load[e]}});
+namespace {
+
+/// By user: what its sessions have. A user without a session is there if something was refused to it.
+Json limits_json(const State& state, const Client& viewer) {
+    std::map<uint32_t, Client> users;
+    for (const auto& [id, s] : state.sessions)
+        if (may_see(state, viewer, *s)) users.try_emplace(s->who.uid, s->who);
+    for (const auto& [uid, counts] : state.refused)
+        if (state.privileged(viewer)) users.try_emplace(uid, Client{0, uid, uid});
+    Json rows = Json::array();
+    for (const auto& [uid, who] : users)
+        for (const QuotaLine& q : quota_lines(state, who)) {
+            rows.push_back({{"user", uid}, {"resource", q.resource}, {"used", q.used}, {"refused", q.refused}});
+            if (q.limit) rows.back()["limit"] = *q.limit;
+        }
+    return rows;
+}
+
+/// Of the whole rocid: not for everybody's eyes.
+void add_whole(State& state, Json& root) {
     root["totals"] = totals_json(state);
     root["rdma_cm"] = rdma_cm::cm_json(state);
     root["neighbours"] = {{"known", state.neighbours->cache.size()},
@@ -213,15 +234,30 @@ std::string status_text(State& state) {
                           {"waiting", state.neighbours->requests.size() + state.neighbours->ids.size()},
                           {"echoes_answered", state.neighbours->echoes},
                           {"address_conflicts", state.neighbours->conflicts}};
-    root["sessions"] = Json::array();
-    const Snapshots snapshots = take_snapshots(state);
-    for (const auto& [id, s] : state.sessions) root["sessions"].push_back(session_json(state, *s, snapshots));
     root["host"] = host_json(state.platform);
+}
+
+}  // namespace
+
+std::string status_text(State& state, const Client& viewer) {
+    Json root;
+    root["rocinante"] = {{"version", state.caps.firmware}, {"abi", abi::kAbiVersion}};
+    root["devices"] = Json::array();
+    for (const DeviceConfig& d : state.devices) root["devices"].push_back(device_json(d));
+    root["engines"] = Json::array();
+    for (size_t e = 0; e < state.engine_load.size(); ++e)
+        root["engines"].push_back({{"index", e}, {"queues", state.engine_load[e]}});
+    if (state.privileged(viewer)) add_whole(state, root);
+    root["sessions"] = Json::array();
+    const Snapshots snapshots = take_snapshots(state, viewer);
+    for (const auto& [id, s] : state.sessions)
+        if (may_see(state, viewer, *s)) root["sessions"].push_back(session_json(state, *s, snapshots));
+    root["limits"] = limits_json(state, viewer);
     return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 Outcome status(Call& c) {
-    const int fd = c.state.platform.make_text_fd(status_text(c.state));
+    const int fd = c.state.platform.make_text_fd(status_text(c.state, c.session.who));
     if (fd < 0 && c.state.real_descriptors())
         return fail(EMFILE, "rocid could not make a file for the status; raise its descriptor limit");
     c.give(fd, false);

@@ -1,4 +1,5 @@
-// What the kernels for x86-64 do with a single block. Included by each of them after ROCI_CRC_TARGET; no include guard.
+// Operations of the x86-64 kernels on a single block. Each kernel includes this file after it has defined ROCI_CRC_TARGET; there
+// is no include guard.
 
 #include <immintrin.h>
 
@@ -9,17 +10,17 @@ namespace {
 
 ROCI_CRC_TARGET inline __m128i load_block(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 
-/// Byte i of the result is the byte of a block that control i names; zeros before them.
+/// Control bytes of a byte shuffle. Loading at an offset moves the first bytes of a block to its end and fills with zeros.
 alignas(64) constexpr uint8_t kToEnd[32] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
                                             0x80, 0x80, 0x80, 0x80, 0x80, 0,    1,    2,    3,    4,    5,
                                             6,    7,    8,    9,    10,   11,   12,   13,   14,   15};
 
-/// The first `n` bytes at `p`, at the end of a block, 0 to 16; reads 16.
+/// Returns a block that ends with the first `n` bytes at `p`, 0 to 16, after zeros. Reads 16 bytes.
 ROCI_CRC_TARGET inline __m128i load_block_end(const uint8_t* p, uint32_t n) {
     return _mm_shuffle_epi8(load_block(p), load_block(kToEnd + n));
 }
 
-/// 96 bits, in bytes 4 to 15, to 32: Barrett's reduction.
+/// Reduces 96 bits, in bytes 4 to 15, to 32 bits by Barrett's method.
 ROCI_CRC_TARGET inline uint32_t reduce(__m128i sum) {
     const __m128i factors = load_block(&kBarrett);
     const __m128i rest = _mm_srli_si128(sum, 4);

@@ -1,4 +1,4 @@
-// Which kernel runs: the best that the processor has and that computes what it should.
+// Chooses the kernel: the fastest that the processor supports and that passes its self-test.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -24,7 +24,7 @@ uint32_t after_byte(uint32_t state, uint8_t byte) {
     return state;
 }
 
-/// Lengths 0 to 700 take all ways of short messages and all beginnings of long ones; beyond, now and then.
+/// Lengths 0 to 700 cover all code paths of short messages and all beginnings of long ones. Longer messages are sampled.
 constexpr size_t kEvery = 700, kLongest = 4400, kSparse = 97;
 
 bool agrees(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
@@ -37,7 +37,7 @@ bool agrees(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
     return true;
 }
 
-/// Copies behind heads of several lengths. The copy and what stands around it are compared, too.
+/// Tests copying, with heads of several lengths. Also compares the copy and the bytes around it.
 bool copies(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
     constexpr size_t kMost = 3 * kCopyStep, kGuard = 64;
     uint8_t expected[kMostHead + kMost + kGuard] = {}, made[sizeof expected] = {};

@@ -29,26 +29,26 @@ constexpr uint32_t power(uint64_t n) {
     return result;
 }
 
-/// What the two 64-bit halves of a 16-byte block are multiplied by. The sum of the two products is 128 bits long.
+/// Factors of the two 64-bit halves of a 16-byte block. The sum of the two products has 128 bits.
 struct alignas(16) Factors {
     uint64_t low, high;
 };
 
 inline constexpr uint32_t kBlock = 16;
 
-/// Carries a block over `blocks` blocks: the sum of the products is a block again. A product of 64-bit words comes out one power
-/// too low, hence the 33 bits.
+/// Factors that move a block forward by `blocks` blocks: the sum of the products is again a block. A reflected product of 64-bit
+/// words is one power too low, hence the 33 bits.
 constexpr Factors carry(uint32_t blocks) {
     return {uint64_t{power(128 * blocks + 32)} << 1, uint64_t{power(128 * blocks - 32)} << 1};
 }
 
-/// Carries a block that stands `blocks` blocks before the end of the message to its place in the remainder: the sum of the
-/// products, of degree 95 at most, is the block's part of message · x^32.
+/// Factors that reduce a block `blocks` blocks before the end of the message: the sum of the products, of degree 95 at most, is
+/// the block's contribution to message · x^32.
 constexpr Factors finish(uint32_t blocks) {
     return {uint64_t{power(128 * blocks + 95)} << 32, uint64_t{power(128 * blocks + 31)} << 32};
 }
 
-/// The longest stretch that is multiplied block by block, without folding.
+/// Blocks at most that are multiplied one by one, without folding.
 inline constexpr uint32_t kFinishBlocks = 32;
 
 /// In the order of the blocks of a message: the last entry is for its last block.
@@ -58,7 +58,7 @@ inline constexpr auto kFinish = [] {
     return t;
 }();
 
-/// Entry n carries over n * kVectorBlocks blocks.
+/// Entry n moves forward by n * kVectorBlocks blocks.
 template <uint32_t kVectorBlocks, uint32_t kMost>
 inline constexpr auto kCarry = [] {
     std::array<Factors, kMost + 1> t{};
@@ -79,7 +79,7 @@ constexpr Factors barrett() {
 }
 inline constexpr Factors kBarrett = barrett();
 
-/// One byte after another.
+/// Table for one byte at a time.
 inline constexpr auto kByteTable = [] {
     std::array<uint32_t, 256> t{};
     for (uint32_t i = 0; i < 256; ++i) {

@@ -1,14 +1,16 @@
-// The way of all kernels that multiply without carries. Included by each of them after it has defined, for its vectors: Vector,
-// kVectorBytes, kAccumulators, ROCI_CRC_TARGET, and the operations that are used here.
+// The algorithm of all kernels with carry-less multiplication. Each kernel includes this file after it has defined, for its
+// vectors: Vector, kVectorBytes, kAccumulators, ROCI_CRC_TARGET, and the operations that are used here.
 //
-// The message is preceded by zeros to whole vectors, which changes nothing: vectors end where the message ends, so that a payload
-// that begins a cache line is read by whole lines, and so that each block's distance from the end is a multiple of a block. Short
-// messages are multiplied vector by vector with the factors of their places, all independently of each other. Long ones have
-// kAccumulators chains: each carries its sum over kAccumulators vectors and adds the next one (Gopal et al., "Fast CRC
-// Computation for Generic Polynomials Using PCLMULQDQ"). The sum has degree 95 at most and is reduced to 32 bits once, by
-// Barrett's method.
+// Zeros before the message extend it to whole vectors; leading zeros do not change the CRC. So vectors end where the message
+// ends, and each block's distance from the end is a multiple of the block size. A payload that begins a cache line is read in
+// whole lines.
 //
-// No include guard: a translation unit has one kernel.
+// In short messages each vector is multiplied by the factors of its position, independently of the others. Long messages have
+// kAccumulators chains: each moves its sum forward by kAccumulators vectors and adds the next vector (Gopal et al., "Fast CRC
+// Computation for Generic Polynomials Using PCLMULQDQ"). The final sum has degree 95 at most; Barrett's method reduces it to 32
+// bits.
+//
+// There is no include guard: a translation unit has one kernel.
 
 #include "wire/crc/constants.hpp"
 #include "wire/crc/kernel.hpp"
@@ -25,10 +27,10 @@ namespace {
 constexpr uint32_t kVectorBlocks = kVectorBytes / kBlock;
 constexpr uint32_t kMaskedVectors = Mask::kLength / kVectorBytes + 1;
 constexpr uint32_t kShortVectors = kFinishBlocks / kVectorBlocks;
-constexpr uint32_t kMostBefore = kMaskedVectors + kAccumulators - 1;  ///< before the chains begin
+constexpr uint32_t kMostBefore = kMaskedVectors + kAccumulators - 1;  ///< vectors before the chains begin
 static_assert(kShortVectors + 1 >= kMaskedVectors + kAccumulators);
 
-/// The four bytes of the state, wherever a vector of the message begins.
+/// The four bytes of the state, at any position within a vector.
 struct alignas(64) StatePlace {
     uint8_t control[192];
 };
@@ -44,12 +46,12 @@ ROCI_CRC_TARGET inline const Factors* factors_of_last(uint32_t vectors) {
     return kFinish.data() + kFinishBlocks - vectors * kVectorBlocks;
 }
 
-/// Vectors of a message, in turn; the mask and the state are laid over the first ones.
+/// Reads the vectors of a message in order; combines the first ones with the mask and the state.
 struct Reader {
     const uint8_t* p;       ///< the next whole vector
-    const uint8_t* masked;  ///< what is laid over it
+    const uint8_t* masked;  ///< the mask for it
     const uint8_t* end_of_mask;
-    uint32_t state, split;  ///< the state goes on into the second vector, if the first one has `split` bytes, 1 to 3
+    uint32_t state, split;  ///< if the first vector has only `split` bytes, 1 to 3, the state extends into the second one
     Vector vector;
 
     ROCI_CRC_TARGET inline Reader(uint32_t from, const uint8_t* message, uint32_t first_bytes, const Mask& mask)
@@ -83,8 +85,8 @@ ROCI_CRC_TARGET inline uint32_t crc_short(Reader r, uint32_t vectors) {
     return remainder(sum);
 }
 
-/// A vector of the chains, from where it is or, copied, from elsewhere. The register is both stored and added up: the empty
-/// instruction keeps the compiler from reading the memory a second time, which somebody else may have written meanwhile.
+/// Reads a vector for the chains; with kCopied it also stores the vector in the frame. The empty instruction keeps the compiler
+/// from reading the memory a second time: a client may have changed it meanwhile.
 template <bool kCopied>
 ROCI_CRC_TARGET inline Vector take(const uint8_t* p, const uint8_t* from) {
     if constexpr (!kCopied) return load(p);
@@ -98,7 +100,7 @@ ROCI_CRC_TARGET inline Vector take(const uint8_t* p, const uint8_t* from) {
     return v;
 }
 
-/// `before` vectors go into the first one of the first of `strides` strides, which are copied from `from` or not.
+/// `before` single vectors, then `strides` strides of kAccumulators vectors; with kCopied the strides are copied from `from`.
 template <bool kCopied>
 ROCI_CRC_TARGET inline uint32_t crc_long(Reader r, uint32_t before, size_t strides, const uint8_t* from) {
     const auto& carry = kCarry<kVectorBlocks, kMostBefore>;

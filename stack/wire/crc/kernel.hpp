@@ -1,4 +1,4 @@
-// CRC-32 of a frame, by what the processor can do: one kernel per file, all of one shape. choose.cpp selects one at start.
+// CRC-32 of a frame. There is one kernel per file, each for certain processor instructions; choose.cpp selects one at start.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,9 @@ inline constexpr Mask kNoMask{};
 /// length, any alignment. Nothing outside of the message influences the result; bytes outside of it are not read.
 using Crc = uint32_t(uint32_t state, const uint8_t* p, size_t n, const Mask& mask);
 
-/// The same of a message whose last `n` bytes are at `from` and are copied behind its first ones, `head_length` bytes at `head`:
-/// each byte is read once, so that the CRC is that of the copy, whoever writes to `from` meanwhile. `head_length` from kLeastHead
-/// to kMostHead; `n` a multiple of kCopyStep, not 0. The mask covers bytes of the head
-/// only.
+/// The same for a message that consists of `head_length` bytes at `head` and `n` bytes at `from`. Copies the latter behind the
+/// head. Each byte is read once, so the CRC matches the copy even if a client writes to `from` meanwhile. `head_length` is from
+/// kLeastHead to kMostHead; `n` is a multiple of kCopyStep, not 0. The mask covers bytes of the head only.
 using CopyingCrc = uint32_t(uint32_t state, uint8_t* head, uint32_t head_length, const Mask& mask, const uint8_t* from, size_t n);
 inline constexpr uint32_t kLeastHead = 16, kMostHead = 128, kCopyStep = 256;
 
@@ -44,10 +43,10 @@ extern const Kernel kVpclmul512, kVpclmul256, kPclmul;
 extern const Kernel kPmull, kArmCrc;
 #endif
 
-/// All kernels of this architecture, the preferred first. The last one runs everywhere.
+/// All kernels of this architecture, in order of preference. The last one runs everywhere.
 std::span<const Kernel* const> kernels();
 
-/// Compares the kernel with a computation bit by bit, over lengths and alignments that take all of its ways.
+/// Compares the kernel with a bitwise computation, over lengths and alignments that cover all of its code paths.
 bool self_test(const Kernel& kernel);
 
 struct Choice {
@@ -55,13 +54,13 @@ struct Choice {
     const Kernel* failed = nullptr;  ///< the first one that this processor has and that failed its self-test
     bool unknown_name = false;       ///< `wanted` is no kernel, or none that this processor can run
 };
-/// The first of `from` that the processor supports and that passes its self-test; only `wanted`, if it is such a one.
+/// Chooses the kernel `wanted` if the processor supports it and it passes its self-test, else the first such kernel of `from`.
 Choice choose(std::span<const Kernel* const> from, std::string_view wanted);
 
-/// Made once, before main(), from kernels() and the environment variable ROCI_CRC.
+/// The choice from kernels() and the environment variable ROCI_CRC, made once before main().
 const Choice& chosen();
 
-/// The chosen kernel's; by table until it is chosen.
+/// The function of the chosen kernel; before the choice that of the table kernel.
 extern constinit Crc* crc;
 extern constinit CopyingCrc* copying;
 

@@ -3,41 +3,44 @@ import re
 
 HEAD = """# Peers
 
-What Rocinante does against RoCEv2 implementations that are not ours. Made by `tests/interop/rxe/run.py --full --write`; CI runs the quick
+Results of Rocinante with other implementations of RoCEv2. `tests/interop/rxe/run.py --full --write` generates this page; CI runs the quick
 subset of the same cases (`./dev test`).
 
 ## The Linux kernel's Soft-RoCE (rdma_rxe), Linux {kernel}
 
 The peer is a QEMU guest with Debian's stock kernel, on a TAP in a network namespace; rocid shares the TAP's kernel end through a packet
-socket (`port = "af_packet"`), so its GIDs, neighbours and routes are the kernel's. Programs are Debian's own at both ends, and
-`tests/interop/rxe/ops.cpp`, which looks at every byte, both ways: each of its rows has us as requester and as responder. "They serve" and "we
-serve" say who waits for the connection. Losses are tc netem's in the guest ("they have") and our own fault wrapper ("we have").
-"VLAN": the guest's kernel has a VLAN interface (802.1Q), rocid tags by itself. "vhost_user": the guest's virtio NIC is at rocid's vhost_user port.
-QEMU emulates the guest's processor by software, so times and figures say what the guest can do, not what we can.
+socket (`port = "af_packet"`), so its GIDs, neighbours and routes are the kernel's. Both ends run Debian's programs and
+`tests/interop/rxe/ops.cpp`, which checks every byte and runs each row in both directions: Rocinante as requester and as responder.
+
+- "they serve", "we serve": the side that waits for the connection.
+- "they have", "we have": the side that loses, delays or changes frames: tc netem in the guest, or rocid's fault wrapper.
+- "VLAN": the guest's kernel has a VLAN interface (802.1Q); rocid tags its frames itself.
+- "vhost_user": the guest's virtio NIC is connected to rocid's vhost_user port.
+
+QEMU emulates the guest's processor in software, so times and figures show the speed of the guest, not that of Rocinante.
 
 | what | IP | result | seconds | figure |
 | --- | --- | --- | ---: | --- |
 """
 
 TAIL = """
-`ib_send_bw -R`: perftest's client asks for its second connection as soon as the first is over. A server that is slow, or loses frames, may not listen
-again by then; it refuses (REJ 8, as the kernel must, and as we do), and the client does not survive that. So what we send is half a second late where
-the emulated side serves. rping, which connects once, needs nothing of the kind. Over IPv6 there is rping only: this perftest's `-R` knows IPv4 alone.
+`ib_send_bw -R`: perftest's client requests its second connection as soon as the first one is closed. A slow server may not listen again by then. It
+then refuses the request (REJ 8, like the kernel), and the client gives up. If the emulated side serves, the test therefore delays our frames
+by half a second. rping connects only once and needs no delay. Over IPv6 only rping runs, because this version of perftest supports `-R` over IPv4 only.
 
-## What Soft-RoCE does its own way
+## Where Soft-RoCE differs
 
-- A SEND that is longer than the receive: the specification has NAK "invalid request" and a local length error (IBA 9.7.5.2.4); Linux 6.1 sends NAK
-  "remote operational error" and reports IBV_WC_LOC_QP_OP_ERR. We report what it says as requester, and answer as specified.
-- It leaves MigReq 0 (docs/wire.md), and takes ours with 1.
-- Its retransmission timer is not restarted a request, so that it repeats requests that were not lost: we answer duplicates.
-- It answers 128 READs and atomics of a QP at once, we ask 16 at most: perftest, which asks its own device for what the other one can, needs
-  `-o 16` for reads and atomics, as between hardware NICs that differ.
-- `retry_cnt` 7 means for ever to it: only lower values end in "retry exceeded" there. To us it means seven.
-- A QP that goes to ERR with a receive posted hangs it, guest and all, also between two of its own.
-- It hangs by itself under loss now and then: a case with faults that fails is run once more, in a fresh guest, and said so.
+- A SEND that is longer than the receive: the specification requires NAK "invalid request" and a local length error (IBA 9.7.5.2.4). Linux 6.1 sends
+  NAK "remote operational error" and reports IBV_WC_LOC_QP_OP_ERR. Rocinante responds as specified, and as requester reports the status of the NAK.
+- MigReq is 0 in its frames (docs/wire.md). It accepts our frames with MigReq 1.
+- It does not restart its retransmission timer for each request, so it repeats requests that were not lost. Rocinante answers the duplicates.
+- It accepts 128 outstanding READs and atomics per QP, Rocinante 16. perftest takes the limit of its own device for the peer's, so READs and
+  atomics need `-o 16`, as between different hardware NICs.
+- `retry_cnt` 7 means infinite retries: only lower values end in "retry exceeded". In Rocinante 7 means seven retries.
+- If a QP with a posted receive goes to ERR, Soft-RoCE hangs together with the guest, also between two QPs of its own.
+- Under loss Soft-RoCE hangs now and then. A failed case with faults is therefore repeated once in a fresh guest, and the table shows this.
 
-ICMP "unreachable" changes nothing: a connection ends by its own retries only, whatever somebody on the path says. Such messages are counted
-(`icmp_unreachable` in `roci status`).
+ICMP "unreachable" has no effect: a connection ends only by its own retries. rocid counts these messages (`icmp_unreachable` in `roci status`).
 """
 
 

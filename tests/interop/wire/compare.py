@@ -58,8 +58,8 @@ def pad_rule(packet):
     return 'multiple of 4' if int(packet['udp.length']) % 4 == 0 else 'not padded'
 
 
-HOP_LIMIT = ('ours is what the program asked for in its address vector (ibv_rc_pingpong 1, perftest 255); the kernel puts the hop limit of its route '
-             'there instead.')
+HOP_LIMIT = ("ours is the hop limit of the program's address vector (ibv_rc_pingpong 1, perftest 255); the kernel uses the hop limit of its route "
+             'instead.')
 
 FIELDS = (
     Field('IPv4 header length', first_of('ip.hdr_len')),
@@ -76,11 +76,12 @@ FIELDS = (
     Field('BTH P_Key', lambda p: f'{int(p["infiniband.bth.p_key"]):#06x}'),
     Field('BTH reserved bits', first_of('infiniband.bth.reserved7')),
     Field('BTH MigReq', first_of('infiniband.bth.m'),
-          'IBA 9.7.2 and hardware NICs: 1 while the path is the migrated one, which without automatic path migration it always is. Soft-RoCE '
-          'leaves it 0, and both ends take either.'),
+          'ours follows IBA 9.7.2 and hardware NICs: 1 in the migrated state, which is permanent without automatic path migration. Soft-RoCE '
+          'sends 0. Both ends accept both values.'),
     Field('BTH solicited event', first_of('infiniband.bth.se')),
     Field('AETH of an ACK', ack_syndrome,
-          'Soft-RoCE has no end-to-end credits and says so (31). Ours counts receives, so that a sender knows when to wait (IBA 9.7.7.2.5).'),
+          'Soft-RoCE has no end-to-end credits (31). Rocinante sends the number of posted receives, so that the sender waits when there are '
+          'none (IBA 9.7.7.2.5).'),
 )
 
 

@@ -40,10 +40,13 @@ OPERATIONS = [
 
 TEXT = '''# Wire truth
 
-Made by `tests/interop/wire/wire_truth.py --write`; `./dev test` fails when this page and the wire disagree. The operations below run over
-a rocid that captures its frames. Every frame must be well-formed to Wireshark's dissector, its ICRC right by an independent computation
-(Python's zlib, over the masking of RoCEv2 annex A17.3.3), and its header fields must be those of the Linux 6.1 kernel's Soft-RoCE for the same
-operations (`tests/data/rxe-excerpt.pcap`), or differ for a reason given here.
+`tests/interop/wire/wire_truth.py --write` generates this page; `./dev test` fails if it differs from what rocid sends. The operations below run
+over a rocid that captures its frames. The test checks three properties of every frame:
+
+- Wireshark's dissector finds it well-formed.
+- Its ICRC equals an independent computation (Python's zlib, with the masking of RoCEv2 annex A17.3.3).
+- Its header fields equal those of Soft-RoCE of the Linux 6.1 kernel for the same operations (`tests/data/rxe-excerpt.pcap`), or differ for a
+  reason given here.
 
 Operations: {operations}.
 
@@ -53,8 +56,8 @@ Operations: {operations}.
 | --- | --- | --- | --- |
 {fields}
 
-Chosen anew for every connection, so not compared: QP numbers, PSNs, R_Keys, addresses, the IPv4 identification and the UDP source port within its
-range. In both captures a QP keeps one UDP source port, so that a switch that hashes on it keeps the QP's packets in order.
+Not compared, because they differ per connection: QP numbers, PSNs, R_Keys, addresses, the IPv4 identification and the UDP source port within its
+range. In both captures a QP uses one UDP source port, so a switch that hashes on it keeps the QP's packets in order.
 
 ## Frames by opcode
 
@@ -64,7 +67,7 @@ Equal frame lengths for the same operations mean equal segmentation, header layo
 | ---: | --- | --- | --- | --- |
 {opcodes}
 
-AckReq: Soft-RoCE asks with the last packet of a message. Ours may ask in the middle of a long one too, so that the window moves on.
+AckReq: Soft-RoCE sets it in the last packet of a message. Rocinante may also set it within a long message, to keep the window open.
 '''
 
 

@@ -71,6 +71,17 @@ TEST(Config, AValueOutOfRangeSaysFileLineAndWhatIsAllowed) {
     EXPECT_EQ(error_of("[rocid]\nsocket_mode = 0o7777\n"), "f.toml:2: key 'rocid.socket_mode' = 0o7777: allowed 0o0..0o777");
 }
 
+TEST(Config, LimitsOfUsersAreCheckedByName) {
+    EXPECT_EQ(error_of("[limits]\nusers = [\"* qps=10 keys=5\", \"root qps=3\", \"@root cqs=1\", \"1234 cm_ids=9\"]\n"),
+              "no error");
+    EXPECT_NE(error_of("[limits]\nusers = [\"* queues=10\"]\n").find("no limit 'queues'; there are sessions, qps"),
+              std::string::npos);
+    EXPECT_NE(error_of("[limits]\nusers = [\"* qps=many\"]\n").find("'qps=many': write qps=number"), std::string::npos);
+    EXPECT_NE(error_of("[limits]\nusers = [\"nobody-of-that-name qps=1\"]\n").find("no user 'nobody-of"), std::string::npos);
+    EXPECT_NE(error_of("[limits]\nusers = [\"@no-such-group qps=1\"]\n").find("no group 'no-such-group'"), std::string::npos);
+    EXPECT_NE(error_of("[limits]\nusers = [\"root\"]\n").find("names no limit"), std::string::npos);
+}
+
 TEST(Config, LimitsOfTheRangesAreAllowed) {
     const Config c = parse_config("[engine]\nrx_burst = 256\ntx_burst = 1\n[fault]\ndrop = 1\n", "f");
     EXPECT_EQ(c.engine.rx_burst, 256u);

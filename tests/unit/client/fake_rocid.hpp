@@ -55,7 +55,7 @@ public:
 
         bool posted(uint32_t index) const {
             auto* wqe = reinterpret_cast<abi::SendWqe*>(sq_slots + (index & (reply.sq_depth - 1)) * reply.sq_stride);
-            return std::atomic_ref(wqe->lap).load(std::memory_order_acquire) == abi::lap_of(index, reply.sq_depth);
+            return std::atomic_ref(wqe->phase).load(std::memory_order_acquire) == abi::phase_of(index, reply.sq_depth);
         }
         /// How many are posted, from index 0 on.
         uint32_t posted_sends() const {

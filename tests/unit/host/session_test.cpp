@@ -219,7 +219,8 @@ TEST_F(SessionTest, StatusIsJsonThatNamesTheProgramAndItsQps) {
     EXPECT_EQ(s["qps"][0]["state"], "RTR");
     EXPECT_EQ(s["qps"][0]["peer"]["gid"], "::ffff:10.0.0.2");
     EXPECT_EQ(s["qps"][0]["counters"]["retransmits"], 0);
-    EXPECT_EQ(j["host"]["lcores"], 2);
+    EXPECT_FALSE(j.contains("host")) << "the client is not privileged";
+    EXPECT_EQ(nlohmann::json::parse(conductor.status_json())["host"]["lcores"], 2);
     platform.host_json = "{ broken";
     EXPECT_EQ(nlohmann::json::parse(conductor.status_json())["host"], "{ broken");
 }

@@ -101,6 +101,26 @@ TEST(NeighbourCache, IsBounded) {
     EXPECT_EQ(c.find(key(3000), 2001).answer, Answer::failed) << "all places are waited for";
 }
 
+TEST(NeighbourCache, SilentAddressesPushNoKnownOneOut) {
+    Cache c(Cache::Config{.entries = 8});
+    c.heard(key(1), kMac, 0, true);
+    Nanos now = 1;
+    for (uint32_t i = 100; i < 200; ++i, now += 4 * kSecond) {
+        for (uint32_t k = 0; k < 7; ++k) (void)c.find(key(i * 10 + k), now);
+        for (int t = 0; t < 3; ++t) c.advance(now + (t + 1) * kSecond);
+    }
+    EXPECT_EQ(c.recall(key(1)), kMac) << "used longest ago, but it answers";
+}
+
+TEST(NeighbourCache, AQuestionThatNobodyWaitsForLeavesItsPlace) {
+    Cache c(Cache::Config{.entries = 8});
+    for (uint32_t i = 0; i < 8; ++i) (void)c.find(key(i), 0);
+    EXPECT_EQ(c.find(key(50), 1).answer, Answer::failed);
+    c.abandon(key(3));
+    EXPECT_EQ(c.find(key(50), 2).answer, Answer::pending);
+    EXPECT_EQ(c.find(key(51), 3).answer, Answer::failed) << "the others are waited for still";
+}
+
 TEST(NeighbourCache, APortThatGoesTakesItsWaitersAlong) {
     Cache c;
     (void)c.find(key(1), 0);

@@ -20,7 +20,7 @@ constexpr MacAddress kOwn{{0x02, 0, 0, 0, 0, 1}};
 constexpr uint8_t kOwnLast = 1, kOtherLast = 2;
 
 /// An IPv4 header without its checksum, at `l3`; what else is in the frame does not matter here.
-std::string unsummed_to(uint8_t mac_last, uint8_t l3 = wire::kEthLength) {
+std::string without_checksum_to(uint8_t mac_last, uint8_t l3 = wire::kEthLength) {
     std::string f = frame_to(mac_last, 7);
     const bool tagged = l3 != wire::kEthLength;
     store_be<uint16_t>(reinterpret_cast<uint8_t*>(&f[12]), tagged ? wire::kEtherVlan : wire::kEtherIpv4);
@@ -49,7 +49,7 @@ struct Unsummed : testing::Test {
         if (port.tx_alloc(&f, 1) != 1) return false;
         std::memcpy(f.data, bytes.data(), bytes.size());
         f.length = uint32_t(bytes.size());
-        f.unsummed = l3;
+        f.checksum_offset = l3;
         if (port.tx_burst(&f, 1) == 1) return true;
         port.tx_free(&f, 1);
         return false;
@@ -69,17 +69,17 @@ TEST_F(Unsummed, ThePortGetsItAsItIs) {
     HairpinPort hairpin(wire, kOwn);
     TapPort tap(hairpin, time);
     FaultPort top(tap, {}, time);
-    ASSERT_TRUE(send(top, unsummed_to(kOtherLast)));
-    ASSERT_TRUE(send(top, unsummed_to(kOtherLast, 18), 18));
+    ASSERT_TRUE(send(top, without_checksum_to(kOtherLast)));
+    ASSERT_TRUE(send(top, without_checksum_to(kOtherLast, 18), 18));
     ASSERT_TRUE(offer(top, frame_to(kOtherLast, 1)));
-    EXPECT_EQ(wire.sent[0], unsummed_to(kOtherLast));
-    EXPECT_EQ(wire.unsummed, (std::vector<uint8_t>{14, 18, 0}));
+    EXPECT_EQ(wire.sent[0], without_checksum_to(kOtherLast));
+    EXPECT_EQ(wire.checksum_offsets, (std::vector<uint8_t>{14, 18, 0}));
 }
 
 TEST_F(Unsummed, WhatComesBackByTheHairpinIsWhole) {
     HairpinPort port(wire, kOwn);
     for (const uint8_t l3 : {uint8_t{14}, uint8_t{18}}) {
-        ASSERT_TRUE(send(port, unsummed_to(kOwnLast, l3), l3));
+        ASSERT_TRUE(send(port, without_checksum_to(kOwnLast, l3), l3));
         HeaderChecksum known = HeaderChecksum::unknown;
         const std::string back = receive(port, known);
         EXPECT_EQ(checksum_of(back, l3), 0u) << "its receiver may read the header (GRH)";
@@ -93,11 +93,11 @@ TEST_F(Unsummed, WhatComesBackByTheHairpinIsWhole) {
 
 TEST_F(Unsummed, OfAGroupsFrameTheCopyIsWholeAndTheOtherIsThePorts) {
     HairpinPort port(wire, kOwn);
-    std::string f = unsummed_to(kOtherLast);
+    std::string f = without_checksum_to(kOtherLast);
     f[0] = 0x01;
     ASSERT_TRUE(send(port, f));
     EXPECT_EQ(wire.sent, std::vector<std::string>{f});
-    EXPECT_EQ(wire.unsummed, std::vector<uint8_t>{14});
+    EXPECT_EQ(wire.checksum_offsets, std::vector<uint8_t>{14});
     HeaderChecksum known = HeaderChecksum::unknown;
     EXPECT_EQ(checksum_of(receive(port, known)), 0u);
 }
@@ -106,8 +106,8 @@ TEST_F(Unsummed, ACaptureShowsWhatWillBeSent) {
     TapPort port(wire, time);
     TapRing whole("roci0", 0), short_one("roci0", 0, {}, 20), header("roci0", 0, {}, 34);
     for (TapRing* r : {&whole, &short_one, &header}) ASSERT_TRUE(port.attach(*r));
-    ASSERT_TRUE(send(port, unsummed_to(kOtherLast)));
-    EXPECT_EQ(wire.sent[0], unsummed_to(kOtherLast)) << "only the copy is summed";
+    ASSERT_TRUE(send(port, without_checksum_to(kOtherLast)));
+    EXPECT_EQ(wire.sent[0], without_checksum_to(kOtherLast)) << "only the copy is summed";
     for (TapRing* r : {&whole, &header})
         EXPECT_EQ(checksum_of({reinterpret_cast<const char*>(r->peek()->bytes), r->peek()->captured}), 0u);
     EXPECT_EQ(short_one.peek()->captured, 20u);
@@ -116,24 +116,24 @@ TEST_F(Unsummed, ACaptureShowsWhatWillBeSent) {
 
 TEST_F(Unsummed, ACorruptFrameIsNotMadeRightByThePort) {
     FaultPort port(wire, {.corrupt = 1}, time);
-    for (int i = 0; i < 200; ++i) ASSERT_TRUE(send(port, unsummed_to(kOtherLast)));
-    EXPECT_EQ(wire.unsummed, std::vector<uint8_t>(200, 0));
+    for (int i = 0; i < 200; ++i) ASSERT_TRUE(send(port, without_checksum_to(kOtherLast)));
+    EXPECT_EQ(wire.checksum_offsets, std::vector<uint8_t>(200, 0));
     const auto wrong = std::ranges::count_if(wire.sent, [](const std::string& f) { return checksum_of(f) != 0; });
     EXPECT_GT(wrong, 0) << "some bits are in the header";
 }
 
 TEST_F(Unsummed, AMarkedFrameIsRight) {
     FaultPort port(wire, {.ecn = 1}, time);
-    ASSERT_TRUE(send(port, unsummed_to(kOtherLast)));
+    ASSERT_TRUE(send(port, without_checksum_to(kOtherLast)));
     EXPECT_EQ(wire.sent[0][15], 3);
     EXPECT_EQ(checksum_of(wire.sent[0]), 0u);
-    EXPECT_EQ(wire.unsummed, std::vector<uint8_t>{0});
+    EXPECT_EQ(wire.checksum_offsets, std::vector<uint8_t>{0});
 }
 
 TEST_F(Unsummed, ADuplicateIsLeftToThePortToo) {
     FaultPort port(wire, {.duplicate = 1}, time);
-    ASSERT_TRUE(send(port, unsummed_to(kOtherLast)));
-    EXPECT_EQ(wire.unsummed, (std::vector<uint8_t>{14, 14}));
+    ASSERT_TRUE(send(port, without_checksum_to(kOtherLast)));
+    EXPECT_EQ(wire.checksum_offsets, (std::vector<uint8_t>{14, 14}));
 }
 
 }  // namespace

@@ -123,12 +123,12 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
         start_port(pair.port_b(), pools, {});
         DpdkPort a(pair.port_a(), 0, pool), believes(pair.port_b(), 0, pool, nullptr, {.received = true, .sent = false}),
             looks_itself(pair.port_b(), 0, pool);
-        const auto send = [&](uint64_t flags, uint8_t unsummed) {
+        const auto send = [&](uint64_t flags, uint8_t checksum_offset) {
             engine::TxFrame f;
             ASSERT_EQ(a.tx_alloc(&f, 1), 1u);
             std::memset(f.data, 0, 100);
             f.length = 100;
-            f.unsummed = unsummed;
+            f.checksum_offset = checksum_offset;
             mbuf_of(f.cookie).ol_flags |= flags;
             ASSERT_EQ(a.tx_burst(&f, 1), 1u);
         };

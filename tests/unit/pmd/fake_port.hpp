@@ -52,7 +52,7 @@ public:
         unsigned n = 0;
         for (; n < count && (accept_limit < 0 || int(n) < accept_limit); ++n) {
             sent.emplace_back(reinterpret_cast<const char*>(frames[n].data), frames[n].length);
-            unsummed.push_back(frames[n].unsummed);
+            checksum_offsets.push_back(frames[n].checksum_offset);
             forget(tx_out_, frames[n].cookie);
         }
         return n;
@@ -67,7 +67,7 @@ public:
 
     std::deque<std::string> incoming;
     std::vector<std::string> sent;
-    std::vector<uint8_t> unsummed;  ///< of each of `sent`
+    std::vector<uint8_t> checksum_offsets;  ///< of each of `sent`
     size_t pool = 100000;
     int accept_limit = -1;  ///< frames a tx_burst takes at most; -1: all
 

@@ -25,7 +25,7 @@ TEST(CqLaneTest, IndexWrapsAt32Bits) {
     p.cq.lanes[0].produced = p.cq.lanes[0].consumer_seen = 0xfffffffe;
     p.cq.lanes[0].shared->consumer = 0xfffffffe;
     p.client.index[0] = 0xfffffffe;
-    p.cq.lanes[0].entries[3].seq = 0xfffffffc;  // what an earlier lap left; the entry at 0xffffffff will carry seq 0
+    p.cq.lanes[0].entries[3].seq = 0xfffffffc;  // from before the ring wrapped; the entry at 0xffffffff will carry seq 0
     for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
     for (int64_t i = 0; i < 4; ++i) ASSERT_EQ(p.poll(), i);
     for (uint64_t i = 4; i < 20; ++i) {
@@ -316,13 +316,13 @@ void fill_to(SqPair& q, uint32_t end) {
 
 TEST(SendQueue, WhatIsWrittenIsPostedWhenItIsPublished) {
     SqPair q(4, 64);
-    q.client.head = q.client.published = q.client.tail = 0xfffffffa;  // over the end of the circle, several laps
+    q.client.head = q.client.published = q.client.tail = 0xfffffffa;  // the indices overflow, the ring wraps several times
     for (uint32_t i = q.client.head; i != 6; i += 2) {
         fill_to(q, i + 2);
         EXPECT_FALSE(q.view.posted(i));
         (void)q.client.publish();
         EXPECT_TRUE(q.view.posted(i) && q.view.posted(i + 1));
-        EXPECT_FALSE(q.view.posted(i + 2)) << "what the lap before left there is not posted again";
+        EXPECT_FALSE(q.view.posted(i + 2)) << "a WQE of the previous phase is not posted again";
     }
 }
 

@@ -168,11 +168,11 @@ TEST(Build, AChecksumThatIsLeftToThePortIsZeroAndAllElseIsAsEver) {
             const Frame whole = test::build_frame(spec, test::sample_headers(0x04), nullptr, 0);
             spec.port_sums = true;
             const PathTemplate path = make_path(spec);
-            EXPECT_EQ(path.unsummed, ipv6 ? 0u : Offsets(ipv6, tagged).l3);
+            EXPECT_EQ(path.checksum_offset, ipv6 ? 0u : Offsets(ipv6, tagged).l3);
             Frame f = test::build_frame(spec, test::sample_headers(0x04), nullptr, 0);
             if (!ipv6) {
-                EXPECT_EQ(load_be<uint16_t>(&f[path.unsummed + 10]), 0u);
-                fill_header_checksum(&f[path.unsummed]);
+                EXPECT_EQ(load_be<uint16_t>(&f[path.checksum_offset + 10]), 0u);
+                fill_header_checksum(&f[path.checksum_offset]);
             }
             EXPECT_EQ(f, whole);
         }
@@ -221,6 +221,27 @@ TEST(Build, CopyingWithTheIcrcMakesTheSameFrame) {
                     ASSERT_EQ(fused, copied) << int(opcode) << " " << length;
                 }
     for (const uint32_t length : {0u, 4u, 255u, 257u, 4092u}) EXPECT_FALSE(copies_with_icrc(length));
+}
+
+/// Kept headers make the frame that begin_frame makes, whatever PSN and ACK request come next.
+TEST(Build, RepeatedHeadersAreThoseOfTheNextPacket) {
+    for (const bool ipv6 : {false, true})
+        for (const bool tagged : {false, true})
+            for (const uint8_t opcode : {uint8_t(0x01), uint8_t(0x07), uint8_t(0x21), uint8_t(0xa1), uint8_t(0xa7)}) {
+                const PathTemplate path = make_path(test::sample_path(ipv6, tagged));
+                TransportHeaders headers = test::sample_headers(opcode);
+                Frame first(kMaxFrame, 0xee), next(kMaxFrame, 0xee), repeated(kMaxFrame, 0xee);
+                RepeatedHeaders kept;
+                keep_headers(kept, first.data(), path, begin_frame(first.data(), path, headers, 1024));
+                for (const uint32_t psn : {0u, 1u, 0x800000u, 0xffffffu})
+                    for (const bool ack : {false, true}) {
+                        headers.psn = Psn(psn);
+                        headers.ack_request = ack;
+                        const auto length = begin_frame(next.data(), path, headers, 1024) - next.data();
+                        ASSERT_EQ(repeat_headers(repeated.data(), kept, Psn(psn), ack) - repeated.data(), length);
+                        ASSERT_TRUE(std::equal(next.begin(), next.begin() + length, repeated.begin())) << int(opcode);
+                    }
+            }
 }
 
 TEST(Build, MixedAddressFamiliesAreNoPath) {

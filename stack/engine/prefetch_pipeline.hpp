@@ -1,6 +1,6 @@
-// Thousands of QPs do not fit into the nearest cache, and what a message needs is reached from its QP by a chain of pointers. So
-// each QP on the list is visited some turns before its own, step by step: each step reads what the one before has asked for. What
-// a client may be changing meanwhile is taken as a hint only.
+// Prefetches the data of QPs that will have their turn soon. Thousands of QPs do not fit into the nearest cache, and the data of
+// a message is reached from its QP by a chain of pointers. So the pipeline visits each QP of the run queue some turns early, in
+// steps: each step reads what the step before prefetched. Values that a client may change meanwhile are used as hints only.
 #pragma once
 
 #include <algorithm>
@@ -13,38 +13,38 @@
 
 namespace roci::engine {
 
-class LookAhead {
+class PrefetchPipeline {
 public:
-    explicit LookAhead(const mem::KeyTable& keys) : keys_(keys) {}
-    /// Before each QP's turn. `first`: of the requesters that have one, which is it. From round to round it goes on where it is:
-    /// to catch up with the first steps would be a chain of waits.
+    explicit PrefetchPipeline(const mem::KeyTable& keys) : keys_(keys) {}
+    /// Called before each QP's turn. `first`: the QP at the head of the run queue. The pipeline stays filled from round to round:
+    /// to refill it would cost a chain of cache misses.
     void turn(const qp::Qp* first) {
         ROCI_STAGE(ahead);
-        if (coming_.front() == nullptr) {
+        if (stages_.front() == nullptr) {
             enter(first);
             for (uint32_t i = 1; i < kSteps; ++i) step();
         }
         step();
     }
-    /// Before any QP goes.
-    void forget() { coming_ = {}; }
+    /// Called before any QP is removed from the engine.
+    void forget() { stages_ = {}; }
 
 private:
     static constexpr uint32_t kSteps = 3 + mem::kPrefetchSteps;
 
     void step() {
-        const qp::Qp* next = coming_.front() != nullptr ? coming_.front()->asking.next : nullptr;
-        std::shift_right(coming_.begin(), coming_.end(), 1);
+        const qp::Qp* next = stages_.front() != nullptr ? stages_.front()->asking.next : nullptr;
+        std::shift_right(stages_.begin(), stages_.end(), 1);
         enter(next);
-        if (const qp::Qp* qp = coming_[1]) requester(*qp);
-        if (const qp::Qp* qp = coming_[2]) queues(*qp);
-        if (const qp::Qp* qp = coming_[3]) memory<0>(*qp);
-        if (const qp::Qp* qp = coming_[4]) memory<1>(*qp);
-        if (const qp::Qp* qp = coming_[5]) memory<2>(*qp);
+        if (const qp::Qp* qp = stages_[1]) requester(*qp);
+        if (const qp::Qp* qp = stages_[2]) queues(*qp);
+        if (const qp::Qp* qp = stages_[3]) memory<0>(*qp);
+        if (const qp::Qp* qp = stages_[4]) memory<1>(*qp);
+        if (const qp::Qp* qp = stages_[5]) memory<2>(*qp);
     }
 
     void enter(const qp::Qp* qp) {
-        coming_.front() = qp;
+        stages_.front() = qp;
         if (qp != nullptr) qp::prefetch_basics(*qp);
     }
     static void requester(const qp::Qp& qp) {
@@ -60,7 +60,7 @@ private:
         __builtin_prefetch(&qp.spec.sq.shared->idle);
         __builtin_prefetch(qp.spec.sq.slot(qp.requester.queue.fetched()));
     }
-    /// The bytes that it sends.
+    /// The payload of the next work request.
     template <uint32_t step>
     void memory(const qp::Qp& qp) const {
         if (!qp.has_work || qp.spec.sq.depth == 0) return;
@@ -73,7 +73,7 @@ private:
     }
 
     const mem::KeyTable& keys_;
-    std::array<const qp::Qp*, kSteps> coming_{};  ///< by the step that was done for it last
+    std::array<const qp::Qp*, kSteps> stages_{};  ///< QPs by the last step that was done for them
 };
 
 }  // namespace roci::engine

@@ -1,0 +1,186 @@
+#include "host/sessions/quotas.hpp"
+
+#include <algorithm>
+
+#include "host/paths/neighbours.hpp"
+#include "host/rdma_cm/service.hpp"
+#include "host/sessions/handlers.hpp"
+
+namespace roci::host::sessions {
+namespace {
+
+using abi::Op;
+
+const rdma_cm::CmClient* cm_of(const State& state, const Session& s) {
+    const auto it = state.cm->clients.find(s.id);
+    return it == state.cm->clients.end() ? nullptr : &it->second;
+}
+
+/// What a session has of a resource.
+struct Row {
+    uint64_t (*used)(const State&, const Session&);
+    uint64_t Limits::*whole = nullptr;  ///< nullptr: the table that it is taken from is the limit
+};
+
+uint64_t channels_of(const State& state, const Session& s) {
+    const auto* cm = cm_of(state, s);
+    return s.channels.count() + (cm != nullptr ? cm->channels.count() : 0);
+}
+uint64_t cm_ids_of(const State& state, const Session& s) {
+    const auto* cm = cm_of(state, s);
+    return cm != nullptr ? cm->ids.count() : 0;
+}
+uint64_t resolving_of(const State& state, const Session& s) {
+    return uint64_t(std::ranges::count(state.neighbours->ids, s.id, &paths::HeldId::session));
+}
+
+/// In the order of kUserLimits.
+constexpr Row kRows[] = {
+    {[](const State&, const Session&) { return uint64_t{1}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.qps.count()}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.cqs.count()}; }},
+    {[](const State&, const Session& s) { return s.cq_entries; }},
+    {[](const State&, const Session& s) { return uint64_t{s.srqs.count()}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.pds.count()}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.xrcds.count()}; }},
+    {[](const State&, const Session& s) { return uint64_t{s.mrs.count()} + s.mws.count(); }},
+    {[](const State&, const Session& s) { return uint64_t{s.ahs.size()}; }},
+    {[](const State&, const Session& s) { return s.mapped.regions + s.arena.chunks() + 1; }, &Limits::max_mappings},
+    {[](const State&, const Session& s) { return s.mapped.bytes; }, &Limits::max_mapped_bytes},
+    {[](const State&, const Session& s) { return s.arena.bytes(); }},
+    {[](const State&, const Session& s) { return s.device_memory; }},
+    {channels_of},
+    {cm_ids_of},
+    {resolving_of},
+};
+/// Indices of kUserLimits.
+enum Resource : uint8_t {
+    kSessions,
+    kQps,
+    kCqs,
+    kCqEntries,
+    kSrqs,
+    kPds,
+    kXrcds,
+    kKeys,
+    kAhs,
+    kMappings,
+    kMappedBytes,
+    kArenaBytes,
+    kDeviceMemory,
+    kChannels,
+    kCmIds,
+    kResolving,
+    kResources
+};
+static_assert(std::size(kRows) == kResources && std::size(kUserLimits) == kResources && kResources <= kMostResources);
+
+uint64_t one(const Call&) { return 1; }
+uint64_t none(const Call&) { return 0; }  // what an arena grows by is known afterwards: it must not be full before
+
+/// More than a CQ can have is refused as such, by the handler.
+uint64_t entries(const Call& c, uint32_t cqe) { return cqe > c.state.limits.max_cqe ? 0 : cqe; }
+
+/// What a request takes.
+struct Taking {
+    Op op;
+    Resource resource;
+    uint64_t (*amount)(const Call&);
+};
+constexpr Taking kTakings[] = {
+    {Op::create_qp, kQps, one},
+    {Op::create_qp, kArenaBytes, none},
+    {Op::open_qp, kQps, one},
+    {Op::create_cq, kCqs, one},
+    {Op::create_cq, kCqEntries, [](const Call& c) { return entries(c, c.in<abi::CreateCqRequest>().cqe); }},
+    {Op::create_cq, kArenaBytes, none},
+    {Op::resize_cq, kCqEntries, [](const Call& c) { return entries(c, c.in<abi::ResizeCqRequest>().cqe); }},
+    {Op::resize_cq, kArenaBytes, none},
+    {Op::create_srq, kSrqs, one},
+    {Op::create_srq, kArenaBytes, none},
+    {Op::modify_srq, kArenaBytes, none},
+    {Op::alloc_pd, kPds, one},
+    {Op::open_xrcd, kXrcds, one},
+    {Op::reg_mr, kKeys, one},
+    {Op::reg_dm_mr, kKeys, one},
+    {Op::alloc_null_mr, kKeys, one},
+    {Op::alloc_mw, kKeys, one},
+    {Op::create_ah, kAhs, one},
+    {Op::add_region, kMappings, one},
+    {Op::add_region, kMappedBytes, [](const Call& c) { return c.in<abi::AddRegionRequest>().length; }},
+    {Op::alloc_dm, kDeviceMemory, [](const Call& c) { return c.in<abi::AllocDmRequest>().length; }},
+    {Op::alloc_dm, kArenaBytes, none},
+    {Op::create_channel, kChannels, one},
+    {Op::cm_open_channel, kChannels, one},
+    {Op::cm_create_id, kCmIds, one},
+    {Op::cm_resolve_addr, kResolving, one},
+};
+
+bool over(uint64_t used, uint64_t amount, uint64_t limit) {
+    return amount == 0 ? used >= limit : amount > limit || used > limit - amount;
+}
+
+template <class Counts>
+uint64_t sum(const State& state, const Row& row, Counts counts) {
+    uint64_t n = 0;
+    for (const auto& [id, s] : state.sessions)
+        if (counts(*s)) n += row.used(state, *s);
+    return n;
+}
+uint64_t used_by(const State& state, uint32_t uid, const Row& row) {
+    return sum(state, row, [uid](const Session& s) { return s.who.uid == uid; });
+}
+
+uint64_t limit_of(const State& state, const Client& who, size_t resource) {
+    return state.limits.of_user(who.uid, who.gid).*kUserLimits[resource].limit;
+}
+
+Outcome refuse(State& state, uint32_t uid, Resource resource, uint64_t used, uint64_t limit) {
+    ++state.refused[uid][resource];
+    return fail(ENOMEM, "limit {}: user {} has {} of {}", kUserLimits[resource].name, uid, used, limit);
+}
+
+Outcome check_one(Call& c, const Taking& t) {
+    const Row& row = kRows[t.resource];
+    const uint64_t amount = t.amount(c);
+    const Client& who = c.session.who;
+    if (row.whole != nullptr) {
+        const uint64_t all = sum(c.state, row, [](const Session&) { return true; });
+        if (over(all, amount, c.state.limits.*row.whole)) {
+            ++c.state.refused[who.uid][t.resource];
+            return fail(ENOMEM, "limit {}: all users together have {} of {}", kUserLimits[t.resource].name, all,
+                        c.state.limits.*row.whole);
+        }
+    }
+    if (c.state.privileged(who)) return done();
+    const uint64_t used = used_by(c.state, who.uid, row), limit = limit_of(c.state, who, t.resource);
+    return over(used, amount, limit) ? refuse(c.state, who.uid, t.resource, used, limit) : done();
+}
+
+}  // namespace
+
+Outcome check_quota(Call& c, Op op) {
+    for (const Taking& t : kTakings)
+        if (t.op == op)
+            if (Outcome o = check_one(c, t); o.failed()) return o;
+    return done();
+}
+
+bool may_open_session(State& state, const Client& who) {
+    if (state.privileged(who)) return true;
+    const uint64_t used = used_by(state, who.uid, kRows[kSessions]), limit = limit_of(state, who, kSessions);
+    return used < limit || !refuse(state, who.uid, kSessions, used, limit).failed();
+}
+
+std::vector<QuotaLine> quota_lines(const State& state, const Client& who) {
+    std::vector<QuotaLine> lines;
+    const auto refused = state.refused.find(who.uid);
+    for (size_t r = 0; r < kResources; ++r) {
+        QuotaLine& line = lines.emplace_back(kUserLimits[r].name, used_by(state, who.uid, kRows[r]));
+        if (!state.privileged(who)) line.limit = limit_of(state, who, r);
+        if (refused != state.refused.end()) line.refused = refused->second[r];
+    }
+    return lines;
+}
+
+}  // namespace roci::host::sessions
