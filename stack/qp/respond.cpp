@@ -8,8 +8,6 @@
 namespace roci::qp {
 namespace {
 
-constexpr uint32_t kEventQpAccessErr = 3;
-
 /// Credits are told where the QP has a receive queue of its own (IBA 9.7.7.2: not with an SRQ).
 uint8_t ack_syndrome(Qp& qp) {
     const bool shared = qp.spec.srq != nullptr || qp.spec.type == Type::xrc_recv;
@@ -96,7 +94,7 @@ void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     if (job.replay) return rs.jobs.drop_oldest();
     rs.sequence.take_back(job.first + job.sent, nak_syndrome(NakCode::remote_access));
     rs.jobs.count = 0;
-    raise(ctx, qp, kEventQpAccessErr);
+    raise(ctx, qp, abi::AsyncEvent::qp_access_err);
 }
 
 Sent send_read_packet(Context& ctx, Qp& qp, const ResponderJob& job) {

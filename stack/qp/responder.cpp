@@ -1,6 +1,7 @@
 // The responder: one request packet at a time, through the check chain of IBA 9.7.4.1 in its order: PSN, opcode succession,
 // opcode allowed, resources, length, R_Key; then execution. Each fault has its row in kFaults.
 #include <cstring>
+#include <optional>
 
 #include "mem/memory_region.hpp"
 #include "qp/reorder.hpp"
@@ -10,31 +11,31 @@
 namespace roci::qp {
 namespace {
 
+using abi::AsyncEvent;
 using abi::WcStatus;
-
-constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
 
 /// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table
 /// 57; 9.9.3.1).
 struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
-    uint32_t event;
+    std::optional<AsyncEvent> event;
     bool own = false;     ///< of our side (class E): it ends a UC QP as well, where what the peer does wrong is dropped (class D)
     bool silent = false;  ///< no NAK (class J): the peer learns of it as its retries run out
 };
 constexpr FaultRow kFaults[] = {
-    {NakCode::psn_sequence, WcStatus::success, 0},                          // none
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // invalid_succession
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // not_allowed
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // too_many_reads
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // bad_length
-    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},      // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::loc_access_err, kEventQpAccessErr},  // access (11.6.2: of a WRITE with immediate)
-    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal, true},   // recv_protection
-    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal, true},  // malformed_recv
-    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},       // unreachable: the memory went away
-    {NakCode::remote_access, WcStatus::rem_inv_req_err, 0, false, true},          // invalidation
+    {NakCode::psn_sequence, WcStatus::success, {}},                                 // none
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // invalid_succession
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // not_allowed
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // too_many_reads
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // bad_length
+    {NakCode::invalid_request, WcStatus::loc_len_err,
+     AsyncEvent::qp_req_err},  // message_too_long: longer than the receive buffer
+    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access (11.6.2: of a WRITE with immediate)
+    {NakCode::remote_operational, WcStatus::loc_prot_err, AsyncEvent::qp_fatal, true},   // recv_protection
+    {NakCode::remote_operational, WcStatus::loc_qp_op_err, AsyncEvent::qp_fatal, true},  // malformed_recv
+    {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory went away
+    {NakCode::remote_access, WcStatus::rem_inv_req_err, {}, false, true},                // invalidation
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
@@ -52,7 +53,7 @@ void fault(Context& ctx, Qp& qp, RequestFault f) {
         return;
     }
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0);
-    if (row.event != 0) raise(ctx, qp, row.event);
+    if (row.event) raise(ctx, qp, *row.event);
     if (row.silent || qp.spec.type == Type::uc) return enter_error(ctx, qp);
     nak(ctx, qp, nak_syndrome(row.nak), true);
 }
@@ -179,12 +180,8 @@ RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 /// A SEND takes its receive WQE with the first packet, a WRITE with immediate with the last.
 TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
-    const wire::OpcodeInfo& info = *p.info;
-    if (qp.responder.recv.held) return TakeRecv::ok;
-    const bool send_starts = info.has(wire::kSend) && info.has(wire::kFirst | wire::kOnly);
-    if (send_starts && matches_tags(qp)) return take_tagged(ctx, qp, p);
-    const bool write_imm = info.has(wire::kWrite) && info.has(wire::kImmDt);
-    return send_starts || write_imm ? take_recv(ctx, qp, &p) : TakeRecv::ok;
+    if (qp.responder.recv.held || !p.info->has(wire::kConsumesRecv)) return TakeRecv::ok;
+    return p.info->has(wire::kSend) && matches_tags(qp) ? take_tagged(ctx, qp, p) : take_recv(ctx, qp, &p);
 }
 
 /// SEND with invalidate: the R_Key stops working before the completion is seen (IBA 9.4.1.1.3).
@@ -300,7 +297,7 @@ void receive_among_others(Context& ctx, Qp& qp, const wire::Packet& p) {
 void establish(Context& ctx, Qp& qp) {
     if (qp.established) return;
     qp.established = true;
-    if (qp.state == State::rtr) raise(ctx, qp, kEventCommEst);
+    if (qp.state == State::rtr) raise(ctx, qp, AsyncEvent::comm_est);
 }
 
 }  // namespace

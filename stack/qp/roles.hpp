@@ -129,8 +129,8 @@ void complete_send(Context& ctx, Qp& qp, abi::WcStatus status);
 void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, abi::WcStatus status, uint32_t byte_len);
 /// A completion of the SRQ itself, or of a tagged buffer (`qp` nullptr: of none).
 void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solicited);
-void raise(Context& ctx, Qp& qp, uint32_t ibv_event_type);
-void raise_srq(Context& ctx, const Srq& srq, uint32_t ibv_event_type);
+void raise(Context& ctx, Qp& qp, abi::AsyncEvent event);
+void raise_srq(Context& ctx, const Srq& srq, abi::AsyncEvent event);
 /// Oldest WQE completes with `status`, the QP goes to ERR (UC, UD: to SQE), everything else is flushed.
 void fail_send(Context& ctx, Qp& qp, abi::WcStatus status);
 void enter_error(Context& ctx, Qp& qp);

@@ -13,7 +13,6 @@ namespace {
 using abi::WcOpcode;
 using abi::WcStatus;
 
-constexpr uint32_t kEventSrqErr = 14;
 /// More unexpected messages than this that the client has not told to have handled: completions ask it to.
 constexpr uint32_t kMaxLag = 1u << 14;
 
@@ -230,7 +229,7 @@ bool take_tag_operations(Context& ctx, Srq& srq) {
     if (t.broken) return false;
     if (claimed > t.spec.depth) {  // more than the ring holds: nothing in it can be trusted
         t.broken = true;
-        raise_srq(ctx, srq, kEventSrqErr);
+        raise_srq(ctx, srq, abi::AsyncEvent::srq_err);
         return false;
     }
     for (uint32_t n = 0; n < claimed; ++n) {

@@ -151,7 +151,10 @@ Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State f
     return done();
 }
 
-/// First as if the QP were where we left it; an engine may have moved it since.
+/// The rules of a step depend on the QP's state, which the engine owns and may change at any time (ERR, SQE). The conductor
+/// validates against the last state that it knows and names that state in the command; the engine, whose answer decides, refuses
+/// with ESTALE if it is another one. Only then, or if the step is not legal from there, the state is queried: so an ordinary step
+/// is one command.
 Outcome modify_once(Call& c, abi::ModifyQpRequest in, Qp& qp) {
     in.mask &= ~qp::ignored_attributes(qp.spec.type);
     if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed() || o.waits_for || o.waits_for_memory)
