@@ -128,7 +128,7 @@ public:
         ibv_qp_attr a{};
         a.qp_state = IBV_QPS_RTS;
         a.sq_psn = psn;
-        a.timeout = timeout;
+        a.timeout = 12;
         a.retry_cnt = 7;
         a.rnr_retry = rnr_retry;
         a.max_rd_atomic = 4;
@@ -231,7 +231,7 @@ public:
     ibv_qp* qp = nullptr;
     ibv_qp_cap cap{};
     ibv_gid gid{};
-    uint8_t rnr_retry = 7, timeout = 12;
+    uint8_t rnr_retry = 7;
 };
 
 inline bool same(const End& a, size_t at, const End& b, size_t bt, size_t length) {

@@ -1,11 +1,5 @@
 // Memory: rights, protection domains, ranges, rereg, on-demand paging, advice, device memory, null MR.
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -146,69 +140,6 @@ TEST_F(Memory, OnDemandPagingSeesWhatIsMappedNow) {
     EXPECT_EQ(std::memcmp(p + 8000, a->memory.data(), 64), 0);
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
     munmap(p, kBytes);
-}
-
-/// A page whose accesses wait until let_go().
-class HeldPage {
-public:
-    HeldPage() : fd_(int(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK))) {
-        if (fd_ < 0) return;
-        void* page = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        uffdio_api api{};
-        api.api = UFFD_API;
-        uffdio_register range{};
-        range.range = {uint64_t(uintptr_t(page)), kBytes};
-        range.mode = UFFDIO_REGISTER_MODE_MISSING;
-        if (ioctl(fd_, UFFDIO_API, &api) == 0 && ioctl(fd_, UFFDIO_REGISTER, &range) == 0) data = static_cast<uint8_t*>(page);
-    }
-    ~HeldPage() {
-        if (fd_ >= 0) close(fd_);
-        if (data != nullptr) munmap(data, kBytes);
-    }
-    HeldPage(const HeldPage&) = delete;
-    /// Somebody waits for the page.
-    bool wanted() const {
-        pollfd p{fd_, POLLIN, 0};
-        return poll(&p, 1, 10'000) == 1;
-    }
-    void let_go() {
-        uffdio_zeropage zero{};
-        zero.range = {uint64_t(uintptr_t(data)), kBytes};
-        EXPECT_EQ(ioctl(fd_, UFFDIO_ZEROPAGE, &zero), 0);
-    }
-    static constexpr size_t kBytes = 4096;
-    uint8_t* data = nullptr;  ///< nullptr: not permitted here
-
-private:
-    const int fd_;
-};
-
-TEST_F(Memory, MemoryThatDoesNotAnswerDelaysOnlyItsOwnQp) {
-    if ((device().odp_caps.general_caps & IBV_ODP_SUPPORT) == 0) GTEST_SKIP() << "no on-demand paging";
-    HeldPage held;
-    if (held.data == nullptr) GTEST_SKIP() << "userfaultfd of other processes' accesses is not permitted";
-    ibv_mr* mr = ibv_reg_mr(b->pd, held.data, HeldPage::kBytes, kFullAccess | IBV_ACCESS_ON_DEMAND);
-    ASSERT_NE(mr, nullptr);
-    a->timeout = b->timeout = 0;  // for ever
-    connect();
-    a->fill(0, 64, 19);
-    ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 1, 0, 64,
-                      [&](ibv_send_wr& wr) {
-                          wr.wr.rdma = {uint64_t(uintptr_t(held.data)) + 8, mr->rkey};
-                      }),
-              0);
-    ASSERT_TRUE(held.wanted());
-    auto first = std::exchange(a, std::make_unique<End>(0)), second = std::exchange(b, std::make_unique<End>(1));
-    connect();  // the conductor serves others
-    for (int i = 0; i < 1000; ++i) {
-        ASSERT_EQ(a->write(*b, uint64_t(i), 0, 4096, 0), 0);
-        EXPECT_DONE(*a, i);
-    }
-    EXPECT_TRUE(first->quiet());
-    held.let_go();
-    EXPECT_DONE(*first, 1);
-    EXPECT_EQ(std::memcmp(held.data + 8, first->memory.data(), 64), 0);
-    EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
 /// Both ends' memory is on-demand, and every operation that a transport's capabilities name is tried.
