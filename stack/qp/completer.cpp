@@ -1,5 +1,6 @@
 // The completer: ACKs, NAKs, READ and atomic responses (IBA 9.7.5, 9.7.6). What was not asked for is a ghost: counted and
 // dropped.
+#include <cassert>
 #include <cstring>
 
 #include "qp/reorder.hpp"
@@ -272,8 +273,9 @@ void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
 void finish_response(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     if (qp.state != State::rts && qp.state != State::sqd) return;
     if (!good) return fail_send(ctx, qp, WcStatus::loc_prot_err);
-    const SendRecord& r = *qp.requester.queue.oldest();
-    responded(ctx, qp, p.psn, psn_span(r.first_psn, p.psn) + 1 == r.packets);
+    const SendRecord* r = qp.requester.queue.oldest();
+    assert(r != nullptr);  // it awaits the response
+    responded(ctx, qp, p.psn, psn_span(r->first_psn, p.psn) + 1 == r->packets);
 }
 
 void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {

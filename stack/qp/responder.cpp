@@ -228,6 +228,9 @@ bool ready_to_receive(Context& ctx, Qp& qp, const wire::Packet& p) {
         case TakeRecv::ok:
         case TakeRecv::too_short:
             return true;
+        case TakeRecv::waits:
+        case TakeRecv::lost:
+            return false;
         case TakeRecv::empty:
             if (qp.spec.type != Type::uc) return receiver_not_ready(ctx, qp), false;
             qp.responder.in_message = false;  // UC: the message is lost
@@ -337,6 +340,10 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 void finish_request(Context& ctx, Qp& qp, const wire::Packet& p, bool good, uint64_t original) {
     if (qp.spec.type == Type::ud) return finish_datagram(ctx, qp, p, good);
+    if (matches_tags(qp) && finish_handed(ctx, qp, p, good)) {
+        begin_message(qp, p);
+        return finish_message(ctx, qp, p);
+    }
     if (!good) return fault_of_memory(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return finish_atomic(ctx, qp, p, original);
     if (p.info->has(wire::kAtomicWrite)) return finish_atomic_write(ctx, qp, p);

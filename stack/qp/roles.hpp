@@ -25,6 +25,8 @@ enum class TakeRecv : uint8_t;
 TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// Where a packet's payload goes in the buffer and what of it is header. False: nothing is to be placed (a rendezvous request).
 bool place_tagged(const Qp& qp, const wire::Packet& packet, uint64_t& offset, const uint8_t*& payload, uint32_t& length);
+/// The headers of a rendezvous request that waited for slow memory are in place, or cannot be. False: the packet is none.
+bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 /// Makes a receive completion one of tag matching.
 void describe_tagged(const Qp& qp, abi::Cqe& e);
 /// An unexpected message that broke off is none.
@@ -112,7 +114,16 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 
 // ---- receive_queue.cpp: receive WQEs
-enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused, too_short };
+enum class TakeRecv : uint8_t {
+    ok,
+    empty,
+    malformed,
+    no_queue,
+    refused,
+    too_short,
+    waits,  ///< for slow memory: the packet takes effect later
+    lost,   ///< there was no room to keep it
+};
 /// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv. One
 /// of less than `least` bytes stays where it is: too_short.
 TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t least = 0);

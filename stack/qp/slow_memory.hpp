@@ -44,8 +44,8 @@ struct alignas(64) SlowJob : mem::SlowRequest {
 
 /// One direction of what a QP receives.
 struct SlowQueue {
-    static constexpr uint32_t kMost = 64;  ///< packets
-    SlowJob* now = nullptr;                ///< takes effect when it is done
+    static constexpr uint32_t kMost = 256;  ///< packets
+    SlowJob* now = nullptr;                 ///< takes effect when it is done
     SlowJob *first = nullptr, *last = nullptr;
     uint32_t count = 0;  ///< behind it
 };
@@ -64,7 +64,7 @@ public:
     static constexpr uint32_t kGrh = 40;          ///< room behind a frame for the GRH of a datagram
     static constexpr uint32_t kStage = 16 << 10;  ///< bytes fetched ahead
     static constexpr uint32_t kFrameBytes = wire::kMaxFrame + kGrh;
-    static constexpr uint32_t kMostBehind = 512;  ///< frames of QPs that wait for one user's memory
+    static constexpr uint32_t kMostBehind = 1024;  ///< frames of QPs that wait for one user's memory
 
     explicit SlowMemory(ChunkSource& memory)
         : frames_(memory, sizeof(SlowJob) + kFrameBytes),

@@ -77,7 +77,7 @@ struct alignas(64) TagSrq {
 };
 
 /// How the message under way is to be completed.
-enum class TagMessage : uint8_t { ordinary, no_tag, unexpected, matched, rendezvous };
+enum class TagMessage : uint8_t { ordinary, no_tag, unexpected, matched, rendezvous, handed };
 
 /// A matched rendezvous: READ, then FIN.
 struct Rendezvous {
@@ -106,6 +106,7 @@ struct RendezvousQueue {
 struct alignas(64) TagQp {
     TagQp();
     TagMessage message = TagMessage::ordinary;
+    abi::Cqe handed{};  ///< TagMessage::handed: completes the buffer when the headers are in it
     uint64_t tag = 0;
     uint32_t app_ctx = 0;
     bool match_told = false;  ///< a message of many packets: the match was completed already

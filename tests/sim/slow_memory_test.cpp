@@ -56,7 +56,7 @@ TEST_F(SlowMemory, EveryOperationAtEverySize) {
 
 TEST_F(SlowMemory, ManyAtATimeStayInOrder) {
     join();
-    constexpr uint32_t kMessages = 100, kSize = 3000;
+    constexpr uint32_t kMessages = 60, kSize = 3000;
     for (uint32_t i = 0; i < kMessages; ++i) {
         fill(sa.data() + i * kSize, kSize, i + 1);
         b.client.post_recv(qb, i, {in(sb, i * kSize, kSize)});

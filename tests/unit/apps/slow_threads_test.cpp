@@ -1,12 +1,7 @@
 // Threads that reach clients' memory: one user's memory that does not answer, what others notice of it, and the end of a thread.
 #include "apps/rocid/slow_threads.hpp"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -21,7 +16,6 @@ namespace roci::rocid {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr uint64_t kPage = 4096;
 
 template <class Condition>
 bool soon(Condition c) {
@@ -127,53 +121,16 @@ TEST_F(Threads, SoManyUsersAtATime) {
     EXPECT_TRUE(soon([&] { return threads.of(1000) != nullptr; }));
 }
 
-/// A page that userfaultfd holds back.
-class HeldPage {
-public:
-    HeldPage() {
-        fd_ = int(syscall(SYS_userfaultfd, O_CLOEXEC));
-        if (fd_ < 0) return;
-        page = static_cast<std::byte*>(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
-        uffdio_register range{.range = {uint64_t(page), kPage}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};
-        held = ioctl(fd_, UFFDIO_API, &api) == 0 && ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
-    }
-    ~HeldPage() {
-        if (fd_ < 0) return;
-        close(fd_);
-        munmap(page, kPage);
-    }
-    HeldPage(const HeldPage&) = delete;
-    void let_go() {
-        uffdio_zeropage zero{.range = {uint64_t(page), kPage}, .mode = 0, .zeropage = 0};
-        EXPECT_EQ(ioctl(fd_, UFFDIO_ZEROPAGE, &zero), 0);
-    }
-    /// Somebody waits for the page.
-    bool asked_for() {
-        uffd_msg message;
-        return read(fd_, &message, sizeof message) == ssize_t(sizeof message) && message.event == UFFD_EVENT_PAGEFAULT;
-    }
-    bool held = false;
-    std::byte* page = nullptr;
-
-private:
-    int fd_ = -1;
-};
-
-TEST_F(Threads, APageThatIsHeldBack) {
-    HeldPage held;
-    if (!held.held) GTEST_SKIP() << "userfaultfd of kernel accesses is not permitted here";
-    auto stuck = ProcMemory::open(getpid(), getuid(), threads.of(1)), quick = ProcMemory::open(getpid(), getuid(), threads.of(2));
-    ASSERT_NE(stuck, nullptr);
+TEST_F(Threads, ReachesAProcess) {
+    auto process = ProcMemory::open(getpid(), getuid(), threads.of(1));
+    ASSERT_NE(process, nullptr);
     char own[64] = "hello";
-    Access waits(*stuck, uint64_t(held.page)), serves(*quick, uint64_t(own));
-    ASSERT_TRUE(held.asked_for());
-    EXPECT_TRUE(soon([&] { return serves.done(); }));
-    EXPECT_EQ(std::memcmp(serves.bytes, "hello", 5), 0);
-    EXPECT_FALSE(waits.done());
-    held.let_go();
-    EXPECT_TRUE(soon([&] { return waits.done(); }));
-    EXPECT_TRUE(waits.request.good);
+    Access reads(*process, uint64_t(uintptr_t(own))), fails(*process, 8);
+    mem::SlowRequest* r = nullptr;
+    for (int left = 2; left != 0 && soon([&] { return reads.lane->done.pop(r); }); --left) mem::release(*r);
+    EXPECT_TRUE(reads.request.good);
+    EXPECT_EQ(std::memcmp(reads.bytes, "hello", 5), 0);
+    EXPECT_FALSE(fails.request.good) << "not mapped";
 }
 
 }  // namespace
