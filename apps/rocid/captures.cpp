@@ -13,8 +13,8 @@
 namespace roci::rocid {
 namespace {
 
-constexpr size_t kMaxCaptures = pmd::TapPort::kMaxRings - 1;  // one place is the configured capture's
-constexpr int kPipeBytes = 1 << 20;                           // what an unprivileged process may have; a smaller pipe works too
+constexpr size_t kMaxCaptures = pmd::TapPort::kMaxRings - 1;  // one ring is for the configured capture
+constexpr int kPipeBytes = 1 << 20;                           // the limit of an unprivileged process; a smaller pipe works too
 
 /// 0 or a positive errno.
 int make_pipe(int (&ends)[2], std::string& why) {
@@ -23,7 +23,7 @@ int make_pipe(int (&ends)[2], std::string& why) {
         why = std::string("no pipe for a capture: ") + std::strerror(error);
         return error;
     }
-    fcntl(ends[0], F_SETFL, 0);  // the client reads like any program
+    fcntl(ends[0], F_SETFL, 0);  // the client reads without O_NONBLOCK
     fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);
     return 0;
 }
@@ -45,15 +45,15 @@ void Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
         capture.rings.push_back(
             std::make_unique<pmd::TapRing>(devices_[point.device], point.engine, pmd::TapFilter{spec.qpn}, spec.snap_length));
         capture.taps.push_back(point.tap);
-        point.tap->attach(*capture.rings.back());  // there is a place: kMaxCaptures is less than a tap has
+        point.tap->attach(*capture.rings.back());  // never fails: a tap has more than kMaxCaptures rings
     }
 }
 
 int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string& why) {
     captures_.remove_if([](const Capture& c) { return c.ended && c.writer->finished(); });
-    // Those that end count too until their reader has let go of them: each has rings and a thread.
+    // Ending captures count too until their reader has closed the pipe, because each has rings and a thread.
     if (captures_.size() >= kMaxCaptures) {
-        why = "as many captures run as there may be; end one";
+        why = "the limit of captures is reached; end one";
         return -EBUSY;
     }
     int ends[2];

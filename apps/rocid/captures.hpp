@@ -1,5 +1,5 @@
-// Live captures (`roci pcap`): rings at the taps of the ports, and a writer a capture that sends pcapng down a pipe to the
-// client.
+// Live captures (`roci pcap`). Each capture has rings at the taps of the ports, and a writer thread that sends pcapng through a
+// pipe to the client.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace roci::rocid {
 
-/// A tap and what it belongs to.
+/// A tap with its device and engine.
 struct TapPoint {
     pmd::TapPort* tap;
     uint32_t device, engine;
@@ -22,9 +22,9 @@ struct TapPoint {
 
 class Captures {
 public:
-    /// `engines` executes fences: after one no lcore looks at a ring that was taken off its tap.
+    /// `engines` executes fences: after a fence no lcore accesses a ring that was removed from its tap.
     Captures(std::vector<TapPoint> taps, std::vector<std::string> devices, engine::CommandPort& engines);
-    /// Ends all that still run; waits some seconds at most for readers.
+    /// Ends all running captures. Waits some seconds at most for readers.
     ~Captures();
 
     int start(uint32_t session, const host::CaptureSpec& spec, std::string& why);
@@ -37,7 +37,7 @@ private:
         std::vector<std::unique_ptr<pmd::TapRing>> rings;
         std::vector<pmd::TapPort*> taps;  ///< by ring
         std::shared_ptr<std::atomic<bool>> ending;
-        std::unique_ptr<pmd::TapWriter> writer;  ///< last: it reads the rings until it is gone
+        std::unique_ptr<pmd::TapWriter> writer;  ///< last member: it reads the rings until it is destroyed
     };
     void attach(Capture& capture, const host::CaptureSpec& spec);
     void end(Capture& capture);
@@ -46,7 +46,7 @@ private:
     const std::vector<TapPoint> taps_;
     const std::vector<std::string> devices_;
     engine::CommandPort& engines_;
-    std::list<Capture> captures_;  ///< those that ended stay until their writer has finished
+    std::list<Capture> captures_;  ///< ended captures remain until their writer has finished
 };
 
 }  // namespace roci::rocid

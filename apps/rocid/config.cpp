@@ -35,7 +35,7 @@ addresses = ["10.77.0.2/24", "fd77::2/64"]
 mtu = 4096
 )";
 
-/// Where an error is.
+/// The place of an error.
 struct Place {
     std::string file;
     int line = 0;
@@ -206,7 +206,7 @@ void read_all(const std::string& file, const toml::table& root, Config& c) {
     }
 }
 
-// ---- rules that join several keys ----
+// ---- rules for several keys ----
 
 std::vector<unsigned> parse_cpus(const std::string& file, const std::string& text) {
     std::vector<unsigned> out;
@@ -240,8 +240,9 @@ void check_cpus(const std::string& file, Config& c) {
     c.cpu_numbers = parse_cpus(file, c.engine.cpus);
     if (c.cpu_numbers.empty()) return;
     if (c.cpu_numbers.size() < c.engine.count)
-        throw ConfigError(fmt::format("{}: key 'engine.cpus' names {} CPUs for {} engines: name one an engine, or leave it empty",
-                                      file, c.cpu_numbers.size(), c.engine.count));
+        throw ConfigError(
+            fmt::format("{}: key 'engine.cpus' names {} CPUs for {} engines: name one per engine, or leave it empty", file,
+                        c.cpu_numbers.size(), c.engine.count));
 }
 
 void check_users(const std::string& file, const Config& c) {
@@ -257,7 +258,7 @@ bool good_name(const std::string& s) {
     return !s.empty() && s.size() <= 15 && std::ranges::all_of(s, ok);
 }
 
-/// Keys that the kind of port does not know, and those that it cannot do without.
+/// Checks that the port has no key of another kind, and has its required key.
 void check_port_keys(const std::string& file, const DeviceSection& d) {
     const PortKind& kind = port_kind(d.port);
     for (const auto& [key, line] : d.given)
@@ -268,7 +269,7 @@ void check_port_keys(const std::string& file, const DeviceSection& d) {
     };
     if (!kind.must_have.empty() && kind.must_have != "peer" && value(kind.must_have).empty())
         fail({file, d.line}, "device '{}': port = \"{}\" needs the key '{}'", d.name, kind.name, kind.must_have);
-    constexpr std::string_view kSeparators = ",\n";  // of devargs: nothing may smuggle in another one
+    constexpr std::string_view kSeparators = ",\n";  // of devargs: a value must not contain further arguments
     for (const std::string_view key : {"interface", "pci", "path"})
         if (value(key).find_first_of(kSeparators) != std::string::npos)
             fail({file, d.line}, "key 'device.{}' = \"{}\": allowed no comma", key, value(key));
@@ -312,10 +313,10 @@ void check_device(const std::string& file, Config& c, size_t index) {
         fail(at, "key 'device.addresses' has {} entries: allowed {}", d.addresses.size(), kMaxAddresses);
 }
 
-/// A UDP port on addresses of its own shares its interface with anybody.
+/// True for a UDP port with configured addresses, which can share its interface with other devices.
 bool own_address(const DeviceSection& d) { return d.port == "udp" && !d.addresses.empty(); }
 
-/// A UDP port on every address would take the frames of every other kernel interface of the same rocid.
+/// A UDP port on all addresses would receive the frames of all other kernel interfaces of the same rocid.
 void check_udp(const std::string& file, const Config& c, const DeviceSection& d) {
     if (d.port != "udp") return;
     if (d.vlan != 0) fail({file, d.line}, "device '{}': a UDP port has no VLAN tag: give the kernel's VLAN interface", d.name);
@@ -323,7 +324,7 @@ void check_udp(const std::string& file, const Config& c, const DeviceSection& d)
     for (const DeviceSection& other : c.devices)
         if (&other != &d && port_kind(other.port).netdev)
             fail({file, d.line},
-                 "device '{}' has UDP port 4791 of every address, also of those of '{}': give it the key 'addresses'", d.name,
+                 "device '{}' uses UDP port 4791 of all addresses, also of those of '{}': give it the key 'addresses'", d.name,
                  other.name);
 }
 
@@ -334,7 +335,7 @@ void check_peers(const std::string& file, const Config& c) {
         for (const DeviceSection& other : c.devices)
             if (&other != &d && !d.mac.empty() && other.mac == d.mac)
                 fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
-        // Their packet sockets would be one fanout group to the kernel (DPDK's driver names it by process and interface).
+        // The kernel would put their packet sockets into one fanout group (DPDK's driver names it by process and interface).
         for (const DeviceSection& other : c.devices)
             if (&other < &d && !d.interface.empty() && other.interface == d.interface && !(own_address(d) && own_address(other)))
                 fail(at,

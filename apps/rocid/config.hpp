@@ -1,5 +1,5 @@
-// rocid's configuration. The option table (options.cpp) is the one place that knows every key: its type, default, range and
-// reason; the parser, its errors and the sample file come from it.
+// rocid's configuration. The option table (options.cpp) describes every key: type, default, range and purpose. The parser, its
+// errors and the sample file are derived from the table.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct DeviceSection {
     uint64_t mtu = 0;
     uint64_t vlan = 0, traffic_class = 0;
     std::string checksum_offload;
-    int line = 0;                      ///< where it stands in the file
-    std::map<std::string, int> given;  ///< the keys that the file has, and their lines
+    int line = 0;                      ///< its line in the file
+    std::map<std::string, int> given;  ///< keys in the file, with their lines
 };
 
 /// Every value comes from the option table's defaults, then from the file.
@@ -56,21 +56,21 @@ struct Config {
     std::vector<unsigned> cpu_numbers;
 };
 
-/// What is wrong with a configuration: "file:line: what, and what is allowed".
+/// An error in a configuration: "file:line: the error, and the allowed values".
 class ConfigError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };
 
-/// Parses TOML text; `name` stands for the file in errors. Absent keys have their defaults; a text without [[device]] has the
-/// default loopback pair. `overrides`: "section.key=value" each, after the text; a text value needs no quotes. Throws
+/// Parses TOML text; `name` is the file name in errors. Missing keys have their defaults; a text without [[device]] has the
+/// default loopback pair. `overrides`: "section.key=value" each, applied after the text; a string value needs no quotes. Throws
 /// ConfigError.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
 /// Reads and parses a file. Throws ConfigError.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
 /// The built-in configuration: two devices, roci0 and roci1, back to back.
 Config default_config(const std::vector<std::string>& overrides = {});
-/// A configuration file with every key, its default, range and reason: what `rocid --print-config` prints.
+/// A configuration file with every key, its default, range and purpose; `rocid --print-config` prints it.
 std::string sample_config();
 
 }  // namespace roci::rocid

@@ -26,7 +26,7 @@ namespace {
 
 using pmd::StartError;
 
-constexpr int kMostFds = 253;  // SCM_MAX_FD: the kernel passes no more at once
+constexpr int kMostFds = 253;  // SCM_MAX_FD: the kernel's limit per message
 
 std::string errno_text() { return std::strerror(errno); }
 
@@ -49,7 +49,7 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// Its lock is ours; but somebody may have removed another rocid's lock file.
+/// Creates the listening socket. The caller has the lock, but another rocid may still listen if its lock file was removed.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
     struct stat s {};
@@ -106,7 +106,7 @@ void close_sent(host::Reply& r) {
 ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler, Reaper& reaper)
     : path_(path), handler_(std::move(handler)), reaper_(reaper), buffer_(abi::kMaxMessage + 1) {
     make_folder(std::filesystem::path(path).parent_path());
-    address_of(path);  // what is wrong with a name is said of the socket's
+    address_of(path);  // checks the socket's name before the lock's name
     lock_.emplace(path, "choose another place with --socket PATH");
     listen_ = listen_at(path, mode);
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
@@ -128,8 +128,8 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// A program seldom has one request only. After a request it is cheaper to look for the next one for a while than to fall asleep
-/// and be woken; but not where a busy program would take the CPU meanwhile.
+/// Programs seldom send a single request. After a request it is cheaper to poll for the next one for some time than to sleep and
+/// be woken. It does not poll if a busy program would take the CPU meanwhile.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
     constexpr uint64_t kAttentive = 20'000;
     if (attentive_ && timeout_ms != 0) {
@@ -160,14 +160,15 @@ void ControlSocket::serve(int timeout_ms) {
             drop(p->second);
         } else if (const auto c = connections_.find(fd); c != connections_.end()) {
             if (c->second.waits) {
-                drop(fd);  // it can only have hung up
+                drop(fd);  // only a hang-up is possible
             } else {
                 read_request(c->second);
                 attentive_ = true;
             }
         }
     }
-    // Last: it may get the numbers of descriptors that were closed just now, of which there may have been more events.
+    // Accepting comes last: a new connection may reuse the number of a descriptor closed above, for which there may be further
+    // events.
     if (somebody_new) accept_one();
 }
 
@@ -205,7 +206,8 @@ void ControlSocket::refuse(const Connection& c) {
     reaper_.close(c.who.uid, c.fd);
 }
 
-/// Without this the listening socket would stay readable and the loop would spin.
+/// Accepts and closes the connection, using the spare descriptor. Otherwise the listening socket would remain readable and the
+/// loop would spin.
 void ControlSocket::refuse_for_want_of_descriptors() {
     close(spare_);
     const int fd = accept4(listen_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -240,10 +242,10 @@ void ControlSocket::drop(int fd) {
     }
     epoll_ctl(epoll_, EPOLL_CTL_DEL, c.fd, nullptr);
     shutdown(c.fd, SHUT_RDWR);
-    reaper_.close(c.who.uid, c.fd);  // with whatever descriptors lie in it unread
+    reaper_.close(c.who.uid, c.fd);  // also closes unread descriptors in the connection
 }
 
-/// A session is one process's: a fork that still holds the socket when its parent has ended must not speak for it.
+/// True if the process that opened the session has ended. A child of it that still has the socket must not use the session.
 bool ControlSocket::process_gone(const Connection& c) const {
     if (c.pidfd < 0) return false;
     pollfd p{.fd = c.pidfd, .events = POLLIN, .revents = 0};
@@ -287,7 +289,7 @@ void ControlSocket::read_request(Connection& c) {
     if (!sent || close_after) drop(c.fd);
 }
 
-/// Without requests: only that the other end hangs up is noticed.
+/// Sets the events of a connection. Without `requests` only a hang-up is reported.
 void ControlSocket::listen_to(Connection& c, bool requests) {
     c.waits = !requests;
     epoll_event e{.events = requests ? EPOLLIN | EPOLLRDHUP : uint32_t(EPOLLRDHUP), .data = {.fd = c.fd}};

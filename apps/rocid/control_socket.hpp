@@ -1,5 +1,5 @@
-// The control socket: accepts programs, hands their requests to the conductor, sends its replies. One thread, the conductor's; it
-// never waits for a client.
+// The control socket: accepts connections of programs, passes their requests to the conductor, and sends its replies. It runs on
+// the conductor's thread and never waits for a client.
 #pragma once
 
 #include <sys/epoll.h>
@@ -22,7 +22,7 @@ struct epoll_event;
 
 namespace roci::rocid {
 
-/// What the socket needs of the conductor; tests give another.
+/// The conductor's functions for the socket; tests use others.
 struct SessionHandler {
     std::function<uint32_t(const host::Client&)> open;  ///< kNoHandle: refuse
     std::function<host::Reply(uint32_t session, const host::Client&, std::span<const std::byte>, std::span<const int>,
@@ -33,8 +33,8 @@ struct SessionHandler {
 
 class ControlSocket {
 public:
-    /// Binds and listens. Makes the folder; removes a socket file that a killed rocid left. Throws pmd::StartError.
-    /// `reaper` closes what clients sent and their connections, which may hold unread descriptors.
+    /// Binds and listens. Creates the folder; removes a socket file that a killed rocid left behind. Throws pmd::StartError.
+    /// `reaper` closes clients' descriptors, and their connections, which may contain unread descriptors.
     ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler, Reaper& reaper);
     /// Ends every session and removes the socket file, if the lock is still ours.
     ~ControlSocket();
@@ -42,11 +42,11 @@ public:
 
     /// Watches another descriptor: `ready` is called when it is readable.
     void watch(int fd, std::function<void()> ready);
-    /// Serves what there is to serve, waiting at most `timeout_ms` (-1: for ever).
+    /// Serves pending events; waits at most `timeout_ms` for one (-1: no limit).
     void serve(int timeout_ms);
-    /// The reply that the handler deferred; the connection may be gone. Until it comes, no further request is read.
+    /// Sends a deferred reply; the connection may be closed already. Until this call no further request of the session is read.
     void answer(uint32_t session, host::Reply& reply, bool close_after);
-    /// Ends a session's connection; it may be gone.
+    /// Closes a session's connection, which may be closed already.
     void end(uint32_t session, const char* why);
     size_t connections() const { return connections_.size(); }
 
@@ -58,7 +58,7 @@ public:
 private:
     struct Connection {
         int fd = -1;
-        int pidfd = -1;  ///< becomes readable when the process that connected ends; -1: the kernel has none
+        int pidfd = -1;  ///< becomes readable when the client's process ends; -1: not supported by the kernel
         uint32_t session = 0;
         host::Client who;
         bool waits = false;  ///< for a deferred reply
@@ -80,12 +80,12 @@ private:
     SessionHandler handler_;
     Reaper& reaper_;
     int epoll_ = -1, listen_ = -1;
-    int spare_ = -1;  ///< given up for a moment to be able to refuse a connection when descriptors run out
+    int spare_ = -1;  ///< closed for a moment to accept and refuse a connection when there are no descriptors left
     std::unordered_map<int, Connection> connections_;
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;
     std::vector<std::byte> buffer_;
-    abi::CpuPace pace_{1};    ///< a look is a system call
+    abi::CpuPace pace_{1};    ///< each poll is a system call
     bool attentive_ = false;  ///< a request has just been served
     Counters counters_;
 };

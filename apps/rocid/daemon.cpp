@@ -54,7 +54,7 @@ void check_cpus(const Config& c) {
                                   pmd::cpu_list(allowed));
 }
 
-/// vm.max_map_count: the kernel allows a process so many.
+/// vm.max_map_count: the kernel's limit of mappings per process.
 uint64_t most_mappings() {
     constexpr uint64_t kUsual = 65530;
     uint64_t n = 0;
@@ -72,7 +72,7 @@ host::Limits limits_of(const Config& c) {
     l.max_inline = uint32_t(c.limits.max_inline);
     l.max_cqe = uint32_t(c.limits.max_cqe);
     l.max_arena_bytes = c.limits.max_arena_mb << 20;
-    // A user may have half of what there is; a quarter of the mappings stays rocid's own.
+    // A user may have half of the resources. A quarter of the mappings is reserved for rocid itself.
     l.max_mappings = most_mappings() / 4 * 3;
     l.user.sessions = std::max<uint64_t>(1, l.max_sessions / 2);
     l.user.qps = std::max<uint64_t>(1, l.max_qps / 2);
@@ -108,7 +108,7 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     if (!port.udp.empty()) {
         out.resolver = host::Resolver::socket;
-        out.udp_source = wire::kRoceUdpPort;  // the one that its socket is bound to
+        out.udp_source = wire::kRoceUdpPort;  // the port of its socket
     }
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
@@ -210,7 +210,7 @@ host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<
     return conductor_->handle(session, packet, fds, close);
 }
 
-/// A client that punches holes into its own queues has no queues any more.
+/// Ends sessions whose clients have removed the memory of their queues.
 void Daemon::end_robbed_sessions() {
     eventfd_t n;
     eventfd_read(SigbusGuard::instance().event_fd(), &n);
@@ -247,7 +247,8 @@ void Daemon::follow_kernel() {
     follow_addresses(0);
 }
 
-/// `index` 0: of all interfaces. GID 0 is always the link-local address that the MAC gives, as with any RoCE device.
+/// Reads the addresses of an interface; `index` 0: of all interfaces. GID 0 is always the link-local address derived from the
+/// MAC, as in any RoCE device.
 void Daemon::follow_addresses(int index) {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const OpenPort& port = ports_->port(i);
@@ -317,7 +318,7 @@ std::string Daemon::status_json() const {
 void Daemon::on_signal() {
     signalfd_siginfo info{};
     if (read(signals_, &info, sizeof info) != ssize_t(sizeof info)) return;
-    if (stop_) _exit(1);  // a second signal ends it at once
+    if (stop_) _exit(1);  // a second signal ends rocid at once
     spdlog::info("signal {}: ending", info.ssi_signo);
     stop_ = true;
 }

@@ -14,21 +14,21 @@ namespace roci::rocid {
 
 struct RunOptions {
     int ready_fd = -1;              ///< "ready\n" is written to it when clients are served
-    uint32_t exit_when_idle_s = 0;  ///< end after so many seconds without a connection; 0: never
+    uint32_t exit_when_idle_s = 0;  ///< end after this many seconds without a connection; 0: never
     bool verbose = false;
 };
 
-/// Before any thread is started: signals of termination become readable at the descriptor that it returns; SIGPIPE is ignored; as
-/// many descriptors as allowed. Throws pmd::StartError.
+/// Called before any thread is started. Makes termination signals readable at the returned descriptor, ignores SIGPIPE, and
+/// raises the limit of descriptors as far as allowed. Throws pmd::StartError.
 int prepare_process();
 
 class Daemon {
 public:
-    /// Throws pmd::StartError. `signals`: what prepare_process() returned.
+    /// Throws pmd::StartError. `signals`: the result of prepare_process().
     Daemon(const Config& config, const RunOptions& options, int signals);
     ~Daemon();
 
-    /// Serves until a signal comes or it has been idle for long enough.
+    /// Serves until a signal arrives, or until rocid was idle for RunOptions::exit_when_idle_s.
     void run();
 
 private:
@@ -47,13 +47,13 @@ private:
     int wait_ms(int most) const;
     void on_signal();
 
-    Config config_;  ///< without the devices whose port does not open
+    Config config_;  ///< without the devices whose port could not be opened
     const RunOptions options_;
     const int signals_;
     bool stop_ = false;
     int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 
-    Reaper reaper_;                          // outlives all who give it something
+    Reaper reaper_;                          // outlives its users
     std::unique_ptr<ControlSocket> socket_;  // first, so that a socket in use is found before any set-up
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;

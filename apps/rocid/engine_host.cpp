@@ -16,7 +16,7 @@ constexpr Nanos kMicro = 1000;
 
 pmd::FaultSpec fault_spec(const Config& c, uint32_t device, uint32_t engine) {
     pmd::FaultSpec f;
-    f.seed = c.fault.seed * 0x10001 + device * abi::kMaxEngines + engine;  // each queue its own faults
+    f.seed = c.fault.seed * 0x10001 + device * abi::kMaxEngines + engine;  // so that each queue has different faults
     f.drop = c.fault.drop;
     f.corrupt = c.fault.corrupt;
     f.reorder = c.fault.reorder;
@@ -105,7 +105,7 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
             std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), port.carrier.get(), port.checksums);
         s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, port.mac);
         s.top = s.hairpin.get();
-    } else {  // the kernel itself delivers what a host sends to itself
+    } else {  // the kernel itself delivers the frames of a host to itself
         s.udp = std::make_unique<pmd::UdpPort>(*port.udp[engine], port.mac, port.descriptors, port.carrier.get());
         s.top = s.udp.get();
     }
@@ -142,7 +142,7 @@ void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::Engine
     workers_.push_back(std::move(w));
 }
 
-/// Lets frames wake a sleeping engine, where the port has a descriptor for that.
+/// Makes frames wake a sleeping engine, if the port has a descriptor for that.
 void EngineHost::watch_ports(Worker& w, uint32_t engine) {
     std::vector<pmd::Waker*> wakers;
     for (uint32_t d = 0; d < w.stacks.size(); ++d) {

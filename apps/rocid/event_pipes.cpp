@@ -8,10 +8,10 @@
 namespace roci::rocid {
 namespace {
 
-/// How often full pipes are tried again. Only while there are some.
+/// Interval of retries while there are full pipes.
 constexpr Nanos kRetry = 2'000'000;
 
-/// Bounds what unread records of one channel hold in the kernel; the kernel doubles the value.
+/// Bounds the kernel memory of a channel's unread records; the kernel doubles the value.
 constexpr int kSendBuffer = 64 << 10;
 
 uint64_t key(uint32_t session, uint32_t channel) { return uint64_t(session) << 32 | channel; }
@@ -52,13 +52,14 @@ void EventPipes::stop() {
     }
 }
 
-/// A pair of sockets, not a pipe: a reader whose buffer does not come (FUSE, userfaultfd) holds the lock of a pipe as long as it
-/// likes, and a non-blocking write sleeps on that lock too. A sender of a socket never waits for a lock that the receiver
-/// holds.
+/// Uses a pair of sockets instead of a pipe. If the page of a reader's buffer is never loaded (FUSE, userfaultfd), the reader
+/// holds the lock of a pipe for any time, and even a non-blocking write waits for that lock. A sender on a socket never waits for
+/// a lock of the receiver.
 int EventPipes::make(uint32_t session, uint32_t channel) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
-    // rocid never reads: what a client sent would lie there, descriptors among it, until rocid closes them.
+    // rocid never reads from it. Without this, messages of a client and their descriptors would remain there until rocid closes
+    // the socket.
     shutdown(ends[1], SHUT_RD);
     setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
     close(session, channel);
@@ -98,7 +99,7 @@ void EventPipes::send_async(uint32_t session, const abi::AsyncEventRecord& recor
         if (p == nullptr) return count(counters_.no_pipe);
         write_or_keep(*p, p->asyncs, record.event_type, record);
     }
-    wake_.notify();  // it may have to try again
+    wake_.notify();  // it may have to retry
 }
 
 void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
@@ -111,7 +112,7 @@ void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
     wake_.notify();
 }
 
-/// A record is a packet: it goes in whole or not at all.
+/// A record is a packet, so it is written completely or not at all.
 template <class Record>
 bool EventPipes::write_now(Pipe& p, const Record& r) {
     if (p.broken) return true;
@@ -121,7 +122,7 @@ bool EventPipes::write_now(Pipe& p, const Record& r) {
         return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) return false;
-    p.broken = true;  // EPIPE: the reader is gone
+    p.broken = true;  // EPIPE: the reader has closed its end
     return true;
 }
 
@@ -132,7 +133,7 @@ void EventPipes::write_or_keep(Pipe& p, Kept<Record>& kept, uint32_t kind, const
         handle = r.cq_handle;
     else
         handle = r.handle;
-    // Behind records that wait, none may overtake; a second event of the same object says nothing that the first does not.
+    // A record must not overtake kept records. A second event of the same object adds no information.
     if (!p.has_kept() && write_now(p, r)) return;
     if (!p.has_kept()) ++kept_pipes_;
     const auto [it, fresh] = kept.insert_or_assign(std::pair(kind, handle), r);
@@ -157,7 +158,7 @@ void EventPipes::deliver(const engine::Event& e) {
     write_or_keep(*p, p->asyncs, e.type, abi::AsyncEventRecord{e.type, e.handle, e.generation, 0});
 }
 
-/// Vector 0 and asynchronous events are served here and now, without another wake-up.
+/// Sends events of vector 0 and asynchronous events directly, without another wake-up; passes others to their dispatcher.
 void EventPipes::hand_on(const engine::Event& e) {
     const uint32_t vector = e.kind == engine::Event::Kind::completion ? e.vector % kVectors : 0;
     if (vector == 0) return deliver(e);
@@ -183,8 +184,7 @@ void EventPipes::dispatch(Dispatcher& d) {
     }
 }
 
-/// Sends the first event of the ring and takes it off. False: there is none, or it is not one that can be sent without waiting.
-/// The caller holds both locks.
+/// Sends the first event of the ring and removes it. False: there is none, or sending it could wait. The caller holds both locks.
 bool EventPipes::send_first(engine::EventRing& ring) {
     engine::Event e;
     if (!ring.peek(e) || e.kind != engine::Event::Kind::completion || e.vector % kVectors != 0) return false;
@@ -195,7 +195,7 @@ bool EventPipes::send_first(engine::EventRing& ring) {
 }
 
 void EventPipes::pushed(engine::EventRing& ring) {
-    constexpr int kMost = 4;  // the event thread is worth its wake-up then
+    constexpr int kMost = 4;  // more events justify waking the event thread
     if (wake_.sleeping.load(std::memory_order_relaxed) != 0) {
         const std::unique_lock consumer(consumer_, std::try_to_lock);
         const std::unique_lock pipes =
@@ -211,7 +211,7 @@ bool EventPipes::drain() {
     const std::lock_guard consumer(consumer_);
     bool any = false;
     for (engine::EventRing* r : rings_) {
-        constexpr int kTurn = 256;  // so that a busy engine does not starve another's events
+        constexpr int kTurn = 256;  // so that a busy engine does not starve the events of other engines
         engine::Event e;
         for (int i = 0; i < kTurn && r->pop(e); ++i) {
             hand_on(e);

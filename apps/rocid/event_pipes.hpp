@@ -1,6 +1,6 @@
-// Event dispatchers, one per completion vector. The first is the event thread: it takes events from the engines' rings and sends
-// them to the clients' ends of completion channels and open devices, so that lcores wait for nobody. It never blocks on a
-// client: what a full channel does not take is kept, one record per object, and sent when there is room again.
+// Event dispatchers, one per completion vector. The first one is the event thread. It takes events from the engines' rings and
+// sends them to completion channels and open devices, so that lcores never wait for clients. It never blocks on a client: if a
+// channel is full, it keeps one record per object and sends it when there is room again.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ public:
     void start(std::vector<engine::EventRing*> rings);
     void stop();
 
-    /// Makes a channel for (session, channel); channel kNoHandle: async events. Returns the client's end (blocking; every read
-    /// gives one record), or -1.
+    /// Creates a channel for (session, channel); channel kNoHandle: async events. Returns the client's end (blocking; each read
+    /// returns one record), or -1.
     int make(uint32_t session, uint32_t channel);
     /// Closes rocid's end. After this nothing is written for (session, channel).
     void close(uint32_t session, uint32_t channel);
@@ -45,14 +45,14 @@ public:
 
     /// Before start(): called by the event thread when management datagrams wait for the conductor.
     void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
-    /// Tells the client's end of (session, channel) that something waits for it; `number` tells signals apart.
+    /// Sends a signal to the client's end of (session, channel): an event waits. `number` distinguishes signals.
     void signal(uint32_t session, uint32_t channel, uint32_t number);
 
     /// An lcore notifies it after it has pushed events.
     pmd::WakeFlag& wake_flag() { return wake_; }
-    /// Lcore: it has pushed events into `ring`. To wake the event thread costs an lcore a system call, to send an event costs it
-    /// one too, and the client one wake-up less: so the lcore sends where the event thread sleeps, and leaves to it what would
-    /// make it wait. It never waits for a lock.
+    /// Called by an lcore that has pushed events into `ring`. Waking the event thread and sending an event both cost the lcore a
+    /// system call, but sending saves the client a wake-up. So if the event thread sleeps, the lcore sends the events itself,
+    /// except those that could make it wait. It never waits for a lock.
     void pushed(engine::EventRing& ring);
 
     struct Counters {
@@ -62,7 +62,7 @@ public:
     size_t pipes() const;
 
 private:
-    /// Kept records, at most one an object: (kind of event, handle) → record.
+    /// Kept records, at most one per object: (kind of event, handle) → record.
     template <class Record>
     using Kept = std::map<std::pair<uint32_t, uint32_t>, Record>;
     struct Pipe {
@@ -74,7 +74,8 @@ private:
     };
     using Table = std::unordered_map<uint64_t, Pipe>;
 
-    /// Serves the events of one completion vector but the first. What the event thread hands it, it writes in the same order.
+    /// Serves the events of a completion vector other than the first. It writes the events in the order in which the event thread
+    /// passes them.
     struct Dispatcher {
         std::mutex mutex;
         std::condition_variable work;
@@ -99,7 +100,7 @@ private:
     bool retry_kept();
     Pipe* find(uint32_t session, uint32_t channel);
 
-    std::mutex consumer_;       ///< of whoever takes events from rings_; before mutex_
+    std::mutex consumer_;       ///< held while taking events from rings_; locked before mutex_
     mutable std::mutex mutex_;  ///< guards pipes_ and every write to one
     Table pipes_;
     size_t kept_pipes_ = 0;  ///< pipes that have kept records

@@ -1,4 +1,4 @@
-// What rocid says of the kernel that computes ICRCs (wire/crc/kernel.hpp).
+// Messages about the kernel that computes ICRCs (wire/crc/kernel.hpp).
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace roci::rocid {
 /// The name of the kernel that runs, for the log and `roci status`.
 std::string_view icrc_kernel();
 
-/// A line per thing that its user should know. `wanted` is what ROCI_CRC names, if it is set.
+/// Warnings for the user, one per line. `wanted`: the value of ROCI_CRC, if it is set.
 std::vector<std::string> icrc_warnings(const wire::crc::Choice& choice, std::string_view wanted);
 
 /// Logs these lines. Throws pmd::StartError if no kernel works.

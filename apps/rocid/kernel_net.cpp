@@ -34,7 +34,7 @@ bool read_gid(const nlattr* a, uint8_t family, Gid& out) {
     return true;
 }
 
-/// The attribute of that type among those behind a fixed part of `fixed` bytes.
+/// Finds the attribute of that type behind a fixed part of `fixed` bytes.
 const nlattr* find(const nlmsghdr* h, size_t fixed, uint16_t type) {
     const auto* a = static_cast<const nlattr*>(mnl_nlmsg_get_payload_offset(h, fixed));
     const auto* end = static_cast<const char*>(mnl_nlmsg_get_payload_tail(h));
@@ -101,7 +101,7 @@ int take_neighbour(const nlmsghdr* h, void* data) {
     return MNL_CB_OK;
 }
 
-/// An empty datagram to the discard port: the kernel has to resolve the address to send it.
+/// Makes the kernel resolve the address, by an empty datagram to the discard port.
 void provoke(int index, const Gid& address) {
     constexpr uint16_t kDiscard = 9;
     const uint8_t family = family_of(address);

@@ -32,9 +32,9 @@ public:
     int fd() const;
     void read_changes();
 
-    /// IPv4 first, else as the kernel lists them. Addresses that may not be used yet are left out.
+    /// IPv4 addresses first, otherwise in the kernel's order, without tentative addresses.
     std::vector<host::DeviceAddress> addresses(int index);
-    /// 0, with `next` set if it is not `dest` itself; or a positive errno.
+    /// Looks up the route to `dest`. Sets `next` if it is a gateway. Returns 0 or a positive errno.
     int route(int index, const Gid& source, const Gid& dest, Gid& next);
     /// Passes the known MAC to the handler; if there is none, makes the kernel resolve the address.
     void solicit(int index, const Gid& address);

@@ -84,9 +84,10 @@ constexpr Option kOptions[] = {
     {"limits", "max_arena_mb", Kind::count, "4096", 4, 1 << 20, "", "MiB of rings per open device.",
      ROCI_COUNT(limits.max_arena_mb)},
     {"limits", "users", Kind::texts, "[]", 0, 0, "",
-     "Limits of single users, all their programs together, for example [\"* qps=1000\", \"alice qps=5000 cqs=5000\", "
-     "\"@hpc mapped_bytes=1099511627776\"]: a user, @group or * for everybody, then limits as `roci status --limits` names them. "
-     "Of several that fit, the last one counts. Root and the user of rocid have none.",
+     "Limits per user, for all programs of the user together, for example [\"* qps=1000\", \"alice qps=5000 cqs=5000\", "
+     "\"@hpc mapped_bytes=1099511627776\"]: a user, @group or * for all users, then limits with the names of `roci status "
+     "--limits`. "
+     "If several entries apply, the last one is used. Root and the user of rocid have no limits.",
      ROCI_TEXTS(limits.users)},
 
     {"device", "name", Kind::text, "\"\"", 0, 0, "", "Name that programs see (ibv_devinfo), for example \"roci0\".",

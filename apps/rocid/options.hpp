@@ -19,7 +19,7 @@ struct Option {
     std::string_view section;  ///< "device" is an array of tables
     std::string_view key;
     Kind kind;
-    std::string_view preset;   ///< the default, as it stands in a file
+    std::string_view preset;   ///< the default, as written in a file
     double min, max;           ///< of numbers
     std::string_view choices;  ///< of a choice: "a|b|c"
     std::string_view why;
@@ -27,7 +27,7 @@ struct Option {
 };
 
 std::span<const Option> options();
-/// "1..256", "auto|always|never", "0.0..1.0": what a value may be.
+/// The allowed values: "1..256", "auto|always|never", "0.0..1.0".
 std::string allowed(const Option& o);
 
 }  // namespace roci::rocid

@@ -33,7 +33,7 @@ constexpr long kTmpfs = 0x01021994, kHugetlbfs = 0x958458f6;
 
 std::string errno_text() { return std::strerror(errno); }
 
-/// A sized memfd whose pages are there, so that nothing can fault later; -1: errno.
+/// Creates a memfd and allocates its pages, so that no later access fails. Returns -1 with errno on failure.
 int make_memfd(uint64_t length, unsigned huge_flags) {
     const int fd = memfd_create("rocid-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
     if (fd < 0) return -1;
@@ -46,7 +46,7 @@ int make_memfd(uint64_t length, unsigned huge_flags) {
     return -1;
 }
 
-/// Bytes that can be had without swapping or killing anybody (MemAvailable); 0: unknown.
+/// Bytes that are available without swapping (MemAvailable); 0: unknown.
 uint64_t available_memory() {
     std::ifstream in("/proc/meminfo");
     std::string name, unit;
@@ -55,15 +55,15 @@ uint64_t available_memory() {
     return 0;
 }
 
-/// Bytes to map for a file of hugepages or of ordinary ones; 0: not a file that rocid maps (reason in `why`).
+/// Bytes to map, by the page size of the file; 0: not a file that rocid maps (reason in `why`).
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
-    // First what cannot block: only shared memory has seals. fstat() of another kind of file may wait for its server.
+    // The first call must not block. Only shared memory has seals; fstat() of another kind of file may wait for its server.
     if (fcntl(fd, F_GET_SEALS) < 0) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (length == 0 || fstat(fd, &s) != 0 || fstatfs(fd, &f) != 0 || !S_ISREG(s.st_mode))
         return why = "not a file with bytes in it", 0;
-    // A file of another kind (FUSE, network) could make an engine wait for its server at every page.
+    // With another kind of file (FUSE, network) an engine could wait for its server at every page.
     if (f.f_type != kTmpfs && f.f_type != kHugetlbfs) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (s.st_size < 0 || uint64_t(s.st_size) < length)
         return why = "the file has " + std::to_string(s.st_size) + " bytes, fewer than the " + std::to_string(length) +
@@ -74,8 +74,8 @@ uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     return (length + page - 1) / page * page;
 }
 
-/// Fills the page table now instead of in the engine's hot path, but only if the file has its pages: a sparse file would grow at
-/// rocid's expense.
+/// Fills the page table now instead of in the engine's hot path. Only if the file has all its pages: filling a sparse file would
+/// charge its memory to rocid.
 void prefault(int fd, std::byte* base, uint64_t mapped, bool writable) {
     constexpr uint64_t kMost = 256 << 20, kBlock = 512;
     struct stat s {};
@@ -116,7 +116,7 @@ uint64_t OsPlatform::random() {
 }
 
 host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
-    // The pages are taken at once; asking the kernel for more than there is would not fail but start the out-of-memory killer.
+    // The pages are allocated at once. A request for more than is available would not fail but start the out-of-memory killer.
     if (!leaves_enough(length, available_memory())) {
         why = "no shared memory of " + std::to_string(length) + " bytes: it is more than half of what the machine has available";
         return {};
@@ -153,7 +153,7 @@ bool OsPlatform::is_lost(const host::SharedMemory& m) const {
     return it != made_.end() && it->second->poisoned.load(std::memory_order_relaxed);
 }
 
-/// Without asking the file's server, which may take as long as it likes.
+/// Must not wait for the file's server.
 bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
     struct statx s {};
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &s) != 0) return false;
@@ -174,7 +174,7 @@ void OsPlatform::free_memory(const host::SharedMemory& m) {
 std::unique_ptr<mem::MappedRegion> OsPlatform::map_region(int fd, uint64_t length, bool writable, std::string& why) {
     auto region = map_shared(fd, length, writable, why);
     if (region != nullptr)
-        close(fd);  // shared memory that is still mapped: this does nothing that takes time
+        close(fd);  // still mapped shared memory, so this is fast
     else
         close_fd(fd);
     return region;
@@ -227,8 +227,8 @@ int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {
         close(fd);
         return -1;
     }
-    // It stays open here until close_wake_fds(), because without it the eventfd could not be taken out of the lcore's epoll set;
-    // the conductor sends it as one that is not to be closed.
+    // It remains open until close_wake_fds(), which needs it to remove the eventfd from the lcore's epoll set. So the conductor
+    // sends it with `keep`.
     wake_fds_[session].push_back({engine, fd});
     return fd;
 }

@@ -20,7 +20,7 @@
 
 namespace roci::rocid {
 
-/// The page that says which engines sleep: written by rocid, read-only for everybody who gets the descriptor.
+/// The page with the engines' sleeping flags. rocid writes it; for clients the descriptor is read-only.
 class EnginePageMemory {
 public:
     /// Throws pmd::StartError.
@@ -35,7 +35,7 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
-/// True if `length` bytes may be taken of `available` ones (0: unknown): rocid leaves half to everybody else.
+/// True if rocid may allocate `length` of `available` bytes (0: unknown): it leaves half of them to other programs.
 bool leaves_enough(uint64_t length, uint64_t available);
 
 class OsPlatform final : public host::Platform {
@@ -44,9 +44,9 @@ public:
         : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages), reaper_(reaper) {}
     ~OsPlatform() override;
 
-    /// Whose wake eventfds: sleepers[i] is engine i's lcore.
+    /// sleepers[i] is the lcore of engine i, which wake eventfds wake.
     void set_sleepers(std::vector<pmd::Sleeper*> sleepers) { sleepers_ = std::move(sleepers); }
-    /// Where routes and neighbours come from, by device; without it there are none to ask.
+    /// Functions for routes and neighbours of the kernel, per device.
     struct KernelHooks {
         std::function<int(uint32_t, const Gid&, const Gid&, Gid&)> route;
         std::function<void(uint32_t, const Gid&)> solicit;
@@ -56,7 +56,7 @@ public:
     /// Who reaches clients' memory by address; without it nobody does.
     void set_slow_threads(SlowThreads* threads) { slow_threads_ = threads; }
     void set_captures(Captures* captures) { captures_ = captures; }
-    /// The client whose request, or whose end, the conductor is about to handle.
+    /// Sets the client whose request or end the conductor handles next.
     void set_current_client(const host::Client& c) { current_ = c; }
 
     uint64_t random() override;
@@ -104,7 +104,7 @@ private:
     std::vector<pmd::Sleeper*> sleepers_;
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
-    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< what make_memory() made, by base
+    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< results of make_memory(), by base
     std::function<std::string()> status_;
     KernelHooks kernel_;
     host::Client current_;

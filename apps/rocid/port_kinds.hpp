@@ -11,32 +11,32 @@ namespace roci::rocid {
 
 struct PortKind {
     std::string_view name;
-    std::string_view driver;     ///< of DPDK; empty: it is the address itself that names the device (PCI)
-    std::string_view own_keys;   ///< "a|b": keys of a [[device]] that are not for every kind
-    std::string_view must_have;  ///< the one among them that must be given
-    bool netdev = false;   ///< a kernel interface stands behind it (`interface`), whose addresses, MTU and link are the port's
-    bool has_mac = false;  ///< it has a MAC address of its own
+    std::string_view driver;      ///< DPDK's driver; empty: the address names the device (PCI), or there is no DPDK port
+    std::string_view own_keys;    ///< "a|b": keys of a [[device]] that only some kinds have
+    std::string_view must_have;   ///< the required key among them
+    bool netdev = false;          ///< it has a kernel interface (`interface`), whose addresses, MTU and link it uses
+    bool has_mac = false;         ///< it has a MAC address of its own
     uint32_t largest_mtu = 4096;  ///< path MTU
-    bool own_frames = false;      ///< it has a pool of its own, with buffers of the size that its driver takes
+    bool own_frames = false;      ///< it has its own pool, with buffers of the driver's size
     bool sets_mtu = false;        ///< rocid sets the MTU of the port
-    bool socket = false;     ///< a UDP socket of this process, no DPDK port; the kernel makes the headers below UDP's payload
-    bool one_queue = false;  ///< a port of the driver has one queue; each queue needs a port
+    bool socket = false;          ///< a UDP socket instead of a DPDK port; the kernel builds the headers before the UDP payload
+    bool one_queue = false;       ///< a port of the driver has one queue; each queue needs a port
     /// The driver's arguments for `queues` queues from `first` on; nullptr: no driver is probed.
     std::string (*arguments)(const DeviceSection& device, unsigned queues, unsigned first) = nullptr;
     std::string_view what;   ///< a line of the sample file
-    std::string_view needs;  ///< the hint of an error: what it needs and how to get that
+    std::string_view needs;  ///< its requirements, as a hint in errors
 };
 
 std::span<const PortKind> port_kinds();
-/// `name` is one of the table's; the option table sees to that.
+/// `name` is in the table: the option table allows no other names.
 const PortKind& port_kind(std::string_view name);
 bool takes_key(const PortKind& kind, std::string_view key);
 /// "interface, descriptors"
 std::string own_keys(const PortKind& kind);
-/// "net_af_packet_roci0,iface=eth0,…": DPDK's name and arguments of the port that has queue `first`.
+/// "net_af_packet_roci0,iface=eth0,…": DPDK's name and arguments of the port with queue `first`.
 std::string devargs_of(const DeviceSection& device, unsigned queues, unsigned first = 0);
 
-/// Bytes of a frame buffer of a port with own_frames; 0: as all others.
+/// Bytes of a frame buffer of a port with own_frames; 0: the common size.
 uint32_t frame_room(const PortKind& kind);
 
 /// Bytes of the IP packet that carries a full payload: IPv6, UDP, BTH, XRCETH, RETH, ImmDt, ICRC.

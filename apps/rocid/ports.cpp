@@ -27,7 +27,7 @@ std::vector<pmd::MbufPool*> pointers(const std::vector<std::unique_ptr<pmd::Mbuf
     return out;
 }
 
-/// What the kernel says about the interface; StartError if it is none that a port can use.
+/// Queries the kernel interface. Throws StartError if a port cannot use it.
 Netdev usable_netdev(const std::string& name, bool packet_socket) {
     const Netdev n = query_netdev(name);
     if (n.index == 0)
@@ -44,24 +44,24 @@ Netdev usable_netdev(const std::string& name, bool packet_socket) {
 
 std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
 
-/// A server's socket stays behind when rocid is killed, and DPDK's drivers can do nothing with a name that is there. Where nobody
-/// listens it goes; where another program does (no rocid: the lock is ours), two would share the name, and one of them would
-/// never be found.
+/// Removes a deserted socket file. A killed rocid leaves its server socket behind, and DPDK's drivers cannot use an existing
+/// name. If another program listens on the socket (not a rocid: this one has the lock), it is an error, because clients could no
+/// longer find that program.
 void clear_path(const DeviceSection& d) {
     struct stat there {};
     if (lstat(d.path.c_str(), &there) != 0) return;
     if (!S_ISSOCK(there.st_mode))
         throw pmd::StartError(fmt::format("'{}' exists and is no socket: change the key 'path', or remove it", d.path));
     if (!deserted(d.path))
-        throw pmd::StartError(
-            fmt::format("the socket '{}' is taken: another program serves it; stop that one, or change the key 'path'", d.path));
+        throw pmd::StartError(fmt::format(
+            "the socket '{}' is taken: another program serves it; stop that program, or change the key 'path'", d.path));
     if (unlink(d.path.c_str()) != 0)
         throw pmd::StartError(
             fmt::format("the socket '{}' is deserted, but cannot be removed: {}", d.path, std::strerror(errno)));
-    spdlog::info("{}: the socket {} was deserted, and is made anew", d.name, d.path);
+    spdlog::info("{}: the socket {} was deserted; removed it", d.name, d.path);
 }
 
-/// A socket's name must fit a sockaddr_un, and its maker needs the folder.
+/// Checks that the socket's name fits into a sockaddr_un, and that rocid as server may create it in its folder.
 void check_path(const DeviceSection& d) {
     const std::string folder = std::filesystem::path(d.path).parent_path();
     if (d.path.size() >= sizeof sockaddr_un{}.sun_path)
@@ -74,7 +74,7 @@ void check_path(const DeviceSection& d) {
                         folder, std::strerror(errno)));
 }
 
-/// For as long as the port lives the name of its socket is ours.
+/// Locks the name of the port's socket for the life of the port.
 std::unique_ptr<SocketLock> take_path(const DeviceSection& d) {
     check_path(d);
     if (d.role != "server") return nullptr;
@@ -83,14 +83,14 @@ std::unique_ptr<SocketLock> take_path(const DeviceSection& d) {
     return lock;
 }
 
-/// DPDK's virtio_user, as a server, waits for its client before it goes on: a signal to end rocid must be heard meanwhile.
+/// DPDK's virtio_user as a server waits for its client. During this wait the signals that end rocid must still work.
 class WaitsForPeer {
 public:
     explicit WaitsForPeer(const DeviceSection& d) {
         sigset_t ending;
         sigemptyset(&ending);
         if (d.port == "virtio_user" && d.role == "server") {
-            spdlog::info("{}: waits for the vhost_user end to come to {}", d.name, d.path);
+            spdlog::info("{}: waits for the vhost_user end to connect to {}", d.name, d.path);
             for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ending, s);
         }
         pthread_sigmask(SIG_UNBLOCK, &ending, &before_);
@@ -102,7 +102,7 @@ private:
     sigset_t before_{};
 };
 
-/// A TAP is a new interface, or one that somebody has made a TAP.
+/// Checks that the interface does not exist, or is a TAP.
 void check_tap_name(const DeviceSection& d) {
     if (query_netdev(d.interface).index == 0 || access(("/sys/class/net/" + d.interface + "/tun_flags").c_str(), F_OK) == 0)
         return;
@@ -112,7 +112,7 @@ void check_tap_name(const DeviceSection& d) {
 
 bool is_xdp(const DeviceSection& d) { return d.port == "af_xdp"; }
 
-/// A socket takes the frames of one queue: a queue without one would keep its share of the frames from us.
+/// Each AF_XDP socket receives the frames of one queue, so frames of a queue without a socket would be lost.
 void check_queues(const DeviceSection& d, uint16_t queues) {
     const uint32_t have = receive_queues(d.interface);
     if (have == queues) return;
@@ -129,14 +129,14 @@ void check_xdp_sockets() {
                                                      : "this kernel has none, or forbids them: use port = \"af_packet\""));
 }
 
-/// Says so if the interface does not carry what the configuration wishes.
+/// Logs if the interface's MTU is too small for the configured path MTU.
 void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
     if (path_mtu == d.mtu) return;
     spdlog::info("{}: interface {} has MTU {}: path MTU {}; for {}: ip link set {} mtu {}", d.name, d.interface, n.mtu, path_mtu,
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
 }
 
-/// A small receive buffer loses frames of a burst that the engine does not take in time.
+/// Logs if the receive buffer is small: bursts then lose frames.
 void say_buffers(const DeviceSection& d, const pmd::UdpSockets& sockets) {
     constexpr uint32_t kEnough = 4 << 20;
     if (sockets.receive_buffer() >= kEnough) return;
@@ -149,22 +149,23 @@ void say_buffers(const DeviceSection& d, const pmd::UdpSockets& sockets) {
 void say_checksums(const DeviceSection& d, const pmd::Started& port) {
     const std::string_view can = checksums_text(port.can);
     if (port.does != port.can)
-        spdlog::info("{}: checksum_offload = \"off\": rocid sees to the checksums of IPv4 headers, which the port could do ({})",
-                     d.name, can);
+        spdlog::info(
+            "{}: checksum_offload = \"off\": rocid computes and checks IPv4 header checksums, which the port could do ({})",
+            d.name, can);
     else if (port.can != pmd::ChecksumOffload{})
-        spdlog::info("{}: checksums of IPv4 headers are left to the port: {}", d.name, can);
+        spdlog::info("{}: the port does IPv4 header checksums: {}", d.name, can);
     else
-        spdlog::debug("{}: the port does nothing about checksums of IPv4 headers: rocid sees to them", d.name);
+        spdlog::debug("{}: the port has no offload of IPv4 header checksums: rocid does them", d.name);
 }
 
-/// Of the sockets that drivers open for their queues, those that were not there `before`.
+/// The sockets that a driver has opened for its queues: those that are not in `before`.
 std::vector<int> new_sockets(const std::vector<int>& before) {
     std::vector<int> fds;
     std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
     return fds;
 }
 
-/// What tells a sleeping engine of frames: the port's own interrupts, or the sockets that its driver has opened.
+/// Finds the descriptors that wake a sleeping engine: the port's interrupts, or the sockets that its driver has opened.
 void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
     if (!p.signals.empty()) return;  // known by queue already
     std::vector<int> fds;
@@ -179,12 +180,13 @@ LinkState look(const OpenPort& p, uint32_t wish) {
     if (p.ethdev == nullptr && p.netdev.empty()) return {true, p.path_mtu};
     if (p.netdev.empty()) return {p.ethdev->link_up(), p.path_mtu};
     const Netdev n = query_netdev(p.netdev);
-    if (n.index != p.netdev_index) return {false, p.path_mtu};  // it is gone
+    if (n.index != p.netdev_index) return {false, p.path_mtu};  // the interface was removed
     const uint32_t fits = path_mtu_within(n.mtu, std::min(wish, p.largest_mtu));
     return {n.running && fits != 0, fits != 0 ? fits : p.path_mtu};
 }
 
-/// Frames go on with the MAC that the port had when it was opened, as that of the GUID, of GID 0 and of what peers know.
+/// Logs a change of the interface's MAC. Frames keep the MAC from opening the port, because the GUID and GID 0 are derived from
+/// it and peers use it.
 void say_mac(OpenPort& p) {
     if (p.netdev.empty()) return;
     const Netdev n = query_netdev(p.netdev);
@@ -192,7 +194,7 @@ void say_mac(OpenPort& p) {
     p.netdev_mac = n.mac;
     if (n.mac == p.mac) return;
     spdlog::warn(
-        "interface {} has the MAC {} now, and the device goes on with {}, which peers that ask the kernel are not told: "
+        "interface {} has the MAC {} now, but the device still uses {}, which peers do not learn from the kernel: "
         "restart rocid",
         p.netdev, mac_text(n.mac), mac_text(p.mac));
 }
@@ -257,11 +259,11 @@ Ports::Ports(Config& config, pmd::Eal&, const NicTroubles& troubles)
             ++i;
         } catch (const pmd::StartError& e) {
             why = fmt::format("device '{}' ({}): {}", d.name, d.port, e.what());
-            { const OpenPort gone = std::move(ports_[i]); }  // its parts in their order
+            { const OpenPort gone = std::move(ports_[i]); }  // destroys its members in their order
             ports_[i] = {};
             config.devices.erase(config.devices.begin() + long(i));
             if (config.devices.empty()) throw pmd::StartError(why);
-            spdlog::error("{}; the other devices go on without it", why);
+            spdlog::error("{}; rocid serves only the other devices", why);
         }
     }
     ports_.resize(config.devices.size());
@@ -287,7 +289,7 @@ void Ports::open_pair(const Config& config, size_t a) {
     const auto b = size_t(peer - devices.begin());
     ports_[a].mac = parse_mac(devices[a].mac).value();
     ports_[a].path_mtu = uint32_t(devices[a].mtu);
-    if (b < a) {  // made with its peer
+    if (b < a) {  // created together with its peer
         for (const auto& pair : pairs_)
             if (pair->port_a() == ports_[b].id) ports_[a].id = pair->port_b();
         return;
@@ -311,7 +313,7 @@ void Ports::open_netdev(OpenPort& p, const DeviceSection& d, Netdev& netdev) {
                      netdev.up ? "without carrier" : "switched off (ip link set " + d.interface + " up)");
 }
 
-/// The addresses of the configuration, or every address of this host.
+/// Opens a UDP port on the addresses of the configuration, or on all addresses of this host.
 void Ports::open_udp(OpenPort& p, const DeviceSection& d, const Netdev& netdev, uint16_t queues) {
     constexpr MacAddress kWithout{{0x02, 0x52, 0x4f, 0x43, 0x49, 0xff}};  // an interface such as lo has none
     pmd::UdpSetup setup{.interface = d.interface, .interface_index = netdev.index, .engines = queues};
@@ -385,15 +387,14 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     const auto wish = uint32_t(std::min<uint64_t>(d.mtu, kind.largest_mtu));
     const std::vector<uint32_t> mtus = kind.sets_mtu ? mtu_candidates(wish) : std::vector<uint32_t>{};
     const std::vector<pmd::MbufPool*> pools = pointers(p.pools.empty() ? pools_ : p.pools);
-    const pmd::PortSetup setup{
-        .queues = queues,
-        .descriptors = uint16_t(d.descriptors),
-        .interrupts = interrupts,
-        .mtus = mtus,
-        .hint = needs(kind),
-        .checksums = d.checksum_offload == "auto",
-        // A NIC's driver may share one interrupt among frames and link, and then tells of one of them only.
-        .link_interrupts = d.port != "pci"};
+    const pmd::PortSetup setup{.queues = queues,
+                               .descriptors = uint16_t(d.descriptors),
+                               .interrupts = interrupts,
+                               .mtus = mtus,
+                               .hint = needs(kind),
+                               .checksums = d.checksum_offload == "auto",
+                               // If a NIC's driver uses one interrupt for frames and link, it reports only one of them.
+                               .link_interrupts = d.port != "pci"};
     const pmd::Started started = pmd::start_port(p.id, pools.data(), setup);
     p.checksums = started.does;
     say_checksums(d, started);
@@ -405,7 +406,7 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     p.up = p.ethdev->link_up();
 }
 
-/// A port a queue. Each has the driver load a program that we take off again, the last one in favour of our own.
+/// Opens one DPDK port per queue. For each, the driver loads its own XDP program, which we remove; in the end we attach ours.
 void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
     for (uint32_t q = 0; q < p.pools.size(); ++q) {
         const std::vector<int> before = frame_sockets();

@@ -1,4 +1,4 @@
-// The ports of all devices: frame buffers, ethdevs, and what rocid learned about them when it opened them.
+// The ports of all devices: frame buffers, ethdevs, and their properties.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 
 namespace roci::rocid {
 
-/// Where an engine's frames are: a port of DPDK's and one of its queues.
+/// A queue of a DPDK port, which one engine serves.
 struct PortQueue {
     uint16_t port = 0, queue = 0;
 };
@@ -33,22 +33,22 @@ struct OpenPort {
     std::string netdev;        ///< kernel interface behind it, or ""
     int netdev_index = 0;      ///< its number
     MacAddress netdev_mac;     ///< its MAC as last seen
-    uint32_t path_mtu = 0;     ///< what the device can offer
+    uint32_t path_mtu = 0;     ///< path MTU of the device
     uint32_t largest_mtu = 0;  ///< path MTU that the kind of port can carry
     bool up = true;            ///< the link, when it was opened
     /// The link now, for the engines.
     std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
-    std::vector<int> signals;  ///< by queue: readable when there are frames; empty: nothing says so, a sleeper must look itself
-    pmd::ChecksumOffload checksums;                     ///< what the port does of them
-    bool armed_by_sleeper = false;                      ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
-    std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, where the kind of port has frames of its own
+    std::vector<int> signals;        ///< by queue: readable when there are frames; empty: none, a sleeper must poll
+    pmd::ChecksumOffload checksums;  ///< checksums that the port does
+    bool armed_by_sleeper = false;   ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
+    std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, if the kind of port has its own frames
     std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, if it is a UDP port: then there is no DPDK port
-    uint32_t descriptors = 0;                           ///< frames to be sent that a UDP port has buffers for
+    uint32_t descriptors = 0;                           ///< send buffers of a UDP port
     std::unique_ptr<SocketLock> lock;                   ///< of the port's own socket
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
     std::vector<std::unique_ptr<pmd::Ethdev>> further;  ///< PortKind::one_queue: by queue, from the second on
-    std::unique_ptr<pmd::XdpSteering> steering;         ///< first to go
+    std::unique_ptr<pmd::XdpSteering> steering;         ///< last member: destroyed first
 
     PortQueue queue(uint32_t engine) const {
         if (further.empty() || engine == 0) return {id, uint16_t(engine)};
@@ -61,20 +61,20 @@ struct LinkState {
     uint32_t path_mtu = 0;
 };
 
-/// "received and sent": what of them is the port's business.
+/// The checksums that the port does, for example "received and sent".
 std::string_view checksums_text(const pmd::ChecksumOffload& checksums);
 
 class Ports {
 public:
-    /// Opens the ports of config.devices. A device whose port does not open is taken out of the configuration, with a line in the
-    /// log that says what to do; if none is left, StartError.
+    /// Opens the ports of config.devices. Removes a device whose port cannot be opened from the configuration, with a line in the
+    /// log that names a remedy. Throws StartError if no device is left.
     Ports(Config& config, pmd::Eal& eal, const NicTroubles& troubles);
     ~Ports();
     Ports(const Ports&) = delete;
 
-    /// Bytes of DPDK memory that a configuration takes.
+    /// Bytes of DPDK memory that a configuration needs.
     static uint64_t memory_bytes(const Config& config);
-    /// The NICs of `config` that DPDK cannot take. Before EAL starts, which takes the others.
+    /// The NICs of `config` that DPDK cannot use. Called before EAL starts, which opens the other NICs.
     static NicTroubles nic_troubles(const Config& config);
     /// NICs that EAL is to probe.
     static std::vector<std::string> pci_addresses(const Config& config, const NicTroubles& troubles);
@@ -84,11 +84,11 @@ public:
     pmd::MbufPool& pool(uint32_t device, uint32_t engine) {
         return ports_[device].pools.empty() ? *pools_[engine] : *ports_[device].pools[engine];
     }
-    /// The addresses of a device are these from now on: where a port looks at them, it must know.
+    /// Sets the addresses of a device, for ports that check them.
     void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
-    /// How the port is now; `wish`: the configuration's path MTU.
+    /// The current state of the link; `wish`: the configured path MTU.
     LinkState link(uint32_t device, uint32_t wish);
-    /// A driver among them may know its link without telling when it changes (memif's does).
+    /// True if a driver does not report link changes (memif's does not), so that the link must be polled.
     bool must_look() const;
     /// Readable when the link of a port without kernel interface has changed.
     int link_fd() const { return link_fd_; }
@@ -98,7 +98,7 @@ private:
     void open_netdev(OpenPort& port, const DeviceSection& device, Netdev& netdev);
     void open_udp(OpenPort& port, const DeviceSection& device, const Netdev& netdev, uint16_t queues);
     void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
-    /// Sets the path MTU that came of it.
+    /// Starts the port and sets its path MTU.
     void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
     void start_xdp(OpenPort& port, const DeviceSection& device);
 

@@ -14,7 +14,7 @@
 namespace roci::rocid {
 namespace {
 
-/// Users who may hang at the same time without delaying others.
+/// Number of users that may block at the same time without delaying other users.
 constexpr size_t kMostThreads = 64;
 constexpr std::chrono::seconds kStaysIdle{10};
 
@@ -33,8 +33,8 @@ struct Thing {
 
 struct User {
     std::deque<Thing> things;
-    size_t closing = 0;   ///< descriptors, with the one that a thread is at
-    bool served = false;  ///< a thread is at it
+    size_t closing = 0;   ///< descriptors, including the one that a thread is closing
+    bool served = false;  ///< a thread works for this user
 };
 
 }  // namespace
@@ -45,7 +45,7 @@ struct Reaper::State {
     std::condition_variable work;
     mutable std::condition_variable idle;
     std::unordered_map<uint32_t, User> users;
-    std::deque<uint32_t> turns;  ///< users with things and without a thread
+    std::deque<uint32_t> turns;  ///< users with pending work and without a thread
     size_t threads = 0, waiting = 0, pending = 0;
     bool stop = false;
 
@@ -53,7 +53,7 @@ struct Reaper::State {
     void finish_one(uint32_t number, bool was_descriptor);
 };
 
-/// A thread's life: one thing of the next user, then that user goes behind the others.
+/// The loop of a thread: releases one item of the next user, then puts that user at the end of the queue.
 void Reaper::State::serve() {
     std::unique_lock lock(mutex);
     for (;;) {
@@ -117,7 +117,7 @@ void Reaper::add(uint32_t number, int fd, void* base, uint64_t length) {
         std::thread([state = state_] { state->serve(); }).detach();
         ++s.threads;
     } catch (const std::system_error&) {
-        s.work.notify_one();  // no more threads here: those that there are do it, one after the other
+        s.work.notify_one();  // no further thread: the existing ones do the work one after the other
     }
 }
 

@@ -1,4 +1,4 @@
-// A client's address space, for memory that could not be mapped.
+// Access by address to client memory that cannot be mapped; slow.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace roci::rocid {
 
-/// Reads and writes through /proc/PID/mem rather than process_vm_readv: that descriptor is bound to the address space that the
-/// process had when it was opened. So neither a reused PID nor a client that executes a set-user-ID program can make rocid, which
-/// may be root, touch memory that the client itself could not.
+/// Reads and writes through /proc/PID/mem rather than process_vm_readv, because its descriptor is bound to the address space at
+/// the time of opening. So neither a reused PID nor a client that executes a set-user-ID program can make rocid, which may be
+/// root, access memory that the client itself could not access.
 class ProcMemory final : public mem::RemoteProcess {
 public:
-    /// `worker` is the user's. nullptr: not permitted, or the process is not (or no longer) one of user `uid`.
+    /// `worker` is the user's. nullptr: not permitted, or the process does not (or no longer) belong to user `uid`.
     static std::unique_ptr<ProcMemory> open(int pid, uint32_t uid, std::shared_ptr<mem::SlowWorker> worker);
     ~ProcMemory() override;
 

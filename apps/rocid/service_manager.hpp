@@ -1,11 +1,11 @@
-// What rocid tells the service manager that started it (sd_notify(3)): a datagram to the socket that $NOTIFY_SOCKET names.
+// Notifies the service manager that started rocid (sd_notify(3)), by a datagram to the socket in $NOTIFY_SOCKET.
 #pragma once
 
 #include <string_view>
 
 namespace roci::rocid {
 
-/// Lines such as "READY=1". Nobody is told where there is no manager.
+/// `state`: lines such as "READY=1". Does nothing without a service manager.
 void tell_service_manager(std::string_view state);
 
 }  // namespace roci::rocid

@@ -14,7 +14,7 @@ constexpr size_t kPage = 4096;
 void on_sigbus(int signal_number, siginfo_t* info, void*) {
     const int saved = errno;
     if (!SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(info->si_addr))) {
-        // Not ours: the faulting instruction runs again and ends the process in the default way, with a core.
+        // Not our mapping: the faulting instruction runs again and ends the process in the default way, with a core dump.
         struct sigaction standard {};
         standard.sa_handler = SIG_DFL;
         sigaction(signal_number, &standard, nullptr);
@@ -37,7 +37,7 @@ SigbusGuard::SigbusGuard() : event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     sigaction(SIGBUS, &a, nullptr);
 }
 
-/// Every second page has other rights, so that each page is a mapping of its own.
+/// Creates the reserve. Every second page has different rights, so that each page is a separate mapping.
 void SigbusGuard::make_reserve() {
     void* p = mmap(nullptr, kReserve * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return;
@@ -56,7 +56,7 @@ bool SigbusGuard::give_up_one() {
 
 bool SigbusGuard::add_block() {
     if (used_blocks_ == kBlocks) return false;
-    auto* fresh = new Block;  // kept for ever: the handler may be looking at it
+    auto* fresh = new Block;  // never freed: the handler may be reading it
     for (size_t i = kPerBlock; i-- > 0;) free_.push_back(&fresh->entries[i]);
     blocks_[used_blocks_++].store(fresh, std::memory_order_release);
     return true;
@@ -90,7 +90,7 @@ void SigbusGuard::remove(const mem::MappedRegion& region) {
     by_base_.erase(it);
 }
 
-/// The whole mapping at once: its other pages may be gone too. The kernel counts mappings before it replaces one.
+/// Replaces the whole mapping, because its other pages may be missing too. Replacing can fail at the kernel's limit of mappings.
 bool SigbusGuard::cover(uintptr_t base, uint64_t length) {
     do {
         if (mmap(reinterpret_cast<void*>(base), length, PROT_READ | PROT_WRITE,
@@ -109,7 +109,7 @@ bool SigbusGuard::handle(uintptr_t address) {
             const uintptr_t base = e.base.load(std::memory_order_seq_cst);
             const uint64_t length = e.length.load(std::memory_order_seq_cst);
             mem::MappedRegion* region = e.region.load(std::memory_order_seq_cst);
-            // An entry under change is another mapping's: one that is being accessed does not change.
+            // An entry that is being changed belongs to another mapping: the entry of an accessed mapping does not change.
             if ((before & 1) != 0 || before != e.version.load(std::memory_order_seq_cst)) continue;
             if (base == 0 || address < base || address - base >= length) continue;
             region->poisoned.store(true, std::memory_order_seq_cst);

@@ -1,6 +1,6 @@
-// A client may truncate a file that rocid has mapped, or punch a hole into it; the next access then raises SIGBUS. The guard
-// turns that into a poisoned region: the handler puts zero pages over the whole mapping and marks it, the access goes on
-// harmlessly, and whoever copied finds the mark and reports a protection fault. Any other SIGBUS ends rocid as ever.
+// A client may truncate a file that rocid has mapped, or punch a hole into it; the next access then raises SIGBUS. The guard's
+// handler replaces the whole mapping by zero pages and marks the region as poisoned. The access continues without harm; the
+// copying code finds the mark and reports a protection fault. Any other SIGBUS ends rocid as usual.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ public:
 
     /// From now on a fault in [region.base, +mapped_length) poisons `region`. False: the table is full.
     bool add(mem::MappedRegion& region, uint64_t mapped_length);
-    /// Before the mapping goes. Nobody may be accessing it any more.
+    /// Called before unmapping. No thread may access the mapping any more.
     void remove(const mem::MappedRegion& region);
     /// Regions poisoned so far.
     uint64_t poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
@@ -33,7 +33,7 @@ public:
     /// The handler's work. True: the address was one of ours.
     bool handle(uintptr_t address);
 
-    /// Mappings that are left for the handler to give up.
+    /// Remaining mappings of the reserve.
     size_t reserve() const { return reserve_left_.load(std::memory_order_relaxed); }
 
 private:
@@ -48,7 +48,7 @@ private:
     struct Block {
         std::array<Entry, kPerBlock> entries;
     };
-    /// Mappings of rocid's own that the handler gives up when the kernel allows it no further one (vm.max_map_count).
+    /// Reserve of mappings. The handler removes one of them if the kernel allows no further mapping (vm.max_map_count).
     static constexpr size_t kReserve = 64;
 
     bool add_block();

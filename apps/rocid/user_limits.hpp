@@ -1,4 +1,4 @@
-// limits.users of the configuration: what a user or the members of a group may have.
+// limits.users of the configuration: limits of a user or of the members of a group.
 #pragma once
 
 #include <stdexcept>
@@ -9,8 +9,8 @@
 
 namespace roci::rocid {
 
-/// "USER limit=number …" each; USER is a name, a number, "@group" or "*". Members of a group are those that the group database
-/// names, and those whose primary group it is. Throws std::invalid_argument, which names what is wrong.
+/// Parses entries "USER limit=number …", where USER is a name, a number, "@group" or "*". The members of a group are those in the
+/// group database, and users with that primary group. Throws std::invalid_argument with the error.
 std::vector<host::LimitRule> parse_user_limits(const std::vector<std::string>& texts);
 
 }  // namespace roci::rocid

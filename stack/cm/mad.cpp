@@ -50,7 +50,7 @@ struct Writer {
 
 constexpr uint32_t bytes(uint32_t n) { return n * 8; }
 
-/// 44 bytes that a REQ has twice (IBA table 107).
+/// The path of 44 bytes, of which a REQ has two (IBA table 107).
 template <class A, class P>
 void path_fields(const A& a, uint32_t at, P& p) {
     a.field(bytes(at), 16, p.local_lid);
@@ -76,7 +76,7 @@ void comm_ids(const A& a, M& m) {
 template <class M, class T>
 concept Is = std::is_same_v<std::remove_const_t<M>, T>;
 
-// One list a message; offsets are those after the MAD header.
+// One list per message; offsets count from the end of the MAD header.
 
 template <class A, Is<Req> M>  // IBA table 107
 void fields(const A& a, M& m) {

@@ -1,6 +1,6 @@
-// Communication management messages as they stand in a MAD on QP 1 (IBA 12.6, 12.11): typed structs, and encode / decode made
-// from one list of fields a message. Decoding never fails once the header was accepted: a field is what its bits say; judging it
-// is the manager's.
+// Communication management messages in a MAD on QP 1 (IBA 12.6, 12.11): typed structs, with encode and decode derived from one
+// list of fields per message. Decoding never fails once the header was accepted: any bits are a valid field. The manager checks
+// the values.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace roci::cm {
 
 inline constexpr uint32_t kMadLength = 256;
 inline constexpr uint32_t kMadHeader = 24;
-/// QP 1 and the Q_Key that everybody uses with it (IBA 10.2.5, 13.3.1).
+/// QP 1 and its well-known Q_Key (IBA 10.2.5, 13.3.1).
 inline constexpr Qpn kGsiQpn{1};
 inline constexpr uint32_t kGsiQkey = 0x80010000;
 inline constexpr uint16_t kPermissiveLid = 0xffff;  ///< RoCE has no LIDs
@@ -28,10 +28,10 @@ struct Header {
     uint64_t transaction = 0;
     Attribute attribute = Attribute::req;
 };
-/// False: not a MAD of the communication management class that is to be acted on (version, class, method).
+/// False: not a MAD of the communication management class with a supported version and method.
 bool parse_header(std::span<const uint8_t> mad, Header& out);
 
-/// Why a connection is refused (IBA table 115). Any number may come from a peer.
+/// Why a connection is refused (IBA table 115). A peer may send any number.
 enum class Reason : uint16_t {
     no_qp = 1,
     no_eec = 2,
@@ -58,7 +58,7 @@ enum class Reason : uint16_t {
     unsupported_class_version = 31,
 };
 
-/// Which message an MRA or REJ is about (IBA 12.6.6, 12.6.7).
+/// The message to which an MRA or REJ responds (IBA 12.6.6, 12.6.7).
 enum class Answered : uint8_t { req = 0, rep = 1, other = 2 };
 
 struct PathFields {

@@ -1,4 +1,4 @@
-// What owners ask for, and the clock.
+// Calls of owners, and timers.
 #include "cm/manager.hpp"
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 namespace roci::cm {
 namespace {
 
-/// The first repetition comes early and the pauses grow by half up to the full response time: a lost message costs little,
-/// several lost in a row not much more, and a peer that is slow is not flooded. There are no more repetitions than max_retries
-/// allows (IBA 12.7.27), and nobody gives up before the time that as many full pauses take.
+/// The first repetition comes early, and the pauses grow by half up to the full response time. So a few lost messages cost little
+/// time, and a slow peer is not flooded. There are at most max_retries repetitions (IBA 12.7.27), and the connection does not
+/// give up before the time of as many full pauses.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>
@@ -20,7 +20,7 @@ void copy_private(std::array<uint8_t, N>& to, std::span<const uint8_t> from) {
     std::copy_n(from.begin(), std::min(from.size(), N), to.begin());
 }
 
-/// A field of three bits: who asks for more than 7 gets the most, as in the kernel.
+/// Limits a value to a field of three bits: values above 7 become 7, as in the kernel.
 uint8_t three_bits(uint8_t count) { return std::min<uint8_t>(count, 7); }
 
 Answered rejected_message(State s) { return s == State::rep_rcvd || s == State::rep_sent ? Answered::rep : Answered::req; }
@@ -50,7 +50,7 @@ Connection* Manager::get(uint32_t id) {
 }
 const Connection* Manager::find(uint32_t id) const { return const_cast<Manager*>(this)->get(id); }
 
-/// Connections without an owner only wait for their time to be over: the oldest of them makes room.
+/// Removes the oldest connection without an owner: such connections only wait for the end of TimeWait.
 bool Manager::make_room() {
     while (connections_.size() >= config_.max_connections && !ending_.empty()) {
         Connection* c = get(ending_.front());
@@ -60,9 +60,9 @@ bool Manager::make_room() {
     return connections_.size() < config_.max_connections;
 }
 
-/// Nobody owns it any more, and its time is not over.
+/// The connection has no owner any more, but is still in TimeWait.
 void Manager::forget_later(const Connection& c) {
-    while (!ending_.empty() && !connections_.contains(ending_.front())) ending_.pop_front();  // those whose time is over
+    while (!ending_.empty() && !connections_.contains(ending_.front())) ending_.pop_front();  // skips those that have ended
     ending_.push_back(c.id);
 }
 
@@ -106,7 +106,7 @@ void Manager::erase(Connection& c) {
     connections_.erase(c.id);
 }
 
-/// Nothing is to come any more.
+/// Ends the connection: it has no timer, and messages for it are ignored.
 void Manager::end(Connection& c) {
     stop_repeating(c);
     c.state = State::idle;
@@ -148,7 +148,7 @@ void Manager::expire(Connection& c, Nanos now) {
         return end(c);
     }
     if (now >= c.give_up) return give_up(c, now);
-    // A peer that is gone is not waited for any longer; one that shall answer has all of its time.
+    // After the last DREQ the connection ends at once. Other messages get the rest of their time for an answer.
     if (c.repeats_left == 0) return c.state == State::dreq_sent ? give_up(c, now) : set_timer(c, c.give_up);
     --c.repeats_left;
     ++counters_.repeated;
@@ -159,7 +159,7 @@ void Manager::expire(Connection& c, Nanos now) {
 
 void Manager::give_up(Connection& c, Nanos now) {
     ++counters_.timeouts;
-    if (c.state == State::dreq_sent) {  // the peer is gone: as good as its answer (IBA 12.9.7.1.2)
+    if (c.state == State::dreq_sent) {  // no answer from the peer has the effect of a DREP (IBA 12.9.7.1.2)
         raise(c, Event::Kind::gone);
         return enter_timewait(c, now);
     }
@@ -168,7 +168,7 @@ void Manager::give_up(Connection& c, Nanos now) {
     end(c);
 }
 
-/// IBA 12.9.8.4: until no packet of the connection can be on the way any more.
+/// IBA 12.9.8.4: lasts until no packet of the connection can be in the network any more.
 void Manager::enter_timewait(Connection& c, Nanos now) {
     stop_repeating(c);
     c.state = State::timewait;
@@ -191,7 +191,7 @@ void Manager::send_rej(Connection& c, Answered message, Reason reason, std::span
     rej.remote_comm_id = c.remote_id;
     rej.message = message;
     rej.reason = reason;
-    if (reason == Reason::timeout) {  // the peer may not know our ID: our GUID is added (table 112)
+    if (reason == Reason::timeout) {  // the peer may not know our ID, so the message includes our GUID (table 112)
         const uint64_t guid = c.active ? c.req.ca_guid : c.rep.ca_guid;
         rej.info_length = 8;
         for (unsigned i = 0; i < 8; ++i) rej.info[i] = uint8_t(guid >> (56 - 8 * i));
@@ -347,7 +347,7 @@ int Manager::reject(uint32_t id, Reason reason, std::span<const uint8_t> private
     stop_repeating(*c);
     unpair_qpn(*c);
     if (!keep) return end(*c), 0;
-    // Remembered without an owner: to its owner the connection is over.
+    // Kept without an owner: for the owner the connection has ended.
     c->state = State::timewait;
     c->owned = false;
     forget_later(*c);

@@ -1,8 +1,8 @@
-// The communication manager: connections and their states (IBA 12.9), sans-IO. Messages come in by receive(), time by advance();
-// messages and events go out by next_message() and next_event(). One object serves all ports; one thread.
+// The communication manager: connections and their states (IBA 12.9), sans-IO. receive() takes messages and advance() the time;
+// next_message() and next_event() return messages and events. One object serves all ports. Not thread-safe.
 //
-// A connection is named by its local communication ID. Its owner (a program's cm_id) is a cookie; when the owner lets go by
-// destroy(), the connection ends by itself, as the protocol asks. Memory is bounded by Config::max_connections: beyond it
+// The local communication ID names a connection. Its owner (a program's cm_id) is a cookie. After the owner has called destroy(),
+// the manager ends the connection by itself, as the protocol requires. Config::max_connections bounds the memory: further
 // requests are refused.
 #pragma once
 
@@ -21,11 +21,11 @@ namespace roci::cm {
 /// 4.096 us * 2^n (IBA 12.7.26).
 constexpr Nanos response_time(uint8_t n) { return Nanos{4096} << (n & 31); }
 
-/// Who talks to whom.
+/// The two ends of a message.
 struct Endpoint {
     uint32_t port = 0;  ///< device index
     Gid local, remote;
-    MacAddress remote_mac;  ///< all zero: not known
+    MacAddress remote_mac;  ///< all zero: unknown
     uint8_t traffic_class = 0;
 };
 struct Incoming {
@@ -40,7 +40,7 @@ struct Outgoing {
 };
 
 enum class State : uint8_t {
-    idle,  ///< over; waits for destroy()
+    idle,  ///< ended; waits for destroy()
     req_sent,
     req_rcvd,
     rep_sent,
@@ -60,7 +60,7 @@ struct Connection {
     State state = State::idle;
     bool active = false, datagram = false;
     bool owned = true;
-    bool paired = false;  ///< in the tables by the peer's ID
+    bool paired = false;  ///< is in the tables by the peer's ID
     uint64_t owner = 0;
     Endpoint peer;
     uint32_t local_qpn = 0, remote_qpn = 0;
@@ -77,13 +77,13 @@ struct Connection {
 struct Event {
     enum class Kind : uint8_t {
         connect_request,  ///< owner is the listener's; Connection::req (or sidr_req) has the details
-        reply,            ///< REP: the owner sets its QP up and calls ready(), or reject()
-        established,      ///< RTU, or proof that the peer got our REP
+        reply,            ///< REP: the owner sets up its QP and calls ready(), or calls reject()
+        established,      ///< RTU, or evidence that the peer received our REP
         rejected,         ///< reason
         unreachable,      ///< no answer to REQ, REP or SIDR_REQ
-        disconnected,     ///< the peer asked for it, or answered
-        gone,             ///< the peer did not answer: disconnected all the same
-        timewait_exit,    ///< QP numbers of the connection may be used again
+        disconnected,     ///< DREQ or DREP of the peer
+        gone,             ///< the peer did not answer our DREQ: disconnected too
+        timewait_exit,    ///< the QP numbers of the connection may be used again
         sidr_reply,       ///< status, qpn, qkey
     };
     Kind kind = Kind::established;
@@ -98,7 +98,7 @@ struct Listener {
     uint64_t service_id = 0;
     std::optional<uint32_t> port;   ///< nothing: every device
     Gid address;                    ///< zero: every address
-    bool ipv4 = true, ipv6 = true;  ///< with a zero address: which families
+    bool ipv4 = true, ipv6 = true;  ///< address families, if `address` is zero
     uint64_t owner = 0;
 };
 
@@ -130,9 +130,9 @@ struct SidrSpec {
 };
 
 struct Config {
-    uint32_t first_id = 1;             ///< communication IDs start here; should differ from run to run
-    uint32_t max_connections = 65536;  ///< all states together
-    uint8_t response_timeout = 20;     ///< how long we say that we take, and wait
+    uint32_t first_id = 1;             ///< first communication ID; should differ per run
+    uint32_t max_connections = 65536;  ///< in all states together
+    uint8_t response_timeout = 20;     ///< the response time that we announce, and that we wait for a peer
     uint8_t max_retries = 15;
     uint8_t mra_timeout = 24;  ///< service timeout of our MRAs
 };
@@ -141,30 +141,30 @@ class Manager {
 public:
     explicit Manager(const Config& config) : config_(config), next_id_(config.first_id) {}
 
-    // ---- what owners ask for. 0 or an errno: EINVAL: not in this state; ENOENT: no such connection
+    // ---- Calls of owners. They return 0 or an errno. EINVAL: not in this state; ENOENT: no such connection
     /// Returns a listener's number, never 0.
     uint32_t listen(const Listener& listener);
     void unlisten(uint64_t service_id, uint32_t number);
-    /// Sends a REQ. Returns the connection, or 0 when there are too many.
+    /// Sends a REQ. Returns the connection, or 0 if there are too many.
     uint32_t connect(const ConnectSpec& spec, Nanos now);
     /// Sends a REP.
     int accept(uint32_t id, const AcceptSpec& spec, Nanos now);
     /// Sends the RTU: our QP can receive and send.
     int ready(uint32_t id, Nanos now);
-    /// The QP got something from the peer before the RTU came (IBA 12.9.6 COMM_EST).
+    /// The QP received a packet from the peer before the RTU arrived (IBA 12.9.6 COMM_EST).
     int traffic_seen(uint32_t id, Nanos now);
     int reject(uint32_t id, Reason reason, std::span<const uint8_t> private_data, Nanos now);
-    /// DREQ, or the DREP that answers the peer's.
+    /// Sends a DREQ, or the DREP that answers the peer's DREQ.
     int disconnect(uint32_t id, Nanos now);
     uint32_t resolve_service(const SidrSpec& spec, Nanos now);
     int answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> private_data,
                        Nanos now);
-    /// The owner is gone: no more events; the peer is told if it must be.
+    /// Removes the owner: there are no more events. Notifies the peer if the state requires it.
     void destroy(uint32_t id, Nanos now);
     void set_owner(uint32_t id, uint64_t owner);
     const Connection* find(uint32_t id) const;
 
-    // ---- the world
+    // ---- messages and time
     void receive(const Incoming& in, Nanos now);
     void advance(Nanos now);
     Nanos next_deadline() const { return timers_.empty() ? kNever : timers_.begin()->first; }
@@ -238,7 +238,7 @@ private:
     PeerTable peers_;
     std::unordered_map<uint64_t, std::vector<std::pair<uint32_t, Listener>>> listeners_;  ///< by service ID
     std::set<std::pair<Nanos, uint32_t>> timers_;
-    std::deque<uint32_t> ending_;  ///< without an owner, oldest first: these go when room is needed
+    std::deque<uint32_t> ending_;  ///< connections without an owner, oldest first; removed when room is needed
     std::deque<Outgoing> messages_;
     std::deque<Event> events_;
     Counters counters_;

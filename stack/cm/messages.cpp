@@ -1,5 +1,5 @@
-// What a message does to a connection, by the state that it meets (IBA 12.9.7). Everything here comes from the network: it is
-// matched with the IDs and the address of the connection that it names, and what does not fit changes nothing.
+// Effects of messages on connections, by state (IBA 12.9.7). All input comes from the network. A message must match the IDs and
+// the address of the connection that it names; else it is ignored.
 #include <algorithm>
 
 #include "cm/send.hpp"
@@ -38,7 +38,7 @@ void Manager::receive(const Incoming& in, Nanos now) {
     }
 }
 
-/// The connection that a message names by our ID and the sender's. remote_id is not compared before the peer has told it to us.
+/// The connection that a message names by our ID and the sender's ID. The latter is compared only once it is known.
 Connection* Manager::named(uint32_t id, uint32_t remote_id, const Incoming& in) {
     Connection* c = get(id);
     const bool fits =
@@ -83,7 +83,7 @@ void Manager::on_req(const Incoming& in, uint64_t tid, Nanos now) {
         transmit(in.from, encode(tid, rej));
     };
     if (const auto it = peers_.find({in.from.remote, req.qpn, kQpn}); it != peers_.end()) {
-        // The peer uses the QP for something new: it does not know the old connection any more (IBA 12.9.8.3.1).
+        // The peer uses the QP for a new connection, so it has dropped the old one (IBA 12.9.8.3.1).
         ++counters_.stale;
         Connection* old = get(it->second);
         refuse(Reason::stale_connection);
@@ -113,7 +113,7 @@ void Manager::on_req(const Incoming& in, uint64_t tid, Nanos now) {
 }
 
 void Manager::on_repeated_req(Connection& c) {
-    if (c.state == State::req_rcvd) {  // our program takes its time: the peer shall wait longer (12.9.8.6)
+    if (c.state == State::req_rcvd) {  // the program has not answered yet: the MRA makes the peer wait longer (12.9.8.6)
         Mra mra;
         mra.local_comm_id = c.id;
         mra.remote_comm_id = c.remote_id;
@@ -139,7 +139,7 @@ void Manager::on_mra(const Incoming& in, Nanos now) {
     const bool fits = (c->state == State::req_sent && mra.message == Answered::req) ||
                       (c->state == State::rep_sent && mra.message == Answered::rep && c->remote_id == mra.local_comm_id);
     if (!fits) return;
-    // The peer has the message: it is repeated only when the time that the peer asked for is over.
+    // The peer has received the message: it is repeated only after the time in the MRA.
     const Nanos pause = response_time(std::min<uint8_t>(mra.service_timeout, 26)) + response_time(c->response_timeout);
     c->interval = response_time(c->response_timeout);
     c->give_up = std::max(c->give_up, now + pause + c->interval);
@@ -149,7 +149,7 @@ void Manager::on_mra(const Incoming& in, Nanos now) {
 void Manager::on_rej(const Incoming& in, Nanos now) {
     const Rej rej = decode<Rej>(in.mad);
     Connection* c = get(rej.remote_comm_id);
-    if (rej.remote_comm_id == 0) {  // of a REQ whose sender has not heard of us: by its own ID
+    if (rej.remote_comm_id == 0) {  // the peer has no ID of ours: look up the connection by the peer's ID
         const auto it = peers_.find({in.from.remote, rej.local_comm_id, kCommId});
         c = it != peers_.end() ? get(it->second) : nullptr;
     }
@@ -166,7 +166,7 @@ void Manager::on_rej(const Incoming& in, Nanos now) {
             raise(*c, Event::Kind::rejected, uint16_t(rej.reason), rej.private_data);
             end(*c);
             break;
-        case State::established:  // the peer gave up before it knew that we are connected
+        case State::established:  // the peer timed out before our RTU arrived
         case State::dreq_sent:
             raise(*c, Event::Kind::disconnected);
             enter_timewait(*c, now);
@@ -226,7 +226,7 @@ void Manager::on_rtu(const Incoming& in, Nanos) {
 void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
     const Dreq dreq = decode<Dreq>(in.mad);
     Connection* c = named(dreq.remote_comm_id, dreq.local_comm_id, in);
-    if (c == nullptr || !c->paired) {  // forgotten already: the peer shall not wait for an answer (12.9.8.3.2)
+    if (c == nullptr || !c->paired) {  // no such connection any more: a DREP saves the peer the wait (12.9.8.3.2)
         Drep drep;
         drep.local_comm_id = dreq.remote_comm_id;
         drep.remote_comm_id = dreq.local_comm_id;
@@ -239,7 +239,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
     }
     c->transaction = tid;
     switch (c->state) {
-        case State::rep_sent:  // the RTU was lost, and the peer is done already
+        case State::rep_sent:  // the RTU was lost, and the peer already disconnects
         case State::established:
             stop_repeating(*c);
             c->state = State::dreq_rcvd;
@@ -250,7 +250,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
             raise(*c, Event::Kind::rejected, uint16_t(Reason::consumer));
             end(*c);
             break;
-        case State::dreq_sent:  // both ask at the same time: each answers, and each is done
+        case State::dreq_sent:  // both sides sent a DREQ: each answers with a DREP
             raise(*c, Event::Kind::disconnected);
             send_drep(*c);
             enter_timewait(*c, now);

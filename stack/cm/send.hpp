@@ -1,11 +1,11 @@
-// Inside of the manager: sending a message of a connection.
+// Internal to the manager: sending a message of a connection.
 #pragma once
 
 #include "cm/manager.hpp"
 
 namespace roci::cm {
 
-/// What was sent last is what is repeated, by the timer or because the peer repeats itself.
+/// Sends a message and stores it, to repeat it after a timeout or if the peer repeats its own message.
 template <class Message>
 void Manager::send(Connection& c, const Message& message) {
     c.last = encode(c.transaction, message);

@@ -1,4 +1,4 @@
-// The conductor's commands, executed between rounds by the engine's own thread: a row a kind.
+// The conductor's commands, with a row per kind. The engine's own thread executes them between rounds.
 #include <cerrno>
 
 #include "engine/impl.hpp"
@@ -29,12 +29,12 @@ void add_qp(Impl& e, Command& c) {
     join_session(e, c);
     if (c.error != 0) qp::detach(e.ctx, *c.qp);
 }
-/// Whoever saw the completion of a message may end its QP at once; the sender's comes only with the acknowledgement, which nobody
-/// could give any more.
+/// Sends outstanding responses before a QP ends. A program may destroy its QP as soon as it has the completion of a message, but
+/// the sender still needs the acknowledgement.
 void acknowledge_first(Impl& e, qp::Qp& qp) {
     if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
-/// The QP may have left the state that the conductor believes it in (snapshot): then nothing is done.
+/// Does nothing if the QP is not in the state that the conductor expects (snapshot).
 void modify_qp(Impl& e, Command& c) {
     if (c.snapshot != nullptr) {
         const qp::State believed = c.snapshot->state;
@@ -96,7 +96,7 @@ void query_srq(Impl&, Command& c) { c.srq_limit = c.srq->limit; }
 void resize_srq(Impl&, Command& c) {
     if (!rings::move_queue(c.srq->rq, *c.new_queue)) c.error = EINVAL;
 }
-/// An XRC target may be in the middle of a message for it: what was taken from it is gone, and the message with it.
+/// Removes an SRQ. If an XRC target is receiving a message for it, the receive and the message are dropped.
 void remove_srq(Impl& e, Command& c) {
     remove_tags(e, *c.srq);
     if (c.srq->spec.xrcd == 0) return;  // others have no QPs any more
@@ -111,8 +111,8 @@ void remove_srq(Impl& e, Command& c) {
 void resize_cq(Impl& e, Command& c) {
     if (!rings::move_lane(c.cq->lanes[e.config.index], c.new_lane, c.consumer)) c.error = EINVAL;
 }
-/// Objects that the conductor has taken out of the tables may be freed after this: nothing here remembers them. CQs that no QP
-/// uses any more are about to go; they may still wait for room in the event ring.
+/// After this the conductor may free objects that it has removed from the tables, because the engine has no references to them.
+/// Also drops unused CQs that still wait for room in the event ring, because they are about to be freed.
 void fence(Impl& e, Command&) {
     const auto unused = [](const rings::Cq* cq) { return cq->use_count.load() == 0; };
     std::erase_if(e.ctx.dirty, unused);

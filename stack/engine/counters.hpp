@@ -1,5 +1,5 @@
-// Counters of an engine: one table makes the storage, the names that `roci status` shows and the documentation. Written with
-// plain stores by the engine, read relaxed by anyone.
+// Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. The engine writes them
+// with plain stores; any thread may read them (relaxed).
 #pragma once
 
 #include <array>
@@ -70,7 +70,7 @@ inline constexpr CounterText kCounterTexts[] = {
 
 struct Counters {
     std::array<uint64_t, size_t(Counter::count_)> value{};
-    std::array<uint64_t, size_t(wire::Verdict::count_)> verdict{};  ///< frames by what the parser said
+    std::array<uint64_t, size_t(wire::Verdict::count_)> verdict{};  ///< frames by the parser's verdict
 
     void add(Counter c, uint64_t n = 1) { bump(value[size_t(c)], n); }
     void add(wire::Verdict v) { bump(verdict[size_t(v)], 1); }

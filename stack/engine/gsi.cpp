@@ -1,5 +1,5 @@
-// QP 1: frames for it go to the conductor, its MADs go out; so do ARP and its like. Off the hot path: only frames whose QP number
-// belongs to no QP, or that are not RoCE, come here.
+// Passes frames for QP 1, ARP and similar frames to the conductor, and sends its MADs and frames. This is not the hot path: it
+// handles only frames for unknown QP numbers and frames that are not RoCE.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -38,12 +38,12 @@ void Engine::Impl::tell_conductor() {
 namespace {
 
 constexpr uint16_t kEtherArp = 0x0806;
-constexpr uint32_t kMacs = 12;  // what stands before the tag
+constexpr uint32_t kMacs = 12;  // bytes before the tag
 constexpr uint8_t kIcmp = 1, kIcmpV6 = 58, kUnreachable = 3, kUnreachableV6 = 1;
 
-/// Cheap, as every frame of a kernel's interface that is not RoCE may come by: is it one that a port must answer? Says of ICMP
-/// that something is unreachable by itself: that is counted and changes nothing, for a connection ends by its retries only
-/// (IBA 9.7.6.1.3), whatever anybody on the path says.
+/// Checks whether a frame that is not RoCE must go to the conductor. It must be cheap, because it may see all other frames of a
+/// kernel interface. ICMP "unreachable" has its own result: it is only counted, because a connection ends only by its own retries
+/// (IBA 9.7.6.1.3).
 bool concerns_port(const RxFrame& f, uint32_t tag, bool& unreachable) {
     if (f.length < wire::kEthLength + tag + wire::kIpv4Length + 8 || f.length - tag > neighbour::kMaxFrame) return false;
     const uint8_t* l3 = f.data + wire::kEthLength + tag;
@@ -71,7 +71,7 @@ void Engine::Impl::take_other(uint32_t port, const RxFrame& frame) {
     if (own == nullptr || own->vlan != wire::vlan_id(frame.data)) return;
     if (unreachable) return counters.add(Counter::icmp_unreachable);
     if (!own->answers) return;
-    neighbour::Frame copy;  // without its tag: who answers knows which VLAN is his
+    neighbour::Frame copy;  // without its tag: the conductor knows the VLAN of the port
     copy.port = port;
     copy.length = frame.length - tag;
     std::memcpy(copy.bytes.data(), frame.data, kMacs);

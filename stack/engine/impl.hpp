@@ -39,7 +39,7 @@ struct Engine::Impl {
     FrameCopies copies;
     uint32_t wake_mask = 0;  ///< engines that frames were handed to
     PrefetchPipeline pipeline;
-    std::vector<qp::Qp*> resting;  ///< in this round: their clients were asked to ring
+    std::vector<qp::Qp*> resting;  ///< QPs that went idle in this round: their clients must ring
     uint32_t rounds_unsettled = 0;
     bool started = false;
     uint32_t gsi_psn = 0;
@@ -57,8 +57,8 @@ struct Engine::Impl {
     void publish_reorder();
     void run_responders(Budget& budget);
     void run_requesters(Budget& budget);
-    /// More QPs have work than the nearest cache holds: what is needed next is fetched ahead. The few of a short list are there
-    /// anyway.
+    /// True if more QPs have work than fit into the nearest cache. Their data is then prefetched; the QPs of a short list are in
+    /// the cache anyway.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
     uint32_t serve(qp::Qp& qp);
     void rest(qp::Qp& qp);

@@ -1,4 +1,4 @@
-// Frames in: a burst is parsed, then looked up, then executed; what belongs to another engine is handed over.
+// Receiving: parses a burst, looks up the QPs, then executes the packets. Frames for another engine are handed over.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -9,14 +9,14 @@
 namespace roci::engine {
 namespace {
 
-/// A datagram QP hears anybody who names one of its port's addresses, or a group that it is attached to.
+/// A datagram QP accepts frames to any address of its port, or to a group that it is attached to.
 bool for_this_port(const Shared& shared, uint32_t port, const wire::Packet& p) {
-    if (p.dest_qp.value == kMulticastQpn) return true;  // it was found by its group
+    if (p.dest_qp.value == kMulticastQpn) return true;  // the QP was found by its group
     const PortAddresses* own = shared.addresses.find(port);
     return own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
 }
 
-/// A connected QP hears only its peer: source and destination of the frame are those of our path, reversed (A17.4.5).
+/// A connected QP accepts only frames of its peer: source and destination are those of its path, reversed (A17.4.5).
 bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     if (qp.path.length == 0 || qp.path.ipv6 != p.ipv6) return false;
     const uint8_t* mine = qp.path.bytes + qp.path.l3_offset;
@@ -24,7 +24,7 @@ bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     return std::memcmp(mine + 12, p.l3 + 16, 4) == 0 && std::memcmp(mine + 16, p.l3 + 12, 4) == 0;
 }
 
-/// A device hears its own VLAN only. Connected QPs: that of their path, as it is what they send.
+/// A device accepts only frames of its VLAN. For a connected QP this is the VLAN of its path.
 bool same_vlan(const Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
     const bool untagged = p.l3 - p.frame == wire::kEthLength;
     if (qp.path.length != 0 && qp.path.l3_offset == wire::kEthLength && untagged) return true;
@@ -32,18 +32,20 @@ bool same_vlan(const Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
     return own != nullptr && own->vlan == wire::vlan_id(p.frame);
 }
 
-/// Frames are checked, then executed: so many bytes at once that a payload is still in the nearest cache when it is copied.
+/// Bytes of a batch. Frames are checked first and executed later, so a batch must be small enough that payloads are still in the
+/// nearest cache when they are copied.
 constexpr uint32_t kBatchBytes = 8 << 10;
 
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
 
-/// The checks that come before any of a QP's own (IBA 9.6.1): service, partition, state, address. Counted and silent.
+/// The checks before those of the roles (IBA 9.6.1): service, partition, state, address. A failed check is counted and the frame
+/// is silently dropped.
 bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     Counters& counters = e.counters;
     const bool datagram = qp.spec.type == qp::Type::ud;
     if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return counters.add(Counter::wrong_service), false;
     if ((p.pkey & 0x7fff) != 0x7fff) return counters.add(Counter::wrong_pkey), false;
-    // An XRC initiator is asked nothing, and nobody answers a target (annex A14).
+    // An XRC initiator receives no requests, and an XRC target no responses (annex A14).
     const qp::Type deaf = p.info->has(wire::kRequest) ? qp::Type::xrc_send : qp::Type::xrc_recv;
     if (qp.spec.type == deaf) return counters.add(Counter::wrong_service), false;
     if (!receives(qp.state)) return counters.add(Counter::wrong_state), false;
@@ -55,7 +57,7 @@ bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
 
 constexpr uint8_t kCongestionExperienced = 3;
 
-/// From the QP's peer only: anybody may claim a congestion.
+/// Accepts notifications only from the QP's peer, because any host could send them.
 void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
     e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
@@ -75,7 +77,7 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     qp::receive_response(e.ctx, qp, p);
 }
 
-/// True: the frame is away and comes back later.
+/// Hands a frame to another engine. True: that engine has the frame now and returns it later.
 bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame, const wire::Packet& p) {
     HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
     if (lane.away == HandoverLane::kSize || !lane.there.push({frame, port, p}))
@@ -86,7 +88,7 @@ bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame
     return true;
 }
 
-/// The packet in a copy of its frame.
+/// The packet with its pointers moved to a copy of its frame.
 wire::Packet moved(const wire::Packet& p, const uint8_t* to) {
     wire::Packet q = p;
     q.frame = to;
@@ -95,7 +97,7 @@ wire::Packet moved(const wire::Packet& p, const uint8_t* to) {
     return q;
 }
 
-/// Every engine delivers to its own QPs; a copy of the frame goes to each of the others that have some.
+/// Sends a copy of a multicast frame to another engine, because each engine delivers to its own QPs.
 void hand_copy(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame, const wire::Packet& p) {
     HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
     uint8_t* buffer = lane.away == HandoverLane::kSize || frame.length > wire::kMaxFrame ? nullptr : e.copies.take();
@@ -110,8 +112,8 @@ void hand_copy(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame
     e.counters.add(Counter::multicast_copies);
 }
 
-/// To each QP of this engine that is attached to the group (IBA 10.5.2.1): every one takes a receive WQE of its own. Says which
-/// other engines have some.
+/// Delivers to each QP of this engine that is attached to the group (IBA 10.5.2.1); each QP consumes its own receive WQE. Returns
+/// the other engines with attached QPs.
 uint32_t deliver_to_group(Engine::Impl& e, uint32_t port, const wire::Packet& p) {
     const MulticastTable* table = e.shared.multicast.load(std::memory_order_acquire);
     const MulticastTable::Group* group = table != nullptr ? table->find(port, p.dest_gid()) : nullptr;
@@ -162,7 +164,8 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
 
 }  // namespace
 
-/// On a short list the QP itself is in the cache, what its client has posted is not: both ends of the wait are one then.
+/// Prefetches the data of a packet's QP. On a short list the QP itself is in the cache, but not the receive that its client has
+/// posted.
 void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
     if (crowded()) return qp::prefetch_basics(qp);
     __builtin_prefetch(&qp.responder);
@@ -189,11 +192,12 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     }
 }
 
-/// Between parsing and execution on a crowded list: what the packets name is asked for, for all of them a step at a time.
+/// With many active QPs: prefetches the data that the packets need, between parsing and execution, one step for all packets at a
+/// time.
 void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     ROCI_STAGE(ahead);
     const auto each = [&](auto step) {
-        const qp::Qp* before = nullptr;  // what comes for one QP in a row goes to one place, as a rule
+        const qp::Qp* before = nullptr;  // consecutive packets of a QP usually use the same memory
         for (unsigned i = first; i < end; ++i) {
             if (owners[i] != nullptr && owners[i] != before) step(*owners[i], packets[i]);
             before = owners[i];
@@ -211,7 +215,7 @@ void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<2>(shared.keys, p.rkey, p.va); });
 }
 
-/// Executes frames[first, end). Those that are done with are put to frames[done, …).
+/// Executes frames[first, end). Moves the frames that are no longer needed to frames[done, …).
 unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done) {
     ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {

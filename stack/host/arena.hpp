@@ -1,5 +1,5 @@
-// A session's arena: shared memory in which its rings lie. Grown by chunks, never shrunk while the session lives; blocks come
-// back and are merged with their neighbours, so that creating and destroying for ever does not grow it.
+// A session's arena: shared memory for its rings. It grows by chunks and does not shrink while the session lives. Freed blocks
+// are merged with their free neighbours, so that repeatedly creating and destroying queues does not grow the arena.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace roci::host {
 
 class Arena;
 
-/// An owned stretch of the arena; returns itself.
+/// An owned block of the arena. The destructor returns it.
 class ArenaBlock {
 public:
     ArenaBlock() = default;
@@ -39,25 +39,26 @@ class Arena {
 public:
     static constexpr uint64_t kFirstChunk = 256 * 1024;
     static constexpr uint64_t kLargestStep = uint64_t{64}
-                                             << 20;  ///< chunks double up to this; larger ones only when one block needs it
+                                             << 20;  ///< chunks double up to this size, or up to the size of a larger block
 
     Arena(Platform& platform, uint64_t max_bytes) : platform_(platform), max_bytes_(max_bytes) {}
     ~Arena();
     Arena(const Arena&) = delete;
 
-    /// A zeroed block of at least `length` bytes, aligned to a cache line. ENOMEM: the session's limit or the machine's.
+    /// Allocates a zeroed block of at least `length` bytes, aligned to a cache line. ENOMEM: the session's limit, or out of
+    /// memory.
     Outcome allocate(uint64_t length, ArenaBlock& out);
 
     uint64_t bytes() const { return bytes_; }
-    /// The client took pages of it away.
+    /// True: the client has removed pages of the arena.
     bool is_lost() const {
         return std::any_of(chunks_.begin(), chunks_.end(), [&](const SharedMemory& m) { return platform_.is_lost(m); });
     }
     size_t chunks() const { return chunks_.size(); }
 
-    /// Chunks that the client has not been given yet, and where they start; marks them as given.
+    /// Returns the chunks that the client does not have yet, with the index of the first one, and marks them as announced.
     std::span<const SharedMemory> announce(uint32_t& first);
-    /// Gives back chunks made for a request that then failed: the client never hears of them.
+    /// Frees chunks that were created for a request that failed. They are never announced to the client.
     void drop_unannounced();
 
 private:

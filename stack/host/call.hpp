@@ -1,4 +1,4 @@
-// One request of a client on its way through its handler.
+// A client's request while its handler runs.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace roci::host {
 
-/// Descriptors that came with a request: whatever is not taken is closed.
+/// Descriptors that came with a request. The destructor closes those that the handler has not taken.
 class ReceivedFds {
 public:
     ReceivedFds(Platform& platform, std::span<const int> fds) : platform_(platform), fds_(fds.begin(), fds.end()) {}
@@ -33,18 +33,18 @@ private:
     std::vector<int> fds_;
 };
 
-/// One request on its way through a handler.
+/// The input and output of a handler.
 struct Call {
     State& state;
     Session& session;
-    std::span<const std::byte> request;  ///< body, at least as long as the operation's smallest
+    std::span<const std::byte> request;  ///< body, at least as long as the operation's min_body
     ReceivedFds& received;
     std::vector<std::byte> body;  ///< of the reply
     std::vector<int> fds;
     std::vector<int> keep_open;  ///< parallel to fds
     bool close = false;
 
-    /// The request's body, zero-extended when the client's struct is shorter than ours.
+    /// The request's body, padded with zeros if the client's struct is shorter than ours.
     template <class T>
     T in() const {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -52,7 +52,7 @@ struct Call {
         if (!request.empty()) std::memcpy(&value, request.data(), std::min(sizeof value, request.size()));
         return value;
     }
-    /// What follows the fixed part.
+    /// The body after its fixed part.
     std::span<const std::byte> after(size_t fixed) const {
         return request.size() > fixed ? request.subspan(fixed) : std::span<const std::byte>{};
     }
@@ -63,7 +63,7 @@ struct Call {
         const auto* p = reinterpret_cast<const std::byte*>(&value);
         body.assign(p, p + length);
     }
-    /// A descriptor to send; `keep`: it stays open here (it belongs to the platform).
+    /// Adds a descriptor to the reply. `keep`: it stays open after sending, because the platform owns it.
     void give(int fd, bool keep) {
         fds.push_back(fd);
         keep_open.push_back(keep ? 1 : 0);
@@ -71,7 +71,7 @@ struct Call {
     const DeviceConfig& device() const { return state.devices[*session.device]; }
 };
 
-/// The object of a handle, or ENOENT that says which, as the kernel has it.
+/// Looks up the object of a handle. ENOENT as in the kernel.
 template <class T, class Pointer>
 Outcome look_up(const HandleTable<T, Pointer>& table, uint32_t handle, const char* kind, T*& out) {
     out = table.find(handle);

@@ -1,4 +1,4 @@
-// What rocid says that it can do: every capability number in one place. Say only what is implemented.
+// All capability numbers that rocid reports. Report only what is implemented.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Capabilities {
 
     uint64_t device_cap_flags = kCurrentStateMod | kPortActiveEvent | kSysImageGuid | kRcRnrNakGen | kSrqResize | kMemoryWindow |
                                 kUdIpChecksum | kXrc | kMemoryManagement | kWindowType2B;
-    // On-demand paging is a region on the slow way: every page comes when it is touched.
+    // A region with on-demand paging is accessed by address, so the kernel loads each page when it is accessed.
     uint64_t odp_general = kOdp | kOdpImplicit;
     uint32_t odp_rc = kOdpSend | kOdpRecv | kOdpWrite | kOdpRead | kOdpAtomic | kOdpSrqRecv;
     uint32_t odp_uc = kOdpSend | kOdpRecv | kOdpWrite | kOdpSrqRecv;
@@ -27,8 +27,8 @@ struct Capabilities {
     uint64_t page_size_cap = 0xfffff000;
     uint64_t clock_khz = 1'000'000;  ///< Cqe::timestamp counts nanoseconds
     uint64_t timestamp_mask = ~uint64_t{0};
-    uint32_t vendor_id = 0xffffff;  ///< none: IEEE has given us no OUI
-    uint32_t max_rd_atomic = 16;    ///< as initiator and as responder, a QP
+    uint32_t vendor_id = 0xffffff;  ///< none: Rocinante has no OUI
+    uint32_t max_rd_atomic = 16;    ///< per QP, as initiator and as responder
     uint32_t atomic_cap = 1;        ///< IBV_ATOMIC_HCA
     uint32_t max_srq_wr = 32768, max_srq_sge = 27;
     uint32_t local_ca_ack_delay = 15;          ///< 4.096 us * 2^15
@@ -42,7 +42,7 @@ struct Capabilities {
     uint32_t max_moderation_count = 65535, max_moderation_us = 65535;
     const char* firmware = "0.1.0";
 
-    // Of one session.
+    // Limits per session.
     uint32_t max_pds = 65536, max_regions = 65536, max_channels = 4096, max_cqs = 65536, max_srqs = 16384, max_xrcds = 4096;
     uint64_t max_dm_bytes = uint64_t{8} << 20;
     uint64_t max_mapped_bytes = uint64_t{1} << 42;

@@ -1,5 +1,5 @@
-// The conductor: sessions and their objects, sans-IO. Takes one control message at a time, validates everything in it, keeps the
-// object tables, drives the engines by commands and answers. All of one thread.
+// The conductor: sessions and their objects, sans-IO. It processes one control message at a time: it validates the request,
+// updates the object tables, controls the engines by commands, and replies. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace roci::host {
 
-/// Descriptors are owned by whoever holds the struct; the transport closes what it has sent.
+/// The holder of the struct owns its descriptors; the control socket closes them after sending.
 struct Reply {
     std::vector<std::byte> bytes;      ///< ReplyHeader, body, reason
-    std::vector<int> fds;              ///< to send, then to close; those of `shared_fds` are not closed
-    std::vector<int> shared_fds_mask;  ///< 1 = the fd at this index stays open after sending (arena chunks, engine page)
-    bool deferred = false;             ///< empty: the reply comes later, from next_reply(); take no further request meanwhile
+    std::vector<int> fds;              ///< to send, then to close
+    std::vector<int> shared_fds_mask;  ///< 1: the fd at this index stays open after sending (arena chunks, engine page)
+    bool deferred = false;  ///< next_reply() returns the reply later; handle no further request of the session meanwhile
 };
 
 struct Client {
@@ -34,37 +34,38 @@ class Conductor {
 public:
     Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
               Platform& platform);
-    /// Closes what sessions are left, by commands and fences: engines must still run.
+    /// Closes the remaining sessions, by commands and fences: the engines must still run.
     ~Conductor();
 
-    /// A connection was accepted. Returns a session id (never reused while rocid lives), or kNoHandle when there are too many.
+    /// Opens the session of an accepted connection. Returns its id (not reused while rocid runs), or kNoHandle if there are too
+    /// many.
     uint32_t open_session(const Client& who);
-    /// One request packet and its descriptors (taken over in any case). Always gives a reply; `close` = the connection must be
+    /// Handles a request packet; takes over its descriptors in any case. Always returns a reply. `close`: the connection must be
     /// closed after it.
     Reply handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
-    /// The connection is gone: reclaims everything. Engines hold nothing of it afterwards.
+    /// Ends the session of a closed connection and reclaims all its objects. No engine has a reference to them afterwards.
     void close_session(uint32_t session);
 
-    /// Sessions whose queues or doorbells are lost (Platform::is_lost). They cannot go on: end their connections.
+    /// Sessions whose queues or doorbells are lost (Platform::is_lost). The caller must close their connections.
     std::vector<uint32_t> sessions_without_memory() const;
 
-    /// What the conductor does by itself: management datagrams that arrived, timers of connections. Called before requests, when
-    /// an engine says that MADs wait (Event::Kind::gsi), and at next_deadline(). Sets the conductor's time.
+    /// Handles received management datagrams and timers of connections. Called before requests, when an engine reports waiting
+    /// MADs (Event::Kind::gsi), and at next_deadline(). Sets the conductor's time.
     void service(Nanos now);
     Nanos next_deadline() const;
-    /// A reply that was deferred and is there now. False: none is.
+    /// Returns a deferred reply that is ready now. False: there is none.
     bool next_reply(uint32_t& session, Reply& reply, bool& close);
 
-    /// The addresses of a device are these now. What stays keeps its GID index. True: something changed, and programs were told.
+    /// Replaces the addresses of a device. An address that remains keeps its GID index. True: something changed, and programs got
+    /// an event.
     bool set_addresses(uint32_t device, std::span<const DeviceAddress> addresses);
-    /// How the link of a device is from now on, and which path MTU it carries. Programs are told by port events. True: something
-    /// is new.
+    /// Sets the link state and path MTU of a device. Programs get port events. True: something changed.
     bool set_link(uint32_t device, bool up, uint32_t mtu_bytes);
-    /// Answers to Platform::solicit(), and what else the kernel learns of neighbours.
+    /// Results of Platform::solicit(), and other changes of the kernel's neighbour table.
     void neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac);
     void neighbour_gone(uint32_t device, const Gid& address);
 
-    /// Totals, to prove that nothing leaks.
+    /// Totals of objects, by which tests detect leaks.
     struct Totals {
         uint64_t sessions, pds, regions, mrs, channels, cqs, srqs, qps, ahs, mws, arena_bytes, mapped_bytes;
     };

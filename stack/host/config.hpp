@@ -1,4 +1,4 @@
-// What the conductor is configured with: devices and limits.
+// Configuration of the conductor: devices and limits.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace roci::host {
 
-/// How the MAC addresses of others on the link are found.
+/// How rocid finds the MAC addresses of neighbours on the link.
 enum class Resolver : uint8_t {
-    none,    ///< there are no others: a loopback
-    own,     ///< rocid asks and answers itself: ARP, neighbour discovery, echo
-    kernel,  ///< the kernel does, for the interface behind the port
-    socket,  ///< nobody needs them: the port is a socket of the kernel's, which makes all headers below UDP's payload
+    none,    ///< there are no neighbours: a loopback
+    own,     ///< by rocid's own ARP and neighbour discovery; it also answers them, and echo requests
+    kernel,  ///< from the kernel, which serves the interface behind the port
+    socket,  ///< not needed: the port is a kernel socket, and the kernel builds all headers before the UDP payload
 };
 struct DeviceAddress {
     Gid gid;
-    uint8_t prefix = 0;  ///< leading bits of the GID that everybody on the link shares (an IPv4 /24 is 120)
+    uint8_t prefix = 0;  ///< length of the subnet prefix of the GID (an IPv4 /24 is 120)
     bool operator==(const DeviceAddress&) const = default;
 };
 
@@ -34,22 +34,22 @@ struct DeviceConfig {
     std::vector<Gid> gids;
     uint32_t mtu_bytes = 4096;                  ///< largest path MTU
     bool active = true;                         ///< the link is up
-    std::string peer = {};                      ///< the device of this rocid that is wired to it, or ""
-    std::map<Gid, MacAddress> neighbours = {};  ///< known beforehand, from the configuration
+    std::string peer = {};                      ///< the device of this rocid at the other end, or ""
+    std::map<Gid, MacAddress> neighbours = {};  ///< static entries of the configuration
     Resolver resolver = Resolver::none;
-    std::vector<uint8_t> prefixes = {};  ///< by GID index, as DeviceAddress::prefix; missing: the link is not known
-    std::vector<Gid> gateways = {};      ///< Resolver::own: at most one a family
-    uint16_t vlan = 0;                   ///< everything is sent and heard in that VLAN; 0: untagged
-    uint8_t traffic_class = 0;           ///< of paths for which the program asks for none
+    std::vector<uint8_t> prefixes = {};  ///< by GID index, as DeviceAddress::prefix; missing: unknown
+    std::vector<Gid> gateways = {};      ///< Resolver::own: at most one per address family
+    uint16_t vlan = 0;                   ///< VLAN of all frames that it sends and accepts; 0: untagged
+    uint8_t traffic_class = 0;           ///< of paths for which the program sets none
     bool port_sums = false;              ///< its port fills in the checksums of IPv4 headers
-    uint16_t udp_source = 0;             ///< UDP source port of all its frames; 0: by flow
+    uint16_t udp_source = 0;             ///< UDP source port of all its frames; 0: one per flow
 };
 
 uint32_t active_mtu(const DeviceConfig&);  ///< enum ibv_mtu
 uint32_t gid_table_length(const DeviceConfig&);
-/// The GUID of a device with that MAC: a modified EUI-64, as RoCE devices form theirs.
+/// The GUID of a device with that MAC: a modified EUI-64, as for other RoCE devices.
 uint64_t guid_of(const MacAddress&);
-/// False for the zero GID, which marks free places of the table.
+/// Whether the device has the GID. False for the zero GID, which marks free entries of the table.
 bool has_gid(const DeviceConfig&, const Gid&);
 /// Index of the device that has the address.
 std::optional<uint32_t> device_of(std::span<const DeviceConfig>, const Gid&);

@@ -1,5 +1,5 @@
-// A session's objects of one kind by handle. A handle is a small number, so that clients can index by it; a slot has a generation
-// that grows with each object, and a freed slot rests behind kRest others before it is used again.
+// A session's objects of one kind, by handle. A handle is a small number, so that clients can use it as an index. The generation
+// of a slot grows with each object. A freed slot is not reused before kRest other slots have been freed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ public:
         uint32_t handle, generation;
     };
 
-    /// Where the next put() will place its object; objects often need to know before they are made.
+    /// The place of the next put(). Objects often need their handle before they are created.
     Place next() const {
         if (reuse()) return {free_.front(), slots_[free_.front()].generation};
         return {uint32_t(slots_.size()), 1};
@@ -50,7 +50,7 @@ public:
     }
     uint32_t count() const { return count_; }
 
-    /// f(handle, object) for every object, in order of handles.
+    /// Calls f(handle, object) for each object, in order of handles.
     template <class F>
     void each(F&& f) const {
         for (uint32_t h = 0; h < slots_.size(); ++h) {

@@ -1,5 +1,5 @@
-// Numbers that are handed out and come back. A freed number rests as long as possible, so that a late packet or a stale handle
-// does not meet a new object.
+// Allocates numbers. A freed number is reused as late as possible, so that a late packet or a stale handle does not match a new
+// object.
 #pragma once
 
 #include <bit>
@@ -9,17 +9,17 @@
 
 namespace roci::host {
 
-/// Numbers in [first, end), next-fit over a bitmap: the search goes on where the last one was found.
+/// Numbers in [first, end), next-fit over a bitmap: each search starts after the last allocated number.
 class NumberPool {
 public:
     NumberPool(uint32_t first, uint32_t end) : first_(first), end_(end), cursor_(first), words_((size_t(end) + 63) / 64, 0) {}
 
-    /// A free number that nobody can foretell who does not know `random`.
+    /// A free number that clients cannot predict without `random`.
     std::optional<uint32_t> allocate(uint64_t random) {
         if (first_ < end_) cursor_ = first_ + uint32_t(random % (end_ - first_));
         return allocate();
     }
-    /// The next free number, or nothing when all are taken.
+    /// The next free number, or nothing if all are in use.
     std::optional<uint32_t> allocate() {
         if (first_ >= end_ || in_use_ == end_ - first_) return std::nullopt;
         std::optional<uint32_t> n = search(cursor_, end_);

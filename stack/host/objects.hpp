@@ -1,4 +1,4 @@
-// What a session owns. An object that uses another one holds a Use of it, so that a busy object is known as such.
+// The objects of a session. An object that uses another one holds a Use of it, so that a busy object can be detected.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace roci::host {
 
-/// Counts itself in the object used, as long as it lives.
+/// Increments the use count of an object for its own lifetime.
 class Use {
 public:
     Use() = default;
@@ -45,13 +45,13 @@ struct Pd {
     std::atomic<uint32_t> uses{0};
 };
 
-/// What a session has mapped, also by regions that were removed but are still used by an MR.
+/// Totals of a session's mapped memory. They include removed regions that an MR still uses.
 struct Mapped {
     uint64_t regions = 0;
     uint64_t bytes = 0;
 };
 
-/// Memory of the client that rocid has mapped. Shared by the handle and the MRs that lie in it.
+/// Client memory that rocid has mapped. Its handle and the MRs in it share ownership.
 class Region {
 public:
     Region(Platform& platform, Mapped& total, std::unique_ptr<mem::MappedRegion> memory)
@@ -87,7 +87,7 @@ struct Mw {
     Use pd;
 };
 
-/// Device memory: a stretch of the session's arena.
+/// Device memory: a block of the session's arena.
 struct Dm {
     ArenaBlock memory;
     uint64_t length = 0;
@@ -100,7 +100,7 @@ struct Dm {
 
 struct Qp;
 
-/// An XRC domain, shared by the sessions that have opened it. Everything in it lives on one engine.
+/// An XRC domain, shared by the sessions that have opened it. One engine serves all its objects.
 struct XrcDomain {
     explicit XrcDomain(Platform& p) : platform(p) {}
     ~XrcDomain() {
@@ -110,11 +110,11 @@ struct XrcDomain {
     Platform& platform;
     uint32_t number = 0;  ///< unique in rocid, never 0
     uint32_t engine = 0;
-    int file = -1;                                  ///< kept open, so that its inode number is not given to another file
-    std::map<uint32_t, std::weak_ptr<Qp>> targets;  ///< by QPN; some have ended
-    size_t sweep_at = 16;                           ///< so many targets: time to look for those that have ended
+    int file = -1;                                  ///< kept open, so that no other file gets its inode number
+    std::map<uint32_t, std::weak_ptr<Qp>> targets;  ///< by QPN; some may be destroyed
+    size_t sweep_at = 16;                           ///< number of targets at which destroyed ones are removed
 };
-/// A session's hold on one.
+/// A session's handle of an XRC domain.
 struct Xrcd {
     std::shared_ptr<XrcDomain> domain;
     std::atomic<uint32_t> uses{0};  ///< SRQs and QPs of this session
@@ -127,12 +127,12 @@ struct Channel {
 struct Cq {
     rings::Cq ring;
     ArenaBlock memory;
-    uint32_t depth = 0;                ///< entries a lane
-    std::vector<ArenaBlock> stranded;  ///< rings that some lanes may still live in, after a client lied to resize_cq
+    uint32_t depth = 0;                ///< entries per lane
+    std::vector<ArenaBlock> stranded;  ///< rings of a failed resize_cq that some lanes may still use
     Use channel;
 };
 
-/// A doorbell slot, given back with its holder.
+/// A doorbell slot. The destructor frees it.
 class TagSlot {
 public:
     TagSlot() = default;
@@ -220,9 +220,9 @@ struct Qp {
     abi::QpAttr attr{};  ///< what modify_qp has set so far
     ArenaBlock sq, rq;
     Use pd, send_cq, recv_cq, srq;
-    std::vector<Holder> holders;  ///< XRC target: who has it open, the oldest first
-    std::vector<Gid> groups;      ///< multicast, attached to
-    PeerClaim peer;               ///< of a connected one
+    std::vector<Holder> holders;  ///< XRC target: its handles, oldest first
+    std::vector<Gid> groups;      ///< multicast groups that it is attached to
+    PeerClaim peer;               ///< of a connected QP
 };
 
 struct Ah {
@@ -242,7 +242,7 @@ struct Session {
     std::optional<uint32_t> device;
     SharedMemory doorbells;
 
-    // Destroyed from the bottom up: users before what they use.
+    // Destroyed from the bottom up, so that an object is destroyed before the objects that it uses.
     Arena arena;
     Mapped mapped;
     uint64_t device_memory = 0;  ///< bytes allocated

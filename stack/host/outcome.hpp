@@ -1,4 +1,4 @@
-// How a handler says that it did, or did not, do what was asked: an errno and one line for the program's author.
+// The result of a handler: an errno, and one line of text for the program's author.
 #pragma once
 
 #include <cerrno>
@@ -14,9 +14,9 @@ namespace roci::host {
 
 struct [[nodiscard]] Outcome {
     int error = 0;                                 ///< 0 or a positive errno
-    std::string reason;                            ///< why, and what to do
-    std::optional<neighbour::Key> waits_for = {};  ///< failed for now: to be run again when this neighbour is known
-    /// Failed for now: to be run again when a worker has left the client's memory alone (mem/slow_memory.hpp).
+    std::string reason;                            ///< cause and remedy
+    std::optional<neighbour::Key> waits_for = {};  ///< set: run the request again when this neighbour is resolved
+    /// Failed for now: run the request again when no worker uses the client's memory any more (mem/slow_memory.hpp).
     bool waits_for_memory = false;
     bool failed() const { return error != 0; }
 };

@@ -1,4 +1,4 @@
-// Inside of the conductor: the tables of all sessions.
+// Internal to the conductor: the tables of all sessions.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ namespace rdma_cm {
 struct CmService;  // rdma_cm/service.hpp
 }
 
-/// A reply to a request that was held, ready to be sent.
+/// The reply to a held request, ready to be sent.
 struct HeldReply {
     uint32_t session = 0;
     Reply reply;
@@ -40,7 +40,7 @@ struct Conductor::State {
 
     const Limits limits;
     const Capabilities caps;
-    std::vector<DeviceConfig> devices;  ///< but for their addresses, they stay what they were
+    std::vector<DeviceConfig> devices;  ///< constant except for addresses and link
     engine::Shared& shared;
     engine::CommandPort& engines;
     Platform& platform;
@@ -53,12 +53,12 @@ struct Conductor::State {
     NumberPool qpns, keys, ahs, srqns;
     std::unordered_set<uint32_t> pd_numbers;
     uint32_t last_pd = 0;
-    /// XRC domains that were opened with a file, by device and file; an entry whose domain is gone is replaced.
+    /// XRC domains that were opened with a file, by device and file. The entry of a destroyed domain is replaced.
     std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
     uint32_t last_xrcd = 0;
-    std::unique_ptr<engine::MulticastTable> multicast;  ///< what the engines look at
+    std::unique_ptr<engine::MulticastTable> multicast;  ///< the table that the engines use
     std::vector<uint8_t> key_variant;                   ///< by key index
-    std::vector<uint32_t> engine_load;                  ///< QPs and SRQs an engine
+    std::vector<uint32_t> engine_load;                  ///< QPs and SRQs per engine
     uint32_t next_engine = 0;
     std::vector<std::unique_ptr<engine::PortAddresses>> addresses;
 
@@ -72,11 +72,11 @@ struct Conductor::State {
     uint32_t new_pd_number();
     /// Variants of an index come in a round that begins where nobody knows: no stale key works again soon.
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
-    /// Root, and the user that rocid runs as.
+    /// True for root and the user of rocid.
     bool privileged(const Client& who) const { return who.uid == 0 || who.uid == platform.uid(); }
-    /// The engine with the fewest QPs; among equals they take turns.
+    /// The engine with the fewest QPs; round-robin among equals.
     uint32_t pick_engine();
-    /// When this returns, no engine uses anything that was cleared from the shared tables before.
+    /// After it returns, no engine uses an entry that was cleared from the shared tables before the call.
     void fence_all();
     int execute(uint32_t engine, engine::Command& command) {
         engines.execute(engine, command);

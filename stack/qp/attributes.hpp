@@ -1,4 +1,4 @@
-// Which attributes ibv_modify_qp must and may carry: the state machine of IBA 10.3.1 and the table of 11.2.5.3 ("QP state
+// The required and optional attributes of ibv_modify_qp: the state machine of IBA 10.3.1 and the table of 11.2.5.3 ("QP state
 // transition properties"), as data.
 #pragma once
 
@@ -35,19 +35,19 @@ enum AttrMask : uint32_t {
     kAttrRateLimit = 1 << 25,
 };
 
-/// "RC", "UD", …; "?" for none of them.
+/// "RC", "UD", …; "?" for an unknown type.
 const char* type_name(Type type);
 /// "RESET", "INIT", …
 const char* state_name(State state);
 /// Name of one AttrMask bit as programs write it ("IBV_QP_AV").
 const char* attribute_name(uint32_t bit);
 
-/// Attributes that programs which treat XRC like RC give to the half of a connection that has no use for them; nobody looks at
-/// them (the kernel drops the same ones for every device).
+/// Attributes that are ignored. Programs that treat XRC like RC set them for the initiator or target that does not use them. The
+/// kernel ignores the same attributes for all devices.
 uint32_t ignored_attributes(Type type);
 
-/// May a QP of `type` go from `current` to `next` with exactly the attributes `mask`? 0, or EINVAL and a sentence in `why` that
-/// names the missing or forbidden attribute. Without kAttrState pass next == current.
+/// Checks whether a QP of `type` may go from `current` to `next` with exactly the attributes `mask`. Returns 0, or EINVAL with a
+/// sentence in `why` that names the missing or forbidden attribute. Without kAttrState pass next == current.
 int check_modify(Type type, State current, State next, uint32_t mask, std::string& why);
 
 }  // namespace roci::qp

@@ -1,11 +1,11 @@
-// What must hold of a QP between the rounds of its engine. The simulator asks after each round.
+// The invariants of a QP between the rounds of its engine. The simulator checks them after each round.
 #include "qp/reorder_pool.hpp"
 #include "qp/state.hpp"
 
 namespace roci::qp {
 namespace {
 
-/// READs and atomics are answered in PSN order; a part that is answered once more comes before the rest.
+/// READs and atomics are answered in PSN order; a replayed part comes before the rest.
 const char* check_jobs(const Qp& qp) {
     const Responder& rs = qp.responder;
     if (rs.jobs.count > rs.jobs.size) return "more READs are being answered than there is room for";

@@ -24,7 +24,7 @@ public:
     void set(Deadline d, Nanos at) { at_[size_t(d)] = at; }
     void clear(Deadline d) { at_[size_t(d)] = kNever; }
     void clear() { at_.fill(kNever); }
-    /// True once: the deadline has passed, and is none any more.
+    /// True if the deadline has passed; clears it.
     bool expire(Deadline d, Nanos now) {
         if (at_[size_t(d)] > now) return false;
         clear(d);

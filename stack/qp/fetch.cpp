@@ -1,5 +1,5 @@
-// From the client's ring to the engine's: a WQE is copied once, then the copy is validated. What is wrong with it becomes a
-// completion in its turn, never a surprise later.
+// Fetches WQEs from the client's ring: each WQE is copied once, then the copy is validated. A faulty WQE completes with an error
+// when its turn comes.
 #include <cstring>
 
 #include "qp/roles.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using abi::WcStatus;
 
-/// Length of the message and shape of the WQE; success or the status that it will complete with.
+/// Checks the shape of the WQE and computes the length of the message. Returns success or the status with which it will complete.
 WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
     if ((w.send_flags & abi::kSendInline) != 0) {
         length = w.inline_length;
@@ -47,7 +47,7 @@ uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
     return uint32_t((length + qp.mtu - 1) >> qp.mtu_shift);
 }
 
-/// Slots that are asked for before they are read: the client has written them on another core.
+/// Distance of prefetching slots, because the client has written them on another core.
 constexpr uint32_t kAhead = 4;
 constexpr uint32_t kLine = 64;
 
@@ -90,7 +90,7 @@ bool posted(const Qp& qp) {
 }
 
 bool arm_doorbell(Qp& qp) {
-    if (qp.tags != nullptr) return false;  // its work comes from messages, which activate it
+    if (qp.tags != nullptr) return false;  // received messages activate it
     if (qp.spec.sq.depth == 0) return false;
     rings::announce_idle(qp.spec.sq);
     return true;
@@ -105,7 +105,7 @@ bool fetch(Qp& qp, uint32_t most) {
     const uint32_t depth = qp.spec.sq.depth;
     if (depth == 0) return false;
     if (qp.spec.sq.stride > kLine)
-        __builtin_prefetch(qp.spec.sq.slot(rq.queue.fetched()) + kLine);  // comes along with the first line
+        __builtin_prefetch(qp.spec.sq.slot(rq.queue.fetched()) + kLine);  // in parallel to the first line
     const uint32_t before = rq.queue.fetched();
     // Whatever the client says, no more than the queue holds.
     while (most-- != 0 && rq.queue.length() < depth && qp.spec.sq.posted(rq.queue.fetched())) {

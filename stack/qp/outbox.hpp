@@ -1,5 +1,5 @@
-// Frames on their way out of one port: allocated in bulk, built in place, handed over a burst at a time. What the port does
-// not take stays here, and acquire() then says no: that is the transport's back-pressure.
+// Frames to be sent by one port. They are allocated in bulk, built in place, and passed to the port in bursts. Frames that the
+// port does not accept remain here; acquire() then returns nullptr, which is the transport's back-pressure.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ public:
         if (ready_ == have_) refill();
         return ready_ < have_ ? &frames_[ready_] : nullptr;
     }
-    /// Where to build the frame so that its payload, after `headers` bytes, begins a cache line: copying and checking a full
-    /// packet takes half the time then. A port that gives no room for it gets the frame built at the start.
+    /// Returns the start of the frame such that its payload, after `headers` bytes, begins a cache line: this halves the time of
+    /// copying and checking a full packet. Without room for it the frame begins at the start of the buffer.
     static uint8_t* place(const engine::TxFrame& frame, uint32_t headers) {
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
@@ -67,7 +67,8 @@ private:
         ROCI_STAGE(transmit);
         have_ += port_->tx_alloc(&frames_[have_], burst_ - have_);
     }
-    /// The first `gap` frames are gone. What is built keeps its order; empty frames have none, so the last ones fill the gap.
+    /// Closes the gap of the first `gap` frames, which were sent. Built frames keep their order; empty frames have no order, so
+    /// the last ones fill the gap.
     void close_gap(unsigned gap) {
         const auto first = frames_.begin(), end = first + have_ + gap;
         if (ready_ == 0)

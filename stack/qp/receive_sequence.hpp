@@ -1,5 +1,5 @@
-// What a responder knows of the sequence of requests: the expected PSN, the MSN, what is missing, and what it owes the requester
-// for it. ReceiveSequence is the only writer.
+// A responder's state of the request sequence: the expected PSN, the MSN, a reported gap, and the pending ACK or NAK.
+// ReceiveSequence is the only writer.
 #pragma once
 
 #include <cassert>
@@ -13,12 +13,12 @@ class ReceiveSequence {
 public:
     Psn expected() const { return expected_; }
     Msn msn() const { return msn_; }
-    /// A NAK was reported and the expected PSN has not arrived since: what follows it is met with silence (IBA 9.7.4.1.2).
+    /// A NAK was reported and the expected PSN has not arrived since: later packets are silently dropped (IBA 9.7.4.1.2).
     bool missing() const { return missing_; }
     bool ack_due() const { return ack_due_; }
     bool nak_due() const { return nak_due_; }
     bool reply_due() const { return ack_due_ || nak_due_; }
-    /// A NAK is reported that ends the QP: no request is executed any more.
+    /// A NAK was reported that ends the QP: no further request is executed.
     bool refused() const { return fatal_; }
     uint8_t nak_syndrome() const { return nak_; }
 
@@ -31,7 +31,7 @@ public:
         assert(!fatal_);
         nak_due_ = missing_ = false;
     }
-    /// The request at the expected PSN was executed. A READ takes the PSNs of its responses.
+    /// The request at the expected PSN was executed. A READ uses the PSNs of its responses.
     void executed(uint32_t psns = 1) { expected_ = expected_ + psns; }
     void end_message() { ++msn_; }
     void owe_ack() { ack_due_ = true; }
@@ -41,12 +41,12 @@ public:
         nak_due_ = missing_ = true;
         fatal_ = fatal;
     }
-    /// The response at `psn` cannot be made, though it was promised: the NAK names it, as if it were the expected PSN.
+    /// An accepted request cannot be answered at `psn`: sets the expected PSN back to it, so that the NAK names it.
     void take_back(Psn psn, uint8_t syndrome) {
         expected_ = psn;
         owe_nak(syndrome, true);
     }
-    /// UC: a gap is passed over (IBA 9.8.2.2.2).
+    /// UC: skips a gap (IBA 9.8.2.2.2).
     void pass_over(Psn next) { expected_ = acknowledged_ = next; }
     /// An ACK of all before the expected PSN, or the NAK, was sent. True: it was a NAK that ends the QP.
     bool replied() {
@@ -54,10 +54,10 @@ public:
         acknowledged_ = expected_;
         return fatal_;
     }
-    /// The QP answers no longer.
+    /// The QP sends no further responses.
     void fall_silent() { ack_due_ = nak_due_ = fatal_ = false; }
 
-    /// The invariant that does not hold, or nullptr.
+    /// The violated invariant, or nullptr.
     const char* check() const;
 
 private:

@@ -1,5 +1,5 @@
-// Matched rendezvous requests: the QP that got the request READs the data by its own requester, so that ordering, retries and
-// completion errors are those of any READ, and then sends the FIN.
+// Matched rendezvous requests. The QP that received the request READs the data with its own requester, so that ordering, retries
+// and errors are those of any READ, and then sends the FIN.
 #include <cstring>
 
 #include "base/bytes.hpp"
@@ -13,7 +13,7 @@ using abi::WrOpcode;
 
 abi::SendWqe& new_wqe(SendRecord& r) { return *new (&r + 1) abi::SendWqe{}; }
 
-/// The SGEs of the matched buffer, cut to the length of the data.
+/// The SGEs of the matched buffer, truncated to the length of the data.
 void write_read(const Qp& qp, uint32_t slot, SendRecord& r) {
     const Rendezvous& job = qp.tags->jobs[slot];
     abi::SendWqe& w = new_wqe(r);
@@ -95,7 +95,7 @@ void end_rendezvous(Context& ctx, Qp& qp, const abi::SendWqe& w, WcStatus status
     e.status = status;
     e.vendor_err = uint32_t(status);
     e.opcode = abi::WcOpcode::tm_recv;
-    e.byte_len = job.length;  // tag and app_ctx were told with the match
+    e.byte_len = job.length;  // tag and app_ctx were reported with the match
     const bool good = status == WcStatus::success;
     if (good) e.wc_flags = abi::kWcTmDataValid;
     (good ? t.to_finish : t.free).push(slot);

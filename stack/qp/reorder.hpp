@@ -1,5 +1,5 @@
-// Frames that arrive before others that were sent earlier are kept, and executed when their turn has come: whatever is behind
-// sees packets in order. Requests: in front of the responder; responses: in front of the completer.
+// Keeps frames that arrive before frames that were sent earlier, and executes them in order. It is placed before the responder
+// for requests and before the completer for responses, so both see packets in order.
 #pragma once
 
 #include <vector>
@@ -8,26 +8,26 @@
 
 namespace roci::qp {
 
-/// A request behind the expected PSN. True: nothing is to be said about the gap yet; the missing one may be on its way.
+/// Called for a request behind the expected PSN. True: the gap is not reported yet, because the missing packet may only be late.
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p);
-/// After a request was executed: those that were kept and have their turn now are executed too.
+/// Called after a request was executed: executes kept requests that follow it.
 void hand_over_requests(Context& ctx, Qp& qp);
 
-/// A response (or ACK) behind one that is awaited. True: nothing is to be asked for yet.
+/// Called for a response or ACK behind a missing response. True: nothing is requested again yet.
 bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p);
 void hand_over_responses(Context& ctx, Qp& qp);
-/// The READs or atomics that lack responses: which PSNs of [from, end) are missing before the last one that is kept.
+/// For READs and atomics without all responses: the missing PSNs of [from, end) before the last kept one.
 Hole missing_response(const Context& ctx, const Qp& qp, Psn from);
-/// PSNs from the oldest awaited one to the end of the last hole; 0: none is known.
+/// Number of PSNs from the oldest expected one to the end of the last hole; 0: there is no known hole.
 uint32_t missing_responses(const Context& ctx, const Qp& qp);
 
-/// A frame came whose PSN was dealt with before.
+/// Called for a frame whose PSN was processed before.
 void note_repeated(Context& ctx, Backlog& b, Psn psn);
-/// The time is up for something that is missed.
+/// Called when the patience for a gap has ended.
 void look_at_kept(Context& ctx, Qp& qp);
-/// Frames that the QP keeps.
+/// Number of kept frames of the QP.
 uint32_t kept_frames(const Qp& qp);
-/// The QP is reset, in error or goes.
+/// Frees kept frames: the QP is reset, in error or being destroyed.
 void forget_kept(Context& ctx, Qp& qp);
 
 }  // namespace roci::qp

@@ -1,4 +1,4 @@
-// The pool of kept frames, and how long a QP waits for what others have overtaken.
+// The pool of kept frames, and a QP's patience for late frames.
 #include "qp/reorder_pool.hpp"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace roci::qp {
 namespace {
 
-/// A QP may keep as many frames as the pool has left, divided by this: one QP alone has nearly all that its window allows, and
-/// many that lose frames at the same time have some each.
+/// A QP may keep the number of free frames divided by this. So a single QP can keep nearly its whole window, and if many QPs lose
+/// frames at the same time, each can keep some.
 constexpr size_t kPart = 4;
 
 }  // namespace
@@ -70,7 +70,7 @@ Reorder* ReorderPool::make(void* owner) {
 
 void Patience::arrived(Psn psn, uint32_t places, Nanos lateness) {
     Suspect& s = suspects_[next_];
-    // A window full of packets may lie between a frame and its repetition: the suspects are a sample.
+    // A whole window of packets may be sent between a frame and its repetition, so only a sample of the suspects is stored.
     if (s.valid && psn_span(s.psn, psn) < kSettled) return;
     next_ = uint8_t((next_ + 1) % suspects_.size());
     if (s.valid && ++calm_ == kCalm) {
@@ -101,7 +101,7 @@ Hole hole_from(const Backlog& b, uint32_t window, Psn from) {
         return k != nullptr && k->packet.psn == psn;
     };
     const uint32_t span = psn_span(from, b.end);
-    if (span > window) return hole;  // `from` is behind the last one
+    if (span > window) return hole;  // `from` is behind the last kept frame
     uint32_t at = 0;
     while (at < span && here(from + at)) ++at;
     hole.first = from + at;

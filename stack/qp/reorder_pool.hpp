@@ -1,6 +1,6 @@
-// Frames that arrived before a frame that was sent earlier. They are copied, so that the port has its buffers back: a port whose
-// buffers are kept receives nothing, not even the frame that is missing. The copies lie in one pool per engine. A QP may have
-// part of what the pool has left, so that no peer can take it from the others.
+// The pool of frames that arrived before a frame that was sent earlier. They are copies, because a port without free buffers
+// receives nothing, not even the missing frame. There is one pool per engine. A QP may use a part of the free pool, so that no
+// peer can exhaust it for others.
 #pragma once
 
 #include <array>
@@ -22,14 +22,14 @@ struct ReorderLimits {
 struct ReorderCounters {
     uint64_t kept = 0, delivered = 0;
     uint64_t duplicates = 0;  ///< of a frame that is kept
-    uint64_t beyond = 0;      ///< further behind the missing one than ReorderLimits::frames
-    uint64_t share = 0;       ///< the QP has its share of the pool
-    uint64_t no_memory = 0;   ///< the pool is used up
-    uint64_t late = 0;        ///< frames that came after they had been asked for again: they were overtaken, not lost
-    uint64_t freed = 0;       ///< kept in vain: stalled, reset, in error, or the peer sends all of it again
+    uint64_t beyond = 0;      ///< more than ReorderLimits::frames behind the missing one
+    uint64_t share = 0;       ///< not kept: the QP has used its share of the pool
+    uint64_t no_memory = 0;   ///< not kept: the pool is exhausted
+    uint64_t late = 0;        ///< frames that were reported as missing but only late
+    uint64_t freed = 0;       ///< freed without execution: stalled, reset, in error, or the peer repeats all packets
 };
 
-/// A copy of a frame that was parsed; the packet points into it.
+/// A copy of a parsed frame; the packet points into it.
 struct KeptFrame {
     wire::Packet packet;
     uint8_t bytes[wire::kMaxFrame];
@@ -41,13 +41,13 @@ class ReorderPool {
 public:
     ReorderPool(ChunkSource& memory, const ReorderLimits& limits);
 
-    /// A copy. nullptr, counted: none may be had. `has`: frames that the QP keeps already.
+    /// Copies a frame. nullptr: not possible, which is counted. `has`: number of frames that the QP keeps already.
     KeptFrame* copy(const wire::Packet& p, uint32_t has);
     void give_back(KeptFrame* frame) noexcept { frames_.give_back(frame); }
-    /// Places for one direction of a QP, all empty. nullptr: no memory.
+    /// Allocates an empty table of places for one direction of a QP. nullptr: no memory.
     KeptFrame** take_places();
     void give_back(KeptFrame** places) noexcept { places_.give_back(places); }
-    /// For a QP that meets with its first frame out of order. nullptr: no memory.
+    /// Allocates the state of a QP at its first frame out of order. nullptr: no memory.
     Reorder* make(void* owner);
     void give_back(Reorder* r) noexcept { reorders_.give_back(r); }
 
@@ -72,16 +72,16 @@ private:
     Slab frames_, places_, reorders_;
 };
 
-/// A frame that was asked for again, and then came: if it comes once more, the first one had only been overtaken.
+/// A frame that was reported as missing and then arrived. If it arrives again, the first copy was only late.
 struct Suspect {
     Psn psn;
-    uint16_t places = 0;  ///< frames that overtook it
+    uint16_t places = 0;  ///< number of frames that overtook it
     Nanos lateness = 0;   ///< since the first of them
     bool valid = false;
 };
 
-/// How long a QP waits for a frame that others have overtaken until it takes it for lost: so many of them, or so much time. Both
-/// follow the network: they grow when a frame that was taken for lost comes late, and shrink while that does not happen.
+/// A QP's patience: the number of overtaking frames, or the time, after which it treats a missing frame as lost. Both adapt to
+/// the network: they grow when a frame treated as lost was only late, and shrink while frames are really lost.
 class Patience {
 public:
     static constexpr uint16_t kFewest = 3, kMost = 128;                      ///< frames
@@ -90,45 +90,46 @@ public:
     bool exhausted(uint32_t places, Nanos waited) const { return places > places_ || waited >= wait_; }
     uint16_t places() const { return places_; }
     Nanos wait() const { return wait_; }
-    /// A frame that had been asked for again has come, overtaken by so many, so late.
+    /// Called when a frame that was reported as missing arrives: the number of frames that overtook it, and its delay.
     void arrived(Psn psn, uint32_t places, Nanos lateness);
-    /// A frame came that has come before. True: it was late, not lost.
+    /// Called for a duplicate. True: the first copy was late, not lost.
     bool repeated(Psn psn);
 
 private:
-    static constexpr uint8_t kCalm = 16;        ///< frames that were really lost, before patience shrinks
-    static constexpr uint32_t kSettled = 1024;  ///< PSNs after which a repetition would have come
+    static constexpr uint8_t kCalm = 16;        ///< number of really lost frames before the patience shrinks
+    static constexpr uint32_t kSettled = 1024;  ///< number of PSNs after which a repetition would have arrived
     uint16_t places_ = kFewest;
     uint8_t next_ = 0, calm_ = 0;
     Nanos wait_ = kShortest;
     std::array<Suspect, 8> suspects_{};
 };
 
-/// What one direction of a QP keeps: frames behind `base`, the first PSN that is missing.
+/// The kept frames of one direction of a QP, behind `base`, the first missing PSN.
 struct Backlog {
     KeptFrame** places = nullptr;  ///< by PSN modulo the window; nullptr: nothing is kept
     uint32_t count = 0;
     Psn base;
     Psn first, end;      ///< of the frames that are kept: the first one, and one past the last one
-    bool asked = false;  ///< the missing one has been asked for again
-    Nanos opened = 0;    ///< when it was first missed
+    bool asked = false;  ///< the gap was reported
+    Nanos opened = 0;    ///< when the gap was detected
     Patience patience;
 };
 
-/// PSNs in a row that have not arrived.
+/// Consecutive PSNs that have not arrived.
 struct Hole {
     Psn first;
     uint32_t length = 0;
     bool operator==(const Hole&) const = default;
 };
-/// The first hole at or behind `from`; of length 0: there is none before the last frame that is kept.
+/// The first hole at or behind `from`; length 0: there is none before the last kept frame.
 Hole hole_from(const Backlog& b, uint32_t window, Psn from);
 
-/// Of a QP that was met with frames out of order, from then on until its reset.
+/// The reorder state of a QP, from its first frame out of order until its reset.
 struct Reorder {
     engine::Timer timer;
     Backlog requests, responses;
-    /// The newest ACK that came before a response. It is cumulative, and its PSN may be a response's: it is kept by itself.
+    /// The newest ACK that arrived before a missing response. It is kept separately, because it is cumulative and its PSN may be
+    /// that of a response.
     wire::Packet ack;
     bool has_ack = false;
 };

@@ -1,4 +1,4 @@
-// READs and atomics that came again are answered again, in their place in PSN order.
+// Answers repeated READs and atomics again, in PSN order.
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -6,8 +6,8 @@ namespace {
 
 enum class Relation : uint8_t {
     apart,     ///< both are answered
-    included,  ///< what is asked for again is still to be sent by the other one
-    replaced,  ///< the answer begins anew, instead of what is left of the other one
+    included,  ///< the other job still has to send the repeated part
+    replaced,  ///< a new job replaces the remaining part of the other one
 };
 
 Relation relation(const Qp& qp, const ResponderJob& job, const ResponderJob& other) {
@@ -15,7 +15,7 @@ Relation relation(const Qp& qp, const ResponderJob& job, const ResponderJob& oth
     const int32_t beyond = end_psn(qp, job).distance_from(end_psn(qp, other));
     const int32_t ahead = job.first.distance_from(other.first + other.sent);
     if (beyond <= 0 && ahead >= 0) return Relation::included;
-    // A part that was sent before is sent once more, and the rest of the other answer goes on after it.
+    // A part that was sent before is sent again; then the other job continues.
     if (beyond < 0) return Relation::apart;
     return beyond == 0 || ahead <= 0 ? Relation::replaced : Relation::apart;
 }

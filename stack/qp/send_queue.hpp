@@ -56,7 +56,7 @@ public:
     /// Records come from `records`, where the whole queue is reserved.
     void attach(Slab* records) { records_ = records; }
     Slab* detach() { return std::exchange(records_, nullptr); }
-    /// A record for one WQE more; its copy is to be filled in, then it is admitted.
+    /// Appends a record for a WQE. The caller fills in the copy of the WQE and then calls admit().
     SendRecord& append() {
         auto& r = *new (records_->take()) SendRecord;
         (oldest_ != nullptr ? newest_->next : oldest_) = &r;
@@ -79,7 +79,7 @@ public:
         while (oldest_ != nullptr) drop_oldest();
         rewind({});
     }
-    /// The packet at the cursor was sent. Returns how many PSNs that were: a READ asks for all that remain of it at once.
+    /// The packet at the cursor was sent. Returns its number of PSNs: a READ request uses those of all its remaining responses.
     uint32_t sent() {
         SendRecord& r = *current_;
         const bool responds = needs_response(r.kind);
@@ -93,21 +93,21 @@ public:
         if (packet_ >= r.packets) advance();
         return psns;
     }
-    /// The record at the cursor is done with: a local operation.
+    /// The record at the cursor, a local operation, is executed.
     void advance() {
         ++cursor_;
         current_ = current_->next;
         packet_ = 0;
     }
-    /// The cursor has fallen behind what is complete.
+    /// Moves the cursor forward if it is behind the oldest record.
     bool behind() const { return int32_t(cursor_ - tail_) < 0; }
-    /// The cursor goes to the oldest PSN that is not acknowledged.
+    /// Moves the cursor back to the oldest unacknowledged PSN.
     void rewind(Psn acked) {
         cursor_ = tail_;
         current_ = oldest_;
         packet_ = oldest_ == nullptr ? 0 : psn_span(oldest_->first_psn, acked);
     }
-    /// The READs and atomics that are under way are asked for again.
+    /// Outstanding READs and atomics must be requested again.
     void forget_requests() {
         for (SendRecord* r = oldest_; r != nullptr && reads_outstanding_ != 0; r = r->next) {
             if (!r->outstanding) continue;
@@ -121,7 +121,7 @@ public:
         *this = SendQueue(records_);
     }
 
-    /// The invariant that does not hold, or nullptr. `window`: the PSNs of the same requester, while it may send.
+    /// The violated invariant, or nullptr. `window`: the PSNs of the same requester, while it may send.
     const char* check(const SendWindow& window) const;
 
     SendQueue() = default;

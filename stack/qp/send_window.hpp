@@ -1,4 +1,4 @@
-// The PSNs of a requester. SendWindow is the only writer of them: the roles report what happened, and read where it stands.
+// The PSNs of a requester. SendWindow is the only writer of them; the roles report events to it and read its state.
 #pragma once
 
 #include <cassert>
@@ -11,8 +11,8 @@ namespace roci::qp {
 /// Steps from `from` forward to `to` on the PSN circle.
 inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
 
-/// In PSN order: acked <= next <= highest_sent <= allocated. Whenever next == acked, no answer is awaited; after going back
-/// next < highest_sent.
+/// In PSN order: acked <= next <= highest_sent <= allocated. If next == acked, no response is outstanding. After going back, next
+/// < highest_sent.
 class SendWindow {
 public:
     /// At most half of the PSN circle may wait for an answer (IBA 9.7.2); more than this is not allocated.
@@ -28,9 +28,9 @@ public:
     uint32_t in_flight() const { return psn_span(acked_, next_); }
     uint32_t unanswered() const { return psn_span(acked_, highest_sent_); }
     bool awaits_answer() const { return acked_ != next_; }
-    /// A part of what was sent before is to be sent again.
+    /// True: a part of the packets must be sent again (after going back).
     bool repeats() const { return next_ != highest_sent_; }
-    /// So many of the oldest PSNs are known to be lost, and are repaired while newer ones stay under way.
+    /// Number of the oldest PSNs that are known to be lost. They are repaired while newer ones remain outstanding.
     uint32_t lost() const { return lost_; }
     bool repair_due() const { return repaired_ < lost_; }
     Psn repair_next() const { return acked_ + repaired_; }
@@ -43,7 +43,7 @@ public:
         acked_ = next_ = highest_sent_ = allocated_ = first;
         lost_ = repaired_ = 0;
     }
-    /// The PSNs of a work request. Returns the first one.
+    /// Allocates the PSNs of a work request. Returns the first one.
     Psn allocate(uint32_t packets) {
         const Psn first = allocated_;
         allocated_ = first + packets;
@@ -55,8 +55,8 @@ public:
         assert(psn_span(acked_, next_) <= psn_span(acked_, allocated_));
         if (in_flight() > unanswered()) highest_sent_ = next_;
     }
-    /// The oldest `psns` are acknowledged. True: some of them were to be sent again, which is not needed any more; the send
-    /// queue's cursor has to follow.
+    /// The oldest `psns` are acknowledged. True: some of them were due to be sent again, which is not needed any more; the send
+    /// queue's cursor must skip them.
     bool acknowledge(uint32_t psns) {
         assert(psns <= unanswered());
         const bool overtaken = psns > in_flight();
@@ -66,27 +66,27 @@ public:
         repaired_ -= psns < repaired_ ? psns : repaired_;
         return overtaken;
     }
-    /// Services without acknowledgements.
+    /// For services without acknowledgements: all sent packets count as acknowledged.
     void acknowledge_all_sent() { acked_ = next_; }
-    /// Everything from the oldest unacknowledged PSN on is sent again.
+    /// Goes back: all packets from the oldest unacknowledged PSN on are sent again.
     void go_back() {
         next_ = acked_;
         lost_ = repaired_ = 0;
     }
-    /// The oldest `psns` under way are to be sent again, and nothing else.
+    /// Only the oldest `psns` outstanding packets must be sent again.
     void report_lost(uint32_t psns) {
         lost_ = psns < in_flight() ? psns : in_flight();
         repaired_ = 0;
     }
-    /// So many PSNs from repair_next() on were sent again.
+    /// `psns` packets from repair_next() on were sent again.
     void repaired(uint32_t psns) {
         assert(psns <= repair_left());
         repaired_ += psns;
     }
-    /// Nothing more is sent, and no answer is awaited.
+    /// Ends sending: no packet is outstanding any more.
     void abandon() { start(allocated_); }
 
-    /// The invariant that does not hold, or nullptr.
+    /// The violated invariant, or nullptr.
     const char* check() const;
 
 private:

@@ -1,5 +1,5 @@
-// Facts of the specification as tables: AETH syndromes, RNR timers, end-to-end credits, and what each send opcode becomes on the
-// wire and in a completion.
+// Tables of the specification: AETH syndromes, RNR timers, end-to-end credits, and the wire operations and completion opcode of
+// each send opcode.
 #pragma once
 
 #include <array>
@@ -41,19 +41,19 @@ inline constexpr uint8_t kNoCredits = 31;
 inline constexpr std::array<uint32_t, 31> kCredits = {0,    1,    2,    3,    4,    6,     8,     12,    16,   24,   32,
                                                       48,   64,   96,   128,  192,  256,   384,   512,   768,  1024, 1536,
                                                       2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
-/// Largest code that does not promise more than `posted`.
+/// The largest code whose number of receives is not above `posted`.
 constexpr uint8_t credit_code(uint32_t posted) {
     uint8_t code = 0;
     while (code + 1u < kCredits.size() && kCredits[code + 1u] <= posted) ++code;
     return code;
 }
 
-/// What a send work request is, for the requester.
+/// The kinds of send work requests.
 enum class WorkKind : uint8_t { none, send, write, read, atomic, atomic_write, local };
-/// Work that the peer answers with data or a response of its own: it takes one of the responder resources (IBA 9.7.7,
+/// True for work that the peer answers with a READ or atomic response, which uses a responder resource (IBA 9.7.7,
 /// max_rd_atomic).
 constexpr bool needs_response(WorkKind k) { return k == WorkKind::read || k == WorkKind::atomic || k == WorkKind::atomic_write; }
-/// An ATOMIC WRITE carries so many bytes, no more and no less (IBA 1.6, annex on memory placement extensions).
+/// Payload length of an ATOMIC WRITE (IBA 1.6, annex on memory placement extensions).
 inline constexpr uint32_t kAtomicWriteBytes = 8;
 
 struct WorkInfo {
@@ -89,7 +89,7 @@ constexpr std::array<WorkInfo, 16> make_work_table() {
 }
 }  // namespace detail
 inline constexpr std::array<WorkInfo, 16> kWork = detail::make_work_table();
-/// Any byte is a question; an unknown opcode has kind none.
+/// Accepts any byte; an unknown opcode has kind none.
 constexpr const WorkInfo& work_info(abi::WrOpcode o) { return kWork[size_t(o) < kWork.size() ? size_t(o) : 9u + 3u]; }
 static_assert(kWork[12].kind == WorkKind::none);
 
@@ -108,10 +108,10 @@ constexpr wire::Service service_of(Type t) {
     }
 }
 
-/// Requests of these types are complete once they are sent (IBA 9.8.3): there is nobody who acknowledges them.
+/// Types without acknowledgements: their requests are complete once they are sent (IBA 9.8.3).
 constexpr bool unacknowledged(Type t) { return t == Type::uc || t == Type::ud; }
 
-/// Which kinds of work a QP type can send (IBA table 92).
+/// Whether a QP type can send this kind of work (IBA table 92).
 constexpr bool sends(Type t, WorkKind k) {
     if (t == Type::ud) return k == WorkKind::send;
     if (t == Type::uc) return k == WorkKind::send || k == WorkKind::write || k == WorkKind::local;

@@ -62,10 +62,10 @@ TakeRecv take_eager(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p
     work.capacity = entry.capacity;
     std::copy_n(entry.sges.begin(), entry.num_sge, work.sges.get());
     m.message = TagMessage::matched;
-    m.match_told = !p.info->has(wire::kOnly);
+    m.match_reported = !p.info->has(wire::kOnly);
     abi::Cqe e = match_completion(m, entry, 0);
     leave_list(*qp.spec.srq->tags, entry);
-    if (m.match_told) complete_tag(ctx, *qp.spec.srq, &qp, e, false);
+    if (m.match_reported) complete_tag(ctx, *qp.spec.srq, &qp, e, false);
     return TakeRecv::ok;
 }
 
@@ -168,7 +168,7 @@ void describe_tagged(const Qp& qp, abi::Cqe& e) {
     e.src_qp = m.app_ctx;
     if (e.byte_len >= kTmhBytes) e.byte_len -= kTmhBytes;
     if (good) e.wc_flags |= abi::kWcTmDataValid;
-    if (!m.match_told) e.wc_flags |= abi::kWcTmMatch;
+    if (!m.match_reported) e.wc_flags |= abi::kWcTmMatch;
 }
 
 void forget_unexpected(TagSrq& t) {

@@ -1,6 +1,6 @@
-// Tag matching: the list of tagged buffers of an SRQ, and what a QP of such an SRQ remembers of messages and rendezvous under
-// way. Wire format: <infiniband/tm_types.h>. An SRQ and its QPs are on one engine, so that the list needs no lock and matching is
-// in order.
+// Tag matching: the list of tagged buffers of an SRQ, and the state of a QP of such an SRQ (current message, outstanding
+// rendezvous). Wire format: <infiniband/tm_types.h>. One engine serves an SRQ and its QPs, so the list needs no lock and matching
+// is in order.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace roci::qp {
 
-/// What the conductor laid out for a tag matching SRQ; `shared` nullptr: another kind of SRQ.
+/// The memory of a tag matching SRQ, allocated by the conductor; `shared` nullptr: another kind of SRQ.
 struct TagSpec {
     abi::TagShared* shared = nullptr;
     const abi::TagOp* ops = nullptr;
@@ -23,12 +23,12 @@ struct TagSpec {
     uint32_t slot = 0;  ///< doorbell bit
 };
 
-/// enum ibv_tmh_op; anything else is no tag to us.
+/// enum ibv_tmh_op; messages with other values are treated as untagged.
 enum class TmOperation : uint8_t { no_tag = 0, rendezvous = 1, fin = 2, eager = 3 };
 inline constexpr uint32_t kTmhBytes = 16, kRvhBytes = 16, kRndvBytes = kTmhBytes + kRvhBytes;
-/// Longest rendezvous request: fits a packet at every path MTU, so that a match is decided and done with in one step.
+/// Longest rendezvous request. It fits into a packet at every path MTU, so that matching is a single step.
 inline constexpr uint32_t kMaxRndvRequest = 256;
-/// Rendezvous of one QP at a time; one more is answered by an RNR NAK.
+/// Limit of outstanding rendezvous per QP; a further one gets an RNR NAK.
 inline constexpr uint32_t kRendezvous = 32;
 
 /// A tagged buffer.
@@ -36,7 +36,7 @@ struct TagEntry {
     static constexpr uint32_t kNone = ~0u;
     uint32_t handle = 0;
     bool listed = false;
-    bool waits = false;  ///< added out of phase: does not match until SW and we agree on the count of unexpected messages
+    bool waits = false;  ///< added out of phase: does not match until client and rocid agree on the count of unexpected messages
     uint16_t num_sge = 0;
     uint32_t prev = kNone, next = kNone;
     uint64_t recv_wr_id = 0, tag = 0, mask = 0;
@@ -50,12 +50,12 @@ public:
     explicit TagList(uint32_t max_tags) : entries_(max_tags) {}
     /// False: no such index, or it is in the list.
     bool add(const TagEntry& entry);
-    /// The entry that `handle` names, or nullptr: it was never there or has left.
+    /// The entry of `handle`, or nullptr if it is not in the list.
     TagEntry* find(uint32_t handle);
-    /// The first that matches and may match; nullptr: none.
+    /// The first matching entry that is not waiting; nullptr: none.
     TagEntry* match(uint64_t tag);
     void remove(TagEntry& entry);
-    /// Phases agree: everything may match from now on.
+    /// The counts agree: all entries may match from now on.
     void release_waiting();
 
 private:
@@ -64,7 +64,7 @@ private:
     uint32_t waiting_ = 0;
 };
 
-/// Of an SRQ.
+/// The tag matching state of an SRQ.
 struct alignas(64) TagSrq {
     explicit TagSrq(const TagSpec& s) : spec(s), list(s.max_tags) {}
     TagSpec spec;
@@ -72,11 +72,11 @@ struct alignas(64) TagSrq {
     uint32_t taken = 0;       ///< operations taken from the client's ring
     uint32_t returned = 0;    ///< handles given back
     uint32_t unexpected = 0;  ///< messages that matched nothing
-    uint32_t handled = 0;     ///< of these, what the client says that it has dealt with
-    bool broken = false;      ///< the client lied about its ring: it is not read any more
+    uint32_t handled = 0;     ///< number of these that the client has handled
+    bool broken = false;      ///< the indices of the client's ring are invalid: it is not read any more
 };
 
-/// How the message under way is to be completed.
+/// How the current message will be completed.
 enum class TagMessage : uint8_t { ordinary, no_tag, unexpected, matched, rendezvous, handed };
 
 /// A matched rendezvous: READ, then FIN.
@@ -101,15 +101,15 @@ struct RendezvousQueue {
     }
 };
 
-/// Of a QP whose SRQ matches tags. Its send queue is ours: READs and FINs, in the engine's own ring; nothing is fetched from the
-/// client.
+/// The tag matching state of a QP. Its send queue has only READs and FINs of rendezvous, in a ring of the engine; nothing is
+/// fetched from the client.
 struct alignas(64) TagQp {
     TagQp();
     TagMessage message = TagMessage::ordinary;
     abi::Cqe handed{};  ///< TagMessage::handed: completes the buffer when the headers are in it
     uint64_t tag = 0;
     uint32_t app_ctx = 0;
-    bool match_told = false;  ///< a message of many packets: the match was completed already
+    bool match_reported = false;  ///< message of several packets: the match was reported already
     std::array<Rendezvous, kRendezvous> jobs;
     RendezvousQueue free, to_read, to_finish;
 };

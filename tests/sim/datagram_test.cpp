@@ -1,4 +1,4 @@
-// UD and UC: services that acknowledge nothing. What is lost is lost, and nothing else is.
+// UD and UC, the services without acknowledgements: a lost packet loses its own message and nothing else.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -129,7 +129,7 @@ struct UcTest : PairTest {
     }
 };
 
-// A peer that asks a UC QP for acknowledgements gets none, and keeps nobody awake by asking, whatever state the sender is in.
+// A peer that requests acknowledgements from a UC QP gets none, and its requests keep no engine awake, in any state of the QP.
 TEST(UcPeer, WhoAsksForAnAckGetsNone) {
     World world;
     Side a{world, world.host(0)};
@@ -159,7 +159,7 @@ TEST(UcPeer, WhoAsksForAnAckGetsNone) {
     a.client.close();
 }
 
-// IBA 9.8.2.2: a message with a hole is dropped whole, without a word; the next First or Only starts anew.
+// IBA 9.8.2.2: a message with a missing packet is silently dropped as a whole; the next First or Only starts a new message.
 TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
     for (uint64_t i = 0; i < 10; ++i) b.client.post_recv(ub, i, {b.sge(i * 4096, 4096)});
     uint32_t frame = 0;
@@ -186,7 +186,7 @@ TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
     EXPECT_EQ(b.client.query(ub).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
-// The receive that a broken SEND had taken waits for the next SEND; a WRITE needs none and completes none.
+// The receive of an incomplete SEND is used for the next SEND; a WRITE needs no receive and completes none.
 TEST_F(UcTest, AWriteCompletesNotTheReceiveOfABrokenSend) {
     b.client.post_recv(ub, 7, {b.sge(0, 4096)});
     uint32_t frame = 0;

@@ -53,7 +53,7 @@ struct Side {
     SendWr rdma(WrOpcode op, uint64_t id, uint64_t offset, uint32_t length, uint64_t remote, uint32_t rkey) const {
         return {.id = id, .opcode = op, .sges = {sge(offset, length)}, .remote_addr = remote, .rkey = rkey};
     }
-    /// Runs until `count` completions came; fewer: nothing more will come.
+    /// Runs until there are `count` completions. Returns fewer if no further completion can come.
     std::vector<abi::Cqe> wait(size_t count, Nanos at_most = 100'000'000'000) {
         std::vector<abi::Cqe> got;
         world.run_until(
@@ -91,7 +91,7 @@ struct PairTest : ::testing::Test {
     }
 };
 
-/// A pair that does not know each other's MAC addresses: the hosts ask for them.
+/// A pair whose hosts do not know each other's MAC addresses and must resolve them.
 struct StrangersTest : PairTest {
     explicit StrangersTest(const WorldOptions& o = {.resolver = host::Resolver::own}) : PairTest(o) {}
     Peer stranger(Side& s, Qp& q, uint32_t gid_index) const {
@@ -122,7 +122,7 @@ struct PuppetTest : ::testing::Test {
     static constexpr uint32_t kMtu = 1024;
     World world;
     explicit PuppetTest(const WorldOptions& o = {.hosts = 1}) : world(o) {}
-    /// For tests of what is done about a gap when nothing behind it is kept (engine.reorder_frames = 0).
+    /// For tests of gaps without a reorder buffer (engine.reorder_frames = 0).
     static WorldOptions keeps_nothing() {
         WorldOptions o{.hosts = 1};
         o.engine.reorder_frames = 0;

@@ -1,4 +1,4 @@
-// Clients and peers that lie. Whatever they write or send: a clear error for them, nothing for anybody else.
+// Hostile clients and peers. Whatever they write or send, they get a clear error, and others are not affected.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -67,7 +67,7 @@ TEST_F(HostileClient, ReceiveProducerThatLies) {
         peer.client.post_send(bad_peer, peer.send(1, 0, 100));
         world.run_for(1'000'000);
         honest_traffic();
-        bad.client.to_state(bad_qp, IBV_QPS_ERR);  // flushing meets the same lie
+        bad.client.to_state(bad_qp, IBV_QPS_ERR);  // flushing reads the same invalid indices
         world.run_for(1'000'000);
         honest_traffic();
         renew();
@@ -243,7 +243,7 @@ TEST_F(HostileClient, DyingInTheMiddleLeavesNothing) {
 
 struct HostilePeer : PuppetTest {};
 
-/// Frames with a right ICRC and everything else by chance, around the PSNs that matter; an honest QP works on beside.
+/// Random frames with a valid ICRC and PSNs near the expected one; an honest QP works at the same time.
 TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     Rng rng(31337);
     World& w = world;
@@ -301,7 +301,7 @@ TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     honest.client.close();
 }
 
-/// Any bytes at all, and real frames cut and flipped.
+/// Random bytes, and real frames that are truncated or have flipped bits.
 TEST_F(HostilePeer, RandomBytesAreDropped) {
     join();
     Rng rng(8);

@@ -1,4 +1,4 @@
-// Two hosts that know nothing of each other's MACs.
+// Two hosts that do not know each other's MAC addresses.
 #include "fixture.hpp"
 
 namespace roci::sim {

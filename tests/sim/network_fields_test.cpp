@@ -1,4 +1,4 @@
-// What the network reads and writes in a frame: VLAN tag, priority, traffic class, congestion marks; and what is counted of it.
+// Fields that the network reads and writes in frames (VLAN tag, priority, traffic class, congestion marks), and their counters.
 #include <functional>
 
 #include "fixture.hpp"
@@ -27,7 +27,7 @@ struct VlanTest : StrangersTest {
             return Verdict{};
         });
     }
-    /// They ask each other for their MACs, then talk.
+    /// The hosts resolve each other's MAC addresses, then exchange messages.
     void talk(uint32_t gid_index) {
         join_strangers(gid_index);
         send_one();
@@ -141,7 +141,7 @@ TEST_F(FieldsTest, EachFaultOfAFrameHasItsCounter) {
 
 TEST_F(FieldsTest, CongestionMarksAndNotificationsAreCounted) {
     auto marked = message();
-    marked[15] |= 3;  // type of service: ECN, which neither checksum nor ICRC may be right about
+    marked[15] |= 3;  // type of service: ECN bits, for which neither checksum nor ICRC are updated
     uint32_t sum = load_be<uint16_t>(&marked[24]);
     sum = sum >= 3 ? sum - 3 : sum + 0xfffc;  // RFC 1624: one's complement
     store_be<uint16_t>(&marked[24], uint16_t(sum));

@@ -1,4 +1,4 @@
-// What the owners of a QP's state guarantee, seen from a whole engine.
+// The guarantees of the owners of a QP's state, tested in a whole engine.
 #include "fixture.hpp"
 #include "io/shared.hpp"
 #include "qp/state.hpp"

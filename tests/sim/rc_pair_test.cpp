@@ -1,4 +1,4 @@
-// Two real stacks: losses where they hurt, order of completions, errors that stay where they belong.
+// Two real stacks: losses at critical places, the order of completions, errors that affect only their own QP.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -6,7 +6,7 @@ namespace {
 
 using Pair = PairTest;
 
-/// Does something to the n-th (from 1) frame that matches; everything else passes.
+/// Applies an action to the n-th matching frame (from 1); all others pass.
 struct NthFrame {
     std::function<bool(const Sent&)> matches;
     uint32_t n;
@@ -59,8 +59,8 @@ TEST_F(Pair, Ipv6) {
     for (const Sent& s : world.net().capture()) EXPECT_TRUE(s.packet.ipv6);
 }
 
-// Whatever single frame of a long message is lost, the message arrives without a timeout, and nothing else is sent again but a
-// probe.
+// If any single frame of a long message is lost, the message arrives without a timeout, and only that frame and perhaps a probe
+// are sent again.
 TEST_F(Pair, AnySingleLossCostsOneFrameAndAtMostAProbe) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
@@ -85,7 +85,8 @@ struct PairThatGoesBack : PairTest {
     PairThatGoesBack() : PairTest({.engine = {.selective_repeat = false}}) {}
 };
 
-// Whatever single frame of a long message is lost, the message arrives, and only what go-back-N needs is sent again.
+// If any single frame of a long message is lost, the message arrives, and only the packets that go-back-N requires are sent
+// again.
 TEST_F(PairThatGoesBack, AnySinglelossRecovers) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
@@ -163,7 +164,7 @@ TEST_F(Pair, EveryReadResponseMayBeLostOnce) {
     }
 }
 
-// A fetch-and-add whose answer is lost again and again adds once.
+// A fetch-and-add whose response is lost several times adds only once.
 TEST_F(Pair, LostAtomicAnswersDoNotRepeatTheAtomic) {
     join();
     uint32_t lost = 0;

@@ -1,4 +1,4 @@
-// READs against a puppet that answers exactly what the test says.
+// READs against a puppet that sends exactly the responses of the test.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -50,7 +50,7 @@ struct ReadTestThatGoesBack : ReadTest {
     ReadTestThatGoesBack() : ReadTest({.hosts = 1, .engine = {.selective_repeat = false}}) {}
 };
 
-// A gap in the responses is an implied NAK: ask again from the first missing byte, at its PSN (IBA 9.7.5.1.1, C9-150).
+// A gap in the responses is an implied NAK: the READ is repeated from the first missing byte, at its PSN (IBA 9.7.5.1.1, C9-150).
 TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     join();
     read(1, 5 * kMtu);
@@ -73,7 +73,7 @@ TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     EXPECT_EQ(first_wrong(a.mr.data() + 2 * kMtu, 3 * kMtu, 0), -1);
 }
 
-/// Later responses are kept: only the missing ones are asked for, and the READ ends with the answer.
+/// Later responses are kept: only the missing ones are requested, and the READ completes when they arrive.
 TEST_F(ReadTest, OnlyTheHolesAreAskedFor) {
     join();
     read(1, 7 * kMtu);
@@ -108,8 +108,8 @@ TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Responses overtake each other: the awaited one comes right behind the one that told of its loss. It is taken, and only what is
-// still missing is asked for again; else heavy reordering uses up the retries (seed 203 did).
+// Reordered responses: the expected one arrives right after the one that indicated its loss. It is accepted, and only responses
+// that are still missing are requested again. Otherwise heavy reordering would exhaust the retries (as with seed 203).
 struct ReadTestThatKeepsNothing : ReadTest {
     ReadTestThatKeepsNothing() : ReadTest(keeps_nothing()) {}
 };
@@ -130,7 +130,7 @@ TEST_F(ReadTestThatKeepsNothing, AwaitedResponseIsTakenAlthoughTheReadWasRolledB
     EXPECT_EQ(first_wrong(a.mr.data() + kMtu, kMtu, 3), -1);
 }
 
-// An ACK of a later request says that the READ's response was lost (implied NAK), not that the READ is done.
+// An ACK of a later request means that the READ's response was lost (implied NAK), not that the READ is complete.
 TEST_F(ReadTest, AckOfALaterRequestDoesNotCompleteARead) {
     join();
     read(1, 2 * kMtu);
@@ -151,7 +151,8 @@ TEST_F(ReadTest, AckOfALaterRequestDoesNotCompleteARead) {
     EXPECT_EQ(first_wrong(a.mr.data(), 2 * kMtu, 4), -1);
 }
 
-// The peer goes on NAKing later gaps while the response of a READ is awaited: it is alive, and going back once is enough.
+// While a READ waits for its response, the peer sends NAKs for later gaps. They show that the peer is alive; going back once is
+// enough.
 TEST_F(ReadTest, NaksBehindAMissingResponseTakeOneRetry) {
     path.retry_cnt = 2;
     path.timeout = 14;
@@ -179,7 +180,7 @@ TEST_F(ReadTest, ReadResponseAcknowledgesEarlierRequests) {
     EXPECT_EQ(done[1].wr_id, 2u);
 }
 
-// Responses to what was never asked for touch no memory (ghosts).
+// Responses to requests that were never sent (ghosts) do not write to memory.
 TEST_F(ReadTest, UnsolicitedResponsesAreIgnored) {
     join();
     const std::vector<uint8_t> before(a.mr.data(), a.mr.data() + 8 * kMtu);
@@ -210,7 +211,7 @@ TEST_F(ReadTest, DuplicateResponsesAreIgnored) {
     EXPECT_EQ(first_wrong(a.mr.data(), 2 * kMtu, 9), -1);
 }
 
-// IBA 10.8.3.3 / max_rd_atomic: no more READs under way than were agreed.
+// IBA 10.8.3.3 / max_rd_atomic: no more outstanding READs than agreed.
 TEST_F(ReadTest, OutstandingReadsAreBounded) {
     path.max_rd_atomic = 2;
     join();

@@ -1,4 +1,4 @@
-// Memory that a puppet reaches by WRITE, READ and atomics: keys, rights, and answers given twice.
+// Access of a puppet to memory by WRITE, READ and atomics: keys, rights, and repeated responses.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {

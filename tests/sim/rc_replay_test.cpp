@@ -1,4 +1,4 @@
-// READs that are answered again, and memory that goes away meanwhile.
+// Repeated responses to READs, and memory that is deregistered meanwhile.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -17,7 +17,7 @@ struct Replay : PuppetTest {
         h.dma_length = kPackets * kMtu;
         puppet.send(Operation::read_request, h);
     }
-    /// Until the first packet of an answer is here: with a quantum of one the rest is still to come.
+    /// Runs until the first packet of a response arrives. With a quantum of one the others are not sent yet.
     void await_answer() {
         const auto g = puppet.next();
         ASSERT_TRUE(g.has_value());
@@ -37,7 +37,7 @@ TEST_F(Replay, MemoryThatGoesAwayDuringAReadIsAnAccessError) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR));
 }
 
-// The requester had its answer and closed the memory; an old request that comes again late must not cost it the QP.
+// After its response a requester may close the memory. A late duplicate of the request must then not end its QP.
 TEST_F(Replay, MemoryThatGoesAwayDuringARepeatedReadHurtsNobody) {
     join();
     read();

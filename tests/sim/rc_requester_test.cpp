@@ -1,4 +1,4 @@
-// The requester against a puppet that answers exactly what the test says: packets, acknowledgements, sequence errors, timeouts.
+// The requester against a puppet that sends exactly the packets of the test: acknowledgements, sequence errors, timeouts.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -146,7 +146,7 @@ TEST_F(GoBackN, ARetransmissionThatIsLostAgainRecovers) {
     join();
     a.client.post_send(qp, a.send(1, 0, 4 * kMtu));
     ASSERT_EQ(puppet.listen(50'000).size(), 4u);
-    for (int round = 0; round < 5; ++round) {  // the packet is lost every time, and the peer says so every time
+    for (int round = 0; round < 5; ++round) {  // each time the packet is lost and the peer sends a NAK
         puppet.send_ack(0x101, 0, kNakSequence);
         ASSERT_EQ(psns(puppet.listen(50'000)), range(0x101, 3)) << round;
     }
@@ -154,7 +154,7 @@ TEST_F(GoBackN, ARetransmissionThatIsLostAgainRecovers) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// ACKs that answer nothing change nothing (C9-157: outside of the expected range they are dropped).
+// ACKs outside of the expected range are dropped without effect (C9-157).
 TEST_F(Requester, GhostAcksAreIgnored) {
     join();
     a.client.post_send(qp, a.send(1, 0, 100));

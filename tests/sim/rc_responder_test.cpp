@@ -1,4 +1,4 @@
-// The responder against a puppet that plays the requester: order, acknowledgements, frames that are not for it.
+// The responder against a puppet that plays the requester: order, acknowledgements, frames for other QPs.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {
@@ -22,7 +22,7 @@ TEST_F(Responder, AcknowledgesAndCompletes) {
     EXPECT_EQ(first_wrong(a.mr.data(), 100, 3), -1);
 }
 
-// A program that ends as soon as it has its last message owes the sender the acknowledgement all the same.
+// The last message is acknowledged even if the program destroys its QP right after receiving it.
 TEST_F(Responder, AcknowledgesAMessageWhoseQpIsDestroyedAtOnce) {
     join();
     recv(5, 0, 200);
@@ -34,7 +34,7 @@ TEST_F(Responder, AcknowledgesAMessageWhoseQpIsDestroyedAtOnce) {
     EXPECT_EQ(last.at(0).psn(), first);
 }
 
-// The same of one that sends its QP back to RESET.
+// The same if the program moves its QP to RESET.
 TEST_F(Responder, AcknowledgesAMessageWhoseQpIsResetAtOnce) {
     join();
     recv(5, 0, 200);

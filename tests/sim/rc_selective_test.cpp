@@ -1,4 +1,4 @@
-// Selective repeat without the peer's consent, and probes, against a puppet: which packets are sent again, and when.
+// Selective repeat and probes against a puppet: which packets are sent again, and when.
 #include "fixture.hpp"
 #include "io/shared.hpp"
 #include "qp/state.hpp"
@@ -13,7 +13,7 @@ struct Selective : PuppetTest {
         a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, packets * kMtu, 0x1000, 7));
         ASSERT_EQ(puppet.listen(10'000).size(), packets);
     }
-    /// One exchange of a round trip of about 100 us, so that the QP knows one.
+    /// One exchange with a round trip of about 100 us, so that the QP has measured a round trip.
     void exchange(uint32_t psn) {
         write(1);
         world.run_for(50'000);

@@ -1,5 +1,5 @@
-// What is done about requests that come too early, against a puppet that plays the requester: they are kept, and the wire stays
-// what IBA says: one sequence NAK per gap, cumulative ACKs, execution in order.
+// Requests that arrive out of order, from a puppet: they are kept, and the responder behaves as in IBA: one sequence NAK per gap,
+// cumulative ACKs, execution in order.
 #include "qp/reorder_pool.hpp"
 #include "responder_fixture.hpp"
 
@@ -52,7 +52,7 @@ TEST_F(Reorder, WhatFollowsAGapIsKeptAndExecutedWhenItIsClosed) {
     EXPECT_EQ(count(Counter::reorder_delivered), 5u);
 }
 
-// One sequence NAK for each gap, the next one when the one before is closed: that is what lets a requester close several.
+// There is one sequence NAK per gap. The next NAK is sent when the gap before is closed, so a requester can close several gaps.
 TEST_F(Reorder, ASecondGapIsReportedWhenTheFirstIsClosed) {
     join();
     receives(12);
@@ -80,7 +80,7 @@ TEST_F(Reorder, OvertakenByThreeIsNotLost) {
     EXPECT_EQ(count(Counter::reorder_late), 0u);
 }
 
-// A gap that few frames follow is reported as well: after a time.
+// A gap with only a few frames behind it is reported too, after some time.
 TEST_F(Reorder, AGapAtTheEndIsReportedSoon) {
     join();
     receives(2);
@@ -93,7 +93,7 @@ TEST_F(Reorder, AGapAtTheEndIsReportedSoon) {
     expect_messages(0, 2);
 }
 
-// What was taken for lost comes late, and then once more because it was asked for: next time the responder waits longer.
+// If a packet was reported as missing but was only late, it arrives twice. The responder then waits longer next time.
 TEST_F(Reorder, PatienceFollowsTheNetwork) {
     join();
     receives(24);
@@ -239,7 +239,7 @@ TEST_F(Reorder, WhatIsKeptInVainIsFreed) {
     expect_messages(0, 4);
 }
 
-// PSNs that a READ takes and somebody sent something else at: nobody's.
+// A kept packet whose PSN turns out to belong to the responses of a READ is dropped.
 TEST_F(Reorder, FramesWithinTheResponsesOfAReadAreDropped) {
     join();
     receives(8);
@@ -292,7 +292,7 @@ TEST_F(SmallReorder, WhatIsKeptAfterTheNakIsFreedToo) {
     EXPECT_EQ(held(), 0u);
 }
 
-// One that claims much harms itself only: the others have their share, and it goes on as if nothing was kept.
+// A QP that fills its share of the pool affects only itself: other QPs have their share, and this QP works as without the pool.
 TEST_F(SmallReorder, APeerThatFillsItsShareHarmsItselfOnly) {
     join();
     receives(8);

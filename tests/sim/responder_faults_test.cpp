@@ -1,5 +1,5 @@
-// Every request that a responder refuses, by service: what goes back, how the receive completes, which event its owner gets and
-// which state the QP is in afterwards (IBA 9.9.3, tables 57 and 58: the fault classes are named by their letters).
+// Every request that a responder refuses, by service: the response, the status of the receive, the event and the new state of the
+// QP (IBA 9.9.3, tables 57 and 58; letters name the fault classes).
 #include <set>
 
 #include "fixture.hpp"
@@ -238,7 +238,7 @@ TEST(ResponderFaults, EachDoesWhatItsClassSays) {
         }
 }
 
-/// What was dropped took nothing: the next message that fits finds the receive.
+/// A dropped message consumes no receive: the next message that fits uses it.
 TEST(ResponderFaults, WhatIsDroppedTakesNoReceive) {
     for (const Service service : {Service::uc, Service::ud})
         for (void (*fault)(Case&) : {longer_than_receive, wrong_key_with_immediate, wrong_qkey}) {

@@ -1,6 +1,5 @@
-// sim_fuzz --seeds A..B [--verbose]: random worlds, one per seed; --fresh N: N worlds from a seed on that was never used before.
-// Exit code 1 if an invariant broke; each failure prints how to
-// replay it.
+// sim_fuzz --seeds A..B [--verbose]: random worlds, one per seed. --fresh N: N worlds, from a new random seed on. Exit code 1 if
+// an invariant is violated; each failure prints the command that replays it.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

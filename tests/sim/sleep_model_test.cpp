@@ -1,6 +1,7 @@
-// The rules by which threads on two sides of shared memory fall asleep and wake each other, tried in every order that two threads
-// on processors with store buffers can take their steps (x86-TSO: a store is seen by others some time later; a full fence, or a
-// locked instruction, waits for that). A rule is right if in no order a thread sleeps for good while there is work for it.
+// A model checker for the protocols by which threads on both sides of shared memory sleep and wake each other. It runs their
+// steps in every possible order on processors with store buffers (x86-TSO: a store becomes visible to others later; a full fence
+// or a locked instruction waits for that). A protocol is correct if in no order a thread sleeps forever while there is work for
+// it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +26,7 @@ struct Step {
         skip_if,     ///< jumps to `target` if word == value
         wait_while,  ///< sleeps on the word while it is `value`: as a futex, or an eventfd whose writer changes it
         wake,        ///< wakes who waits on the word
-        work,        ///< the thread has found what it waits for
+        work,        ///< the thread has found work
     } kind;
     Word word = entry;
     uint8_t value = 0;
@@ -51,7 +52,7 @@ public:
     /// Threads that may be stopped for good (SIGSTOP) before any of their steps.
     std::set<size_t> may_stop;
 
-    /// Every world that can be reached; `at_end` sees those in which nothing can happen any more.
+    /// Visits all reachable worlds; calls `at_end` for those without a possible step.
     void run(const std::function<void(const World&)>& at_end) {
         World start;
         start.threads.resize(programs_.size());
@@ -152,7 +153,7 @@ Program engine(bool settles) {
     p.insert(p.end(), {{Step::fence}, {Step::skip_if, sleeping, 0, end}, {Step::store, sleeping, 0}, {Step::wake, sleeping}});
     return p;
 }
-/// Worlds in which the poller sleeps for good.
+/// Counts the worlds in which the poller sleeps forever.
 size_t lost(const Program& p, const Program& e) {
     Explorer x({p, e});
     size_t n = 0;

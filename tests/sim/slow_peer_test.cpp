@@ -1,4 +1,4 @@
-// A peer that answers, but late: what the timers must not take for silence.
+// A peer that responds late: the timers must not treat it as dead.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -6,8 +6,7 @@ namespace {
 
 using SlowPeer = PuppetTest;
 
-/// As against a slow peer (Soft-RoCE under emulation): it works through the whole first request before it looks at the repeated
-/// one.
+/// A slow peer, such as Soft-RoCE under emulation, processes the whole first request before the repeated one.
 TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
     constexpr uint32_t kPackets = 64;
     join();
@@ -36,7 +35,7 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
     EXPECT_EQ(a.client.query(qp).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
-/// Many QPs whose peer takes a frame in 50 us and keeps 256: together they could have 4096 on their way.
+/// Many QPs with a peer that processes a frame in 50 us and queues 256 frames, while together they could send 4096.
 struct SlowReceiver : ::testing::Test {
     static constexpr uint32_t kQps = 16, kWrites = 8, kLength = 64 << 10;
     World world{WorldOptions{}};

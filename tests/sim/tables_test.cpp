@@ -1,6 +1,6 @@
-// Tables of what lost frames, frames out of order and full queues cost, in virtual time. They are kept beside this file, reviewed
-// when they change: the same code and seeds give the same figures. ROCI_WRITE_TABLES=1 writes them anew. A goal that is not met
-// is shown as such; the test holds the figures, not the goals.
+// Tables of the goodput with loss, reordering and full queues, in virtual time. The same code and seeds give the same figures.
+// The tables are stored next to this file, and changes of them are reviewed. ROCI_WRITE_TABLES=1 writes them again. The test
+// compares figures; missed goals are only marked.
 #include <gtest/gtest.h>
 
 #include <cstdarg>

@@ -1,4 +1,5 @@
-// Tag matching SRQs over the simulated network: b receives through one, a sends what a program would: headers it wrote itself.
+// Tag matching SRQs over the simulated network: b receives through such an SRQ, and a sends messages with headers as a program
+// writes them.
 #include "base/bytes.hpp"
 #include "fixture.hpp"
 #include "qp/state.hpp"
@@ -162,7 +163,7 @@ TEST_F(TagMatching, UnexpectedAndUntaggedMessagesTakeOrdinaryBuffersHeaderAndAll
     expect(s[0], WcOpcode::tm_sync, 60, 0);
 }
 
-// Without this rule a second message could overtake the first, which the program has not seen yet.
+// Without this rule a second message could overtake the first one, which the program has not handled yet.
 TEST_F(TagMatching, EntriesAddedOutOfPhaseDoNotMatchUntilTheCountsAgree) {
     for (uint64_t id = 50; id < 53; ++id) ordinary(id);
     tagged(kEager, 8, 10);

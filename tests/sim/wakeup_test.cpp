@@ -1,6 +1,6 @@
-// The doorbell rule against the real engine: a client posts at every single machine instruction of the round in which the engine
-// stops watching its queue, and never is the work left behind. The rule of polling threads that sleep, too: one falls asleep at
-// every instruction of the round that completes its request. Nothing is left to luck: the round is run in single steps.
+// Tests the doorbell rule with the real engine. A client posts at each machine instruction of the round in which the engine stops
+// watching its queue; the request must never be missed. Likewise for sleeping pollers: a thread falls asleep at each instruction
+// of the round that completes its request. The round runs in single steps, so the test is deterministic.
 #include "fixture.hpp"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -64,7 +64,7 @@ struct WakeUp : PairTest {
         for (; watched(); ++n) poll_engine();
         return n;
     }
-    /// Every place of the resting round at which a post may come.
+    /// Posts at each instruction of the round in which the engine stops watching.
     void post_everywhere(WcStatus expected) {
         ASSERT_EQ(once(), expected);
         const uint32_t rounds = rounds_to_rest();
@@ -85,7 +85,7 @@ struct WakeUp : PairTest {
         EXPECT_FALSE(watched());
         EXPECT_GT(at, 100u) << "so many instructions a round has at least";
     }
-    /// Every place of the completing round at which the program may fall asleep.
+    /// Lets the program fall asleep at each instruction of the completing round.
     void sleep_everywhere(WcStatus expected) {
         engine::Engine& engine = world.host(0).engine(0);
         const uint32_t* word = nullptr;

@@ -1,10 +1,10 @@
 // Control messages between a client library and rocid, over a SOCK_SEQPACKET unix socket.
 //
-// One connection = one session = one open device (or none yet). A request is RequestHeader + the op's Request body; every request
-// gets exactly one reply: ReplyHeader + the op's Reply body (absent on error) + `reason_length` bytes of text that says why it
-// failed and what to do. File descriptors travel as SCM_RIGHTS of the same packet. Object handles belong to the session; when the
-// connection closes, rocid reclaims all of them. Bodies are plain structs, zero-extended by the receiver when shorter than it
-// expects, so that fields can be added at the end. Attribute masks and enum values are those of <infiniband/verbs.h>.
+// One connection is one session, with one open device or none yet. A request is RequestHeader and the op's Request body. Each
+// request gets exactly one reply: ReplyHeader, the op's Reply body (absent on error), and `reason_length` bytes of text with the
+// cause of an error and a remedy. File descriptors are passed as SCM_RIGHTS of the same packet. Object handles belong to the
+// session; when the connection closes, rocid reclaims all its objects. Bodies are plain structs. The receiver pads a shorter body
+// with zeros, so that fields can be added at the end. Attribute masks and enum values are those of <infiniband/verbs.h>.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline constexpr uint32_t kNoHandle = 0xffffffff;
 enum class Op : uint16_t {
     hello = 1,  ///< must be first
     list_devices,
-    open_device,  ///< fds: async pipe read end, engine page, doorbell memfd, then one wake eventfd an engine
+    open_device,  ///< fds: async pipe read end, engine page, doorbell memfd, then one wake eventfd per engine
     query_device,
     query_port,
     query_gid_table,
@@ -59,8 +59,8 @@ enum class Op : uint16_t {
     status,  ///< reply fd: memfd with a JSON text (roci status)
     alloc_dm,
     free_dm,
-    reg_dm_mr,      ///< replied to, and undone, as reg_mr is
-    alloc_null_mr,  ///< HandleRequest of a PD; replied to, and undone, as reg_mr is
+    reg_dm_mr,      ///< reply and dereg as for reg_mr
+    alloc_null_mr,  ///< HandleRequest of a PD; reply and dereg as for reg_mr
     // rdma_cm, bodies in cm_control.hpp
     cm_open_channel,  ///< reply fd: pipe read end of EventSignal
     cm_close_channel,
@@ -85,7 +85,7 @@ enum class Op : uint16_t {
     cm_leave,
     start_capture,  ///< reply fd: pipe read end of pcapng, until the session or the capture ends
     stop_capture,
-    open_qp,  ///< replied to by HandleReply; destroy_qp gives the handle back
+    open_qp,  ///< reply: HandleReply; destroy_qp frees the handle
     last_op,
 };
 
@@ -160,7 +160,7 @@ struct GidValue {
     uint8_t raw[16];
 };
 
-/// What rocid serves: limits and capabilities (struct ibv_device_attr_ex, flattened to what we have).
+/// Limits and capabilities of rocid: the supported part of struct ibv_device_attr_ex.
 struct DeviceAttr {
     uint64_t node_guid, sys_image_guid;  ///< big endian
     uint64_t max_mr_size, page_size_cap;
@@ -179,7 +179,7 @@ struct DeviceAttr {
     uint32_t phys_ports;
     uint32_t comp_vectors;
     char fw_ver[64];
-    uint64_t max_dm_size;                      ///< device memory, bytes a session
+    uint64_t max_dm_size;                      ///< device memory, bytes per session
     uint64_t odp_general;                      ///< enum ibv_odp_general_caps
     uint32_t odp_rc, odp_uc, odp_ud, odp_xrc;  ///< enum ibv_odp_transport_cap_bits
     uint32_t max_cq_count, max_cq_period;      ///< moderation: entries, microseconds
@@ -212,22 +212,22 @@ struct QueryGidTableReply {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-/// The fd is mapped whole, shared. A region outlives its removal while an MR uses it.
+/// rocid maps the whole file, shared. A removed region exists while an MR uses it.
 struct AddRegionRequest {
     uint64_t length;
     uint32_t writable;
     uint32_t reserved;
 };
 
-/// One stretch of an MR, in ascending order, without gaps. region = kNoHandle: `offset` is a virtual address of the client,
-/// reached by process_vm_readv/writev (slow, counted).
+/// A contiguous part of an MR. Segments are in ascending order, without gaps. region = kNoHandle: `offset` is a virtual address
+/// of the client, accessed by process_vm_readv/writev (slow, counted).
 struct MrSegment {
     uint32_t region;
     uint32_t reserved;
     uint64_t offset;
     uint64_t length;
 };
-inline constexpr uint32_t kMaxMrSegments = 2048;  ///< that fit a message
+inline constexpr uint32_t kMaxMrSegments = 2048;  ///< limit per message
 
 struct RegMrRequest {
     uint32_t pd;
@@ -254,14 +254,14 @@ struct ReregMrRequest {
 // ---- completion queues ----------------------------------------------------------------------------------------------
 
 struct CreateCqRequest {
-    uint32_t cqe;      ///< at least so many entries
+    uint32_t cqe;      ///< minimum number of entries
     uint32_t channel;  ///< handle or kNoHandle
     uint32_t vector;
     uint32_t flags;  ///< bit 0: overrun ignored (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 };
 struct CreateCqReply {
     uint32_t handle, generation;
-    uint32_t depth;  ///< entries a lane, power of two
+    uint32_t depth;  ///< entries per lane, power of two
     uint32_t lanes;
     Location where;  ///< CqShared, then the lanes
 };
@@ -269,7 +269,7 @@ struct ResizeCqRequest {
     uint32_t handle;
     uint32_t cqe;
     uint32_t consumer[kMaxEngines];
-};  ///< the caller holds the CQ; entries not polled move to the new ring, from index 0 on
+};  ///< the caller holds the CQ's lock; entries not polled move to the new ring, from index 0 on
 struct ModifyCqRequest {
     uint32_t handle;
     uint32_t count;
@@ -299,9 +299,10 @@ struct ModifySrqRequest {
     uint32_t max_wr;
     uint32_t limit;
 };
-/// With IBV_SRQ_MAX_WR the caller holds the SRQ: nothing is posted meanwhile. What is queued keeps its indices in the new ring.
+/// With IBV_SRQ_MAX_WR the caller holds the SRQ's lock, so that nothing is posted meanwhile. Queued requests keep their indices
+/// in the new ring.
 struct ModifySrqReply {
-    uint32_t depth;  ///< 0: the ring is the old one
+    uint32_t depth;  ///< 0: the ring did not change
     uint32_t max_wr;
     Location where;
 };
@@ -333,13 +334,14 @@ struct CreateQpReply {
     uint32_t sq_depth, sq_stride;
     uint32_t rq_depth, rq_stride;  ///< 0 with an SRQ
     uint32_t reserved;
-    QpCap cap;  ///< what was granted (>= asked)
+    QpCap cap;  ///< granted capabilities, at least the requested ones
     Location sq, rq;
 };
 
-/// open_qp: another handle of an XRC target, whoever made it. The QP ends with its last handle; its events go to the oldest one.
+/// open_qp: another handle of an XRC target of any session. Closing the last handle destroys the QP; its events go to the oldest
+/// handle.
 struct OpenQpRequest {
-    uint32_t xrcd;  ///< the domain that it is in
+    uint32_t xrcd;  ///< the domain of the target
     uint32_t qpn;
     uint32_t type;  ///< enum ibv_qp_type
     uint32_t reserved;
@@ -373,7 +375,7 @@ struct QpAttr {
     uint32_t rate_limit;
 };
 inline constexpr uint32_t kMostModifySteps = 3;
-/// Followed by up to kMostModifySteps more: steps of the same QP, taken one after the other until one fails.
+/// Up to kMostModifySteps further steps may follow. They are executed in order, until one fails.
 struct ModifyQpRequest {
     uint32_t handle;
     uint32_t mask;
@@ -409,7 +411,7 @@ struct AllocMwReply {
     uint32_t handle;
     uint32_t rkey;
 };
-/// OpenXrcdRequest::oflags: the values of O_CREAT and O_EXCL of Linux, which the program gave.
+/// OpenXrcdRequest::oflags: the Linux values of O_CREAT and O_EXCL.
 enum XrcdFlags : uint32_t { kXrcdCreate = 0100, kXrcdExclusive = 0200 };
 /// open_xrcd. With has_fd the request carries a descriptor: sessions that name the same file share the domain.
 struct OpenXrcdRequest {
@@ -417,7 +419,7 @@ struct OpenXrcdRequest {
     uint32_t has_fd;
 };
 
-/// Device memory lies in the arena, so that the client copies to and from it by itself.
+/// Device memory is in the arena, so that the client itself copies to and from it.
 struct AllocDmRequest {
     uint64_t length;
     uint32_t log_align;
@@ -437,17 +439,17 @@ struct RegDmMrRequest {
 
 // ---- capture (roci pcap) --------------------------------------------------------------------------------------------------
 
-/// start_capture. One a session. Of a QP: its own frames only, and then the device is the QP's.
+/// start_capture: at most one per session. With `qpn`: only frames of that QP, on its device.
 struct StartCaptureRequest {
     uint32_t device;       ///< index, or kNoHandle: all
     uint32_t qpn;          ///< 0: all frames of the port
     uint32_t snap_length;  ///< bytes of a frame to keep, 0: all
     uint32_t reserved;
 };
-/// stop_capture. The rest still comes through the pipe, then its end.
+/// stop_capture. The remaining frames still come through the pipe before it is closed.
 struct StopCaptureReply {
     uint64_t captured;
-    uint64_t missed;  ///< frames that went by while the ring to the writer was full
+    uint64_t missed;  ///< frames that were lost because the ring to the writer was full
 };
 
 }  // namespace roci::abi

@@ -1,14 +1,17 @@
-// What a thread that looks for work in vain does with its CPU: keep it, yield it, or sleep. Both ends of the rings use it: an
-// engine without work, and a program that polls an empty CQ.
+// Decides what a polling thread without work does: keep its CPU, yield it, or sleep. Both ends of the rings use it: an idle
+// engine, and a program that polls an empty CQ.
 //
-// A spinning thread is useful only on a CPU that nobody else wants. Whether somebody does is learnt from sched_yield() itself:
+// Spinning is useful only on a CPU that no other thread wants. The duration of sched_yield() shows whether another thread wants
+// it:
 //
-//   - It returns at once: nobody else wants this CPU. The thread looks twice as often before it yields again.
-//   - It returns after microseconds: a thread that also gives its CPU back took a turn. Most often that is the other end of the
-//     rings, whose work this thread waits for. From now on the thread yields after each look in vain.
-//   - It returns after a scheduler's time slice: a busy program took the CPU and kept it. To yield to such a program costs a time
-//     slice each time, whereas a thread that sleeps gets the CPU back as soon as it is woken. So the thread sleeps instead, for
-//     some number of waits, before it yields once more to find out whether the busy program is still there.
+//   - It returns at once: no other thread wants this CPU. The thread polls twice as often before it yields again.
+//   - It returns after microseconds: another thread ran and gave the CPU back. Most often that thread is the other end of the
+//   rings, whose
+//     work this thread waits for. From now on the thread yields after each empty poll.
+//   - It returns after a scheduler's time slice: a busy program took the CPU and kept it. Each further yield would cost a time
+//   slice,
+//     whereas a sleeping thread gets the CPU back as soon as it is woken. So the thread sleeps instead, for a number of waits,
+//     and then yields once to check whether the busy program still runs.
 #pragma once
 
 #include <sched.h>
@@ -25,7 +28,7 @@ class CpuPace {
 public:
     enum class Way : uint8_t { look_again, yield, sleep };
 
-    /// Looks in vain before a yield on a CPU that nobody else wants.
+    /// `most_looks`: empty polls before a yield, on a CPU that no other thread wants.
     explicit constexpr CpuPace(uint32_t most_looks) : most_looks_(most_looks) {}
 
     void found() { looks_ = 0; }
@@ -36,7 +39,7 @@ public:
         --sleeps_left_;
         return Way::sleep;
     }
-    /// After a yield that took `ns` nanoseconds. `syscall_ns`: what a system call without effect takes.
+    /// Called after a yield that took `ns` nanoseconds. `syscall_ns`: duration of a system call without effect.
     void yielded(uint64_t ns, uint64_t syscall_ns) {
         if (ns <= kLone * syscall_ns) {
             patience_ = std::min(2 * patience_ + 1, most_looks_);
@@ -52,16 +55,17 @@ public:
         next_sleeps_ = std::min(4 * next_sleeps_, kMostSleeps);
     }
 
-    /// A yield to nobody takes 3 times as long as the shortest system call, a switch to another thread and back 12 times or more.
+    /// A yield without a switch takes 3 times as long as the shortest system call; a switch to another thread and back at least
+    /// 12 times.
     static constexpr uint64_t kLone = 6;
-    /// No scheduler's slice is shorter, and no engine's round or program's step between two looks is this long.
+    /// Schedulers' time slices are longer. Rounds of an engine, and a program's work between two polls, are shorter.
     static constexpr uint64_t kTimeSlice = 400'000;
     static constexpr uint32_t kFewestSleeps = 64, kMostSleeps = 16384;
 
 private:
     uint32_t most_looks_;
-    uint32_t looks_ = 0;     ///< in vain, in a row
-    uint32_t patience_ = 0;  ///< looks in vain before a yield
+    uint32_t looks_ = 0;     ///< consecutive empty polls
+    uint32_t patience_ = 0;  ///< empty polls before a yield
     uint32_t sleeps_left_ = 0;
     uint32_t next_sleeps_ = kFewestSleeps;
 };
@@ -72,7 +76,7 @@ inline uint64_t monotonic_ns() {
     return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
 }
 
-/// What a system call without effect takes; measured once.
+/// Duration of a system call without effect, measured once.
 inline uint64_t syscall_ns() {
     static const uint64_t ns = [] {
         constexpr uint64_t kTries = 8, kCalls = 4;
@@ -87,7 +91,7 @@ inline uint64_t syscall_ns() {
     return ns;
 }
 
-/// Yields, and lets the pace know how that went.
+/// Yields, and reports the duration to `pace`.
 inline void yield_cpu(CpuPace& pace) {
     const uint64_t before = monotonic_ns();
     sched_yield();

@@ -1,8 +1,8 @@
 // Layout of the rings, doorbells and flags that a client process and rocid share.
 //
-// Rings lie in a session's arena: memfd chunks that rocid creates (grown by chunks, one mapping a chunk) and hands over with
-// SCM_RIGHTS. `Location` names a place in it. Every index is free-running and wraps at 2^32; ring sizes are powers of two.
-// One side writes a line, the other reads it; fields are accessed with std::atomic_ref (client_rings.hpp, stack/rings).
+// Rings are in a session's arena: memfd chunks that rocid creates and passes with SCM_RIGHTS, one mapping per chunk. `Location`
+// names a place in it. Indices are free-running and wrap at 2^32; ring sizes are powers of two. Only one side writes each cache
+// line. Both sides access fields with std::atomic_ref (client_rings.hpp, stack/rings).
 #pragma once
 
 #include <cstdint>
@@ -60,16 +60,16 @@ struct CqLane {
 };
 static_assert(sizeof(CqShared) == 64 && sizeof(CqLane) == 64);
 
-/// Doorbells of one session towards one engine: a two-level bitmap of the session's QP slots. A client sets the QP's bit, then
-/// the bit of that word in `summary` (both with seq_cst order); rocid clears them in the opposite order. A bitmap cannot
-/// overflow, and whatever a hostile client writes into it costs rocid a bounded look-up.
+/// Doorbells of one session for one engine: a two-level bitmap of the session's QP slots. A client sets the QP's bit, then the
+/// bit of that word in `summary` (both with seq_cst order); rocid clears them in the opposite order. A bitmap cannot overflow,
+/// and whatever a hostile client writes into it, it costs rocid a bounded number of lookups.
 inline constexpr uint32_t kDoorbellSlots = 65536;
 struct DoorbellPage {
     alignas(kCacheLine) uint64_t summary[kDoorbellSlots / 64 / 64];
     alignas(kCacheLine) uint64_t words[kDoorbellSlots / 64];
 };
 
-/// Read-only for clients, one line an engine: after ringing, a client (full fence) reads `sleeping`, and only if it is 1
+/// Read-only for clients, one line per engine. After ringing and a full fence a client reads `sleeping`; if it is 1, the client
 /// writes to the session's wake eventfd of that engine.
 struct EnginePage {
     struct alignas(kCacheLine) Line {
@@ -77,7 +77,7 @@ struct EnginePage {
     } engine[kMaxEngines];
 };
 
-/// What rocid sends to the socket of a completion channel: one packet per event.
+/// The record that rocid sends to the socket of a completion channel: one packet per event.
 struct CompEventRecord {
     uint32_t cq_handle;
     uint32_t generation;  ///< of the handle: a record for a destroyed CQ is skipped by the reader
@@ -99,7 +99,7 @@ enum class AsyncEvent : uint32_t {
     gid_change = 18,
 };
 
-/// What rocid sends to the socket of an open device.
+/// The record that rocid sends to the socket of an open device.
 struct AsyncEventRecord {
     uint32_t event_type;  ///< enum ibv_event_type
     uint32_t handle;      ///< CQ, QP or SRQ handle, or port number

@@ -1,8 +1,8 @@
-// Tag matching SRQs (IBV_SRQT_TM): the ring through which a client changes the list of tagged buffers, and what of it is shared.
+// Tag matching SRQs (IBV_SRQT_TM): the ring by which a client changes the list of tagged buffers.
 //
-// Layout in the arena: TagShared, `depth` TagOp, then `handles` uint32_t: the ring in which rocid gives back the handles of
-// entries that have left the list, matched or deleted. A handle is an index below `max_tags` and, above 16 bits, how often the
-// client has used that index; so an old handle never names a new entry.
+// Layout in the arena: TagShared, `depth` TagOp, then `handles` uint32_t. The last part is the ring in which rocid returns the
+// handles of entries that have left the list, matched or deleted. The low 16 bits of a handle are an index below `max_tags`; the
+// upper bits count the uses of that index, so that an old handle never names a new entry.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace roci::abi {
 
-/// What a device can do (struct ibv_tm_caps); `flags`: enum ibv_tm_cap_flags.
+/// Tag matching capabilities of a device (struct ibv_tm_caps); `flags`: enum ibv_tm_cap_flags.
 struct TagCaps {
     uint32_t max_rndv_hdr_size, max_num_tags, flags, max_ops, max_sge, reserved;
 };
@@ -44,17 +44,17 @@ struct TagOp {
 };
 static_assert(sizeof(TagOp) == 128);
 
-/// The doorbell rule is that of SqShared, except that rocid takes what is posted when the doorbell rings and never watches the
-/// ring.
+/// The doorbell rule is that of SqShared, except that rocid never watches the ring: it takes the posted operations only when the
+/// doorbell rings.
 struct TagShared {
     alignas(kCacheLine) uint32_t producer;  ///< client: operations posted so far
     alignas(kCacheLine) uint32_t idle;      ///< both: 1 = ring the doorbell
     alignas(kCacheLine) uint32_t consumed;  ///< rocid: operations taken so far
-    uint32_t returned;                      ///< rocid: handles given back so far
+    uint32_t returned;                      ///< rocid: handles returned so far
 };
 static_assert(sizeof(TagShared) == 192);
 
-/// The part of create_srq's reply that is about tag matching; `depth` 0: not such an SRQ.
+/// The tag matching part of create_srq's reply; `depth` 0: not a tag matching SRQ.
 struct TagQueue {
     uint32_t depth;    ///< operations, power of two
     uint32_t handles;  ///< slots of the ring of handles, power of two

@@ -1,7 +1,7 @@
 // Version of everything in verbs_api/abi: ring layouts and control messages.
 //
-// A client library says its version in the first message of a connection (control.hpp, Hello); rocid answers with the
-// range that it speaks. Any change to a struct in this folder raises kAbiVersion.
+// A client library sends its version in the first message of a connection (control.hpp, Hello). rocid replies with the range of
+// versions that it supports. Any change to a struct in this folder raises kAbiVersion.
 #pragma once
 
 #include <cstdint>

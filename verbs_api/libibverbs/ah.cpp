@@ -9,8 +9,7 @@
 namespace roci::client {
 namespace {
 
-/// The IPv4 header of a RoCEv2 datagram lies in the last 20 of the 40 bytes that a UD receive puts before the payload (annex
-/// A17.4.5.2).
+/// The IPv4 header of a RoCEv2 datagram: the last 20 of the 40 bytes that a UD receive puts before the payload (annex A17.4.5.2).
 struct Ipv4Header {
     uint8_t version_ihl, tos;
     uint16_t total_length, id, fragment;
@@ -29,8 +28,8 @@ bool checksum_holds(const Ipv4Header& h) {
     return sum == 0xffff;
 }
 
-/// 4, 6, or 0 when it is neither. The first 20 bytes of an IPv4 delivery are undefined and may look like IPv6: the checksum
-/// decides.
+/// Returns 4, 6, or 0 for neither. The first 20 bytes before an IPv4 header are undefined and may look like IPv6, so the IPv4
+/// checksum decides.
 int ip_version(const ibv_grh& grh, const Ipv4Header& v4) {
     const bool looks_v6 = (ntohl(grh.version_tclass_flow) >> 28) == 6;
     if (!looks_v6) return v4.version_ihl >> 4 == 4 ? 4 : 0;
@@ -44,7 +43,7 @@ ibv_gid mapped(const uint8_t (&address)[4]) {
     return g;
 }
 
-/// Index of a GID of ours, or -1 with errno.
+/// Index of a GID of the device, or -1 with errno.
 int own_gid_index(ibv_context* context, uint8_t port, const ibv_gid& gid) {
     ibv_gid_entry entries[128];
     const ssize_t count = _ibv_query_gid_table(context, entries, std::size(entries), 0, sizeof entries[0]);
@@ -60,7 +59,8 @@ int fail_with(int err) {
     return -1;
 }
 
-/// Source becomes destination; our own index is that of the address it was sent to. Multicast is nobody's own.
+/// Builds the address of a reply: the source becomes the destination, and our GID index is that of the datagram's destination. A
+/// multicast destination has no index.
 int reply_address(ibv_context* context, uint8_t port, const ibv_gid& from, const ibv_gid& to, bool multicast, ibv_ah_attr& attr) {
     if (multicast) return fail_with(EINVAL);
     const int index = own_gid_index(context, port, to);

@@ -65,7 +65,8 @@ std::byte* Arena::locate(const abi::Location& where, uint64_t needed) const {
 }
 
 void Arena::leave_to_parent() {
-    for (const Mapping& m : chunks_) replace_by_private(m);  // no lock: the child has one thread, and another may have held it
+    for (const Mapping& m : chunks_)
+        replace_by_private(m);  // no lock: the child has one thread, and a parent's thread may hold it
 }
 
 }  // namespace roci::client

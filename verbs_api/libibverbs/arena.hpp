@@ -1,4 +1,4 @@
-// The session's shared memory as this process sees it: the chunks that rocid handed over.
+// The session's shared memory in this process: the chunks that rocid has passed.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ struct Mapping {
     size_t length = 0;
 };
 
-/// Maps `fd` whole and closes it. base == nullptr with errno set on failure.
+/// Maps the whole file of `fd` and closes `fd`. On failure base == nullptr and errno is set.
 Mapping map_fd(int fd, bool writable);
 void unmap(Mapping& mapping);
-/// In a fork's child: puts private memory in place of the mapping, so that nothing done here reaches the parent's queues.
+/// In a fork's child: replaces the mapping by private memory, so that the child cannot change the parent's queues.
 void replace_by_private(const Mapping& mapping);
 
 class Arena {
@@ -30,7 +30,7 @@ public:
     ~Arena();
     /// Takes the descriptor. 0 or errno.
     int add_chunk(uint32_t id, int fd);
-    /// The memory of a location, or nullptr when it is not within a chunk that we have, or shorter than `needed` bytes.
+    /// The memory of a location. nullptr: it is not within a known chunk, or is shorter than `needed` bytes.
     std::byte* locate(const abi::Location& where, uint64_t needed) const;
     void leave_to_parent();
 

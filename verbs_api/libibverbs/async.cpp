@@ -1,4 +1,4 @@
-// Asynchronous events: records from the session's pipe, turned into the objects that they are about.
+// Asynchronous events: reads records from the session's pipe and looks up their objects.
 #include <unistd.h>
 
 #include "context.hpp"
@@ -20,7 +20,7 @@ static_assert(uint32_t(abi::AsyncEvent::srq_limit_reached) == IBV_EVENT_SRQ_LIMI
 static_assert(uint32_t(abi::AsyncEvent::qp_last_wqe_reached) == IBV_EVENT_QP_LAST_WQE_REACHED);
 static_assert(uint32_t(abi::AsyncEvent::gid_change) == IBV_EVENT_GID_CHANGE);
 
-/// What an event is about (IBA 11.6.3: affiliated with a CQ, QP or SRQ, or unaffiliated).
+/// The kind of an event's object (IBA 11.6.3: affiliated with a CQ, QP or SRQ, or unaffiliated).
 enum class About : uint8_t { port, cq, qp, srq };
 
 About about(ibv_event_type type) {
@@ -70,7 +70,7 @@ bool resolve(Context& c, const abi::AsyncEventRecord& record, ibv_async_event& e
     return true;
 }
 
-/// rocid is gone: said once as the fatal device error that it is, then an error at every call.
+/// Called after rocid has ended: the first call reports a fatal device error, further calls fail.
 int device_fatal(Context& c, ibv_async_event& event) {
     rocid_ended(c);
     if (c.fatal_reported.exchange(true)) {
@@ -82,7 +82,7 @@ int device_fatal(Context& c, ibv_async_event& event) {
     return 0;
 }
 
-/// An acknowledgement counts up the object's counter and wakes its destroyer. T: ibv_cq, ibv_qp, ibv_srq.
+/// An acknowledgement increments the object's counter and wakes the thread that waits to destroy it. T: ibv_cq, ibv_qp, ibv_srq.
 template <class T>
 void acknowledge(T* object, uint32_t T::*counter) {
     pthread_mutex_lock(&object->mutex);

@@ -1,4 +1,4 @@
-// Completion channels: a socket that rocid's event thread sends records to.
+// Completion channels: sockets to which rocid's event thread sends records.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -33,8 +33,7 @@ int ibv_destroy_comp_channel(ibv_comp_channel* p) {
     return 0;
 }
 
-// Blocks, or fails with EAGAIN, as the descriptor's O_NONBLOCK says. Records of CQs that were destroyed meanwhile are passed
-// over.
+// Blocks, or fails with EAGAIN if the descriptor has O_NONBLOCK. Skips records of CQs that were destroyed meanwhile.
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** user) {
     Context& c = *Context::from(channel->context);
     if (c.inherited) {

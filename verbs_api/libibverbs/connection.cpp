@@ -17,8 +17,8 @@
 namespace roci::client {
 namespace {
 
-/// Answers that programs provoke on purpose, so that they are no faults: verbs tried out, the largest inline data searched by
-/// creating QPs (libfabric), ids without a connection disconnected (perftest, with datagrams).
+/// True for errors that programs cause on purpose: they probe verbs, search the largest inline size by creating QPs (libfabric),
+/// or disconnect ids without a connection (perftest, with datagrams).
 bool is_expected(abi::Op op, int error, std::string_view reason) {
     if (error == EOPNOTSUPP) return true;
     if (error != EINVAL) return false;
@@ -110,7 +110,7 @@ int Connection::hello() {
     return err;
 }
 
-/// A program may have many connections to the rocid that ended: one line is enough.
+/// A program may have several connections to a rocid that has ended: it prints only one line.
 int Connection::lost(const char* why) {
     if (!gone_.exchange(true) && !said_lost.exchange(true))
         warn("connection to rocid at %s lost (%s): its devices fail from now on, everything outstanding is flushed",
@@ -169,13 +169,13 @@ int Connection::send(const Outgoing& out, uint32_t cookie) {
     do n = sendmsg(fd_, &message, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     if (n >= 0) return 0;
-    // A packet that is too large or a descriptor that cannot be passed is the request's fault; the connection is still good.
+    // The request was too large, or its descriptor cannot be passed. The connection remains usable.
     if (errno == EMSGSIZE || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS || errno == EBADF) return errno;
     return lost(std::strerror(errno));
 }
 
-/// rocid answers most calls within microseconds, and to fall asleep and be woken takes longer than that. So the thread looks a
-/// few times first and lets others run meanwhile, rocid if it shares this CPU; but not where a busy program would take the CPU.
+/// rocid answers most calls within microseconds, which is less than the time to sleep and wake up. So the thread polls first and
+/// yields between polls, in case rocid shares this CPU. It does not yield if a busy program would take the CPU.
 ssize_t Connection::receive_patiently(msghdr& message) {
     using enum abi::CpuPace::Way;
     constexpr int kLooks = 16;
@@ -205,7 +205,7 @@ int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds
     if (n <= 0) return lost(n == 0 ? "closed by rocid" : std::strerror(errno));
 
     uint32_t all = 0;
-    ReplyFds rest;  // also owns everything when the reply turns out to be unusable
+    ReplyFds rest;  // also closes all descriptors of an unusable reply
     int taken[abi::kMaxFdsPerMessage];
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -225,7 +225,7 @@ int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds
         return EMFILE;
     }
     if (header.new_chunks > all || (header.new_chunks != 0 && arena_ == nullptr))
-        return lost("reply with chunks that are not there");
+        return lost("a reply announces chunks without descriptors");
     for (uint32_t i = 0; i < all; ++i) {
         const int fd = rest.take(int(i));
         if (i >= header.new_chunks) {

@@ -1,4 +1,4 @@
-// One connection to rocid: one session. A request is sent and its reply awaited under a mutex.
+// A connection to rocid, which is a session. A mutex is held from sending a request until its reply.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,8 +19,8 @@ namespace roci::client {
 
 class Arena;
 
-/// Descriptors that came with a reply (without those of arena chunks, which are mapped and closed already). What is not taken is
-/// closed.
+/// Descriptors of a reply, without those of arena chunks, which are mapped and closed already. The destructor closes those that
+/// were not taken.
 class ReplyFds {
 public:
     ReplyFds() = default;
@@ -28,7 +28,7 @@ public:
     ReplyFds& operator=(const ReplyFds&) = delete;
     ~ReplyFds();
     int size() const { return count_; }
-    /// Hands over descriptor i; the caller closes it.
+    /// Passes descriptor i to the caller, who closes it.
     int take(int i);
     void add(int fd) { fd_[count_++] = fd; }
 
@@ -37,7 +37,7 @@ private:
     int count_ = 0;
 };
 
-/// What is sent: a body, and more bytes or descriptors behind it for the ops that have them.
+/// The contents of a request: a body, and further bytes or descriptors if the op has them.
 struct Outgoing {
     abi::Op op;
     std::span<const std::byte> body{};
@@ -52,16 +52,16 @@ public:
     Connection& operator=(const Connection&) = delete;
     ~Connection();
 
-    /// Connects and says hello. 0 or errno; EPROTO: rocid speaks another ABI version (said on stderr).
+    /// Connects and sends hello. Returns 0 or an errno; EPROTO: rocid has another ABI version (also printed on stderr).
     int open();
-    /// Where the chunks of later replies go.
+    /// Sets the arena for the chunks of later replies.
     void use(Arena* arena) { arena_ = arena; }
 
-    /// Sends a request and waits for its reply; the reply's body is cut or zero-extended to `reply`. 0 or errno: rocid's answer,
-    /// or EIO once rocid is gone. errno is the same number afterwards; a success leaves it as it was.
+    /// Sends a request and waits for its reply. The reply's body is truncated or padded with zeros to `reply`. Returns 0 or
+    /// rocid's errno, or EIO if rocid has ended. An error also sets errno; success does not change it.
     int request(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds = nullptr);
 
-    /// An empty struct has a byte all the same; none of it travels.
+    /// An empty struct has size 1, but its byte is not sent.
     template <class T>
     static std::span<const std::byte> bytes_of(const T& body) {
         if constexpr (std::is_empty_v<T>) return {};
@@ -82,9 +82,9 @@ public:
 
     int fd() const { return fd_; }
     bool gone() const { return gone_.load(std::memory_order_relaxed); }
-    /// rocid is gone: all further requests are EIO. Says so on stderr, once per process. Returns EIO.
+    /// Called if rocid has ended: all further requests fail with EIO. Prints a line on stderr, once per process. Returns EIO.
     int lost(const char* why);
-    /// Fork's child: forgets the connection without a word to rocid.
+    /// In a fork's child: drops the connection without a message to rocid.
     void leave_to_parent();
 
 private:
@@ -96,7 +96,7 @@ private:
     int hello();
 
     std::mutex mutex_;
-    abi::CpuPace pace_{1};  ///< a look is a system call: it yields after each second one at the latest
+    abi::CpuPace pace_{1};  ///< a poll is a system call, so it yields after every second poll at the latest
     int fd_ = -1;
     std::atomic<bool> gone_{true};
     uint32_t next_cookie_ = 1;

@@ -13,7 +13,7 @@ namespace {
 
 using abi::Op;
 
-/// A verb that returns an errno, and leaves the same number in errno.
+/// Wraps a verb that returns an errno: sets errno to the same number.
 template <auto verb>
 struct Reporting;
 template <class... Args, int (*verb)(Args...)>
@@ -26,7 +26,7 @@ struct Reporting<verb> {
 template <auto verb>
 constexpr auto reporting = &Reporting<verb>::call;
 
-/// The tables that inline functions of <infiniband/verbs.h> call through. What stays NULL is "not supported" to them.
+/// Fills the tables by which inline functions of <infiniband/verbs.h> call us. For a NULL entry they return "not supported".
 void set_ops(verbs_context& v) {
     ibv_context_ops& o = v.context.ops;
     o._compat_query_device = ibv_query_device;
@@ -72,7 +72,7 @@ void init(Context& c, ibv_device* device) {
     set_ops(c.verbs);
 }
 
-/// open_device: fds are the async pipe, the engine page, the doorbell pages and one eventfd an engine.
+/// open_device: its fds are the async pipe, the engine page, the doorbell pages and one eventfd per engine.
 int attach(Context& c, uint32_t index) {
     abi::OpenDeviceReply reply{};
     ReplyFds fds;
@@ -146,8 +146,8 @@ int ibv_close_device(ibv_context* context) {
     return 0;
 }
 
-// Within the process: the same session, once more. Another process's session cannot be joined, because its queues and memory are
-// mapped there.
+// Within a process an import refers to the same session. A session of another process cannot be imported, because its queues and
+// memory are mapped in that process.
 ibv_context* ibv_import_device(int cmd_fd) {
     Context* c = find_by_cmd_fd(cmd_fd);
     return c != nullptr ? c->base() : fail<ibv_context>(EOPNOTSUPP);

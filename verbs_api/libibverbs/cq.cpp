@@ -10,7 +10,7 @@ namespace {
 
 using abi::Op;
 
-/// Points the consumer at the ring that rocid describes. False: it does not fit what we have mapped.
+/// Sets the consumer to the ring in rocid's reply. False: the ring is not within our mappings.
 bool locate_ring(Context& c, const abi::CreateCqReply& reply, abi::CqConsumer& ring) {
     const bool shaped =
         reply.depth != 0 && (reply.depth & (reply.depth - 1)) == 0 && reply.lanes != 0 && reply.lanes <= abi::kMaxEngines;
@@ -41,7 +41,7 @@ void leave_channel(const ibv_cq& cq) {
     pthread_mutex_unlock(&cq.context->mutex);
 }
 
-/// What a program asked for, of either create call.
+/// The attributes of both create calls.
 struct NewCq {
     uint32_t cqe;
     void* user;
@@ -84,7 +84,7 @@ Cq* create(ibv_context* context, const NewCq& wanted) {
     return cq.release();
 }
 
-/// Gives back the slot that a completed work request had. A tagged buffer had none.
+/// Frees the slot of a completed work request. A tagged buffer has none.
 void free_slot(Context& c, const abi::Cqe& e) {
     if (e.queue == abi::kCqeTag) return;
     if (e.queue == abi::kCqeSrq) {
@@ -132,7 +132,7 @@ void to_verbs(const abi::Cqe& e, ibv_wc& wc) {
 void purge_qp(Cq& cq, Context& context, uint32_t qpn) {
     purge(cq, [&](const abi::Cqe& e) {
         if (e.qpn != qpn) return false;
-        if (e.queue == abi::kCqeSrq) free_slot(context, e);  // the SRQ lives on
+        if (e.queue == abi::kCqeSrq) free_slot(context, e);  // the SRQ still exists
         return true;
     });
 }
@@ -209,7 +209,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* user, ibv_comp_channe
     return cq != nullptr ? cq->base() : nullptr;
 }
 
-// The CQ is held for the whole exchange: rocid moves what was not polled to the new ring, from index 0 on.
+// The CQ's lock is held until the reply: rocid moves the entries that were not polled to the new ring, from index 0 on.
 int ibv_resize_cq(ibv_cq* p, int cqe) {
     if (cqe <= 0) return refuse(EINVAL);
     Cq& cq = *Cq::from(p);

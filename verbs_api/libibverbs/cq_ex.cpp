@@ -1,4 +1,4 @@
-// The iterator over completions of ibv_cq_ex. start_poll takes the lock, end_poll gives it back.
+// The iterator over completions of ibv_cq_ex. start_poll takes the lock, end_poll releases it.
 #include <time.h>
 
 #include "context.hpp"
@@ -49,7 +49,7 @@ uint8_t read_dlid_path_bits(ibv_cq_ex*) { return 0; }
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
 uint32_t read_flow_tag(ibv_cq_ex*) { return 0; }
 
-/// Completions of tagged buffers carry the message's app_ctx where datagrams have their source.
+/// Completions of tagged buffers have the message's app_ctx in the field for a datagram's source QP.
 bool is_tagged(const abi::Cqe& e) { return e.queue == abi::kCqeTag && e.opcode == abi::WcOpcode::tm_recv; }
 void read_tm_info(ibv_cq_ex* p, ibv_wc_tm_info* info) { *info = {current(p).tag, is_tagged(current(p)) ? current(p).src_qp : 0}; }
 
@@ -58,8 +58,7 @@ uint64_t nanoseconds(clockid_t clock) {
     clock_gettime(clock, &t);
     return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
 }
-/// What the wall clock is ahead of the monotonic one. Neither can be read without time passing: the tightest of a few pairs
-/// counts.
+/// Offset of the wall clock from the monotonic clock. Time passes between two reads, so it uses the closest of several pairs.
 uint64_t wall_clock_lead() {
     uint64_t best = ~uint64_t{0}, lead = 0;
     for (int i = 0; i < 8; ++i) {
@@ -73,8 +72,8 @@ uint64_t wall_clock_lead() {
     return lead;
 }
 
-/// One lead for the whole process and its lifetime: times of completions then keep the order and the distances of their
-/// timestamps, whoever reads them and whenever. A step of the wall clock after the first reading is not followed.
+/// The process reads the offset only once, so the times of completions keep the order and distances of their timestamps in all
+/// threads. They do not follow a later step of the wall clock.
 uint64_t read_completion_wallclock_ns(ibv_cq_ex* p) {
     static const uint64_t lead = wall_clock_lead();
     return current(p).timestamp + lead;

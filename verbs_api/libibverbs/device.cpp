@@ -14,16 +14,16 @@
 namespace roci::client {
 namespace {
 
-/// Read, and compared with their own addresses, by libmlx5 and libefa; never called.
+/// libmlx5 and libefa compare the address of this table with their own; its entries are never called.
 const void* const kNoOps[64] = {};
 
-/// Devices stay for the life of the process: programs keep pointers to them across lists, and one device has one pointer.
+/// Devices exist for the life of the process, with one pointer per device, because programs keep pointers across lists.
 struct Registry {
     std::mutex mutex;
     std::vector<Device*> devices;
 };
 Registry& registry() {
-    static Registry* const r = new Registry;  // never destroyed: a program's exit handlers may still ask
+    static Registry* const r = new Registry;  // never destroyed: a program's exit handlers may use it
     return *r;
 }
 
@@ -84,7 +84,7 @@ int find_device(Connection& link, const char* name, abi::DeviceEntry& out) {
 
 using namespace roci::client;
 
-// No rocid, or one that we cannot talk to, is an empty list: NULL would mean that the verbs library itself is broken.
+// Without a usable rocid the list is empty: NULL would mean that the verbs library itself is broken.
 ibv_device** ibv_get_device_list(int* num_devices) {
     if (num_devices != nullptr) *num_devices = 0;
     roci::abi::ListDevicesReply reply;

@@ -1,4 +1,4 @@
-// A device that rocid serves.
+// A device of rocid.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace roci::client {
 
-/// What programs hold as ibv_device*. The public struct is followed by the fields of rdma-core's private verbs_device: the mlx5
-/// and EFA direct-verbs libraries read `ops` of any device they meet and compare it with their own.
+/// The object behind an ibv_device*. The public struct is followed by the fields of rdma-core's private verbs_device, because the
+/// mlx5 and EFA direct-verbs libraries read `ops` of any device and compare it with their own.
 struct Device {
     ibv_device device;
     const void* ops;
@@ -24,7 +24,7 @@ struct Device {
     static Device* from(ibv_device* d) { return reinterpret_cast<Device*>(d); }
 };
 
-/// Finds the device of this name among what the connection's rocid serves. 0 or errno.
+/// Finds the device of this name in the connection's rocid. Returns 0 or an errno.
 int find_device(class Connection& link, const char* name, abi::DeviceEntry& out);
 
 }  // namespace roci::client

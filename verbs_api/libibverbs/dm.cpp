@@ -1,10 +1,10 @@
-// Device memory: a stretch of the arena, which both sides have mapped.
+// Device memory: a block of the arena, which both sides have mapped.
 #include "context.hpp"
 
 namespace roci::client {
 namespace {
 
-/// As the devices that have such memory demand it.
+/// Alignment and size unit, as in hardware devices with such memory.
 constexpr uint64_t kUnit = 4;
 
 int check_copy(const Dm& dm, uint64_t offset, size_t length) {

@@ -1,5 +1,5 @@
-// What becomes of an open device when rocid ends, also by kill -9: what is outstanding completes with IBV_WC_WR_FLUSH_ERR, posts
-// fail with EIO. The program notices by polling, without a thread of ours.
+// Behaviour of an open device after the end of rocid, also by kill -9: outstanding requests complete with IBV_WC_WR_FLUSH_ERR,
+// and posts fail with EIO. Polling detects the end; there is no additional thread.
 #include <poll.h>
 #include <time.h>
 
@@ -10,7 +10,7 @@
 namespace roci::client {
 namespace {
 
-/// Between two looks at the connection while nothing completes.
+/// Interval between checks of the connection while nothing completes.
 constexpr uint64_t kLookEvery = 4'000'000;
 
 uint64_t coarse_now() {
@@ -24,7 +24,7 @@ bool hung_up(int fd) {
     return poll(&p, 1, 0) == 1;
 }
 
-/// Of a failed completion only these mean something (ibv_poll_cq(3)).
+/// Sets the fields that are valid in a failed completion (ibv_poll_cq(3)).
 abi::Cqe flushed_entry(uint64_t wr_id, uint32_t qpn, abi::CqeQueue queue) {
     abi::Cqe e{};
     e.wr_id = wr_id;
@@ -45,7 +45,7 @@ bool flush_receive(abi::RqProducer& rq, uint32_t qpn, abi::CqeQueue queue, abi::
     return true;
 }
 
-/// The receives of an SRQ are reported by the first of its QPs that is found.
+/// The receives of an SRQ are flushed with the first of its QPs that is found.
 bool flush_qp(Cq& cq, Qp& qp, abi::Cqe& out) {
     const ibv_qp& p = *qp.base();
     if (const uint32_t tail = load(qp.sq.tail); p.send_cq == cq.base() && tail != qp.sq.published) {
@@ -58,7 +58,7 @@ bool flush_qp(Cq& cq, Qp& qp, abi::Cqe& out) {
     return flush_receive(qp.rq, p.qp_num, abi::kCqeRecv, out);
 }
 
-/// From now on nothing is posted any more, so that what is outstanding can be counted.
+/// Stops posting, so that the number of outstanding requests is fixed.
 void stop_posting(Context& c) {
     c.qp_events.any([](Qp& qp) {
         const std::lock_guard sends(qp.sq_lock), receives(qp.rq_lock);

@@ -7,7 +7,7 @@
 
 namespace {
 
-// The texts are those of rdma-core's library: programs print them and scripts look for them.
+// The texts are those of rdma-core's library: programs print them, and scripts search for them.
 constexpr std::array kNodeTypes = {
     "unknown",    "InfiniBand channel adapter", "InfiniBand switch", "InfiniBand router", "iWARP NIC", "usNIC", "usNIC UDP",
     "unspecified"};
@@ -78,7 +78,7 @@ const char* name(std::span<const char* const> names, int value) {
     return value >= 0 && size_t(value) < names.size() ? names[size_t(value)] : "unknown";
 }
 
-/// mult: multiples of 2.5 Gbit/s, 0 where rdma-core has no such conversion.
+/// mult: multiples of 2.5 Gbit/s; 0 if rdma-core has no such conversion.
 struct Rate {
     ibv_rate rate;
     int mult;

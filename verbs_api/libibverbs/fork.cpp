@@ -1,5 +1,5 @@
-// fork(): the child gets copies of every pointer and descriptor of its parent's session. It must neither disturb it nor keep it
-// alive.
+// fork(): the child has copies of all pointers and descriptors of its parent's session. It must not disturb the session, and must
+// not keep it open.
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,8 +27,8 @@ void close_quietly(int& fd) {
     fd = -1;
 }
 
-/// In the child: closes its descriptors (so that rocid sees the end of the parent when the parent ends), puts private memory in
-/// place of the shared rings, and marks the context so that closing its objects says nothing to rocid.
+/// Called in the child. Closes its descriptors, so that rocid notices the end of the parent. Replaces the shared rings by private
+/// memory. Marks the context, so that closing its objects sends nothing to rocid.
 void leave_to_parent(Context& c) {
     c.inherited = true;
     c.link.leave_to_parent();
@@ -92,7 +92,7 @@ namespace {
 std::atomic<bool> fork_asked_for{false};
 }
 
-// Nothing to prepare: rocid reaches registered memory through files, which a fork does not make copy-on-write.
+// No preparation is needed: registered memory is a shared mapping of a file, which a fork does not make copy-on-write.
 int ibv_fork_init(void) {
     fork_asked_for = true;
     return 0;

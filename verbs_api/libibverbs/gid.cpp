@@ -33,7 +33,7 @@ int read_table(Context& c, std::unique_ptr<abi::QueryGidTableReply>& table) {
     return err;
 }
 
-/// One entry. ENODATA: the table has this place, and nothing is in it. EINVAL: no such port or place.
+/// Reads one entry. ENODATA: the entry is empty. EINVAL: no such port or index.
 int find_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry& out) {
     Context& c = *Context::from(context);
     if (!valid_port(c, port)) return EINVAL;
@@ -54,7 +54,7 @@ int find_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entr
 
 using namespace roci::client;
 
-// An empty place reads as zeros.
+// An empty entry reads as zeros.
 int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
     ibv_gid_entry entry{};
     const int err = find_entry(context, port, uint32_t(index), entry);

@@ -1,5 +1,5 @@
-// Importing: another pointer to an object that this process has already (ibv_import_pd(3) and its like). The object itself stays
-// with whom created it; unimporting forgets the pointer only.
+// Importing creates another pointer to an object that this process has already (ibv_import_pd(3) and similar calls). The creator
+// still owns the object; unimporting only frees the pointer.
 #include "context.hpp"
 
 using namespace roci::client;
@@ -24,7 +24,7 @@ ibv_mr* ibv_import_mr(ibv_pd* pd, uint32_t handle) {
     });
     if (err != 0) return fail<ibv_mr>(err);
     copy->mr.pd = pd;
-    copy->mr.addr = nullptr;  // as the manual has it: the importer may see the memory elsewhere
+    copy->mr.addr = nullptr;  // as in the manual: the importer may have the memory at another address
     return &copy.release()->mr;
 }
 void ibv_unimport_mr(ibv_mr* mr) { delete Mr::from(mr); }

@@ -10,7 +10,7 @@
 namespace roci::client {
 namespace {
 
-/// One write, so that lines of several threads do not mix.
+/// Uses a single write, so that lines of several threads do not mix.
 void print(const char* format, va_list args) {
     const int saved = errno;
     char line[1024];
@@ -30,7 +30,7 @@ Level level() {
     return value;
 }
 
-/// True once per kind. So many kinds at most: a program that is refused everything prints no more lines than this.
+/// True once per kind. The number of kinds is limited, so a program prints no more lines than this.
 bool first_of(const char* kind) {
     static std::atomic<const char*> seen[24];
     for (std::atomic<const char*>& place : seen) {

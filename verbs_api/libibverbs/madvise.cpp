@@ -1,4 +1,4 @@
-// The program's madvise(): it comes here first, because we are loaded before the C library.
+// Replaces the program's madvise(): our symbol precedes that of the C library.
 #include <sys/mman.h>
 
 #include "memory/advice.hpp"

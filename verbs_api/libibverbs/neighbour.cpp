@@ -1,5 +1,5 @@
-// ibv_resolve_eth_l2_from_gid: the MAC address behind a GID, as the kernel's neighbour table knows it. (Our own QPs and address
-// handles do not need it: rocid resolves for them.)
+// ibv_resolve_eth_l2_from_gid: reads the MAC address of a GID from the kernel's neighbour table. (Our own QPs and address handles
+// do not need it, because rocid resolves their addresses.)
 #include <arpa/inet.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -48,7 +48,7 @@ bool multicast_mac(const Address& a, Mac& mac) {
     return false;
 }
 
-/// An entry of a neighbour dump that is about `a` and has an address.
+/// True for an entry of a neighbour dump for `a` with a MAC address.
 bool matches(const nlmsghdr* h, const Address& a, Mac& mac) {
     const auto* m = static_cast<const ndmsg*>(NLMSG_DATA(h));
     constexpr int kUsable = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
@@ -100,7 +100,7 @@ bool look_up(const Address& a, Mac& mac) {
     return found;
 }
 
-/// An empty datagram to the discard port makes the kernel resolve the address.
+/// Makes the kernel resolve the address, by an empty datagram to the discard port.
 void provoke(const Address& a) {
     const int fd = socket(a.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return;

@@ -1,4 +1,4 @@
-// The objects behind the pointers that programs hold. Each begins with the public struct of <infiniband/verbs.h>.
+// The objects behind the pointers of programs. Each begins with the public struct of <infiniband/verbs.h>.
 #pragma once
 
 #include <atomic>
@@ -25,13 +25,13 @@ struct Td {
     static Td* from(ibv_td* p) { return reinterpret_cast<Td*>(p); }
 };
 
-/// A protection domain, or a parent domain (`contained` set), which for rocid is the domain it contains.
+/// A protection domain, or a parent domain (`contained` set). rocid only knows the contained domain.
 struct Pd {
     ibv_pd pd;
     Pd* contained = nullptr;
     Td* thread_domain = nullptr;
-    std::atomic<uint32_t> parents{0};  ///< parent domains around this one
-    /// ibv_alloc_td(3): what is made with a thread domain is used by one thread at a time.
+    std::atomic<uint32_t> parents{0};  ///< number of parent domains that contain it
+    /// ibv_alloc_td(3): only one thread at a time uses the objects of a thread domain.
     bool one_thread() const { return thread_domain != nullptr; }
     static Pd* from(ibv_pd* p) { return reinterpret_cast<Pd*>(p); }
 };
@@ -44,21 +44,21 @@ struct Mr {
     static Mr* from(ibv_mr* p) { return reinterpret_cast<Mr*>(p); }
 };
 
-/// Device memory: ours is a part of the arena.
+/// Device memory, which is a part of the arena.
 struct Dm {
     ibv_dm dm;
-    Context* owner = nullptr;  ///< whose session it belongs to: in a fork's child not the one that the program named
+    Context* owner = nullptr;  ///< the context of its session; in a fork's child not the context that the program gave
     std::byte* base = nullptr;
     uint64_t length = 0;
     static Dm* from(ibv_dm* p) { return reinterpret_cast<Dm*>(p); }
 };
 
-/// The part of a key that its owner may choose; the rest is the index.
+/// The part of a key that the program may choose; the other bits are the index.
 inline constexpr uint32_t kConsumerKey = 0xff;
 
 struct Mw {
     ibv_mw mw;
-    uint32_t index = 0;  ///< the part of its key that never changes, in place
+    uint32_t index = 0;  ///< the constant bits of its key
     static Mw* from(ibv_mw* p) { return reinterpret_cast<Mw*>(p); }
 };
 
@@ -87,10 +87,10 @@ struct Cq {
     uint32_t generation = 0;
     uint32_t comp_delivered = 0, async_delivered = 0;  ///< under HandleMap's lock
     Spinlock lock;                                     ///< ring, current
-    Spinlock arm_lock;  ///< the arm word only, so that arming between start_poll and end_poll is fine
+    Spinlock arm_lock;  ///< of the arm word only, so that the CQ can be armed between start_poll and end_poll
     abi::CqConsumer ring;
-    abi::Cqe current{};    ///< entry that the read_* functions show
-    bool flushed = false;  ///< rocid has ended, and nothing is outstanding any more; under `lock`
+    abi::Cqe current{};    ///< the entry that the read_* functions return
+    bool flushed = false;  ///< rocid has ended, and no request is outstanding any more; under `lock`
     static Cq* from(ibv_cq* p) { return reinterpret_cast<Cq*>(p); }
     static Cq* from(ibv_cq_ex* p) { return reinterpret_cast<Cq*>(p); }
     ibv_cq* base() { return reinterpret_cast<ibv_cq*>(&cq); }
@@ -101,15 +101,15 @@ struct Srq {
     uint32_t generation = 0;
     uint32_t delivered = 0;
     uint32_t srqn = 0;
-    uint32_t max_sge = 0, limit = 0;  ///< `limit`: WQEs that may be posted and not completed
-    Cq* cq = nullptr;                 ///< XRC and tag matching: where its completions go
+    uint32_t max_sge = 0, limit = 0;  ///< `limit`: maximum number of outstanding WQEs
+    Cq* cq = nullptr;                 ///< XRC and tag matching: the CQ of its completions
     Spinlock lock;
     abi::RqProducer rq;
     abi::TagProducer tags;  ///< tag matching: operations on the list; under `lock`
     static Srq* from(ibv_srq* p) { return reinterpret_cast<Srq*>(p); }
 };
 
-/// A window and the key that it has once its bind is posted.
+/// A window and its key after the bind is posted.
 struct Bind {
     ibv_mw* window;
     uint32_t rkey;
@@ -126,13 +126,13 @@ struct Qp {
     // send side
     alignas(64) Spinlock sq_lock;
     abi::SqProducer sq;
-    uint32_t send_limit = 0;  ///< WQEs in flight, at most
+    uint32_t send_limit = 0;  ///< maximum number of outstanding WQEs
     uint32_t slot = 0;
     const int* wake_fd = nullptr;  ///< the context's, which a fork's child closes
     abi::DoorbellTarget bell;
-    std::vector<Bind> binds;           ///< ibv_wr_*: of the windows that requests since start bind
+    std::vector<Bind> binds;           ///< ibv_wr_*: binds since start
     abi::SendWqe* building = nullptr;  ///< ibv_wr_*: the WQE that setters fill, between start and complete
-    uint32_t first = 0;                ///< ibv_wr_*: index to go back to on abort
+    uint32_t first = 0;                ///< ibv_wr_*: index to restore on abort
     int error = 0;                     ///< ibv_wr_*: first error since start
     // receive side
     alignas(64) Spinlock rq_lock;
@@ -143,7 +143,7 @@ struct Qp {
     ibv_qp* base() { return &qp.qp_base; }
 };
 
-/// Fails a call that returns an errno: errno is the same number, so that perror() prints the reason.
+/// Fails a call that returns an errno. Also sets errno, so that perror() prints the reason.
 inline int refuse(int err) {
     errno = err;
     return err;
@@ -169,15 +169,15 @@ struct Context {
     Registry<Mr> mrs;         ///< by lkey
     Registry<Mr> mr_handles;  ///< by handle
     Registry<Dm> dms;         ///< by handle
-    std::mutex lifecycle;     ///< held from a destroy (or reset) at rocid until our tables agree, and while creating
+    std::mutex lifecycle;     ///< held while creating, and from destroying (or resetting) in rocid until our tables agree
     std::atomic<bool> fatal_reported{false};
-    std::atomic<bool> flushes{false};    ///< rocid has ended: posts fail, and polling gives what is outstanding as flushed
-    std::atomic<uint64_t> looked_at{0};  ///< when a poller last looked whether rocid is there; coarse monotonic nanoseconds
-    bool inherited = false;              ///< in a fork's child: everything here belongs to the parent
+    std::atomic<bool> flushes{false};    ///< rocid has ended: posts fail, and outstanding requests complete as flushed
+    std::atomic<uint64_t> looked_at{0};  ///< time of the last check whether rocid runs; coarse monotonic nanoseconds
+    bool inherited = false;              ///< in a fork's child: all objects belong to the parent
     uint32_t opens = 1;                  ///< ibv_open_device and ibv_import_device, under the lock of all contexts
-    std::vector<int> imported;           ///< descriptors that came with imports: closed with the device
+    std::vector<int> imported;           ///< descriptors of imports: closed with the device
     std::mutex heir_mutex;               ///< locked in a fork's child only
-    ibv_context* heir = nullptr;         ///< in a fork's child: a session of its own, for what needs no object of the parent
+    ibv_context* heir = nullptr;         ///< in a fork's child: a new session, for requests that need no object of the parent
 
     static Context* from(ibv_context* c) {
         return reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(c) - offsetof(verbs_context, context));
@@ -192,8 +192,8 @@ struct Context {
     int tell(abi::Op op, const Request& request) {
         return inherited ? refuse(EIO) : link.tell(op, request);
     }
-    /// Destroys rocid's side of an object. 0 also when rocid is gone, or when the object is a parent process's: nothing is left
-    /// to destroy, or nothing that is ours.
+    /// Destroys rocid's side of an object. Returns 0 also if rocid has ended or the object belongs to a parent process: then
+    /// there is nothing to destroy.
     int destroy(abi::Op op, uint32_t handle) {
         if (inherited) return 0;
         const int err = link.tell(op, abi::HandleRequest{handle, 0});
@@ -208,13 +208,14 @@ T* fail(int err) {
     return nullptr;
 }
 
-/// True for no object, too. Handles are small numbers: one of another open device would pass for one of this.
+/// True if the object belongs to this device, or is null. Checked because handles are small numbers: those of another open device
+/// are valid here too.
 template <class T>
 bool belongs(const T* object, const ibv_context* context) {
     return object == nullptr || object->context == context;
 }
 
-/// Waits until the program has acknowledged every event that it was given (public structs' mutex, cond and counter).
+/// Waits until the program has acknowledged all delivered events (mutex, cond and counter are those of the public structs).
 void await_acks(pthread_mutex_t& mutex, pthread_cond_t& cond, const uint32_t& completed, uint32_t delivered);
 
 }  // namespace roci::client

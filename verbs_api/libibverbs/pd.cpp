@@ -18,7 +18,7 @@ int dealloc_td(ibv_td* p) {
     return 0;
 }
 
-// The allocators of the attributes are hints for drivers that put queues into the program's memory; ours lie in rocid's arena.
+// The allocators in the attributes are hints for drivers with queues in the program's memory; our queues are in rocid's arena.
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
     constexpr uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
     if (attr->pd == nullptr) return fail<ibv_pd>(EINVAL);

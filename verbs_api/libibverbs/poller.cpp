@@ -12,12 +12,12 @@ namespace {
 
 using Way = abi::CpuPace::Way;
 
-/// The longest sleep. A program that polls in vain beside a busy one waits a time slice now and then anyway.
+/// The longest sleep. A polling program next to a busy one sometimes waits for a time slice anyway.
 constexpr timespec kLongest{0, 200'000};
-/// A program that does nothing but poll comes back within so many of the shortest system calls.
+/// A program that only polls calls again within this many durations of the shortest system call.
 constexpr uint64_t kAtOnce = 16;
 
-/// The thread does nothing but poll this one CQ. One that has other work, or other CQs, between two polls must not sleep.
+/// True: the thread only polls this CQ. A thread with other work or other CQs between two polls must not sleep.
 bool only_polls(const Cq& cq) {
     const uint64_t now = abi::monotonic_ns();
     const bool at_once = now - poller.polled <= kAtOnce * abi::syscall_ns();

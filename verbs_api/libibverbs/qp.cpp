@@ -11,7 +11,7 @@ using abi::Op;
 
 bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
-/// A queue of depth 0 is one that the QP does not have.
+/// Depth 0: the QP does not have this queue.
 bool locate_send_queue(Context& c, const abi::CreateQpReply& reply, Qp& qp) {
     if (reply.sq_depth == 0) return true;
     const uint64_t payload = std::max<uint64_t>(uint64_t(reply.cap.max_send_sge) * sizeof(abi::Sge), reply.cap.max_inline_data);
@@ -61,7 +61,7 @@ abi::CreateQpRequest describe(const ibv_qp_init_attr_ex& a) {
     return r;
 }
 
-/// 0, or the errno of attributes that no rocid needs to be asked about.
+/// Checks attributes without rocid. Returns 0 or an errno.
 int check(const ibv_context* context, const ibv_qp_init_attr_ex& a) {
     constexpr uint32_t kKnown =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -91,7 +91,7 @@ void fill_public(Qp& qp, ibv_context* context, const ibv_qp_init_attr_ex& a, con
     pthread_cond_init(&p.cond, nullptr);
 }
 
-/// On success a.cap is what was granted.
+/// On success a.cap has the granted capabilities.
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     if (const int err = check(context, a); err != 0) return fail<ibv_qp>(err);
     Context& c = *Context::from(context);
@@ -102,7 +102,7 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     abi::CreateQpReply reply{};
     if (const int err = c.call(Op::create_qp, describe(a), reply); err != 0) return fail<ibv_qp>(err);
     if (!locate_send_queue(c, reply, *qp) || !locate_receive_queue(c, reply, *qp) || !c.qps.insert(reply.qpn, qp.get())) {
-        log("create_qp: rocid described queues that are not where it says");
+        log("create_qp: the queues in rocid's reply are not within its shared memory");
         c.destroy(Op::destroy_qp, reply.handle);
         return fail<ibv_qp>(EPROTO);
     }
@@ -123,8 +123,7 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     return qp.release()->base();
 }
 
-/// Takes away what the CQs still hold of a QP that was destroyed or reset (IBA 10.2.4.4 leaves it to us; rdma-core's drivers do
-/// so).
+/// Removes the remaining entries of a destroyed or reset QP from its CQs (optional in IBA 10.2.4.4; rdma-core's drivers do so).
 void purge(Context& c, const ibv_qp& p) {
     if (p.send_cq != nullptr) purge_qp(*Cq::from(p.send_cq), c, p.qp_num);
     if (p.recv_cq != nullptr && p.recv_cq != p.send_cq) purge_qp(*Cq::from(p.recv_cq), c, p.qp_num);
@@ -133,7 +132,7 @@ void purge(Context& c, const ibv_qp& p) {
     if (srq_cq != nullptr && srq_cq->base() != p.send_cq && srq_cq->base() != p.recv_cq) purge_qp(*srq_cq, c, p.qp_num);
 }
 
-/// rocid has reset its side already: both queues are empty and start at index 0 again.
+/// Empties both queues, which start at index 0 again. rocid has reset its side already.
 void reset_queues(Context& c, Qp& qp) {
     std::lock_guard send_guard(qp.sq_lock);
     std::lock_guard receive_guard(qp.rq_lock);
@@ -158,7 +157,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     return qp;
 }
 
-// An XRC target that another session, or this one, has made: it has no queues, so there is nothing to map.
+// Opens an XRC target of another session or this one. It has no queues, so there is nothing to map.
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
     constexpr uint32_t kNeeded = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
     const bool complete = (attr->comp_mask & kNeeded) == kNeeded && attr->xrcd != nullptr && attr->xrcd->context == context;
@@ -189,7 +188,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
 using namespace roci::client;
 using roci::abi::Op;
 
-// Also called with a pointer to the extended attributes: only what both structs have in common is read.
+// Some programs pass a pointer to the extended attributes, so this reads only the fields that both structs share.
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     ibv_qp_init_attr_ex full{};
     full.qp_context = attr->qp_context;

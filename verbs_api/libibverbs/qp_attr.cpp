@@ -1,4 +1,4 @@
-// struct ibv_qp_attr and ibv_ah_attr as messages carry them: each attribute is named once, for both directions.
+// Conversion of struct ibv_qp_attr and ibv_ah_attr to and from messages. One list of attributes serves both directions.
 #include <cstring>
 
 #include "context.hpp"
@@ -21,7 +21,7 @@ void copy_cap(To& to, const From& from) {
     put(to.max_inline_data, from.max_inline_data);
 }
 
-/// What the verbs keep in a struct of its own, ibv_global_route.
+/// The fields of ibv_global_route.
 template <class To, class From>
 void copy_route(To& to, const From& from) {
     static_assert(sizeof to.dgid.raw == sizeof from.dgid.raw);

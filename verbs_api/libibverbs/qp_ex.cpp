@@ -1,10 +1,10 @@
-// The ibv_wr_* way of posting: start, then for each request its opcode, its address and its payload, then complete (or abort).
+// Posting with ibv_wr_*: start, then opcode, address and payload of each request, then complete or abort.
 #include "wqe_writer.hpp"
 
 namespace roci::client {
 namespace {
 
-/// Begins the next request; nullptr (with the error kept for wr_complete) when it cannot be posted.
+/// Begins the next request. nullptr: it cannot be posted; wr_complete returns the error.
 abi::SendWqe* begin(ibv_qp_ex* p, ibv_wr_opcode opcode) {
     Qp& qp = *Qp::from(p);
     qp.building = nullptr;
@@ -116,7 +116,7 @@ void wr_start(ibv_qp_ex* p) {
 }
 void go_back(Qp& qp) { qp.sq.head = qp.first; }
 
-/// All or nothing: after an error none of the requests since wr_start is posted.
+/// Posts all requests since wr_start, or none of them after an error.
 int wr_complete(ibv_qp_ex* p) {
     Qp& qp = *Qp::from(p);
     const int err = qp.error;
@@ -138,7 +138,7 @@ void wr_abort(ibv_qp_ex* p) {
 }  // namespace
 
 uint64_t offered_send_ops(ibv_qp_type type) {
-    // The flags are numbered like the opcodes, but for the atomic write.
+    // The bits of the flags are the opcodes, except for the atomic write.
     constexpr uint64_t kSameNumber = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
                                      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |

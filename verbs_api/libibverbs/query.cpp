@@ -73,7 +73,7 @@ ibv_port_attr to_verbs(const abi::PortAttr& a) {
     return out;
 }
 
-/// The device as it is now; what was read at open would not show that rocid is gone.
+/// Queries the device. The attributes read at open would not show that rocid has ended.
 int refresh(Context& c, abi::DeviceAttr& attr) {
     Context* s = serving(c);
     return s != nullptr ? s->call(abi::Op::query_device, abi::Empty{}, attr) : EIO;
@@ -116,8 +116,7 @@ int query_port_ex(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
     return 0;
 }
 
-/// Raw clock: nanoseconds of the monotonic clock that completion timestamps are of, all in tv_nsec as the hardware drivers give
-/// theirs.
+/// The raw clock is the monotonic clock of completion timestamps. Like hardware drivers, it returns all nanoseconds in tv_nsec.
 int query_rt_values(ibv_context*, ibv_values_ex* values) {
     if ((values->comp_mask & ~uint32_t(IBV_VALUES_MASK_RAW_CLOCK)) != 0) return EINVAL;
     const uint32_t wanted = values->comp_mask;
@@ -142,7 +141,7 @@ int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
     return err;
 }
 
-// Callers of the exported function have the struct as it was before port_cap_flags2 was added.
+// Callers of the exported function have the old struct, without port_cap_flags2.
 int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attr) {
     constexpr size_t kOldSize = 48;
     static_assert(offsetof(ibv_port_attr, flags) < kOldSize && offsetof(ibv_port_attr, port_cap_flags2) + 2 >= kOldSize);

@@ -6,7 +6,7 @@
 namespace roci::client {
 namespace {
 
-/// Appends a stretch, or lengthens the last one when it continues it.
+/// Appends a segment, or extends the last one if the segment continues it.
 void append(std::vector<abi::MrSegment>& segments, const abi::MrSegment& next) {
     if (!segments.empty()) {
         abi::MrSegment& last = segments.back();
@@ -39,8 +39,8 @@ int RegionTable::use(Context& context, const memory::Piece& piece, RegionKey& ke
     return 0;
 }
 
-/// Leaves the segment as it is, which is by address, where rocid does not take the file: a regular one, whose pages are not
-/// memory.
+/// Passes the piece's file to rocid. If rocid refuses it, for example a regular file on disk, the segment remains accessible by
+/// address.
 int RegionTable::share(Context& context, const memory::Piece& piece, RegisteredMemory& out, abi::MrSegment& segment) {
     RegionKey key{};
     uint32_t handle = 0;
@@ -80,7 +80,7 @@ int RegionTable::acquire(Context& context, void* addr, size_t length, bool need_
         append(out.segments, segment);
     }
     if (out.segments.size() > abi::kMaxMrSegments) {
-        log("a registration of %zu bytes lies in %zu pieces, more than a message can name: rocid will copy it through process_vm "
+        log("a registration of %zu bytes has %zu pieces, more than fit into a message: rocid will copy it through process_vm "
             "(slow)",
             length, out.segments.size());
         out.segments.assign(1, {abi::kNoHandle, 0, uint64_t(reinterpret_cast<uintptr_t>(addr)), length});

@@ -1,4 +1,4 @@
-// What rocid has mapped of this process: descriptors that were handed over once and are used by many memory regions.
+// The memory of this process that rocid has mapped. Each descriptor is passed to rocid once, and many memory regions can use it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace roci::client {
 
 struct Context;
 
-/// The descriptor, its rights and its size at the time it was handed over.
+/// The descriptor, its rights and its size at the time of passing it to rocid.
 struct RegionKey {
     uint64_t id;
     uint64_t length;
@@ -22,7 +22,7 @@ struct RegionKey {
     auto operator<=>(const RegionKey&) const = default;
 };
 
-/// How the memory of one MR is reached; undone by RegionTable::release.
+/// How rocid accesses the memory of one MR. RegionTable::release undoes it.
 struct RegisteredMemory {
     bool acquired = false;
     uint64_t token = 0;
@@ -32,7 +32,7 @@ struct RegisteredMemory {
 
 class RegionTable {
 public:
-    /// Makes [addr, addr+length) reachable for rocid. 0 or errno; on error nothing is held.
+    /// Makes [addr, addr+length) accessible to rocid. Returns 0 or an errno; after an error nothing is held.
     int acquire(Context& context, void* addr, size_t length, bool need_write, RegisteredMemory& out);
     void release(Context& context, RegisteredMemory& memory);
 

@@ -1,5 +1,5 @@
-// A lock for the few dozen instructions of a post or a poll. It yields when it has spun for a while, because the holder may have
-// been preempted on the only free core. An object that the program has promised to use from one thread at a time needs none.
+// A lock for the few dozen instructions of a post or a poll. After some spinning it yields, because the holder may have been
+// preempted on the only free core. Objects that the program uses from one thread at a time need no lock.
 #pragma once
 
 #include <sched.h>
@@ -17,7 +17,7 @@ public:
     void unlock() {
         if (!elided_) held_.store(false, std::memory_order_release);
     }
-    /// Before its first use: it never keeps anybody waiting.
+    /// Disables the lock. Called before its first use.
     void elide() { elided_ = true; }
 
 private:

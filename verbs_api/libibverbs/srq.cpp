@@ -10,7 +10,7 @@ using abi::Op;
 
 bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
-/// Points at the ring that rocid describes; the indices stay. False: it does not fit what we have mapped.
+/// Sets the producer to the ring in rocid's reply; the indices do not change. False: the ring is not within our mappings.
 bool locate_ring(Context& c, const abi::Location& where, uint32_t depth, abi::RqProducer& rq) {
     if (!power_of_two(depth)) return false;
     std::byte* base = c.arena.locate(where, sizeof(abi::RqShared) + uint64_t(depth) * rq.stride);
@@ -127,7 +127,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
     return create(pd, attr->srq_context, attr->attr, request, nullptr);
 }
 
-// For a resize the queue is held: rocid moves what is in it, and indices stay what they are.
+// During a resize the lock is held: rocid moves the queued requests, which keep their indices.
 int ibv_modify_srq(ibv_srq* p, ibv_srq_attr* attr, int mask) {
     Srq& srq = *Srq::from(p);
     Context& c = *Context::from(p->context);

@@ -12,8 +12,7 @@
 
 namespace {
 
-/// Files of kernel modules that need not be loaded here, and what their readers must find for the system's librdmacm and
-/// libibumad to go on.
+/// Files of kernel modules that need not be loaded, with the content that the system's librdmacm and libibumad require.
 struct Answer {
     std::string_view file;
     std::string_view text;
@@ -27,7 +26,7 @@ int give(std::string_view text, char* buffer, size_t size) {
     return int(text.size());
 }
 
-/// The file without its newline, terminated. -1: not there, or it does not fit.
+/// Reads the file as a terminated string without the newline. -1: the file does not exist or does not fit.
 int read_text(const char* path, char* buffer, size_t size) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -1;
@@ -66,7 +65,7 @@ int ibv_read_sysfs_file(const char* directory, const char* file, char* buffer, s
     return read_text(path.c_str(), buffer, size);
 }
 
-// Our devices have no kernel device behind them (verbs_device.sysfs is NULL), and no others are listed.
+// No listed device has a kernel device (verbs_device.sysfs is NULL).
 int ibv_read_ibdev_sysfs_file(char*, size_t, void*, const char*, ...) {
     errno = EINVAL;
     return -1;

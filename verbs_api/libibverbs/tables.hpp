@@ -1,5 +1,5 @@
-// Ways from a number to an object: IndexTable for the hot path (no lock to look up), HandleMap for events (counts what was
-// delivered, under its lock), Registry for rare look-ups.
+// Tables from numbers to objects: IndexTable for the hot path (lookup without a lock), HandleMap for events (counts deliveries
+// under its lock), Registry for rare lookups.
 #pragma once
 
 #include <array>
@@ -12,7 +12,8 @@
 
 namespace roci::client {
 
-/// Objects by a 24-bit number (QPN, SRQ handle): an array of 4096 leaves of 4096, made when first used and kept.
+/// Objects by a 24-bit number (QPN, SRQ handle): an array of 4096 leaves of 4096 entries. A leaf is allocated at first use and
+/// then kept.
 template <class T>
 class IndexTable {
 public:
@@ -44,7 +45,7 @@ public:
         leaf->slot[index & kMask].store(object, std::memory_order_release);
         return true;
     }
-    /// Forgets `object`; leaves alone whatever took its number since.
+    /// Removes `object`, unless another object has its number meanwhile.
     void erase(uint32_t index, T* object) {
         if (find(index) == nullptr) return;
         Leaf* leaf = root_[index >> kBits].load(std::memory_order_acquire);
@@ -61,7 +62,7 @@ private:
     std::mutex mutex_;
 };
 
-/// Objects by a number, each used under the lock only.
+/// Objects by a number, used only under the lock.
 template <class T>
 class Registry {
 public:
@@ -73,7 +74,7 @@ public:
         std::lock_guard guard(mutex_);
         if (auto it = objects_.find(number); it != objects_.end() && it->second == object) objects_.erase(it);
     }
-    /// f(object or nullptr), while the object cannot go.
+    /// Calls f(object or nullptr) under the lock, so that the object cannot be destroyed.
     template <class F>
     auto with(uint32_t number, F&& f) {
         std::lock_guard guard(mutex_);
@@ -86,7 +87,7 @@ private:
     std::unordered_map<uint32_t, T*> objects_;
 };
 
-/// Objects that events are about. T has `uint32_t generation`.
+/// Objects that can have events. T has `uint32_t generation`.
 template <class T>
 class HandleMap {
 public:
@@ -94,12 +95,12 @@ public:
         std::lock_guard guard(mutex_);
         objects_[handle] = object;
     }
-    /// After this no event is delivered for `object` any more.
+    /// Removes `object`: no further event is delivered for it.
     void erase(uint32_t handle, T* object) {
         std::lock_guard guard(mutex_);
         if (auto it = objects_.find(handle); it != objects_.end() && it->second == object) objects_.erase(it);
     }
-    /// The object that a record is about, with `counter` counted up; nullptr when it was destroyed meanwhile.
+    /// Finds the object of a record and increments its `counter`. nullptr: it was destroyed meanwhile.
     T* deliver(uint32_t handle, uint32_t generation, uint32_t T::*counter) {
         std::lock_guard guard(mutex_);
         const auto it = objects_.find(handle);
@@ -107,7 +108,7 @@ public:
         ++(it->second->*counter);
         return it->second;
     }
-    /// f(object) for each, while none can go, until one is true.
+    /// Calls f(object) for each object under the lock, until it returns true.
     template <class F>
     bool any(F&& f) {
         std::lock_guard guard(mutex_);

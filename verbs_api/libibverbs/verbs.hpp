@@ -1,5 +1,5 @@
-// <infiniband/verbs.h> as this library needs it: every function declared there is exported, and the macros that would replace the
-// exported functions by inline ones are gone.
+// Includes <infiniband/verbs.h> for this library: all functions declared there are exported, and the macros that would replace
+// exported functions by inline ones are undefined.
 #pragma once
 
 #pragma GCC visibility push(default)

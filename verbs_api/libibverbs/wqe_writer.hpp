@@ -10,7 +10,7 @@ inline bool send_queue_full(const Qp& qp) {
     return qp.sq.head - tail >= qp.send_limit;
 }
 
-/// Checksums are filled into datagrams only: that is what the device's capabilities say (ibv_post_send(3)).
+/// True for flags that only datagrams may have: checksum offload is a capability of UD only (ibv_post_send(3)).
 inline bool only_datagrams(unsigned flags) { return (flags & IBV_SEND_IP_CSUM) != 0; }
 
 /// Writes the head of the slot at sq.head, except the phase, which publish() writes. Addresses and payload fields are zero.
@@ -25,7 +25,7 @@ inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned
     return w;
 }
 
-/// Inline payload, piece by piece. False: more than the QP was created for.
+/// Appends a piece of inline payload. False: more than the QP's limit.
 inline bool append_inline(const Qp& qp, abi::SendWqe* w, uint32_t& used, const void* data, size_t length) {
     if (length > qp.cap.max_inline_data - used) return false;
     if (length != 0) std::memcpy(abi::inline_data(w) + used, data, length);
@@ -33,14 +33,14 @@ inline bool append_inline(const Qp& qp, abi::SendWqe* w, uint32_t& used, const v
     return true;
 }
 
-/// No payload needs no inline flag.
+/// Sets the length of the inline payload; without payload removes the inline flag.
 inline void finish_inline(abi::SendWqe* w, uint32_t used) {
     if (used == 0) return;
     w->send_flags |= abi::kSendInline;
     w->inline_length = used;
 }
 
-/// Atomics have no room for it where the others have, and binds need none.
+/// Atomics have the number in another field, because `remote_srqn` is occupied. Binds have none.
 inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
     if (w->opcode == abi::WrOpcode::bind_mw) return;
     const bool atomic = w->opcode == abi::WrOpcode::atomic_cmp_swp || w->opcode == abi::WrOpcode::atomic_fetch_add;
@@ -53,7 +53,7 @@ inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
 /// The key of a window after its next bind: the window's own index, and the low 8 bits that the program chose (IBA 10.6.7.2.2).
 inline uint32_t next_key(const Mw& mw, uint32_t chosen) { return mw.index | (chosen & kConsumerKey); }
 
-/// False: no window of this device.
+/// False: not a window of this device.
 inline bool can_bind(const Qp& qp, const ibv_mw* mw) { return mw != nullptr && mw->context == qp.qp.qp_base.context; }
 
 inline void fill_bind(abi::SendWqe* w, uint32_t rkey, const ibv_mw_bind_info& info) {

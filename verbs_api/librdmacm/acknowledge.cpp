@@ -1,4 +1,4 @@
-// Acknowledgements of events: who destroys an id or a membership waits until all of its events are acknowledged.
+// Acknowledgements of events. Destroying an id or a group membership waits until all its events are acknowledged.
 #include <cstdlib>
 
 #include "event.hpp"

@@ -1,4 +1,4 @@
-// rdma_getaddrinfo: names to addresses by getaddrinfo, with what RDMA adds.
+// rdma_getaddrinfo: resolves names by getaddrinfo and adds the RDMA fields.
 #include <netdb.h>
 
 #include <cstdlib>
@@ -70,7 +70,7 @@ int from_system(rdma_addrinfo& out, const rdma_addrinfo* hints, const addrinfo& 
     return copied ? 0 : fail(ENOMEM);
 }
 
-/// As getaddrinfo: 0, or an EAI_ number; -1 with errno.
+/// Returns 0, an EAI_ number like getaddrinfo, or -1 with errno.
 int resolve(const char* node, const char* port, const rdma_addrinfo* hints, rdma_addrinfo& out) {
     const addrinfo wanted = hints != nullptr ? to_system(*hints) : addrinfo{};
     addrinfo* found = nullptr;

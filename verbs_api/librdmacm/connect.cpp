@@ -99,7 +99,7 @@ int rdma_accept(rdma_cm_id* p, rdma_conn_param* param) {
 }
 
 int rdma_establish(rdma_cm_id* p) {
-    if (p->qp != nullptr) return fail(EINVAL);  // then the library does it
+    if (p->qp != nullptr) return fail(EINVAL);  // the library establishes such connections itself
     return result(service().tell(Op::cm_establish, roci::abi::HandleRequest{Id::from(p)->handle, 0}));
 }
 
@@ -122,7 +122,7 @@ int rdma_disconnect(rdma_cm_id* p) {
     return complete(id);
 }
 
-// Enhanced connection establishment is a matter between vendors' devices; ours has none to offer.
+// Enhanced connection establishment is vendor-specific; our devices have no options for it.
 int rdma_set_local_ece(rdma_cm_id* id, ibv_ece* ece) {
     if (id == nullptr || id->qp != nullptr || ece == nullptr || ece->vendor_id == 0 || ece->comp_mask != 0) return fail(EINVAL);
     return 0;

@@ -1,4 +1,4 @@
-// An event as the library holds it until the program acknowledges it.
+// An event, which the library keeps until the program acknowledges it.
 #pragma once
 
 #include "id.hpp"
@@ -8,8 +8,8 @@ namespace roci::rdmacm {
 struct Event {
     rdma_cm_event event;
     uint8_t private_data[abi::kMaxCmPrivateData];
-    Id* counted;   ///< whose counter an acknowledgement raises
-    Group* group;  ///< and this one's
+    Id* counted;   ///< an acknowledgement increments its counter
+    Group* group;  ///< likewise
 };
 
 void count_group(Group& group);

@@ -1,4 +1,4 @@
-// Events: fetched from rocid, turned into what rdma_cm.h says.
+// Events: fetches them from rocid and converts them to the structs of rdma_cma.h.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -73,7 +73,7 @@ void answer_response(Event& e, const abi::CmEventReply& r) {
     id.connect_error = 1;
 }
 
-/// What the library does before the program sees an event. False: the program shall not see it.
+/// The library's own work for an event, before the program sees it. False: the program must not see it.
 bool process(Event& e, const abi::CmEventReply& r) {
     Id& id = *e.counted;
     rdma_cm_event& out = e.event;
@@ -125,19 +125,19 @@ Group* find_group(const Id& id, uint32_t handle) {
     return g;
 }
 
-/// The channel's stream has ended: rocid is gone (-1, EIO), or another thread has destroyed the channel. Then the caller waits
-/// for ever, as with the kernel: programs leave such a thread behind and do not expect it to come back. The question to rocid is
-/// one that cannot fail otherwise; about the channel it would leave a line in the program's log.
+/// Called when the channel's stream has ended. If rocid has ended: -1 with EIO. Else another thread has destroyed the channel:
+/// then the call never returns, as in the kernel, because programs do not expect such a thread to continue. To find out, it sends
+/// rocid a request that can fail only if rocid has ended; a request about the channel would log an error.
 int ended() {
     abi::ListDevicesReply unused{};
     if (service().call(Op::list_devices, abi::Empty{}, unused) == EIO) return fail(EIO);
     for (;;) pause();
 }
 
-/// Takes a signal off the channel's stream, waiting as its O_NONBLOCK says, and the event that it stands for. 0, EAGAIN: the
-/// event is gone; else -1.
+/// Reads a signal from the channel's stream, blocking or not by its O_NONBLOCK, and fetches the event. Returns 0; EAGAIN if the
+/// event does not exist any more; else -1.
 int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
-    const uint32_t handle = Channel::from(channel)->handle;  // the channel may be gone when read() returns
+    const uint32_t handle = Channel::from(channel)->handle;  // the channel may be destroyed when read() returns
     abi::EventSignal signal{};
     const ssize_t n = read(channel->fd, &signal, sizeof signal);
     if (n < 0) return -1;
@@ -147,7 +147,7 @@ int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     return fail(error);
 }
 
-/// rocid is gone, and with it the device: each of its ids hears of that once, then the channel fails.
+/// rocid has ended, so its devices are removed: each id with a device gets one event, then the channel fails.
 int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
     Id* id = service().next_removed(channel);
     if (id == nullptr) return fail(EIO);

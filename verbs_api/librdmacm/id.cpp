@@ -1,4 +1,4 @@
-// Event channels and ids: making, binding, listening, moving, destroying.
+// Event channels and ids: creating, binding, listening, migrating, destroying.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -97,7 +97,7 @@ void forget_attributes(Id& id) {
     pthread_mutex_unlock(&id.mutex);
 }
 
-/// Addresses, device and path as rocid has them. 0, or -1.
+/// Copies addresses, device and path from rocid's reply. Returns 0 or -1.
 int take_route(Id& id, abi::CmQueryReply q) {
     rdma_addr& a = id.id.route.addr;
     from_abi(q.source, a.src_storage);

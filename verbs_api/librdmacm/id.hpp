@@ -29,24 +29,24 @@ namespace roci::rdmacm {
 
 struct Group;
 
-/// What an rdma_cm_id is the beginning of. Up to `sync` the layout is rdma-core's: the system's r-sockets look at it.
+/// Begins with the public rdma_cm_id. Up to `sync` the layout is rdma-core's, because the system's r-sockets access it.
 struct Id {
     rdma_cm_id id;
-    void* system_device;  ///< NULL for ever
+    void* system_device;  ///< always NULL
     void* connect;        ///< private data of rdma_getaddrinfo, sent with rdma_connect
     size_t connect_length;
     int events_completed;
     int connect_error;
-    int sync;  ///< made without a channel: calls wait for their events
+    int sync;  ///< created without a channel: calls wait for their events
     pthread_cond_t cond;
     pthread_mutex_t mutex;
     // ours
     uint32_t handle;
-    uint32_t epoch;  ///< of the connection to rocid that knows it
+    uint32_t epoch;  ///< number of the connection to rocid that created it
     uint8_t initiator_depth, responder_resources;
-    bool removed;  ///< has been told that its device is gone
+    bool removed;  ///< the removal of its device was reported
     ibv_qp_init_attr* qp_init_attr;
-    abi::CmQpAttrReply qp_attr[3];  ///< to INIT, RTR, RTS as the last event had them, under `mutex`; mask 0: to be asked for
+    abi::CmQpAttrReply qp_attr[3];  ///< for INIT, RTR, RTS, from the last event; under `mutex`; mask 0: must be fetched
     Group* groups;
 
     static Id* from(rdma_cm_id* p) { return reinterpret_cast<Id*>(p); }
@@ -82,7 +82,7 @@ inline int fail(int error) {
 /// For functions of verbs that return an errno.
 inline int result(int error) { return error == 0 ? 0 : fail(error); }
 
-/// A device that rocid serves, open for the whole life of the process: one context for everybody.
+/// A device of rocid. It remains open for the life of the process, with one context for all users.
 struct Device {
     ibv_context* verbs = nullptr;
     ibv_pd* pd = nullptr;
@@ -94,7 +94,7 @@ struct Device {
 class Service {
 public:
     static Service& instance();
-    /// Connects to rocid when needed. 0 or errno.
+    /// Connects to rocid if there is no connection yet. Returns 0 or an errno.
     int open();
     uint32_t epoch() const { return epoch_; }
     client::Connection& link() { return *link_; }
@@ -102,13 +102,14 @@ public:
     /// The device of that name, opened; nullptr with errno.
     Device* device(const char* name);
     Device* device(const ibv_context* verbs);
-    /// Every device that there is.
+    /// All devices.
     std::vector<ibv_context*> all_devices();
 
     void insert(Id& id);
     void remove(const Id& id);
     Id* find(uint32_t handle);
-    /// rocid is gone: an id of that channel that has a device and was not told yet; it counts as told. nullptr: all were.
+    /// Called after rocid has ended: returns an id of that channel whose removal is not reported yet, and marks it as reported.
+    /// nullptr: there is none.
     Id* next_removed(const rdma_event_channel* channel);
 
     template <class Request, class Answer>
@@ -135,33 +136,33 @@ private:
 };
 
 inline Service& service() { return Service::instance(); }
-/// The id's own session is still ours: not one of a parent process.
+/// True: the id belongs to this process's session, not to that of a parent process.
 inline bool ours(const Id& id) { return id.epoch == service().epoch(); }
 
-// A file calls those above it only: address, id (with acknowledge), qp, events, then the calls of the program.
+// A file calls only functions of the files above it: address, id (with acknowledge), qp, events, then the public functions.
 // address.cpp
 int to_abi(const sockaddr* address, abi::CmAddress& out);  ///< 0 or EAFNOSUPPORT
 void from_abi(const abi::CmAddress& address, sockaddr_storage& out);
-socklen_t length_of(const sockaddr* address);  ///< 0: a family that we do not serve
+socklen_t length_of(const sockaddr* address);  ///< 0: an unsupported family
 // id.cpp
 Id* allocate_id(rdma_event_channel* channel, void* context, rdma_port_space space, ibv_qp_type type);
 void free_id(Id* id);
 int create_id(rdma_event_channel* channel, rdma_cm_id** out, void* context, rdma_port_space space, ibv_qp_type type);
 int query_route(Id& id);
 int take_route(Id& id, abi::CmQueryReply q);
-/// From now on they are asked for again.
+/// Discards the stored attributes, so that they are fetched again.
 void forget_attributes(Id& id);
 int destroy_handle(uint32_t handle);  ///< events reported, or -1
 // qp.cpp
 int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth);
 int modify_to_error(rdma_cm_id& id);
 int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask);
-/// REP: sets the QP up and sends the RTU.
+/// Called after a REP: sets up the QP and sends the RTU.
 int confirm_response(Id& id);
-/// The group is joined: attaches the QP.
+/// Called after joining a group: attaches the QP.
 int joined(Group& group, const ibv_ah_attr& address);
 // events.cpp
-/// Synchronous ids: waits for the event that ends the call. 0, or -1 with the errno that the event says.
+/// For synchronous ids: waits for the event that ends the call. Returns 0, or -1 with the errno of the event.
 int complete(Id& id);
 
 inline bool datagram(const rdma_cm_id& id) { return id.qp_type == IBV_QPT_UD; }

@@ -1,4 +1,4 @@
-// QPs, SRQs and CQs of ids, and the states that a connection takes its QP through.
+// QPs, SRQs and CQs of ids, and the state transitions of a QP during connection setup.
 #include <fcntl.h>
 
 #include <cstring>
@@ -27,7 +27,7 @@ int create_cq(rdma_cm_id& id, uint32_t entries, ibv_comp_channel*& channel, ibv_
     return cq == nullptr ? -1 : 0;
 }
 
-/// CQs for what the program did not bring itself.
+/// Creates the CQs that the program did not provide.
 int create_cqs(rdma_cm_id& id, uint32_t send, uint32_t receive) {
     if (create_cq(id, receive, id.recv_cq_channel, id.recv_cq) == 0 && create_cq(id, send, id.send_cq_channel, id.send_cq) == 0)
         return 0;
@@ -49,7 +49,7 @@ ibv_xrcd* xrc_domain(const rdma_cm_id& id) {
     return device->xrcd;
 }
 
-/// What takes the id's QP to a state, as the id's last event said, or else as rocid says.
+/// The attributes for a transition of the id's QP: from the id's last event if it had them, else from rocid.
 int known_attributes(rdma_cm_id& p, ibv_qp_state state, ibv_qp_attr& attr, int& mask) {
     Id& id = *Id::from(&p);
     pthread_mutex_lock(&id.mutex);
@@ -61,7 +61,7 @@ int known_attributes(rdma_cm_id& p, ibv_qp_state state, ibv_qp_attr& attr, int& 
     return 0;
 }
 
-/// Takes the QP to `state` with the attributes that the id has for it.
+/// Moves the QP to `state` with the id's attributes for it.
 int take_to(rdma_cm_id& id, ibv_qp* qp, ibv_qp_state state) {
     ibv_qp_attr attr{};
     int mask = 0;
@@ -86,7 +86,7 @@ int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask)
     return 0;
 }
 
-/// To RTR and on to RTS, in one request.
+/// Moves the QP to RTR and then RTS, in one request.
 int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth) {
     if (id.qp == nullptr) return 0;
     ibv_qp_attr init{}, rtr{}, rts{};

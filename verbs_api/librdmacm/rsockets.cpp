@@ -1,5 +1,5 @@
-// r-sockets are the system's librdmacm: it is loaded when the first of its functions is called, and its calls to rdma_* come to
-// us.
+// The system's librdmacm implements r-sockets. It is loaded when a program calls the first r-socket function, and its calls of
+// rdma_* are bound to this library.
 #include <dlfcn.h>
 #include <rdma/rsocket.h>
 #include <sys/select.h>
@@ -12,7 +12,7 @@
 
 namespace {
 
-/// Where distributions put it: Debian and Ubuntu, Fedora and its relatives, others.
+/// Paths of the library in distributions: Debian and Ubuntu, Fedora and its relatives, others.
 constexpr const char* kPlaces[] = {
 #if defined(__x86_64__)
     "/usr/lib/x86_64-linux-gnu/librdmacm.so.1",
@@ -27,8 +27,8 @@ constexpr const char* kPlaces[] = {
     "/lib/librdmacm.so.1",
 };
 
-/// The system's library binds rdma_* and ibv_* where the program does: to us, who must be in the global scope for that. We are
-/// not where the program loaded us by dlopen.
+/// Makes our symbols global, so that the system's library binds rdma_* and ibv_* to us. They are not global if the program has
+/// loaded us by dlopen.
 void into_global_scope() {
     Dl_info self{};
     if (dladdr(reinterpret_cast<const void*>(&into_global_scope), &self) != 0 && self.dli_fname != nullptr)
@@ -41,7 +41,7 @@ void* load() {
         if (access(place, R_OK) == 0)
             if (void* library = dlopen(place, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
     roci::client::warn(
-        "r-sockets are those of the system's librdmacm.so.1, and there is none here; install librdmacm1 (Debian) or "
+        "r-sockets need the system's librdmacm.so.1, which was not found; install librdmacm1 (Debian) or "
         "librdmacm (Fedora)");
     return nullptr;
 }

@@ -1,4 +1,4 @@
-// The connection to rocid, the devices, and which id has which handle.
+// The connection to rocid, the devices, and the table of ids by handle.
 #include <cstring>
 
 #include "id.hpp"
@@ -18,7 +18,7 @@ Service::Service() {
                    });
 }
 
-/// The child has no part in what its parent had: its ids, its session, its devices. All of it is made anew when it is asked for.
+/// Discards the parent's ids, session and devices in a fork's child. The child creates its own when it first needs them.
 void Service::forget_after_fork() {
     if (link_ != nullptr) link_->leave_to_parent();
     (void)link_.release();  // another thread of the parent may have held its lock
@@ -31,7 +31,7 @@ int Service::open() {
     const std::lock_guard guard(mutex_);
     if (link_ != nullptr) return link_->gone() ? EIO : 0;
     auto link = std::make_unique<client::Connection>();
-    // Without rocid there are no RDMA devices at all.
+    // Without rocid there are no RDMA devices.
     if (const int error = link->open(); error != 0) return error == ENOENT || error == ECONNREFUSED ? ENODEV : error;
     link_ = std::move(link);
     return 0;

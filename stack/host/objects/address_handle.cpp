@@ -1,4 +1,4 @@
-// Address handles: UD destinations that engines find by the number in a WQE.
+// Address handles: UD destinations. A WQE contains the number of its address handle.
 #include "host/objects/handlers.hpp"
 #include "host/paths/resolve.hpp"
 

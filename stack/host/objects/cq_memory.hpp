@@ -1,4 +1,4 @@
-// How a CQ lies in the arena.
+// Layout of a CQ in the arena.
 #pragma once
 
 #include "host/call.hpp"
@@ -13,8 +13,8 @@ struct CqParts {
 /// Allocates CqShared and `lanes` lanes of `depth` entries.
 Outcome lay_out_cq(Session& session, uint32_t depth, uint32_t lanes, ArenaBlock& block, CqParts& parts);
 
-/// Entries a lane for a CQ of `cqe` entries: the next power of two. Every slot is usable, so that the CQ overruns with exactly
-/// the entry after the last one reported.
+/// Entries per lane for a CQ of `cqe` entries: the next power of two, which is the size reported to the program. All of them are
+/// usable; the next entry is an overrun.
 Outcome cq_depth(const Limits& limits, uint32_t cqe, uint32_t& depth);
 
 }  // namespace roci::host::objects

@@ -1,4 +1,4 @@
-// resize_cq: a CQ moves to a new ring lane by lane, each by its own engine, while QPs go on completing into it.
+// resize_cq: a CQ moves to a new ring lane by lane. Each engine moves its own lane, while QPs continue to complete into the CQ.
 #include <algorithm>
 
 #include "host/objects/cq_memory.hpp"
@@ -7,7 +7,7 @@
 namespace roci::host::objects {
 namespace {
 
-/// Entries of a lane that the client has not polled yet, as far as shared memory shows: a lie of the client only misleads itself.
+/// Entries of a lane that the client has not polled, by its own index. A wrong index harms only the client itself.
 uint32_t queued(const rings::CqLane& lane, uint32_t consumer, uint32_t depth) {
     uint32_t n = 0;
     while (n < depth) {
@@ -34,7 +34,7 @@ int move_lane(State& state, Cq& cq, uint32_t lane, const Ring& to, uint32_t cons
     return state.execute(lane, move);
 }
 
-/// Moves lane after lane into `to`; returns how many have moved when the first one is refused.
+/// Moves the lanes into `to`, one after the other, until one is refused. Returns how many have moved.
 uint32_t move_all(State& state, Cq& cq, const Ring& to, const uint32_t* consumer, uint32_t already_moved) {
     uint32_t lane = 0;
     for (; lane < cq.ring.lane_count; ++lane) {
@@ -58,9 +58,9 @@ void answer(Call& c, const Cq& cq) {
     c.answer(abi::CreateCqReply{cq.ring.handle, cq.ring.generation, cq.depth, cq.ring.lane_count, cq.memory.where()});
 }
 
-/// Some lanes have moved to `partial`, then one did not fit any more because its engine completed meanwhile. As many entries as
-/// before always fit. Only a client that lies about its index makes this fail as well: its CQ is dead then, and keeps all three
-/// rings.
+/// Called if some lanes have moved to `partial` and another one did not fit, because its engine completed requests meanwhile.
+/// Moves all lanes to a third ring of at least the old depth, in which they always fit. This fails only if the client's index is
+/// invalid: then the CQ is dead and keeps all three rings.
 Outcome fall_back(Call& c, Cq& cq, Ring& partial, uint32_t moved, const uint32_t* consumer) {
     Ring roomy;
     roomy.depth = std::max(cq.depth, partial.depth);
@@ -86,7 +86,7 @@ Outcome resize_cq(Call& c) {
     Ring ring;
     if (Outcome o = cq_depth(c.state.limits, in.cqe, ring.depth); o.failed()) return o;
     if (ring.depth <
-        cq->depth) {  // a round between two fences: what was posted before the call may have completed, and then counts
+        cq->depth) {  // two fences, so that each engine runs a round: requests posted before the call may complete and be counted
         c.state.fence_all();
         c.state.fence_all();
     }
@@ -94,7 +94,7 @@ Outcome resize_cq(Call& c) {
         // `entries` of a lane changes only by commands of this thread.
         const uint32_t n = queued(cq->ring.lanes[e], in.consumer[e], cq->depth);
         if (n > ring.depth)
-            return fail(EINVAL, "CQ {} holds {} entries, more than the {} asked for; poll it first", in.handle, n, in.cqe);
+            return fail(EINVAL, "CQ {} holds {} entries, more than the requested {}; poll it first", in.handle, n, in.cqe);
     }
     if (Outcome o = lay_out_cq(c.session, ring.depth, cq->ring.lane_count, ring.memory, ring.parts); o.failed()) return o;
     const uint32_t moved = move_all(c.state, *cq, ring, in.consumer, 0);

@@ -1,5 +1,5 @@
-// Device memory (ibv_alloc_dm): memory of rocid that the client reaches by copies and peers by RDMA. It lies in the session's
-// arena, so that both sides have it mapped.
+// Device memory (ibv_alloc_dm). The client accesses it by copies, peers by RDMA. It is in the session's arena, which rocid and
+// the client have mapped.
 #include <bit>
 
 #include "host/objects/handlers.hpp"
@@ -36,7 +36,7 @@ Outcome free_dm(Call& c) {
     return done();
 }
 
-/// The client never sees an address of it, so its MRs count from 0 (ibv_alloc_dm(3)).
+/// The client has no address of device memory, so the addresses of its MRs start at 0 (ibv_alloc_dm(3)).
 Outcome reg_dm_mr(Call& c) {
     const auto in = c.in<abi::RegDmMrRequest>();
     Session& s = c.session;

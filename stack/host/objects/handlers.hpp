@@ -14,15 +14,15 @@ Outcome reg_mr(Call&);
 Outcome rereg_mr(Call&);
 Outcome dereg_mr(Call&);
 Outcome alloc_null_mr(Call&);
-Outcome check_access(uint32_t asked, uint32_t& served);  ///< enum ibv_access_flags; `served`: what the engines look at
-bool may_reach(Call&);  ///< rocid may read and write the client's memory by address: what on-demand paging needs
-/// A key for the region, which is then published. ENOMEM: all are in use.
+Outcome check_access(uint32_t asked, uint32_t& served);  ///< enum ibv_access_flags; `served`: the flags for the engines
+bool may_reach(Call&);  ///< whether rocid may access the client's memory by address, as on-demand paging requires
+/// Allocates a key for the region and publishes it. ENOMEM: all keys are in use.
 Outcome take_key(State&, mem::MemoryRegion&);
 
 // window.cpp
 Outcome alloc_mw(Call&);
 Outcome dealloc_mw(Call&);
-void free_resources(State&, Mw&);  ///< after the slot was cleared and fence_all(): its key goes
+void free_resources(State&, Mw&);  ///< frees its key; called after clearing the slot and fence_all()
 
 // device_memory.cpp
 Outcome alloc_dm(Call&);
@@ -47,8 +47,8 @@ Outcome create_srq(Call&);
 Outcome modify_srq(Call&);
 Outcome query_srq(Call&);
 Outcome destroy_srq(Call&);
-void retire(State&, Srq&);          ///< the engine lets go of it
-void free_resources(State&, Srq&);  ///< after fence_all(): its memory and number go
+void retire(State&, Srq&);          ///< removes it from its engine
+void free_resources(State&, Srq&);  ///< frees its memory and number; called after fence_all()
 
 // qp.cpp
 Outcome create_qp(Call&);
@@ -57,11 +57,11 @@ Outcome destroy_qp(Call&);
 /// The engine lets go of it. False: a worker may still write its buffers, ask again; never with `force`.
 [[nodiscard]] bool retire(State&, Qp&, bool force = false);
 void free_resources(State&, Qp&);
-int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< asks the QP's engine
+int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< reads the QP's state from its engine
 // qp_open.cpp
 Outcome open_qp(Call&);
-void share(Xrcd&, const std::shared_ptr<Qp>& target);  ///< a new XRC target of its owner's: other sessions may open it
-/// A handle of a QP is given up. True: others have it open, and it goes on with them.
+void share(Xrcd&, const std::shared_ptr<Qp>& target);  ///< lets other sessions open a new XRC target
+/// Removes a handle of a QP. True: other sessions have it open, so the QP continues to exist.
 bool leave(State&, const qp::Owner&, Qp&);
 // qp_modify.cpp
 Outcome modify_qp(Call&);

@@ -1,4 +1,4 @@
-// Protection domains, mapped regions of a client's memory, and the MRs that name them.
+// Protection domains, mapped regions of a client's memory, and their MRs.
 #include <algorithm>
 
 #include "host/objects/handlers.hpp"
@@ -9,9 +9,9 @@ namespace {
 // enum ibv_access_flags beyond mem::Access.
 constexpr uint32_t kHugeTlb = 1 << 7;             // a hint
 constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: may be ignored
-constexpr uint32_t kServedAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind |
-                                   mem::kZeroBased |
-                                   mem::kOnDemand;  // pages come by demand anyway, on the slow way that such a region takes
+constexpr uint32_t kServedAccess =
+    mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased |
+    mem::kOnDemand;  // such a region is accessed by address, so its pages are loaded on demand anyway
 constexpr uint32_t kWriteAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteAtomic;
 
 // enum ibv_rereg_mr_flags.
@@ -22,7 +22,7 @@ Outcome check_range(uint64_t start, uint64_t length, const char* what) {
     return done();
 }
 
-/// The memory behind an MR while it is put together.
+/// The memory of an MR while its segments are collected.
 struct Layout {
     std::vector<mem::Segment> segments;
     std::vector<std::shared_ptr<Region>> regions;
@@ -30,7 +30,7 @@ struct Layout {
     bool slow = false;
 };
 
-/// Neighbours in the same mapping become one: one segment is the engines' fast way.
+/// Merges adjacent segments of the same mapping, because engines access a single segment faster.
 void add_segment(Layout& l, const mem::Segment& s) {
     if (!l.segments.empty()) {
         mem::Segment& last = l.segments.back();
@@ -67,7 +67,7 @@ Outcome add_mapped(Call& c, Layout& l, const abi::MrSegment& in, uint32_t access
                     memory.length);
     }
     if ((access & kWriteAccess) != 0 && !memory.writable)
-        return fail(EACCES, "region {} is read-only; writing access was asked for", in.region);
+        return fail(EACCES, "region {} is read-only, but the access flags include writing", in.region);
     add_segment(l, {.offset = l.length,
                     .length = in.length,
                     .base = memory.base + in.offset,
@@ -79,7 +79,7 @@ Outcome add_mapped(Call& c, Layout& l, const abi::MrSegment& in, uint32_t access
 
 Outcome read_layout(Call& c, const abi::RegMrRequest& in, std::span<const std::byte> list, uint32_t access, Layout& l) {
     if (in.segments > abi::kMaxMrSegments || list.size() != size_t(in.segments) * sizeof(abi::MrSegment)) {
-        return fail(EINVAL, "{} segments announced, {} bytes of them came; at most {} fit", in.segments, list.size(),
+        return fail(EINVAL, "{} segments announced, but {} bytes of segments received; at most {} fit", in.segments, list.size(),
                     abi::kMaxMrSegments);
     }
     if (Outcome o = check_range(in.iova, in.length, "iova"); o.failed()) return o;
@@ -112,7 +112,7 @@ Outcome check_access(uint32_t asked, uint32_t& served) {
     if (const uint32_t unknown = asked & ~(kServedAccess | kHugeTlb | kOptionalAccess); unknown != 0) {
         return fail(EINVAL, "unknown access flags {:#x}", unknown);
     }
-    // A region that peers may write must be writable by its owner too (ibv_reg_mr(3)).
+    // Remote write access requires local write access (ibv_reg_mr(3)).
     if ((asked & (mem::kRemoteWrite | mem::kRemoteAtomic)) != 0 && (asked & mem::kLocalWrite) == 0) {
         return fail(EINVAL, "IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE");
     }
@@ -177,7 +177,7 @@ Outcome remove_region(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     RegionHandle* region;
     if (Outcome o = look_up(c.session.regions, handle, "region", region); o.failed()) return o;
-    c.session.regions.erase(handle);  // MRs that lie in it keep the mapping
+    c.session.regions.erase(handle);  // MRs in it keep the mapping
     return done();
 }
 
@@ -225,16 +225,16 @@ Outcome alloc_null_mr(Call& c) {
 
 namespace {
 
-/// The errno is Soft-RoCE's. From here on no window can be bound to it.
+/// Checks that no window is bound to the region and prevents further binds. Returns the same errno as Soft-RoCE.
 Outcome must_have_no_windows(mem::MemoryRegion& region) {
     if (mem::close_to_windows(region)) return done();
     return fail(EINVAL, "{} memory windows are bound to the MR: invalidate or deallocate them first", region.users.load());
 }
 
-/// What a region is to become: like the old one, but for what `in.flags` name.
+/// The new properties of a region: those of the old one, changed by `in.flags`.
 struct Replacement {
     Pool<mem::MemoryRegion>::Handle region;
-    Pd* pd = nullptr;  ///< another one
+    Pd* pd = nullptr;  ///< the new PD, if it changes
     Layout layout;
 };
 
@@ -255,7 +255,7 @@ Outcome check_rereg(Call& c, const abi::ReregMrRequest& in, const mem::MemoryReg
     if ((in.flags & kTranslation) != 0) return read_layout(c, in.mr, c.after(sizeof in), fresh.access, out.layout);
     const bool writable = std::all_of(old.segments.begin(), old.segments.end(), [](const mem::Segment& g) { return g.writable; });
     if ((fresh.access & kWriteAccess) != 0 && !writable)
-        return fail(EACCES, "the MR lies in read-only memory; writing access was asked for");
+        return fail(EACCES, "the memory of the MR is read-only, but the access flags include writing");
     return done();
 }
 
@@ -269,8 +269,8 @@ void keep_layout(mem::MemoryRegion& fresh, const mem::MemoryRegion& old) {
 
 }  // namespace
 
-/// A new region takes the old one's place in the key table. The key stays as long as it names the same memory; with a new
-/// translation the old key must not reach the new memory.
+/// A new region replaces the old one in the key table. The key remains the same unless the translation changes: the old key must
+/// not give access to new memory.
 Outcome rereg_mr(Call& c) {
     const auto in = c.in<abi::ReregMrRequest>();
     Mr* mr;
@@ -282,7 +282,7 @@ Outcome rereg_mr(Call& c) {
     if ((in.flags & kTranslation) != 0) {
         set_layout(*change.region, change.layout, in.mr, c.session);
         change.region->key = c.state.new_key(index);
-        std::swap(mr->memory, change.layout.regions);  // what was there goes after the fence
+        std::swap(mr->memory, change.layout.regions);  // the old memory is released after the fence
     } else {
         keep_layout(*change.region, *mr->region);
     }

@@ -1,4 +1,4 @@
-// Multicast groups: which UD QPs hear them. The engines' table is replaced as a whole with each change.
+// Multicast groups and the UD QPs that are attached to them. Each change replaces the engines' table as a whole.
 #include <algorithm>
 
 #include "host/objects/handlers.hpp"
@@ -16,7 +16,7 @@ Gid to_gid(const abi::GidValue& value) {
     return gid;
 }
 
-/// The engines look at `next` from now on, and at what it replaces no more.
+/// Publishes `next` to the engines and frees the old table after a fence.
 void replace(State& state, std::unique_ptr<MulticastTable> next) {
     state.shared.multicast.store(next.get(), std::memory_order_release);
     state.fence_all();
@@ -51,13 +51,13 @@ Outcome find_parts(Call& c, const abi::McastRequest& in, Qp*& qp, Gid& gid) {
     if (Outcome o = look_up(c.session.qps, in.qp, "QP", qp); o.failed()) return o;
     gid = to_gid(in.gid);
     if (qp->spec.type != qp::Type::ud) return fail(EINVAL, "only UD QPs can be attached to a multicast group");
-    if (!neighbour::is_multicast(gid)) return fail(EINVAL, "{} is no multicast address", to_text(gid));
+    if (!neighbour::is_multicast(gid)) return fail(EINVAL, "{} is not a multicast address", to_text(gid));
     return done();
 }
 
 }  // namespace
 
-/// Attaching twice is the same as once (as the kernel's uverbs has it).
+/// Attaching a QP twice has the same effect as once (as in the kernel's uverbs).
 Outcome attach_mcast(Call& c) {
     const auto in = c.in<abi::McastRequest>();
     Qp* qp;

@@ -1,4 +1,4 @@
-// Queue pairs: creation, query, destruction. Changing one is in qp_modify.cpp.
+// Queue pairs: creation, query, destruction. For modify_qp see qp_modify.cpp.
 #include <algorithm>
 
 #include "host/objects/handlers.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 using engine::Command;
 
-/// Which queues a type of QP has.
+/// The queues of a type of QP.
 struct Needs {
     qp::Type type;
     bool send, receive;
@@ -37,12 +37,12 @@ Outcome check_cap(const abi::QpCap& cap, const Limits& l) {
         {"max_inline_data", cap.max_inline_data, l.max_inline},
     };
     for (const auto& r : rows) {
-        if (r.asked > r.limit) return fail(EINVAL, "{} of {} is more than the device's {}", r.name, r.asked, r.limit);
+        if (r.asked > r.limit) return fail(EINVAL, "{} {} is more than the device's limit of {}", r.name, r.asked, r.limit);
     }
     return done();
 }
 
-/// What the request's handles name.
+/// The objects of the request's handles.
 struct Parts {
     Pd* pd = nullptr;
     Cq* send_cq = nullptr;
@@ -53,7 +53,7 @@ struct Parts {
 
 Outcome find_parts(Call& c, const abi::CreateQpRequest& in, const Needs& needs, Parts& p) {
     Session& s = c.session;
-    // An XRC target has no PD: what its requests reach is decided by the SRQ that they name (IBA annex A14.2.3).
+    // An XRC target has no PD: the SRQ of each request decides which memory it may access (IBA annex A14.2.3).
     if (needs.type == qp::Type::xrc_recv) return look_up(s.xrcds, in.xrcd, "XRC domain", p.xrcd);
     if (Outcome o = look_up(s.pds, in.pd, "PD", p.pd); o.failed()) return o;
     if (needs.send) {
@@ -78,7 +78,7 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
     return has_room(c.session.qps, kQpSlots, "QP");
 }
 
-/// `cap`: what is granted.
+/// Allocates the queues. `cap`: the granted capabilities.
 Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, const Srq* srq, Qp& qp, abi::QpCap& cap) {
     if (needs.send) {
         const SqShape shape = sq_shape(matches_tags(srq) ? rendezvous_cap() : in.cap, c.state.limits);
@@ -106,20 +106,20 @@ int run(State& state, Qp& qp, Command::Kind kind, bool force = false) {
     return state.execute(qp.spec.engine, command);
 }
 
-/// The engine takes the QP in; from then on packets may find it.
+/// Adds the QP to its engine. From then on it receives packets.
 Outcome start(State& state, Qp& qp) {
     qp.engine_side = state.qps.create(qp.spec);
     if (qp.engine_side == nullptr) return fail(ENOMEM, "no memory for another QP");
     if (const int error = run(state, qp, Command::Kind::add_qp); error != 0) {
         qp.engine_side.reset();
-        return fail(error, "the engine did not take the QP");
+        return fail(error, "the engine refused the QP");
     }
     state.shared.qps.publish(qp.spec.qpn.value, qp.engine_side.get());
     ++state.engine_load[qp.spec.engine];
     return done();
 }
 
-/// The engine of a QP: where its SRQ or its XRC domain is.
+/// The engine of a QP: that of its SRQ or XRC domain, if it has one.
 uint32_t home(State& state, const Parts& p) {
     if (p.srq != nullptr) return p.srq->engine;
     return p.xrcd != nullptr ? p.xrcd->domain->engine : state.pick_engine();
@@ -142,7 +142,7 @@ void answer(Call& c, const Qp& qp) {
     out.qpn = s.qpn.value;
     out.engine = s.engine;
     out.slot = s.slot;
-    out.sq_depth = qp.attr.cap.max_send_wr != 0 ? s.sq.depth : 0;  // 0: the send queue is its tag matching SRQ's
+    out.sq_depth = qp.attr.cap.max_send_wr != 0 ? s.sq.depth : 0;  // 0: the send queue belongs to its tag matching SRQ
     out.sq_stride = s.sq.stride;
     out.rq_depth = s.rq.depth;
     out.rq_stride = s.rq.stride;
@@ -179,7 +179,7 @@ Outcome create_qp(Call& c) {
     spec.send_cq = parts.send_cq != nullptr ? &parts.send_cq->ring : nullptr;
     spec.recv_cq = parts.recv_cq != nullptr ? &parts.recv_cq->ring : nullptr;
     spec.srq = parts.srq != nullptr ? parts.srq->engine_side : nullptr;
-    if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // else nothing of it is the client's
+    if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // else the client has no access to the queues
     if (Outcome o = start(c.state, *qp); o.failed()) {
         c.state.qpns.release(*number);
         return o;
@@ -225,7 +225,7 @@ Outcome destroy_qp(Call& c) {
     }
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     if (!retire(c.state, *qp)) return wait_for_memory();
-    if (c.state.engine_load.size() > 1) c.state.fence_all();  // its own engine has forgotten it by now
+    if (c.state.engine_load.size() > 1) c.state.fence_all();  // its own engine has no reference any more
     free_resources(c.state, *qp);
     c.session.qps.erase(handle);
     return done();

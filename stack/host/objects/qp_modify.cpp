@@ -1,4 +1,5 @@
-// modify_qp: the attribute rules (qp/attributes.hpp), the attributes' values, the path, then the engine.
+// modify_qp checks the attribute rules (qp/attributes.hpp) and the attributes' values, resolves the path, then commands the
+// engine.
 #include "host/objects/handlers.hpp"
 #include "host/paths/resolve.hpp"
 #include "qp/attributes.hpp"
@@ -9,7 +10,7 @@ namespace {
 
 constexpr uint32_t kMigrated = 0;  // enum ibv_mig_state
 
-/// The value of one attribute as a number, and what it may be at most.
+/// The value of one attribute as a number, and its range.
 struct ValueRule {
     uint32_t bit;
     const char* name;
@@ -49,11 +50,12 @@ Outcome check_values(const Call& c, const abi::QpAttr& a, uint32_t mask) {
     return done();
 }
 
-/// Where the QP is and where it is to go.
+/// Determines the new state of the QP and checks the current one.
 Outcome find_step(const Qp& qp, const abi::ModifyQpRequest& in, qp::State current, qp::State& next) {
     next = current;
     if ((in.mask & qp::kAttrState) != 0) {
-        if (in.attr.qp_state > uint32_t(qp::State::err)) return fail(EINVAL, "qp_state {} is no state", in.attr.qp_state);
+        if (in.attr.qp_state > uint32_t(qp::State::err))
+            return fail(EINVAL, "qp_state {} is not a valid state", in.attr.qp_state);
         next = qp::State(in.attr.qp_state);
     }
     std::string why;
@@ -77,7 +79,7 @@ Outcome set_path(Call& c, const Qp& qp, qp::Change& change) {
     return done();
 }
 
-/// Two users' QPs towards the same peer QP: each could send into the other's connection.
+/// Claims the peer QP for this user. If QPs of two users had the same peer QP, each could send into the other's connection.
 Outcome claim_peer(Call& c, const Qp& qp, const qp::Change& change, PeerClaim& claim) {
     PeerKey key{qp.spec.port, change.path_spec.dest_gid,
                 (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num};
@@ -86,7 +88,7 @@ Outcome claim_peer(Call& c, const Qp& qp, const qp::Change& change, PeerClaim& c
     return done();
 }
 
-/// Remembers for query_qp what was set: one line an attribute.
+/// Stores the attributes for query_qp: one line per attribute.
 void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     const auto set = [mask](uint32_t bit, auto& target, const auto& value) {
         if ((mask & bit) != 0) target = value;
@@ -108,7 +110,7 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     set(qp::kAttrDestQpn, to.dest_qp_num, from.dest_qp_num);
 }
 
-/// ESTALE: the QP is not in the state `from` any more.
+/// Commands the engine. ESTALE: the QP is not in the state `from` any more.
 Outcome apply(State& state, Qp& qp, qp::State from, const qp::Change& change) {
     qp::Snapshot seen;
     seen.state = from;
@@ -172,8 +174,7 @@ Outcome modify_qp(Call& c) {
     if (Outcome o = look_up(c.session.qps, in.handle, "QP", qp); o.failed()) return o;
     const auto more = c.after(sizeof in);
     if (more.size() % sizeof in != 0 || more.size() / sizeof in > abi::kMostModifySteps)
-        return fail(EINVAL, "{} bytes after the first step: whole steps are wanted, {} at most", more.size(),
-                    abi::kMostModifySteps);
+        return fail(EINVAL, "{} bytes after the first step: must be whole steps, at most {}", more.size(), abi::kMostModifySteps);
     if (Outcome o = modify_once(c, in, *qp); o.failed()) return o;
     for (size_t at = 0; at < more.size(); at += sizeof in) {
         std::memcpy(&in, &more[at], sizeof in);

@@ -1,4 +1,5 @@
-// XRC targets that several sessions have open (ibv_open_qp(3)): each has a handle of its own, the QP ends with the last one.
+// XRC targets that several sessions have open (ibv_open_qp(3)). Each session has its own handle. Closing the last handle destroys
+// the QP.
 #include <algorithm>
 
 #include "host/objects/handlers.hpp"
@@ -8,9 +9,9 @@ namespace roci::host::objects {
 namespace {
 
 constexpr auto kTarget = uint32_t(qp::Type::xrc_recv);
-constexpr size_t kMostHolders = 1024;  ///< giving handles back looks at all of them
+constexpr size_t kMostHolders = 1024;  ///< bounds the search when a handle is closed
 
-/// Engines know one owner of a QP; when that one leaves, it is the next.
+/// Changes the owner of a QP, of which engines know only one. Called when the owner closes its handle.
 void move_to(State& state, Qp& qp, const qp::Owner& owner) {
     engine::Command move;
     move.kind = engine::Command::Kind::move_qp;

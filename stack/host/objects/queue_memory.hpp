@@ -1,4 +1,4 @@
-// How send and receive queues lie in the arena: depths, strides and what they grant.
+// Layout of send and receive queues in the arena: depths, strides, and the resulting capabilities.
 #pragma once
 
 #include "host/call.hpp"
@@ -16,8 +16,8 @@ struct RqShape {
     uint64_t bytes() const { return sizeof(abi::RqShared) + uint64_t(depth) * stride; }
 };
 
-/// The smallest shape that serves what was asked; what it has to spare, up to the limits, is granted too. A queue asked for with
-/// 0 entries gets one, so that no ring is without a slot.
+/// The smallest shape for the requested capabilities. Spare room is granted too, up to the limits. A queue of 0 entries gets one
+/// entry, so that every ring has a slot.
 SqShape sq_shape(const abi::QpCap& asked, const Limits& limits);
 RqShape rq_shape(uint32_t max_wr, uint32_t max_sge);
 

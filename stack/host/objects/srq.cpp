@@ -1,4 +1,4 @@
-// Shared receive queues. An SRQ lives on one engine, and so do all its QPs.
+// Shared receive queues. One engine serves an SRQ and all its QPs.
 #include "host/objects/queue_memory.hpp"
 
 #include "host/objects/handlers.hpp"
@@ -20,7 +20,7 @@ Outcome check_size(const Call& c, const abi::CreateSrqRequest& in) {
     return has_room(c.session.srqs, caps.max_srqs, "SRQ");
 }
 
-/// What an XRC SRQ names besides its PD; both stay nullptr for a basic one.
+/// The XRC domain and the CQ of an XRC SRQ; nullptr for a basic SRQ.
 struct XrcParts {
     Xrcd* xrcd = nullptr;
     Cq* cq = nullptr;
@@ -74,12 +74,12 @@ Outcome create_srq(Call& c) {
     srq->spec.pd = pd->number;
     set_xrc_parts(*srq, xrc);
     srq->engine_side = qp::create_srq(srq->spec);
-    uint32_t no_limit = 0;  // ibv_create_srq(3): the limit counts only in ibv_modify_srq
+    uint32_t no_limit = 0;  // ibv_create_srq(3) ignores the limit
     const int error = srq->engine_side == nullptr ? ENOMEM : execute(c.state, *srq, engine::Command::Kind::add_srq, no_limit);
     if (error != 0) {
         if (srq->engine_side != nullptr) qp::free(srq->engine_side);
         c.state.srqns.release(*number);
-        return fail(error, "the engine did not take the SRQ");
+        return fail(error, "the engine refused the SRQ");
     }
     ++c.state.engine_load[srq->engine];
     srq->pd = Use(pd->uses);
@@ -96,8 +96,7 @@ Outcome create_srq(Call& c) {
 
 namespace {
 
-/// The entries of the SRQ after it was modified, and the limit that is armed then: both, or none, are possible
-/// (ibv_modify_srq(3)).
+/// Checks the new depth and limit of the SRQ. A request may change one or both of them (ibv_modify_srq(3)).
 Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_t& depth) {
     const uint32_t most = c.state.caps.max_srq_wr;
     if ((in.mask & ~(kSrqMaxWr | kSrqLimit)) != 0) return fail(EINVAL, "unknown SRQ attributes {:#x}", in.mask);
@@ -115,7 +114,7 @@ Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_
     return done();
 }
 
-/// What is queued moves to a new ring, between two messages.
+/// Moves the queued requests to a new ring, between two messages.
 Outcome resize(Call& c, Srq& srq, uint32_t depth) {
     const rings::RqView& now = srq.spec.rq;
     const RqShape shape{depth, now.stride, now.max_sge};

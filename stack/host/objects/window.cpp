@@ -1,5 +1,5 @@
-// Memory windows: a key that a QP binds to a part of a region by a work request. Here they are made and given back; binding and
-// invalidating are the engines' (mem/window.cpp).
+// Allocation of memory windows. A QP binds a window's key to a part of a region by a work request. Engines bind and invalidate
+// windows (mem/window.cpp).
 #include "host/objects/handlers.hpp"
 
 namespace roci::host::objects {
@@ -31,7 +31,7 @@ Outcome alloc_mw(Call& c) {
     return done();
 }
 
-/// Bound or not: peers that still use its key are refused from now on.
+/// Frees a window, bound or not. From then on the key is invalid for peers.
 Outcome dealloc_mw(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     Mw* mw;
@@ -47,7 +47,8 @@ Outcome dealloc_mw(Call& c) {
 void free_resources(State& state, Mw& mw) {
     mem::let_go(state.shared.keys, *mw.region);
     const Key last = mw.region->key;
-    state.key_variant[last.index()] = uint8_t(last.value);  // binding chose variants; the next owner's is another one
+    state.key_variant[last.index()] =
+        uint8_t(last.value);  // binds chose the variant; the next window with this index gets another one
     state.keys.release(last.index());
 }
 

@@ -1,5 +1,5 @@
-// XRC domains. One that was opened with a file is shared by every session that opens it with the same file on the same device
-// (ibv_open_xrcd(3)); it ends with its last holder.
+// XRC domains. All sessions that open a domain with the same file on the same device share it (ibv_open_xrcd(3)). It is destroyed
+// with its last handle.
 
 #include "host/objects/handlers.hpp"
 
@@ -13,14 +13,14 @@ std::shared_ptr<XrcDomain> make_domain(State& state) {
     return domain;
 }
 
-/// What became of domains whose sessions have gone is cleared away when a new one is made.
+/// Removes the table entries of destroyed domains. Called when a new domain is created.
 void forget_ended(State& state) {
     std::erase_if(state.xrc_files, [](const auto& entry) { return entry.second.expired(); });
 }
 
 Outcome find_shared(Call& c, uint32_t oflags, std::shared_ptr<XrcDomain>& domain) {
     FileIdentity file;
-    if (!c.state.platform.identify_file(c.received.peek(), file)) return fail(EBADF, "the descriptor is of no file");
+    if (!c.state.platform.identify_file(c.received.peek(), file)) return fail(EBADF, "the descriptor does not refer to a file");
     const auto key = std::pair(*c.session.device, file);
     const auto it = c.state.xrc_files.find(key);
     if (it != c.state.xrc_files.end()) domain = it->second.lock();
@@ -41,9 +41,9 @@ Outcome open_xrcd(Call& c) {
     const auto in = c.in<abi::OpenXrcdRequest>();
     Session& s = c.session;
     if ((in.oflags & ~uint32_t(abi::kXrcdCreate | abi::kXrcdExclusive)) != 0)
-        return fail(EINVAL, "oflags {:#x}: only O_CREAT and O_EXCL mean something", in.oflags);
+        return fail(EINVAL, "oflags {:#x}: only O_CREAT and O_EXCL are supported", in.oflags);
     if (c.received.count() != (in.has_fd != 0 ? 1 : 0))
-        return fail(EBADF, "{} descriptors came, has_fd is {}", c.received.count(), in.has_fd);
+        return fail(EBADF, "{} descriptors received, but has_fd is {}", c.received.count(), in.has_fd);
     if (Outcome o = has_room(s.xrcds, c.state.caps.max_xrcds, "XRC domain"); o.failed()) return o;
     auto xrcd = std::make_unique<Xrcd>();
     if (in.has_fd != 0) {

@@ -25,7 +25,7 @@ bool on_link(const DeviceConfig& device, const Gid& dest) {
     return false;
 }
 
-/// By the configuration: on the link, or by the gateway.
+/// The next hop by the configuration: the destination itself if it is on the link, else the gateway.
 Outcome own_next_hop(const DeviceConfig& device, const Gid& dest, Gid& next) {
     next = dest;
     if (on_link(device, dest)) return done();
@@ -53,12 +53,12 @@ void send_frame(State& state, neighbour::Frame& frame) {
     engine::Command command;
     command.kind = engine::Command::Kind::send_frame;
     command.frame = &frame;
-    (void)state.execute(0, command);  // a full port loses it; whoever needs it asks again
+    (void)state.execute(0, command);  // if the port is full, the frame is lost; the cache repeats it
 }
 
 // ---- asking ---------------------------------------------------------------------------------------------------------
 
-/// Our address that the question is asked from: of the link that the answer lives on, so that it knows the way back.
+/// The source address of a solicitation: an address in the target's subnet, so that the target can answer.
 Gid address_near(const DeviceConfig& device, const Gid& target) {
     Gid any;
     for (size_t i = 0; i < device.gids.size(); ++i) {
@@ -89,7 +89,8 @@ void ask(State& state, const neighbour::Question& q) {
 void on_solicitation(State& state, uint32_t port, const Message& m) {
     const DeviceConfig& device = state.devices[port];
     const bool ours = has_gid(device, m.target);
-    // Who asks us will want to hear from us: his answer is in his question (RFC 826, RFC 4861 7.2.3).
+    // A neighbour that solicits our address will need ours too: store its address from the solicitation (RFC 826, RFC
+    // 4861 7.2.3).
     if (!m.sender.is_zero() && !m.link.is_zero() && on_link(device, m.sender) && !has_gid(device, m.sender))
         state.neighbours->cache.heard({port, m.sender}, m.link, state.now, ours);
     if (!ours) return;
@@ -101,7 +102,7 @@ void on_solicitation(State& state, uint32_t port, const Message& m) {
 
 void on_advertisement(State& state, uint32_t port, const Message& m) {
     if (has_gid(state.devices[port], m.target)) {
-        ++state.neighbours->conflicts;  // somebody else has our address: said in status
+        ++state.neighbours->conflicts;  // address conflict: `roci status` counts it
         return;
     }
     state.neighbours->cache.heard({port, m.target}, m.link, state.now, false, m.override_link);
@@ -123,7 +124,7 @@ void on_frame(State& state, const neighbour::Frame& frame) {
     const bool to_group = (frame.bytes[0] & 1) != 0;
     if (!to_group && !std::equal(device.mac.bytes.begin(), device.mac.bytes.end(), frame.bytes.begin())) return;
     const Message m = neighbour::parse(frame.bytes.data(), frame.length);
-    if (m.from == device.mac) return;  // our own, come back
+    if (m.from == device.mac) return;  // our own frame
     if (m.kind == Kind::solicitation) return on_solicitation(state, frame.port, m);
     if (m.kind == Kind::advertisement) return on_advertisement(state, frame.port, m);
     if (m.kind == Kind::echo) on_echo(state, frame.port, m, frame);
@@ -137,7 +138,7 @@ void take_frames(State& state) {
     }
 }
 
-// ---- whoever waits --------------------------------------------------------------------------------------------------
+// ---- waiting requests -----------------------------------------------------------------------------------------------
 
 void settle(State& state, const neighbour::Settled& s) {
     Neighbours& n = *state.neighbours;
@@ -181,12 +182,12 @@ void expire_ids(State& state) {
     });
 }
 
-/// By the port's table or by asking on the link.
+/// Looks up the MAC in the port's static table or in the neighbour cache.
 Outcome look_up_link(State& state, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac) {
     neighbour::Key key{device, {}};
     if (Outcome o = next_hop(state, device, source, dest, key.address); o.failed()) return o;
     if (state.devices[device].resolver == Resolver::socket) {
-        mac = state.devices[device].mac;  // stands for the next hop's, which the kernel finds
+        mac = state.devices[device].mac;  // a placeholder: the kernel finds the next hop's MAC
         return done();
     }
     if (neighbour::is_multicast(key.address)) return fail(EINVAL, "{} is a multicast address", to_text(dest));
@@ -196,12 +197,12 @@ Outcome look_up_link(State& state, uint32_t device, const Gid& source, const Gid
     if (found.answer == Answer::failed)
         return fail(ETIMEDOUT, "{} does not answer on the link of {}{}", to_text(key.address), state.devices[device].name,
                     key.address == dest ? "" : fmt::format(" (gateway to {})", to_text(dest)));
-    Outcome o = fail(EAGAIN, "{} is being asked for its MAC address", to_text(key.address));
+    Outcome o = fail(EAGAIN, "the MAC address of {} is being resolved", to_text(key.address));
     o.waits_for = key;
     return o;
 }
 
-/// For a port whose neighbours cannot be asked: a MAC that is known anyway.
+/// Returns a MAC that is already known, for a port that cannot resolve neighbours.
 Outcome recall(State& state, uint32_t device, const Gid& dest, MacAddress& mac) {
     const auto known = state.neighbours->cache.recall({device, dest});
     if (!known)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kPortNumber = 1;
 
-/// Engines look at the new ones from now on.
+/// Publishes the device's addresses to the engines.
 void publish(State& state, uint32_t device) {
     const DeviceConfig& d = state.devices[device];
     auto next = port_addresses(d);
@@ -19,7 +19,8 @@ void publish(State& state, uint32_t device) {
     state.addresses[device] = std::move(next);
 }
 
-/// What stays keeps its index: QPs, address handles and programs name GIDs by it. What is new takes the first free one.
+/// Replaces the addresses of a device. A remaining address keeps its index, because QPs, address handles and programs refer to
+/// it. A new address gets the first free index.
 bool replace(DeviceConfig& d, std::span<const DeviceAddress> now, size_t most) {
     bool changed = false;
     d.prefixes.resize(d.gids.size());

@@ -1,5 +1,4 @@
-// What changes about a device while it is in use: its addresses (with a kernel interface behind the port they are the
-// interface's), its link.
+// Changes of a device in use: its addresses (those of the kernel interface, if the port has one) and its link.
 #pragma once
 
 #include <memory>
@@ -9,7 +8,7 @@
 
 namespace roci::host::paths {
 
-/// What engines need to know of a device.
+/// The data of a device for the engines.
 std::unique_ptr<engine::PortAddresses> port_addresses(const DeviceConfig& device);
 
 // As Conductor::set_addresses and Conductor::set_link.

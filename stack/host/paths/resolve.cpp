@@ -13,7 +13,7 @@ using wire::to_text;
 constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr uint8_t kDefaultHopLimit = 64;
 constexpr uint32_t kPortNumber = 1;
-constexpr uint32_t kPriorityShift = 13;  // in a VLAN tag: the service level becomes the priority, as with NICs
+constexpr uint32_t kPriorityShift = 13;  // in a VLAN tag; the service level is the priority, as with NICs
 
 Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
     if (av.is_global == 0) return fail(EINVAL, "address without GRH: RoCE addresses are GIDs, set is_global = 1 and grh.dgid");
@@ -46,7 +46,7 @@ uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends) {
         label ^= label >> 40;
         label &= kFlowLabelMask;
     }
-    // 20 bits into 14: the upper six are folded into the lowest.
+    // Folds 20 bits into 14: XORs the upper six into the lowest.
     return uint16_t(0xc000 | ((label ^ label >> 14) & 0x3fff));
 }
 
@@ -70,7 +70,7 @@ Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowE
     s.udp_source = own.udp_source != 0 ? own.udp_source : udp_source_port(s.flow_label, ends);
     out.multicast = neighbour::is_multicast(s.dest_gid);
     out.hairpin = !out.multicast && has_gid(own, s.dest_gid);
-    // Programs ask for 1 (ibv_rc_pingpong), with which no router lets them through: the route's counts, as with kernel drivers.
+    // Programs set hop limit 1 (ibv_rc_pingpong), which no router forwards. As with kernel drivers, the route decides instead.
     if (own.resolver != Resolver::none && !out.multicast) s.hop_limit = kDefaultHopLimit;
     return find_mac(state, device, av, out);
 }

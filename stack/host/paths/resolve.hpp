@@ -1,4 +1,5 @@
-// From an address vector to a path: which addresses and port the frames of a connection or a UD destination carry.
+// Resolves an address vector to a path: the addresses and the UDP source port in the frames of a connection or to a UD
+// destination.
 #pragma once
 
 #include "host/outcome.hpp"
@@ -13,18 +14,17 @@ struct ResolvedPath {
     bool multicast = false;
 };
 
-/// QP numbers on both ends, for the UDP source port; 0 where there is none (UD).
+/// QP numbers of both ends, for the UDP source port; 0 for UD.
 struct FlowEnds {
     uint32_t local = 0, remote = 0;
 };
 
-/// UDP source port of a flow, 0xc000..0xffff, constant for a connection and equal on both its ends (RoCEv2 annex A17.4.6). A flow
-/// label that the program chose decides; otherwise the QP numbers do, folded as Linux drivers fold them, so that a capture looks
-/// alike.
+/// UDP source port of a flow, 0xc000..0xffff. It is constant for a connection and equal at both ends (RoCEv2 annex A17.4.6). It
+/// is derived from the program's flow label, or without one from the QP numbers, in the same way as Linux drivers do.
 uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends);
 
-/// EINVAL: the vector is wrong. ENETUNREACH, EHOSTUNREACH, ETIMEDOUT: there is no way to the destination (neighbours.hpp).
-/// Outcome::waits_for: its MAC is being asked for.
+/// EINVAL: the vector is invalid. ENETUNREACH, EHOSTUNREACH, ETIMEDOUT: the destination is unreachable (neighbours.hpp).
+/// Outcome::waits_for: its MAC is being resolved.
 Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out);
 
 }  // namespace roci::host::paths

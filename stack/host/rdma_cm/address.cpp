@@ -1,4 +1,4 @@
-// Addresses and ports of ids: which device an address means, which ports are free.
+// Addresses and ports of ids: finds the device of an address, and allocates ports.
 #include <algorithm>
 #include <bit>
 
@@ -24,7 +24,7 @@ bool is_loopback(const Gid& g) {
 bool is_any(const Gid& g) {
     return g.is_zero() || (g.is_ipv4() && std::all_of(&g.bytes[12], &g.bytes[16], [](uint8_t b) { return b == 0; }));
 }
-/// Bits that two addresses have in common from the front.
+/// Number of leading bits that two addresses have in common.
 uint32_t common_prefix(const Gid& a, const Gid& b) {
     for (uint32_t i = 0; i < 16; ++i)
         if (const auto x = uint8_t(a.bytes[i] ^ b.bytes[i]); x != 0) return i * 8 + uint32_t(std::countl_zero(x));
@@ -40,7 +40,7 @@ std::optional<Place> place_of(const State& state, const Gid& gid) {
     return device ? std::optional(Place{*device, gid}) : std::nullopt;
 }
 
-/// The address of `device` that is nearest to `dest`, of its family.
+/// The address of `device` with the longest common prefix with `dest`, of the same family.
 std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     std::optional<Gid> best;
     for (const Gid& g : device.gids) {
@@ -50,8 +50,8 @@ std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     return best;
 }
 
-/// Which device reaches `dest`. An address of our own is reached from the device that is wired to its owner, else by the owner
-/// itself.
+/// Finds the device that reaches `dest`. For an address of rocid's own devices this is the peer of the owner on the loopback,
+/// else the owner itself.
 std::optional<Place> route_to(const State& state, const Gid& dest) {
     if (const auto owner = place_of(state, dest)) {
         const std::string& peer = state.devices[owner->device].peer;
@@ -69,7 +69,7 @@ std::optional<Place> route_to(const State& state, const Gid& dest) {
     return best;
 }
 
-/// To connect to 127.0.0.1 or ::1 means the first device, as rdma_cm has it.
+/// The place of 127.0.0.1 and ::1: the first device, as in rdma_cm.
 std::optional<Place> loopback_of(const State& state, bool ipv4) {
     std::optional<Place> link_local;
     for (uint32_t d = 0; d < state.devices.size(); ++d)
@@ -81,8 +81,9 @@ std::optional<Place> loopback_of(const State& state, bool ipv4) {
     return link_local;
 }
 
-/// Programs find devices by the kernel's interfaces (libfabric). Then 127.0.0.1 binds an id to none of them, as in the kernel, so
-/// that they look at all; else it is the one address that they know, and stands for that of the first device.
+/// Whether devices have kernel interfaces, by which some programs (libfabric) find them. If so, binding to 127.0.0.1 selects no
+/// device, as in the kernel, and such programs try all devices. If not, 127.0.0.1 is the only address that they know, and stands
+/// for the first device.
 bool has_interfaces(const State& state) {
     return std::any_of(state.devices.begin(), state.devices.end(),
                        [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });
@@ -166,7 +167,7 @@ Outcome bind_to(State& state, uint32_t session, CmId& id, const abi::CmAddress& 
     return done();
 }
 
-/// An id that could not be resolved is as it was: it may be tried again.
+/// Ends the resolution of an address. After an error the id has its previous state, so the program may try again.
 void settle_address(State& state, uint32_t session, CmId& id, int error) {
     CmEvent event;
     id.state = error == 0 ? IdState::addr_resolved : IdState::bound;
@@ -211,7 +212,7 @@ Outcome bind(Call& c) {
 
 namespace {
 
-/// An id that was not bound: to what the call names as source, or to any address of the destination's family.
+/// Binds an unbound id to the source address of the call, or to any address of the destination's family.
 Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
     abi::CmAddress source = in.source;
     if (source.family == 0) source.family = in.dest.family;
@@ -220,7 +221,7 @@ Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
     return bind_to(c.state, c.session.id, id, source);
 }
 
-/// The device and own address that lead there; `dest` becomes the address that 127.0.0.1 and "any" stand for.
+/// Selects the device and source address for `dest`. Replaces 127.0.0.1 and "any" in `dest` by the address that they stand for.
 Outcome choose_device(State& state, CmId& id, uint16_t family, Gid& dest) {
     const bool own = is_any(dest) || is_loopback(dest);
     if (own) {
@@ -247,11 +248,11 @@ Outcome resolve_addr(Call& c) {
     if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
     if (Outcome o = check_address(in.dest); o.failed()) return o;
     if (id->state != IdState::idle && id->state != IdState::bound)
-        return fail(EINVAL, "the id has an address resolved, or listens, already");
+        return fail(EINVAL, "the id has a resolved address already, or listens");
     // Each failure leaves an event until the program fetches it.
     constexpr uint32_t kMostWaiting = 64;
     if (id->events_waiting >= kMostWaiting)
-        return fail(ENOMEM, "limit events of an id: {} wait to be fetched", id->events_waiting);
+        return fail(ENOMEM, "the id has {} events that were not fetched, the limit", id->events_waiting);
     if (id->state == IdState::idle)
         if (Outcome o = bind_source(c, *id, in); o.failed()) return o;
     id->dest = in.dest;
@@ -305,13 +306,13 @@ Outcome listen(Call& c) {
         const abi::CmAddress any = to_address(Gid::from_ipv4(kZeros), 0);
         if (Outcome o = bind_to(c.state, c.session.id, *id, any); o.failed()) return o;
     }
-    if (id->state != IdState::bound) return fail(EINVAL, "only an id that is bound and nothing more can listen");
+    if (id->state != IdState::bound) return fail(EINVAL, "only an id in the bound state can listen");
     auto& users = c.state.cm->ports[{id->space, id->source.port}];
     const auto self = std::find_if(users.begin(), users.end(),
                                    [&](const PortUser& u) { return u.session == c.session.id && u.id == id->handle; });
     for (const PortUser& u : users)
         if (&u != &*self && u.listening && overlap(u, *self))
-            return fail(EADDRINUSE, "somebody listens on port {} already", id->source.port);
+            return fail(EADDRINUSE, "port {} has a listener already", id->source.port);
     self->listening = true;
     cm::Listener l;
     l.service_id = cm::service_id(id->space, id->source.port);

@@ -1,4 +1,4 @@
-// Connecting, accepting, rejecting, disconnecting, and the attributes that a connection gives to its QP.
+// Connecting, accepting, rejecting, disconnecting, and the QP attributes of a connection.
 #include <algorithm>
 
 #include "host/paths/resolve.hpp"
@@ -9,7 +9,7 @@
 namespace roci::host::rdma_cm {
 namespace {
 
-constexpr uint32_t kUdpQkey = 0x01234567;  ///< of every UDP port (RDMA_UDP_QKEY)
+constexpr uint32_t kUdpQkey = 0x01234567;  ///< Q_Key of all UDP ports (RDMA_UDP_QKEY)
 constexpr uint8_t kMinRnrTimer = 12;       ///< 0.64 ms
 constexpr uint8_t kHopLimit = 64;
 constexpr uint32_t kStateInit = 1, kStateRtr = 2, kStateRts = 3;
@@ -30,7 +30,7 @@ void set_types(cm::ConnectSpec& s, qp::Type type) {
     s.extended_transport = cm::kExtendedXrc;
 }
 
-/// Our port's; a peer that is a device of this rocid may have a smaller one.
+/// The path MTU of our port, or a smaller one of the peer if the peer is a device of this rocid.
 uint32_t path_mtu(const State& state, const CmId& id) {
     uint32_t mtu = active_mtu(state.devices[*id.device]);
     for (const DeviceConfig& d : state.devices)
@@ -133,7 +133,7 @@ void init_attributes(const CmId& id, const cm::Connection* conn, abi::CmQpAttrRe
     if (conn != nullptr) r.attr.qp_access_flags = kRemoteWrite | (reliable(id.qp_type) ? kRemoteRead | kRemoteAtomic : 0);
 }
 
-/// The starting PSN that a message carries is the first one that its sender wants to receive (IBA 12.7.31; Linux reads it so).
+/// The starting PSN in a message is the first PSN that its sender expects to receive (IBA 12.7.31; as in Linux).
 void rtr_attributes(const State& state, const CmId& id, const cm::Connection& conn, abi::CmQpAttrReply& r) {
     r.mask = qp::kAttrState | qp::kAttrAv | qp::kAttrPathMtu | qp::kAttrDestQpn | qp::kAttrRqPsn;
     r.attr.qp_state = kStateRtr;
@@ -180,7 +180,8 @@ Outcome connect(Call& c) {
     const auto in = c.in<abi::CmConnectRequest>();
     CmId* id;
     if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
-    if (id->state != IdState::route_resolved) return fail(EINVAL, "the id's route is not resolved, or it was connected already");
+    if (id->state != IdState::route_resolved)
+        return fail(EINVAL, "the id's route is not resolved, or the id was connected already");
     if (Outcome o = check_qpn(c, in.param.qpn); o.failed()) return o;
     if (Outcome o = id->datagram() ? send_sidr_req(c, *id, in.param) : send_req(c, *id, in.param); o.failed()) return o;
     if (id->connection == 0) return fail(ENOMEM, "rocid has too many connections");
@@ -237,7 +238,7 @@ Outcome notify(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
     if (in.event != kCommEstablished || id->connection == 0)
-        return fail(EINVAL, "only IBV_EVENT_COMM_EST of a connection can be told");
+        return fail(EINVAL, "only IBV_EVENT_COMM_EST of a connection can be reported");
     const int error = c.state.cm->manager.traffic_seen(id->connection, c.state.now);
     settle(c.state);
     return error == 0 ? done() : fail(error, "the connection is not waiting to be established");
@@ -247,7 +248,7 @@ Outcome disconnect(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, c.in<abi::HandleRequest>().handle, id); o.failed()) return o;
     if (id->connection == 0 || id->datagram()) return fail(EINVAL, "the id has no connection");
-    // Asked again, or after the peer: not an error.
+    // A second disconnect, or one after the peer's, is not an error.
     (void)c.state.cm->manager.disconnect(id->connection, c.state.now);
     settle(c.state);
     return done();
@@ -277,7 +278,7 @@ Outcome qp_attr(Call& c) {
     if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
     if (!id->device) return fail(EINVAL, "the id is not bound to a device");
     const abi::CmQpAttrReply r = qp_attributes(c.state, *id, in.qp_state);
-    if (r.mask == 0) return fail(EINVAL, "no attributes for QP state {}: the connection is not that far", in.qp_state);
+    if (r.mask == 0) return fail(EINVAL, "no attributes for QP state {}: the connection has not reached that stage", in.qp_state);
     c.answer(r);
     return done();
 }

@@ -1,4 +1,4 @@
-// What the communication manager says becomes events of ids; MADs go in and out.
+// Turns events of the communication manager into events of ids; receives and sends MADs.
 #include <algorithm>
 
 #include "host/paths/resolve.hpp"
@@ -16,7 +16,7 @@ void set_private(abi::CmParam& p, std::span<const uint8_t> data) {
     std::copy_n(data.begin(), p.private_length, p.private_data);
 }
 
-/// What the peer offers is what we are asked for, and the other way round.
+/// Copies the parameters of a REQ. The peer's initiator depth is our responder resources, and vice versa.
 void set_request_param(abi::CmParam& p, const cm::Req& req) {
     p.qpn = req.qpn;
     p.responder_resources = req.initiator_depth;
@@ -39,7 +39,7 @@ qp::Type accepting_type(const cm::Connection& conn, const CmId& listener) {
     return !conn.datagram && conn.req.service == cm::Service::extended ? qp::Type::xrc_recv : listener.qp_type;
 }
 
-/// True: the listener's program hears of it.
+/// Adds the id of a connection request. True: the listener's program gets an event.
 bool add_child(State& state, uint32_t session, CmId& listener, const Event& e) {
     CmClient& client = state.cm->client(session);
     const cm::Connection& conn = *state.cm->manager.find(e.connection);
@@ -132,7 +132,7 @@ constexpr Mapping kMappings[] = {
 void on_reply(State& state, CmId& id, CmEvent& out) {
     const cm::Rep& rep = state.cm->manager.find(id.connection)->rep;
     set_reply_param(out.param, rep);
-    // Neither side may do more than the other allowed.
+    // Neither side may exceed the limit of the other.
     id.responder_resources = std::min(id.responder_resources, rep.initiator_depth);
     id.initiator_depth = std::min(id.initiator_depth, rep.responder_resources);
 }
@@ -170,19 +170,19 @@ void send_one(State& state, const cm::Outgoing& m) {
     av.port_num = 1;
     av.is_global = 1;
     paths::ResolvedPath path;
-    if (paths::resolve_path(state, m.to.port, av, {1, m.dest.value}, path).failed()) return;  // as if it were lost
+    if (paths::resolve_path(state, m.to.port, av, {1, m.dest.value}, path).failed()) return;  // treated as lost
     engine::GsiSend send;
     send.port = m.to.port;
     send.path = wire::make_path(path.spec);
     send.dest = m.dest;
     send.mad = m.mad;
-    state.engines.send_gsi(0, send);  // a full port loses it; it is repeated
+    state.engines.send_gsi(0, send);  // if the port is full, the message is lost; the manager repeats it
 }
 
 bool exists(const CmClient& client, uint32_t handle, uint32_t generation) {
     return client.ids.find(handle) != nullptr && client.ids.generation(handle) == generation;
 }
-/// Of an id that is gone.
+/// True: the event belongs to a destroyed id.
 bool stale(const CmClient& client, const CmEvent& e) {
     return !exists(client, e.id, e.id_generation) || (e.child != abi::kNoHandle && !exists(client, e.child, e.child_generation));
 }
@@ -199,8 +199,8 @@ void push_event(State& state, uint32_t session, CmId& id, CmEvent event) {
     state.platform.signal_channel(session, kCmChannelBase + id.channel, state.cm->next_signal++);
 }
 
-/// They go when their turn comes, or all at once when they are the half of the queue: looking for them whenever an id ends would
-/// take a program that ends thousands the square of that.
+/// Events of destroyed ids are removed when they reach the head of the queue, or all at once when they are half of the queue.
+/// Searching the queue for each destroyed id would take quadratic time.
 void forget_events(CmClient& client, uint32_t handle, uint32_t count) {
     constexpr uint32_t kFew = 32;
     CmChannel* channel = client.channels.find(handle);
@@ -215,12 +215,12 @@ Outcome get_event(Call& c) {
     CmClient& client = c.state.cm->client(c.session.id);
     CmChannel* channel;
     if (Outcome o = look_up(client.channels, c.in<abi::HandleRequest>().handle, "event channel", channel); o.failed()) return o;
-    if (channel->events.empty()) return fail(EAGAIN, "no event waits");
+    if (channel->events.empty()) return fail(EAGAIN, "no event is waiting");
     const CmEvent e = channel->events.front();
     channel->events.pop_front();
     if (stale(client, e)) {
         if (channel->stale != 0) --channel->stale;
-        return fail(EAGAIN, "the event's id is gone");
+        return fail(EAGAIN, "the event's id was destroyed");
     }
     abi::CmEventReply out{};
     out.id = e.id;
@@ -280,7 +280,7 @@ void reclaim(State& state, uint32_t session) {
     if (it == state.cm->clients.end()) return;
     std::vector<uint32_t> all;
     it->second.ids.each([&](uint32_t h, CmId&) { all.push_back(h); });
-    for (const uint32_t h : all)  // destroying a listener takes its requests along
+    for (const uint32_t h : all)  // destroying a listener also destroys its requests
         if (CmId* id = it->second.ids.find(h)) destroy(state, session, *id);
     it->second.channels.each(
         [&](uint32_t handle, CmChannel&) { state.platform.close_event_pipe(session, kCmChannelBase + handle); });

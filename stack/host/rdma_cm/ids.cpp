@@ -1,4 +1,4 @@
-// Event channels and ids: making, moving and destroying them.
+// Event channels and ids: creating, migrating and destroying them.
 #include <algorithm>
 
 #include "host/rdma_cm/service.hpp"
@@ -34,7 +34,7 @@ CmService::CmService(uint64_t seed)
       }()),
       random_state(seed | 1) {}
 
-/// xorshift64*: numbers that differ from run to run; nothing here is a secret.
+/// xorshift64*: numbers that differ per run. They need not be secret.
 uint32_t CmService::random() {
     random_state ^= random_state >> 12;
     random_state ^= random_state << 25;
@@ -79,7 +79,7 @@ Outcome create_id(Call& c) {
     if (rule == std::end(kSpaces)) return fail(EPROTONOSUPPORT, "port space {:#x} is none of TCP, UDP, IPoIB, IB", in.port_space);
     const auto type = qp::Type(in.qp_type);
     if (in.qp_type > 255 || !fits(*rule, type))
-        return fail(EINVAL, "QP type {} does not go with port space {:#x}", in.qp_type, in.port_space);
+        return fail(EINVAL, "QP type {} is not possible in port space {:#x}", in.qp_type, in.port_space);
     if (Outcome o = has_room(client.ids, kMaxCmIds, "connection id"); o.failed()) return o;
     const auto p = client.ids.next();
     CmId& id = client.ids.put(std::make_unique<CmId>());
@@ -93,7 +93,7 @@ Outcome create_id(Call& c) {
     return done();
 }
 
-/// Requests to a listener that its program has not fetched.
+/// Destroys a listener's requests that its program has not fetched.
 void destroy_requests(State& state, uint32_t session, const CmId& listener) {
     CmClient& client = state.cm->client(session);
     std::vector<uint32_t> orphans;

@@ -1,4 +1,4 @@
-// Multicast groups of datagram ids: RoCE needs no group manager, an address is its own group.
+// Multicast groups of datagram ids. RoCE has no group manager: the IP address identifies the group.
 #include <algorithm>
 
 #include "host/rdma_cm/service.hpp"
@@ -41,7 +41,7 @@ Outcome leave(Call& c) {
     CmClient& client = c.state.cm->client(c.session.id);
     CmGroup* group;
     if (Outcome o = look_up(client.groups, in.group, "multicast group", group); o.failed()) return o;
-    if (group->id != in.id) return fail(EINVAL, "the group is not the id's");
+    if (group->id != in.id) return fail(EINVAL, "the group belongs to another id");
     client.channels.each([&](uint32_t, CmChannel& channel) {
         const size_t gone = std::erase_if(channel.events, [&](const CmEvent& e) { return e.group == in.group; });
         if (CmId* id = client.ids.find(in.id)) id->events_waiting -= uint32_t(gone);

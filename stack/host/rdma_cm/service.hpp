@@ -35,7 +35,7 @@ enum class CmEventType : uint32_t {
 };
 
 struct CmEvent {
-    uint32_t id = abi::kNoHandle;     ///< whose event it is (CONNECT_REQUEST: the listener)
+    uint32_t id = abi::kNoHandle;     ///< the id of the event (CONNECT_REQUEST: the listener)
     uint32_t child = abi::kNoHandle;  ///< CONNECT_REQUEST
     uint32_t id_generation = 0, child_generation = 0;
     uint32_t group = abi::kNoHandle;
@@ -47,7 +47,7 @@ struct CmEvent {
 
 struct CmChannel {
     std::deque<CmEvent> events;
-    uint32_t stale = 0;  ///< about so many of them are of ids that are gone
+    uint32_t stale = 0;  ///< approximate number of events of destroyed ids
     uint32_t ids = 0;
 };
 
@@ -87,7 +87,7 @@ struct CmId {
     uint8_t responder_resources = 0, initiator_depth = 0;
     uint8_t retry_count = 7, rnr_retry_count = 7;
     uint32_t listener = 0;              ///< manager's number
-    uint32_t backlog = 0, pending = 0;  ///< listening: requests that were not fetched yet
+    uint32_t backlog = 0, pending = 0;  ///< listening: limit and number of requests that were not fetched yet
     uint32_t parent = abi::kNoHandle;   ///< request that was not fetched yet: its listener
     uint32_t connection = 0;            ///< manager's number
     uint32_t events_reported = 0;
@@ -101,7 +101,7 @@ struct CmClient {
     HandleTable<CmGroup> groups;
 };
 
-/// Who holds a port.
+/// The user of a port.
 struct PortUser {
     uint32_t session = 0, id = 0;
     Gid address;  ///< zero: any
@@ -116,16 +116,16 @@ struct CmService {
     std::unordered_map<uint32_t, CmClient> clients;  ///< by session
     std::map<std::pair<cm::PortSpace, uint16_t>, std::vector<PortUser>> ports;
     uint32_t next_signal = 0;
-    uint64_t refused_backlog = 0;  ///< requests that found their listener's queue full
+    uint64_t refused_backlog = 0;  ///< requests refused because the listener's backlog was full
     uint64_t random_state;
 
     uint32_t random();
     CmClient& client(uint32_t session) { return clients[session]; }
 };
 
-inline constexpr uint32_t kMaxCmIds = 65536, kMaxCmChannels = 65536;  ///< of one session
+inline constexpr uint32_t kMaxCmIds = 65536, kMaxCmChannels = 65536;  ///< per session
 
-/// Pipes of event channels share the number space of completion channels, from here on.
+/// First number of event channels. Their pipes share the number space of completion channels.
 inline constexpr uint32_t kCmChannelBase = 0x40000000;
 
 // cm_ids.cpp
@@ -144,7 +144,7 @@ Outcome resolve_addr(Call&);
 Outcome resolve_route(Call&);
 Outcome listen(Call&);
 Outcome query(Call&);
-/// Ids whose address is resolved now, or is known to be unreachable.
+/// Processes ids whose address resolution has ended.
 void take_settled_addresses(State&);
 abi::CmQueryReply describe_route(const State&, const CmId& id);
 void release_port(State&, uint32_t session, const CmId& id);
@@ -158,17 +158,17 @@ Outcome reject(Call&);
 Outcome notify(Call&);
 Outcome disconnect(Call&);
 Outcome qp_attr(Call&);
-/// mask 0: the connection is not that far.
+/// mask 0: the connection has not reached the stage of that state.
 abi::CmQpAttrReply qp_attributes(const State&, const CmId& id, uint32_t qp_state);
 abi::AhAttr path_to_peer(const State&, const CmId& id);
 // cm_events.cpp
 Outcome get_event(Call&);
 void push_event(State&, uint32_t session, CmId& id, CmEvent event);
-/// `count` events in that channel are of an id that is gone.
+/// Reports that `count` events in that channel belong to a destroyed id.
 void forget_events(CmClient&, uint32_t channel, uint32_t count);
-/// Messages that arrived, timers; then everything that follows from them.
+/// Processes received messages and timers, and their consequences.
 void service(State&);
-/// Sends what the manager has to send, and turns its events into those of ids.
+/// Sends the manager's messages, and turns its events into events of ids.
 void settle(State&);
 void reclaim(State&, uint32_t session);
 // cm_multicast.cpp

@@ -1,10 +1,10 @@
-// Captures of frames for a client (roci pcap): who may see what, and which frames are a QP's.
+// Captures of frames for a client (roci pcap): permissions, and the selection of a QP's frames.
 #include "host/sessions/handlers.hpp"
 
 namespace roci::host::sessions {
 namespace {
 
-/// Each capture takes time of an lcore. Those who may see everything may also use all that there are.
+/// Each capture takes time of an lcore. Users who may capture whole ports have no such limit.
 constexpr uint32_t kCapturesPerUser = 2;
 
 Outcome has_room_for_capture(const Call& c) {
@@ -25,7 +25,8 @@ const Session* owner_of(const State& state, uint32_t qpn) {
     return found;
 }
 
-/// A port carries everybody's traffic: it is for root and for the user that rocid runs as. A QP's is for its owner too.
+/// A port carries the traffic of all users, so only root and the user of rocid may capture it. The owner of a QP may capture the
+/// QP.
 Outcome may_see(const Call& c, uint32_t owner) {
     const uint32_t uid = c.session.who.uid;
     if (uid == 0 || uid == c.state.platform.uid() || uid == owner) return done();

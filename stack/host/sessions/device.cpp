@@ -1,4 +1,4 @@
-// Connection and device: hello, what devices there are, opening one, and what it can do.
+// Connection and device: hello, the list of devices, opening a device, and its capabilities.
 #include <endian.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void copy_text(char (&to)[N], const std::string& from) {
 
 uint64_t guid(const MacAddress& mac) { return htobe64(guid_of(mac)); }
 
-/// What a program calls itself, for status: printable or a question mark.
+/// The name of a program for `roci status`; unprintable characters become question marks.
 std::string printable(const char* text, size_t size) {
     std::string out(text, strnlen(text, size));
     for (char& c : out) {
@@ -40,7 +40,7 @@ std::string printable(const char* text, size_t size) {
 
 Outcome hello(Call& c) {
     const auto in = c.in<abi::HelloRequest>();
-    if (c.session.greeted) return fail(EINVAL, "hello was said already on this connection");
+    if (c.session.greeted) return fail(EINVAL, "hello was already sent on this connection");
     if (in.magic != abi::kHelloMagic) {
         c.close = true;
         return fail(EPROTO, "this is not a Rocinante client (magic {:#010x}); is {} set to the right socket?", in.magic,
@@ -74,7 +74,7 @@ Outcome list_devices(Call& c) {
 
 namespace {
 
-/// Descriptors and memory of a session being opened; given back unless the opening succeeded.
+/// Descriptors and memory of a session that is being opened. The destructor frees them unless opening succeeded.
 class Opening {
 public:
     Opening(State& state, Session& session) : state_(state), session_(session) {}

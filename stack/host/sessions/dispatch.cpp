@@ -23,7 +23,7 @@ constexpr OpRule op(Outcome (*handler)(Call&), Stage stage = Stage::device, uint
     return {kSize<Body>, kSize<Body>, fds, stage, handler};
 }
 
-/// hello must be understood from every version: only magic and version are looked at before it is refused.
+/// hello must be understood from every version: before refusing it, rocid checks only magic and version.
 constexpr OpRule kHello{8, kVariable, 0, Stage::connected, hello};
 constexpr OpRule kRegMr{sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, reg_mr};
 constexpr OpRule kReregMr{sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
@@ -102,7 +102,7 @@ constexpr Entry kOps[] = {
     {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},
 };
 
-/// kOps is in order of its numbers and has every one of them, so that a number is an index.
+/// Whether kOps contains all numbers in order, so that a number is an index.
 constexpr bool complete() {
     for (size_t i = 0; i < std::size(kOps); ++i) {
         if (size_t(kOps[i].number) != i + 1) return false;
@@ -123,16 +123,16 @@ Outcome check_shape(const Call& call, const OpRule& rule, const char* name) {
     if (call.request.size() < rule.min_body) {
         return fail(EINVAL, "{}: body of {} bytes, at least {} are needed", name, call.request.size(), rule.min_body);
     }
-    // A newer client may send fields that we do not know; zero means that it does not use them.
+    // A newer client may send unknown fields; zero means that it does not use them.
     const auto unknown = rule.known_body == kVariable ? std::span<const std::byte>{} : call.after(rule.known_body);
     if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
         return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", name,
                     rule.known_body);
     }
     if (call.received.count() < rule.fds)
-        return fail(EBADF, "{}: {} file descriptors came, {} needed", name, call.received.count(), rule.fds);
+        return fail(EBADF, "{}: {} file descriptors received, {} needed", name, call.received.count(), rule.fds);
     if (call.received.count() > rule.fds + rule.optional_fds)
-        return fail(EINVAL, "{}: {} file descriptors came, {} needed", name, call.received.count(), rule.fds);
+        return fail(EINVAL, "{}: {} file descriptors received, {} needed", name, call.received.count(), rule.fds);
     return done();
 }
 

@@ -1,22 +1,22 @@
-// From an operation number to its handler, and what must hold before the handler runs.
+// The table of operations: handlers, and the conditions that are checked before a handler runs.
 #pragma once
 
 #include "host/call.hpp"
 
 namespace roci::host::sessions {
 
-/// How far a session must have come.
+/// The stage that a session must have reached.
 enum class Stage : uint8_t { connected, greeted, device };
 
 inline constexpr uint32_t kVariable = ~uint32_t{0};
 
 struct OpRule {
-    uint32_t min_body;    ///< bytes of the first ABI version: less is refused
-    uint32_t known_body;  ///< bytes that we understand: what follows must be zero; kVariable: the handler looks
-    uint32_t fds;         ///< that must come
+    uint32_t min_body;    ///< bytes of the first ABI version: shorter bodies are refused
+    uint32_t known_body;  ///< bytes that we understand: further bytes must be zero; kVariable: the handler checks
+    uint32_t fds;         ///< required descriptors
     Stage stage;
     Outcome (*handler)(Call&);
-    uint32_t optional_fds = 0;  ///< that may come besides
+    uint32_t optional_fds = 0;  ///< further allowed descriptors
 };
 
 /// nullptr: no such operation.

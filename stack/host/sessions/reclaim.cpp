@@ -1,4 +1,4 @@
-// The end of a session: everything that it had goes back, in the order in which things use each other.
+// The end of a session: all its objects are freed, each before the objects that it uses.
 #include "host/objects/handlers.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/handlers.hpp"
@@ -6,8 +6,8 @@
 namespace roci::host::sessions {
 namespace {
 
-/// XRC targets that other sessions have open go on with them. The newest handles go first: it is the oldest one's going that
-/// costs.
+/// Closes the handles of XRC targets that other sessions have open too. The newest handles are closed first, because closing the
+/// oldest handle of a target is more expensive.
 void leave_shared(State& state, Session& s) {
     std::vector<uint32_t> shared;
     s.qps.each([&](uint32_t handle, Qp& qp) {
@@ -17,7 +17,7 @@ void leave_shared(State& state, Session& s) {
         if (objects::leave(state, {s.id, *it, s.qps.generation(*it)}, *s.qps.find(*it))) s.qps.erase(*it);
 }
 
-/// Takes all that engines can find out of their reach; after the fence nobody looks at it.
+/// Removes the session's objects from the tables of the engines. After the fence no engine uses them.
 void withdraw(State& state, Session& s) {
     s.qps.each([&](uint32_t, Qp& qp) { (void)objects::retire(state, qp, true); });
     s.srqs.each([&](uint32_t, Srq& srq) { objects::retire(state, srq); });

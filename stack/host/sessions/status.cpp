@@ -1,5 +1,5 @@
-// What `roci status` shows, as JSON. Top level: rocinante, devices, engines, totals, sessions, limits; for root and the user of
-// rocid also totals, rdma_cm, neighbours, host. Fields are added, never renamed.
+// The JSON of `roci status`. Top level: rocinante, devices, engines, sessions, limits; for root and the user of rocid also
+// totals, rdma_cm, neighbours, host. Fields may be added, but are never renamed.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ namespace {
 using wire::to_text;
 using Json = nlohmann::ordered_json;
 
-/// Snapshots cost the engines time: a status of many thousand QPs shows the first ones in detail.
+/// Snapshots cost the engines time, so only this many QPs are shown in detail.
 constexpr size_t kDetailedQps = 1024;
 
 std::string mac_text(const MacAddress& m) { return fmt::format("{:02x}", fmt::join(m.bytes, ":")); }
@@ -64,12 +64,12 @@ Json peer_json(const abi::QpAttr& a) {
 
 using Snapshots = std::unordered_map<const Qp*, qp::Snapshot>;
 
-/// Root, and the user that rocid runs as, see everything; others what is theirs.
+/// Root and the user of rocid may see all sessions, other users only their own.
 bool may_see(const State& state, const Client& viewer, const Session& s) {
     return state.privileged(viewer) || s.who.uid == viewer.uid;
 }
 
-/// Of the first kDetailedQps QPs that `viewer` may see: a batch per engine at a time, all engines at once.
+/// Takes snapshots of the first kDetailedQps QPs that `viewer` may see: one batch per engine at a time, in all engines at once.
 Snapshots take_snapshots(const State& state, const Client& viewer) {
     Snapshots out;
     std::vector<std::vector<engine::QpQuery>> queries(state.engines.engines());
@@ -125,11 +125,11 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     return j;
 }
 
-/// MRs on the slow way are what a user wants to find.
+/// Shows MRs that are accessed by address, because they are slow.
 Json memory_json(const Session& s) {
     uint64_t bytes = 0, slow = 0, slow_ops = 0;
     s.mrs.each([&](uint32_t, const Mr& mr) {
-        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // implicit and null MRs name everything and nothing
+        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // implicit and null MRs have no length
         if (mr.region->process == nullptr) return;
         ++slow;
         slow_ops += mr.region->slow_ops.load(std::memory_order_relaxed);
@@ -153,8 +153,8 @@ Json session_json(const State& state, const Session& s, const Snapshots& snapsho
     return j;
 }
 
-/// What must come back to where it was once a client is gone. Keys and numbers are also counted at the tables they are taken
-/// from, so that one lost between a session and its table shows.
+/// Totals that must return to their previous values after a client has ended. Keys and numbers are also counted in their tables,
+/// so that a leak between a session and a table is visible.
 Json totals_json(const State& state) {
     const Conductor::Totals t = totals_of(state);
     const rdma_cm::CmTotals cm = rdma_cm::cm_totals(state);
@@ -178,7 +178,7 @@ Json totals_json(const State& state) {
             {"cm_groups", cm.groups}};
 }
 
-/// What only rocid knows; whatever it sends must not break the rest.
+/// The part from rocid. If it is not valid JSON, the rest of the status is still shown.
 Json host_json(Platform& platform) {
     const std::string text = platform.host_status_json();
     if (text.empty()) return Json::object();

@@ -56,7 +56,7 @@ class Rows:
         both += f'[[device]]\nname = "roci1"\nport = "af_packet"\ninterface = "{self.bench.kernel_nic}"\n'
         with Inside(self.bench, both) as inside:
             log = inside.log()
-            check('the other devices go on without it' in log and f'there is no PCI device {NO_DEVICE}' in log, log)
+            check('rocid serves only the other devices' in log and f'there is no PCI device {NO_DEVICE}' in log, log)
             check('PORT_ACTIVE' in inside.devinfo('roci1'), 'roci1 is not active')
 
     def rows(self):

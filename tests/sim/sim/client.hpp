@@ -1,5 +1,5 @@
-// A small verbs-like client: speaks control messages straight to Conductor::handle, posts and polls with abi/client_rings.hpp.
-// Its buffers are surrounded by guard bytes.
+// A small client with verbs-like functions. It passes control messages directly to Conductor::handle, and posts and polls with
+// abi/client_rings.hpp. Guard bytes surround its buffers.
 #pragma once
 
 #include <map>
@@ -31,8 +31,8 @@ struct Mr {
 };
 struct MrOptions {
     uint32_t access = 0xf;  ///< local write, remote write, read, atomic
-    uint32_t segments = 1;  ///< cut into so many stretches
-    bool slow = false;      ///< reached by address only
+    uint32_t segments = 1;  ///< number of segments
+    bool slow = false;      ///< accessed by address only
     bool writable = true;
 };
 
@@ -67,7 +67,7 @@ struct QpOptions {
     uint32_t xrcd = abi::kNoHandle;  ///< XRC target
 };
 
-/// How two QPs talk.
+/// Parameters of a connection.
 struct PathOptions {
     uint32_t mtu = 3;  ///< enum ibv_mtu: 1024
     uint32_t gid_index = 0;
@@ -79,7 +79,7 @@ struct PathOptions {
     uint8_t max_rd_atomic = 4, max_dest_rd_atomic = 4;
     uint32_t access = 0xf;
 };
-/// Where the other side is.
+/// The address of the peer.
 struct Peer {
     uint32_t qpn = 0;
     Gid gid;
@@ -108,8 +108,7 @@ struct SendWr {
 
 class Client {
 public:
-    /// Opens a session on a device of the host. All calls below abort the test run by an exception when refused, unless named
-    /// try_….
+    /// Opens a session on a device of the host. If a call is refused, it throws an exception, except for calls named try_….
     Client(Host& host, uint32_t device);
     ~Client();
     Client(const Client&) = delete;
@@ -118,7 +117,8 @@ public:
     int pid() const { return pid_; }
     Host& host() { return host_; }
 
-    /// Any request: errno of the reply. `body` gets the reply's body (zero-extended), `tail` follows the request's body.
+    /// Sends any request and returns the errno of the reply. `body` receives the reply's body, padded with zeros; `tail` follows
+    /// the request's body.
     int call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds = {});
     template <class Req>
     int try_call(abi::Op op, const Req& req) {

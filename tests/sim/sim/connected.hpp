@@ -1,5 +1,5 @@
-// RC and XRC: everything arrives, once, in order, right. An actor sends on one QP and receives on the same one (RC), or sends on
-// an initiator and receives through SRQs that an XRC target's peer names.
+// Load of RC and XRC: all messages must arrive exactly once, in order, with the right data. An actor sends and receives on one QP
+// (RC), or sends on an XRC initiator and receives through the SRQs that the requests to its XRC target name.
 #pragma once
 
 #include "sim/load.hpp"

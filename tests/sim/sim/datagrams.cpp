@@ -1,5 +1,5 @@
-// UD: several QPs on each side, unicast and multicast, with own receive queues and SRQs. A datagram arrives whole at QPs that may
-// hear it, with the right Q_Key only, or not at all; twice only if the network repeats.
+// Load of UD: several QPs on each side, unicast and multicast, with own receive queues and SRQs. A datagram arrives complete or
+// not at all, only at QPs that it is addressed to, only with the right Q_Key, and twice only if the network duplicates frames.
 #include <infiniband/verbs.h>
 
 #include <cstring>
@@ -19,7 +19,7 @@ struct Datagram {
     uint32_t from = 0, length = 0;
     bool imm = false, group = false, wrong_key = false;
     uint64_t tag = 0;
-    std::set<uint32_t> may_hear;  ///< QPNs
+    std::set<uint32_t> may_hear;  ///< QPNs of its receivers
 };
 
 struct Member {
@@ -121,7 +121,7 @@ private:
         for (uint64_t n = s.rng.chance(0.3) ? s.rng.below(6) : 0; n > 0; --n) post(s, other);
     }
 
-    /// From now on the QP may hear what is still under way, or nothing any more.
+    /// From now on the QP may still receive datagrams in the network, but need not.
     void attach_or_detach(Side& s, Member& m) {
         const abi::Op op = m.attached ? abi::Op::detach_mcast : abi::Op::attach_mcast;
         if (s.client.try_mcast(op, *m.qp, group_) != 0) broken("multicast: %s", s.client.reason().c_str());

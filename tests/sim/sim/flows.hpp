@@ -1,5 +1,5 @@
-// Flows of equal messages over one network, for measuring in virtual time: each has a host of its own that sends to (or reads
-// from) host 0.
+// Flows of equal messages over one network, for measuring in virtual time. Each flow has its own host, which sends to or reads
+// from host 0.
 #pragma once
 
 #include <vector>
@@ -23,7 +23,7 @@ struct FlowOptions {
     bool keep = true;  ///< the reorder buffer is on
     bool switched = false;
     Output output{};      ///< of the switch
-    uint32_t spines = 0;  ///< senders and receiver are at two switches, with so many between them; 0: one switch
+    uint32_t spines = 0;  ///< spine switches between the switches of senders and receiver; 0: a single switch
     bool by_packet = false;
 };
 
@@ -42,7 +42,7 @@ struct RunResult {
     OutputCounters queue;  ///< in front of host 0
 
     double gigabits() const;  ///< all of them, over the whole run
-    double resent() const;    ///< payload that was sent more often than once, of what was needed
+    double resent() const;    ///< retransmitted payload as a share of the needed payload
     double jain() const;      ///< fairness of `counted`
     double slowest_to_mean() const;
     uint32_t failed() const;

@@ -1,4 +1,4 @@
-// A load: clients that work with each other at random, and that know what must come of it. One file a kind.
+// A load: clients with random work that know the expected results. There is one file per kind.
 #pragma once
 
 #include <cstdio>
@@ -27,17 +27,17 @@ inline unsigned long long ull(uint64_t n) { return n; }
 class Load {
 public:
     virtual ~Load() = default;
-    /// Posts, polls and checks as the mood is. Throws Failure.
+    /// Posts, polls and checks at random. Throws Failure.
     virtual void act() = 0;
     virtual bool finished() const = 0;
     /// Grows as long as there is progress.
     virtual uint64_t done() const = 0;
-    /// The network is healed and everything has come to rest: what must hold now?
+    /// Checks the final state, after the network is healed and all work is done.
     virtual void check_end() = 0;
     virtual std::string state() const = 0;
 };
 
-/// Where the two sides of a load are.
+/// The hosts and devices of the two sides of a load.
 struct Seats {
     World& world;
     Host& left;
@@ -78,7 +78,7 @@ int64_t wrong_in_sges(const std::vector<Sge>& sges, uint64_t skip, uint64_t leng
 bool untouched(const std::vector<Sge>& sges, uint64_t from);
 void empty_sges(const std::vector<Sge>& sges);
 
-/// Memory that is handed out round and round; big enough that what is under way never overlaps.
+/// Memory that is allocated in a circle. It is large enough that outstanding requests never overlap.
 struct Pool {
     Mr* mr = nullptr;
     uint64_t cursor = 0;
@@ -102,7 +102,7 @@ struct Inbox {
     uint32_t starving = 0;
     uint32_t limit = 0;  ///< SRQ: armed limit
     uint32_t limits_hit = 0;
-    /// Posts some, or starves for a while.
+    /// Posts some receives, or none for a while.
     void fill(Rng& rng);
     /// The oldest buffer, which must be the one that completed.
     Posted take(uint64_t id);

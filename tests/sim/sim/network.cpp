@@ -13,7 +13,7 @@ constexpr uint32_t kGuard = 64;
 constexpr uint8_t kGuardByte = 0xcd;
 constexpr size_t kKeptFrames = 200000;
 
-/// What a NIC says that looks at IPv4 headers only.
+/// The result of a NIC that checks only IPv4 headers.
 wire::HeaderChecksum looked_at(const std::vector<uint8_t>& frame) {
     wire::Packet p;
     const wire::Verdict v = wire::parse(frame.data(), uint32_t(frame.size()), p, false);
@@ -103,7 +103,7 @@ void SimPort::tx_free(engine::TxFrame* frames, unsigned count) {
     tx_held_ -= count;
 }
 
-// ---- the way of a frame ---------------------------------------------------------------------------------------------
+// ---- the path of a frame --------------------------------------------------------------------------------------------
 
 uint32_t Network::add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool) {
     const auto number = uint32_t(ends_.size());
@@ -121,7 +121,7 @@ namespace {
 
 bool is_lost(Fate f) { return f == Fate::dropped || f == Fate::corrupted; }
 
-/// What a QP sends at one PSN; its acknowledgements together.
+/// Identifies the packets of a QP with one PSN; all its acknowledgements have one identity.
 uint64_t retry_key(const Sent& s) {
     const uint32_t psn = s.packet.info->has(wire::kAck) ? kMask24 + 1 : s.packet.psn.value();
     return uint64_t{s.from} << 56 | uint64_t{s.packet.dest_qp.value} << 28 | psn;
@@ -129,8 +129,8 @@ uint64_t retry_key(const Sent& s) {
 
 }  // namespace
 
-/// Chance must not do what only a dead network does: a QP with seven retries rightly gives up after eight losses. A request and
-/// its answer are lost three times each at most (seeds 6617, 81164 drew more).
+/// Limits consecutive losses: a QP with seven retries rightly gives up after eight losses, but only a dead network should cause
+/// that. A request and its response are each lost three times at most (seeds 6617, 81164 exceeded this).
 Fate Network::decide(End& end, const Sent& s, Nanos& extra) {
     constexpr uint8_t kMostInARow = 3;
     const Fate fate = draw(end, s, extra);

@@ -1,6 +1,5 @@
-// The simulated network: endpoints with ports (one a receive queue), joined by a switch that knows MAC addresses. Each endpoint's
-// way out has a bandwidth, a latency and faults. Everything that happens follows from the seed; every frame can be kept for
-// assertions.
+// The simulated network: endpoints with ports (one per receive queue), connected by a switch that knows MAC addresses. The link
+// of each endpoint has a bandwidth, a latency and faults. The seed determines all events. Tests can record all frames.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +18,7 @@
 
 namespace roci::sim {
 
-/// Probabilities a frame, for one endpoint's way out.
+/// Fault probabilities per frame, for the link from one endpoint.
 struct Faults {
     double drop = 0;
     double duplicate = 0;
@@ -56,14 +55,14 @@ struct Sent {
     std::string text() const;
 };
 
-/// What a test's script wants done with a frame. `corrupt` flips a bit of the last payload or header byte before the ICRC.
+/// The action of a test's script on a frame. `corrupt` flips a bit of the last payload or header byte before the ICRC.
 struct Verdict {
     enum Kind : uint8_t { pass, drop, duplicate, corrupt, delay } kind = pass;
     Nanos delay_by = 0;
 };
 using Script = std::function<Verdict(const Sent&)>;
 
-/// What lies between the links of the endpoints, if they are not joined directly: switches.
+/// The switches between the links of the endpoints, if these are not connected directly.
 class Fabric {
 public:
     using Frame = std::shared_ptr<std::vector<uint8_t>>;
@@ -71,7 +70,7 @@ public:
     virtual ~Fabric() = default;
     /// A frame of `from` has left its link at `at`.
     virtual void enter(uint32_t from, uint32_t to, Nanos at, Frame frame) = 0;
-    /// Moves everything on to `now`; what leaves the last link by a time that is known goes to `deliver`.
+    /// Advances all frames to `now`; calls `deliver` for those whose arrival time is known.
     virtual void run(Nanos now, const Deliver& deliver) = 0;
     virtual Nanos next_event() const = 0;
 };
@@ -120,13 +119,13 @@ public:
     Faults& faults(uint32_t endpoint) { return ends_[endpoint].faults; }
     Intake& intake(uint32_t endpoint) { return ends_[endpoint].intake; }
     void set_faults(const Faults& f);
-    /// Nothing that `endpoint` sends arrives until then.
+    /// Drops all frames of `endpoint` until then.
     void blackout(uint32_t endpoint, Nanos until) { ends_[endpoint].dark_until = until; }
     void set_script(Script s) { script_ = std::move(s); }
-    /// Frames go to a queue drawn by chance, not by the UDP source port: a NIC that spreads badly.
+    /// Distributes frames to random queues instead of by the UDP source port, like a NIC with a bad hash.
     void spread_by_chance(bool on) { spread_by_chance_ = on; }
     void keep_capture(bool on) { keep_ = on; }
-    /// Sees every frame that is sent, whatever becomes of it.
+    /// Called for every sent frame, before faults.
     void set_watch(std::function<void(const Sent&)> watch) { watch_ = std::move(watch); }
     void set_fabric(std::unique_ptr<Fabric> f) { fabric_ = std::move(f); }
     /// The ports fill in and look at the checksums of IPv4 headers, as NICs do.

@@ -1,5 +1,5 @@
-// The operating system as the conductor sees it, in plain memory. Descriptors are tokens (numbers far beyond real ones) that name
-// blocks of memory, so that a simulated client can "map" what it is handed.
+// The conductor's Platform in plain memory. Descriptors are tokens (numbers far above real ones) that identify blocks of memory,
+// so that a simulated client can "map" the descriptors of a reply.
 #pragma once
 
 #include <deque>
@@ -48,7 +48,7 @@ public:
     /// Status text behind a token.
     std::string text_of(int fd) const;
 
-    /// What lies in the pipes of a session. Only while the pipe is open: records for a closed one vanish, as they do in rocid.
+    /// The records in the pipes of a session. Records for a closed pipe are dropped, as in rocid.
     std::map<std::pair<uint32_t, uint32_t>, std::deque<abi::CompEventRecord>> completions;
     std::map<uint32_t, std::deque<abi::AsyncEventRecord>> asyncs;
     bool pipe_open(uint32_t session, uint32_t channel) const { return pipes_.contains({session, channel}); }

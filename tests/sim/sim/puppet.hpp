@@ -1,5 +1,5 @@
-// A peer without a stack: the test writes every packet it sends and reads every packet it gets. Against a real QP this makes
-// exact statements about one side possible, and frames that no correct peer would send.
+// A peer without a stack: the test writes every packet that it sends and reads every packet that it receives. So a test can check
+// one side exactly, and can send frames that a correct peer never sends.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,7 @@ public:
 
     static constexpr uint32_t kQpn = 0x77;
     Peer peer() const { return {kQpn, gid_, mac_}; }
-    /// Whom send() addresses.
+    /// Sets the destination of send().
     void talk_to(const Peer& peer);
 
     /// A packet of RC operation `op`; the rest of `h` as given, destination filled in.

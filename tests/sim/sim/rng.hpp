@@ -7,7 +7,8 @@ namespace roci::sim {
 
 class Rng {
 public:
-    /// The state must not be a multiple of the step: neighbouring seeds would draw the same numbers, one later.
+    /// The initial state must not be a multiple of the step: otherwise adjacent seeds would give the same sequence, shifted by
+    /// one.
     explicit Rng(uint64_t seed) : state_(mix(seed + 0x1234567)) {}
     uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15); }
     /// 0 .. n-1; 0 for n == 0.
@@ -21,7 +22,7 @@ public:
         const T all[] = {first, T(rest)...};
         return all[below(1 + sizeof...(rest))];
     }
-    /// A generator of its own, so that draws here do not shift draws there.
+    /// A separate generator, so that draws from one do not shift the sequence of the other.
     Rng fork() { return Rng(next()); }
 
 private:

@@ -1,6 +1,5 @@
-// Tag matching: a sender's eager and rendezvous messages and untagged ones, against a list of tagged buffers that changes all the
-// time. Every operation on the list completes, so the completions tell the order of everything: from them we know which entry
-// each message must have taken.
+// Load of tag matching: a sender's eager, rendezvous and untagged messages, with a list of tagged buffers that changes all the
+// time. Every operation on the list completes, so the order of completions determines which entry each message must match.
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -143,7 +142,7 @@ private:
         uint64_t i = 0;
         for (const Sge& s : r.sges)
             for (uint32_t k = 0; k < s.length && i < kRndv; ++k) bytes[i++] = reinterpret_cast<const uint8_t*>(s.addr)[k];
-        poll_receiver();  // it was told of the data before the FIN was sent
+        poll_receiver();  // the data was reported before the FIN was sent
         const auto m = finished_.find(load_be<uint32_t>(bytes + 4));
         if (e.byte_len != kRndv || bytes[0] != fin || m == finished_.end()) broken("a FIN for no rendezvous that was fetched");
         if (std::memcmp(bytes + 1, m->second.header + 1, kRndv - 1) != 0) broken("a FIN does not repeat its request");
@@ -290,7 +289,7 @@ private:
         fetching_.emplace(entry.id, std::pair{m, entry});
         message_done();
     }
-    /// Of many packets: the match is told before the data is there.
+    /// For a message of several packets the match is reported before the data.
     void on_eager(const abi::Cqe& e, const Message& m, const Entry& entry) {
         taken_ = std::make_unique<Entry>(entry);
         if ((e.wc_flags & abi::kWcTmDataValid) != 0) return on_eager_data(e, m);

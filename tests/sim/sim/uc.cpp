@@ -1,4 +1,4 @@
-// UC: a message arrives whole or not at all, and the order is kept as long as the network keeps it.
+// Load of UC: a message arrives complete or not at all, in order if the network keeps the order.
 #include <infiniband/verbs.h>
 
 #include "sim/load.hpp"

@@ -1,6 +1,6 @@
-// Memory windows: an owner opens parts of its memory by type 1 and type 2 windows, a user reaches them by WRITE and READ, and
-// they are closed again: by SEND with invalidate, by local invalidate, by another bind. In the end the user now and then tries a
-// window that is closed: that is an error, and everything posted behind it is flushed, once and in order.
+// Load of memory windows: an owner opens parts of its memory by type 1 and type 2 windows, and a user accesses them by WRITE and
+// READ. Windows are closed by SEND with invalidate, by local invalidate, or by another bind. At the end the user sometimes
+// accesses a closed window: this must fail, and all later requests must be flushed once and in order.
 #include <infiniband/verbs.h>
 
 #include "sim/load.hpp"
@@ -233,7 +233,7 @@ private:
         if (at >= 0) broken("request %u through a window: byte %lld is wrong", unsigned(step.opcode), static_cast<long long>(at));
     }
     void on_doomed(const abi::Cqe& e) {
-        // the owner's QP is in error once it refused, and says so once: if that NAK is lost, silence is the answer
+        // after refusing a request the owner's QP is in error and sends one NAK; if it is lost, there is no further response
         const bool nak_lost = !refused_ && e.status == WcStatus::retry_exc_err;
         const WcStatus due = refused_ ? WcStatus::wr_flush_err : WcStatus::rem_access_err;
         if (e.status != due && !nak_lost)

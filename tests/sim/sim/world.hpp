@@ -1,4 +1,4 @@
-// Hosts (each a conductor, engines and devices, as one rocid is) on one network under one virtual clock.
+// Hosts on one network with one virtual clock. A host is a conductor with engines and devices, like a rocid.
 #pragma once
 
 #include <functional>
@@ -20,10 +20,10 @@ namespace roci::sim {
 struct WorldOptions {
     uint64_t seed = 1;
     uint32_t hosts = 2;
-    uint32_t devices = 1;     ///< a host
-    uint32_t engines = 1;     ///< a host
-    uint32_t tx_pool = 1024;  ///< frames a port has
-    Nanos round_cost = 200;   ///< virtual time that a round of an engine takes
+    uint32_t devices = 1;     ///< per host
+    uint32_t engines = 1;     ///< per host
+    uint32_t tx_pool = 1024;  ///< frames per port
+    Nanos round_cost = 200;   ///< virtual time of an engine's round
     engine::Config engine{};  ///< index is set by the host
     host::Resolver resolver = host::Resolver::none;
     uint16_t vlan = 0;          ///< of every device
@@ -91,7 +91,7 @@ public:
     Nanos now() const { return now_; }
     const Nanos& clock() const { return now_; }
 
-    /// Runs until `done`, or nothing will ever happen again, or the time is over. True if `done`.
+    /// Runs until `done`, until no further event can happen, or until the time limit. True if `done`.
     bool run_until(const std::function<bool()>& done, Nanos at_most = 100'000'000'000);
     /// Runs for so long, at least.
     void run_for(Nanos time);

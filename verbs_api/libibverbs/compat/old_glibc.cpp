@@ -1,7 +1,7 @@
-// Lets one build of a client library run from glibc 2.31 on. What it calls itself, and what libstdc++ and libgcc linked into it
-// call, must not be bound to symbols that newer releases added or moved: each such name is defined here, hidden, in terms of
-// older symbols. Functions that are bound to the base version are found in libpthread.so.0 and libdl.so.2 before glibc 2.34, in
-// libc.so.6 since.
+// Makes a client library run on glibc 2.31 and newer. The library, and the parts of libstdc++ and libgcc linked into it, must not
+// be bound to symbols that newer releases added or moved. Each such function is defined here as a hidden symbol, by older
+// functions. Functions bound to the base version are in libpthread.so.0 and libdl.so.2 before glibc 2.34, and in libc.so.6 since
+// then.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@ constexpr int kStatVersion = 1;
 #define ROCI_BASE "GLIBC_2.17"
 constexpr int kStatVersion = 0;
 #else
-#error "the base version of glibc's symbols on this processor is not known here"
+#error "unknown base version of glibc's symbols on this processor"
 #endif
 
 /// Declares base_NAME, the oldest version of NAME, and here_NAME, which the rest of the library reaches by the name itself.
@@ -56,7 +56,7 @@ void* here_dlsym(void* handle, const char* name) { return base_dlsym(handle, nam
 ROCI_OLD(int, dladdr, const void* address, Dl_info* out);
 int here_dladdr(const void* address, Dl_info* out) { return base_dladdr(address, out); }
 
-// 2.33 made functions of what were macros over these.
+// Since 2.33 these are functions; before, they were macros over the following functions.
 int __xstat64(int version, const char* path, struct stat64* out);
 int __fxstat64(int version, int fd, struct stat64* out);
 __attribute__((visibility("hidden"), used)) int here_stat64(const char* path, struct stat64* out) __asm__("stat64");
@@ -64,7 +64,7 @@ int here_stat64(const char* path, struct stat64* out) { return __xstat64(kStatVe
 __attribute__((visibility("hidden"), used)) int here_fstat64(int fd, struct stat64* out) __asm__("fstat64");
 int here_fstat64(int fd, struct stat64* out) { return __fxstat64(kStatVersion, fd, out); }
 
-/// 2.32: libstdc++ leaves atomic operations out while it is set. Never is right as well.
+/// 2.32: while it is set, libstdc++ omits atomic operations. Never setting it is also correct.
 __attribute__((visibility("hidden"))) extern char here_single_threaded __asm__("__libc_single_threaded");
 __attribute__((used)) char here_single_threaded = 0;
 
@@ -77,7 +77,7 @@ uint32_t here_arc4random() {
 }
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
-/// 2.35: how libgcc's unwinder finds the object of a code address. dl_iterate_phdr is what it used before.
+/// 2.35: libgcc's unwinder finds the object of a code address with it. Before, it used dl_iterate_phdr.
 __attribute__((visibility("hidden"), used)) int here_dl_find_object(void* pc,
                                                                     struct dl_find_object* out) __asm__("_dl_find_object");
 

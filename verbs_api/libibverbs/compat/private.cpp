@@ -1,5 +1,5 @@
-// The IBVERBS_PRIVATE_34 symbols: rdma-core's drivers (libmlx5 and others) link against them, and programs link against those
-// libraries. No driver runs in this library, so nearly all of them are there to be found and to refuse.
+// The IBVERBS_PRIVATE_34 symbols. rdma-core's drivers (libmlx5 and others) link against them, and programs link against the
+// drivers. No driver runs in this library, so nearly all functions exist only for linking and return an error.
 #include "context.hpp"
 
 #pragma GCC visibility push(default)
@@ -7,7 +7,7 @@ extern "C" {
 
 bool verbs_allow_disassociate_destroy = false;
 
-/// Called by the constructors of driver libraries: taken note of by nobody.
+/// Called by the constructors of driver libraries. Does nothing.
 void verbs_register_driver_34(const void*) {}
 
 void __verbs_log(  // NOLINT(bugprone-reserved-identifier): the library's own name

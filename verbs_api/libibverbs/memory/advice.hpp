@@ -5,12 +5,12 @@
 
 namespace roci::memory {
 
-/// As the system call, but MADV_DONTNEED gives zeros on adopted memory too, as it does on the private memory that the program
-/// believes it to be (allocators rely on it). A registered range stays registered: rocid sees the same zeros, and what is written
-/// later on both sides. Takes no lock and allocates nothing, since allocators call it with theirs held.
+/// Like the system call, but MADV_DONTNEED gives zeros also on adopted memory, as on private memory (allocators rely on it). A
+/// registered range remains registered and shared with rocid. Takes no lock and allocates no memory, because allocators call it
+/// with their own locks held.
 int advise(void* address, size_t length, int advice);
 
-/// From now on there may be adopted memory.
+/// Called before the first adoption.
 void note_adoption();
 
 }  // namespace roci::memory

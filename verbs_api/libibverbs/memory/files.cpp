@@ -25,13 +25,13 @@ std::atomic<uint64_t> last_id{0};
 uint64_t window_bytes() { return kSlotPages * page_size(); }
 uint64_t window_of(uint64_t address) { return address & ~(window_bytes() - 1); }
 
-/// Bit a page of [start, end), within its window.
+/// Bitmap of the pages of [start, end) within their window.
 uint32_t page_bits(uint64_t start, uint64_t end) {
     const uint64_t first = (start - window_of(start)) / page_size(), count = (end - start) / page_size();
     return static_cast<uint32_t>(((1ull << count) - 1) << first);
 }
 
-/// A sparse memfd whose length is final: rocid maps all of it and must never meet its end.
+/// A sparse memfd of constant length: rocid maps all of it, and an access beyond its end would raise SIGBUS.
 Fd make_memfd(uint64_t length) {
     Fd fd(::memfd_create(kMemfdName, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
     if (!fd && errno == EINVAL) fd.reset(::memfd_create(kMemfdName, MFD_CLOEXEC | MFD_ALLOW_SEALING));  // before Linux 6.3
@@ -75,7 +75,7 @@ bool is_intact(const File& file) {
 
 bool Files::check(File* file) {
     if (is_intact(*file)) return true;
-    file->fd.release();  // it is not ours any more: somebody else may have got the number
+    file->fd.release();  // not ours any more: the program may have reused the number
     forget(file);
     if (file->tokens == 0) remove(file);
     return false;
@@ -111,7 +111,7 @@ File* Files::make(File::Kind kind, uint64_t length) {
     return file;
 }
 
-/// Nobody finds the file any more; its mappings and pins stay.
+/// Removes the file from the tables; its mappings and pins remain.
 void Files::forget(File* file) {
     std::erase_if(by_identity_, [&](const auto& entry) { return entry.second == file; });
     std::erase_if(windows_, [&](const auto& entry) { return entry.second.file == file; });
@@ -171,8 +171,8 @@ uint64_t Files::place_in_pools(uint64_t address, uint64_t end, std::vector<Place
     return std::min(at, end) - address;
 }
 
-/// The slot of a window, if none of the pages wanted has been used. A used one may still be pinned, or be mapped elsewhere
-/// (mremap).
+/// The slot of a window, if none of the requested pages has been used. A used page may still be pinned, or mapped at another
+/// address (mremap).
 const Files::WindowSlot* Files::usable_slot(uint64_t window, uint64_t address, uint64_t end) const {
     const auto it = windows_.find(window);
     if (it == windows_.end()) return nullptr;
@@ -221,8 +221,8 @@ bool find_slots(File& pool, uint64_t count, uint64_t& first) {
 
 }  // namespace
 
-/// Next to the slot of the window before, if that is free, so that neighbours stay one VMA and one piece; else anywhere, or in a
-/// new pool.
+/// Allocates slots, preferably next to the slot of the preceding window, so that adjacent memory remains one VMA and one piece.
+/// Else it takes any free slots, or creates a new pool.
 bool Files::take_slots(uint64_t window, uint64_t count, WindowSlot& first) {
     const auto before = windows_.find(window - window_bytes());
     if (before != windows_.end() && slots_free(*before->second.file, before->second.slot + 1, count)) {
@@ -252,7 +252,7 @@ bool Files::take_free_slots(uint64_t count, WindowSlot& first) {
 void Files::unplace(const Placement& placement) {
     File& file = *placement.file;
     if (file.kind == File::Kind::own) {
-        if (placement.length == file.length) remove(&file);  // else it stays, longer than needed: the rest is a hole
+        if (placement.length == file.length) remove(&file);  // else the file remains longer than needed, with a hole
         return;
     }
     for (uint64_t at = placement.offset; at < placement.offset + placement.length;) {
@@ -265,7 +265,7 @@ void Files::unplace(const Placement& placement) {
 
 void Files::note_mapped(File& file, uint64_t offset, uint64_t length) {
     if (file.kind != File::Kind::pool) return;
-    constexpr uint64_t kNoWindow = 1;  // no window starts there: the slot is taken, and nothing more will be placed in it
+    constexpr uint64_t kNoWindow = 1;  // no window starts there: marks the slot as used for good
     const uint64_t end = std::min(offset + length, file.length);
     for (uint64_t at = offset; at < end;) {
         const uint64_t stop = std::min(end, window_of(at) + window_bytes());
@@ -321,7 +321,7 @@ void Files::give_up_idle(uint64_t bytes) {
     }
 }
 
-// ---- what has died --------------------------------------------------------------------------------------------------
+// ---- collecting unused pages ----------------------------------------------------------------------------------------
 
 bool Files::collect_due() const {
     constexpr uint64_t kLeastPages = 4096, kMostPlacements = 8192;
@@ -339,7 +339,7 @@ bool Files::vmas_left() {
     return left;
 }
 
-/// False when the kernel's table could not be read to its end.
+/// False: the kernel's table could not be read completely.
 bool Files::mark_mapped() {
     char buffer[4096];
     MapsText maps(buffer);
@@ -390,7 +390,7 @@ void Files::collect() {
         file->mapped_pages.assign(file->slots.size(), 0);
         if (file->kind == File::Kind::pool && file->fd) pools.push_back(file.get());
     }
-    // Twice: a mapping that another thread moves from behind the reader to before it would be missed, and its pages lost.
+    // Twice, because the first pass may miss a mapping that another thread moves meanwhile; its pages would be lost.
     if (!mark_mapped() || !mark_mapped()) return;
     for (File* pool : pools) {
         if (check(pool)) collect_pool(*pool);

@@ -1,12 +1,12 @@
 #pragma once
-/// The files that back registered memory, and the bookkeeping of their space.
+/// The files of registered memory, and the allocation of their space.
 ///
-/// A large stretch gets a file of its own. Small ones share pool files of a fixed, sparse size, in slots of 16 pages: a slot
-/// belongs to an aligned 16-page window of the address space, so that neighbouring pages adopted at different times are
-/// neighbours in the file too. Ten thousand registered heap buffers then take a few descriptors and a few VMAs. Pages of a slot
-/// are used once; collect() finds out from the kernel which are mapped no more, and makes them holes again.
+/// A large range gets its own file. Small ranges share pool files of a fixed, sparse size, in slots of 16 pages. A slot belongs
+/// to an aligned 16-page window of the address space, so that adjacent pages that are adopted at different times are also
+/// adjacent in the file. So ten thousand registered heap buffers need only a few descriptors and a few VMAs. A page of a slot is
+/// used only once; collect() reads from the kernel which pages are not mapped any more, and makes them holes.
 ///
-/// Nothing here locks: the caller holds the room's mutex.
+/// The caller holds the room's mutex.
 
 #include <cstdint>
 #include <memory>
@@ -17,17 +17,17 @@
 
 namespace roci::memory {
 
-/// Of every adopted file; /proc/self/maps shows "/memfd:roci-adopted (deleted)".
+/// Name of every adopted file; /proc/self/maps shows "/memfd:roci-adopted (deleted)".
 inline constexpr char kMemfdName[] = "roci-adopted";
 inline constexpr char kMapsName[] = "/memfd:roci-adopted (deleted)";
 
 inline constexpr uint64_t kSlotPages = 16;
 inline constexpr uint64_t kPoolSlots = 1024;
-inline constexpr uint64_t kOwnFileBytes = 16ull << 20;  ///< from here on a stretch has a file of its own
+inline constexpr uint64_t kOwnFileBytes = 16ull << 20;  ///< from this size on a range has its own file
 
 struct Slot {
     uint64_t window = 0;  ///< address of the window it belongs to, 0: free
-    uint32_t used = 0;    ///< bit a page
+    uint32_t used = 0;    ///< one bit per page
     uint32_t tokens = 0;
 };
 
@@ -40,19 +40,19 @@ struct File {
     uint64_t length;
     bool writable;
     uint64_t tokens = 0;
-    uint64_t released = 0;               ///< when the last token went, in releases
-    uint64_t pages = 0;                  ///< adopted pages, dead ones included until they are collected
+    uint64_t released = 0;               ///< time of the last release, as a count of releases
+    uint64_t pages = 0;                  ///< adopted pages, including unmapped ones that are not collected yet
     bool mapped = false;                 ///< collect()
     std::vector<Slot> slots;             ///< pool
     std::vector<uint32_t> mapped_pages;  ///< collect(), pool
-    uint64_t next_slot = 0;              ///< where to look for a free one first
+    uint64_t next_slot = 0;              ///< start of the search for a free slot
     uint64_t free_slots = 0;
 };
 
-/// True if the file's descriptor still is that file: a program that closes every descriptor (a daemon) closes ours too.
+/// True if the descriptor still refers to the file: a program that closes all descriptors (a daemon) closes ours too.
 bool is_intact(const File& file);
 
-/// Where a stretch of pages is to live.
+/// The place for a range of pages in a file.
 struct Placement {
     File* file;
     uint64_t offset;
@@ -60,7 +60,7 @@ struct Placement {
     uint64_t length;
 };
 
-/// A stretch of a file that a token pins.
+/// A range of a file that a token pins.
 struct Use {
     File* file;
     uint64_t offset;
@@ -69,33 +69,33 @@ struct Use {
 
 class Files {
 public:
-    /// The open file with this identity that is writable as wanted (or better), or null. One of ours is writable always.
+    /// The open file with this identity, or null. `writable`: it must be open for writing. Our own files always are.
     File* find(uint64_t device, uint64_t inode, bool writable);
-    /// Forgets a file that is not intact, and answers false.
+    /// Checks that a file is intact. If not, removes it and returns false.
     bool check(File* file);
-    /// Takes over a descriptor of somebody else's file.
+    /// Adds a file of the program.
     File* add_foreign(Fd fd, uint64_t device, uint64_t inode, uint64_t length, bool writable);
 
-    /// Closes somebody else's file that turned out to be of no use.
+    /// Closes an unused file of the program.
     void remove_unused(File* file);
 
-    /// Finds room for pages [address, +length); fewer bytes than asked when descriptors or memory are short.
+    /// Allocates room for pages [address, +length). Returns fewer bytes if it runs out of descriptors or memory.
     uint64_t place(uint64_t address, uint64_t length, std::vector<Placement>& out);
-    /// Gives room back that was not used after all; it must be a hole.
+    /// Frees room that was not used; it must be a hole.
     void unplace(const Placement& placement);
-    /// Pages that are mapped although nobody placed them there (mremap() can grow a mapping): nobody else may get them.
+    /// Marks pages as used that are mapped without a placement, because mremap() can grow a mapping.
     void note_mapped(File& file, uint64_t offset, uint64_t length);
 
     void pin(const Use& use);
     void unpin(const Use& use);
 
-    /// Frees what no token pins and no mapping shows any more.
+    /// Frees pages that are neither pinned nor mapped any more.
     void collect();
-    /// As soon as as many pages were placed as were live after the last collect(), so that its cost is spread over them.
+    /// True if as many pages were placed since the last collect() as were live after it, which amortises its cost.
     bool collect_due() const;
-    /// False when the process is near its limit of VMAs (vm.max_map_count), which every adoption brings nearer.
+    /// False if the process is near its limit of VMAs (vm.max_map_count); each adoption creates VMAs.
     bool vmas_left();
-    /// Drops the descriptor of every file that is not pinned, oldest first, until they amount to no more than `bytes`.
+    /// Closes descriptors of files that are not pinned, oldest first, until the others have at most `bytes`.
     void give_up_idle(uint64_t bytes);
 
     uint64_t count() const { return files_.size(); }

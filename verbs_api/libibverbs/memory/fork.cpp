@@ -19,7 +19,7 @@
 namespace roci::memory {
 namespace {
 
-constexpr int kMostWaitMs = 60'000;  ///< for a child that neither finishes nor dies (a debugger has stopped it)
+constexpr int kMostWaitMs = 60'000;  ///< longest wait for a child, which a debugger may have stopped
 
 int done_pipe[2] = {-1, -1};
 sigset_t mask_before;
@@ -36,7 +36,7 @@ void before_fork() {
     pthread_sigmask(SIG_SETMASK, &all, &mask);
     pthread_mutex_lock(&room_mutex);
     mask_before = mask;
-    // Out of descriptors, the parent does not wait: what it writes next may be seen by the child.
+    // Without descriptors for the pipe the parent does not wait: the child may then see later writes of the parent.
     if (room && ::pipe2(done_pipe, O_CLOEXEC) != 0) done_pipe[0] = done_pipe[1] = -1;
 }
 
@@ -46,7 +46,7 @@ void leave() {
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
-/// Returns when the child has its copies, or is dead: the kernel closes its end of the pipe then.
+/// Returns when the child has its copies or has ended: in both cases its end of the pipe is closed.
 void in_parent() {
     close_end(1);
     if (done_pipe[0] >= 0) {
@@ -60,7 +60,7 @@ void in_parent() {
 
 // ---- the child ------------------------------------------------------------------------------------------------------
 
-/// Reads content from the file, without touching its holes; from the mapping if the file has been given up.
+/// Reads the content from the file and skips holes. Reads from the mapping if the descriptor is closed.
 bool copy_content(const Vma& vma, int fd, char* to) {
     const uint64_t length = vma.end - vma.start;
     if (fd < 0) {
@@ -93,14 +93,14 @@ bool replace_by_copy(const Vma& vma, int fd) {
 
 bool is_adopted(const Vma& vma) { return vma.shared && std::string_view(vma.name) == kMapsName; }
 
-/// Without a private copy the child would write into its parent's memory.
+/// Ends the child: without a private copy it would write into its parent's memory.
 [[noreturn]] void give_up() {
     constexpr char kMessage[] = "rocinante: a fork's child could not get its own copy of registered memory; it ends here\n";
     [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
     ::abort();
 }
 
-/// Runs on memory that is still shared: it writes to its stack and to this library's own variables only.
+/// Runs while memory is still shared, so it writes only to its stack and to this library's variables.
 void make_private() {
     char buffer[4096];
     MapsText maps(buffer);
@@ -134,7 +134,7 @@ void in_child() {
     leave();
 }
 
-/// When the library is loaded, to come as early as can be among the child's handlers (they run in the order they were set).
+/// Called when the library is loaded, to be early among the child's handlers, which run in the order of registration.
 [[gnu::constructor]] void at_load() { watch_forks(); }
 
 }  // namespace

@@ -1,15 +1,14 @@
 #pragma once
-/// fork(): an adopted page is a shared mapping, which the child must not share. Handlers of pthread_atfork, set when the library
-/// is loaded, replace every adopted range in the child by a private copy, and keep the parent's fork() from returning until that
-/// is done.
+/// fork(): an adopted page is a shared mapping, but the child must not share it. Handlers of pthread_atfork, registered when the
+/// library is loaded, replace each adopted range in the child by a private copy. The parent's fork() returns when this is done.
 ///
-/// In the parent, other threads run on: the child sees what they write until its copy is made. In the child, handlers of others
-/// that were set earlier run first, on memory that is still shared. Single-threaded programs, and those that exec, cannot notice
-/// either.
+/// There are two limits. Other threads of the parent continue to run, so the child's copy may contain their later writes.
+/// Handlers that were registered earlier run first in the child, on memory that is still shared. Single-threaded programs, and
+/// programs that exec, are not affected.
 
 namespace roci::memory {
 
-/// Sets the handlers, once in a process; called again it does nothing.
+/// Registers the handlers. Only the first call in a process has an effect.
 void watch_forks();
 
 }  // namespace roci::memory

@@ -21,16 +21,16 @@
 namespace roci::memory {
 namespace {
 
-/// The range that is frozen now; one at a time, under the room's mutex. The count is odd while it is; waiters sleep on it.
+/// The frozen range: one at a time, under the room's mutex. The count is odd while a range is frozen; waiters sleep on the count.
 std::atomic<uint64_t> frozen_start{0}, frozen_end{0};
 std::atomic<uint32_t> frozen_count{0};
 
-/// The handlers that were there before ours, the current one last. A slot is written before its number is published.
+/// The handlers before ours, the current one last. A slot is written before its number is published.
 struct sigaction previous[2];
 std::atomic<unsigned> previous_index{0};
-/// The last call of a previous handler, to notice one that calls us back (it saved ours as its own previous one): by the same
-/// thread, for the same signal frame, from deeper in the stack. A handler that leaves by longjmp() leaves this behind; its next
-/// fault is not deeper.
+/// The current call of a previous handler. It serves to detect a previous handler that calls ours, because it has saved ours as
+/// its own previous one: the same thread, the same signal frame, deeper in the stack. A handler that leaves by longjmp() leaves
+/// this record behind, but its next fault is not deeper.
 std::atomic<pid_t> chaining_thread{0};
 std::atomic<const void*> chaining_info{nullptr};
 std::atomic<uint64_t> chaining_frame{0};
@@ -49,8 +49,7 @@ bool is_write(const void* context) {
 #endif
 }
 
-/// True when the access that faulted may be tried again: it met a freeze that has ended (or another thread has mapped or
-/// unprotected the page).
+/// True if the faulting access may be repeated: the freeze has ended, or another thread has mapped or unprotected the page.
 bool now_permitted(uint64_t address, bool write) {
     char buffer[512];
     VmaFinder finder(buffer);
@@ -58,7 +57,7 @@ bool now_permitted(uint64_t address, bool write) {
     return finder.opened() && finder.find(address, vma, false) && (write ? vma.write : vma.read);
 }
 
-/// Returns when the address is no longer frozen; false if it was not.
+/// Waits until the address is no longer frozen. False: it was not frozen.
 bool wait_while_frozen(uint64_t address) {
     bool waited = false;
     for (;;) {
@@ -74,7 +73,7 @@ bool wait_while_frozen(uint64_t address) {
 void default_action(int signal) {
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
-    ::sigaction(signal, &action, nullptr);  // the fault comes again and ends the process, with the right core
+    ::sigaction(signal, &action, nullptr);  // the fault is repeated and ends the process, with the right core dump
 }
 
 /// @param frame  of the handler on the stack
@@ -84,7 +83,8 @@ void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
     const bool called_back = chaining_thread == self && chaining_info == info && frame < chaining_frame;
     if (called_back || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
         default_action(signal);
-        if (info->si_code <= 0) ::syscall(SYS_tgkill, getpid(), self, signal);  // sent, not a fault: it would not come again
+        if (info->si_code <= 0)
+            ::syscall(SYS_tgkill, getpid(), self, signal);  // a sent signal, not a fault: it would not be repeated
         return;
     }
     chaining_thread = self;
@@ -94,7 +94,7 @@ void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
         action.sa_sigaction(signal, info, context);
     else
         action.sa_handler(signal);
-    chaining_thread = 0;  // which also keeps this from becoming a tail call, at the depth of its caller
+    chaining_thread = 0;  // this store also prevents a tail call, which would run at the stack depth of the caller
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -105,8 +105,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     if (!ours) call_previous(signal, info, context, reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
 }
 
-/// Puts our handler in front of whichever is there. It stays: a thread that has faulted may enter it long after the freeze has
-/// ended.
+/// Installs our handler before the current one. It stays installed, because a thread that has faulted may enter it long after the
+/// end of the freeze.
 bool install() {
     struct sigaction current {};
     if (::sigaction(SIGSEGV, nullptr, &current) != 0) return false;
@@ -150,14 +150,15 @@ pid_t thread_that_blocks_sigsegv() {
     return found;
 }
 
-/// The numbers that tell a thread that waits for a CPU from one that runs or sleeps, and from an earlier one of the same number.
+/// Data of a thread that distinguish one that waits for a CPU from one that runs or sleeps, and from an earlier thread with the
+/// same id.
 struct ThreadLook {
     char state = 0;
     uint64_t run_time = 0;  ///< nanoseconds
     uint64_t started = 0;
 };
 
-/// Field `n` (from 3 on) of /proc/…/stat, behind the name, which may contain anything.
+/// Field `n` (from 3 on) of /proc/…/stat. Searches behind the name, which may contain any character.
 const char* stat_field(const char* text, int n) {
     const char* at = std::strrchr(text, ')');
     for (int i = 2; at != nullptr && i < n; i++) {
@@ -190,13 +191,13 @@ ThreadLook look_at(pid_t tid) {
     return look;
 }
 
-/// A thread blocks every signal while it is being started, and now and then inside the C library: such a one is waited for, but
-/// not twice. On a busy machine it may not run for longer than anybody would wait, so that only the time counts in which it ran
-/// or slept of its own will.
+/// A thread blocks all signals for a short time when it is started and in some functions of the C library. The function waits for
+/// such a thread, but only once. On a busy machine the thread may wait for a CPU for a long time, so only the time counts in
+/// which it ran or slept.
 bool nobody_blocks_sigsegv() {
     static pid_t known = 0;  // under the room's mutex
     static uint64_t known_start = 0;
-    constexpr int kTries = 200, kMostTries = 40'000;  // of its own time: 100 ms; in all: 20 s
+    constexpr int kTries = 200, kMostTries = 40'000;  // 100 ms of the thread's own time, 20 s in total
     const timespec pause{.tv_sec = 0, .tv_nsec = 500'000};
     pid_t blocker = 0;
     ThreadLook last;

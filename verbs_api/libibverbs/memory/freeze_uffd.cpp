@@ -22,18 +22,18 @@ namespace {
 constexpr uint64_t kWpShared = 1ull << 12;       ///< UFFD_FEATURE_WP_HUGETLBFS_SHMEM, Linux 5.19
 constexpr uint64_t kWpUnpopulated = 1ull << 13;  ///< UFFD_FEATURE_WP_UNPOPULATED, Linux 6.4
 
-/// What to ask the kernel for, best first: it refuses what it does not know.
+/// Requested feature sets, best first: a kernel refuses unknown features.
 constexpr uint64_t kFeatureSets[] = {kWpShared | kWpUnpopulated, kWpShared, 0};
 std::atomic<unsigned> feature_set{0};
 
-/// With the privilege to make the kernel's own writes wait too, if we have it; else for user mode only.
+/// Opens a userfaultfd. With privilege it also blocks writes by the kernel, else only writes in user mode.
 Fd open_uffd() {
     Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
     if (!fd && errno == EPERM) fd.reset(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY)));
     return fd;
 }
 
-/// Kernels before 5.12 give all descriptors of this kind one inode: such a one could not be told from the program's own later.
+/// Kernels before 5.12 give all userfaultfds the same inode, so ours could not be distinguished from the program's own later.
 bool can_be_told(int fd) {
     const Fd other(::eventfd(0, EFD_CLOEXEC));
     struct stat ours {
@@ -68,7 +68,7 @@ public:
 
     bool freeze(uint64_t address, uint64_t length, int) override {
         if (protect(address, length, UFFDIO_WRITEPROTECT_MODE_WP)) return true;
-        protect(address, length, 0);  // it may have stopped half-way
+        protect(address, length, 0);  // a part may have been protected
         return false;
     }
 
@@ -89,7 +89,7 @@ private:
     }
 
     int fd_ = -1;
-    Fd own_;  ///< what cannot be kept
+    Fd own_;  ///< a descriptor that cannot be kept
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
-/// A descriptor that a process keeps for itself between registrations. It may turn out to be another process's (this one is a
-/// child that was made without fork()'s handlers), or to be gone: a program that closes every descriptor closes ours too, and
-/// what it opens next gets the number.
+/// A descriptor that the library keeps between registrations. It may belong to the parent process, if this process was created
+/// without the handlers of fork(). It may also be closed, and its number reused: a program that closes all descriptors closes
+/// ours too.
 
 #include <sys/stat.h>
 
@@ -25,9 +25,9 @@ public:
         inode_ = st.st_ino;
         process_ = ::getpid();
     }
-    /// The descriptor, or -1 when there is none that this process may use.
+    /// The descriptor, or -1 if there is none that this process may use.
     int get() const { return process_ == ::getpid() && is_same() ? fd_.get() : -1; }
-    /// Closes it, unless the number is somebody else's by now.
+    /// Closes the descriptor, unless its number is used for another file.
     void drop() {
         if (is_same()) {
             fd_.reset();

@@ -101,7 +101,7 @@ VmaFinder::VmaFinder(std::span<char> buffer, KeptFd* kept)
     text_ = MapsText(buffer);
 }
 
-/// What is kept has answered before.
+/// A kept descriptor has worked before.
 void VmaFinder::open_query(KeptFd* kept) {
     query_fd_ = kept != nullptr ? kept->get() : -1;
     fast_ = query_fd_ >= 0;

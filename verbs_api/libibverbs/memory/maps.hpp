@@ -1,6 +1,6 @@
 #pragma once
-/// What is mapped in this process: one VMA by address (PROCMAP_QUERY, Linux 6.11), or all of them (/proc/self/maps).
-/// Neither allocates memory, both may be used in a signal handler and in a fork's child.
+/// The mappings of this process: one VMA by address (PROCMAP_QUERY, Linux 6.11), or all of them (/proc/self/maps). Neither
+/// function allocates memory; both may be used in a signal handler and in a fork's child.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ public:
     explicit MapsText(std::span<char> buffer);
     bool opened() const { return static_cast<bool>(fd_); }
     bool next(Vma& vma);                             ///< false at the end
-    bool failed() const { return !fd_ || failed_; }  ///< what next() gave is not all there is
+    bool failed() const { return !fd_ || failed_; }  ///< next() did not return all mappings
 
 private:
     int get();
@@ -43,10 +43,10 @@ private:
 /// Finds VMAs by address; successive addresses must ascend.
 class VmaFinder {
 public:
-    /// @param kept  a descriptor to ask by, kept for the next time; if there is none that can be used, one is opened
+    /// @param kept  a descriptor for queries that is kept between uses; if it is not usable, a new one is opened
     explicit VmaFinder(std::span<char> buffer, KeptFd* kept = nullptr);
     bool opened() const { return fast_ || text_.opened(); }
-    /// The VMA that holds `address`; false when nothing is mapped there.
+    /// Finds the VMA with `address`. False: nothing is mapped there.
     /// @param with_name  false leaves the name empty and uses little stack
     bool find(uint64_t address, Vma& vma, bool with_name = true);
 
@@ -62,7 +62,7 @@ private:
     bool have_ahead_ = false;
 };
 
-/// Tests switch the fast way off, as on older kernels.
+/// For tests: disables PROCMAP_QUERY, as on older kernels.
 void forbid_procmap_query(bool forbid);
 
 }  // namespace roci::memory

@@ -22,7 +22,7 @@
 namespace roci::memory {
 namespace {
 
-/// Whole pages of a program are looked at, with whatever lies beside its buffer; a sanitizer would take that for an overrun.
+/// Reads whole pages, including bytes next to the program's buffer, which a sanitizer would report as an overrun.
 __attribute__((no_sanitize("address"))) bool all_zero(const uint64_t* page, uint64_t bytes) {
     constexpr uint64_t kBlock = 8;
     for (uint64_t i = 0; i < bytes / sizeof(uint64_t); i += kBlock) {
@@ -33,8 +33,8 @@ __attribute__((no_sanitize("address"))) bool all_zero(const uint64_t* page, uint
     return true;
 }
 
-/// An untouched page has no entry that could be write-protected, so a first write to it would slip through: let it read as zeros
-/// first.
+/// Loads untouched pages as zero pages. Without a page table entry they could not be write-protected, and a first write would be
+/// lost.
 bool populate_for_reading(uint64_t address, uint64_t length) {
     if (::madvise(pointer(address), length, MADV_POPULATE_READ) == 0) return true;
     if (errno != EINVAL) return false;  // part of it is gone, or poisoned
@@ -42,7 +42,7 @@ bool populate_for_reading(uint64_t address, uint64_t length) {
     return true;
 }
 
-/// Copies [address, +length) to the file with a system call, which answers an error where a store into a mapping would raise
+/// Copies [address, +length) to the file with a system call, which returns an error when a store into a mapping would raise
 /// SIGBUS.
 bool copy_out(int fd, uint64_t address, uint64_t length, uint64_t offset) {
     while (length > 0) {
@@ -74,10 +74,10 @@ bool replace(const Move& step) {
                   static_cast<off_t>(step.offset)) != MAP_FAILED;
 }
 
-/// Enters the pages that hold data into the page table, so that the program does not fault on each of them.
+/// Adds the pages with data to the page table, so that the program has no page fault for each of them.
 void populate(const Move& step, uint64_t copied) {
     const int advice = step.protection & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-    if (copied == step.length) {  // no need to ask where
+    if (copied == step.length) {  // all pages have data
         ::madvise(pointer(step.address), step.length, advice);
         return;
     }
@@ -92,7 +92,7 @@ void populate(const Move& step, uint64_t copied) {
     }
 }
 
-/// msync refuses to invalidate a locked mapping, and does nothing else to anonymous memory: a cheap way to ask.
+/// Checks by msync, which refuses to invalidate a locked mapping and has no other effect on anonymous memory.
 bool is_locked(const Move& step) {
     return ::msync(pointer(step.address), step.length, MS_ASYNC | MS_INVALIDATE) != 0 && errno == EBUSY;
 }

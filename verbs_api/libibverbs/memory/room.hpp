@@ -1,5 +1,5 @@
 #pragma once
-/// The state of the room, one a process.
+/// The state of the room, one per process.
 
 #include <pthread.h>
 
@@ -15,13 +15,13 @@ namespace roci::memory {
 struct Room {
     Files files;
     std::unordered_map<uint64_t, std::vector<Use>> tokens;
-    KeptFd maps;  ///< asks for VMAs
-    KeptFd uffd;  ///< freezes
+    KeptFd maps;  ///< for VMA queries
+    KeptFd uffd;  ///< for freezing
 };
 
-extern pthread_mutex_t room_mutex;  ///< held for every use of what follows, and across fork()
+extern pthread_mutex_t room_mutex;  ///< held for every use of the following variables, and across fork()
 extern Room* room;                  ///< null until first used; a fork's child starts with none
-extern uint64_t last_token;         ///< goes on in a child, so that an inherited token is never mistaken for one of its own
+extern uint64_t last_token;         ///< not reset in a fork's child, so that inherited tokens differ from its own
 
 struct Locked {
     Locked() { pthread_mutex_lock(&room_mutex); }

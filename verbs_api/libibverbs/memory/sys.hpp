@@ -1,5 +1,5 @@
 #pragma once
-/// Small things around system calls.
+/// Helpers for system calls.
 
 #include <pthread.h>
 #include <signal.h>
@@ -48,8 +48,8 @@ private:
     int fd_;
 };
 
-/// No signal handler and no cancellation runs in this thread meanwhile. A handler that wrote to a frozen page would wait for its
-/// own thread.
+/// Blocks signal handlers and cancellation in this thread during its lifetime. A handler that writes to a frozen page would wait
+/// for its own thread.
 class Undisturbed {
 public:
     Undisturbed() {
