@@ -247,7 +247,8 @@ bool take_tag_operations(Context& ctx, Srq& srq) {
     TagSrq& t = *srq.tags;
     const uint32_t claimed = posted_operations(t);
     if (t.broken) return false;
-    if (claimed > t.spec.depth) {  // more than the ring holds: nothing in it can be trusted
+    if (t.unreported != 0) return true;  // the client must see these matches before the results of its operations
+    if (claimed > t.spec.depth) {        // more than the ring holds: nothing in it can be trusted
         t.broken = true;
         raise_srq(ctx, srq, abi::AsyncEvent::srq_err);
         return false;

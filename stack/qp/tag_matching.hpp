@@ -74,6 +74,7 @@ struct alignas(64) TagSrq {
     uint32_t unexpected = 0;  ///< messages that matched nothing
     uint32_t handled = 0;     ///< number of these that the client has handled
     bool broken = false;      ///< the indices of the client's ring are invalid: it is not read any more
+    uint32_t unreported = 0;  ///< messages whose buffer has left the list and waits for slow memory
 };
 
 /// How the current message will be completed.
