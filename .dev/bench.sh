@@ -1,5 +1,5 @@
-# Figures beside their anchors, measured in one run (docs/tuning.md): a table, bench.json and bench.html in the build folder.
-# `vs-rxe`: beside the kernel's Soft-RoCE, in an emulated guest.
+# Figures next to their anchors, measured in one run (docs/tuning.md): a table, bench.json and bench.html in the build folder.
+# `vs-rxe`: compared with the kernel's Soft-RoCE, in an emulated guest.
 
 dev_bench() {
     source .dev/build.sh

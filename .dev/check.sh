@@ -3,7 +3,7 @@ source .dev/sanitizers.sh
 
 check_format() { sources | xargs clang-format --dry-run -Werror; }
 
-# The transport and the client library: code that reads what strangers write. Headers come with them.
+# The transport and the client library: code that reads untrusted input. Headers come with them.
 check_lint() { git ls-files 'stack/*.cpp' 'verbs_api/*.cpp' 'apps/*.cpp' | xargs -P "$(nproc)" -n 4 clang-tidy -p "$BUILD" --quiet; }
 
 check_shell() { bash -n dev .dev/*.sh .ci/run; }

@@ -1,4 +1,4 @@
-# What every word of ./dev uses. Sourced with the repository as working directory.
+# Functions for all commands of ./dev. Sourced with the repository as working directory.
 
 BUILD="${BUILD:-build}"
 export ROCI="$PWD/$BUILD/apps/roci/roci" ROCID="$PWD/$BUILD/apps/rocid/rocid"
@@ -10,7 +10,7 @@ die() {
     exit 1
 }
 
-# Runs a command as root: at once, by sudo, or not at all (then false).
+# Runs a command as root, directly or by sudo; false if neither is possible.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -21,7 +21,7 @@ as_root() {
     fi
 }
 
-# wanted_packages [demo]: all of them, or those above the line that ends what the demo needs.
+# wanted_packages [demo]: all packages, or those above the line that ends the packages of the demo.
 wanted_packages() {
     if [ "${1:-}" = demo ]; then sed '/^# === /q' .dev/packages.txt; else cat .dev/packages.txt; fi | grep -vE '^\s*(#|$)'
 }
@@ -44,7 +44,7 @@ configure() {
     fi
 }
 
-# Our own builds take no warning; whoever builds with another compiler may.
+# Warnings are errors in our own builds only; other compilers may have more warnings.
 FOR_TESTS=(-Dtests=true -Dwerror=true)
 
 # The files of all sources that we format and lint.
@@ -58,7 +58,7 @@ PASSED=0 FAILED=0 SKIPPED=0
 # The number before a word in the last line of a log ("12 passed, 0 failed"), or nothing.
 count_of() { tail -n 1 "$2" | grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || true; }
 
-# step NAME COMMAND…: a command that ends with "N passed, N failed" counts as so many, any other as one.
+# step NAME COMMAND…: a command that ends with "N passed, N failed" counts as that many tests, any other as one.
 step() {
     local name="$1" log start status=0
     shift
@@ -98,7 +98,7 @@ tally() {
     PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) SKIPPED=$((SKIPPED + ${skipped:-0}))
 }
 
-# The last word: exit code 1 if anything failed.
+# Prints the summary; exit code 1 if a step failed.
 verdict() {
     [ "$SKIPPED" = 0 ] || printf '\n%d skipped; the logs in %s say why\n' "$SKIPPED" "$LOGS"
     printf '\n%d passed, %d failed\n' "$PASSED" "$FAILED"

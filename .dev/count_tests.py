@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the cases of a meson test log: GoogleTest's own counts where a test prints them, else one a test.
+"""Counts the cases of a meson test log: GoogleTest's own counts if a test prints them, else one per test.
 
     count_tests.py BUILD/meson-logs/testlog.json
 """

@@ -1,4 +1,4 @@
-# From nothing to Debian's RDMA programs moving data. Sourced by ./dev.
+# Installs, builds and runs Debian's RDMA programs over rocid. Sourced by ./dev.
 
 HUGEPAGES_WANTED=256  # of 2 MiB: rings and frame buffers of the demo
 HUGEPAGES=/sys/kernel/mm/hugepages/hugepages-2048kB
@@ -45,7 +45,7 @@ stop_demo() {
     return "$status"
 }
 
-# Until somebody listens on a TCP port of this machine.
+# Waits until a program listens on a TCP port of this machine.
 wait_for_port() {
     local hex n
     hex="$(printf ':%04X' "$1")"
@@ -108,7 +108,7 @@ explain() {
 TEXT
 }
 
-# What the demo runs and nothing else. On a terminal ninja's own line says how far it is, elsewhere a line per tenth.
+# Builds only the programs of the demo. Shows ninja's progress line on a terminal, elsewhere a line per tenth.
 build_demo() {
     local log status=0 targets=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
     log="$(mktemp /tmp/roci-demo-build-XXXXXX)"
@@ -122,7 +122,7 @@ build_demo() {
     rm -f "$log"
 }
 
-# Of lines "[17/150] …" those that begin another tenth.
+# Filters lines "[17/150] …": prints those that begin another tenth.
 tenths() {
     awk -F'[][/]' '/^\[[0-9]+\/[0-9]+\]/ { t = int(10 * $2 / $3); if (t > last) { printf "   %d of %d\n", $2, $3; fflush(); last = t } }'
 }

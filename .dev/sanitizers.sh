@@ -1,4 +1,4 @@
-# Sanitizer builds of what they test: unit tests, simulator and fuzzers under ASan+UBSan, rings and the client library
+# Sanitizer builds: unit tests, simulator and fuzzers under ASan+UBSan, rings and the client library
 # under TSan.
 
 # build_and_test FOLDER SANITIZERS TESTS-BELOW…

@@ -1,4 +1,4 @@
-# Everything that CI runs. Each step prints one line; logs are in build/dev-logs/.
+# Runs all tests of CI. Each step prints one line; logs are in build/dev-logs/.
 source .dev/sanitizers.sh
 
 build_all() {

@@ -84,10 +84,10 @@ std::string tail(const std::string& file) {
     fcntl(ready_fd, F_SETFD, 0);
     const std::string fd_text = std::to_string(ready_fd);
     std::vector<const char*> args{rocid.c_str(), "--socket", socket.c_str(), "--ready-fd", fd_text.c_str()};
-    if (where.config.empty())
-        args.push_back("--loopback");
-    else
+    if (!where.config.empty())
         args.insert(args.end(), {"--config", where.config.c_str()});
+    else
+        args.push_back(where.single ? "--single" : "--loopback");
     if (!where.keep) args.insert(args.end(), {"--exit-when-idle", kIdleSeconds});
     args.push_back(nullptr);
     execv(rocid.c_str(), const_cast<char* const*>(args.data()));
@@ -125,14 +125,14 @@ UniqueFd lock(const std::string& socket) {
 
 }  // namespace
 
-std::string ephemeral_socket(const std::string& config, std::string& why) {
+std::string ephemeral_socket(const Where& where, std::string& why) {
     const std::string runtime = environment("XDG_RUNTIME_DIR");
     std::error_code none;
     const bool usable = !runtime.empty() && fs::is_directory(runtime, none) && access(runtime.c_str(), W_OK) == 0;
     const std::string folder = usable ? runtime + "/rocinante" : fmt::format("/tmp/rocinante-{}", geteuid());
     if (!private_folder(folder, why)) return {};
-    if (config.empty()) return folder + "/loopback.sock";
-    return fmt::format("{}/{:016x}.sock", folder, std::hash<std::string>{}(fs::weakly_canonical(config, none)));
+    if (where.config.empty()) return folder + (where.single ? "/single.sock" : "/loopback.sock");
+    return fmt::format("{}/{:016x}.sock", folder, std::hash<std::string>{}(fs::weakly_canonical(where.config, none)));
 }
 
 std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why) {
@@ -150,7 +150,7 @@ std::optional<Daemon> start_daemon(const Where& where, const std::string& socket
 }
 
 std::string up_socket(std::string& why) {
-    const std::string loopback = ephemeral_socket("", why);
+    const std::string loopback = ephemeral_socket({}, why);
     return loopback.empty() ? "" : fs::path(loopback).replace_filename("up.sock").string();
 }
 
@@ -164,11 +164,11 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
         return daemon;
     }
     std::string unused;
-    if (where.config.empty()) {
+    if (where.config.empty() && !where.single) {
         if (auto daemon = try_socket(up_socket(unused), false, unused)) return daemon;
         if (auto daemon = try_socket(abi::kDefaultSocket, false, why)) return daemon;
     }
-    const std::string socket = ephemeral_socket(where.config, unused);
+    const std::string socket = ephemeral_socket(where, unused);
     if (!socket.empty())
         if (auto daemon = try_socket(socket, true, unused)) return daemon;
     why = fmt::format("{}\n  {}", why, kHowToStart);
@@ -178,7 +178,7 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
 std::optional<Daemon> find_or_start_daemon(const Where& where, std::string& why) {
     if (auto daemon = find_daemon(where, why)) return daemon;
     if (!named_socket(where).empty()) return std::nullopt;  // the user chose a socket
-    const std::string socket = ephemeral_socket(where.config, why);
+    const std::string socket = ephemeral_socket(where, why);
     if (socket.empty()) return std::nullopt;
     const UniqueFd held = lock(socket);
     if (auto daemon = try_socket(socket, true, why)) return daemon;  // another roci started it meanwhile

@@ -10,9 +10,10 @@ namespace roci::cli {
 
 /// The user's choice of rocid.
 struct Where {
-    std::string socket;  ///< --socket, or ""
-    std::string config;  ///< --config: of an ephemeral rocid, or ""
-    bool keep = false;   ///< an ephemeral rocid stays after its last session
+    std::string socket;   ///< --socket, or ""
+    std::string config;   ///< --config: of an ephemeral rocid, or ""
+    bool single = false;  ///< --single: an ephemeral rocid with one device
+    bool keep = false;    ///< an ephemeral rocid stays after its last session
 };
 
 /// A rocid that answers. Holding `session` keeps an ephemeral one alive.
@@ -24,7 +25,7 @@ struct Daemon {
 
 /// The socket of this user's ephemeral rocid: one per user and configuration, so that programs share it.
 /// Returns "", with `why` set, if there is no safe folder for it.
-std::string ephemeral_socket(const std::string& config, std::string& why);
+std::string ephemeral_socket(const Where& where, std::string& why);
 
 /// Returns the first rocid that answers: that of --socket or $ROCI_SOCKET (only that, if one of them is set), then the system's,
 /// then the user's ephemeral one. Returns nullopt, with `why` set, if there is none.

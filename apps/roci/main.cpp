@@ -15,18 +15,24 @@ namespace {
 void add_where(CLI::App& command, roci::cli::Where& where) {
     command.add_option("--socket", where.socket,
                        "rocid's control socket (default: $ROCI_SOCKET, else /run/rocinante/rocid.sock)");
-    command.add_option("--config", where.config, "configuration of the ephemeral rocid; each configuration has its own")
-        ->check(CLI::ExistingFile);
+    auto* config =
+        command.add_option("--config", where.config, "configuration of the ephemeral rocid; each configuration has its own")
+            ->check(CLI::ExistingFile);
+    command
+        .add_flag("--single", where.single,
+                  "the ephemeral rocid with one device, roci0, that is its own peer: server and client have the same address")
+        ->excludes(config);
 }
 
 roci::manual::Page manual_page(const CLI::App& app) {
     roci::manual::Page page{"roci", 1, "run RDMA programs over Rocinante, and look at what it does", ROCI_VERSION};
-    page.sections = {
-        {"Synopsis", "roci run [OPTIONS] -- PROGRAM [ARGUMENTS]\n\nroci COMMAND [OPTIONS]"},
-        {"Description",
-         "roci run starts an unmodified RDMA program with Rocinante's libibverbs.so.1 and librdmacm.so.1 first in "
-         "LD_LIBRARY_PATH. Without a rocid it starts one with two devices, roci0 and roci1, wired back to back; that rocid "
-         "ends with its last program. The other commands look at a running rocid, or at this machine."}};
+    page.sections = {{"Synopsis", "roci run [OPTIONS] -- PROGRAM [ARGUMENTS]\n\nroci COMMAND [OPTIONS]"},
+                     {"Description",
+                      "roci run starts an unmodified RDMA program with Rocinante's libibverbs.so.1 and librdmacm.so.1 first in "
+                      "LD_LIBRARY_PATH. Without a rocid it starts one with two devices, roci0 and roci1, wired back to back, or "
+                      "with --single one "
+                      "device that is its own peer; that rocid ends with its last program. The other commands look at a running "
+                      "rocid, or at this machine."}};
     page.sections.push_back({"Options", "", roci::manual::entries(app)});
     for (roci::manual::Section& section : roci::manual::command_sections(app)) page.sections.push_back(std::move(section));
     const auto variables = roci::manual::environment();

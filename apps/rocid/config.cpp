@@ -35,6 +35,15 @@ addresses = ["10.77.0.2/24", "fd77::2/64"]
 mtu = 4096
 )";
 
+/// A program that listens on the address of this device sees its clients come from the same address.
+constexpr std::string_view kSingleDevice = R"([[device]]
+name = "roci0"
+port = "loopback"
+peer = "roci0"
+mac = "02:52:4f:43:49:00"
+addresses = ["10.77.0.1/24", "fd77::1/64"]
+)";
+
 /// The place of an error.
 struct Place {
     std::string file;
@@ -403,6 +412,10 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
 }
 
 Config default_config(const std::vector<std::string>& overrides) { return parse_config("", "default", overrides); }
+
+Config single_config(const std::vector<std::string>& overrides) {
+    return parse_config(std::string(kSingleDevice), "single", overrides);
+}
 
 namespace {
 

@@ -70,6 +70,8 @@ Config parse_config(const std::string& text, const std::string& name, const std:
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
 /// The built-in configuration: two devices, roci0 and roci1, back to back.
 Config default_config(const std::vector<std::string>& overrides = {});
+/// The built-in configuration of `--single`: one device, roci0, that is its own peer.
+Config single_config(const std::vector<std::string>& overrides = {});
 /// A configuration file with every key, its default, range and purpose; `rocid --print-config` prints it.
 std::string sample_config();
 

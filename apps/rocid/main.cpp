@@ -19,7 +19,7 @@ constexpr char kDefaultConfig[] = ROCI_SYSCONFDIR "/rocinante/rocinante.toml";
 struct Arguments {
     std::string config, socket, log_level = "info";
     std::vector<std::string> set;
-    bool loopback = false, print_config = false, print_completion = false;
+    bool loopback = false, single = false, print_config = false, print_completion = false;
     std::string print_man;
     roci::rocid::RunOptions run;
 };
@@ -28,7 +28,11 @@ void declare(CLI::App& app, Arguments& a) {
     auto* config =
         app.add_option("-c,--config", a.config,
                        std::string("Configuration file (default: ") + kDefaultConfig + " if it is there, else --loopback)");
-    app.add_flag("--loopback", a.loopback, "Built-in configuration: roci0 and roci1, back to back, no file")->excludes(config);
+    auto* loopback = app.add_flag("--loopback", a.loopback, "Built-in configuration: roci0 and roci1, back to back, no file")
+                         ->excludes(config);
+    app.add_flag("--single", a.single, "Built-in configuration: roci0 alone, its own peer, no file")
+        ->excludes(config)
+        ->excludes(loopback);
     app.add_option("--socket", a.socket, "Socket to serve, in place of the configuration's");
     app.add_option("--set", a.set, "section.key=value, after the configuration; may be repeated");
     app.add_flag("--print-config", a.print_config, "Print a configuration with every key explained, and end");
@@ -46,6 +50,8 @@ roci::rocid::Config configuration(const Arguments& a) {
     Config c;
     if (!a.config.empty())
         c = load_config(a.config, a.set);
+    else if (a.single)
+        c = single_config(a.set);
     else if (!a.loopback && access(kDefaultConfig, F_OK) == 0)
         c = load_config(kDefaultConfig, a.set);
     else
@@ -64,7 +70,7 @@ void set_up_log(const Arguments& a) {
 roci::manual::Page manual_page(const CLI::App& app) {
     roci::manual::Page page{"rocid", 8, "the daemon of Rocinante: RDMA verbs on any NIC", ROCID_VERSION};
     page.sections = {
-        {"Synopsis", "rocid [--config FILE | --loopback] [OPTIONS]"},
+        {"Synopsis", "rocid [--config FILE | --loopback | --single] [OPTIONS]"},
         {"Description",
          "rocid owns the ports, runs the RoCEv2 transport on engine threads and serves RDMA programs over a Unix socket. "
          "Programs reach it "

@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -74,13 +75,45 @@ uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     return (length + page - 1) / page * page;
 }
 
-/// Fills the page table now instead of in the engine's hot path. Only if the file has all its pages: filling a sparse file would
-/// charge its memory to rocid.
+/// Fills the page table now instead of in the engine's hot path. Only where the file has pages: filling its holes would charge
+/// their memory to rocid. rocid looks for holes through a descriptor of its own, because the client's has a position.
 void prefault(int fd, std::byte* base, uint64_t mapped, bool writable) {
     constexpr uint64_t kMost = 256 << 20, kBlock = 512;
+    constexpr int kMostStretches = 16;
+    const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
     struct stat s {};
-    if (mapped > kMost || fstat(fd, &s) != 0 || uint64_t(s.st_blocks) * kBlock < mapped) return;
-    madvise(base, mapped, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+    if (mapped > kMost || fstat(fd, &s) != 0) return;
+    if (uint64_t(s.st_blocks) * kBlock >= mapped) {
+        madvise(base, mapped, advice);
+        return;
+    }
+    const int own = open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC);
+    off_t at = 0;
+    for (int i = 0; own >= 0 && i < kMostStretches && uint64_t(at) < mapped; ++i) {
+        const off_t data = lseek(own, at, SEEK_DATA), hole = data < 0 ? data : lseek(own, data, SEEK_HOLE);
+        at = std::min(off_t(mapped), hole);
+        if (data < 0 || hole <= data || at <= data || madvise(base + data, size_t(at - data), advice) != 0) break;
+    }
+    if (own >= 0) close(own);
+}
+
+/// A mapping whose addresses are aligned as the file's offsets are, so that huge pages of the file are mapped as such.
+void* map_aligned(int fd, uint64_t mapped, int protection) {
+    constexpr uint64_t kHuge = 2 << 20;
+    if (mapped >= kHuge) {
+        void* reserved = mmap(nullptr, mapped + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (reserved != MAP_FAILED) {
+            const auto start = reinterpret_cast<uintptr_t>(reserved), aligned = (start + kHuge - 1) / kHuge * kHuge;
+            void* p = mmap(reinterpret_cast<void*>(aligned), mapped, protection, MAP_SHARED | MAP_FIXED, fd, 0);
+            const uint64_t before = p != MAP_FAILED ? aligned - start : mapped + kHuge;
+            if (before != 0) munmap(reserved, before);
+            if (p != MAP_FAILED) {
+                if (before != kHuge) munmap(static_cast<std::byte*>(p) + mapped, kHuge - before);
+                return p;
+            }
+        }
+    }
+    return mmap(nullptr, mapped, protection, MAP_SHARED, fd, 0);
 }
 
 }  // namespace
@@ -183,7 +216,7 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_region(int fd, uint64_t lengt
 std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t length, bool writable, std::string& why) {
     const uint64_t mapped = mappable_length(fd, length, why);
     if (mapped == 0) return nullptr;
-    void* p = mmap(nullptr, mapped, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    void* p = map_aligned(fd, mapped, PROT_READ | (writable ? PROT_WRITE : 0));
     if (p == MAP_FAILED) {
         why = "cannot map the file: " + errno_text() + (errno == EACCES ? " (is it open for reading and writing?)" : "");
         return nullptr;

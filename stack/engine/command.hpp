@@ -1,5 +1,5 @@
-// Commands from the conductor to an engine. The conductor builds objects; an engine is told to take them in, change them or let
-// go of them. An engine executes commands in order, at the start of a poll; `done` tells the conductor (release order).
+// Commands from the conductor to an engine. The conductor creates objects; commands add them to an engine, change them or remove
+// them. An engine executes commands in order, between its rounds. It sets `done` with release order.
 #pragma once
 
 #include <atomic>
@@ -19,14 +19,14 @@ struct QpQuery {
     const qp::Qp* qp = nullptr;
     qp::Snapshot* out = nullptr;
 };
-/// Rows of one query_qps command: an engine does nothing else meanwhile.
+/// Limit of rows of one query_qps command, because the engine does nothing else meanwhile.
 inline constexpr size_t kMostQpQueries = 64;
 
 struct Command {
     enum class Kind : uint8_t {
         attach_session,  ///< watch this session's doorbells
         detach_session,  ///< stop; its QPs must be gone
-        add_qp,          ///< take in a QP made by qp::create
+        add_qp,          ///< add a QP made by qp::create
         modify_qp,
         query_qp,
         query_qps,  ///< many of them in one command
@@ -40,7 +40,7 @@ struct Command {
         resize_srq,  ///< move it to new memory
         remove_srq,
         resize_cq,   ///< move this engine's lane to new memory
-        fence,       ///< nothing read before this command is used after it (keys, address handles, multicast groups)
+        fence,       ///< nothing that was read from shared tables before is used afterwards (keys, address handles, groups)
         send_gsi,    ///< send a management datagram
         send_frame,  ///< send a frame that is not RoCE
     };
@@ -52,7 +52,7 @@ struct Command {
     bool force = false;                  // remove_qp: do not wait for workers
     const qp::Change* change = nullptr;  // modify_qp
     const qp::Owner* owner = nullptr;    // move_qp
-    /// query_qp. modify_qp: in, the state that the QP is believed to be in; it is not changed (ESTALE) if it is in another.
+    /// query_qp: out. modify_qp: in, the expected state of the QP; if it is in another state, it is not changed (ESTALE).
     qp::Snapshot* snapshot = nullptr;
     std::span<const QpQuery> queries{};        // query_qps, kMostQpQueries at most
     uint32_t srq_limit = 0;                    // modify_srq in, query_srq out
@@ -66,8 +66,8 @@ struct Command {
     std::atomic<bool> done{false};            ///< out
 };
 
-/// How the conductor reaches engines: rocid pushes to a ring and wakes the lcore; the simulator executes at once. Returns when
-/// the command is done.
+/// The conductor's interface to the engines. rocid passes a command to the lcore and wakes it; the simulator executes it at once.
+/// Functions return when the command is done.
 class CommandPort {
 public:
     virtual ~CommandPort() = default;
@@ -78,7 +78,7 @@ public:
         for (uint32_t e = 0; e < commands.size(); ++e)
             if (commands[e] != nullptr) execute(e, *commands[e]);
     }
-    /// When this returns, no engine uses anything that was cleared from the shared tables before.
+    /// After it returns, no engine uses an entry that was cleared from the shared tables before the call.
     void fence_all() {
         std::vector<Command> fences(engines());
         std::vector<Command*> all;

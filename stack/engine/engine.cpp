@@ -9,11 +9,12 @@
 namespace roci::engine {
 namespace {
 
-/// A QP without work stays on the list for so many rounds, so that a busy client needs no doorbell; not on a crowded list.
+/// Rounds for which a QP without work remains on the run queue, so that a busy client needs no doorbell; not if there are many
+/// active QPs.
 constexpr uint8_t kLinger = 32;
-/// What a round sends, and how many QPs it looks at, at most.
+/// Limits of frames that a round sends, and of QPs that it visits.
 constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
-/// Bursts that a round takes from a port while they come in full.
+/// Bursts that a round takes from a port, as long as they are full.
 constexpr uint32_t kRoundBursts = 8;
 constexpr uint32_t kFrameCopies = 64;
 /// Rounds after which sleeping programs are looked for behind a fence.
@@ -105,7 +106,7 @@ bool Engine::Impl::run_timers() {
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
-/// The round's share of frames, spent by the QPs that have a turn.
+/// The frames that a round may send; QPs with a turn use them up.
 struct Engine::Impl::Budget {
     uint32_t left;
     bool spent = false;
@@ -115,8 +116,8 @@ struct Engine::Impl::Budget {
     }
 };
 
-/// Answers first, for the caches still have the QPs whose requests came in the round before; but never the whole of a round while
-/// there are requests to be sent.
+/// Responders come first, because the QPs that received requests in the previous round are still in the caches. They get at most
+/// half of a round while requesters wait.
 void Engine::Impl::run_responders(Budget& budget) {
     const uint32_t kept = ctx.requesters.empty() ? 0 : budget.left / 2;
     for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.left > kept && !ctx.responders.empty();
@@ -131,7 +132,7 @@ void Engine::Impl::run_responders(Budget& budget) {
     }
 }
 
-/// How many frames were sent or work requests flushed.
+/// Serves a requester. Returns how many frames it sent or work requests it flushed.
 uint32_t Engine::Impl::serve(qp::Qp& qp) {
     if (flushing(qp)) {
         const uint32_t before = qp.requester.queue.tail() + qp.spec.rq.consumed;
@@ -143,8 +144,8 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return sent;
 }
 
-/// The requester had nothing to do when we looked: off the list. If everything posted was taken, the client is asked to ring; if
-/// not, either we looked too early, or something that will come (an ACK, a timer) puts the QP back on the list.
+/// Removes a requester without work from the run queue. If all posted requests are taken, the client must ring the doorbell from
+/// now on. If not, the QP was checked too early, or an event that is due (an ACK, a timer) will put it back on the run queue.
 void Engine::Impl::rest(qp::Qp& qp) {
     if (!qp.has_work && !flushing(qp)) return;
     if (qp::posted(qp)) return look_again(qp);
@@ -158,7 +159,8 @@ void Engine::Impl::look_again(qp::Qp& qp) {
     if (flushing(qp) ? !qp::flush_waits(qp) : qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
-/// A fence waits until all that was written before has reached the cache: one a round, not one a QP.
+/// Rechecks the doorbells of all QPs that went idle in this round. A fence waits until all earlier stores have reached the cache,
+/// so there is one per round instead of one per QP.
 void Engine::Impl::settle() {
     if (resting.empty()) return;
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -172,9 +174,9 @@ void Engine::Impl::settle() {
     resting.clear();
 }
 
-/// Each requester on the list has its turn, until the round has sent its share of frames; the next round goes on where this one
-/// ended. A round that sent for thousands of QPs would fill rings and pools with frames that are cold when they are received,
-/// then visit the same QPs again in vain.
+/// Each requester in the run queue gets a turn, until the round has sent its frames; the next round continues there. If a round
+/// sent for thousands of QPs, rings and pools would fill with frames that have left the caches when they are received, and the
+/// QPs would be visited again without result.
 void Engine::Impl::run_requesters(Budget& budget) {
     const bool prefetches = crowded();
     if (!prefetches) pipeline.forget();
@@ -211,7 +213,7 @@ bool Engine::Impl::run_turns() {
     return budget.spent;
 }
 
-/// The roles of a QP count for themselves; others read the engine's table.
+/// Copies the counters of the reorder pool to the engine's table, which other threads read.
 void Engine::Impl::publish_reorder() {
     struct Row {
         Counter counter;
@@ -255,7 +257,7 @@ bool Engine::poll(Nanos now) {
         out.flush();
         if (const uint64_t sent = out.take_sent(); sent != 0) e.counters.add(Counter::tx_frames, sent);
     }
-    // After sending: what a device sends to itself or to its neighbour in this rocid is there at once.
+    // Receiving comes after sending, so that frames to the same device or to its loopback peer are received in the same round.
     for (uint32_t port = 0; port < e.ports.size(); ++port) {
         unsigned got = e.receive(port);
         any |= got != 0;

@@ -1,5 +1,6 @@
-// The engine: everything that one lcore does, sans-IO. Frames, commands, doorbells and `now` go in; frames, CQEs and events come
-// out. One thread calls poll(); nothing here blocks, allocates (after construction and commands) or makes a system call.
+// The engine: all work of one lcore, sans-IO. Its inputs are frames, commands, doorbells and `now`; its outputs are frames, CQEs
+// and events. One thread calls poll(). The engine never blocks, makes no system call, and allocates memory only during
+// construction and commands.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ struct Config {
     uint32_t ack_every = 32;       ///< a requester asks for an ACK at least every so many packets
     bool selective_repeat = true;  ///< lost packets alone are sent again where the peer keeps the others
     uint32_t event_ring = 4096;
-    uint32_t reorder_frames = 1024;     ///< PSNs behind a lost one that a QP keeps frames of, a power of two; 0: none
-    uint64_t reorder_bytes = 32 << 20;  ///< for what all of them keep
+    uint32_t reorder_frames = 1024;     ///< PSNs behind a missing one for which a QP keeps frames, a power of two; 0: none
+    uint64_t reorder_bytes = 32 << 20;  ///< memory for kept frames of all QPs
 };
 
 class Engine {
@@ -42,7 +43,7 @@ public:
     bool poll(Nanos now);
     /// Runs one command now. Called by the thread that polls.
     void execute(Command& command, Nanos now);
-    /// The next time at which poll() has something to do by itself; kNever when only input can wake it; <= now: at once.
+    /// The next time at which poll() has work without new input. kNever: only with input; <= now: at once.
     Nanos next_deadline(Nanos now) const;
     /// True if a doorbell is set, another engine has handed frames over, or a worker has reached slow memory: checked after the
     /// sleeping flag was raised.
@@ -51,12 +52,13 @@ public:
     uint32_t take_wake_mask();
     /// Threads of clients that sleep while they poll, to be woken after poll(); the caller clears the list.
     std::vector<rings::Sleeper>& sleepers();
-    /// Before the lcore gives up its CPU: looks once more for such threads.
+    /// Called before the lcore yields its CPU: checks once more for such threads.
     void settle_sleepers();
-    /// The engine is about to sleep: QPs without work are not watched any more from the next round on, their clients ring.
+    /// Called before the engine sleeps: from the next round on it does not watch QPs without work; their clients ring the
+    /// doorbell.
     void stop_lingering();
     EventRing& events();
-    /// For tests, between rounds: what does not hold of a QP though it must, or nullptr.
+    /// For tests, between rounds: the violated invariant of a QP, or nullptr.
     const char* check() const;
     /// Readable from any thread.
     const Counters& counters() const;

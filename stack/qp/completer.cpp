@@ -13,13 +13,13 @@ using abi::WcStatus;
 
 bool has_own_response(const SendRecord& r) { return needs_response(r.kind); }
 
-/// There may be room or credits now for what waits. A requester with nothing to send has no turn: otherwise each ACK would cost
-/// thousands of QPs one more visit.
+/// Activates the requester if it waits for room in the window or for credits. A requester without work gets no turn: otherwise
+/// each ACK would cost one more visit of the QP.
 void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
 
-/// Progress was made since `before`: full retries again, the timer starts anew, and sending may go on.
+/// Called after progress since `before`: resets the retries, restarts the timer, and continues sending.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
     observe_repair(ctx, qp);
@@ -47,7 +47,8 @@ void retire_local(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// An acknowledgement of a first transmission may arrive after a roll-back: what it covers need not be sent again.
+/// Moves the cursor behind acknowledged packets. The acknowledgement of a first transmission may arrive after a roll-back; its
+/// packets need not be sent again.
 void skip_acknowledged(Requester& rq, bool overtaken) {
     if (overtaken || rq.queue.behind()) rq.queue.rewind(rq.window.acked());
 }
@@ -65,8 +66,8 @@ void responded(Context& ctx, Qp& qp, Psn psn, bool final) {
 
 enum class Acked : uint8_t { all, response_missing, failed };
 
-/// Everything before `end` is acknowledged. Stops at a READ or atomic that was not answered: later packets were, so its response
-/// is lost (IBA 9.7.5.1.4, implied NAK).
+/// Acknowledges all packets before `end`. Stops at a READ or atomic without a response: since later packets are acknowledged, its
+/// response is lost (IBA 9.7.5.1.4, implied NAK).
 Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     Requester& rq = qp.requester;
     uint32_t span = psn_span(rq.window.acked(), end);
@@ -96,11 +97,13 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     return result;
 }
 
-/// The peer answers, if not what is awaited: it is at work on what it was asked before, and a request that was repeated waits its
-/// turn there. A large READ that lost a packet may take a slow peer many timeouts; the timer is for one that is silent.
+/// Restarts the timer after a response other than the expected one: the peer is alive and still processes earlier requests, so a
+/// repeated request waits at the peer. A slow peer may need many timeouts for a large READ that lost a packet, but the timer must
+/// only detect a silent peer.
 void still_answered(Context& ctx, Qp& qp) {
     if (!qp.requester.deadlines.pending(Deadline::ack)) return;
-    // What is kept is progress already; the probe looks after what is missing. Otherwise all of it comes again in its turn.
+    // With kept packets there is progress, and the probe handles the missing one. Otherwise the peer repeats all packets in
+    // order.
     qp.keeps_responses ? extend_ack_timer(ctx, qp) : restart_ack_timer(ctx, qp);
 }
 
@@ -109,7 +112,7 @@ void still_answered(Context& ctx, Qp& qp) {
 void implied_nak(Context& ctx, Qp& qp) {
     ++qp.counters.implied_naks;
     Requester& rq = qp.requester;
-    // Every later response tells of the same loss: go back once, then wait for the awaited PSN (or for the timer).
+    // Every later response indicates the same loss: go back once, then wait for the expected PSN (or for the timer).
     if (rq.implied_nak_pending) return still_answered(ctx, qp);
     rq.implied_nak_pending = true;
     if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
@@ -118,7 +121,7 @@ void implied_nak(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// Something came that follows a response which has not.
+/// A packet arrived that follows a missing response.
 void response_missing(Context& ctx, Qp& qp, const wire::Packet& p) {
     keep_response(ctx, qp, p) ? still_answered(ctx, qp) : implied_nak(ctx, qp);
 }
@@ -141,7 +144,7 @@ void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (qp.requester.window.acked() != before) progressed(ctx, qp, before);
     if (result == Acked::response_missing) response_missing(ctx, qp, p);
-    go_on(ctx, qp);  // credits may have come
+    go_on(ctx, qp);  // there may be new credits
 }
 
 /// NAK code to completion status (IBA 9.9.2.2 … 9.9.2.4.2).
@@ -163,7 +166,7 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
         ++qp.counters.seq_nak_received;
         // A response before it is missing: we have to go back further than the NAK says, and once is enough.
         if (result == Acked::response_missing) return implied_nak(ctx, qp);
-        if (!rq.window.awaits_answer()) return;  // a duplicate: we are back there already
+        if (!rq.window.awaits_answer()) return;  // a duplicate: the requester has already gone back
         return request_lost(ctx, qp);
     }
     if (result == Acked::response_missing) return implied_nak(ctx, qp);
@@ -186,15 +189,15 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     update_timer(ctx, qp);
 }
 
-/// The oldest record, once everything before the response's PSN is acknowledged; nullptr: the packet has been dealt with, or
-/// answers nothing.
+/// Acknowledges all packets before the response's PSN and returns the oldest record. nullptr: the packet is already processed, or
+/// is not an expected response.
 SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const Psn before = rq.window.acked();
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return nullptr;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
-    // una == psn: exactly what is awaited. Otherwise an earlier response is missing (implied NAK) or this one is not for a READ.
+    // una == psn: the expected response. Otherwise an earlier response is missing (implied NAK), or this one is not for a READ.
     if (rq.window.acked() != p.psn) {
         result == Acked::response_missing ? response_missing(ctx, qp, p) : void(++qp.counters.duplicates);
         return nullptr;
@@ -216,7 +219,7 @@ void response_waits(Context& ctx, Qp& qp, Placing placing) {
 }
 
 void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
-    // A response of a request that was rolled back and is about to be repeated is as good as the repeated one.
+    // A response to a request that was rolled back, and would be sent again, is as valid as the response to the repeated one.
     SendRecord* r = awaited_record(ctx, qp, p);
     if (r == nullptr) return;
     if (r->kind == WorkKind::atomic) {
@@ -292,7 +295,7 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->responses, p.psn);
         if (p.info->has(wire::kRead) && rq.window.acked().distance_from(p.psn) > 0) still_answered(ctx, qp);
         if (p.psn + 1 == rq.window.acked() && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
-            learn_credits(qp, p);  // repeated to tell of new credits
+            learn_credits(qp, p);  // a repeated ACK with new credits
             go_on(ctx, qp);
         }
         return;

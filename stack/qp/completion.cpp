@@ -1,4 +1,4 @@
-// Completions, events and errors. Every work request completes exactly once, in order; in ERR whatever is queued is flushed
+// Completions, events and errors. Every work request completes exactly once, in order. In ERR all queued requests are flushed
 // (IBA 10.3.1.7, 11.6.2).
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
@@ -12,16 +12,17 @@ using abi::WcStatus;
 /// A store leaves its core within microseconds.
 constexpr Nanos kLateReceives = 1'000'000;
 
-/// On Ethernet there is no service level; NICs tell there which header lies in the 40 bytes before a datagram, and UCX reads it.
+/// Ethernet has no service level. NICs use this field for the kind of header in the 40 bytes before a datagram, and UCX reads it.
 constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
 
-/// What was completed before is there when its reader asks.
+/// Writes out completions before the event, so that its reader finds them.
 void send_event(Context& ctx, const engine::Event& e) {
     ctx.completions.write_out();
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
 
-/// True: the CQ overran with this entry. It is in error for good, and so is every QP that completes into it (IBA 11.6.3.2).
+/// Adds an entry to a CQ. True: this entry overran the CQ, which is permanently in error, like every QP that completes into it
+/// (IBA 11.6.3.2).
 bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     e.timestamp = ctx.now;
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);

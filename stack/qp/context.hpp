@@ -1,4 +1,4 @@
-// What an engine lends to the roles of a QP while they work: the time, the tables, the way out, the list of work.
+// The parts of an engine that the roles of a QP use: the time, the tables, the outboxes, the run queues.
 #pragma once
 
 #include <deque>
@@ -78,7 +78,7 @@ struct Context {
 
 /// The requester has something to do, or had when it was looked at last.
 inline void activate(Context& ctx, Qp& qp) { ctx.requesters.add(qp); }
-/// … and what it has is new.
+/// The same for a requester with new work.
 inline void activate_requester(Context& ctx, Qp& qp) {
     qp.has_work = true;
     ctx.requesters.add(qp);
@@ -92,19 +92,19 @@ inline void deactivate(Context& ctx, Qp& qp) {
 /// The QP's one timer follows the earliest of its deadlines. Moving a deadline later costs nothing: the timer fires early and is
 /// re-armed.
 inline void update_timer(Context& ctx, Qp& qp) {
-    if (qp.state == State::err) return;  // it has its own use for it (enter_error)
+    if (qp.state == State::err) return;  // the error state uses the timer itself (enter_error)
     const Nanos due = qp.requester.deadlines.earliest();
     if (due == kNever || (qp.timer.armed() && qp.timer.deadline <= due)) return;
     ctx.wheel.arm(qp.timer, due);
 }
 
-/// Reading or writing the memory that a list of SGEs names, as if it were one stretch.
+/// Reads or writes the memory of a list of SGEs as if it were contiguous.
 class SgeList {
 public:
     SgeList(const Context& ctx, uint32_t pd, std::span<const abi::Sge> sges) : keys_(ctx.shared->keys), pd_(pd), sges_(sges) {}
     /// Copies `length` bytes from position `offset` of the list. False: a key, right or range is wrong (local protection error).
     bool gather(uint64_t offset, uint8_t* out, uint32_t length) const;
-    /// The same bytes where they are, if that is one stretch; an empty one if not, or if gather would refuse them.
+    /// The bytes in place, if they are contiguous. Empty if they are not, or if gather() would refuse them.
     mem::InPlace in_place(uint64_t offset, uint32_t length) const;
     bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
     /// Adds the bytes of [offset, offset + length) to a request for slow memory. False: as with the others, or it is not

@@ -107,9 +107,9 @@ bool fetch(Qp& qp, uint32_t most) {
     if (qp.spec.sq.stride > kLine)
         __builtin_prefetch(qp.spec.sq.slot(rq.queue.fetched()) + kLine);  // in parallel to the first line
     const uint32_t before = rq.queue.fetched();
-    // Whatever the client says, no more than the queue holds.
+    // Never more than the queue holds, whatever the client has marked as posted.
     while (most-- != 0 && rq.queue.length() < depth && qp.spec.sq.posted(rq.queue.fetched())) {
-        // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2: 2^23 outstanding).
+        // Outstanding PSNs must fit into half of the PSN circle (IBA 9.7.2: 2^23).
         if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
         take(qp);
     }

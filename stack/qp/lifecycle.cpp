@@ -1,5 +1,5 @@
-// Creation, the state machine's actions, and snapshots. Which transitions and attributes are legal was decided by the conductor
-// (qp/attributes.hpp); here is what each attribute and each state does to the transport.
+// Creation, the actions of the state machine, and snapshots. The conductor has checked transitions and attributes
+// (qp/attributes.hpp); this file applies each attribute and each state to the transport.
 #include <bit>
 #include <cerrno>
 #include <new>
@@ -16,7 +16,7 @@ void set_mtu_bytes(Qp& qp, uint32_t bytes) {
     qp.mtu_shift = uint8_t(std::countr_zero(bytes));
 }
 void set_sq_psn(Qp& qp, const Change& c) { qp.requester.window.start(Psn(c.attr.sq_psn)); }
-/// Results are kept for repetition only where there can be any.
+/// Results of atomics are kept for replays, only for QPs that can have atomics.
 void set_access(Qp& qp, uint32_t access) {
     qp.access = access;
     AtomicResults& results = qp.responder.atomics;
@@ -29,7 +29,7 @@ void set_dest_reads(Qp& qp, const Change& c) {
     set_access(qp, qp.access);
 }
 
-/// What each bit of the attribute mask changes here; the rest is the conductor's alone.
+/// Applies the attributes of the mask that concern the engine; the others concern only the conductor.
 struct Setter {
     uint32_t bit;
     void (*apply)(Qp&, const Change&);
@@ -51,7 +51,7 @@ constexpr Setter kSetters[] = {
     {kAttrDestQpn, [](Qp& q, const Change& c) { q.dest = Qpn{c.attr.dest_qp_num}; }},
 };
 
-/// RESET forgets everything but what the QP was created with; the client restarts its rings at 0 as well.
+/// RESET restores the state after creation; the client also restarts its rings at 0.
 void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
@@ -104,7 +104,7 @@ Pool::Handle Pool::create(const Spec& spec) {
     qp->spec = spec;
     qp->timer.owner = qp.get();
     if (spec.sq.depth != 0) std::atomic_ref(spec.sq.shared->idle).store(1, std::memory_order_release);
-    // an XRC target may meet any SRQ of its domain
+    // an XRC target may use any SRQ of its domain
     const uint32_t recv_sges = spec.type == Type::xrc_recv ? kMaxRecvSge
                                : spec.srq != nullptr       ? spec.srq->rq.max_sge
                                                            : spec.rq.max_sge;

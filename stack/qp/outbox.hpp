@@ -33,7 +33,7 @@ public:
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
     }
-    /// The frame that acquire() gave was built from `start` on. `checksum_offset`, `sender`: as in TxFrame.
+    /// Completes the frame of acquire(), which was built from `start` on. `checksum_offset`, `sender`: as in TxFrame.
     void commit(uint8_t* start, uint32_t length, uint8_t checksum_offset, uint32_t sender) {
         engine::TxFrame& f = frames_[ready_++];
         f.data = start;
@@ -42,7 +42,7 @@ public:
         f.sender = sender;
     }
 
-    /// Hands what is built to the port. Returns how many frames it took.
+    /// Passes the built frames to the port. Returns how many it accepted.
     unsigned flush() {
         if (ready_ == 0) return 0;
         ROCI_STAGE(transmit);

@@ -42,7 +42,7 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t le
     if (available == 0) return TakeRecv::empty;
     if (available > q.depth) return TakeRecv::malformed;  // the client claims more than its queue holds
     const std::byte* slot = q.slot(q.consumed);
-    __builtin_prefetch(q.slot(q.consumed + 1));  // the next message's, if it is posted: from another core's cache
+    __builtin_prefetch(q.slot(q.consumed + 1));  // of the next message, if it is posted: from another core's cache
     abi::RecvWqe head;
     std::memcpy(&head, slot, sizeof head);
     RecvWork& work = qp.responder.recv;

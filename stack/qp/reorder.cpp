@@ -1,5 +1,5 @@
-// The reorder buffer. One gap at a time is reported, the first one: by one sequence NAK (IBA 9.7.4.1.2), or by asking for a
-// READ's responses again. When it is closed, everything up to the next gap is executed, and acknowledged by one ACK.
+// The reorder buffer. It reports only the first gap, by one sequence NAK (IBA 9.7.4.1.2) or by requesting a READ's responses
+// again. When the gap is closed, all packets up to the next gap are executed and acknowledged by one ACK.
 #include "qp/reorder.hpp"
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 namespace roci::qp {
 namespace {
 
-/// A gap that is not closed within this time: the peer is gone, or starts anew. What is kept is given to others.
+/// If a gap is not closed within this time, the peer has ended or starts again, and the kept frames are freed.
 constexpr Nanos kStalled = Nanos{1} << 29;  // 0.5 s
 
 KeptFrame*& place(const Context& ctx, const Backlog& b, Psn psn) { return b.places[psn.value() & (ctx.reorder->window() - 1)]; }
 
-/// Takes it out of the backlog; whoever asks for it makes sure that it is there.
+/// Removes a frame from the backlog. It must be there.
 KeptFrame* take_out(const Context& ctx, Backlog& b, Psn psn) {
     KeptFrame* k = std::exchange(place(ctx, b, psn), nullptr);
     --b.count;
@@ -27,7 +27,7 @@ void release_places(Context& ctx, Backlog& b) {
     if (b.places != nullptr) ctx.reorder->give_back(std::exchange(b.places, nullptr));
 }
 
-/// What is kept is not needed: the peer sends it again, or never.
+/// Frees all kept frames: the peer sends them again, or never.
 void drop_backlog(Context& ctx, Backlog& b) {
     ctx.reorder->count(&ReorderCounters::freed, b.count);
     while (b.count != 0) ctx.reorder->give_back(take_out(ctx, b, b.first));
@@ -45,7 +45,7 @@ void drop_requests(Context& ctx, Qp& qp) {
     qp.keeps_requests = false;
 }
 
-/// `base` has moved on: what lies before it is of no use (a READ takes PSNs that somebody else claimed).
+/// Called when `base` has advanced: frees frames before it (for example those with PSNs of a READ's responses).
 void advance(Context& ctx, Backlog& b, Psn to) {
     const uint32_t steps = psn_span(b.base, to);
     b.base = to;
@@ -55,13 +55,13 @@ void advance(Context& ctx, Backlog& b, Psn to) {
     }
 }
 
-/// The gap at `base` is looked at anew: it has just been found, or the one before it was closed.
+/// Starts the patience for the gap at `base`: it was just detected, or the gap before it was closed.
 void open_gap(Context& ctx, Backlog& b) {
     b.asked = false;
     b.opened = ctx.now;
 }
 
-/// Keeps the packet, if it may. False: it is not kept and was not before.
+/// Keeps the packet if possible. False: it is not kept, and was not kept before.
 bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
     ReorderPool& pool = *ctx.reorder;
     if (psn_span(b.base, p.psn) >= pool.window()) {
@@ -91,7 +91,7 @@ bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
     return true;
 }
 
-/// nullptr: no memory, or nothing is kept on this engine.
+/// nullptr: no memory, or the engine keeps no frames.
 Reorder* reorder_of(Context& ctx, Qp& qp) {
     if (qp.reorder == nullptr && ctx.reorder != nullptr) qp.reorder = ctx.reorder->make(&qp);
     return qp.reorder;
@@ -102,7 +102,7 @@ Nanos due(const Backlog& b, bool open) {
     return b.asked ? b.opened + kStalled : b.opened + b.patience.wait();
 }
 
-/// As with the QP's own timer, a deadline that moves later costs nothing.
+/// As with the QP's own timer, moving a deadline later costs nothing.
 void arm(Context& ctx, Qp& qp) {
     Reorder& r = *qp.reorder;
     const Nanos next = std::min(due(r.requests, qp.keeps_requests), due(r.responses, qp.keeps_responses));
@@ -110,7 +110,7 @@ void arm(Context& ctx, Qp& qp) {
     ctx.wheel.arm(r.timer, next);
 }
 
-/// The missing one was asked for, and has come.
+/// Called when a packet that was reported as missing has arrived.
 void closed(Context& ctx, Backlog& b) {
     if (b.asked) b.patience.arrived(b.base, b.count, ctx.now - b.opened);
 }
@@ -119,7 +119,7 @@ void closed(Context& ctx, Backlog& b) {
 
 bool not_ready(const ReceiveSequence& s) { return s.missing() && aeth_kind(s.nak_syndrome()) == AethKind::rnr_nak; }
 
-/// A request was executed that starts over again, or ends, everything behind it.
+/// True if the executed request makes all later packets invalid (the QP ends, or the requester starts again).
 bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
 
 /// Reports the gap if it is time to.
@@ -153,7 +153,7 @@ void judge_responses(Context& ctx, Qp& qp) {
     if (qp.reorder != nullptr) arm(ctx, qp);
 }
 
-/// The next one that has its turn. False: none has.
+/// Executes the next kept response, if it is in order. False: there is none.
 bool execute_next_response(Context& ctx, Qp& qp) {
     const Requester& rq = qp.requester;
     Reorder& r = *qp.reorder;
@@ -178,7 +178,7 @@ bool execute_next_response(Context& ctx, Qp& qp) {
 
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     const ReceiveSequence& rs = qp.responder.sequence;
-    // After an RNR NAK the requester starts again from its PSN (IBA 9.7.5.2.8): all that follows comes again.
+    // After an RNR NAK the requester starts again from its PSN (IBA 9.7.5.2.8), so all later packets are repeated.
     if (not_ready(rs) || reorder_of(ctx, qp) == nullptr) return false;
     Backlog& b = qp.reorder->requests;
     if (!qp.keeps_requests) {

@@ -12,11 +12,12 @@ namespace {
 
 using Cause = Repair::Cause;
 
-constexpr uint8_t kMostCreeps = 6;  // each sends twice as many packets again
+constexpr uint8_t kMostCreeps = 6;  // each doubles the number of repeated packets
 constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
 constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
 
-/// A READ is asked for to its end: if its request was lost, a shorter one would be another READ.
+/// A repeated READ request covers all remaining responses: if the first request was lost, a shorter one would be a different
+/// READ.
 uint32_t whole_record(const SendQueue& queue, Psn acked) {
     const SendRecord& r = *queue.oldest();
     return needs_response(r.kind) ? psn_span(acked, r.first_psn + r.packets) : 1;
@@ -26,7 +27,7 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     Requester& rq = qp.requester;
     rq.window.report_lost(psns);
     Repair& r = rq.repair;
-    // What was sent before a repair that was answered has left the network.
+    // Packets that were sent before an answered repair have left the network.
     if (r.cause == Cause::none)
         r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
     r.cause = cause;
@@ -52,14 +53,14 @@ void go_back(Context& ctx, Qp& qp) {
     roll_back(ctx, qp);
 }
 
-/// A part of what is under way may be repaired by itself.
+/// True if a part of the outstanding packets may be repaired separately.
 bool can_repair(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
     if (!ctx.selective_repeat || rq.repair.mode == RepeatMode::go_back_n) return false;
     return !rq.queue.empty() && rq.queue.oldest()->kind != WorkKind::local && rq.window.awaits_answer();
 }
 
-/// The peer lacks the oldest packet that is not acknowledged, and has shown it.
+/// Called when the peer has reported that the oldest unacknowledged packet is missing.
 void repair_request(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (!can_repair(ctx, qp)) return go_back(ctx, qp);
@@ -67,7 +68,7 @@ void repair_request(Context& ctx, Qp& qp) {
     begin_repair(ctx, qp, Cause::nak, psns);
 }
 
-/// The packet after the repaired one is missing, too: either the peer keeps nothing, or more than one was lost.
+/// Called when the packet after the repaired one is missing too: either the peer keeps no packets, or several were lost.
 void crept(Context& ctx, Qp& qp) {
     Repair& r = qp.requester.repair;
     if (r.mode == RepeatMode::unknown || ++r.creeps > kMostCreeps) settle_for_go_back_n(r);
@@ -79,7 +80,7 @@ void jumped(Repair& r) {
     r.creeps = r.trial = 0;
 }
 
-/// What the peer sent before the repair arrived says nothing about it.
+/// Whether a response can be a result of the repair. The peer may have sent it before the repair arrived.
 bool answers_repair(const Requester& rq, Nanos now) {
     return !rq.window.repair_due() && uint32_t(now) - rq.repair.sent_at >= rq.round_trip.shortest() / 4 * 3;
 }

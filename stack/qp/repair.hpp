@@ -1,5 +1,5 @@
-// What a requester knows of round trips and of its peer's habits, to repair a loss soon and with few packets. Plain data; the
-// rules are in repair.cpp.
+// A requester's knowledge of round trips and of its peer, by which it repairs a loss soon and with few packets. Plain data;
+// repair.cpp has the rules.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +8,15 @@
 
 namespace roci::qp {
 
-/// How lost packets are sent again. A peer need not agree: it keeps packets that follow a lost one, or it does not, and the
-/// acknowledgement of the repaired packet shows which.
+/// How lost packets are sent again. There is no negotiation: the acknowledgement of the repaired packet shows whether the peer
+/// keeps packets behind a lost one.
 enum class RepeatMode : uint8_t {
     unknown,    ///< the next loss will show
-    selective,  ///< the missing packet alone: the peer keeps what follows it
-    go_back_n,  ///< everything from the missing packet on
+    selective,  ///< only the missing packet: the peer keeps the packets behind it
+    go_back_n,  ///< all packets from the missing one on
 };
 
-/// Round-trip times, in nanoseconds: one packet at a time is timed, none that was sent twice (Karn).
+/// Round-trip times, in nanoseconds. One packet at a time is measured, but none that was sent twice (Karn's algorithm).
 class RoundTrip {
 public:
     bool known() const { return smoothed_ != 0; }
@@ -28,7 +28,7 @@ public:
         started_ = uint32_t(now);
         timing_ = true;
     }
-    /// Something is sent again: an acknowledgement may be of either transmission.
+    /// Called when a packet is sent again: the acknowledgement could belong to either transmission.
     void abort() { timing_ = false; }
     /// Everything before `acked` is acknowledged.
     void end(Psn acked, Nanos now) {
@@ -36,7 +36,7 @@ public:
         timing_ = false;
         take(std::max(uint32_t(now) - started_, 1u));
     }
-    /// An ACK that is not here after this time is unlikely to come: a few round trips, plus the timer's own granularity.
+    /// Time after which an ACK is unlikely to arrive: a few round trips, plus the timer's granularity.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
     /// The same for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues.
     Nanos patience(uint32_t ahead, uint32_t in_flight) const {
@@ -70,20 +70,20 @@ private:
 struct Repair {
     enum class Cause : uint8_t {
         none,
-        nak,       ///< the peer reported the loss: how it acknowledges the repair shows whether it keeps packets
-        probe,     ///< the peer is silent, and may have lost the packet or its ACK
-        response,  ///< a response was lost on its way to us: says nothing about the peer
+        nak,       ///< the peer reported the loss: its acknowledgement will show whether it keeps packets
+        probe,     ///< the peer is silent: the packet or its ACK may be lost
+        response,  ///< a response was lost: shows nothing about the peer
     };
     Psn begin, end;  ///< sent again
-    Psn highest;     ///< one past the newest PSN that was under way then
+    Psn highest;     ///< one past the newest outstanding PSN at that time
     uint32_t sent_at = 0;
     uint16_t ahead = 0;  ///< packets that may be before it in the queues of the network
     Cause cause = Cause::none;
     RepeatMode mode = RepeatMode::unknown;
-    uint8_t creeps = 0;    ///< repairs in a row after which the very next packet was missing
-    uint8_t probes = 0;    ///< in a row, without progress
+    uint8_t creeps = 0;    ///< consecutive repairs after which the very next packet was missing
+    uint8_t probes = 0;    ///< consecutive probes without progress
     uint8_t go_backs = 0;  ///< losses until selective repeat is tried again
-    uint8_t trial = 0;     ///< how often it was tried in vain
+    uint8_t trial = 0;     ///< number of failed trials
 };
 
 }  // namespace roci::qp

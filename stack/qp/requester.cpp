@@ -1,5 +1,5 @@
-// The requester: turns send WQEs into request packets, in PSN order, as far as the window, the peer's credits, fences and the
-// limit of outstanding READs and atomics allow.
+// The requester turns send WQEs into request packets, in PSN order, while the window, the peer's credits, fences and the limit of
+// outstanding READs and atomics permit.
 #include <cstring>
 
 #include "qp/reorder.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 using abi::WcStatus;
 
-/// Of a record: what is sent in one packet. A READ request takes the PSNs of its responses.
+/// The part of a record that is sent in one packet. A READ request has the PSNs of its responses.
 struct Part {
     uint32_t packet = 0, psns = 1;
 };
@@ -24,7 +24,7 @@ bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     if (rq.queue.within_message() && r.kind != WorkKind::read) return true;
     if (r.fence && rq.queue.reads_outstanding() != 0) return false;  // IBA 10.8.3.3
     if (needs_response(r.kind) && rq.queue.reads_outstanding() >= qp.max_rd_atomic) return false;
-    // Out of credits a single message may go ahead, to learn of new ones (IBA 9.7.7.2.5).
+    // Without credits a single message may be sent, to get new credits (IBA 9.7.7.2.5).
     const bool beyond = r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0;
     return !beyond || !rq.credit_probe;
 }
@@ -39,7 +39,7 @@ SgeList sges_of(const Context& ctx, const Qp& qp, const abi::SendWqe& w) {
     return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
 }
 
-/// Bytes of the message from position `offset` into the frame.
+/// Copies bytes of the message from position `offset` on into the frame.
 bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* out, uint32_t length) {
     if (w.opcode == abi::WrOpcode::atomic_write) {
         std::memcpy(out, &w.compare_add, length);
@@ -53,7 +53,7 @@ bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t of
     return sges_of(ctx, qp, w).gather(offset, out, length);
 }
 
-/// Whether the packet's payload comes as it is from the program's memory.
+/// Whether the packet's payload is an unchanged copy of the program's memory.
 bool from_memory(const abi::SendWqe& w) {
     return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
 }
@@ -78,7 +78,7 @@ uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_
     return seal(w, start, path, payload, length);
 }
 
-/// A READ asks for everything from its first missing byte on, or for the packets that are missing; the responses keep the PSNs of
+/// A READ request asks for all data from the first missing byte on, or for the missing packets. The responses keep the PSNs of
 /// the first request (C9-148).
 void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part, wire::TransportHeaders& h) {
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
@@ -151,7 +151,7 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t lengt
     return b;
 }
 
-/// A packet between the first and the last one of a message that carries data.
+/// True for a packet between the first and the last one of a message with data.
 Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, engine::TxFrame& frame, Middle& kept) {
     if (kept.message != &r) {
         const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
@@ -218,7 +218,7 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
     return Step::done;
 }
 
-/// The packet at the cursor.
+/// Sends the packet at the cursor.
 Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     Requester& rq = qp.requester;
     const Part part{rq.queue.packet(), r.packets - rq.queue.packet()};
@@ -230,14 +230,15 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     return Step::done;
 }
 
-/// The next packet of those that are known to be lost.
+/// Sends the next packet that is known to be lost.
 Step send_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Psn psn = rq.window.repair_next();
-    // Only of a READ that is being answered a part may be asked for: any other request would be a new, shorter one.
+    // A part may be requested only of a READ that the peer has started to answer. Otherwise the peer would treat it as a new,
+    // shorter READ.
     const bool answered = rq.repair.cause == Repair::Cause::response;
     const Hole hole = answered ? missing_response(ctx, qp, psn) : Hole{};
-    if (hole.length != 0) {  // what is kept need not come again
+    if (hole.length != 0) {  // kept responses need not be requested again
         rq.window.repaired(std::min(psn_span(psn, hole.first), rq.window.repair_left()));
         if (!rq.window.repair_due()) return Step::done;
         psn = rq.window.repair_next();
@@ -246,7 +247,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     while (r != nullptr && psn_span(r->first_psn, psn) >= r->packets) r = r->next;
     if (r == nullptr) return Step::fault;
     Part part{psn_span(r->first_psn, psn), 1};
-    if (answered && !needs_response(r->kind)) {  // it was executed, for something after it was answered
+    if (answered && !needs_response(r->kind)) {  // it was executed, because a later request was answered
         rq.window.repaired(rq.window.repair_left());
         return Step::done;
     }
@@ -261,7 +262,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     return step;
 }
 
-/// Repairs first. Returns how many packets were sent; a fault is reported like that of any packet.
+/// Sends repairs. Returns the number of packets. A fault is reported like that of any other packet.
 uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     Requester& rq = qp.requester;
     uint32_t sent = 0;
@@ -276,7 +277,7 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     }
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
-        // A QP that has lost something from each message so far has no other way to learn of a round trip.
+        // A QP that has lost a packet of each message so far has no other way to measure a round trip.
         if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now);
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
@@ -284,7 +285,7 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     return sent;
 }
 
-/// UC and UD: what was sent is complete.
+/// Completes sent messages of UC and UD.
 void complete_unacknowledged(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     while (!rq.queue.at_oldest()) complete_send(ctx, qp, WcStatus::success);
@@ -314,7 +315,7 @@ Step bind(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
     return Step::fault;
 }
 
-/// Memory windows: bind and local invalidate happen when their turn comes, before anything posted later is sent (IBA 10.8.3.3).
+/// Executes binds and local invalidates in order, before any request that was posted later is sent (IBA 10.8.3.3).
 Step execute_local(Context& ctx, Qp& qp, SendRecord& r) {
     if (r.executed) return Step::done;
     const abi::SendWqe& w = wqe(r);
@@ -338,7 +339,7 @@ bool may_send(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
     if (cc::not_before(rq.congestion) > ctx.now) return false;
     if (rq.deadlines.pending(Deadline::rnr) || rq.blocked) return false;
-    // SQD: what was begun is finished, nothing new is begun (IBA 10.3.1.5)
+    // SQD: started messages are finished, no new one is started (IBA 10.3.1.5)
     return qp.state == State::rts || (qp.state == State::sqd && (rq.queue.within_message() || rq.window.repeats()));
 }
 

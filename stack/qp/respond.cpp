@@ -18,7 +18,7 @@ uint8_t ack_syndrome(Qp& qp) {
 /// What became of a packet: `lost` is the memory that it was to be made of, or it `waits` for it.
 enum class Sent : uint8_t { yes, no_room, lost, waits };
 
-/// Payload and ICRC behind the headers. Returns the frame's length; 0: the memory is lost.
+/// Adds payload and ICRC behind the headers. Returns the frame's length; 0: the memory is lost.
 uint32_t finish(const Qp& qp, uint32_t length, const mem::MemoryRegion* region, uint64_t va, uint8_t* start, uint8_t* payload) {
     if (wire::copies_with_icrc(length)) {
         const mem::InPlace from = mem::in_place(*region, va, length);
@@ -76,8 +76,8 @@ wire::Operation response_operation(const Qp& qp, const ResponderJob& job) {
     return job.sent + 1 == packets ? O::read_response_last : O::read_response_middle;
 }
 
-/// The memory was checked when the request came; it is looked up again for every packet, because it may be deregistered
-/// meanwhile. `va` becomes the address within it.
+/// Looks the memory up again for every packet, because it may have been deregistered since the request was checked. `va` becomes
+/// the address within the region.
 const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t& va, uint32_t length,
                                      mem::WindowUse& use) {
     const mem::MemoryRegion* region = nullptr;
@@ -86,8 +86,8 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
     return f == mem::Fault::ok ? region : nullptr;
 }
 
-/// The response cannot be made: NAK remote access at its PSN, as if it were the one that is expected. Not so an answer given
-/// again: the requester may have had all of it before, and closed the memory since; if not, it asks once more.
+/// Called if a response cannot be sent: sends NAK remote access at its PSN, as if it were the expected one. A replay is only
+/// dropped: the requester may have received all responses before and closed the memory since; if not, it repeats the request.
 void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
     ++qp.counters.access_errors;
@@ -131,8 +131,8 @@ bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     return send(ctx, qp, h) == Sent::yes;
 }
 
-/// ACK of everything executed, or the NAK that is due; a NAK acknowledges everything before its PSN, so the ACK is not needed
-/// then.
+/// Sends an ACK of all executed requests, or a pending NAK. A NAK also acknowledges all requests before its PSN, so no ACK is
+/// needed then.
 bool send_ack_or_nak(Context& ctx, Qp& qp) {
     ReceiveSequence& sequence = qp.responder.sequence;
     const bool sent = sequence.nak_due() ? send_acknowledge(ctx, qp, sequence.nak_syndrome(), sequence.expected())

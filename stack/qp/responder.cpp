@@ -1,5 +1,5 @@
-// The responder: one request packet at a time, through the check chain of IBA 9.7.4.1 in its order: PSN, opcode succession,
-// opcode allowed, resources, length, R_Key; then execution. Each fault has its row in kFaults.
+// The responder processes one request packet at a time. It makes the checks of IBA 9.7.4.1 in their order (PSN, opcode sequence,
+// allowed opcode, resources, length, R_Key) and then executes the request. Each fault has a row in kFaults.
 #include <cstring>
 #include <optional>
 
@@ -21,7 +21,7 @@ struct FaultRow {
     WcStatus recv_status;
     std::optional<AsyncEvent> event;
     bool own = false;     ///< of our side (class E): it ends a UC QP as well, where what the peer does wrong is dropped (class D)
-    bool silent = false;  ///< no NAK (class J): the peer learns of it as its retries run out
+    bool silent = false;  ///< no NAK (class J): the peer's retries are exhausted
 };
 constexpr FaultRow kFaults[] = {
     {NakCode::psn_sequence, WcStatus::success, {}},                                 // none
@@ -100,7 +100,7 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     return false;
 }
 
-/// First and Only start a message and may come only when none is under way; Middle and Last continue one of the same kind
+/// First and Only start a message, so there must be no incomplete one; Middle and Last continue a message of the same kind
 /// (IBA 9.7.4.1.3).
 bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
     const bool starts = info.has(wire::kFirst | wire::kOnly) || info.has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
@@ -119,7 +119,8 @@ bool supported(const wire::OpcodeInfo& info) {
     return info.has(wire::kSend | wire::kWrite | wire::kRead | wire::kAtomic | wire::kAtomicWrite) && !info.has(wire::kFlushEth);
 }
 
-/// First and Middle are full packets; a Last carries something; an Only at most a packet (IBA 9.7.4.1.6).
+/// The payload of First and Middle is the path MTU, that of Last is not empty, and that of Only at most the path MTU
+/// (IBA 9.7.4.1.6).
 bool legal_length(const Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kRead | wire::kAtomic)) return true;
     if (p.info->has(wire::kFirst | wire::kMiddle)) return p.payload_length == qp.mtu;
@@ -178,16 +179,16 @@ RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
                       RequestFault::unreachable);
 }
 
-/// A SEND takes its receive WQE with the first packet, a WRITE with immediate with the last.
+/// The first packet of a SEND, or the last packet of a WRITE with immediate, takes the receive WQE.
 TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.responder.recv.held || !p.info->has(wire::kConsumesRecv)) return TakeRecv::ok;
     return p.info->has(wire::kSend) && matches_tags(qp) ? take_tagged(ctx, qp, p) : take_recv(ctx, qp, &p);
 }
 
-/// SEND with invalidate: the R_Key stops working before the completion is seen (IBA 9.4.1.1.3).
+/// SEND with invalidate: the R_Key is invalid before the program can see the completion (IBA 9.4.1.1.3).
 RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kIeth)) return RequestFault::none;
-    // only windows can be invalidated from afar; a region that ibv_reg_mr made cannot (IBA 10.6.5)
+    // a peer can invalidate only windows, not a region of ibv_reg_mr (IBA 10.6.5)
     const bool done = mem::invalidate_window(ctx.shared->keys, p.invalidate, domain_of(ctx, qp, p), qp.spec.qpn.value);
     return done ? RequestFault::none : RequestFault::invalidation;
 }

@@ -5,8 +5,8 @@
 namespace roci::qp {
 namespace {
 
-/// The timeout T that was asked for is the shortest: a requester may wait up to 4 T (IBA 9.9.2.1.1). One after the other without
-/// any answer is a peer with more to do than it has time for; asking it at the same pace again would use the retries up.
+/// The timeout T of the program is a minimum: a requester may wait up to 4 T (IBA 9.9.2.1.1). Consecutive timeouts without any
+/// response mean that the peer is overloaded; the same pace would exhaust the retries.
 constexpr uint8_t kMostTimeoutDoublings = 2;
 
 Nanos patience(const Qp& qp) { return qp.requester.ack_timeout << qp.requester.timeouts_in_a_row; }
@@ -59,7 +59,7 @@ bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status) {
 
 void on_timer(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    if (qp.state == State::err) return activate(ctx, qp);  // receives posted while it went there
+    if (qp.state == State::err) return activate(ctx, qp);  // flushes receives that were posted during the transition
     if (qp.reorder != nullptr) look_at_kept(ctx, qp);
     if (rq.deadlines.expire(Deadline::rnr, ctx.now)) activate_requester(ctx, qp);
     if (rq.deadlines.expire(Deadline::pacing, ctx.now)) activate(ctx, qp);

@@ -7,37 +7,39 @@
 namespace roci::qp {
 
 // ---- fetch.cpp: from the client's ring to the engine's
-/// Copies and validates posted WQEs as long as there is room, `most` at a time: what is sent soon. True if any was taken.
+/// Copies and validates posted WQEs while there is room, `most` at a time, so that only WQEs that are sent soon are fetched. True
+/// if any was fetched.
 bool fetch(Qp& qp, uint32_t most);
 /// True if the client has posted WQEs that were not fetched yet.
 bool posted(const Qp& qp);
-/// Everything posted was fetched: from now on the client rings (abi/rings.hpp, the doorbell rule). True: it may have posted
-/// meanwhile, so a full fence and recheck_doorbell() must follow.
+/// Called when all posted WQEs are fetched: from now on the client rings the doorbell (see SqShared in abi/rings.hpp). True: the
+/// client may have posted meanwhile, so a full fence and recheck_doorbell() must follow.
 bool arm_doorbell(Qp& qp);
 bool recheck_doorbell(Qp& qp);
 
-/// Validates the copy, and makes the record one of it.
+/// Validates the copied WQE and fills in the record.
 void admit(Qp& qp, SendRecord& r);
 
 // ---- tag_matching.cpp: messages that arrive at a QP of a tag matching SRQ
-/// A SEND begins: finds out what kind it is and where it goes. Like take_recv.
+/// Called at the start of a SEND: determines its kind and its buffer. Results as for take_recv.
 enum class TakeRecv : uint8_t;
 TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& packet);
-/// Where a packet's payload goes in the buffer and what of it is header. False: nothing is to be placed (a rendezvous request).
+/// Computes the position of a packet's payload in the buffer and the length of its header. False: no payload to place (a
+/// rendezvous request).
 bool place_tagged(const Qp& qp, const wire::Packet& packet, uint64_t& offset, const uint8_t*& payload, uint32_t& length);
 /// The headers of a rendezvous request that waited for slow memory are in place, or cannot be. False: the packet is none.
 bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 /// Makes a receive completion one of tag matching.
 void describe_tagged(const Qp& qp, abi::Cqe& e);
-/// An unexpected message that broke off is none.
+/// An incomplete unexpected message is not counted.
 void forget_unexpected(TagSrq& t);
-/// The QP is reset or goes: the message and the rendezvous under way are forgotten.
+/// Drops the current message and outstanding rendezvous: the QP is reset or being destroyed.
 void forget_tagged(Qp& qp);
-/// Takes operations on the list that a client has posted: the doorbell rang. True: there are more, come again.
+/// Called for a doorbell: executes operations on the list that the client has posted. True: there are more, call again.
 bool take_tag_operations(Context& ctx, Srq& srq);
 
 // ---- rendezvous.cpp: READ and FIN, by the QP's own requester
-/// Takes the matched buffer over. The caller made sure that there is room.
+/// Adds a rendezvous with the matched buffer. The caller has checked that there is room.
 void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::Packet& packet);
 bool rendezvous_waits(const Qp& qp);
 /// Like fetch.
@@ -48,13 +50,13 @@ void end_rendezvous(Context& ctx, Qp& qp, const abi::SendWqe& w, abi::WcStatus s
 // ---- requester.cpp: sending requests
 /// Sends up to `quantum` request packets. Returns how many.
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum);
-/// True if send_requests() would send something now (given room on the port).
+/// True if send_requests() would send a packet now (if the port has room).
 bool has_requests(const Context& ctx, const Qp& qp);
-/// True: the congestion controller lets it send later. The timer brings it back to the run queue then.
+/// True: the congestion controller holds the QP back. The timer adds it to the run queue again.
 bool hold_back(Context& ctx, Qp& qp);
 
 // ---- completer.cpp: ACKs and responses to what we asked
-/// Completes local operations (memory windows) that were done and are the oldest now.
+/// Completes executed local operations (memory windows) that are the oldest now.
 void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// The same for one packet, without those that it was holding up.
@@ -65,26 +67,26 @@ void finish_response(Context& ctx, Qp& qp, const wire::Packet& packet, bool good
 void implied_nak(Context& ctx, Qp& qp);
 
 // ---- retry.cpp: timers and going back
-/// Back to the oldest unacknowledged packet: everything from there on is sent again.
+/// Goes back to the oldest unacknowledged packet: all packets from there on are sent again.
 void roll_back(Context& ctx, Qp& qp);
-/// Restarts the local ACK timer after progress, or stops it when nothing is awaited.
+/// Restarts the local ACK timer after progress, or stops it if nothing is outstanding.
 void restart_ack_timer(Context& ctx, Qp& qp);
 /// The same without progress: the probe is still due when it was.
 void extend_ack_timer(Context& ctx, Qp& qp);
 // ---- repair.cpp: sending what was lost again, and nothing else
-/// The peer reported that it lacks the oldest packet that is not acknowledged.
+/// Called when the peer reports the oldest unacknowledged packet as missing.
 void request_lost(Context& ctx, Qp& qp);
-/// Responses are missing of which later ones arrived: all of them are among the oldest `psns` awaited; 0: nobody knows how many.
+/// Called when responses are missing although later ones arrived. They are among the oldest `psns` expected; 0: unknown number.
 void response_lost(Context& ctx, Qp& qp, uint32_t psns);
 /// Something was acknowledged: what does that say of the repair?
 void observe_repair(Context& ctx, Qp& qp);
 /// The deadline of the probe starts anew; the caller updates the timer.
 void arm_probe(Context& ctx, Qp& qp);
-/// No progress for a few round trips.
+/// Called after a few round trips without progress.
 void probe(Context& ctx, Qp& qp);
 
 // ---- retry.cpp
-/// Counts one retry. False: none is left, the QP has gone to ERR with `status` on the oldest WQE.
+/// Counts one retry. False: none is left, so the QP went to ERR, with `status` for the oldest WQE.
 bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status);
 void on_timer(Context& ctx, Qp& qp);
 
@@ -98,18 +100,18 @@ void finish_request(Context& ctx, Qp& qp, const wire::Packet& packet, bool good,
 void nak_gap(Context& ctx, Qp& qp);
 
 // ---- replay.cpp
-/// A READ or atomic that came again is answered (again) from the PSN that was asked for. Replays do not count against the number
-/// of READs agreed, and are as many at most: one too many is dropped, its requester asks again.
+/// Answers a repeated READ or atomic from the requested PSN on. Replays do not count against the agreed number of READs, but
+/// their own limit is equal. A further one is dropped, and its requester repeats it.
 void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 
 // ---- ud.cpp: datagrams
-/// Fills in where a datagram goes. nullptr: the address handle is not valid for this QP.
+/// Fills in the destination of a datagram. nullptr: the address handle is not valid for this QP.
 const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h);
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& packet);
 void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 
 // ---- respond.cpp: READ responses, atomic responses, ACKs and NAKs
-/// Sends what is due, up to `quantum` packets, in PSN order. Returns how many.
+/// Sends due responses in PSN order, up to `quantum` packets. Returns how many.
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 
@@ -131,7 +133,7 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t le
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Receive WQEs posted and not taken.
 uint32_t recv_available(const Qp& qp);
-/// What an ACK may promise of a QP's own queue: those that are known of, at least half of those that there are.
+/// Number of receives that an ACK may announce for a QP's own queue: the known ones, which are at least half of the posted ones.
 uint32_t recv_credits(Qp& qp);
 
 // ---- completion.cpp: CQEs, events, errors
@@ -145,23 +147,23 @@ void raise_srq(Context& ctx, const Srq& srq, abi::AsyncEvent event);
 /// Oldest WQE completes with `status`, the QP goes to ERR (UC, UD: to SQE), everything else is flushed.
 void fail_send(Context& ctx, Qp& qp, abi::WcStatus status);
 void enter_error(Context& ctx, Qp& qp);
-/// In SQD: tells the client once everything that was begun is complete.
+/// In SQD: raises an event once all started requests are complete.
 void report_drained(Context& ctx, Qp& qp);
 /// In ERR (SQE: of the send queue only): completes whatever is queued with WR_FLUSH_ERR.
 void flush_queues(Context& ctx, Qp& qp);
 /// Writes out the completions of this poll, sends their events, and events that found the ring full.
 void notify_all(Context& ctx);
-/// Looks once more, after a fence, for sleeping threads that poll what got entries. The full fence waits until all that was
-/// written has reached the cache, so it is not for every round.
+/// After a full fence, checks once more for sleeping threads that poll CQs with new entries. The fence waits until all stores
+/// have reached the cache, so it is not executed in every round.
 void settle_sleepers(Context& ctx);
 
 // ---- lifecycle.cpp: RESET .. ERR as modify_qp asks, snapshots
 /// 0, or EAGAIN: the QP cannot be reset while a worker may write its buffers (slow_memory.hpp).
 int apply_change(Context& ctx, Qp& qp, const Change& change);
 void snapshot(const Qp& qp, Snapshot& out);
-/// The engine takes the QP in. False: no memory for what it may fetch.
+/// Adds the QP to the engine. False: no memory for its work requests.
 [[nodiscard]] bool attach(Context& ctx, Qp& qp);
-/// The engine forgets it.
+/// Removes the QP from the engine.
 void detach(Context& ctx, Qp& qp);
 
 }  // namespace roci::qp

@@ -1,5 +1,4 @@
-// The work requests of a requester that are fetched and not complete, and the cursor: which packet is sent next. SendQueue is the
-// only writer.
+// A requester's fetched and incomplete work requests, and the cursor at the next packet to send. SendQueue is the only writer.
 #pragma once
 
 #include <cassert>
@@ -12,9 +11,9 @@
 
 namespace roci::qp {
 
-/// A send WQE that the engine has taken over; behind it lies the engine's copy of the WQE itself (retransmission uses only that).
-/// It is a block of the engine's slab for as long as the WQE is not complete, so that the few that are under way at a time stay
-/// in the nearest cache, however many QPs and however long their queues are.
+/// A fetched send WQE, followed by the engine's copy of the WQE; retransmission uses only this copy. It is a block of the
+/// engine's slab until the WQE completes. So the few outstanding WQEs remain in the nearest cache, whatever the number of QPs and
+/// the length of their queues.
 struct alignas(64) SendRecord {
     uint32_t length = 0;   ///< bytes of the message
     uint32_t packets = 0;  ///< PSNs it takes: request packets, or response packets of a READ
@@ -26,7 +25,7 @@ struct alignas(64) SendRecord {
     bool outstanding = false;  ///< READ or atomic whose request is on the way; SendQueue's alone
     bool executed = false;     ///< local operation that was done; a roll-back does not repeat it
     bool takes_recv = false;
-    bool partly = false;  ///< READ: a part of it was asked for again; a packet may end that part
+    bool partly = false;  ///< READ: a part of it was requested again; a Last packet may end that part
     abi::WcOpcode wc = abi::WcOpcode::send;
     SendRecord* next = nullptr;  ///< posted after it
 };
@@ -44,7 +43,7 @@ public:
     uint32_t length() const { return fetched_ - tail_; }
     bool empty() const { return tail_ == fetched_; }
     bool all_sent() const { return cursor_ == fetched_; }
-    /// Everything before the cursor is complete.
+    /// All records before the cursor are complete.
     bool at_oldest() const { return tail_ == cursor_; }
     bool within_message() const { return packet_ != 0; }
     uint32_t packet() const { return packet_; }       ///< of the record at the cursor, to be sent next

@@ -15,7 +15,7 @@ inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) 
 /// < highest_sent.
 class SendWindow {
 public:
-    /// At most half of the PSN circle may wait for an answer (IBA 9.7.2); more than this is not allocated.
+    /// Limit of allocated PSNs: outstanding PSNs must fit into half of the PSN circle (IBA 9.7.2).
     static constexpr uint32_t kMaxAllocated = 1u << 22;
     /// READs and messages of 2^31 bytes in packets of 256 bytes are the longest work requests: one is always accepted.
     static constexpr uint32_t kMaxSpan = kMaxAllocated + (1u << 23);

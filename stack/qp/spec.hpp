@@ -1,4 +1,5 @@
-// What the conductor hands an engine to make, change and show a QP. All of it validated: handles resolved, ranges checked.
+// Data that the conductor passes to an engine to create, change and query a QP. It is validated: handles are resolved, ranges
+// checked.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ struct Srq;  // srq.hpp
 enum class Type : uint8_t { rc = 2, uc = 3, ud = 4, raw_packet = 8, xrc_send = 9, xrc_recv = 10 };
 enum class State : uint8_t { reset, init, rtr, rts, sqd, sqe, err };
 
-/// A shared receive queue, owned by one engine: all its QPs are there too.
+/// A shared receive queue. One engine owns it and all its QPs.
 struct SrqSpec {
     uint32_t session = 0, handle = 0, generation = 0, srqn = 0;
     uint32_t pd = 0;
@@ -30,17 +31,17 @@ struct SrqSpec {
     uint32_t limit = 0;
     uint32_t engine = 0;
     uint32_t xrcd = 0;        ///< XRC: global number of the domain, else 0
-    rings::Cq* cq = nullptr;  ///< XRC and tag matching: where its receives complete
+    rings::Cq* cq = nullptr;  ///< XRC and tag matching: the CQ of its receives
     TagSpec tags;             ///< tag matching
 };
 
-/// Whose QP it is: where its events go.
+/// The owner of a QP, to which its events go.
 struct Owner {
     uint32_t session = 0, handle = 0, generation = 0;
     bool operator==(const Owner&) const = default;
 };
 
-/// A cache line for whoever sends, one for whoever receives or is told of something.
+/// One cache line for sending, one for receiving and events.
 struct Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
@@ -101,7 +102,7 @@ struct Snapshot {
     uint32_t kept = 0;        ///< frames in its reorder buffer
 };
 
-/// All QPs of a rocid, side by side. The conductor's.
+/// All QPs of a rocid, adjacent in memory. Used by the conductor.
 class Pool {
 public:
     struct Free {
@@ -111,7 +112,7 @@ public:
     using Handle = std::unique_ptr<Qp, Free>;
 
     explicit Pool(ChunkSource& chunks);
-    /// A QP in RESET. nullptr: no memory. It may go only after the engine has executed remove_qp.
+    /// Creates a QP in RESET. nullptr: no memory. It may be destroyed only after the engine has executed remove_qp.
     Handle create(const Spec& spec);
     size_t bytes() const { return slab_.taken_bytes(); }
 

@@ -1,6 +1,6 @@
-// The state of a QP, as data in blocks by role; the roles are functions over it in files of their own. Only the owning engine
-// touches it. It is small, and each role's part is in cache lines of its own: thousands of QPs compete for a cache, and a message
-// is to bring in only what it needs.
+// The state of a QP: plain data, grouped by role. The roles are functions over it, each in its own file. Only the owning engine
+// accesses it. It is small, and each role has its own cache lines: thousands of QPs compete for a cache, so a message must load
+// only the lines that it needs.
 #pragma once
 
 #include <atomic>
@@ -26,12 +26,12 @@ namespace roci::qp {
 struct Reorder;    // reorder_pool.hpp
 struct SlowState;  // slow_memory.hpp
 
-/// Requester and completer: what every message needs in two cache lines, the rest after them.
+/// Requester and completer. The first two cache lines have the fields that every message needs.
 struct Requester {
     [[no_unique_address]] SendQueue queue;  // its padding is used
-    bool credits_valid = false;             ///< the peer counts credits
-    bool credit_probe = false;              ///< one message beyond the limit is on the way (IBA 9.7.7.2.5)
-    bool blocked = false;                   ///< the record at the cursor has a fault: nothing after it is sent
+    bool credits_valid = false;             ///< the peer sends credits
+    bool credit_probe = false;              ///< one message beyond the limit is outstanding (IBA 9.7.7.2.5)
+    bool blocked = false;                   ///< the record at the cursor has a fault: no later request is sent
     bool implied_nak_pending = false;       ///< went back for a lost response and still waits for it
     uint8_t retries_left = 0, rnr_retries_left = 0;
     uint8_t timeouts_in_a_row = 0;
@@ -48,7 +48,7 @@ struct Requester {
 };
 static_assert(offsetof(Requester, congestion) == 128 && sizeof(Requester) == 192);
 
-/// A shared receive queue. As everything that an engine writes it has cache lines of its own.
+/// A shared receive queue. Like all data that an engine writes, it has its own cache lines.
 struct alignas(64) Srq {
     SrqSpec spec;
     rings::RqView rq;
@@ -56,8 +56,8 @@ struct alignas(64) Srq {
     std::unique_ptr<TagSrq> tags;  ///< tag matching, else nullptr
 };
 
-/// Where the SGEs of a receive are copied to. One has its place here; more have cache lines of their own: what the heap puts
-/// beside them may be another engine's.
+/// The copied SGEs of a receive. A single SGE is stored here. More SGEs have their own cache lines, because adjacent heap memory
+/// may belong to another engine.
 class RecvSges {
 public:
     void make_room(uint32_t count) {
@@ -108,7 +108,8 @@ struct AtomicResult {
     bool valid() const { return msn.value != kNoMsn; }
 };
 
-/// READs and atomics to be answered, in PSN order: ring of max_dest_rd_atomic new ones and as many replays.
+/// READs and atomics to be answered, in PSN order: a ring with room for max_dest_rd_atomic new ones and the same number of
+/// replays.
 struct JobRing {
     std::unique_ptr<ResponderJob[]> slots;
     uint16_t size = 0, head = 0, count = 0;
@@ -168,8 +169,8 @@ struct alignas(64) Qp {
     Spec spec;
     // ---- hot, both roles
     State state = State::reset;
-    bool has_work = false;        ///< of the requester, maybe: something is not sent, or the client need not ring
-    bool sqd_pending = false;     ///< SQD asked for: SQ_DRAINED event to be sent
+    bool has_work = false;     ///< the requester may have work: a request is not sent, or the client does not ring the doorbell
+    bool sqd_pending = false;  ///< in SQD: the SQ_DRAINED event is due
     bool notify_drained = false;  ///< … if the client wants it
     bool established = false;
     uint8_t linger = 0;
@@ -180,7 +181,7 @@ struct alignas(64) Qp {
     Qpn dest;
     uint32_t access = 0;           ///< enum ibv_access_flags that remote requests may use
     uint32_t qkey = 0;             ///< UD
-    bool keeps_requests = false;   ///< some that came too early are in its reorder buffer
+    bool keeps_requests = false;   ///< requests are in its reorder buffer
     bool keeps_responses = false;  ///< likewise
     bool waits_requests = false;   ///< one of them waits for slow memory, and all behind it
     bool waits_responses = false;  ///< likewise
@@ -188,7 +189,7 @@ struct alignas(64) Qp {
     Turn answering;                ///< among the responders with work
     wire::PathTemplate path;
     Counters counters;
-    engine::Timer timer;  ///< one timer a QP: the earliest of its deadlines
+    engine::Timer timer;  ///< one timer per QP: the earliest of its deadlines
     alignas(64) Requester requester;
     std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
     Reorder* reorder = nullptr;   ///< since frames came out of order
@@ -200,7 +201,7 @@ static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(
 /// For the receiving side, which has `srq` at hand anyway; `tags` lies with the requester.
 inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }
 
-// For whoever knows which QP comes soon: the lines that are asked for. First those that tell which others will be needed.
+// Prefetches the cache lines of a QP that will have its turn soon. The first lines show which other lines will be needed.
 inline void prefetch_lines(const void* from, const void* end) {
     for (const auto* p = static_cast<const std::byte*>(from); p < end; p += 64) __builtin_prefetch(p);
 }
@@ -231,7 +232,7 @@ inline bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) 
     return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
 }
 
-/// The invariant that does not hold between rounds of the engine, or nullptr (check.cpp).
+/// The violated invariant between rounds of the engine, or nullptr (check.cpp).
 const char* check(const Qp& qp);
 
 }  // namespace roci::qp

@@ -1,5 +1,5 @@
-// Messages that arrive at a QP of a tag matching SRQ, and the operations by which a client changes the SRQ's list. The rules:
-// rdma-core's Documentation/tag_matching.md and ibv_post_srq_ops(3).
+// Messages to a QP of a tag matching SRQ, and a client's operations on the SRQ's list. rdma-core's Documentation/tag_matching.md
+// and ibv_post_srq_ops(3) define the rules.
 #include "qp/tag_matching.hpp"
 
 #include <cstring>
@@ -41,7 +41,7 @@ abi::Cqe match_completion(const TagQp& m, const TagEntry& entry, uint32_t length
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-/// The message goes to the SRQ's next ordinary buffer, header and all.
+/// Places the message, including its header, in the SRQ's next ordinary buffer.
 TakeRecv take_ordinary(Context& ctx, Qp& qp, const wire::Packet& p, TagMessage kind) {
     const TakeRecv taken = take_recv(ctx, qp, &p);
     if (taken != TakeRecv::ok) return taken;
@@ -108,7 +108,7 @@ TakeRecv take_rendezvous(Context& ctx, Qp& qp, TagEntry& entry, const wire::Pack
     return TakeRecv::ok;
 }
 
-/// What a tagged message's first packet must look like: whole headers, and a rendezvous request in one packet.
+/// Checks the first packet of a tagged message: it must contain all headers, and a rendezvous request must be a single packet.
 bool well_formed(TmOperation op, const wire::Packet& p) {
     if (op == TmOperation::eager) return p.payload_length >= kTmhBytes;
     return p.info->has(wire::kOnly) && p.payload_length >= kRndvBytes && p.payload_length <= kMaxRndvRequest;
@@ -199,7 +199,7 @@ WcStatus add_entry(TagSrq& t, const abi::TagOp& op) {
     return t.list.add(entry) ? WcStatus::success : WcStatus::loc_qp_op_err;
 }
 
-/// An entry that a message has taken cannot be deleted any more.
+/// An entry that was matched cannot be deleted any more.
 WcStatus delete_entry(TagSrq& t, const abi::TagOp& op) {
     TagEntry* entry = t.list.find(op.handle);
     if (entry == nullptr) return WcStatus::tm_err;
@@ -248,7 +248,7 @@ bool take_tag_operations(Context& ctx, Srq& srq) {
     const uint32_t claimed = posted_operations(t);
     if (t.broken) return false;
     if (t.unreported != 0) return true;  // the client must see these matches before the results of its operations
-    if (claimed > t.spec.depth) {        // more than the ring holds: nothing in it can be trusted
+    if (claimed > t.spec.depth) {        // more than the ring holds: its indices are invalid
         t.broken = true;
         raise_srq(ctx, srq, abi::AsyncEvent::srq_err);
         return false;

@@ -1,4 +1,4 @@
-// Unreliable datagram: addressing of what is sent, acceptance of what arrives (IBA 9.8.3, 10.2.5, 11.4.2.1).
+// Unreliable datagrams: addressing when sending, checks when receiving (IBA 9.8.3, 10.2.5, 11.4.2.1).
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -7,7 +7,7 @@ namespace {
 using abi::WcStatus;
 
 constexpr uint32_t kGrhLength = 40;
-/// A Q_Key with its top bit set in the WQE means: the QP's own (IBA 10.2.5, controlled Q_Keys).
+/// If the top bit of the WQE's Q_Key is set, the QP's own Q_Key is used (IBA 10.2.5, controlled Q_Keys).
 constexpr uint32_t kControlledQkey = 0x80000000;
 
 /// The receive buffer starts with room for a GRH, whether a packet had one or not.
@@ -60,8 +60,8 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
         ++qp.counters.access_errors;  // silently dropped (IBA 9.6.1.5.1)
         return;
     }
-    // Nobody waits for a datagram: without a receive that it fits it is lost, and takes none (IBA 9.9.3.2, class D): whoever
-    // knows the Q_Key may send here, and shall not be able to do harm.
+    // A datagram that does not fit into the next receive is dropped and consumes none (IBA 9.9.3.2, class D): any host that knows
+    // the Q_Key may send, and must not be able to do harm.
     const uint32_t bytes = kGrhLength + p.payload_length;
     if (take_recv(ctx, qp, &p, bytes) != TakeRecv::ok) {
         qp.responder.recv.held = false;

@@ -1,4 +1,4 @@
-/// What registering memory costs in the client: first time (adoption), and again.
+/// Cost of registering memory in the client: the first time (adoption), and again.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ void check(int error, const std::vector<Piece>& pieces) {
     if (error != 0 || pieces.front().fd < 0) std::abort();
 }
 
-/// First registration of touched memory; bytes a second.
+/// First registration of touched memory, in bytes per second.
 void adopt(benchmark::State& state) {
     const auto bytes = static_cast<size_t>(state.range(0));
     std::vector<Piece> pieces;
@@ -45,7 +45,8 @@ void adopt(benchmark::State& state) {
 }
 BENCHMARK(adopt)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
 
-/// One 4 KiB heap buffer after the other, each new: two pages, of which the first was adopted with the buffer before.
+/// Registers new 4 KiB heap buffers one after the other. Each has two pages, of which the first was adopted with the previous
+/// buffer.
 void adopt_heap_buffer(benchmark::State& state) {
     std::vector<Piece> pieces;
     std::vector<uint64_t> tokens;
@@ -79,7 +80,7 @@ void adopted_again(benchmark::State& state) {
 }
 BENCHMARK(adopted_again)->Arg(4 << 10)->Arg(1 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
 
-/// Memory that was never touched.
+/// Registration of untouched memory.
 void adopt_untouched(benchmark::State& state) {
     const auto bytes = static_cast<size_t>(state.range(0));
     std::vector<Piece> pieces;

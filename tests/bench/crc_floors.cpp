@@ -17,8 +17,8 @@ using wire::crc::Kernel;
 
 constexpr uint32_t kMtu = 4096;
 
-/// The library that a program would take, with its own choice by processor. Its kernels leave the upper halves of vector
-/// registers dirty, which slows down what is compiled for SSE.
+/// ISA-L, which chooses its kernel by the processor. Its kernels leave the upper halves of vector registers dirty, which slows
+/// down code compiled for SSE.
 #ifdef __x86_64__
 [[gnu::target("avx"), gnu::noinline]] void clear_upper_halves() { __builtin_ia32_vzeroupper(); }
 const bool kHasAvx = __builtin_cpu_supports("avx") != 0;
@@ -59,7 +59,7 @@ double crc_rate(const Kernel& kernel, size_t bytes, bool quick) {
     return double(bytes * rounds) / ns;
 }
 
-/// The kernel that is best at the size of a whole frame.
+/// The fastest kernel for a whole frame.
 const Kernel& crc_rows(bool quick) {
     constexpr std::pair<const char*, size_t> kSizes[] = {{"64B", 64}, {"1KiB", 1024}, {"4KiB", kMtu}};
     const Kernel* best = nullptr;
@@ -77,7 +77,7 @@ const Kernel& crc_rows(bool quick) {
     return *best;
 }
 
-/// The headers that a frame has before its payload.
+/// Bytes of headers before a payload.
 constexpr uint32_t kHead = 40;
 
 uint32_t copied_then_summed(const Kernel& kernel, uint8_t* frame, const uint8_t* from) {
@@ -89,7 +89,7 @@ uint32_t copied_in_one_pass(const Kernel& kernel, uint8_t* frame, const uint8_t*
 }
 using Out = decltype(copied_then_summed);
 
-/// One message of `bytes` through frames, nothing but the bytes: copy into a frame and CRC of it on one side, CRC and copy out on
+/// Passes a message of `bytes` through frames, without a transport: copy into a frame and CRC on one side, CRC and copy out on
 /// the other.
 void copy_crc_floor(const std::string& figure, Out* out, size_t bytes, const Kernel& kernel, bool quick) {
     constexpr size_t kFrames = 64, kRoom = 4480, kLine = 64;

@@ -1,11 +1,10 @@
-// Floors of what every byte costs: the CRC by each kernel that this machine has, and copy + CRC by the best of them.
+// Floors of the cost per byte: the CRC by each kernel that this machine can run, and copy + CRC by the fastest one.
 #pragma once
 
 namespace roci::bench {
 
-/// A row per kernel and size, then floor.copy_crc_both_sides.*, and floor.one_pass_out.*: the same with the sender's copy
-/// and CRC in one pass. ROCI_CRC leaves one kernel, as on a processor without better
-/// ones.
+/// A row per kernel and size, then floor.copy_crc_both_sides.*, and floor.one_pass_out.*: the same with the sender's copy and CRC
+/// in one pass. With ROCI_CRC only that kernel is used, as on a processor without faster ones.
 void crc_floors(bool quick);
 
 }  // namespace roci::bench

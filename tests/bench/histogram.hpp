@@ -1,4 +1,4 @@
-// Latencies, counted in buckets whose width grows with the value (HDR-style): 256 an octave, so a reading is within 0.4 %.
+// Latencies, counted in buckets whose width grows with the value (HDR-style): 256 per octave, so a value is accurate to 0.4 %.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ public:
     }
     uint64_t max() const { return max_; }
     uint64_t total() const { return total_; }
-    /// The value that a share `q` of all values does not exceed.
+    /// The quantile `q`.
     uint64_t quantile(double q) const {
         const auto wanted = uint64_t(q * double(total_));
         uint64_t seen = 0;

@@ -1,4 +1,4 @@
-// Ports that hand frames of a pool to their other end by pointer: a wire that costs next to nothing.
+// Ports that pass frames of a pool to their peer by pointer: a wire with nearly no cost.
 #pragma once
 
 #include <algorithm>

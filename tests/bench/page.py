@@ -1,4 +1,4 @@
-"""The benchmark's figures as one HTML file: charts are inline SVG, nothing is loaded from elsewhere."""
+"""The benchmark's figures as one HTML file: charts are inline SVG; the page loads no other files."""
 import html
 
 import reach
@@ -31,7 +31,7 @@ def bars(rows, unit, width=960, left=330):
 
 
 def goals(rows, width=960, left=460):
-    """How far each goal is reached: a bar to the goal's line, logarithmic from a tenth to ten times."""
+    """A bar per goal on a logarithmic scale from a tenth to ten times; the line is the goal."""
     import math
     rows = [r for r in rows if r["measured_ratio"] is not None]
     span = width - left - 90
@@ -63,12 +63,12 @@ def percentiles(figures):
 
 
 def colour(i):
-    """Neighbours in a bar are told apart: round the wheel by the golden section, light and less light."""
+    """Colours that differ for adjacent parts of a bar: hues by the golden section, two lightnesses."""
     return f"hsl({(i * 137.5) % 360:.0f} 52% {66 if i % 2 else 54}%)"
 
 
 def stage_bars(figures, width=960, left=150, height=30):
-    """A bar a case, cut into the shares of its stages; a name where there is room, the rest when one points at it and in the table below."""
+    """A bar per case, divided into its stages. A stage's name is in the bar if there is room; else it is a tooltip, and in the table below."""
     all_cases = stages.cases(figures)
     if not all_cases:
         return "<p>Not measured in this run.</p>"

@@ -1,6 +1,6 @@
-// What the engine allocates for a connected RC QP: its state, a block of the slab, and what the allocator counts: the READs and
-// atomics that it may have to answer twice, a receive under way. Its rings, and the engine's records of what is under way in
-// them, are as long as the program wants: they are not in the figure.
+// Memory that the engine allocates for a connected RC QP: its state, which is a block of the slab, and heap memory for READs and
+// atomics that may be replayed and for the current receive. The figure does not include its rings and the engine's records of
+// outstanding work requests, whose sizes the program chooses.
 #include <malloc.h>
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kQps = 1000, kReads = 4, kStride = 64;
 
-/// As rocid's: not from the heap, so that what the allocator counts is all the rest.
+/// Like rocid's chunks, not from the heap, so that the allocator counts only other memory.
 class Chunk final : public ChunkSource {
 public:
     size_t unit() const override { return sizeof memory_; }

@@ -1,4 +1,4 @@
-// What a benchmark program says: a line of JSON a figure on standard output. run.py collects them.
+// Output of the benchmark programs: a line of JSON per figure on standard output. run.py collects them.
 #pragma once
 
 #include <time.h>
@@ -16,7 +16,7 @@ inline uint64_t now_ns() {
     return uint64_t(t.tv_sec) * 1'000'000'000 + uint64_t(t.tv_nsec);
 }
 
-/// What is read before and after each of many short things, in units of its own: reading `now_ns` takes 25 ns.
+/// A fast counter for short intervals, in its own unit: reading `now_ns` takes 25 ns.
 inline uint64_t ticks() {
 #ifdef __x86_64__
     return __builtin_ia32_rdtsc();
@@ -38,7 +38,7 @@ inline void report(const std::string& name, double value, const char* unit, doub
     std::fflush(stdout);
 }
 
-/// The least of several tries: other programs on the machine only ever make it longer.
+/// The minimum of several tries, because other programs can only make a try longer.
 template <class Work>
 double best_ns(unsigned tries, Work&& work) {
     double best = 1e300;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every figure beside its anchor, measured in one run.
+"""Measures every figure and its anchor in one run.
 
     tests/bench/run.py [--quick] [--only WORD ...] [--build DIR] [--out DIR] [--save-baseline]
 
@@ -27,11 +27,11 @@ TOP = HERE.parent.parent
 
 
 class Run:
-    """Figures by name, and what could not be had."""
+    """Figures by name, and those that could not be measured."""
 
     def __init__(self, quick, build, realtime):
         self.quick, self.build = quick, build
-        # Pinned and before everybody else: engine on one CPU, the program on another. Other programs wait meanwhile.
+        # Pinned, with real-time priority: the engine on one CPU, the program on another. Other programs wait meanwhile.
         self.engine_cpu = self.program_cpu = []
         if realtime:
             cpus = sorted(os.sched_getaffinity(0))
@@ -47,7 +47,7 @@ class Run:
         print(f"  missing: {what}: {why}", flush=True)
 
     def program(self, path, *args, timeout=300, env=None):
-        """Runs one of ours; its lines of JSON become figures."""
+        """Runs one of our programs; its lines of JSON become figures."""
         command = self.program_cpu + [str(self.build / path), *args] + (["--quick"] if self.quick else [])
         if path.endswith("floors"):
             command = command[:3] + command[6:] if self.program_cpu else command  # it needs both CPUs
@@ -63,7 +63,7 @@ class Run:
             self.miss(" ".join([path, *args]), (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
 
 
-# ---- what is measured -----------------------------------------------------------------------------------------------
+# ---- measurements ---------------------------------------------------------------------------------------------------
 
 
 def floors(run):
@@ -98,7 +98,7 @@ def transport(run):
 
 
 def sharing(run):
-    """Cache lines that travel between cores for a message, counted in a model: no clock, no noise."""
+    """Cache lines that move between cores per message, counted in a model: no clock, no noise."""
     program = run.build / "tests/bench/sharing/sharing"
     if not program.exists():
         return run.miss("sharing", "not built: it needs gcc, and a build without sanitizers")
@@ -129,7 +129,7 @@ def two_lcores(run):
 
 
 def instructions(run):
-    """Instructions a message in the engine alone: the difference of two runs under callgrind. Free of noise."""
+    """Instructions per message in the engine alone: the difference of two runs under callgrind. Free of noise."""
     def count(rounds, *what):
         with tempfile.TemporaryDirectory() as d:
             done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={d}/out",
@@ -149,8 +149,13 @@ def verbs(run):
         run.program("tests/bench/verbs_bench", mode)
 
 
+def control(run):
+    """Control calls beside 0, 4 and 16 busy programs."""
+    run.program("tests/bench/control_bench")
+
+
 def idle(run):
-    """CPU that rocid takes with a device open and nothing to do."""
+    """CPU time of an idle rocid with an open device."""
     holder = subprocess.Popen([str(run.build / "tests/bench/verbs_bench"), "hold"], env=run.env, stdin=subprocess.PIPE)
     time.sleep(0.7)
     ticks = os.sysconf("SC_CLK_TCK")
@@ -166,8 +171,8 @@ def idle(run):
 
 
 def two_sided(server, client, run, pause=0.5, timeout=60, alone=False, pinned=True, server_env=None):
-    """Runs a program's server and client; the client's output. `alone`: rocid has no part in it, so the server may have its CPU.
-    Not `pinned`: the kernel places and slices them."""
+    """Runs a program's server and client; returns the client's output. `alone`: without rocid, so the server may use its CPU.
+    Not `pinned`: the kernel schedules them."""
     if pinned:
         server, client = (run.engine_cpu if alone else run.program_cpu) + server, run.program_cpu + client
     s = subprocess.Popen(server, env=server_env or run.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -210,7 +215,7 @@ def perftest(run):
 
 
 def ucx(run):
-    """What one would take without us, on the same machine; and the same program over us."""
+    """The alternatives to Rocinante on the same machine, and the same program over Rocinante."""
     over_us = {"UCX_TLS": "rc_verbs,ud_verbs", "UCX_NET_DEVICES": "roci1:1"}  # the server: roci0
     rivals = {"ucx_posix": {"UCX_TLS": "posix,self,sm"}, "ucx_tcp": {"UCX_TLS": "tcp,self"}, "ucx_rc_over_us": over_us}
     tests = [("rate.64B", ["-t", "ucp_put_bw", "-s", "64", "-n", "300000", "-w", "10000", "-O", "32"], "msg"),
@@ -250,8 +255,8 @@ def ucx(run):
                 run.put(f"{rival}.{name}", v[4] * 1048576 / 1e9, "GB/s")
 
 
-PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "sharing": sharing, "instructions": instructions, "stages": stages.measure, "verbs": verbs, "idle": idle, "perftest": perftest, "ucx": ucx}
-NEED_ROCID = {"verbs", "idle", "perftest", "ucx"}
+PARTS = {"floors": floors, "transport": transport, "two_lcores": two_lcores, "sharing": sharing, "instructions": instructions, "stages": stages.measure, "verbs": verbs, "control": control, "idle": idle, "perftest": perftest, "ucx": ucx}
+NEED_ROCID = {"verbs", "control", "idle", "perftest", "ucx"}
 
 
 def start_rocid(run, folder):
@@ -268,11 +273,11 @@ def start_rocid(run, folder):
     run.env.update(ROCI_SOCKET=socket, LD_LIBRARY_PATH=":".join(str(run.build / "verbs_api" / lib) for lib in ("libibverbs", "librdmacm")), ROCI_BENCH_ROCID_PID=str(run.rocid.pid))
 
 
-# ---- what is made of it ---------------------------------------------------------------------------------------------
+# ---- evaluation -----------------------------------------------------------------------------------------------------
 
 
 def compare(ratios, baseline, tolerance):
-    """What moved against the stored ratios; True: nothing fell."""
+    """Prints the changes of the stored ratios. True: no ratio fell."""
     good = True
     for row in ratios:
         old = baseline.get(row["key"])

@@ -1,4 +1,4 @@
-// Engines of one host, each with its QPs and their client on a CPU.
+// Several engines of one host. Each engine shares a CPU with its QPs' client.
 #include "several_engines.hpp"
 
 #include <atomic>
@@ -68,7 +68,7 @@ private:
     std::latch done_;
 };
 
-/// One CPU an engine, as far apart as they are numbered; none: there are too few.
+/// One CPU per engine, spread over all CPU numbers; empty: there are too few CPUs.
 std::vector<unsigned> cpus_for(uint32_t engines) {
     const std::vector<unsigned> all = pmd::allowed_cpus();
     std::vector<unsigned> out;

@@ -1,9 +1,9 @@
-// Where the cycles of a message go (stack/base/stage.hpp): both ends of it, its ACK, posting and polling. Figures, by case:
-//   stage.CASE.STAGE    self time of a stage, the switches that it holds subtracted
-//   stages.CASE.sum     of all of them, what is outside of the engine included
-//   stages.CASE.marked  what it took with the counting; .switches: how often one stage gave way to another;
-//                       .switch: what that takes, as calibrated; .packets a message
-//   stages.CASE.plain   what the same takes in the engine that ships
+// Cycles of a message per stage (stack/base/stage.hpp): both ends, the ACK, posting and polling. Figures per case:
+//   stage.CASE.STAGE    a stage's own cycles, without the cost of its switches
+//   stages.CASE.sum     sum of all stages, including the one outside of the engine
+//   stages.CASE.marked  total with counting; .switches: number of switches between stages;
+//                       .switch: calibrated cost of a switch; .packets: packets per message
+//   stages.CASE.plain   total in the product's engine, without counting
 #include "stage_cases.hpp"
 
 #include <rte_cycles.h>
@@ -31,7 +31,8 @@ constexpr Case kCases[] = {
     {"write.1MiB.1qp", abi::WrOpcode::rdma_write, 1 << 20, 1, 8}, {"write.64B.10000qp", abi::WrOpcode::rdma_write, 64, 10000, 1},
 };
 
-/// The best of so many windows counts: other programs on the machine only ever make one longer. They are short, to fit between.
+/// Number of windows, of which the best counts, because other programs can only make a window longer. Windows are short, to fit
+/// between the activities of other programs.
 struct Effort {
     uint32_t windows, window_bytes, window_messages;
     uint32_t rounds(const Case& c) const {
@@ -46,7 +47,7 @@ StageClock& window_clock() { return stage_clock; }
 #else
 constexpr bool kCounted = false;
 double calibrate_stage_switch() { return 0; }
-/// Without markers all of a window is one stage.
+/// Without markers a whole window is one stage.
 StageClock& window_clock() {
     static StageClock clock;
     return clock;
@@ -58,8 +59,8 @@ struct Window {
     double switch_cycles = 0;
 };
 
-/// The quickest window; no cycles at all: a message failed. What a switch takes is calibrated before each, for the core's clock
-/// goes up and down meanwhile and the counter's does not.
+/// The fastest window; 0 cycles: a message failed. The cost of a switch is calibrated before each window, because the core's
+/// clock changes while the counter's does not.
 Window measure(const Case& c, const Effort& effort) {
     Rig rig({c.qps, c.bytes, c.batch * 2});
     Window best;
@@ -92,7 +93,7 @@ void tell(const Case& c, const StageClock& took, double messages, double switch_
     report("stages." + name + ".packets", c.packets(), "/msg");
 }
 
-/// A marker that no case comes by would be one that nobody knows to be right.
+/// Checks that the cases reach every marker; a marker that is never reached would be untested.
 int never_entered(const StageTally (&of)[kStages]) {
     int missing = 0;
     for (size_t s = 0; s < kStages; ++s) {

@@ -2,8 +2,8 @@
 
 namespace roci::bench {
 
-/// Cycles of a message in each case, as lines of JSON: by stage, if this is linked to the transport that counts its stages; all
-/// together, if it is linked to the one that ships. Returns the program's exit status.
+/// Prints the cycles of a message in each case as lines of JSON: per stage, if linked to the transport with stage counting; in
+/// total, if linked to the product's transport. Returns the program's exit status.
 int stages(bool quick);
 
 }  // namespace roci::bench

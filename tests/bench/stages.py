@@ -1,4 +1,4 @@
-"""Where the cycles of a message go: counted by stage in the engine (stack/base/stage.hpp), beside what the same takes uncounted."""
+"""Cycles of a message per stage, counted in the engine (stack/base/stage.hpp), and the total without counting."""
 import json
 import subprocess
 
@@ -16,7 +16,7 @@ def ask(run, program):
 
 
 def cycles(case, figures):
-    """By what one try of a case is quicker than another."""
+    """The measure by which tries of a case are compared."""
     return sum(figures[name]["value"] for name in (f"stages.{case}.sum", f"stages.{case}.plain") if name in figures)
 
 
@@ -37,7 +37,7 @@ def measure(run):
 
 
 class Case:
-    """What was measured of one; long messages a packet."""
+    """The figures of a case; long messages per packet."""
 
     def __init__(self, name, figures):
         def of(what):

@@ -1,7 +1,7 @@
-// The transport alone: one engine, one thread, two devices joined by memory (or, with --net-ring, by DPDK's ring driver as in
-// rocid), both ends of every QP driven by this process. What is measured is post + fetch + frames out and in + ICRC twice + ACK +
-// completion + poll, per message. `--stages [--quick]`: in cycles, and linked as `transport_stages` by stage (stage_cases.cpp).
-// `--engines N`: N engines of one host, each with its QPs and their client on a CPU (several_engines.cpp).
+// The transport alone: one engine in one thread with two devices, connected by memory (or, with --net-ring, by DPDK's ring driver
+// as in rocid). This process drives both ends of every QP. A message includes posting, fetching, sending and receiving frames,
+// two ICRCs, the ACK, the completion and polling. `--stages [--quick]`: in cycles, in `transport_stages` per stage
+// (stage_cases.cpp). `--engines N`: N engines of one host, each with its QPs and their client on one CPU (several_engines.cpp).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -43,8 +43,8 @@ BENCHMARK(write)->Apply(sizes)->Args({64, 16, 1})->Args({64, 10'000, 1})->Args({
 BENCHMARK(send)->Apply(sizes);
 BENCHMARK(read)->Apply(sizes);
 
-/// `--fixed write|send|read BYTES QPS BATCH ROUNDS`: so many rounds and no clock, for tools that count instructions. The
-/// difference of two runs is what the additional messages cost.
+/// `--fixed write|send|read BYTES QPS BATCH ROUNDS`: a fixed number of rounds without a clock, for tools that count instructions.
+/// The difference of two runs is the cost of the additional messages.
 int fixed(char** argv) {
     const std::string_view name = argv[2];
     const abi::WrOpcode opcode = name == "read"   ? abi::WrOpcode::rdma_read

@@ -1,6 +1,6 @@
-// Rocinante by the public verbs, as any program sees it: one thread drives both ends, rocid does the rest. Each mode prints its
-// figures, `--rows` picks some of them. Rates are the best of several short windows, half a round trip the run with the best
-// median, since other programs on the machine only ever take away from them.
+// Rocinante with the public verbs: one thread of a program drives both ends. Each mode prints its figures; `--rows` selects some
+// of them. A rate is the best of several short windows, and a half round trip is from the run with the best median, because other
+// programs can only make figures worse.
 #include <unistd.h>
 
 #include <functional>
@@ -21,7 +21,7 @@ struct Load {
     ibv_wr_opcode opcode;
     uint32_t bytes, qps;
     uint32_t batch;        ///< work requests of which the last is signalled
-    uint32_t list;         ///< work requests a call of ibv_post_send; 1: no postlist
+    uint32_t list;         ///< work requests per call of ibv_post_send; 1: no postlist
     uint32_t batches = 2;  ///< under way at once, a QP
 };
 
@@ -98,7 +98,7 @@ double messages_per_second(const Load& load) {
 
 // ---- modes: the rows of each -------------------------------------------------------------------------------------------
 
-/// One or more figures that are measured together. The name is theirs, or how theirs begin.
+/// One or more figures that are measured together. The name is that of the figure, or the common prefix of several.
 struct Row {
     std::string name;
     std::function<void()> run;
@@ -173,8 +173,8 @@ void post_receive(ibv_qp* qp, ibv_sge& sge) {
     need0(ibv_post_recv(qp, &wr, &bad), "ibv_post_recv");
 }
 
-/// SEND there, SEND back; both CQs are polled. As programs that care for latency do (ib_send_lat): short messages inline,
-/// receives posted ahead, and a completion of the sender for every 32nd only.
+/// Ping-pong by SEND with polling, like ib_send_lat: short messages inline, receives posted ahead, and a sender's completion only
+/// for every 32nd message.
 class PingPong {
 public:
     explicit PingPong(uint32_t bytes)
@@ -213,7 +213,7 @@ private:
     const unsigned flags_;
 };
 
-/// The run with the least median, all of its figures: of each figure the least would be a run that never was.
+/// All figures of the run with the lowest median. The minimum of each figure would mix different runs.
 Rows latency() {
     constexpr unsigned kRuns = 3;
     Rows rows;
@@ -232,7 +232,7 @@ Rows latency() {
     return rows;
 }
 
-/// From posting to completion of a 64-byte WRITE while rocid's engine sleeps; and while it is awake, to compare.
+/// Time from posting to completion of a 64-byte WRITE while rocid's engine sleeps, and while it is awake for comparison.
 void wake() {
     Rig rig(1, 64, 4096);
     ibv_sge sge{uint64_t(rig.source.data), 64, rig.source.mr->lkey};
@@ -274,7 +274,7 @@ void connect() {
     ibv_destroy_cq(cq);
 }
 
-/// Registration of memory that was never registered, and once more of the same.
+/// First and second registration of the same memory.
 void register_memory(const std::string& name, size_t bytes, unsigned tries) {
     const Device d("roci0");
     double first = 1e300, second = 1e300, release = 1e300;
@@ -319,7 +319,7 @@ uint64_t anonymous_bytes(const char* pid) {
     return uint64_t{kib} << 10;
 }
 
-/// Before anything else: what rocid's allocator got back from earlier QPs would be used again and not counted.
+/// Must run first: otherwise rocid's allocator would reuse memory of earlier QPs, which would not be counted.
 void memory_a_qp() {
     const char* pid = std::getenv("ROCI_BENCH_ROCID_PID");
     if (pid == nullptr) return;
@@ -362,7 +362,8 @@ constexpr Mode kModes[] = {
     {"register", registration},
 };
 
-/// The rows of the modes named, in our order; of all modes if none is. Throws what a user is told.
+/// The rows of the given modes in the order of the table, or of all modes if none is given. Throws an exception with a message
+/// for the user.
 Rows rows_of(const std::vector<std::string>& modes) {
     Rows all;
     for (const std::string& word : modes)
@@ -377,7 +378,7 @@ Rows rows_of(const std::vector<std::string>& modes) {
     return all;
 }
 
-/// Those with one of the words in their name. Throws likewise.
+/// The rows with one of the words in their name. Throws likewise.
 Rows picked(const Rows& all, const std::vector<std::string>& words) {
     Rows out;
     const auto has = [](const Row& r, const std::string& word) { return r.name.find(word) != std::string::npos; };

@@ -138,7 +138,7 @@ struct Rig {
     Rig(const Rig&) = delete;
 };
 
-/// Takes completions; a failed one ends the program. Calls done(wc) for each.
+/// Polls completions and calls done(wc) for each. A failed one ends the program.
 template <class Done>
 int drain(ibv_cq* cq, Done&& done) {
     ibv_wc wc[32];

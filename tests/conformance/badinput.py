@@ -1,4 +1,4 @@
-"""What a user or a client can do wrongly: a clear sentence, a non-zero exit, and nobody else notices."""
+"""Mistakes of users and clients: each gets a clear message and a non-zero exit code, and does not affect other programs."""
 import os
 import pathlib
 import random
@@ -21,7 +21,7 @@ OP_HELLO, OP_LIST_DEVICES, OP_OPEN_DEVICE, OP_LAST = 1, 2, 3, 37
 # --- the control socket, byte by byte (verbs_api/abi/control.hpp) ------------------------------------------------------
 
 class Client:
-    """A client that may lie."""
+    """A client that may send invalid messages."""
 
     def __init__(self, rocid):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -30,7 +30,7 @@ class Client:
         self.fds = []
 
     def close(self):
-        """Ends the session and lets go of the memory that rocid handed over."""
+        """Ends the session and unmaps rocid's memory."""
         self.socket.close()
         for fd in self.fds:
             os.close(fd)
@@ -110,7 +110,7 @@ def send_noise(client, rng):
 
 
 def random_messages(rocid, gids, seed=1):
-    """Noise on the control socket from sessions with an open device, beside a program that must not notice."""
+    """Random messages on the control socket from sessions with an open device, while another program must not be affected."""
     rng, port = random.Random(seed), free_port()
     neighbour = Program(rocid, Pair('ibv_rc_pingpong', '-n 1000000').command(0, port, gids, False))
     try:
@@ -132,7 +132,7 @@ def random_messages(rocid, gids, seed=1):
 
 
 def small_numbers(rng):
-    """Bodies that get past the first checks more often: small integers."""
+    """Bodies of small integers, which pass the first checks more often."""
     return struct.pack('<32I', *(rng.choice((0, 1, 2, 3, 4, 8, 64, 0xFFFFFFFF, rng.randrange(1 << 12))) for _ in range(32)))
 
 
@@ -146,7 +146,7 @@ def no_rocid(_rocid, _gids):
 
 
 def verbs_without_rocid(_rocid, _gids):
-    """A program under our library with no rocid: no devices, said plainly, no crash."""
+    """A program with our library but without rocid: no devices, a clear message, no crash."""
     folder = pathlib.Path(ROCI).parents[2] / 'verbs_api/libibverbs'
     done = subprocess.run(['ibv_devinfo'], capture_output=True, text=True, timeout=20, check=False,
                           env={**os.environ, 'LD_LIBRARY_PATH': str(folder), 'ROCI_SOCKET': '/nonexistent/rocid.sock'})

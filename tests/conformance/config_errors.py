@@ -1,4 +1,4 @@
-"""Configurations that rocid must refuse: file, line, what is allowed, and a non-zero exit."""
+"""Configurations that rocid must refuse with file, line, the allowed values, and a non-zero exit code."""
 import os
 import re
 import subprocess
@@ -46,7 +46,7 @@ def file_that_is_not_there():
 
 
 def all_options_are_in_the_sample():
-    """The sample that rocid prints is a configuration that it takes."""
+    """rocid accepts the sample configuration that it prints."""
     sample = subprocess.run([ROCID, '--print-config'], capture_output=True, text=True, timeout=30, check=False)
     if sample.returncode != 0 or '[engine]' not in sample.stdout:
         raise Failure(f'rocid --print-config: exit code {sample.returncode}: {sample.stderr}')

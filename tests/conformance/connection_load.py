@@ -1,4 +1,4 @@
-"""Many connections by address: how fast, how many at once, what stays behind, and what a network that loses half of its frames does."""
+"""Many connections by address: the rate, the number at once, leaks, and a network that loses half of its frames."""
 import pathlib
 import re
 
@@ -20,7 +20,7 @@ def resident(rocid):
 
 
 def load(rocid, total, at_once, *more, limit, family='ipv4'):
-    """Runs the load; the client's line of figures."""
+    """Runs the load; returns the client's line of figures."""
     port = free_port()
     address = ADDRESS['roci0'][family]
     server = Program(rocid, [str(LOAD), 'server', address, str(port)])
@@ -46,7 +46,7 @@ def all_good(code, text):
 
 
 def come_and_go(rocid, total):
-    """Nothing of them stays, neither in rocid's tables nor in its memory."""
+    """The connections leave nothing behind, neither in rocid's tables nor in its memory."""
     all_good(*load(rocid, 200, 32, limit=60))
     before, memory = rocid.totals(), resident(rocid)
     code, text = load(rocid, total, 32, limit=60 + total / 50)
@@ -68,7 +68,7 @@ def at_once(rocid, total):
 
 
 def half_lost(rocid, total):
-    """Every connection comes about or ends in the event for it; none hangs. A connection needs five messages to arrive, and each is
+    """Every connection is established or ends with an error event; none hangs. A connection needs five messages to arrive, and each is
     sent up to 16 times."""
     code, text = load(rocid, total, total, limit=240)
     print(f'    {text.splitlines()[0]}')

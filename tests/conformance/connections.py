@@ -22,7 +22,7 @@ RACES = 10
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One case. In the commands {to} is the server's address, {me} the client's, {port}, {group} and {any} what they say."""
+    """One case. In the commands {to} is the server's address and {me} the client's; {port}, {group} and {any} are the port, the group and the wildcard address."""
     server: str
     client: str
     path: tuple = ('roci0', 'roci1')  # the server's and the client's device
@@ -62,7 +62,7 @@ WAYS = (('roci0', 'roci1'), ('roci1', 'roci0'), ('roci0', 'roci0'))
 
 
 def both(server, client, common='', **rest):
-    """One row an address family."""
+    """One row per address family."""
     return [Row(f'{server} {common}', f'{client} {common}', family=family, **rest) for family in FAMILIES]
 
 
@@ -115,13 +115,13 @@ SEND_BW_OVER_CM = ('-q 8', '-c UD', '-b', '-e', '-r 64 --use-srq -q 4', '-a -n 2
 
 def perftests():
     """With -R. This release of perftest takes no IPv6 address there. Its client connects a second time without waiting for the server
-    to listen again, and does not survive the refusal: that is tried again."""
+    to listen again, and gives up when it is refused; such a run is repeated."""
     every = [(program, '') for program in PERFTEST] + [('ib_send_bw', args) for args in SEND_BW_OVER_CM]
     for program, args in every:
         told = f'{program} -R -F -n 200 {args}'.strip()
         yield Row(f'{told} -p {{port}} -d {{device0}}', f'{told} -p {{port}} -d {{device1}} {{to}}', races=r'REJECTED; error: 8|UNREACHABLE; error: 1',
                   shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+', in_quick='-a' not in args)
-    # -z: rdma_cm carries what the programs tell each other, the QPs that are measured are made without it
+    # -z: the programs exchange parameters by rdma_cm; the measured QPs are created without it
     yield Row('ib_send_bw -z -F -n 200 -p {port} -d {device0}', 'ib_send_bw -z -F -n 200 -p {port} -d {device1} {to}', shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+')
 
 
@@ -132,7 +132,7 @@ QPERF = ('rc_lat', 'rc_bw', 'rc_rdma_read_lat', 'rc_rdma_read_bw', 'rc_rdma_writ
 def storage_and_figures():
     """Programs from outside of the RDMA projects. qperf reaches its server by TCP at the same address, which only 127.0.0.1 is here. Its
     server sends its port to the client before it calls rdma_listen(): a client that is refused tries again, so each test is a row."""
-    # To fio, who writes is the client. It asks for no retries when the receiver is not ready (rnr_retry_count 0): with --verb=send the
+    # In fio the writer is the client. It asks for no retries when the receiver is not ready (rnr_retry_count 0): with --verb=send the
     # server, which posts as many receives as its depth, must be ahead of it, here by having all of them posted before the first.
     for verb, ahead in (('write', 8), ('read', 8), ('send', 256)):
         yield Row(f'{FIO} --rw=read --iodepth={ahead}', f'{FIO} --hostname={{to}} --verb={verb} --rw=write --iodepth=8', shows=r'err= 0', limit=20)
@@ -142,7 +142,7 @@ def storage_and_figures():
 
 
 def libraries():
-    """Programs that come to rdma_cm by way of a library. libfabric finds devices by the addresses of network interfaces, or by 127.0.0.1,
+    """Programs that use rdma_cm through a library. libfabric finds devices by the addresses of network interfaces, or by 127.0.0.1,
     which is roci0; its pingpong tells the peer's address by TCP. Of UCX 1.13 io_demo connects by address; ucx_perftest cannot."""
     for kind, most in (('msg', '1m'), ('rdm', '1m'), ('dgram', '4k')):
         told = f'fi_pingpong -p verbs -e {kind} -c -I 20'
@@ -181,7 +181,7 @@ def wait_ready(rocid, row, server, port):
 
 
 def wait_served(rocid, server, port):
-    """Until somebody listens on the port of rdma_cm."""
+    """Waits until a program listens on the port of rdma_cm."""
     listens = lambda s: any(listener['port'] == port for listener in s['rdma_cm']['listeners'])
     wait_until(rocid, server, listens, f'the server does not listen on port {port}')
 
@@ -246,12 +246,12 @@ def wait_client(client, server, limit):
 
 
 def requests(rocid):
-    """How many connections were asked for by rdma_cm since rocid began."""
+    """Number of connection requests by rdma_cm since the start of rocid."""
     return sum(row['sent'] for row in rocid.status()['rdma_cm']['messages'] if row['message'] in ('REQ', 'SIDR_REQ'))
 
 
 def nothing_stays(rocid, before, limit=10):
-    """What the programs had goes back: objects, ports, and connections when their time wait is over."""
+    """Everything that the programs used is freed: objects, ports, and connections after their time wait."""
     end = time.monotonic() + limit
     while True:
         now = {**rocid.totals(), 'connections': rocid.status()['rdma_cm']['connections']}

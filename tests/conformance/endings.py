@@ -1,4 +1,4 @@
-"""kill -9 of rocid under programs that wait in every way there is: each ends with an error, and says why."""
+"""kill -9 of rocid while programs wait in every possible way: each program ends with an error and a message."""
 import dataclasses
 import shlex
 import shutil

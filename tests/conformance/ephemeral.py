@@ -1,20 +1,21 @@
-"""`roci run` where no rocid is: it starts one, programs started apart meet in it, and it ends with the last of them."""
+"""`roci run` without a running rocid: it starts one, separately started programs share it, and it ends after the last of them."""
 import os
 import pathlib
 import subprocess
 import tempfile
 import time
 
+from connection_errors import ERRORS, missing
 from lab import ROCI, Failure, free_port, listening_ports
 
 NOBODY = 65534
 IDLE_LIMIT = 20  # seconds after which an ephemeral rocid without programs must have ended
 
 
-def start(command, folder, uid):
+def start(command, folder, uid, options=()):
     environment = {k: v for k, v in os.environ.items() if k != 'ROCI_SOCKET'} | {'XDG_RUNTIME_DIR': folder}
     become = {'user': uid, 'group': uid, 'extra_groups': []} if uid != os.geteuid() else {}
-    return subprocess.Popen([str(ROCI), 'run', '--', *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    return subprocess.Popen([str(ROCI), 'run', *options, '--', *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, cwd='/', **become)
 
 
@@ -54,7 +55,7 @@ def life_of_one(uid):
     port = free_port()
     with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
         os.chown(folder, uid, uid)
-        # Both at once: they race for who starts it.
+        # Both at once: they race to start it.
         server = start(['ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-c', '-p', str(port)], folder, uid)
         listing = start(['ibv_devices'], folder, uid)
         if 'roci1' not in finish(listing, 'ibv_devices'):
@@ -66,6 +67,20 @@ def life_of_one(uid):
         if len(rocids_of(folder)) != 1:
             raise Failure(f'{len(rocids_of(folder))} rocids run: all programs of a user must meet in one')
         wait_for(lambda: not rocids_of(folder), IDLE_LIMIT, 'the ephemeral rocid still runs without any program')
+
+
+def single_device():
+    """With --single a listener sees its client at its own address, and the default two devices are another rocid's."""
+    with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
+        listing = finish(start(['ibv_devices'], folder, os.geteuid(), ('--single',)), 'ibv_devices')
+        if 'roci0' not in listing or 'roci1' in listing:
+            raise Failure(f'roci0 alone was expected: {listing}')
+        test = [str(ERRORS), '--gtest_also_run_disabled_tests', '--gtest_filter=CmEvents.DISABLED_OnOneHost']
+        if '1 test.' not in (output := finish(start(test, folder, os.geteuid(), ('--single',)), 'cm_errors')):
+            raise Failure(output)
+        if 'roci1' not in finish(start(['ibv_devices'], folder, os.geteuid()), 'ibv_devices'):
+            raise Failure('without --single there are two devices')
+        wait_for(lambda: not rocids_of(folder), IDLE_LIMIT, 'the ephemeral rocids still run without any program')
 
 
 def can_run_as(uid):
@@ -92,5 +107,6 @@ def why_not_ordinary_user():
 # name: (case, why it cannot run here)
 CASES = {
     'roci run without a rocid starts one, which ends with its last program': (lambda: life_of_one(os.geteuid()), lambda: None),
+    'roci run --single: one device, and a server sees its client at its own address': (single_device, missing),
     'the same as an ordinary user without any privilege': (as_ordinary_user, why_not_ordinary_user),
 }

@@ -1,4 +1,4 @@
-"""Programs that come to verbs by way of a library: UCX with its own benchmark, Open MPI over UCX."""
+"""Programs that use verbs through a library: UCX with its own benchmark, Open MPI over UCX."""
 import dataclasses
 import os
 import pathlib
@@ -78,7 +78,7 @@ def perftests():
 
 
 def mpi_talks(rocid):
-    """Two ranks, each on a device of its own; `pml ucx` and UCX_TLS leave no other way than verbs."""
+    """Two ranks, each on a device of its own; `pml ucx` and UCX_TLS permit only verbs."""
     with tempfile.TemporaryDirectory(prefix='roci-mpi-') as folder:
         program = os.path.join(folder, 'talk')
         built = subprocess.run(['mpicc', '-O2', '-Wall', '-Werror', str(TALK), '-o', program], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""A client that scribbles over everything it shares with rocid, beside one that must not notice."""
+"""A client that writes random data over all memory that it shares with rocid, while another client must not be affected."""
 import mmap
 import os
 import random
@@ -26,7 +26,7 @@ WAY_UP = [(INIT, STATE | ACCESS | PKEY | PORT), (RTR, STATE | AV | MTU | DEST_QP
 
 
 def qp_attr(state, dest_qpn, gid):
-    """abi::QpAttr with everything that any transition needs."""
+    """abi::QpAttr with all attributes that any transition needs."""
     path = gid + struct.pack('<I8BH6x', 0, 1, 64, 0, 0, 1, 1, 0, 0, 0)
     numbers = struct.pack('<9I24x', state, 0, 3, 0, 0, 0, 0, dest_qpn, 7)
     return numbers + path + bytes(36) + struct.pack('<2H12BI', 0, 0, 0, 0, 1, 1, 12, 1, 4, 7, 7, 0, 0, 0, 0)
@@ -78,8 +78,8 @@ class Scribbler(Client):
             self.must(f'modify_qp to {state}', self.request(OP_MODIFY_QP, struct.pack('<2I', handle, mask) + qp_attr(state, qpn, gid)))
 
     def scribble(self):
-        """Noise over all of it: indexes, WQEs, CQEs, arm words, doorbell bits; small numbers now and then, which get further, and
-        bytes that say "posted" wherever a send WQE says so (abi::phase_of)."""
+        """Writes random data over indices, WQEs, CQEs, arm words and doorbell bits; sometimes small numbers, which pass more checks, and
+        bytes that mark a send WQE as posted (abi::phase_of)."""
         for shared in self.maps:
             for _ in range(64):
                 words = self.rng.randrange(1, 32)
@@ -95,7 +95,7 @@ class Scribbler(Client):
 
 
 def states_of_qps(rocid, client):
-    """States of the client's QPs as rocid sees them; the client is the session with as many QPs."""
+    """States of the client's QPs in rocid; the client is the session with that number of QPs."""
     sessions = [s for s in rocid.status()['sessions'] if len(s['qps']) == QPS]
     return [qp['state'] for s in sessions for qp in s['qps']] if client.maps else []
 

@@ -1,4 +1,4 @@
-"""kill -9 of either side, at any moment: rocid goes on serving, and nothing of the dead stays behind."""
+"""kill -9 of either side at any moment: rocid keeps serving, and frees all objects of the dead program."""
 import dataclasses
 import random
 import time

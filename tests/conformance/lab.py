@@ -1,4 +1,4 @@
-"""A rocid of our own to test against, programs over it, and time limits on everything."""
+"""A rocid for tests, programs over it, and time limits for all of them."""
 import itertools
 import json
 import os
@@ -20,17 +20,17 @@ START_LIMIT = 60
 
 
 class Failure(Exception):
-    """A case that did not show what it must; the text says why."""
+    """A failed case; the text names the reason."""
 
 
 def shown(path):
-    """A path as a person would type it in the repository."""
+    """A path relative to the repository."""
     path = pathlib.Path(path)
     return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else str(path)
 
 
 def begin(command, log_path):
-    """Starts a rocid by its command, its log in a file; (process, whether it serves). If not, it has ended."""
+    """Starts a rocid by its command, with its log in a file. Returns (process, whether it serves); if it does not serve, it has ended."""
     read_end, write_end = os.pipe()
     os.set_inheritable(write_end, True)
     with open(log_path, 'wb') as log:
@@ -95,7 +95,7 @@ class Rocid:
         return json.loads(done.stdout)
 
     def totals(self):
-        """Everything that must return to where it was: objects as rocid counts them, descriptors and shared memory as the kernel does."""
+        """All counts that must return to their previous values: objects counted by rocid, descriptors and shared memory counted by the kernel."""
         totals = self.status()['totals']
         proc = pathlib.Path(f'/proc/{self.process.pid}')
         totals['open files'] = len(os.listdir(proc / 'fd'))
@@ -106,7 +106,7 @@ class Rocid:
         return [str(ROCI), 'run', '--socket', self.socket, '--', *program]
 
     def by_hand(self, program):
-        """How a person repeats it: an ephemeral rocid with the same configuration."""
+        """The command that repeats it by hand: an ephemeral rocid with the same configuration."""
         config = f'--config {shown(self.config)} ' if self.config else ''
         return f'{shown(ROCI)} run {config}-- {shlex.join(program)}'
 
@@ -140,7 +140,7 @@ class Program:
         self.process.wait()
 
     def wait_listening(self, port, limit=30):
-        """Until somebody listens on the TCP port: the server is ready for its client."""
+        """Waits until a program listens on the TCP port: the server is ready for its client."""
         end = time.monotonic() + limit
         while time.monotonic() < end:
             if port in listening_ports():
@@ -178,7 +178,7 @@ def free_port():
 
 
 def run_once(rocid, command, limit=30):
-    """Runs a program to its end; its output. A Failure if it does not return 0."""
+    """Runs a program to its end and returns its output. Raises Failure if it does not return 0."""
     program = Program(rocid, command)
     code = program.wait(limit)
     rocid.check_alive()

@@ -1,4 +1,4 @@
-"""A server and a client of one program, run against each other over one rocid, and judged."""
+"""Runs a server and a client of one program over one rocid, and checks the result."""
 import dataclasses
 import re
 import shlex
@@ -57,7 +57,7 @@ def judge_output(pair, who, text, must_show):
 
 
 def run_pair(rocid, pair, gids, quick):
-    """Raises Failure if the pair did not show what it must."""
+    """Raises Failure if the pair failed."""
     port = free_port()
     server = Program(rocid, pair.command(0, port, gids, quick))
     client = None
@@ -79,7 +79,7 @@ def run_pair(rocid, pair, gids, quick):
 
 
 def wait_both(server, client, end):
-    """Both to their ends; if one fails, the other has five seconds left."""
+    """Waits for the end of both; if one fails, the other gets five more seconds."""
     while server.process.poll() is None or client.process.poll() is None:
         failed = [p for p in (server, client) if p.process.poll() not in (None, 0)]
         if failed:

@@ -1,4 +1,4 @@
-"""Programs that look at devices without traffic."""
+"""Programs that query devices without traffic."""
 import re
 
 from lab import Failure, Program, run_once
@@ -19,7 +19,7 @@ def lists_devices(rocid):
         need(text, rf'(?m)^\s*{device}\s+(?!0{{16}})[0-9a-f]{{16}}\s*$', f'{device} with a node GUID that is not zero')
 
 
-# Attributes of `ibv_devinfo -v`, and the least that is sane for a device that takes itself seriously.
+# Attributes of `ibv_devinfo -v`, and the minimum of a useful device.
 AT_LEAST = {'max_qp': 100, 'max_qp_wr': 1024, 'max_sge': 4, 'max_cq': 100, 'max_cqe': 4096, 'max_mr': 100, 'max_pd': 10,
             'max_qp_rd_atom': 1, 'max_qp_init_rd_atom': 1, 'max_srq': 1, 'max_srq_wr': 100, 'max_ah': 10, 'phys_port_cnt': 1,
             'num_comp_vectors': 1, 'max_pkeys': 1, 'gid_tbl_len': 2}

@@ -2,8 +2,8 @@
 //
 //     parse_fuzz ITERATIONS [SEED [CAPTURE.pcap]]
 //
-// Starts from good frames of every opcode and path (and of the capture), applies a few mutations, and most of the time makes
-// lengths and checksums right again, so that mutants get past the outer checks. At the end every verdict must have occurred.
+// Starts from valid frames of every opcode and path (and of the capture) and applies a few mutations. Most of the time it
+// corrects lengths and checksums afterwards, so that mutants pass the outer checks. At the end every verdict must have occurred.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -36,7 +36,7 @@ private:
 
     void flip_bit(Frame& f) { f[below(f.size())] ^= uint8_t(1 << below(8)); }
     void set_byte(Frame& f) { f[below(f.size())] = byte(); }
-    /// Most fields are within the first hundred bytes: aim there.
+    /// Prefers the first hundred bytes, which contain most fields.
     void set_header_byte(Frame& f) { f[below(std::min<size_t>(f.size(), 90))] = byte(); }
     void set_interesting_word(Frame& f) {
         static constexpr uint16_t words[] = {0, 1, 3, 4, 7, 8, 20, 24, 27, 28, 0x7fff, 0x8000, 0x8100, 0xfffc, 0xffff};

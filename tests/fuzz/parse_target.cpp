@@ -47,7 +47,7 @@ void check_accessors(const Packet& p, const Input& in) {
     require(text.find(p.info->name) != std::string::npos, "description names the opcode", in);
 }
 
-/// Payloads that no sender has are not built again: a frame's room is for the largest MTU.
+/// Payloads above the largest MTU are not built again, because a frame has no room for them.
 void check_rebuild(const Packet& p, const Input& in) {
     if (p.payload_length > 4096) return;
     const bool same_family = p.source_gid().is_ipv4() == p.dest_gid().is_ipv4();

@@ -1,4 +1,4 @@
-// The property that the parser fuzzers test, whatever drives them.
+// The property that both parser fuzzers test.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace roci::test {
 
-/// Feeds one frame to parse(), from a heap block of just its size so that an address sanitizer sees any read beyond. Whatever the
-/// bytes are: the verdict is a known one; on ok the payload lies in the frame, all accessors work, and the frame built again from
-/// the packet parses to the same packet. Aborts with a hex dump if not. Returns the verdict.
+/// Parses a frame from a heap block of exactly its size, so that the address sanitizer detects any read beyond it. For any bytes
+/// the verdict must be valid. If it is ok, the payload must be within the frame, all accessors must work, and a frame built from
+/// the packet must parse to the same packet. Otherwise it aborts with a hex dump. Returns the verdict.
 wire::Verdict check_parse(const uint8_t* data, size_t size);
 
 }  // namespace roci::test

@@ -43,7 +43,7 @@ def build(folder):
 
 
 def lint(folder):
-    """No complaint but that nobody asked Debian for this package."""
+    """lintian complains only that there is no Debian bug for the package."""
     run('lintian', '--fail-on', 'error,warning', '--suppress-tags', 'initial-upload-closes-no-bugs,bad-distribution-in-changes-file',
         next(folder.glob('*.changes')))
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Who may include whom, namespaces as folders, and the length of files and functions. Prints every line that breaks the house rules; exit code 1 if there is one.
+"""Checks which folders may include which, that namespaces equal folders, and the length of files and functions. Prints every
+violation; exit code 1 if there is one.
 
     tests/layering/check_layers.py [SOURCE_ROOT]
 """

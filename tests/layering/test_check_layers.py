@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The layering check finds what it must: each rule is broken once in a made-up tree."""
+"""Tests the layering check: breaks each rule once in a fake tree."""
 import pathlib
 import sys
 import tempfile

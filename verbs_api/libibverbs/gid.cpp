@@ -68,9 +68,9 @@ int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
 
 int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry, uint32_t flags,
                       size_t entry_size) {
-    if (flags != 0) return EOPNOTSUPP;
+    if (flags != 0) return refuse(EOPNOTSUPP);
     ibv_gid_entry found{};
-    if (const int err = find_entry(context, port, index, found); err != 0) return err;
+    if (const int err = find_entry(context, port, index, found); err != 0) return refuse(err);
     std::memset(static_cast<void*>(entry), 0, entry_size);
     std::memcpy(static_cast<void*>(entry), &found, std::min(entry_size, sizeof found));
     return 0;
@@ -78,11 +78,11 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_g
 
 ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
                              size_t entry_size) {
-    if (flags != 0) return -EOPNOTSUPP;
+    if (flags != 0) return -refuse(EOPNOTSUPP);
     Context& c = *Context::from(context);
     std::unique_ptr<roci::abi::QueryGidTableReply> table;
-    if (const int err = read_table(c, table); err != 0) return -err;
-    if (table->count > max_entries) return -EINVAL;
+    if (const int err = read_table(c, table); err != 0) return -refuse(err);
+    if (table->count > max_entries) return -refuse(EINVAL);
     for (uint32_t i = 0; i < table->count; ++i) {
         const ibv_gid_entry e = to_verbs(table->entry[i], 1);
         std::byte* to = reinterpret_cast<std::byte*>(entries) + i * entry_size;

@@ -61,6 +61,12 @@ abi::CreateQpRequest describe(const ibv_qp_init_attr_ex& a) {
     return r;
 }
 
+/// XRC targets have no CQ, XRC initiators none to receive.
+bool has_cqs(const ibv_qp_init_attr_ex& a) {
+    if (a.qp_type == IBV_QPT_XRC_RECV) return true;
+    return a.send_cq != nullptr && (a.recv_cq != nullptr || a.qp_type == IBV_QPT_XRC_SEND);
+}
+
 /// Checks attributes without rocid. Returns 0 or an errno.
 int check(const ibv_context* context, const ibv_qp_init_attr_ex& a) {
     constexpr uint32_t kKnown =
@@ -68,7 +74,7 @@ int check(const ibv_context* context, const ibv_qp_init_attr_ex& a) {
     if ((a.comp_mask & ~kKnown) != 0) return EOPNOTSUPP;
     const ibv_xrcd* xrcd = (a.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 ? a.xrcd : nullptr;
     if (!belongs(a.pd, context) || !belongs(a.send_cq, context) || !belongs(a.recv_cq, context) || !belongs(a.srq, context) ||
-        !belongs(xrcd, context))
+        !belongs(xrcd, context) || !has_cqs(a))
         return EINVAL;
     if ((a.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && (a.send_ops_flags & ~offered_send_ops(a.qp_type)) != 0)
         return EOPNOTSUPP;

@@ -48,6 +48,8 @@ Outcome open_xrcd(Call& c) {
     auto xrcd = std::make_unique<Xrcd>();
     if (in.has_fd != 0) {
         if (Outcome o = find_shared(c, in.oflags, xrcd->domain); o.failed()) return o;
+    } else if ((in.oflags & abi::kXrcdCreate) == 0) {
+        return fail(EINVAL, "a domain without a file is always a new one: O_CREAT is needed");
     } else {
         xrcd->domain = make_domain(c.state);
     }

@@ -1,4 +1,4 @@
-// What the lines that moved are part of, a message, and whether that is what it should be.
+// Assigns the moved lines to data structures, per message, and compares them with the permitted numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace roci::sharing {
 
-/// How many lines of a structure may move for a message, and why it is so many.
+/// How many lines of a structure may move per message, and why.
 struct Limit {
     const char* structure;
     double most;
@@ -25,9 +25,9 @@ public:
     Account(uint32_t engines, uint64_t warm_up, uint64_t messages) : engines_(engines), warm_up_(warm_up), messages_(messages) {}
     Lines& lines() { return lines_; }
 
-    /// Shared memory is called what it is; what has no name belongs to nobody's table.
+    /// Names a range of memory. Lines without a name are not in the table.
     void name(const void* from, size_t bytes, const char* structure);
-    /// A program has seen a message come to its end.
+    /// Called when a program has the completion of a message.
     void completed();
     bool over() const { return done_ >= warm_up_ + messages_; }
 
@@ -36,7 +36,7 @@ public:
     /// Moves of lines falsely shared, or shared by engines: there should be none.
     uint64_t wrong() const;
     double a_message(uint64_t moves) const { return double(moves) / double(messages_); }
-    /// Everything that is not as it should be, in words; empty: all is well.
+    /// A text with all violations; empty: there are none.
     std::vector<std::string> faults(std::span<const Limit> limits) const;
 
 private:

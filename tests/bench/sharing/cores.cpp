@@ -9,12 +9,12 @@
 namespace roci::sharing {
 namespace {
 
-/// Two accesses a nanosecond; a fetch waits for the other core.
+/// Two accesses per nanosecond; a fetch waits for the other core.
 constexpr uint64_t kTicksPerNs = 2, kFetchTicks = 120;
 /// How far a core may be ahead of the others, at most.
 constexpr uint64_t kAhead = 24;
-/// A store waits in the store buffer for its line; when that comes, so many accesses of its core happen before another core may
-/// have it: the stores that stood behind come out with the first.
+/// A store waits in the store buffer for its line. When the line arrives, the core makes this many accesses before another core
+/// may take the line, because the stores behind the first one are executed with it.
 constexpr uint64_t kTogether = 16;
 constexpr size_t kStack = 1 << 20;
 

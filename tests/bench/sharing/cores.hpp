@@ -1,6 +1,6 @@
-// A machine of a few cores in one thread: each core is a fiber with a clock of its own, and whoever is earliest goes on. Every
-// access of instrumented code is a tick, a line that comes from another core many. So cores interleave as real ones do, down to
-// the single access, and every run is the same.
+// A machine with a few cores in one thread. Each core is a fiber with its own clock, and the core with the earliest time runs. An
+// access of instrumented code takes one tick, and a line from another core takes many. So the accesses of the cores interleave as
+// on real cores, and every run is the same.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace roci::sharing {
 
-/// Runs all bodies, one a core, to their end; their accesses go to `lines`.
+/// Runs all bodies, one per core, to their end; reports their accesses to `lines`.
 void run_cores(Lines& lines, std::vector<std::function<void()>> bodies);
 
-/// What instrumented code does (hooks.cpp). Nothing outside of run_cores().
+/// Called by instrumented code (hooks.cpp). Does nothing outside of run_cores().
 void touch(const void* p, uint64_t n, Access kind, const void* where);
 
-/// While one lives nothing is seen: the meter's own doings in the midst of a core's.
+/// Suspends the model during its lifetime, for the meter's own code within a core.
 class Unseen {
 public:
     Unseen();
@@ -28,7 +28,7 @@ private:
     bool was_ = false;
 };
 
-/// The clock of the core that runs, in nanoseconds.
+/// The clock of the running core, in nanoseconds.
 uint64_t core_now();
 
 }  // namespace roci::sharing

@@ -1,5 +1,5 @@
-// What gcc's -fsanitize=thread calls, without its runtime: each access goes to the model, then happens. Copies are calls of libc
-// (-fno-builtin-…), wrapped by the linker.
+// The functions that gcc's -fsanitize=thread calls, without its runtime: each access is reported to the model and then executed.
+// Copies are calls of libc (-fno-builtin-…), which the linker wraps.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

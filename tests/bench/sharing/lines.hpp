@@ -1,10 +1,11 @@
-// Which cache lines travel between cores, and what for: a model of coherent caches without end (MESI without evictions), fed with
-// every access. A line moves when a core reads what another wrote since (a fetch), or writes what another core holds (a take).
+// Counts the moves of cache lines between cores and their reasons. It is a model of coherent, infinite caches (MESI without
+// evictions), which gets every access. A line moves when a core reads bytes that another core has written since (a fetch), or
+// writes to a line that another core holds (a take).
 //
-// A move is judged when the core loses the line again, by the bytes that it touched meanwhile:
-//   shared   bytes that another core wrote, or its own that another core looks at: that is what shared memory is for
-//   false    only bytes that concern no other core: they should lie in another line
-//   in vain  none at all: fetched ahead and not needed, or taken away too soon
+// A move is classified when the core loses the line again, by the bytes that it accessed meanwhile:
+//   shared   bytes that another core wrote or reads: the purpose of shared memory
+//   false    only bytes that no other core uses: they should be in another line
+//   in vain  no bytes: the line was prefetched and not needed, or lost too soon
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@ inline constexpr uint32_t kCores = 4, kLine = 64;
 
 enum class Access : uint8_t { read, write, prefetch, prefetch_to_write };
 
-/// What a line cost, in moves.
+/// The moves of a line.
 struct Moves {
     uint64_t fetches = 0, takes = 0;
     uint64_t falsely = 0, in_vain = 0;  ///< of both
@@ -28,7 +29,7 @@ struct Moves {
     }
 };
 
-/// Bytes of a line, a bit each.
+/// Bytes of a line, one bit per byte.
 struct Bytes {
     uint64_t read = 0, written = 0;
     uint64_t any() const { return read | written; }
@@ -56,7 +57,7 @@ public:
     Cost access(uint32_t core, uintptr_t line, uint64_t bytes, Access kind, const void* where);
     /// Counts from here on.
     void restart();
-    /// Judges what has not come to its end, and counts no more.
+    /// Classifies the current moves, and stops counting.
     void stop();
     const std::unordered_map<uintptr_t, Line>& all() const { return lines_; }
 

@@ -1,4 +1,4 @@
-// What programs do with the client's end of the rings, as libibverbs does it for them.
+// Programs that use the client's end of the rings like libibverbs.
 #include <cstring>
 
 #include "rig.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using abi::WrOpcode;
 
-/// An entry of a completion queue, copied, and its slot given back, as ibv_poll_cq does.
+/// Copies an entry of a completion queue and frees its slot, like ibv_poll_cq.
 bool poll(abi::CqConsumer& cq, abi::Cqe& out) {
     const abi::Cqe* e = cq.peek();
     if (e == nullptr) return false;
@@ -40,7 +40,7 @@ void publish_sends(End& e) {
     if (e.sq.publish()) (void)abi::ring_doorbell(e.bell, e.slot);
 }
 
-/// A short message as programs that care for latency send it: inline.
+/// Sends a short message inline, like programs that need low latency.
 void send_inline(End& from, const End& to, WrOpcode opcode, uint8_t content) {
     std::byte payload[kBytes];
     std::memset(payload, content, sizeof payload);
@@ -67,7 +67,7 @@ bool receive(End& e, WrOpcode opcode, uint8_t content, const Account& account) {
     int got = 0;
     while (got == 0 && !account.over()) {
         got = take(e);
-        if (opcode == WrOpcode::rdma_write && got == 0)  // nobody tells: its last byte does
+        if (opcode == WrOpcode::rdma_write && got == 0)  // there is no completion: the last byte shows the arrival
             got = std::atomic_ref(e.buffer[kBytes - 1]).load(std::memory_order_acquire) == std::byte{content} ? 1 : 0;
     }
     std::byte copy[kBytes];

@@ -44,7 +44,8 @@ Rig::Rig(const Case& c, Account& account) : world_(options(c)) {
         p.left = add_side(host, 0, c, account);
         p.right = add_side(host, 1, c, account);
     }
-    // All of one side first: the conductor puts each where the fewest are, so both ends of a pair meet on one engine.
+    // Creates all QPs of one side first. The conductor chooses the engine with the fewest QPs, so both ends of a pair get the
+    // same engine.
     std::vector<sim::Qp*> qps;
     for (uint32_t i = 0; i < c.qps; ++i) {
         Program& p = programs_[i % programs_.size()];

@@ -1,5 +1,5 @@
-// The real engine in the real lcore loop, the conductor, and programs at the client's end of the rings: everything but
-// libibverbs' shell and the kernel, with a core each for engines and programs.
+// The real engine in the real lcore loop, the conductor, and programs at the client's end of the rings, each engine and program
+// on its own core. Only the outer functions of libibverbs and the kernel are missing.
 #pragma once
 
 #include <memory>
@@ -20,14 +20,15 @@ struct Case {
     abi::WrOpcode opcode;
     bool ping_pong;         ///< one message at a time, there and back; else batches
     uint32_t engines, qps;  ///< pairs of QPs in all
-    bool one_program;       ///< for all engines, with one pair of CQs; else one an engine
+    bool one_program;       ///< one program for all engines, with one pair of CQs; else one per engine
     std::span<const Limit> limits;
 };
 
 inline constexpr uint32_t kBytes = 64, kBatch = 32, kBatches = 2, kMessages = kBatch * kBatches, kSignalEvery = 32,
                           kReceivesAhead = 16;
 
-/// One end of a connected pair, as its program has it. Lines of its own: in life it is another process than the engine.
+/// A program's end of a connected pair. It has its own cache lines, because the program is normally another process than the
+/// engine.
 struct alignas(kLine) End {
     abi::SqProducer sq;
     abi::RqProducer rq;
@@ -68,7 +69,7 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
-/// What a program does until the account is full (program.cpp). False: a message failed.
+/// Runs a program until the account is full (program.cpp). False: a message failed.
 bool ping_pong(Program& p, abi::WrOpcode opcode, Account& account);
 bool stream(Program& p, abi::WrOpcode opcode, Account& account);
 

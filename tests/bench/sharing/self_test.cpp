@@ -1,4 +1,4 @@
-// Layouts whose costs are known: what the model has to say of them.
+// Tests the model with layouts whose costs are known.
 #include "self_test.hpp"
 
 #include <atomic>
@@ -45,7 +45,7 @@ std::vector<std::string> faults_of_writers(uint32_t engines) {
         [&](Account& a) { count_up(x.second, a); });
 }
 
-/// A word that one sets and the other takes back: a fetch and a take a message.
+/// A word that one core sets and the other resets: a fetch and a take per message.
 std::vector<std::string> faults_of_flag(std::span<const Limit> limits) {
     alignas(kLine) uint32_t flag = 0;
     const auto turn = [&flag](Account& a, uint32_t mine) {
@@ -59,7 +59,7 @@ std::vector<std::string> faults_of_flag(std::span<const Limit> limits) {
         0, limits, &flag, sizeof flag, [&](Account& a) { turn(a, 0); }, [&](Account& a) { turn(a, 1); });
 }
 
-/// A line that one core fetches ahead, and the other takes back before it was needed.
+/// A line that one core prefetches and the other takes back before it is used.
 bool sees_what_is_in_vain() {
     Lines lines;
     lines.access(0, 0, 1, Access::write, nullptr);

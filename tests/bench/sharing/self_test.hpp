@@ -4,7 +4,7 @@
 
 namespace roci::sharing {
 
-/// Whether the model finds what is wrong with layouts that are, and nothing wrong with those that are not; says what not.
+/// Checks that the model detects bad layouts and accepts good ones. Prints the failures.
 bool model_is_right();
 
 }  // namespace roci::sharing

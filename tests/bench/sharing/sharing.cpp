@@ -1,5 +1,5 @@
-// Counts the cache lines that travel between engines and programs, a message, by what they hold (lines.hpp says how).
-//   sharing            a table, and a verdict: status 1 if a line moves that should not, or more often than it must
+// Counts the cache lines that move between engines and programs per message, by their content (see lines.hpp).
+//   sharing            prints a table; exit status 1 if a line moves that must not, or moves too often
 //   sharing --json     figures for `./dev bench`
 #include <cstdio>
 #include <exception>
@@ -14,8 +14,8 @@ namespace {
 
 using abi::WrOpcode;
 
-// Moves a message: a line that goes over and is written again is two, a fetch and a take.
-constexpr double kSome = 0.1;  ///< for what depends on who looks when
+// Permitted moves per message. A line that the other side reads and that is then written again moves twice: a fetch and a take.
+constexpr double kSome = 0.1;  ///< tolerance for moves that depend on timing
 constexpr const char* kSlot = "a WQE is one line";
 constexpr const char* kInlineSlot = "a WQE with 64 bytes inline is two lines";
 constexpr const char* kPayload = "64 bytes that the engine writes and the program reads";
@@ -57,7 +57,7 @@ constexpr Case kCases[] = {
     {"read.64B.two_engines", WrOpcode::rdma_read, false, 2, 16, false, kReadBatches},
     {"send.64B.two_engines_one_cq", WrOpcode::send, false, 2, 16, true, kSendBatches},
 };
-/// Before moves are counted every slot and entry has been used, and both sides know all of them.
+/// Messages before counting, so that every slot and entry has been used by both sides.
 constexpr uint64_t kWarmUp = 5'000, kCounted = 5'000;
 
 void print(const Case& c, const Account& account, const Moves& all) {
@@ -77,7 +77,7 @@ void report_figures(const Case& c, const Account& account, const Moves& all) {
     bench::report(name + "all", account.a_message(all.all()), "moves/msg");
 }
 
-/// False: something is not as it should be. `wrong`: moves a message that nothing needs.
+/// False: a limit is exceeded. `wrong`: unnecessary moves per message.
 bool measure(const Case& c, bool json, double& wrong) {
     Account account(c.engines, kWarmUp, kCounted);
     Rig rig(c, account);

@@ -1,4 +1,4 @@
-"""One guest that has the kernel's Soft-RoCE and Rocinante, and programs run in it."""
+"""A guest with the kernel's Soft-RoCE and Rocinante, and programs that run in it."""
 import json
 import os
 import pathlib
@@ -66,7 +66,7 @@ for p in w:61 x:64 s:62; do
     ip -n a link set ${l}a up; ip -n b link set ${l}b up
     ip -n a address add 10.$n.0.1/24 dev ${l}a; ip -n b address add 10.$n.0.2/24 dev ${l}b
 done
-# From one end of v to the other by the wire and not by lo.
+# Routes packets between the two ends of v over the wire instead of lo.
 for l in va vb all; do echo 1 >/proc/sys/net/ipv4/conf/$l/accept_local; echo 0 >/proc/sys/net/ipv4/conf/$l/rp_filter; done
 ip route add 10.60.0.2/32 dev va table 60; ip route add 10.60.0.1/32 dev vb table 61
 ip rule add pref 10 oif va to 10.60.0.2 lookup 60; ip rule add pref 11 oif vb to 10.60.0.1 lookup 61
@@ -115,7 +115,7 @@ class Bench:
     # ---- rocid --------------------------------------------------------------------------------------------------------
 
     def rocid(self, name, words, netns='', config=''):
-        """Starts one. False, and why, if it does not."""
+        """Starts a rocid. Returns False and the reason if it does not start."""
         self.end_rocid(name)
         log, socket = f'/tmp/{name}.log', f'/run/{name}.sock'
         if config:
@@ -137,7 +137,7 @@ class Bench:
             self.guest.run(f'kill -CONT {pid}; kill {pid}; n=0; while kill -0 {pid} 2>/dev/null && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.1; done; kill -KILL {pid} 2>/dev/null', 30)
 
     def only(self, names):
-        """The others are stopped, so that they take no time."""
+        """Stops the other rocids, so that they use no CPU time."""
         words = []
         for name, pid in self.rocids.items():
             if name in names and name not in self.running:
@@ -209,5 +209,5 @@ class Bench:
         return got
 
     def each(self, row, got, latency):
-        """Seconds an iteration."""
+        """Seconds per iteration."""
         return 2 * got[1]['avg'] / 1e6 if latency else row.size * row.qps / max(got[0], 1e-3) / 2**20

@@ -1,4 +1,4 @@
-"""The figures: each row alternated over its ends, the median of the rounds."""
+"""The figures: the median of rounds that alternate between the ends."""
 import json
 import re
 import statistics
@@ -180,7 +180,7 @@ class Measurement:
     # ---- 4
 
     def cpu(self):
-        """CPU seconds a GiB: a long run less a short one, so that start-up does not count."""
+        """CPU seconds per GiB: the difference of a long and a short run, so that start-up does not count."""
         run = 'roci run --socket /run/lb.sock --'
         groups = (('4 CPU loopback', (End('rxe', ('rxel', 'rxel'), ('10.63.0.1', '10.63.0.1')),
                                       End('roci', ('roci0', 'roci1'), ('10.77.0.1', '10.77.0.2'), run, run, rocids=('lb',)))),

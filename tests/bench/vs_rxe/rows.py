@@ -1,11 +1,11 @@
-"""What vs_rxe measures: an end is two devices and how to run programs over them, a row is one figure."""
+"""The rows of vs_rxe. An end is two devices and the way to run programs over them; a row is one figure."""
 import re
 
 from guest_side import Failed
 
 
 class End:
-    """Two devices, how to run programs over them."""
+    """Two devices and the way to run programs over them."""
 
     def __init__(self, name, devices, addresses, server='', client='', address='127.0.0.1', rocids=()):
         self.name, self.devices, self.addresses, self.server, self.client, self.address, self.rocids = name, devices, addresses, server, client, address, rocids
@@ -31,7 +31,7 @@ class Row:
 
 
 class EndWith:
-    """An end whose programs have one more option, at their end: the last one counts."""
+    """An end whose programs get an additional last option."""
 
     def __init__(self, end, options):
         self.__dict__.update(end.__dict__)

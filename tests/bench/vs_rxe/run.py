@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rocinante beside the kernel's Soft-RoCE (rdma_rxe), as ratios, in one emulated guest with 2 CPUs.
+"""Compares Rocinante with the kernel's Soft-RoCE (rdma_rxe), as ratios, in one emulated guest with 2 CPUs.
 
     tests/bench/vs_rxe/run.py [--build DIR] [--rounds 3] [--seconds 3] [--parts 1234] [--only REGEX] [--cpus N] [--list]
 

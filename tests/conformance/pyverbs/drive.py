@@ -1,4 +1,4 @@
-"""rdma-core's Python suite, from a folder that has its `tests`: one line a test on standard output, `ok | skip | fail NAME: text`.
+"""rdma-core's Python suite, from a folder that has its `tests`: one line per test on standard output, `ok | skip | fail NAME: text`.
 
     drive.py FOLDER one|two DEVICE PEER GID MODULE…
 
@@ -9,7 +9,7 @@ import unittest
 
 
 def traffic_between(base, utils, context_type, device, peer, gid):
-    """Ends take turns: the first of a test is on `device`, the next on `peer`; where one asks for its own GID it gets the other's."""
+    """Ends alternate: the first of a test uses `device`, the next one `peer`. A test that queries its own GID gets that of the other end."""
     own, other = (context_type(name=name).query_gid(1, gid) for name in (device, peer))
     route_type = base.GlobalRoute
 
@@ -37,7 +37,7 @@ def traffic_between(base, utils, context_type, device, peer, gid):
 
 
 def addresses_from_gids(base, context_type):
-    """The suite takes addresses from the kernel interface behind a device; ours may have none, and its GID names the address."""
+    """The suite takes addresses from the kernel interface of a device. Our devices may have none, so the address is taken from the GID."""
     def get_ip_mac(case, dev, port, idx):
         gid = context_type(name=dev).query_gid(port, idx).gid.replace(':', '')
         mapped = gid.startswith('0' * 20 + 'ffff')

@@ -26,7 +26,7 @@ LIMIT = 600
 MODULES = ['test_device', 'test_addr', 'test_pd', 'test_cq', 'test_cq_events', 'test_cqex', 'test_qp', 'test_qpex', 'test_mr', 'test_atomic',
            'test_parent_domain', 'test_relaxed_ordering', 'test_fork', 'test_odp', 'test_shared_pd', 'test_tag_matching']
 
-# What skips, and why it may: (name of the test, reason that the suite must give, why that is right).
+# Tests that may be skipped: (name of the test, reason that the suite must give, why that is correct).
 RAW = (r'.*', 'raw packet QPs are none of RDMA over Ethernet')
 DMABUF = (r'.*', 'there is no GPU whose memory could be exported')
 SKIPS = [
@@ -34,7 +34,7 @@ SKIPS = [
     (r'test_qpex\.QpExTestCase\.test_qp_ex_raw.*', *RAW),
     (r'test_mr\.DmaBuf.*', *DMABUF),
 ]
-# The least that must pass, so that a suite that shrinks or skips itself does not look like success.
+# The minimum number of passed tests, so that a suite that shrinks or skips tests is not taken for a success.
 MODES = {
     'one': {'modules': MODULES, 'least': 139},
     # test_shared_pd has three ends, two of them one device's
@@ -65,7 +65,7 @@ def expected_skip(name, reason):
 
 
 def judge(mode, done):
-    """How many passed, failed, skipped; says what is not as expected."""
+    """Returns the numbers of passed, failed and skipped tests; prints unexpected results."""
     passed = failed = skipped = 0
     for line in done.stdout.splitlines():
         match = re.match(r'(ok|skip|fail) (\S+): ?(.*)', line)

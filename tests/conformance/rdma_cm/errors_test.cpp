@@ -1,5 +1,4 @@
-// What rdma_cm says to wrong input: one row a mistake, with the errno that its manual page, or the kernel behind it, gives.
-// Public API only.
+// Wrong input to rdma_cm: a row per mistake, with the errno of the manual page or the kernel. Uses the public API only.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -77,7 +76,7 @@ sockaddr_in server = ipv4(kServer, kPort), nowhere = ipv4(kNowhere, 1), foreign 
 rdma_conn_param plain() {
     rdma_conn_param p{};
     static uint32_t qpn = 0x77;
-    p.qp_num = qpn++;  // one QP has one connection: another request with its number would say that the first is forgotten
+    p.qp_num = qpn++;  // a QP has one connection: a second request with its number would end the first connection
     return p;
 }
 int connect_plain(rdma_cm_id* id) {
@@ -253,7 +252,8 @@ TEST_F(Cm, PrivateDataThatDoesNotFit) {
     EXPECT_EQ(next(), RDMA_CM_EVENT_REJECTED);
 }
 
-/// The answering side: what fits an acceptance and a rejection, and that a request whose data was refused can still be answered.
+/// The passive side: limits of private data in accept and reject. A request can still be answered after its private data was
+/// refused.
 TEST_F(Cm, PrivateDataThatDoesNotFitAnAnswer) {
     constexpr uint8_t kMostAccept = 196, kMostReject = 148;
     sockaddr_in at = ipv4(kServer, kPort);
@@ -350,7 +350,7 @@ constexpr long kPause = SYS_pause;
 constexpr long kPause = SYS_ppoll;  // how pause(3) waits on newer architectures
 #endif
 
-/// rping leaves its event thread behind like this. The thread never comes back, and nobody's log has a line about it.
+/// rping leaves its event thread in this state. The call in the thread never returns, and no log has a line about it.
 TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
     rdma_event_channel* doomed = rdma_create_event_channel();
     ASSERT_NE(doomed, nullptr);
@@ -369,7 +369,7 @@ TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-/// With CM_REMOVAL the program waits until whoever runs it has ended the daemon that serves the device.
+/// With CM_REMOVAL the program waits until its caller has ended the daemon of the device.
 TEST_F(Cm, DeviceThatGoesAwayIsAnEvent) {
     if (std::getenv("CM_REMOVAL") == nullptr) GTEST_SKIP() << "run by itself, with CM_REMOVAL set";
     resolve_to(id, kServer, kPort);

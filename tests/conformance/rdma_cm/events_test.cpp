@@ -1,5 +1,5 @@
-// What each event of rdma_get_cm_event(3) carries: parameters, private data and status, as the kernel's cma.c sets them. Public
-// API only, so that the table runs against the kernel's rdma_cm as well (CM_SERVER, CM_CLIENT: addresses of its devices).
+// The contents of each event of rdma_get_cm_event(3): parameters, private data and status, as in the kernel's cma.c. Uses the
+// public API only, so the tests also run with the kernel's rdma_cm (CM_SERVER, CM_CLIENT: addresses of its devices).
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -12,7 +12,8 @@
 namespace {
 
 constexpr uint16_t kPort = 7631;
-// Bytes that come with a message, filled up with zeros: what its MAD has room for (IBA 12.6), less the addresses of a REQ.
+// Length of the private data in each message, padded with zeros: the size of the MAD's field (IBA 12.6), less the addresses in a
+// REQ.
 constexpr uint8_t kInReq = 56, kInRep = 196, kInRej = 148, kInSidrReq = 180, kInSidrRep = 136;
 constexpr int kConsumerReject = 28, kNoSuchService = 8;
 
@@ -43,7 +44,7 @@ struct Expected {
     int type;
     int status = 0;
     uint8_t length = 0;     ///< of the private data
-    const char* text = "";  ///< that it begins with
+    const char* text = "";  ///< beginning of the private data
 };
 
 /// One end: a channel and an id.
@@ -113,7 +114,7 @@ rdma_conn_param offer(const char* text, uint32_t qpn) {
     return p;
 }
 
-/// What one side offers to answer is what the other may ask for.
+/// The responder resources of one side are the initiator depth of the other.
 void expect_offer(const rdma_conn_param& got, uint32_t qpn) {
     EXPECT_EQ(got.responder_resources, 2);
     EXPECT_EQ(got.initiator_depth, 3);
@@ -190,6 +191,26 @@ TEST(CmEvents, OfDatagrams) {
     EXPECT_EQ(no.type, RDMA_CM_EVENT_UNREACHABLE);
     EXPECT_GT(no.status, 0) << "the status of the SIDR_REP";
     rdma_destroy_id(second.id);
+}
+
+/// The listener's own address is what it sees of a client on the same device; run by itself with `roci run --single`.
+TEST(CmEvents, DISABLED_OnOneHost) {
+    End server(RDMA_PS_TCP), client(RDMA_PS_TCP);
+    server.listen(kPort + 3);
+    sockaddr_in to = ipv4(address_of("CM_SERVER", "10.77.0.1"), kPort + 3);
+    ASSERT_EQ(rdma_resolve_addr(client.id, nullptr, reinterpret_cast<sockaddr*>(&to), 2000), 0);
+    client.expect({RDMA_CM_EVENT_ADDR_RESOLVED});
+    ASSERT_EQ(rdma_resolve_route(client.id, 2000), 0);
+    client.expect({RDMA_CM_EVENT_ROUTE_RESOLVED});
+    rdma_conn_param p = offer("hello", 0x4741);
+    ASSERT_EQ(rdma_connect(client.id, &p), 0);
+    const Seen request = server.expect({RDMA_CM_EVENT_CONNECT_REQUEST, 0, kInReq, "hello"});
+    const auto* peer = reinterpret_cast<const sockaddr_in*>(rdma_get_peer_addr(request.id));
+    ASSERT_EQ(peer->sin_family, AF_INET);
+    EXPECT_EQ(peer->sin_addr.s_addr, to.sin_addr.s_addr);
+    ASSERT_EQ(rdma_reject(request.id, "no", 2), 0);
+    client.expect({RDMA_CM_EVENT_REJECTED, kConsumerReject, kInRej, "no"});
+    rdma_destroy_id(request.id);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-// Many connections by address, made and torn down as fast as it goes: how many a second, and what became of each.
+// Sets up and tears down many connections by address as fast as possible. Prints the rate and the result of each connection.
 //
 //     cm_load server ADDRESS PORT
 //     cm_load client ADDRESS PORT TOTAL AT_ONCE [hold]
 //
-// The server serves until it is killed. The client keeps AT_ONCE connections on their way; with `hold` none is torn down before
-// all TOTAL are open. Each has an RC QP at both ends. Public API only: it runs against any provider.
+// The server runs until it is killed. The client sets up AT_ONCE connections at a time; with `hold` it tears none down before all
+// TOTAL are open. Each connection has an RC QP at both ends. Uses the public API only, so it runs with any provider.
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <sys/resource.h>
@@ -44,7 +44,7 @@ addrinfo* resolve(const char* host, const char* port) {
     return out;
 }
 
-/// What all QPs of a side share.
+/// The objects that all QPs of a side share.
 struct Queues {
     ibv_cq* cq = nullptr;
 

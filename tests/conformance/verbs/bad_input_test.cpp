@@ -1,5 +1,5 @@
-// Bad input, verb by verb: the wrong object, protection domain, state, length or key, or too many. What was given before goes on
-// working, and so does everybody else.
+// Bad input per verb: a wrong object, protection domain, state, length or key, or too many elements. Existing objects and other
+// programs are not affected.
 #include <functional>
 
 #include "fixture.hpp"
@@ -19,7 +19,7 @@ protected:
             EXPECT_EQ(ibv_dealloc_pd(other), 0);
         }
     }
-    /// The status with which a request ends that `spoil` has changed.
+    /// The completion status of a request that `spoil` has changed.
     template <class F>
     ibv_wc_status status_of(ibv_wr_opcode opcode, uint32_t length, F&& spoil) {
         EXPECT_EQ(a->post(opcode, 1, 0, length, spoil), 0);
@@ -31,8 +31,7 @@ protected:
 
 // ---- return values --------------------------------------------------------------------------------------------------
 
-/// A verb that returns an errno leaves the same number in errno, so that perror() prints its reason; one that succeeds leaves
-/// errno as it was.
+/// A verb that returns an errno also sets errno, so that perror() prints the reason. A successful verb does not change errno.
 TEST_F(BadInput, WhatAVerbReturnsIsInErrno) {
     connect();
     const auto post = [&](ibv_wr_opcode opcode, int sges) {
@@ -112,7 +111,7 @@ TEST_F(BadInput, AWindowOfAnotherDomainCannotBeBound) {
     EXPECT_EQ(ibv_dealloc_mw(mw), 0);
 }
 
-/// What an SRQ receives goes into memory of the SRQ's domain, whatever the QP's is (IBA 10.2.9.2).
+/// An SRQ receives into memory of its own protection domain, whatever the QP's domain is (IBA 10.2.9.2).
 TEST_F(BadInput, AnSrqsBuffersAreOfItsOwnDomain) {
     ibv_pd* elsewhere = ibv_alloc_pd(b->context);
     ibv_srq_init_attr attr{};
@@ -139,7 +138,7 @@ TEST_F(BadInput, AnSrqsBuffersAreOfItsOwnDomain) {
 
 // ---- wrong object ---------------------------------------------------------------------------------------------------
 
-/// Handles are small numbers: one of another open device must not pass for one of this.
+/// Handles are small numbers, so a handle of another open device must be refused.
 TEST_F(BadInput, ObjectsOfAnotherOpenDeviceAreRefused) {
     ASSERT_NE(a->create(), nullptr);
     ASSERT_NE(b->create(), nullptr);

@@ -1,4 +1,5 @@
-// Completion channels: arming, solicited events, many CQs a channel, non-blocking descriptors, acknowledgement, no lost wake-up.
+// Completion channels: arming, solicited events, several CQs per channel, non-blocking descriptors, acknowledgement, no lost
+// wake-up.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -57,7 +58,7 @@ TEST_F(Channels, SolicitedOnlyWaitsForASolicitedMessage) {
     take_event();
 }
 
-// IBA 11.4.2.2: a request for the next completion stands, whatever is requested after it and before it was answered.
+// IBA 11.4.2.2: a pending request for the next completion remains valid, whatever is requested after it.
 TEST_F(Channels, SolicitedOnlyTakesNothingBack) {
     for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
     ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);

@@ -1,4 +1,4 @@
-// What the device says of itself: every capability reported has a test, limits can be used up, and the GID table is true.
+// The attributes of the device: every reported capability has a test, limits can be reached, and the GID table is correct.
 #include <cstdio>
 
 #include "fixture.hpp"
@@ -15,8 +15,8 @@ protected:
     ibv_device_attr_ex attr{};
 };
 
-/// A capability flag, and the test that shows it: here, in another of these programs, or, for what no program can make happen by
-/// itself, among the tests with two hosts.
+/// A capability flag and its test: in this program, in another one of this folder, or, for capabilities that need two hosts,
+/// among those tests.
 struct Shown {
     uint64_t flag;
     const char* name;
@@ -36,7 +36,7 @@ constexpr Shown kFlags[] = {
     {IBV_DEVICE_RC_IP_CSUM, "RC_IP_CSUM", nullptr},
 };
 
-/// What is said in other fields than the flags.
+/// Capabilities in other fields than the flags.
 struct Said {
     const char* name;
     const char* by;
@@ -90,7 +90,7 @@ TEST_F(Device, IsSomebody) {
     EXPECT_GE(attr.orig_attr.phys_port_cnt, 1);
 }
 
-// IBA 11.2.5.2: the state from which a transition starts may be said, and must be the one that it is.
+// IBA 11.2.5.2: cur_qp_state is optional, and must be the current state.
 TEST_F(Device, TheCurrentStateMayBeGiven) {
     connect();
     ibv_qp_attr change{};

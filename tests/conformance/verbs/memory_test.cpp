@@ -15,7 +15,7 @@ protected:
         EXPECT_EQ(ibv_query_device_ex(b->context, nullptr, &attr), 0);
         return attr;
     }
-    /// The status that a 64-byte WRITE from a to b ends with.
+    /// The completion status of a 64-byte WRITE from a to b.
     ibv_wc_status write_status(uint64_t address, uint32_t rkey, uint32_t length = 64) {
         EXPECT_EQ(a->post(IBV_WR_RDMA_WRITE, 1, 0, length, [&](ibv_send_wr& wr) { wr.wr.rdma = {address, rkey}; }), 0);
         return a->poll().status;
@@ -39,7 +39,7 @@ TEST_F(Memory, UnmappedMemoryCannotBeRegistered) {
     EXPECT_EQ(errno, EFAULT);
 }
 
-/// LMDB, persistent memory and file-backed guests do so. Where the pages are not memory that can be shared, they are reached by
+/// LMDB, persistent memory and file-backed guests register such mappings. If the pages cannot be shared, they are accessed by
 /// address.
 TEST_F(Memory, ASharedMappingOfARegularFileCanBeRegistered) {
     char path[] = "/var/tmp/roci-regular-XXXXXX";
@@ -142,7 +142,7 @@ TEST_F(Memory, OnDemandPagingSeesWhatIsMappedNow) {
     munmap(p, kBytes);
 }
 
-/// Both ends' memory is on-demand, and every operation that a transport's capabilities name is tried.
+/// Tests every operation in a transport's on-demand paging capabilities, with on-demand memory at both ends.
 class OnDemand : public Memory {
 protected:
     void SetUp() override {
@@ -298,7 +298,7 @@ TEST_F(Memory, TheNullRegionSwallowsAndGivesZeros) {
     EXPECT_EQ(ibv_dereg_mr(null), 0);
 }
 
-/// Allocators clean memory this way and rely on zeros. (That the registration follows is more than other providers promise.)
+/// Allocators clear memory this way and rely on zeros. (Other providers do not guarantee that the registration follows.)
 TEST_F(Memory, DontneedGivesZerosOnRegisteredMemoryToo) {
     connect();
     const size_t length = 64 * 4096;

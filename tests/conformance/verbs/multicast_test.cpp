@@ -1,4 +1,4 @@
-// Multicast: attaching, detaching, several QPs a group, copies to each, loopback on the sender's own port.
+// Multicast: attaching, detaching, several QPs per group, a copy for each, loopback on the sender's own port.
 #include "fixture.hpp"
 
 namespace verbs_test {

@@ -1,4 +1,4 @@
-// The ibv_wr_* way of posting: each operation, each way to give data, lists, and what happens to all of it after an error.
+// Posting with ibv_wr_*: each operation, each kind of payload, lists, and the effect of an error.
 #include "fixture.hpp"
 
 namespace verbs_test {

@@ -33,7 +33,8 @@ TEST_F(QpStates, TheWayUpNeedsEveryStep) {
     EXPECT_NE(a->to_init(), 0) << "from error only to reset";
 }
 
-/// Every pair of states. What a legal step needs is given, so that only the step itself can be wrong.
+/// Tests every pair of states, with all attributes that a legal transition needs, so that only the transition itself can be
+/// wrong.
 TEST_F(QpStates, OnlyTheStepsOfTheTableAreTaken) {
     const auto legal = [](ibv_qp_state from, ibv_qp_state to) {
         if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return true;

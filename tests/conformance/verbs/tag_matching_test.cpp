@@ -11,10 +11,10 @@ namespace {
 
 constexpr uint64_t kAll = ~uint64_t{0};
 constexpr unsigned kTmFlags = IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID | IBV_WC_TM_SYNC_REQ;
-/// Where things lie in the ends' memory.
+/// Offsets in the memory of both ends.
 constexpr size_t kHeader = 0, kData = 16384, kTagged = 0, kOrdinary = 32768;
 
-/// b receives through the SRQ; a sends messages whose headers it writes itself, and hears of FINs.
+/// b receives through the SRQ; a sends messages with headers that it writes itself, and receives FINs.
 class TagMatching : public Pair {
 protected:
     void SetUp() override {
@@ -184,7 +184,7 @@ TEST_F(TagMatching, UntaggedMessagesTakeOrdinaryBuffers) {
     EXPECT_TRUE(same(*a, kHeader, *b, kOrdinary + 3 * 4096, 100 + sizeof(ibv_tmh)));
 }
 
-// Or a second message could overtake an unexpected first one, which the program has not seen yet.
+// Otherwise a second message could overtake an unexpected first one, which the program has not handled yet.
 TEST_F(TagMatching, OutOfPhaseNothingNewMatchesUntilTheCountsAgree) {
     for (uint64_t id = 1; id < 4; ++id) ordinary(id);
     send(IBV_TMH_EAGER, 7, 10);

@@ -131,7 +131,7 @@ TEST_F(Datagram, IsNoLongerThanTheMtu) {
     }
 }
 
-/// IPv4 packets behind the 4-byte header of IP over InfiniBand (RFC 4391): what IBV_DEVICE_UD_IP_CSUM is about.
+/// IBV_DEVICE_UD_IP_CSUM: IPv4 packets behind the 4-byte header of IP over InfiniBand (RFC 4391).
 class Checksums : public Datagram {
 protected:
     void SetUp() override {
@@ -368,7 +368,7 @@ TEST_F(Xrc, DomainsAreSharedByFile) {
     EXPECT_EQ(ibv_close_device(other), 0);
 }
 
-/// perftest gives both halves of a connection all attributes of RC.
+/// perftest sets all attributes of RC on both the initiator and the target.
 TEST_F(Xrc, AttributesOfTheOtherHalfAreIgnored) {
     for (End* end : {a.get(), b.get()}) {
         ibv_qp* qp = end == a.get() ? a->qp : target;
@@ -430,7 +430,7 @@ TEST_F(Xrc, AnOpenedTargetOutlivesItsCreator) {
     EXPECT_EQ(ibv_close_device(other), 0);
 }
 
-/// What XRC is for: a process receives through a target that another one has connected.
+/// The purpose of XRC: a process receives through a target that another process has connected.
 TEST_F(Xrc, ATargetServesAnotherProcess) {
     int up[2], down[2];
     ASSERT_EQ(pipe(up), 0);

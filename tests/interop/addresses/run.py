@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Addresses and neighbours, live: one rocid whose port has no kernel behind it (a TAP, it answers ARP, ND and ping itself), another
+"""Addresses and neighbours, live: one rocid whose port has no kernel interface (a TAP; rocid answers ARP, ND and ping itself), another
 that shares the TAP's kernel end (a packet socket; addresses, routes and neighbours are the kernel's), in a network namespace.
 
     tests/interop/addresses/run.py [--only TEXT]
@@ -30,7 +30,7 @@ CONFIGS = {
 
 
 class Rocid(lab.Rocid):
-    """In the namespace."""
+    """Runs a command in the namespace."""
 
     def __init__(self, config):
         super().__init__(config)

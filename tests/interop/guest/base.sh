@@ -1,5 +1,5 @@
-# What every guest's first process does first, in a shell of busybox.
-# Programs are named by their whole path where this shell has its own idea of them.
+# The first steps of every guest's first process, in a shell of busybox.
+# Programs that are also builtins of this shell are called by their full path.
 export PATH=/usr/bin HOME=/root TERM=dumb
 
 mounts() {
@@ -17,7 +17,7 @@ modules() {
     for module in $(cat /modules/$1); do insmod /modules/$module.ko || echo "guest: no $module"; done
 }
 
-# A shell a virtio port.
+# One shell per virtio port.
 agents() {
     local tries=0 port
     while [ -z "$(cat /sys/class/virtio-ports/*/name 2>/dev/null)" ] && [ $tries -lt 200 ]; do tries=$((tries + 1)); sleep 0.02; done

@@ -1,4 +1,4 @@
-"""A guest of image.py, and commands that run in it."""
+"""Runs a guest of image.py, and commands in it."""
 import base64
 import dataclasses
 import itertools
@@ -20,11 +20,11 @@ BOOT_LIMIT = 120
 
 
 class GuestError(Exception):
-    """The guest does not do what a guest does; no fault of what is tested."""
+    """The guest itself fails, not the tested code."""
 
 
 def why_not():
-    """Why this machine cannot have a guest, or nothing."""
+    """The reason why this machine cannot run a guest, or nothing."""
     if shutil.which('qemu-system-x86_64') is None:
         return 'qemu-system-x86 is not installed (./dev setup)'
     if os.geteuid() != 0 or not os.path.exists('/dev/net/tun'):
@@ -92,7 +92,7 @@ KERNEL_WORDS = ('console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off
 
 
 def tap_netdev(name, tap, more=''):
-    """QEMU's words for a NIC's other end: a tap that is there already."""
+    """QEMU's arguments for a NIC on an existing tap."""
     return ['-netdev', f'tap,id={name},ifname={tap},script=no,downscript=no,vhost=off{more}']
 
 
@@ -102,7 +102,7 @@ def virtio_nic(netdev, mac, mtu, more=''):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What QEMU is to emulate. It does so by software: with KVM or without, a guest is the same."""
+    """The machine that QEMU emulates. It is emulated in software, so a guest is the same with and without KVM."""
     kind: str = 'pc,usb=off,vmport=off'
     memory: int = 768  # MiB
     cpus: int = 1
@@ -159,14 +159,14 @@ class Guest:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def pull(self, netdev, plugged):
-        """The cable of a NIC, out or in."""
+        """Unplugs or plugs the cable of a NIC."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.connect(str(self.monitor))
             monitor.sendall(f'set_link {netdev} {"on" if plugged else "off"}\n'.encode())
             time.sleep(0.2)  # the monitor works on it once it has read it
 
     def died_of(self):
-        """What QEMU said, where it has ended by itself."""
+        """The output of QEMU, if it has ended by itself."""
         return (self.folder / 'qemu.log').read_text(errors='replace') if self.process.poll() is not None else ''
 
     def said(self):
@@ -183,7 +183,7 @@ class Guest:
         return Running(self, command, limit)
 
     def must(self, command, limit=60):
-        """Output of a command that has to succeed."""
+        """Runs a command that must succeed and returns its output."""
         status, output = self.run(command, limit)
         if status != 0:
             raise GuestError(f'in the guest, {command}: status {status}: {output[-800:]}')

@@ -24,12 +24,12 @@ TEXTS = {'etc/passwd': 'root:x:0:0:root:/root:/bin/sh\n', 'etc/group': 'root:x:0
 
 
 class CannotBuild(Exception):
-    """What is missing on this machine."""
+    """The requirements that this machine lacks."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What a guest has besides what all have."""
+    """The files of a guest in addition to those of all guests."""
     name: str                # of the archive
     init: pathlib.Path       # its first process
     programs: tuple = ()     # by name, from this machine's folders of programs
@@ -73,7 +73,7 @@ def unpack_kernel(folder):
 
 
 def uncompressed(vmlinuz):
-    """The ELF inside: QEMU boots it directly, which spares an emulated CPU seconds of decompressing."""
+    """Extracts the ELF kernel: QEMU boots it directly, which saves an emulated CPU seconds of decompressing."""
     at = vmlinuz.find(b'\xfd7zXZ\x00')
     image = lzma.LZMADecompressor().decompress(vmlinuz[at:]) if at >= 0 else b''
     if not image.startswith(b'\x7fELF'):
@@ -87,7 +87,7 @@ def module_facts(path):
 
 
 def modules(kernel, boot_names, later_names):
-    """{name: path} of what is wanted and all it depends on, in the order of loading; and the names to load at boot."""
+    """{name: path} of the wanted modules and their dependencies, in the order of loading; and the names to load at boot."""
     paths = {p.stem.replace('-', '_'): p for p in kernel.glob('lib/modules/**/*.ko')}
     order = {}
 
@@ -138,7 +138,7 @@ def user_space(contents):
 
 
 def in_usr(name):
-    """Where LINKS lead to."""
+    """The targets of LINKS."""
     for link, target in sorted(LINKS.items(), key=lambda l: -len(l[0])):
         if name.startswith(link + '/'):
             return os.path.normpath(os.path.join(os.path.dirname(link), target, name[len(link) + 1:]))
@@ -146,7 +146,7 @@ def in_usr(name):
 
 
 def without_symbols(path):
-    """A program of ours is large with what only a debugger reads."""
+    """Strips debug information from our programs, which makes them large."""
     data = pathlib.Path(path).read_bytes()
     if not data.startswith(b'\x7fELF') or len(data) < 1 << 20 or b'.debug_info' not in data:
         return data
@@ -217,7 +217,7 @@ def initramfs(kernel, contents):
 
 
 def build(folder, contents):
-    """Builds what is not built yet, or out of date; (kernel, initramfs)."""
+    """Builds missing or outdated parts; returns (kernel, initramfs)."""
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     kernel, image, made_of = folder / 'vmlinux', folder / f'{contents.name}.gz', folder / f'{contents.name}.contents'

@@ -1,4 +1,4 @@
-"""What a port cannot be made of: one line that says what to do, exit code 1, and other ports go on. (No permission: rights.py.)"""
+"""Ports that cannot be opened: one line with a remedy, exit code 1, and other ports still work. (No permission: rights.py.)"""
 import json
 import pathlib
 
@@ -8,7 +8,7 @@ WITHOUT_XDP = pathlib.Path(__file__).with_name('without_xdp.py')
 
 
 def others_go_on(net):
-    """A port that does not open is said; the other devices serve."""
+    """A port that cannot be opened is reported; rocid serves the other devices."""
     net.a.start(net.a.device('af_packet') + '[[device]]\nname = "roci1"\nport = "af_packet"\ninterface = "nowhere0"\n')
     net.b.start(net.b.device('af_packet'))
     try:
@@ -43,12 +43,12 @@ def small_mtu(net):
 
 
 def large_mtu(net):
-    """veth has no room for XDP beside frames of more than a page."""
+    """veth does not support XDP with frames larger than a page."""
     return refuses(net.a, net.a.device('af_xdp'), f'MTU {net.mtu}', 'ip link set wire0 mtu')
 
 
 def no_address(net):
-    """The interface has none: it is said, and GIDs come with the addresses."""
+    """The interface has no addresses: rocid reports this, and GIDs appear with the addresses."""
     net.a.ip(f'addr flush dev {net.a.interface}')
     net.a.start(net.a.device('af_packet'))
     try:
@@ -67,7 +67,7 @@ def without_xdp(what, *texts):
 
 
 def new_mac(net):
-    """Another MAC for the interface while rocid runs: it is said, and new and old connections go on."""
+    """The MAC of the interface changes while rocid runs: rocid reports this, and new and old connections work."""
     mac = json.loads(net.a.ip(f'-j link show {net.a.interface}'))[0]['address']
     for host in (net.a, net.b):
         host.start(host.device('af_packet'))

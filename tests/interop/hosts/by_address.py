@@ -1,4 +1,4 @@
-"""Programs that find the other host by its address (rdma_cm): the address is one of the kernel's interface there."""
+"""Programs that connect to the other host by its address (rdma_cm), which is an address of the kernel's interface there."""
 import time
 
 from cases import PORT, Group, check, plain
@@ -11,7 +11,7 @@ def requests(host):
 
 
 def wait_served(host, port, server, limit=30):
-    """Until somebody on the host listens on the port of rdma_cm."""
+    """Waits until a program on the host listens on the port of rdma_cm."""
     end = time.monotonic() + limit
     while not any(listener['port'] == port for listener in host.status()['rdma_cm']['listeners']):
         check(server.process.poll() is None and time.monotonic() < end, f'the server does not listen:\n{server.output()[-1500:]}')
@@ -19,7 +19,7 @@ def wait_served(host, port, server, limit=30):
 
 
 def connect(net, server_words, client_words, tcp=False, limit=60):
-    """{port}; {to}: the server's address. Both programs must return 0, and the client's rocid must have asked for a connection."""
+    """{port}; {to}: the server's address. Both programs must return 0, and the client's rocid must have sent a connection request."""
     port = next(PORT)
     words = {'port': port, 'to': net.a.ipv4, 'to6': net.a.ipv6}
     before = requests(net.b)

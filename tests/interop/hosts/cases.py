@@ -1,4 +1,4 @@
-"""What crosses the wire, and what happens to it."""
+"""Traffic on the wire, and changes of the wire."""
 import dataclasses
 import itertools
 import json
@@ -43,7 +43,7 @@ def start_pair(net, words, family=4):
 
 
 def cross(net, words, family=4, limit=60):
-    """Server on one host, client on the other; both must return 0. The client's output."""
+    """Runs a server on one host and a client on the other; both must return 0. Returns the client's output."""
     server, client = start_pair(net, words, family)
     try:
         status = client.wait(limit), server.wait(limit)
@@ -85,7 +85,7 @@ def matrix(kind, mtus, quick):
         yield f'{kind}: path MTU {mtu}', lambda net, m=mtu: result(cross(net, f'ib_write_bw -s 65536 -n 100 -m {m}'))
 
 
-# ---- what happens to a wire ------------------------------------------------------------------------------------------
+# ---- changes of the wire ---------------------------------------------------------------------------------------------
 
 def port_state(host):
     return re.search(r'state:\s+(\w+)', host.rdma_once('ibv_devinfo -d roci0'))[1]
@@ -103,7 +103,7 @@ def received(host):
 
 
 def wait_flowing(host, before, limit=20):
-    """Until RDMA crosses: the programs' own TCP, which goes by the same wire, is through with its introductions then."""
+    """Waits for RDMA traffic: then the programs' TCP exchange, which uses the same wire, is finished."""
     end = time.monotonic() + limit
     while received(host) < before + 1000:
         check(time.monotonic() < end, 'no traffic')
@@ -111,7 +111,7 @@ def wait_flowing(host, before, limit=20):
 
 
 def watched(host, body):
-    """The async events that a program on the host sees while body() runs."""
+    """Returns the async events that a program on the host gets while body() runs."""
     watcher = host.rdma('stdbuf -oL ibv_asyncwatch -d roci0')
     try:
         time.sleep(1)
@@ -123,7 +123,7 @@ def watched(host, body):
 
 
 def short_flap(net):
-    """Down for less than the transport's patience: traffic goes on."""
+    """The link is down for less than the transport's timeouts: traffic continues."""
     def flap():
         before = received(net.a)
         server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4 -u 16')
@@ -144,13 +144,13 @@ def short_flap(net):
 
 
 def restore_ipv6(net):
-    """The kernel forgets the IPv6 addresses of an interface that goes down."""
+    """The kernel removes the IPv6 addresses of an interface that goes down."""
     for host in (net.a, net.b):
         host.ip(f'addr add {host.ipv6}/64 dev {host.interface} nodad', check=False)
 
 
 def long_flap(net):
-    """Down for longer: the requests end with the status for it, and a new connection works once it is up."""
+    """The link is down for longer: requests fail with the right status, and a new connection works once the link is up."""
     before = received(net.a)
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 8 -u 10')
     try:
@@ -171,7 +171,7 @@ def long_flap(net):
 
 
 def addresses_change(net):
-    """The device's GIDs are the interface's addresses, as they come and go under traffic."""
+    """The device's GIDs follow the interface's addresses, also under traffic."""
     extra, gid = '10.79.7.7', '::ffff:10.79.7.7'
     def change():
         server, client = start_pair(net, 'ib_write_bw -s 65536 -D 3')
@@ -242,7 +242,7 @@ def program_on(host):
 
 
 def crash_detaches(net):
-    """kill -9: the XDP program goes with rocid, and the next rocid starts."""
+    """After kill -9 the XDP program is removed with rocid, and the next rocid starts."""
     check(program_on(net.a), 'no XDP program while rocid runs')
     net.a.stop(9)
     time.sleep(0.5)
@@ -252,7 +252,7 @@ def crash_detaches(net):
 
 
 def refuses(host, config, *texts, under=()):
-    """rocid ends with 1 and, besides what it tells of its course, one line, which has the texts."""
+    """rocid ends with 1 and prints one error line, which contains the texts."""
     try:
         check(not host.launch(config, under=under), f'it started:\n{host.log()}')
         check(host.process.returncode == 1, f'exit {host.process.returncode}:\n{host.log()}')
@@ -265,7 +265,7 @@ def refuses(host, config, *texts, under=()):
 
 
 def taken(net):
-    """A second rocid on the same interface says so, and does not disturb the first."""
+    """A second rocid on the same interface reports the conflict and does not disturb the first."""
     other = type(net.a)(net.a.namespace, net.a.interface, 9, net.folder.name)
     refuses(other, other.device('af_xdp'), 'is taken', 'another rocid')
     cross(net, 'ibv_rc_pingpong -n 100')

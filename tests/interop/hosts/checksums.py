@@ -1,4 +1,4 @@
-"""Checksums of IPv4 headers, made and checked by the port or by rocid; and wrong frames, counted by what is wrong with them. DPDK's driver of
+"""IPv4 header checksums, computed and checked by the port or by rocid; and faulty frames, counted by their fault. DPDK's driver of
 TAPs does for these checksums what NICs do."""
 from cases import Group, check, cross
 from hosts import Program
@@ -29,7 +29,7 @@ def wrong_frames_are_counted(net):
 
 
 def right_on_the_wire(net):
-    """What the driver makes of it reaches the kernel right."""
+    """The checksum of the driver is right for the kernel."""
     listener = Program([*net.a.inside, 'python3', WIRE_END, 'listen', KERNEL_END, '200', '60'])
     try:
         net.wait(lambda: 'listening' in listener.output(), 'nobody listens')

@@ -21,7 +21,7 @@ ROCI, ROCID = BUILD / 'apps/roci/roci', BUILD / 'apps/rocid/rocid'
 
 
 class Failure(Exception):
-    """A case that did not show what it must; the text says why."""
+    """A failed case; the text names the reason."""
 
 
 def run(command, check=True):
@@ -33,7 +33,7 @@ def run(command, check=True):
 
 
 def why_not():
-    """What this machine lacks, or nothing."""
+    """The requirements that this machine lacks, or nothing."""
     for tool in ('ip', 'ibv_rc_pingpong', 'ib_write_bw'):
         if shutil.which(tool) is None:
             return f'{tool} is not installed (./dev setup)'
@@ -127,7 +127,7 @@ class Host:
         return json.loads(run([str(ROCI), 'status', '--json', '--socket', self.socket]))
 
     def xdp(self):
-        """What its first port's XDP program counts."""
+        """The counters of its first port's XDP program."""
         return self.status()['host']['ports'][0].get('xdp', {})
 
     # ---- programs ----------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Host:
         return found[wanted]
 
     def start_tcp_sink(self, port=18555):
-        """Takes one TCP connection and prints how many bytes came."""
+        """Accepts one TCP connection and prints the number of received bytes."""
         code = (f'import socket; s=socket.create_server(("", {port})); c=s.accept()[0]; n=0\n'
                 'while (d := c.recv(1 << 16)): n += len(d)\nprint(n)')
         sink = Program([*self.inside, 'python3', '-c', code])
@@ -173,14 +173,14 @@ class Host:
 
 
 class Wire:
-    """What crosses it, as host a's ports see it, judged: each ICRC case by case, and all by tshark in the end."""
+    """Captures the wire at host a's ports and checks it: the ICRCs per case, and all frames by tshark at the end."""
     BYTES, FRAMES = 2 << 20, 1000  # of a case: its first
 
     def __init__(self, judged):
         self.judged, self.watch, self.frames, self.cases, self.dropped = judged, None, [], [], 0
 
     def begin(self, host):
-        """Traffic begins. It is taken until the case ends."""
+        """Starts capturing, until the case ends."""
         if self.judged and self.watch is None:
             self.watch = judge.Watch(ROCI, host.socket, self.BYTES)
 

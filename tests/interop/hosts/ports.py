@@ -16,7 +16,7 @@ VLAN = 100
 
 
 def few(kind, *all_words, families=(4, 6)):
-    """The same words over each family of addresses."""
+    """The same case per address family."""
     for words in all_words:
         for family in families:
             yield f'{kind}: {words}' + (', IPv6' if family == 6 else ''), lambda net, w=words, f=family: result(cross(net, w, f))
@@ -25,7 +25,7 @@ def few(kind, *all_words, families=(4, 6)):
 # ---- a bridge between the wire and the device ------------------------------------------------------------------------
 
 def bridge(net):
-    """The kernel's addresses are on a bridge that the wire is a port of."""
+    """The kernel's addresses are on a bridge, and the wire is a port of the bridge."""
     for host in (net.a, net.b):
         host.ip('addr flush dev wire0')
         host.ip('link add br0 type bridge')
@@ -42,7 +42,7 @@ def on_bridge(net):
 
 
 def own(host, network):
-    """Addresses that the kernel knows nothing of."""
+    """Addresses that the kernel does not have."""
     host.roce = {4: f'10.79.{network}.{host.number}', 6: f'fd79:{network}::{host.number}'}
     return {'addresses': [f'{host.roce[4]}/24', f'{host.roce[6]}/64']}
 
@@ -52,7 +52,7 @@ def tap_config(host):
 
 
 def tap_joins(net):
-    """The kernel's end of the tap becomes a port of the bridge, with a MAC that is not rocid's."""
+    """The kernel's end of the tap becomes a port of the bridge, with a MAC other than rocid's."""
     for host in (net.a, net.b):
         host.ip(f'link set rtap0 address 02:00:00:00:02:0{host.number} master br0 up')
 
@@ -63,7 +63,7 @@ def tap(quick):
 
 
 def ping(host, address, source):
-    """From an address of the kernel's on the device's network."""
+    """Pings from an address of the kernel in the device's network."""
     host.ip(f'addr add {source}/24 dev br0')
     said = host.sh(f'ping -c 5 -i 0.1 -W 2 {address}')
     check(' 0% packet loss' in said, said)
@@ -80,7 +80,7 @@ def generic(quick):
 # ---- several queues --------------------------------------------------------------------------------------------------
 
 def spread(net):
-    """Both engines have received, and each its own queue's frames or what the other handed over."""
+    """Both engines have received frames: from their own queues, or handed over by the other."""
     received = [e['counters']['rx_frames'] for e in net.a.status()['host']['engines']]
     check(len(received) == 2 and all(n > 100 for n in received), f'frames received by engine: {received}')
     return f'{received} frames by engine'
@@ -105,7 +105,7 @@ def kernel_vlan(net):
 
 
 def own_or_kernel_vlan(host):
-    """a tags by itself, b has the kernel do it."""
+    """On a rocid tags frames, on b the kernel does."""
     return host.device('af_packet', vlan=VLAN, **own(host, 2)) if host.number == 1 else host.device('af_packet', interface=f'wire0.{VLAN}')
 
 
@@ -125,7 +125,7 @@ def no_kernel_vlan():
 
 
 def captured(host, body, fields):
-    """The fields, as tshark names them, of every RoCEv2 frame of the host's device while body() runs; a set of tuples."""
+    """The given tshark fields of every RoCEv2 frame of the host's device while body() runs, as a set of tuples."""
     watch = judge.Watch(ROCI, host.socket, 64 << 20)
     try:
         body()
@@ -139,7 +139,7 @@ def captured(host, body, fields):
 
 
 def asked_for(net):
-    """VLAN, priority (the service level) and traffic class are in every frame, requests and answers."""
+    """Every frame, request or response, has the VLAN, the priority (service level) and the traffic class."""
     words = 'ib_write_bw -s 4096 -n 50 -S 5 --tclass=104'
     seen = captured(net.a, lambda: cross(net, words), ('vlan.id', 'vlan.priority', 'ip.dsfield'))
     check(seen == {(str(VLAN), '5', '0x68')}, f'{words}: VLAN, priority, DS field: {seen}')
@@ -182,7 +182,7 @@ def end_of(host, kind, role, path):
 
 
 def joined(server_kind, client_kind, crashed=False):
-    """Two rocids whose ports are the two ends of a Unix socket. `crashed`: another one was there, and left its socket behind."""
+    """Two rocids whose ports are the two ends of a Unix socket. `crashed`: a killed rocid has left its socket behind."""
     def body(net):
         path = f'{net.folder.name}/{server_kind}.sock'
         try:
@@ -213,7 +213,7 @@ def shared_memory(quick):
 
 
 def taken(kind):
-    """A second rocid on the same socket says so, and takes nothing from the first."""
+    """A second rocid on the same socket reports the conflict and does not disturb the first."""
     def body(net):
         path = f'{net.folder.name}/{kind}.sock'
         net.a.start(end_of(net.a, kind, 'server', path))

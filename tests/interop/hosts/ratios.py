@@ -1,4 +1,4 @@
-"""Figures of RDMA over a kind of port beside those of the kernel's TCP on the same wire, in the same run."""
+"""Compares RDMA over a kind of port with the kernel's TCP on the same wire, in the same run."""
 import itertools
 import json
 import re
@@ -11,7 +11,7 @@ BYTES = 65536
 
 
 def two_sided(net, server_words, client_words, port, env=()):
-    """A server of the kernel's TCP on host a, its client on b; the client's output."""
+    """Runs a TCP server on host a and its client on b; returns the client's output."""
     server = Program([*net.a.inside, 'env', *env, *server_words])
     client = None
     try:
@@ -26,14 +26,14 @@ def two_sided(net, server_words, client_words, port, env=()):
 
 
 def iperf3(net, seconds):
-    """Megabytes a second that one TCP stream brings to the other side."""
+    """Throughput of one TCP stream, in megabytes per second."""
     port = next(PORT)
     said = two_sided(net, ['iperf3', '-s', '-1', '-p', str(port)], ['iperf3', '-c', net.a.ipv4, '-p', str(port), '-t', str(seconds), '-J'], port)
     return json.loads(said)['end']['sum_received']['bits_per_second'] / 8e6
 
 
 def ucx(net, test, size, count):
-    """UCX's own perftest over TCP: (half round trip in microseconds, megabytes a second)."""
+    """UCX's own perftest over TCP: (half round trip in microseconds, megabytes per second)."""
     port = next(PORT)
     words = ['ucx_perftest', '-p', str(port), '-t', test, '-s', str(size), '-n', str(count), '-w', '100']
     said = two_sided(net, words, [*words, net.a.ipv4], port, ['UCX_TLS=tcp,self', f'UCX_NET_DEVICES={net.a.interface}', 'UCX_WARN_UNUSED_ENV_VARS=n'])

@@ -58,7 +58,7 @@ class Report:
 
 
 def judged(net, name, body):
-    """What crosses the wire meanwhile must be right, too."""
+    """Also checks the traffic on the wire."""
     try:
         said = body(net)
     except Exception:

@@ -1,4 +1,4 @@
-"""RoCEv2 on a plain UDP socket: what crosses the wire, what happens to it, without any privilege, and what it refuses."""
+"""RoCEv2 on a plain UDP socket: traffic, changes of the wire, operation without privilege, and refusals."""
 import os
 import pathlib
 import re
@@ -23,7 +23,7 @@ def plain_udp(quick):
 
 
 def offloads(host, state):
-    """With them the kernel hands over datagrams of many frames, uncut: no wire ever carries those."""
+    """With segmentation offloads the kernel passes unsegmented datagrams of many frames, which no real wire carries."""
     host.sh(f'ethtool -K {host.interface} tx-udp-segmentation {state} gro {state}')
 
 
@@ -52,14 +52,14 @@ def on_the_wire(net):
 
 
 def faulty(host):
-    """Frames lost and corrupted before they reach the socket: netem is not in every kernel."""
+    """Loses and corrupts frames before the socket, because not every kernel has netem."""
     return '[fault]\ndrop = 0.01\ncorrupt = 0.005\n' + host.device('udp')
 
 
-# ---- without privilege, and beside others ------------------------------------------------------------------------------
+# ---- without privilege, and with others --------------------------------------------------------------------------------
 
 def nobody(net):
-    """A user without a single capability, at both ends."""
+    """Users without any capability at both ends."""
     os.chmod(net.folder.name, 0o777)
     try:
         for host in (net.a, net.b):
@@ -108,7 +108,7 @@ def up_and_down(net):
 
 
 def with_af_packet(net):
-    """The other end takes the frames as they are on the wire: cut into segments by the sender's kernel, as by any NIC."""
+    """The peer receives the frames of the wire: the sender's kernel has cut them into segments, like a NIC."""
     offloads(net.a, 'off')
     net.a.start(net.a.device('udp'))
     net.b.start(net.b.device('af_packet'))
@@ -153,7 +153,7 @@ def not_ours(net):
 
 
 def filtered(net):
-    """A firewall that drops port 4791: the requests end with their status, and `roci status` says why."""
+    """A firewall drops port 4791: requests fail with their status, and `roci status` shows the reason."""
     for host in (net.a, net.b):
         host.start(host.device('udp'))
     try:

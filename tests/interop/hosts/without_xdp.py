@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a command as if on a kernel without XDP: a seccomp filter answers for what that kernel would not have.
+"""Runs a command as on a kernel without XDP: a seccomp filter fails the system calls that such a kernel does not have.
 
     without_xdp.py bpf|sockets COMMAND…
 

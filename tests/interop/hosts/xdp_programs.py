@@ -1,4 +1,4 @@
-"""Somebody else's XDP program on the interface, before rocid is there and while it is."""
+"""A foreign XDP program on the interface, before rocid starts and while it runs."""
 import json
 import pathlib
 import subprocess
@@ -11,20 +11,20 @@ WORDS = ("has the XDP program 'foreign'", 'ip link set dev wire0 xdp off')
 
 
 def put_on(host, mode='xdpdrv'):
-    """'' or what the kernel says against it."""
+    """'' or the kernel's error."""
     done = subprocess.run(['ip', '-n', host.namespace, 'link', 'set', 'dev', host.interface, mode, 'obj', OBJECT, 'sec', 'xdp'],
                           capture_output=True, text=True, check=False)
     return '' if done.returncode == 0 else done.stderr.strip() or f'exit {done.returncode}'
 
 
 def counted(program):
-    """Frames that it has let pass."""
+    """Number of frames that it has passed."""
     number = json.loads(run(['bpftool', '-j', 'prog', 'show', 'id', str(program['prog']['id'])]))['map_ids'][0]
     return json.loads(run(['bpftool', '-j', 'map', 'dump', 'id', str(number)]))[0]['formatted']['value']
 
 
 class Foreign:
-    """With theirs on host a's interface; in the end it must be there still, and at work."""
+    """Runs with the foreign program on host a's interface; at the end it must still be attached and work."""
 
     def __init__(self, net):
         self.net = net
@@ -70,7 +70,7 @@ def others_go_on(net):
 
 
 def af_packet_beside(net):
-    """Theirs leaves frames to the kernel."""
+    """The foreign program passes frames to the kernel."""
     with Foreign(net):
         try:
             for host in (net.a, net.b):
@@ -82,7 +82,7 @@ def af_packet_beside(net):
 
 
 def ours_is_kept(net):
-    """The kernel lets nobody replace it, nor take it off; after rocid's end the interface is anybody's."""
+    """The kernel allows nobody to replace or detach rocid's program; after the end of rocid the interface is free."""
     try:
         for host in (net.a, net.b):
             host.start(host.device('af_xdp'))

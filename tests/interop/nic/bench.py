@@ -1,4 +1,4 @@
-"""The guest, the namespace with the other ends of its NICs and a rocid on them, and what is run between the two."""
+"""The guest, the namespace with the other ends of its NICs and a rocid on them, and the traffic between both."""
 import contextlib
 import dataclasses
 import itertools
@@ -55,7 +55,7 @@ def gid_index(devinfo, address):
 
 @dataclasses.dataclass
 class End:
-    """A device of a rocid, and how to run a program over it."""
+    """A device of a rocid, and the way to run a program over it."""
     device: str
     run: str      # words before a program
     number: int   # of its network
@@ -188,7 +188,7 @@ class Bench:
     # ---- traffic ------------------------------------------------------------------------------------------------------
 
     def cross(self, us, them, program, family='ipv4', we_serve=False):
-        """A program of perftest's kind at both ends; what the client says."""
+        """Runs a program like perftest at both ends; returns the client's output."""
         port = next(_ports)
         option = '-g' if 'pingpong' in program else '-x'
 

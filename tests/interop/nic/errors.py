@@ -1,4 +1,4 @@
-"""What keeps rocid from a NIC is said in one line that says what to do; the right to a NIC is a file's."""
+"""If rocid cannot use a NIC, it prints one line with a remedy; the permission of a file grants the use of a NIC."""
 import machine
 import nics
 from bench import Inside, check

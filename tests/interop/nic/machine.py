@@ -1,4 +1,4 @@
-"""The guest that rocid runs in: systemd, an IOMMU, NICs of several makes, and rocid as somebody would install it."""
+"""The guest for rocid: systemd, an IOMMU, NICs of several vendors, and an installed rocid."""
 import dataclasses
 import glob
 import pathlib
@@ -18,7 +18,7 @@ TEXTS = {'etc/passwd': 'root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/tmp:/b
 
 
 def plugins():
-    """(files, links): what DPDK looks for in its folder of plugins are links there, as one loaded by two names would be two to it."""
+    """(files, links): the plugins in DPDK's folder are links, because DPDK would treat a plugin with two names as two."""
     files, links = {}, {}
     for name in DRIVERS:
         found = glob.glob(f'/{LIB}/dpdk/pmds-*/librte_{name}.so.*.*')  # .so.23.0, not .so.23: DPDK goes by that
@@ -53,7 +53,7 @@ def contents(build):
 
 @dataclasses.dataclass(frozen=True)
 class Nic:
-    """One that rocid gets for itself, in the slot of its number, at the guest's end of a tap of that name."""
+    """A NIC for rocid alone, in the slot of its number, on a tap of its name."""
     name: str
     number: int
     words: str           # for QEMU

@@ -1,4 +1,4 @@
-"""A NIC of its own, by vfio and an emulated IOMMU: traffic, link, interrupts, two queues."""
+"""A NIC that rocid drives by vfio and an emulated IOMMU: traffic, link, interrupts, two queues."""
 import re
 import time
 
@@ -15,7 +15,7 @@ def config(nic, engines=1, more='', top=''):
 
 
 def bind(bench, nic, driver='vfio-pci'):
-    """As driverctl does; "": none."""
+    """Binds a NIC to a driver, like driverctl; "": none."""
     at = f'/sys/bus/pci/devices/{nic.address}'
     bench.guest.must(f'echo {driver} >{at}/driver_override; [ ! -e {at}/driver ] || echo {nic.address} >{at}/driver/unbind; ' +
                      (f'echo {nic.address} >/sys/bus/pci/drivers_probe; test -e {at}/driver' if driver else 'true'))
@@ -26,7 +26,7 @@ def group_file(bench, nic):
 
 
 class Rows:
-    """Of one NIC. One rocid for those up to `two_queues`."""
+    """The cases of one NIC. One rocid serves those up to `two_queues`."""
 
     def __init__(self, bench, nic):
         self.bench, self.nic, self.inside = bench, nic, None
@@ -51,7 +51,7 @@ class Rows:
         return self.cross('ib_write_bw -F -m 4096 -s 65536 -n 20')()
 
     def idle(self):
-        """An engine that may sleep for a second is woken by frames."""
+        """Frames wake an engine that may sleep for a second."""
         def looked():
             return sum(int(n) for line in self.bench.guest.must(f'grep {self.nic.address} /proc/interrupts').splitlines() for n in re.findall(r'\s(\d+)(?=\s)', line))
         check(self.bench.ping(f'10.9{self.nic.number}.0.2'), 'no answer to ping')
@@ -67,7 +67,7 @@ class Rows:
         return f'{after - before} interrupts for 6 pings, round trip {middle:.1f} ms'
 
     def checksums(self):
-        """What the NIC makes of header checksums is right to the other end, which looks itself; here what is wrong is counted, whoever saw it."""
+        """The NIC's header checksums are right for the peer, which checks them itself; rocid counts wrong ones, whether the NIC or rocid detects them."""
         left = self.bench.status(self.inside)['ports'][0]['checksum_offload']
         to = (self.nic.mac, f'10.9{self.nic.number}.0.1', f'10.9{self.nic.number}.0.2')
         for what, where in ((what, where) for what, where in wrong.KINDS if 'cut' not in what):  # a NIC fills up what is short

@@ -73,7 +73,7 @@ class Report:
 
 
 def boot(stack):
-    """A guest that is up. Emulated, on a machine that is busy, one may not come up in time: a second one is tried, and that is said."""
+    """A running guest. On a busy machine an emulated guest may not boot in time: then a second one is started, which is reported."""
     try:
         return stack.enter_context(bench.Bench())
     except guest.GuestError as error:

@@ -1,4 +1,4 @@
-"""config/rocid.service, as it is, run by systemd."""
+"""systemd runs config/rocid.service, unchanged."""
 import re
 
 import machine

@@ -1,4 +1,4 @@
-"""The kernel's VLAN interface as a port (interface = "eth0.100", no key `vlan`); the rocid at the other end tags by itself."""
+"""The kernel's VLAN interface as a port (interface = "eth0.100", no key `vlan`); the rocid at the other end tags its frames itself."""
 from bench import VLAN, Inside, addresses, check
 
 

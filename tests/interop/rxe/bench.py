@@ -31,7 +31,7 @@ VLAN = 100
 
 @dataclasses.dataclass(frozen=True)
 class Net:
-    """How rocid and the guest see each other, and what rocid's device is."""
+    """The connection between rocid and the guest, and rocid's device."""
     us: dict
     them: dict
     device: str
@@ -54,15 +54,15 @@ def ours(network):
 US, THEM = addresses(99, 1), addresses(99, 2)
 NETS = {
     'tap': Net(US, THEM, f'port = "af_packet"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
-    # The guest's kernel has a VLAN interface; on our side rocid tags by itself.
+    # The guest's kernel has a VLAN interface; rocid tags its frames itself.
     'vlan': Net(addresses(97, 1), addresses(97, 2), f'port = "af_packet"\ninterface = "{TAP}"\nvlan = {VLAN}\n' + ours(97), US['ipv4'], THEM['ipv4']),
-    # The guest's NIC is the other end of rocid's port. rocid takes no TCP: that has a tap of its own.
+    # The guest's NIC is the other end of rocid's port. rocid handles no TCP, which has its own tap.
     'vhost': Net(US, THEM, 'port = "vhost_user"\npath = "{vhost}"\nmac = "02:00:00:00:99:01"\n' + ours(99), '10.98.0.1', '10.98.0.2'),
 }
 
 
 class Failure(Exception):
-    """What is tested does not do what it must."""
+    """The tested code fails."""
 
 
 class Rocid:
@@ -99,7 +99,7 @@ class Rocid:
         return json.loads(done.stdout)
 
     def counters(self):
-        """Of all engines, added up."""
+        """The sum over all engines."""
         total = {}
         for engine in self.status()['host']['engines']:
             for name, value in (engine['counters'] | engine['frames_by_verdict']).items():
@@ -111,7 +111,7 @@ class Rocid:
 
 
 class Program:
-    """One of ours, over rocid."""
+    """One of our programs, over rocid."""
 
     def __init__(self, rocid, command):
         self.command, self.rocid = command, rocid
@@ -192,7 +192,7 @@ class Wire:
                         ' && '.join(f'ip address add {a} dev {name}' for a in with_prefix(NETS['vlan'].them)))
 
     def restart_guest(self):
-        """A fresh one, after the kernel's own stack has hung."""
+        """Starts a fresh guest after the kernel's stack has hung."""
         self.guest.__exit__()
         self.start_guest()
 
@@ -202,7 +202,7 @@ class Wire:
         self.stack.close()
 
     def guest_loss(self, rules):
-        """What tc netem does to the RoCE frames that the guest sends ("loss 1%"); nothing: nothing. TCP is left alone."""
+        """Applies tc netem to the RoCE frames that the guest sends ("loss 1%"), but not to TCP. Empty: removes it."""
         self.guest.run('tc qdisc del dev eth0 root')
         if not rules:
             return
@@ -212,7 +212,7 @@ class Wire:
                         'tc filter add dev eth0 parent 1: protocol ipv6 prio 2 u32 match ip6 protocol 17 0xff match ip6 dport 4791 0xffff flowid 1:3')
 
     def gids(self, rocid):
-        """({family: index} of ours, {family: index} of theirs)"""
+        """Our and their GID indices: ({family: index}, {family: index})"""
         program = Program(rocid, ['ibv_devinfo', '-v', '-d', 'roci0'])
         status, ours = program.wait(30)
         if status != 0:
@@ -221,7 +221,7 @@ class Wire:
 
 
 class VhostWire(Wire):
-    """The guest's NIC is the other end of rocid's vhost_user port, so that rocid comes first."""
+    """The guest's NIC is the other end of rocid's vhost_user port, so rocid must start first."""
 
     kernel_has = {'ipv4': NETS['vhost'].side_us}
 

@@ -1,4 +1,4 @@
-"""What is run over the wire: rows of a table, each with the commands of both ends."""
+"""The cases: rows of a table, each with the commands of both ends."""
 import dataclasses
 
 ALL_SIZES = '0,1,3,4,255,1024,1025,4097,65536'
@@ -26,7 +26,7 @@ class Case:
 
 
 def both_ways(name, command, to='{address}', **more):
-    """The same program at both ends, each serving once. Two server words tell what only a server says, e.g. rping's -s."""
+    """The same program at both ends, each serving once. `server` has the arguments of the server only, e.g. rping's -s."""
     server, client = command if isinstance(command, tuple) else (command, f'{command} {to}')
     return [Case(f'{name}, they serve', server, client, **more), Case(f'{name}, we serve', server, client, we_serve=True, **more)]
 
@@ -52,6 +52,11 @@ def transports():
     yield ops('errors have their status at both ends', '-s 64', FAULTS, limit=120)
 
 
+def alone():
+    """What Soft-RoCE answers to wrong arguments: a difference that the table (tests/conformance/verbs/arguments_*.cpp) does not explain fails."""
+    yield Case('wrong arguments, verb by verb', 'ROCI_OTHER_PROVIDER=1 ROCI_GID={gid} arguments --gtest_brief=1', 'true', listens='itself', limit=120)
+
+
 def losses():
     for rules, ours, quick in (('loss 0.1%', 'drop=0.001', False), ('loss 1%', 'drop=0.01', True), ('delay 1ms reorder 25% 50%', 'reorder=0.1', True),
                                ('duplicate 5%', 'duplicate=0.05', True), ('corrupt 1%', 'corrupt=0.01', False)):
@@ -74,7 +79,7 @@ def programs():
     for what, options in perftest.items():
         yield from both_ways(f'ib_{what}', f'ib_{what} -d {{dev}} -x {{gid}} -p {{port}} -F -m 1024 {options}', quick=what == 'write_bw')
     yield from other_nets()
-    # Everything at once is more than an emulated processor takes: the QPs find out what gets through (stack/qp/retry.cpp).
+    # All QPs at once send more than an emulated processor can receive: the QPs adapt to its rate (stack/qp/retry.cpp).
     yield from both_ways('ib_send_bw, 16 QPs', 'ib_send_bw -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 -q 16', quick=False)
     yield from both_ways('ib_write_bw, 16 QPs, MTU 4096', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 20 -q 16', quick=False)
     for kind in ('UC', 'UD'):
@@ -82,7 +87,7 @@ def programs():
 
 
 def other_nets():
-    """Over a VLAN's tags, and with the guest's NIC as the other end of our vhost_user port: the wire differs, not the protocol."""
+    """Over a VLAN's tags, and with the guest's NIC as the other end of our vhost_user port: only the wire differs, not the protocol."""
     pingpong, perftest = 'ibv_rc_pingpong -d {dev} -g {gid} -p {port} -n 200 -s 5000 -m 1024 -c', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 100'
     for net, what in (('vlan', 'VLAN'), ('vhost', 'vhost_user')):
         for family in ('ipv4', 'ipv6'):
@@ -99,14 +104,14 @@ def connections():
         send = ('ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100', 'ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 {address}')
         if family == 'ipv6':  # Debian 12's perftest connects to IPv4 addresses only
             send = None
-        # Its client asks for the second connection at once, before a server as slow as an emulated one listens again: what we send is late.
+        # The client requests the second connection at once, before an emulated server listens again: so our frames are delayed.
         if send:
             for case in both_ways(f'ib_send_bw -R, {family}', send, family=family, listens='rdma_cm', ours=(FAR,), limit=120):
                 yield case if case.we_serve else dataclasses.replace(case, quick=False, ours=(VERY_FAR,))
         yield from both_ways(f'rping, both lose 1 %, {family}', tuple(c.replace('-C 10', '-C 50') for c in rping), family=family, theirs='loss 1%',
                              ours=('fault.drop=0.01',), quick=family == 'ipv4', listens='rdma_cm', limit=120)
         if send:
-            # A loss at the wrong moment, and the client is ahead of the server again, whatever the distance; it takes its chances.
+            # A loss at the wrong moment makes the client early again, whatever the delay: the case may need several tries.
             yield from both_ways(f'ib_send_bw -R, both lose 1 %, {family}', send, family=family, theirs='loss 1%', ours=('fault.drop=0.01', VERY_FAR), quick=False,
                                  listens='rdma_cm', limit=40, tries=5)
     yield from both_ways('ucmatose', ('ucmatose -b {address} -p {port} -C 5 -c 4', 'ucmatose -s {address} -p {port} -C 5 -c 4'), quick=False, listens='rdma_cm')
@@ -114,4 +119,4 @@ def connections():
 
 
 def all_cases():
-    return [*transports(), *programs(), *connections(), *losses()]
+    return [*transports(), *alone(), *programs(), *connections(), *losses()]

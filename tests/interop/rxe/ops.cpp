@@ -1,5 +1,5 @@
-// Both ends of a connection between two machines: every operation in both directions, every byte looked at, and errors that must
-// have the right status. Uses <infiniband/verbs.h> only, so that it runs over rocid here and over Soft-RoCE in the guest.
+// Both ends of a connection between two machines. Runs every operation in both directions, checks every byte, and checks the
+// status of errors. Uses <infiniband/verbs.h> only, so that it runs over rocid here and over Soft-RoCE in the guest.
 //
 //     ops -d DEVICE -g GID [-m MTU] [-t rc|uc|ud] [-q QPS] [-r ROUNDS] [-p PORT] [-s SIZE,SIZE…] [SERVER] OPERATION…
 //

@@ -17,7 +17,7 @@ def contents(ops):
     providers = glob.glob(PROVIDERS)
     if not providers:
         raise image.CannotBuild('the rxe provider is not installed (ibverbs-providers)')
-    files = {'usr/bin/ops': str(ops), **{p.lstrip('/'): p for p in (*providers, DRIVER)}}
+    files = {'usr/bin/ops': str(ops), 'usr/bin/arguments': str(ops.parents[2] / 'conformance/verbs/conformance_arguments'), **{p.lstrip('/'): p for p in (*providers, DRIVER)}}
     return image.Contents('rxe', HERE / 'init.sh', PROGRAMS, files, boot_modules=('virtio_net', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm'),
                           later_modules=('sch_netem', 'sch_prio', 'cls_u32', 'em_u32', '8021q'))
 
@@ -26,7 +26,7 @@ def machine(tap, mac, addresses, mtu, vhost='', side=''):
     """`vhost`, `side`: the NIC of the addresses is the other end of that vhost-user socket, and the tap is a second one with the address `side`."""
     devices = []
     if vhost:
-        # vectors=0: QEMU 7.2 takes for granted that MSI-X of a vhost-user NIC has KVM behind it, and dies of its absence
+        # vectors=0: with MSI-X, QEMU 7.2 requires KVM for a vhost-user NIC and crashes without it
         devices = ['-chardev', f'socket,id=vhost,path={vhost}', '-netdev', 'vhost-user,id=vnet,chardev=vhost',
                    *guest.virtio_nic('vnet', mac[:-2] + 'f0', mtu, ',vectors=0')]
     devices += [*guest.tap_netdev('net', tap), *guest.virtio_nic('net', mac, mtu)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Against the Linux kernel's Soft-RoCE, in a QEMU guest on a tap: us as client and as server.
+"""Rocinante against the Linux kernel's Soft-RoCE in a QEMU guest on a tap, as client and as server.
 
     tests/interop/rxe/run.py [--quick | --full] [--only TEXT] [--list] [--verbose] [--write]
 
@@ -63,7 +63,7 @@ class Runner:
         return text.replace('ops ', f'{bench.OPS} ', 1).split() if ours and text.startswith('ops ') else text.split() if ours else text
 
     def ready(self, case, server):
-        """Until the server listens."""
+        """Waits until the server listens."""
         if case.listens == 'itself':
             return
         look = f'ss -ltnH "sport = :{self.port}"' if case.listens == 'tcp' else 'rdma resource show cm_id | grep LISTEN'
@@ -89,7 +89,7 @@ class Runner:
 
     @contextlib.contextmanager
     def judged(self):
-        """What crosses the wire is judged."""
+        """Checks the traffic on the wire."""
         watch = judge.Watch(bench.ROCI, self.rocid.socket, MOST)
         try:
             yield
@@ -120,7 +120,7 @@ class Runner:
         return outputs
 
     def attempt(self, case):
-        """Once more (case.tries), in a fresh guest, where the kernel's own stack may have hung: under loss it does so by itself now and then."""
+        """Repeats a case (case.tries) in a fresh guest if the kernel's stack may have hung, which happens under loss."""
         start = time.monotonic()
         for number in range(1, case.tries + 1):
             try:
@@ -156,7 +156,7 @@ def run_on(make, chosen, report, end):
             report.kernel = wire.guest.must('uname -r').strip()
             runner = Runner(wire, report)
             with runner.stack:
-                # Rocids are made once a setting.
+                # One rocid per setting.
                 for case in sorted(chosen, key=lambda c: (c.net, c.ours)):
                     if time.monotonic() < end:
                         runner.attempt(case)

@@ -1,4 +1,4 @@
-"""Capture files and RoCEv2 checksums, with nothing of the product in between."""
+"""Capture files and RoCEv2 checksums, without any code of the product."""
 import struct
 import zlib
 
@@ -61,7 +61,7 @@ def roce_parts(frame):
 
 def icrc(ip, udp):
     """RoCEv2 annex A17.3.3: CRC-32 over eight 0xff, then the packet with every field that a router may change set to ones. The last four
-    bytes of `udp` are where it stands, little endian."""
+    bytes of `udp` are the place of the ICRC, little endian."""
     ip, udp = bytearray(ip), bytearray(udp)
     if ip[0] >> 4 == 4:
         for i in (1, 8, 10, 11):  # type of service, time to live, header checksum

@@ -156,7 +156,7 @@ def port_sequences(packets):
 
 
 def flow_complaints(packets):
-    """One UDP source port a connection (A17.3.2): switches that hash on it must not reorder a QP. A QP number that is used again later may
+    """One UDP source port per connection (A17.3.2): switches that hash on it must not reorder a QP. A QP number that is used again later may
     have another port, so a port may change, but never back."""
     return [f'packets to QP {qp} alternate between UDP source ports {", ".join(ports)}'
             for (qp, _), ports in port_sequences(packets).items() if len(ports) != len(set(ports))]

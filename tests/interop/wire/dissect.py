@@ -1,9 +1,9 @@
-"""What Wireshark's dissector says about a capture."""
+"""Checks a capture with Wireshark's dissector."""
 import subprocess
 
 from lab import Failure
 
-# Dissectors that guess at payloads (an RDMA payload of zeros looks like RPC-over-RDMA to one of them): the frame is what we judge.
+# Disabled dissectors, which guess the kind of payload (an RDMA payload of zeros looks like RPC-over-RDMA): only the frame is checked.
 GUESSERS = ('smc', 'smb_direct', 'rpcordma', 'nvme-rdma', 'lnet', 'iser', 'infiniband_sdp', 'fcoib', 'infiniband.eoib')
 
 FIELDS = ('frame.len', 'ip.dst', 'ipv6.dst', 'ip.version', 'ip.hdr_len', 'ip.dsfield', 'ip.flags', 'ip.ttl', 'ip.checksum.status', 'ipv6.version', 'ipv6.tclass', 'ipv6.flow',

@@ -1,4 +1,4 @@
-"""What crosses a wire while something runs, judged: by Wireshark's dissector, and each ICRC by an independent computation."""
+"""Checks the traffic on a wire while a case runs: by Wireshark's dissector, and each ICRC by an independent computation."""
 import pathlib
 import re
 import signal
@@ -12,7 +12,7 @@ import dissect
 
 
 class Watch:
-    """`roci pcap` of a rocid's devices. It takes the first `most` bytes: with more it ends by itself, and is no burden on what goes on."""
+    """`roci pcap` of a rocid's devices. It captures the first `most` bytes and then ends, so that it does not slow down the case."""
 
     def __init__(self, roci, socket, most):
         self.most, self.bytes, self.dropped = most, bytearray(), 0
@@ -28,7 +28,7 @@ class Watch:
                 self.roci.send_signal(signal.SIGINT)
 
     def stop(self):
-        """Every frame that was taken; `dropped` says how many were not."""
+        """All captured frames; `dropped` is the number of frames that were not captured."""
         if self.roci.poll() is None:
             self.roci.send_signal(signal.SIGINT)
         self.reader.join(60)
@@ -43,7 +43,7 @@ class Watch:
 
 
 def write(path, frames):
-    """A pcap file of them."""
+    """Writes them to a pcap file."""
     head = struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 1 << 16, 1)  # LINKTYPE_ETHERNET
     pathlib.Path(path).write_bytes(head + b''.join(struct.pack('<IIII', 0, 0, len(f), len(f)) + f for f in frames))
 
@@ -57,7 +57,7 @@ def icrc_complaint(frames):
 
 
 def tshark_complaints(frames):
-    """(number of the frame, what is said) for each that is malformed to Wireshark's dissector, or has a wrong checksum."""
+    """(number of the frame, error) for each frame that Wireshark's dissector finds malformed, or that has a wrong checksum."""
     with tempfile.TemporaryDirectory(prefix='roci-judge-') as folder:
         path = f'{folder}/frames.pcap'
         write(path, frames)
@@ -65,7 +65,7 @@ def tshark_complaints(frames):
 
 
 def complaint(frames):
-    """'' if all is as it must be."""
+    """'' if there is no fault."""
     if why := icrc_complaint(frames):
         return why
     bad = [line for _, line in tshark_complaints(frames)]

@@ -1,4 +1,4 @@
-"""RoCEv2 frames over IPv4 with something wrong in them, and where rocid counts what is."""
+"""RoCEv2 frames over IPv4 with one fault each, and the counters in which rocid counts them."""
 import struct
 
 import capture
@@ -40,5 +40,5 @@ KINDS = [  # what is wrong, where it is counted
 
 
 def counted(host_status, where):
-    """In what rocid says of its engines (`roci status`, "host")."""
+    """Reads a counter of the engines in `roci status` ("host")."""
     return sum(engine[where[0]][where[1]] for engine in host_status['engines'])

@@ -37,6 +37,14 @@ TEST(Config, DefaultsAreTheLoopbackPair) {
     EXPECT_EQ(c.devices[1].addresses, (std::vector<std::string>{"10.77.0.2/24", "fd77::2/64"}));
 }
 
+TEST(Config, SingleIsOneDeviceThatIsItsOwnPeer) {
+    const Config c = single_config({"engine.count=2"});
+    ASSERT_EQ(c.devices.size(), 1u);
+    EXPECT_EQ(c.devices[0].peer, c.devices[0].name);
+    EXPECT_EQ(c.devices[0].addresses, default_config().devices[0].addresses);
+    EXPECT_EQ(c.engine.count, 2u);
+}
+
 TEST(Config, TheSampleFileIsTheTableAndParsesToTheDefaults) {
     std::ifstream in(ROCI_SAMPLE_CONFIG);
     std::ostringstream text;

@@ -1,4 +1,4 @@
-// The control socket and clients that do not behave.
+// The control socket with hostile clients.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -188,7 +188,7 @@ TEST_F(Socket, GarbageClosesOnlyTheClientThatSentIt) {
     EXPECT_EQ(settled_descriptors(), before) << "descriptors of refused messages are closed";
 }
 
-// What a client passed must not hold anybody up when rocid closes it, by whichever way it comes to that.
+// Closing a client's descriptor must not delay other clients, on every path on which rocid closes one.
 
 TEST_F(Socket, ADescriptorThatLingersInARefusedMessageHoldsNobody) {
     start();
@@ -358,8 +358,8 @@ TEST_F(Socket, ASessionEndsWithItsProcessEvenIfAForkHoldsTheSocket) {
     close(report[1]);
 }
 
-// A process hangs up, another connects, the first ends: what is told of the first one's descriptors is not taken for the
-// second's, which may get their numbers.
+// A process hangs up, another connects, then the first one ends. Events of the first one's descriptors must not be taken for
+// events of the second process, whose descriptors may have the same numbers.
 TEST_F(Socket, ANewConnectionDoesNotInheritTheEndOfAnOldOne) {
     start();
     int go[2], done[2];

@@ -1,4 +1,4 @@
-// roci doctor against roots made for each test: what stops, what slows, in which order, and with which advice.
+// roci doctor with a fake root per test: problems that stop or slow programs, their order, and the advice.
 #include "doctor.hpp"
 
 #include <gtest/gtest.h>

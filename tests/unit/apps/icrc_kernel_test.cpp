@@ -1,4 +1,4 @@
-// What rocid says of the kernel that computes ICRCs.
+// rocid's messages about the kernel that computes ICRCs.
 #include "apps/rocid/icrc_kernel.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A descriptor whose last close() waits: a TCP socket with SO_LINGER and data that its peer does not read.
+// A descriptor whose last close() blocks: a TCP socket with SO_LINGER and data that its peer does not read.
 #pragma once
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// What keeps DPDK from taking a NIC, as /sys and /dev show it.
+// Obstacles for DPDK's use of a NIC, read from /sys and /dev.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

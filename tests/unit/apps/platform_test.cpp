@@ -1,4 +1,4 @@
-// What rocid asks of the operating system, and what clients may do to it: truncated memory, full pipes, foreign files.
+// rocid's use of the operating system, with hostile clients: truncated memory, full pipes, foreign files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/userfaultfd.h>
@@ -197,7 +197,7 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     good.base[0] = std::byte{'g'};
     eventfd_t n;
     eventfd_read(SigbusGuard::instance().event_fd(), &n);
-    // What the kernel does when a hole was punched into an arena of huge pages and no huge page is free.
+    // As in the kernel when a client has punched a hole into an arena of huge pages and no huge page is free.
     ASSERT_TRUE(SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(bad.base) + kPage));
     EXPECT_TRUE(platform.is_lost(bad));
     EXPECT_FALSE(platform.is_lost(good));
@@ -208,7 +208,7 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     platform.free_memory(good);
 }
 
-/// In a process of its own: it takes all mappings that the kernel allows.
+/// Runs in its own process, because it uses all mappings that the kernel allows.
 TEST_F(Platform, ATruncatedRegionIsPoisonedAlsoWhenNoMappingIsLeft) {
     const int fd = client_memory(kPage), own = dup(fd);
     auto region = platform.map_region(fd, kPage, true, why);
@@ -217,7 +217,7 @@ TEST_F(Platform, ATruncatedRegionIsPoisonedAlsoWhenNoMappingIsLeft) {
     if (child == 0) {
         const int other = memfd_create("other", MFD_CLOEXEC);
         if (ftruncate(other, 2 * kPage) != 0) _exit(2);
-        // The second page each time, so that neighbours do not become one mapping.
+        // Maps only the second page each time, so that the kernel does not merge adjacent mappings.
         while (mmap(nullptr, kPage, PROT_READ, MAP_SHARED, other, kPage) != MAP_FAILED) {
         }
         if (ftruncate(own, 0) != 0) _exit(3);

@@ -1,4 +1,4 @@
-// The clock of stages, by times that the test gives, and the marker by the processor's counter.
+// Tests the stage clock with times of the test, and the marker with the processor's counter.
 #define ROCI_STAGES
 #include "base/stage.hpp"
 
@@ -39,8 +39,8 @@ TEST(StageClock, AStageWithinItselfIsOneStageEnteredTwice) {
     EXPECT_EQ(tally(c, Stage::copy).entries, 2u);
 }
 
-/// Each read of the counter ends one interval, so an interval holds one switch; a stage has one more for each that it was left
-/// for.
+/// Each read of the counter ends an interval, so an interval contains one switch. A stage has one more interval for each nested
+/// stage.
 TEST(StageClock, IntervalsAreWhatSwitchesAreSubtractedBy) {
     constexpr uint64_t kSwitch = 30, kWork = 100;
     StageClock c;

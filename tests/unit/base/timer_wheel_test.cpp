@@ -54,7 +54,7 @@ TEST(TimerWheel, ACallbackMayArmItsTimerAgain) {
     EXPECT_EQ(fired, 99u);
 }
 
-/// Against the obvious model: random deadlines from a tick to hours, random cancellations, random steps of time.
+/// Compares the wheel with a simple model: random deadlines from a tick to hours, random cancellations, random steps of time.
 TEST(TimerWheel, AgreesWithAModelUnderRandomUse) {
     for (uint32_t seed = 0; seed < 20; ++seed) {
         std::mt19937_64 rng(seed);

@@ -137,7 +137,7 @@ TEST_F(Rings, ResizeKeepsWhatWasNotPolled) {
     EXPECT_EQ(cq->cqe, 32);
 }
 
-// Two posters and a poller against an engine that completes whatever it finds: every request completes exactly once.
+// Two posting threads and a polling thread, with an engine that completes all requests: every request completes exactly once.
 TEST_F(Rings, ThreadsPostAndPollAtOnce) {
     constexpr uint64_t kEach = 20000;
     FakeRocid::Qp& queue = seen();

@@ -1,4 +1,4 @@
-// The control plane: discovery, queries, what is refused and how, registration, the end of rocid, fork.
+// The control plane: discovery, queries, refusals, registration, the end of rocid, fork.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ TEST(Discovery, OneDeviceHasOnePointer) {
     EXPECT_EQ(ibv_get_device_guid(a[0]), 0x8877665544332211u);
     EXPECT_EQ(a[0]->node_type, IBV_NODE_CA);
     EXPECT_EQ(a[0]->transport_type, IBV_TRANSPORT_IB);
-    // libmlx5 and libefa read the word behind the public struct as a pointer, and through it.
+    // libmlx5 and libefa read the word behind the public struct as a pointer and dereference it.
     const void* const* ops = nullptr;
     std::memcpy(&ops, reinterpret_cast<const char*>(a[0]) + sizeof(ibv_device), sizeof ops);
     ASSERT_NE(ops, nullptr);
@@ -427,7 +427,7 @@ TEST_F(Client, AForksChildLeavesItsParentsObjectsAlone) {
     ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
     const pid_t child = fork();
     if (child == 0) {
-        // Every step that goes wrong gives its own exit code.
+        // Each failing step has its own exit code.
         ibv_send_wr wr = send_wr(1);
         ibv_send_wr* bad = nullptr;
         ibv_port_attr port{};

@@ -1,5 +1,5 @@
-// A server that plays rocid's part of the control protocol, in this process: it keeps no rules, answers every request, and lets a
-// test look at the rings from rocid's side. What an engine would do, the test does.
+// A fake rocid in this process. It answers every request of the control protocol without checks, and gives a test access to
+// rocid's side of the rings. The test plays the engine.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ public:
     uint32_t abi_min = abi::kAbiVersion, abi_max = abi::kAbiVersion;
     uint32_t lanes = kEngines;
     uint32_t engine_of_next_qp = 1;
-    /// Answer this op with this errno (and a reason).
+    /// Answers this op with this errno and a reason.
     void refuse(abi::Op op, int error);
 
     // ---- what rocid sees ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// An open device of a FakeRocid, and short ways to make objects on it.
+// An open device of a FakeRocid, with helpers that create objects on it.
 #pragma once
 
 #include <gtest/gtest.h>

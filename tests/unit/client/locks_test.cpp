@@ -1,5 +1,5 @@
-// Locks of queues: they keep threads apart, unless the program has promised to use an object from one thread at a time (thread
-// domains, IBV_CREATE_CQ_ATTR_SINGLE_THREADED).
+// Locks of queues. They exclude other threads, unless the program has declared that it uses an object from one thread at a time
+// (thread domains, IBV_CREATE_CQ_ATTR_SINGLE_THREADED).
 #include <future>
 
 #include "fixture.hpp"

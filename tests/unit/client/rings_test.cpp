@@ -1,4 +1,4 @@
-// Posting: what a work request becomes in the rings, when the bell rings, what is refused.
+// Posting: the content of the rings, when the doorbell rings, and what is refused.
 #include "rings_fixture.hpp"
 
 namespace roci::test {
@@ -143,7 +143,7 @@ TEST_F(Rings, ABindTakesTheIndexOfItsWindowAndTheProgramsLowByte) {
     EXPECT_EQ(wqe(0).rkey, index | 0x5a);
     EXPECT_EQ(mine->rkey, index | 0x5a) << "new once the post is accepted";
     EXPECT_EQ(other->rkey, untouched);
-    mine->rkey = 0;  // the program's own; not where the index is taken from
+    mine->rkey = 0;  // the program may change it; the index is not taken from it
     wr.bind_mw.rkey = 7;
     ASSERT_EQ(post(wr), 0);
     EXPECT_EQ(mine->rkey, index | 7);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The symbols of our libibverbs.so.1: all default ones of the system's library are there, with the same versions, and everything on this
-# machine that links against libibverbs resolves every symbol with ours in front. What is not installed is skipped, and said.
+# machine that links against libibverbs resolves every symbol with our library first. Missing programs are skipped and reported.
 # Usage: symbols.sh path/to/libibverbs.so.1 [path/to/librdmacm.so.1]
 set -u
 ours=$(realpath "$1")

@@ -1,4 +1,4 @@
-// Opening an XRC target that somebody else has made.
+// Opening an XRC target of another session.
 #include <fcntl.h>
 
 #include "fixture.hpp"

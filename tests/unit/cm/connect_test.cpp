@@ -1,4 +1,4 @@
-// From REQ to RTU: connections that come about, and those that do not.
+// From REQ to RTU: connections that are established, and those that fail.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -116,7 +116,7 @@ TEST(CmConnect, PeerThatNeverAnswers) {
     w.pass(response_time(20) * 2);
     ASSERT_EQ(w.events_a.size(), 1u);
     EXPECT_EQ(w.events_a[0].kind, Kind::unreachable);
-    EXPECT_EQ(w.count(Attribute::req), 1 + 15);  // 12.7.27: as many repetitions as max_retries says, and not one more
+    EXPECT_EQ(w.count(Attribute::req), 1 + 15);  // 12.7.27: exactly max_retries repetitions
     EXPECT_EQ(w.a.counters().repeated, 15u);
     EXPECT_EQ(w.a.counters().timeouts, 1u);
     w.a.destroy(id, w.now);
@@ -135,7 +135,7 @@ TEST(CmConnect, SlowProgramSendsMra) {
     EXPECT_EQ(w.a.find(id)->state, State::rep_rcvd);
 }
 
-/// Its library says again and again that it is busy; the patience for that has an end too.
+/// The peer sends MRAs again and again; the connection gives up nevertheless.
 TEST(CmConnect, ProgramThatNeverAnswersIsGivenUpOn) {
     World w;
     w.listen();
@@ -150,7 +150,7 @@ TEST(CmConnect, ProgramThatNeverAnswersIsGivenUpOn) {
     EXPECT_EQ(w.events_b[1].reason, uint16_t(Reason::timeout));
 }
 
-/// fio asks for 10 of each; cut to three bits that would be 2.
+/// fio requests 10 of each; truncated to three bits that would be 2.
 TEST(CmConnect, MoreRetriesThanFitAreTheMost) {
     World w;
     w.listen();
@@ -208,7 +208,7 @@ TEST(CmConnect, RepOfAPeerThatGaveUpIsRefused) {
     EXPECT_EQ(w.events_b.back().reason, uint16_t(Reason::invalid_comm_id));
 }
 
-// The answer comes when we have given up, and the peer has not heard of that: it is told, and our program hears nothing new.
+// A REP arrives after we have given up, and the peer does not know that: we send a REJ, and our program gets no further event.
 TEST(CmConnect, RepAfterTheTimeoutIsRefused) {
     World w;
     w.listen();

@@ -58,7 +58,7 @@ struct World {
         b.listen(l);
     }
 
-    /// Everything that is on the way arrives (or is lost); then what that causes, until nothing moves.
+    /// Delivers (or loses) all messages in the network, and those that follow from them, until there are none.
     void settle() {
         for (bool moved = true; moved;) {
             moved = false;

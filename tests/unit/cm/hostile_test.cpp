@@ -1,4 +1,4 @@
-// What a peer or an owner does wrong changes nothing, and costs a bounded amount of memory.
+// Faults of a peer or an owner have no effect, and cost a bounded amount of memory.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -54,7 +54,7 @@ TEST(CmHostile, FloodOfRequestsIsBounded) {
     }
     EXPECT_EQ(w.b.connections(), 64u);
     EXPECT_EQ(w.b.counters().refused_full, 10000u - 64u);
-    // Those that nobody owns any more make room.
+    // Connections without an owner are removed to make room.
     Event e;
     while (w.b.next_event(e)) w.b.destroy(e.connection, w.now);
     req.local_comm_id = req.qpn = 20000;

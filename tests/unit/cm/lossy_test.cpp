@@ -1,4 +1,4 @@
-// A network that loses, doubles and repeats.
+// A network that loses, duplicates and repeats messages.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -37,8 +37,8 @@ TEST(CmLossy, ServiceIdResolution) {
     EXPECT_EQ(w.events_a.back().reason, uint16_t(SidrStatus::invalid_service_id));
 }
 
-/// Connects and disconnects many times over a network that loses, doubles and repeats: every end must hear of every step once, in
-/// order, and nothing may be left.
+/// Connects and disconnects many times over a network that loses, duplicates and repeats messages. Each end must get each event
+/// once, in order, and nothing may be left.
 class Lossy : public testing::TestWithParam<std::pair<int, double>> {};
 
 TEST_P(Lossy, EveryConnectionComesAndGoes) {
@@ -49,7 +49,7 @@ TEST_P(Lossy, EveryConnectionComesAndGoes) {
     std::map<uint32_t, std::vector<Kind>> seen_a, seen_b;
     w.on_event = [&](bool at_a, const Event& e) {
         const Kind kind =
-            e.kind == Kind::gone ? Kind::disconnected : e.kind;  // a peer that is not heard counts as one that answered
+            e.kind == Kind::gone ? Kind::disconnected : e.kind;  // a peer that does not answer counts as disconnected
         (at_a ? seen_a : seen_b)[e.connection].push_back(kind);
         if (e.kind == Kind::connect_request) {
             AcceptSpec s;
@@ -96,7 +96,7 @@ TEST_P(Lossy, EveryConnectionComesAndGoes) {
     EXPECT_EQ(w.b.connections(), 0u);
 }
 
-/// With half of all frames lost, connections are up soon, not after many full response times.
+/// Even with half of all messages lost, connections are established soon, not after many full response times.
 TEST(CmLossy, HalfLostIsSlowButNotVerySlow) {
     for (int seed = 1; seed <= 20; ++seed) {
         World w{uint32_t(seed)};

@@ -1,4 +1,4 @@
-// CM messages against those of Linux's CM: every field that we know is read, and written back to the same bytes.
+// CM messages compared with those of Linux's CM: every known field is decoded, and encoded again to the same bytes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -137,7 +137,7 @@ TEST(CmMad, FieldsOfTheAnswers) {
 }
 
 TEST(CmMad, FieldsDoNotOverlap) {
-    // Every field at its largest, one at a time, must leave all others alone: an MRA and a REJ have the narrow ones.
+    // Setting one field to its largest value must not change other fields. MRA and REJ have the narrow fields.
     Mra mra;
     mra.message = Answered::other;
     mra.service_timeout = 31;

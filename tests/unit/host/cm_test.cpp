@@ -1,4 +1,4 @@
-// rdma_cm in the conductor: ids, addresses, ports, events; the MADs of two devices are carried from one to the other by the test.
+// rdma_cm in the conductor: ids, addresses, ports, events. The test passes the MADs between two devices.
 #include <random>
 
 #include "abi/cm_control.hpp"
@@ -208,8 +208,8 @@ TEST_F(CmTest, PortsAreGivenOnceAndComeBackAtOnce) {
     EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kGid4, 7000)), 0) << "the program that had it is gone";
 }
 
-// Where the kernel has no interface for a device, 127.0.0.1 stands for the first device's address: a program that tells its peer
-// where it listens tells something that the peer can use.
+// If no device has a kernel interface, 127.0.0.1 stands for the first device's address, so a program can give its listening
+// address to a peer.
 TEST_F(CmTest, LoopbackAddressIsTheFirstDevices) {
     constexpr uint8_t kLoopback[4] = {127, 0, 0, 1};
     const uint32_t id = make_id(session, channel);
@@ -312,8 +312,8 @@ TEST_F(CmTest, EventsMoveWithTheirId) {
     EXPECT_EQ((platform.signals[{peer, kCmChannelBase + other}]), 1u);
     event(peer, other, CmEventType::disconnected);
 }
-// Events of ids that are gone are never seen, whether few of them wait (they are passed over) or most (they are taken out), and
-// not taken for those of an id that has the handle now.
+// Events of destroyed ids are never delivered, whether they are few (then they are skipped) or most of the queue (then they are
+// removed). They are not delivered to a new id with the same handle either.
 TEST_F(CmTest, EventsEndWithTheirId) {
     constexpr uint32_t kIds = 200;
     for (const uint32_t ending : {90u, 150u}) {

@@ -71,7 +71,7 @@ TEST_F(CompleteVerbs, WhatIsInAnXrcDomainKeepsItAndItsCq) {
     EXPECT_EQ(on(Op::close_xrcd, xrcd).error, ENOENT);
 }
 
-/// One session makes a target, another opens it by its number.
+/// One session creates a target, another opens it by its number.
 class OpenedTarget : public CompleteVerbs {
 protected:
     void SetUp() override {

@@ -1,4 +1,4 @@
-// The conductor with real engines: what only both together can get wrong. And a hostile client, by dice.
+// The conductor with real engines: their interaction, and a hostile client with random requests.
 #include "engine/engine.hpp"
 
 #include <random>
@@ -13,7 +13,7 @@ namespace {
 
 using abi::Op;
 
-/// A wire that swallows all.
+/// A port that drops all frames.
 class Sink : public engine::Port {
 public:
     unsigned rx_burst(engine::RxFrame*, unsigned) override { return 0; }
@@ -190,12 +190,12 @@ TEST_F(EnginesTest, ACqThatWaitsForTheEventRingCanGo) {
     EXPECT_TRUE(platform.clean());
     engines.poll(3);
     engines.drain_events();
-    engines.poll(3);  // an address sanitizer sees it if an engine still looks
+    engines.poll(3);  // the address sanitizer detects an access by an engine
 }
 
 // ---- dice -----------------------------------------------------------------------------------------------------------
 
-/// Messages that are nearly right, then spoiled.
+/// Nearly valid messages that are then corrupted.
 class Attacker {
 public:
     explicit Attacker(uint32_t seed) : random_(seed) {}
@@ -203,7 +203,7 @@ public:
     bool chance(uint32_t one_in) { return below(one_in) == 0; }
 
     std::vector<std::byte> message() {
-        // What changes the most gets the most; everything gets some.
+        // Operations that change the most state are the most frequent.
         static constexpr Op often[] = {Op::alloc_pd,  Op::create_cq,  Op::create_cq, Op::create_qp,  Op::create_qp, Op::modify_qp,
                                        Op::modify_qp, Op::modify_qp,  Op::modify_qp, Op::add_region, Op::reg_mr,    Op::reg_mr,
                                        Op::rereg_mr,  Op::create_srq, Op::create_ah, Op::resize_cq};
@@ -223,7 +223,7 @@ public:
         return out;
     }
 
-    /// Handles that were given out are the ones worth naming.
+    /// Prefers handles of existing objects.
     void learn(const std::vector<std::byte>& message, const Result& r) {
         Op op;
         if (r.error != 0 || r.body.size() < 4 || message.size() < sizeof op) return;
@@ -239,7 +239,7 @@ private:
         if (list.empty() || chance(15)) return chance(3) ? abi::kNoHandle : chance(3) ? uint32_t(random_()) : below(12);
         return list[below(uint32_t(list.size()))];
     }
-    /// A handle-only request: of what its operation destroys or asks about.
+    /// A request with only a handle, of the kind that its operation uses.
     static Op maker_of(Op op) {
         switch (op) {
             case Op::dealloc_pd:
@@ -374,7 +374,7 @@ private:
     std::map<Op, std::vector<uint32_t>> made_;  ///< by the operation that made them
 };
 
-/// One life of rocid with several clients that send whatever the dice say, write what they like into their rings, and vanish.
+/// Runs a rocid with several clients that send random requests, write random data into their rings, and disconnect.
 class HostileTest : public EnginesTest, public ::testing::WithParamInterface<uint32_t> {
 protected:
     void scribble(Attacker& dice) {

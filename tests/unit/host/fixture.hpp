@@ -1,5 +1,5 @@
-// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that record what
-// they are told. Everything that the conductor gets is counted, so that a test can ask what leaked.
+// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that only record
+// commands. All resources of the conductor are counted, so that a test can check for leaks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -126,7 +126,7 @@ public:
     bool refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
 };
 
-/// Engines that do nothing but remember.
+/// Engines that only record commands.
 class RecordingPort : public engine::CommandPort {
 public:
     using Kind = engine::Command::Kind;
@@ -233,7 +233,7 @@ std::vector<std::byte> bytes_of(const T& t) {
     return {p, p + sizeof t};
 }
 
-/// Sends a packet and takes the reply apart, checking its form.
+/// Sends a packet, and parses and checks the reply.
 inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& packet,
                    const std::vector<int>& fds = {}) {
     Result r;
@@ -348,7 +348,7 @@ protected:
     int next_sent_fd = 1;
 };
 
-/// Attributes that take a QP through its life, with the masks of ibv_modify_qp(3).
+/// Attributes for all transitions of a QP, with the masks of ibv_modify_qp(3).
 struct Step {
     uint32_t mask;
     abi::QpAttr attr;

@@ -1,4 +1,4 @@
-// modify_qp and query_qp: rules, values, paths, and what is remembered.
+// modify_qp and query_qp: rules, values, paths, and stored attributes.
 #include <array>
 
 #include "fixture.hpp"

@@ -1,4 +1,4 @@
-// Requests that need an unknown MAC, addresses that change, and what a port without a kernel answers.
+// Requests that need an unknown MAC, changes of addresses, and the answers of a port without a kernel interface.
 #include "abi/cm_control.hpp"
 #include "fixture.hpp"
 #include "host/rdma_cm/service.hpp"

@@ -1,4 +1,4 @@
-// Channels, CQs, SRQs, QPs: what is granted, what is refused, who is busy.
+// Channels, CQs, SRQs, QPs: granted capabilities, refusals, busy objects.
 #include "fixture.hpp"
 
 namespace roci::host::test {

@@ -1,4 +1,4 @@
-// Connections, devices, the form of messages, and what is left when a session ends.
+// Connections, devices, the format of messages, and the end of a session.
 #include <nlohmann/json.hpp>
 
 #include "fixture.hpp"

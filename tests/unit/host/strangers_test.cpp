@@ -1,4 +1,4 @@
-// What one user may see of another, take from another, and use up: nothing, nothing, and its share.
+// Isolation of users: a user may not see or affect another user's objects, and may use only its share of resources.
 #include <nlohmann/json.hpp>
 
 #include "fixture.hpp"

@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kPd = 7;
 constexpr uint64_t kIova = 0x7f0000001000;
 
-/// A client's process that is reached by copies; may be gone.
+/// A client's process that is accessed by copies. It may have ended.
 class FakeProcess : public RemoteProcess {
 public:
     explicit FakeProcess(uint64_t base, size_t n) : base_(base), bytes(n) {}

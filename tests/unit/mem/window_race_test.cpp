@@ -1,4 +1,4 @@
-// A window of type 1 is bound anew by one engine while another serves requests that came with its old key.
+// One engine rebinds a window of type 1 while another serves requests with its old key.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -45,7 +45,7 @@ struct Race {
     }
 };
 
-/// Counts bindings that have completed, as the program sees them; the key follows from the count.
+/// Counts the binds that have completed for the program; the count determines the key.
 TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
     Race race;
     constexpr uint32_t kBinds = 30000;
@@ -102,8 +102,8 @@ TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
     EXPECT_EQ(check(race.table, b.fresh, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::ok);
 }
 
-/// QPs of two engines bind the same window: whichever is last, it opens what one of them asked for, and nothing of both. Without
-/// their taking turns it is TSan that sees it (a step of CI), seldom the count.
+/// QPs of two engines bind the same window: in the end it must have the range of exactly one bind. If the binds were not
+/// serialised, TSan (a step of CI) would detect it; the count would do so seldom.
 TEST(WindowRace, TwoThatBindAtOnceDoNotMixTheirBindings) {
     Race race;
     constexpr uint32_t kBinds = 50'000;

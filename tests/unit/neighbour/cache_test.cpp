@@ -1,4 +1,4 @@
-// What is remembered of neighbours, and for how long.
+// The contents of the neighbour cache and their lifetimes.
 #include <gtest/gtest.h>
 
 #include <vector>

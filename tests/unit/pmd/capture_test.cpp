@@ -1,4 +1,4 @@
-// Live captures: which frames a tap wants, rings that come and go, and a reader that is slow or gone.
+// Live captures: filters of taps, attaching and detaching rings, and a reader that is slow or has ended.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// A port that fills in the checksums of IPv4 headers gets frames without: whoever takes such a frame before it, sees it or
-// changes it on the way, must know.
+// A port that computes IPv4 header checksums gets frames without them. Code that consumes, reads or changes such a frame before
+// the port must fill the checksum in.
 #include <gtest/gtest.h>
 
 #include <algorithm>

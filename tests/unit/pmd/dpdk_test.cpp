@@ -1,4 +1,4 @@
-// DPDK for real, without hugepages: EAL, two back-to-back ports, frames through them, nothing leaked.
+// Tests with the real DPDK, without hugepages: EAL, two back-to-back ports, frames through them, no leaks.
 #include <gtest/gtest.h>
 
 #include <rte_ethdev.h>
@@ -110,7 +110,7 @@ TEST_F(Dpdk, WhatNobodyTakesIsLostAfterAWhile) {
 
 rte_mbuf& mbuf_of(void* cookie) { return *static_cast<rte_mbuf*>(cookie); }
 
-/// The ring driver hands over an mbuf as it is, flags and all: it says what any driver may say.
+/// The ring driver passes an mbuf unchanged, including its flags, so a test can set the flags of any driver.
 TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
     using wire::HeaderChecksum;
     MbufPool pool("pool_sums", kFrames, 0);
@@ -196,7 +196,8 @@ TEST_F(Dpdk, APortWhoseInterruptsDoNotComeIsFoundOut) {
     stop_port(pair.port_b());
 }
 
-/// A frame of `first` + `second` bytes in two pieces, each byte its position, as a NIC with buffers of `first` bytes gives it.
+/// A frame of `first` + `second` bytes in two segments, as from a NIC with buffers of `first` bytes. The value of each byte is
+/// its position.
 rte_mbuf* in_two_pieces(MbufPool& pool, uint16_t first, uint16_t second) {
     rte_mbuf *head = rte_pktmbuf_alloc(pool.get()), *tail = rte_pktmbuf_alloc(pool.get());
     uint8_t n = 0;

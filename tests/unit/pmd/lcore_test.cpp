@@ -1,4 +1,4 @@
-// The lcore loop with a make-believe engine: it sleeps only when there is nothing to do, and whatever gives it work wakes it.
+// The lcore loop with a fake engine: it sleeps only without work, and every source of work wakes it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>

@@ -1,4 +1,4 @@
-// Wrappers around a port: hairpin, fault injection, taps. Every test ends with the books balanced: no frame lost or freed twice.
+// Wrappers around a port: hairpin, fault injection, taps. Each test checks at its end that no frame was lost or freed twice.
 #include <gtest/gtest.h>
 
 #include <unistd.h>

@@ -6,8 +6,8 @@
 namespace roci::qp {
 namespace {
 
-// A program that is told of an event and then polls finds what was completed before: the thread that passes events on does not
-// wait for the end of the engine's round.
+// A program that gets an event and then polls finds the earlier completions. They must be written before the event, because the
+// event thread does not wait for the end of the engine's round.
 TEST(Events, FollowWhatWasCompletedBefore) {
     rings::CqPair cq(1, 8);
     engine::EventRing events(8);

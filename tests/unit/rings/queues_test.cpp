@@ -46,7 +46,7 @@ TEST(CqLaneTest, ASleeperIsTakenOnceAndALiarIsSeldomBelieved) {
     EXPECT_FALSE(take_sleeper(p.cq, lane));
     EXPECT_EQ(p.client.prepare_sleep(), nullptr) << "there is an entry";
     uint32_t believed = 0;
-    for (int i = 0; i < 1000; ++i) {  // nobody ever sleeps on the word
+    for (int i = 0; i < 1000; ++i) {  // no thread ever sleeps on the word
         p.cq.shared->sleeping = 1;
         if (!take_sleeper(p.cq, lane)) continue;
         Sleeper{word, &lane}.woke(false);
@@ -60,7 +60,7 @@ TEST(CqLaneTest, ASleeperIsTakenOnceAndALiarIsSeldomBelieved) {
     }
 }
 
-// An engine writes the entries of a round together; what does not fit into its batch goes out at once, in order.
+// An engine writes the entries of a round together. If the batch is full, it is written at once, in order.
 TEST(CqLaneTest, EntriesOfARoundAreSeenWhenTheyAreWrittenOut) {
     CqPair first(1, 128), second(1, 128);
     Completions round;
@@ -82,7 +82,7 @@ TEST(CqLaneTest, EntriesOfARoundAreSeenWhenTheyAreWrittenOut) {
     EXPECT_EQ(second.poll(), -1);
 }
 
-// A place that is taken is not free, though its entry is not written yet.
+// A reserved entry counts as used, even if it is not written yet.
 TEST(CqLaneTest, EntriesThatAreNotWrittenYetCountAsThere) {
     CqPair p(1, 4);
     Completions round;

@@ -1,4 +1,5 @@
-// Two threads on the rings as client and rocid are: nothing lost, nothing twice, no data race (run under -Db_sanitize=thread).
+// Two threads use the rings like client and rocid: no entry is lost or duplicated, and there is no data race (run under
+// -Db_sanitize=thread).
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -9,8 +10,8 @@
 namespace roci::rings {
 namespace {
 
-// The producer never asks whether there is room: credits (one entry each WQE, returned after polling) bound it, as work queues
-// do. They are read relaxed, so that only the ring's own ordering protects the entries.
+// The producer does not check for room: credits (one entry per WQE, returned after polling) bound it, like work queues. They are
+// read relaxed, so that only the ring's own ordering protects the entries.
 TEST(Stress, CqLaneDeliversEachEntryOnceInOrder) {
     constexpr uint64_t kEntries = 200000;
     constexpr uint32_t kDepth = 16;

@@ -1,4 +1,4 @@
-// begin_frame / finish_frame: what they write is what parse() reads, for every opcode, path and length.
+// begin_frame / finish_frame: parse() reads the same values that they wrote, for every opcode, path and length.
 #include "wire/build.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 using test::Frame;
 using test::Offsets;
 
-/// Every field that the opcode carries comes back; those of other headers are not looked at.
+/// Every field of the opcode's headers is equal; fields of other headers are not compared.
 void expect_same(const TransportHeaders& h, const Packet& p) {
     const OpcodeInfo& i = opcode_info(h.opcode);
     EXPECT_EQ(p.info, &i);
@@ -201,7 +201,7 @@ TEST(Build, NothingIsWrittenBeyondTheFrame) {
     }
 }
 
-/// Copied and summed in one pass, the frame is the one that copying first makes.
+/// Copying and computing the ICRC in one pass gives the same frame as copying first.
 TEST(Build, CopyingWithTheIcrcMakesTheSameFrame) {
     const std::vector<uint8_t> payload = test::sample_payload(4096 + 64);
     for (const bool ipv6 : {false, true})

@@ -1,5 +1,5 @@
-// Every kernel that the processor has against CRC-32 bit by bit, without any library: for processors that are emulated.
-//   crc_check EXPECTED: the kernel that must be chosen, and all that must be there: comma between them, the preferred first
+// Compares every kernel of the processor with a bitwise CRC-32, without any library: for emulated processors.
+//   crc_check EXPECTED: all kernels that must be available, separated by commas; the first one must be chosen
 #include <cstdio>
 #include <cstring>
 #include <string>

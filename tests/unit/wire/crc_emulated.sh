@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The kernels of ARMv8, and the way of processors that have fewer features than this one: compiled for them and run by qemu.
-# 77 (skipped) where the compiler or qemu is missing.
+# Tests the kernels for ARMv8 and for processors with fewer features than this one: compiled for them and run by qemu.
+# Exit code 77 (skipped) if the compiler or qemu is missing.
 #   crc_emulated.sh SOURCE_ROOT
 set -euo pipefail
 root=$1

@@ -109,7 +109,7 @@ std::vector<const Kernel*> supported() {
     return out;
 }
 
-/// Of one processor only what it has can run: the others are said.
+/// Only kernels of this processor can run; the test names the others.
 TEST(CrcKernel, AreThoseOfThisProcessor) {
     std::string missing;
     for (const Kernel* k : kernels())
@@ -125,7 +125,8 @@ TEST(CrcKernel, EqualsZlibAtEveryLengthAndAlignment) {
         const uint8_t* p = bytes.data() + alignment;
         uint32_t expected = ~kState;
         for (size_t n = 0; n <= kLongest; expected = uint32_t(crc32(expected, p + n, 1)), ++n) {
-            // All lengths below 1,200 take every way of every kernel at each alignment; longer ones at some alignments each.
+            // All lengths below 1,200 cover every code path of every kernel at each alignment. Longer ones are tested at some
+            // alignments.
             if (n > 1200 && n % 16 != alignment % 16) continue;
             for (const Kernel* k : supported())
                 ASSERT_EQ(~k->crc(kState, p, n, kNoMask), expected) << k->name << " " << n << " " << alignment;
@@ -181,7 +182,8 @@ TEST(CrcKernel, ReadsNothingBeyondAnAllocation) {
     }
 }
 
-/// Every length of headers, every alignment of what is copied: the CRC is the whole message's, and nothing else is written.
+/// For every length of headers and every alignment of the copied bytes, the CRC is that of the whole message, and no other byte
+/// is written.
 TEST(CrcKernel, CopiesBehindTheHead) {
     constexpr size_t kMost = 4096, kGuard = 64;
     const std::vector<uint8_t> bytes = noise(kMost + kMostHead + 64);

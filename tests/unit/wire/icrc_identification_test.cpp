@@ -48,7 +48,7 @@ TEST(IcrcIdentification, FindsEveryIdentificationAgain) {
     for (uint32_t id = 0; id <= 0xffff; ++id) EXPECT_EQ(shift.identification_for(zero ^ icrc_of(packet, uint16_t(id))), id);
 }
 
-/// One in 65,536 differences is that of an identification.
+/// Only one in 65,536 differences results from an identification.
 TEST(IcrcIdentification, RefusesDifferencesOfOtherOrigin) {
     std::mt19937 random(3);
     const IcrcShift shift(1080);

@@ -1,4 +1,4 @@
-// Checksums of IPv4 packets inside of datagrams, against the plain definition of RFC 1071.
+// Checksums of IPv4 packets inside datagrams, compared with the definition of RFC 1071.
 #include "wire/ip_checksum.hpp"
 
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ TEST(IpChecksum, OfAFragmentAndOfOtherProtocolsTheHeaderOnly) {
     }
 }
 
-/// Nothing is read or written beyond what is there (under ASan), and what is no IPv4 packet stays as it is.
+/// No byte outside of the packet is read or written (under ASan), and a payload that is not an IPv4 packet is not changed.
 TEST(IpChecksum, AnythingElseIsLeftAlone) {
     const Bytes good = filled(udp_packet());
     for (size_t length = 0; length < good.size(); ++length) {

@@ -119,7 +119,7 @@ TEST(Opcode, EveryOneButCnpHasOneDirectionAndOnePosition) {
 }
 
 TEST(Opcode, ReceiveWqeIsTakenOncePerMessage) {
-    // A SEND takes it with its first packet, a WRITE with immediate with the packet that carries the immediate
+    // The first packet of a SEND consumes a receive WQE, and for a WRITE with immediate the packet with the immediate
     // (IBA 9.7.4, 9.7.5).
     const std::set<unsigned> takes = {0x00, 0x04, 0x05, 0x09, 0x0b, 0x17, 0x20, 0x24, 0x25, 0x29,
                                       0x2b, 0x64, 0x65, 0xa0, 0xa4, 0xa5, 0xa9, 0xab, 0xb7};

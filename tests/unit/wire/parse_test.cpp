@@ -1,4 +1,4 @@
-// parse(): the check chain, link by link. Each test takes a good frame and breaks one thing.
+// parse(): each check of the chain. Each test takes a valid frame and makes one fault.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Verdict verdict(const Frame& f) {
     Packet p;
     return parse(f.data(), uint32_t(f.size()), p);
 }
-/// As a frame from a heap block of just its size: an address sanitizer sees any read beyond.
+/// Parses the frame from a heap block of exactly its size, so that the address sanitizer detects any read beyond it.
 Verdict verdict_exact(const uint8_t* data, uint32_t length) {
     const std::unique_ptr<uint8_t[]> block(new uint8_t[length]);
     std::memcpy(block.get(), data, length);
@@ -188,8 +188,7 @@ TEST_P(Parse, WrongIcrcIsRefusedUnlessNotAskedFor) {
     EXPECT_EQ(parse(f.data(), uint32_t(f.size()), p, false), Verdict::ok);
 }
 
-/// A single flipped bit anywhere: not seen in what lies outside the ICRC and carries no meaning for parse(), refused everywhere
-/// else.
+/// A single flipped bit is refused anywhere, except in bytes that the ICRC does not cover and parse() does not use.
 TEST_P(Parse, EveryCoveredBitIsGuarded) {
     const Frame original = good(kWriteOnly, 61);
     const auto in = [](uint32_t v, uint32_t first, uint32_t count) { return v - first < count; };

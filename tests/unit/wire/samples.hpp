@@ -1,5 +1,5 @@
-// Frames for the wire tests: paths of every kind, headers with a distinct value in every field, and the way back from a parsed
-// packet.
+// Frames for the wire tests: paths of every kind, headers with a distinct value in every field, and the conversion of a parsed
+// packet to the arguments of begin_frame.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,7 @@ inline wire::TransportHeaders sample_headers(uint8_t opcode) {
     return h;
 }
 
-/// What would have to be given to begin_frame to get this packet.
+/// The arguments of begin_frame that result in this packet.
 inline wire::TransportHeaders headers_of(const wire::Packet& p) {
     wire::TransportHeaders h;
     h.opcode = p.opcode;
@@ -91,7 +91,7 @@ inline wire::TransportHeaders headers_of(const wire::Packet& p) {
     return h;
 }
 
-/// The path that a packet came on, read from the frame itself.
+/// The path of a packet, read from its frame.
 inline wire::PathSpec path_of(const wire::Packet& p) {
     wire::PathSpec s;
     std::memcpy(s.dest_mac.bytes.data(), p.frame, 6);

@@ -132,9 +132,11 @@ uint64_t Files::place(uint64_t address, uint64_t length, std::vector<Placement>&
     placements_++;
     placed_pages_ += length / page_size();
     if (length >= kOwnFileBytes) {
-        if (File* file = make(File::Kind::own, length)) {
+        // Aligned as the addresses are, so that huge pages of the file can be mapped as such.
+        const uint64_t lead = address % kHugePage;
+        if (File* file = make(File::Kind::own, lead + length)) {
             file->pages = length / page_size();
-            out.push_back({file, 0, address, length});
+            out.push_back({file, lead, address, length});
             return length;
         }
     }
@@ -252,7 +254,8 @@ bool Files::take_free_slots(uint64_t count, WindowSlot& first) {
 void Files::unplace(const Placement& placement) {
     File& file = *placement.file;
     if (file.kind == File::Kind::own) {
-        if (placement.length == file.length) remove(&file);  // else the file remains longer than needed, with a hole
+        // Else the file remains longer than needed, with a hole.
+        if (placement.offset % kHugePage + placement.length == file.length) remove(&file);
         return;
     }
     for (uint64_t at = placement.offset; at < placement.offset + placement.length;) {

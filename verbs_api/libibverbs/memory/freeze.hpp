@@ -26,6 +26,8 @@ public:
     /// Prepares [address, +length). Called once, before any part of it is frozen. `shared`: it is a shared file mapping. False:
     /// this method does not work there.
     virtual bool cover(uint64_t address, uint64_t length, bool shared) = 0;
+    /// True: freeze() also holds writers to pages that were never touched.
+    virtual bool holds_untouched() const = 0;
     /// Makes writers to [address, +length) wait. If it fails, nothing is frozen.
     virtual bool freeze(uint64_t address, uint64_t length, int protection) = 0;
     /// Lets the writers continue. `replaced`: a new mapping is in place; else the old mapping gets its protection back.

@@ -220,6 +220,8 @@ class MprotectFreezer final : public Freezer {
 public:
     bool cover(uint64_t, uint64_t, bool) override { return nobody_blocks_sigsegv() && install(); }
 
+    bool holds_untouched() const override { return true; }
+
     bool freeze(uint64_t address, uint64_t length, int protection) override {
         if (!(protection & PROT_WRITE)) return true;
         frozen_start = address;

@@ -66,6 +66,8 @@ public:
         return ::ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
     }
 
+    bool holds_untouched() const override { return (kFeatureSets[feature_set] & kWpUnpopulated) != 0; }
+
     bool freeze(uint64_t address, uint64_t length, int) override {
         if (protect(address, length, UFFDIO_WRITEPROTECT_MODE_WP)) return true;
         protect(address, length, 0);  // a part may have been protected

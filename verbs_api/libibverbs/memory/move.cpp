@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "huge.hpp"
+#include "page_view.hpp"
 #include "sys.hpp"
 
 #ifndef MADV_POPULATE_READ
@@ -104,33 +106,67 @@ void discard(const Move& step) {
                 static_cast<off_t>(step.length));
 }
 
-bool move_step(const Move& step, Freezer& freezer) {
-    const bool locked = is_locked(step);
-    if (!populate_for_reading(step.address, step.length)) return false;
-    if (!freezer.freeze(step.address, step.length, step.protection)) return false;
-    uint64_t copied = 0;
-    const bool moved = copy_content(step, copied) && replace(step);
-    freezer.thaw(step.address, step.length, step.protection, moved);
-    if (!moved) {
-        discard(step);
-        return false;
+/// One call of move_pages().
+class Mover {
+public:
+    Mover(const Move& move, Freezer& freezer)
+        : freezer_(freezer), view_(!move.shared && move.length >= kLeastToLookAt), collapser_(move.fd) {}
+
+    bool move(const Move& step) {
+        const PageView::State before = view_.look(step.address, step.length);
+        // All of it touched: the file is made huge while it is still a hole, so that nothing is copied twice.
+        const bool huge = before == PageView::State::touched && collapser_.make_huge(step.address, step.length, step.offset);
+        const bool locked = is_locked(step);
+        if (!freeze(step, before)) {
+            if (huge) discard(step);
+            return false;
+        }
+        uint64_t copied = 0;
+        // Who touched a page after the first look did so before the freeze: it shows now.
+        const bool untouched = before == PageView::State::untouched && view_.holds_nothing(step.address, step.length);
+        const bool moved = (untouched || copy(step, huge, copied)) && replace(step);
+        freezer_.thaw(step.address, step.length, step.protection, moved);
+        if (!moved) {
+            discard(step);
+            return false;
+        }
+        if (locked) lock_again(step);
+        if (copied != 0) populate(step, copied);
+        return true;
     }
-    if (locked) lock_again(step);
-    if (copied != 0) populate(step, copied);
-    return true;
-}
+
+private:
+    static constexpr uint64_t kLeastToLookAt = 256 << 10;  ///< where looking costs less than it may save
+
+    bool freeze(const Move& step, PageView::State before) {
+        const bool as_it_is = before != PageView::State::unknown && freezer_.holds_untouched();
+        if (!as_it_is && !populate_for_reading(step.address, step.length)) return false;
+        return freezer_.freeze(step.address, step.length, step.protection);
+    }
+
+    static bool copy(const Move& step, bool huge, uint64_t& copied) {
+        if (!huge) return copy_content(step, copied);
+        copied = step.length;
+        return copy_out(step.fd, step.address, step.length, step.offset);
+    }
+
+    Freezer& freezer_;
+    PageView view_;
+    Collapser collapser_;
+};
 
 }  // namespace
 
 uint64_t move_pages(const Move& move, Freezer& freezer) {
     if (!freezer.cover(move.address, move.length, move.shared)) return 0;
+    Mover mover(move, freezer);
     uint64_t done = 0;
     while (done < move.length) {
         Move step = move;
         step.address += done;
         step.offset += done;
         step.length = std::min(move.length - done, kMoveStep - step.address % kMoveStep);
-        if (!move_step(step, freezer)) break;
+        if (!mover.move(step)) break;
         done += step.length;
     }
     return done;

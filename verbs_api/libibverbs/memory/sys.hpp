@@ -14,6 +14,8 @@ inline uint64_t page_size() {
     static const uint64_t size = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     return size;
 }
+/// What the processor maps by one entry of its page table above the pages'.
+inline constexpr uint64_t kHugePage = 2ull << 20;
 inline uint64_t page_floor(uint64_t address) { return address & ~(page_size() - 1); }
 inline uint64_t page_ceil(uint64_t address) { return page_floor(address + page_size() - 1); }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// What rocid does with the pieces: it maps their files whole, and looks at a range through them.
+/// Plays rocid: maps the whole files of the pieces, and accesses a range through them.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ inline constexpr size_t kPage = 4096;
 
 inline uint64_t number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
-/// A registration, seen from the other side.
+/// A registration, seen from rocid's side.
 class Registration {
 public:
     explicit Registration(void* address, size_t length, bool need_write = true) : address_(number(address)), length_(length) {
@@ -80,7 +80,7 @@ public:
         }
         return bytes;
     }
-    /// Both see the other's writes, at the first, a middle and the last byte of every piece.
+    /// Checks that each side sees the writes of the other, at the first, a middle and the last byte of every piece.
     bool mirrors() {
         for (const Piece& piece : pieces) {
             for (const uint64_t offset : {uint64_t{0}, piece.length / 2, piece.length - 1}) {
@@ -119,7 +119,7 @@ inline char* map_anonymous(size_t bytes, int protection = PROT_READ | PROT_WRITE
     return p == MAP_FAILED ? nullptr : static_cast<char*>(p);
 }
 
-/// Different in every byte's neighbourhood, so that a page in a wrong place is noticed.
+/// A pattern that differs per position, so that a page in a wrong place is detected.
 inline void fill(char* p, size_t bytes, unsigned seed = 1) {
     for (size_t i = 0; i < bytes; i++) p[i] = static_cast<char>((i * 31 + (i >> 12) * 7 + seed) % 251 + 1);
 }
@@ -130,7 +130,7 @@ inline bool filled(const char* p, size_t bytes, unsigned seed = 1) {
     return true;
 }
 
-/// Runs a body in a child of its own, for what changes a process for good. The body answers true when all went well.
+/// Runs a body in a child process, for tests that change the process permanently. The body returns true if it succeeded.
 inline bool in_child_process(const std::function<bool()>& body) {
     const pid_t pid = ::fork();
     if (pid == 0) {

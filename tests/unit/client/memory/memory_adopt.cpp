@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "helper.hpp"
+#include "move.hpp"
+#include "page_view.hpp"
 
 using namespace roci::memory;
 
@@ -69,6 +71,112 @@ TEST(Adopt, LargeRangeOverManySteps) {
     EXPECT_EQ(std::memcmp(seen.data(), p + 1, bytes - 2), 0);
     EXPECT_TRUE(r.mirrors());
     ::munmap(p, bytes);
+}
+
+namespace {
+
+constexpr size_t kHuge = 2 << 20;
+
+/// Addresses for `bytes`, from a whole huge page on; the rest stays reserved.
+char* map_huge(size_t bytes) {
+    const uint64_t at = number(map_anonymous(bytes + kHuge));
+    char* p = pointer<char>((at + kHuge - 1) / kHuge * kHuge);
+    ::madvise(p, bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+/// KiB that a line of /proc/self/smaps names, of the mappings that begin in the range.
+uint64_t in_smaps(const char* name, const char* from, size_t bytes) {
+    std::ifstream smaps("/proc/self/smaps");
+    uint64_t sum = 0;
+    bool inside = false;
+    for (std::string line; std::getline(smaps, line);) {
+        unsigned long start = 0, end = 0;
+        if (std::sscanf(line.c_str(), "%lx-%lx ", &start, &end) == 2)
+            inside = start >= number(from) && start < number(from) + bytes;
+        if (inside && line.rfind(name, 0) == 0) sum += std::strtoul(line.c_str() + std::strlen(name) + 1, nullptr, 10);
+    }
+    return sum;
+}
+
+/// Whether this kernel makes a huge page of a memfd's pages when it is asked to (Linux 6.1).
+bool can_collapse() {
+    const int fd = ::memfd_create("probe", MFD_CLOEXEC);
+    char* at = map_huge(kHuge);
+    const bool mapped =
+        ::ftruncate(fd, kHuge) == 0 && ::mmap(at, kHuge, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == at;
+    if (mapped) at[0] = 1;
+    const bool done = mapped && ::madvise(at, kHuge, 25) == 0;
+    ::munmap(at, kHuge);
+    ::close(fd);
+    return done;
+}
+
+/// Knows how the pages were when it was asked to freeze them; a writer may be quicker.
+class WatchingFreezer final : public Freezer {
+public:
+    explicit WatchingFreezer(char* written = nullptr) : written_(written) {}
+    bool cover(uint64_t, uint64_t, bool) override { return true; }
+    bool holds_untouched() const override { return true; }
+    bool freeze(uint64_t address, uint64_t length, int) override {
+        const PageView view(true);
+        untouched += view.look(address, length) == PageView::State::untouched;
+        steps++;
+        if (written_ && number(written_) >= address && number(written_) < address + length) *written_ = 'w';
+        return true;
+    }
+    void thaw(uint64_t, uint64_t, int, bool) override {}
+    int steps = 0, untouched = 0;
+
+private:
+    char* written_;
+};
+
+}  // namespace
+
+TEST(Adopt, HugePagesStayHuge) {
+    if (!can_collapse()) GTEST_SKIP() << "this kernel has no MADV_COLLAPSE, or no huge page left";
+    const size_t bytes = 32 << 20;
+    char* p = map_huge(bytes);
+    fill(p, bytes);
+    if (in_smaps("AnonHugePages:", p, bytes) < bytes / 1024) GTEST_SKIP() << "the program itself got no huge pages";
+    Registration r(p, bytes);
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_TRUE(filled(p, bytes));
+    EXPECT_TRUE(r.mirrors());
+    // The first page has a mapping of its own (forbid_growth), so the first huge page is mapped by its parts.
+    EXPECT_GE(in_smaps("ShmemPmdMapped:", p, bytes), (bytes - kHuge) / 1024);
+    r.end();
+    ::munmap(p, bytes);
+}
+
+TEST(Adopt, OffsetsOfLargeFilesAreAlignedAsTheAddressesAre) {
+    const size_t bytes = 32 << 20;
+    char* p = map_huge(bytes);
+    fill(p, bytes);
+    Registration r(p + 3 * kPage, bytes - 3 * kPage);
+    ASSERT_EQ(r.pieces.size(), 1u);
+    EXPECT_EQ(r.pieces[0].fd_offset % kHuge, (number(p) + 3 * kPage) % kHuge);
+    EXPECT_TRUE(filled(p, bytes));
+    EXPECT_TRUE(r.mirrors());
+    r.end();
+    ::munmap(p, bytes);
+}
+
+TEST(Adopt, UntouchedPagesAreNotLookedInto) {
+    const size_t bytes = 4 * kHuge;
+    char* p = map_huge(bytes);
+    p[kHuge] = 't';
+    const int fd = ::memfd_create("test", MFD_CLOEXEC);
+    ASSERT_EQ(::ftruncate(fd, static_cast<off_t>(bytes)), 0);
+    WatchingFreezer freezer(p + 3 * kHuge + 5 * kPage);  // between the first look and the freeze
+    EXPECT_EQ(move_pages({number(p), bytes, PROT_READ | PROT_WRITE, false, fd, 0}, freezer), bytes);
+    EXPECT_EQ(freezer.steps, 4);
+    EXPECT_EQ(freezer.untouched, 3) << "pages were brought in before they were frozen";
+    EXPECT_EQ(p[kHuge], 't');
+    EXPECT_EQ(p[3 * kHuge + 5 * kPage], 'w') << "an update was lost";
+    ::munmap(p, bytes);
+    ::close(fd);
 }
 
 TEST(Adopt, FileIsSealedAgainstTruncation) {
@@ -289,7 +397,7 @@ TEST(Adopt, DescriptorsClosedByTheProgramAreNotHandedOut) {
         {
             Registration r(p, 4 * kPage);
             if (!r.all_shared()) return false;
-            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);  // as a daemon does that closes everything and opens anew
+            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);  // like a daemon that closes all descriptors and opens new ones
         }
         Registration again(p, 8 * kPage);
         return again.all_shared() && again.covers() && again.mirrors() && filled(p, 8 * kPage);

@@ -100,8 +100,9 @@ TEST(Fork, ChildCanRegisterAndForkAgain) {
     std::free(p);
 }
 
-/// A program that keeps its objects on the heap, many pages of which are adopted, goes on in both processes.
-/// What is asked about is the child's memory, not the parent's. Nothing of the heap is adopted here: both would write to it.
+/// After fork() both processes of a program continue, with many adopted pages on the heap.
+/// The queries refer to the child's memory, not the parent's. No heap memory is adopted here, because both processes would write
+/// to it.
 TEST(Fork, ChildWithoutHandlersCanRegister) {
     EXPECT_TRUE(in_child_process([] {
         char* before = map_anonymous(kPage);
@@ -224,7 +225,7 @@ TEST(Fork, ParentSurvivesTheChildsDeath) {
     Registration r(p, bytes);
     EXPECT_TRUE(in_child_process([&] {
         Registration own(p, bytes);
-        rlimit limit{1 << 20, 1 << 20};  // the copy cannot be had
+        rlimit limit{1 << 20, 1 << 20};  // the copy cannot be allocated
         ::setrlimit(RLIMIT_AS, &limit);
         const auto start = std::chrono::steady_clock::now();
         ::freopen("/dev/null", "w", stderr);

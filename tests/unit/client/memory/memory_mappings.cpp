@@ -1,5 +1,5 @@
-/// The program unmaps, maps over, moves, grows and frees registered memory; nothing stale is handed out, and nothing is kept for
-/// ever.
+/// The program unmaps, replaces, moves, grows and frees registered memory; no stale memory is returned, and no memory is kept
+/// forever.
 
 #include <malloc.h>
 
@@ -71,7 +71,7 @@ TEST_P(Mappings, HolesPunchedByTheProgram) {
     fill(p + 10 * kPage, 3 * kPage, 77);
     Registration r(p, pages * kPage);
     ASSERT_TRUE(r.all_shared());
-    // In one piece or in three: the new pages may get the places in the file back that the old ones had.
+    // One piece or three: the new pages may get the same places in the file as the old ones.
     EXPECT_TRUE(r.covers() && r.mirrors());
     EXPECT_TRUE(filled(p + 10 * kPage, 3 * kPage, 77));
     const auto seen = r.read_back();
@@ -80,7 +80,7 @@ TEST_P(Mappings, HolesPunchedByTheProgram) {
     EXPECT_EQ(Registration(p, kPage).error, EFAULT);
 }
 
-/// What an allocator believes to be private memory is zero after MADV_DONTNEED; registered, it stays so.
+/// Memory that an allocator assumes to be private is zero after MADV_DONTNEED, also if it is registered.
 TEST_P(Mappings, DontneedGivesZerosAndKeepsTheRegistration) {
     const size_t pages = 40;
     char* p = map_anonymous(pages * kPage);
@@ -122,7 +122,7 @@ TEST_P(Mappings, MovedByMremap) {
     ::munmap(q, bytes);
 }
 
-/// realloc() grows large blocks by mremap(). An adopted mapping must not grow into what follows it in its file.
+/// realloc() grows large blocks by mremap(). An adopted mapping must not grow into the next pages of its file.
 TEST_P(Mappings, ReallocOfRegisteredMemory) {
     std::mt19937 random(5);
     for (int round = 0; round < 40; round++) {
@@ -245,7 +245,7 @@ TEST_P(Mappings, GivenUpMemoryIsAdoptedAgain) {
     }
 }
 
-/// Freeing after the last registration has gone gives the memory back at once when it was more than is kept idle.
+/// Memory that is freed after its last deregistration is returned at once, if it is more than the limit of idle memory.
 TEST_P(Mappings, FreeingAfterReleaseGivesBackMemory) {
     const size_t bytes = kIdleBytes * 2;
     char* p = map_anonymous(bytes);

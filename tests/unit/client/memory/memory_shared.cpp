@@ -1,4 +1,4 @@
-/// Memory that is shared already is named by its file; what cannot be shared is left to process_vm.
+/// Memory that is already shared is passed by its file; memory that cannot be shared is accessed by process_vm.
 
 #include <sys/prctl.h>
 #include <sys/shm.h>

@@ -1,4 +1,4 @@
-/// Threads that write while their memory is being registered lose no update, whichever way they are held back.
+/// Threads that write while their memory is being registered lose no update, with each method of blocking writers.
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,7 +17,7 @@ using namespace roci::memory;
 
 namespace {
 
-/// Every writer increments its own word of every page, and knows how often. After the storm each word must hold that count.
+/// Every writer increments its own word of every page and counts the increments. In the end each word must have that count.
 struct Storm {
     static constexpr size_t kWriters = 3;
 
@@ -75,7 +75,7 @@ bool storm_round(size_t pages) {
     return good;
 }
 
-/// One page at a time, while the heap around it is in use: the worst case for what shares a page with a buffer.
+/// Registers one page at a time while the heap around it is in use: the worst case for data in the same page as a buffer.
 bool storm_page_by_page(size_t pages) {
     char* p = map_anonymous(pages * kPage);
     Storm storm(p, pages);
@@ -145,8 +145,8 @@ TEST(Writers, NothingLostUnderAProfileThatDeniesUserfaultfd) {
     })) << "and where only userfaultfd is allowed, nothing is adopted";
 }
 
-/// A system call that writes while its page is moved: the kernel waits with us if we have the privilege. Without, it may answer
-/// EFAULT, but nothing may be lost silently.
+/// A system call that writes to a page while it is moved. With privilege the kernel waits. Without it, the call may fail with
+/// EFAULT, but no data may be lost silently.
 static void receive_during_adoption(unsigned& faults, unsigned& wrong) {
     const size_t pages = 2048;
     char* p = map_anonymous(pages * kPage);
@@ -228,7 +228,7 @@ bool register_one() {
     return r.all_shared() && storm.lost() == 0;
 }
 
-/// Null is among the bad addresses: UBSan is not to stop at it.
+/// Null is one of the bad addresses, at which UBSan must not stop.
 [[gnu::no_sanitize("null")]] bool fault_reaches_program(char* bad, bool write) {
     const int before = program_faults;
     if (sigsetjmp(back, 1) == 0) {
@@ -259,7 +259,7 @@ TEST(Writers, OtherFaultsGoToTheProgramsHandler) {
         if (!fault_reaches_program(readonly, true) || !fault_reaches_program(none, false) ||
             !fault_reaches_program(nullptr, true))
             return false;
-        set_program_handler();  // the program sets it anew: ours goes in front again with the next registration
+        set_program_handler();  // the program sets its handler again: the next registration puts ours before it
         return register_one() && fault_reaches_program(readonly, true);
     }));
 }

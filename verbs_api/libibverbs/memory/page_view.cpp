@@ -1,0 +1,44 @@
+#include "page_view.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+namespace roci::memory {
+namespace {
+
+constexpr uint64_t kPresent = 1ull << 63, kExclusive = 1ull << 56, kGuard = 1ull << 58;
+constexpr uint64_t kSoftDirty = 1ull << 55;   ///< also of pages that were never there, in a new mapping
+constexpr uint64_t kMost = kHugePage / 4096;  ///< entries of a look
+
+bool all(const uint64_t* entries, uint64_t count, uint64_t bits) {
+    return std::all_of(entries, entries + count, [bits](uint64_t e) { return (e & bits) == bits; });
+}
+
+}  // namespace
+
+PageView::PageView(bool wanted) : fd_(wanted ? ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC) : -1) {}
+
+bool PageView::read(uint64_t address, uint64_t length, uint64_t* entries) const {
+    const uint64_t bytes = length / page_size() * sizeof *entries;
+    if (!fd_ || length > kMost * page_size()) return false;
+    return ::pread(fd_.get(), entries, bytes, static_cast<off_t>(address / page_size() * sizeof *entries)) ==
+           static_cast<ssize_t>(bytes);
+}
+
+PageView::State PageView::look(uint64_t address, uint64_t length) const {
+    uint64_t entries[kMost];
+    if (!read(address, length, entries)) return State::unknown;
+    const uint64_t count = length / page_size();
+    if (std::all_of(entries, entries + count, [](uint64_t e) { return (e & ~kSoftDirty) == 0; })) return State::untouched;
+    return all(entries, count, kPresent | kExclusive) ? State::touched : State::unknown;
+}
+
+/// The freezer's marks are all alike. A page that was touched between the two looks is present: no page is swapped out that soon.
+bool PageView::holds_nothing(uint64_t address, uint64_t length) const {
+    uint64_t entries[kMost];
+    if (!read(address, length, entries) || (entries[0] & (kPresent | kGuard)) != 0) return false;
+    return std::all_of(entries, entries + length / page_size(), [&](uint64_t e) { return e == entries[0]; });
+}
+
+}  // namespace roci::memory
