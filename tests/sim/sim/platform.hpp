@@ -39,6 +39,9 @@ public:
     /// The worker of a process; nullptr: it was never needed.
     SimWorker* worker(int pid);
     bool run_workers(Nanos now);
+    void finish_workers(Nanos now) {
+        for (auto& [pid, worker] : workers_) worker->finish(now);
+    }
     Nanos next_worker() const;
 
     /// The memory that a token names; nullptr: none.

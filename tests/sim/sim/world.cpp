@@ -130,6 +130,7 @@ std::string Host::shut_down() {
                                                        {"mapped bytes", t.mapped_bytes}};
     for (const auto& [name, n] : totals)
         if (n != 0) left += std::to_string(n) + " " + name + " left; ";
+    platform_.finish_workers(world_.now());
     for (int i = 0; i < 3; ++i) poll();  // frames that other engines handled come back to their port
     conductor_.reset();
     engines_.clear();
