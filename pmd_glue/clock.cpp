@@ -26,7 +26,7 @@ struct Reading {
     Nanos time = 0;
 };
 
-/// Both clocks at one instant: the reading of a few that took the least time.
+/// Reads both clocks at one instant: the fastest of a few readings.
 Reading read_both() {
     Reading best;
     uint64_t shortest = ~uint64_t{0};

@@ -3,7 +3,8 @@
 #include "lcore_loop.hpp"
 
 namespace roci::pmd {
-/// An awake lcore answers within a microsecond; one that sleeps, or waits for a CPU, takes longer than a nap.
+/// An awake lcore answers within a microsecond. A sleeping lcore, or one that waits for a CPU, takes longer than a short sleep of
+/// the caller.
 void CommandMailbox::wait_a_little(uint32_t& yields) {
     using enum abi::CpuPace::Way;
     constexpr uint32_t kYields = 50;

@@ -174,8 +174,8 @@ int rx_interrupt(uint16_t port, uint16_t queue) {
 
 namespace {
 
-/// Flows spread over the queues by addresses and UDP ports, where the port can; it is for speed only: engines hand over what came
-/// to the wrong one.
+/// Distributes flows over the queues by addresses and UDP ports, if the port can. This is only for speed: engines hand over what
+/// came to the wrong one.
 rte_eth_conf configuration(const rte_eth_dev_info& info, uint16_t queues) {
     rte_eth_conf conf{};
     if (queues > 1 && info.flow_type_rss_offloads != 0) {

@@ -100,7 +100,7 @@ struct PortSetup {
     bool interrupts = false;              ///< request receive interrupts, if the port has them
     std::span<const uint32_t> mtus = {};  ///< IP packet sizes, the best first; empty: the port's MTU is left alone
     std::string hint = {};                ///< appended to an error: what the port needs
-    bool checksums = false;               ///< leave to the port what it can do of ChecksumOffload
+    bool checksums = false;               ///< use all offloads of ChecksumOffload that the port supports
     bool link_interrupts = true;          ///< use the driver's last known link state; else query the link each time
 };
 struct Started {

@@ -1,5 +1,5 @@
-// What an engine lcore does until it is stopped: poll the engine, run the conductor's commands, notify the event thread and, when
-// there is nothing to do and `idle` is not `spin`, sleep in a way that no doorbell can be missed.
+// The loop of an engine lcore: it polls the engine, runs the conductor's commands and notifies the event thread. Without work it
+// sleeps, unless `idle` is `spin`, in a way that cannot miss a doorbell.
 #pragma once
 
 #include <sched.h>
@@ -38,7 +38,7 @@ struct WakeFlag {
 /// Hands commands from the conductor to one engine lcore, one at a time.
 class CommandMailbox {
 public:
-    /// Conductor: puts the command down; returns when the lcore has executed it.
+    /// Conductor: passes a command to the lcore; returns when the lcore has executed it.
     void execute(engine::Command& c, WakeFlag& lcore) {
         begin(c, lcore);
         finish(c);
@@ -46,11 +46,11 @@ public:
     /// The two halves of execute(): between them the conductor may begin commands of other engines.
     void begin(engine::Command& c, WakeFlag& lcore);
     void finish(engine::Command& c);
-    /// Conductor: puts a datagram down and goes on; waits only while the command before is not done.
+    /// Conductor: passes a datagram to the lcore without waiting for it; waits only until the previous command is done.
     void post(const engine::GsiSend& send, WakeFlag& lcore);
-    /// Lcore: the command that waits, or nullptr.
+    /// Lcore: the waiting command, or nullptr.
     engine::Command* waiting() const { return slot_.load(std::memory_order_acquire); }
-    /// Lcore: the command that waits has been executed. The command is the conductor's again and is not looked at any more.
+    /// Lcore: reports that the waiting command has been executed. The lcore must not access the command any more.
     void finished() { slot_.store(nullptr, std::memory_order_release); }
 
 private:
@@ -67,10 +67,10 @@ private:
 
 struct IdlePolicy {
     bool sleeps = true;    ///< false: spin for ever
-    bool adaptive = true;  ///< gives up its CPU as CpuPace says; false: by a fixed rule
+    bool adaptive = true;  ///< CpuPace decides when it yields its CPU; false: a fixed rule
     Nanos spin = 50'000;   ///< without work before it sleeps
     Nanos max_sleep = kNever;
-    Nanos look = 200'000;   ///< longest sleep where a waker does not wake
+    Nanos look = 200'000;   ///< longest sleep if a waker cannot wake the lcore
     bool share_cpu = true;  ///< not adaptive: the CPU is not the lcore's own; yield while spinning without work
 };
 
@@ -82,14 +82,14 @@ struct LoopCounters {
     }
 };
 
-/// `EngineT` is engine::Engine; tests give another. `sleeping_for_clients` is the engine's line of the engine page.
+/// `EngineT` is engine::Engine, in tests a fake. `sleeping_for_clients` is the engine's line of the engine page.
 template <class EngineT, class ClockT>
 class LcoreLoop {
 public:
     LcoreLoop(EngineT& engine, const ClockT& clock, const IdlePolicy& policy, uint32_t& sleeping_for_clients, WakeFlag& events)
         : engine_(engine), clock_(clock), policy_(policy), sleeping_for_clients_(sleeping_for_clients), events_(events) {}
 
-    /// Until stop(). The calling thread is the engine's.
+    /// Runs until stop(). The calling thread becomes the engine's.
     void run() {
         seen_ = engine_.events().pushed();
         idle_since_ = clock_.now();
@@ -108,9 +108,9 @@ public:
         stop_.store(true, std::memory_order_seq_cst);
         wake_.sleeper.wake();
     }
-    /// Before run(): how to wake engine i, to which frames may be handed over.
+    /// Before run(): sets the wake flags of the other engines, to which this one hands over frames.
     void set_peers(std::vector<WakeFlag*> peers) { peers_ = std::move(peers); }
-    /// Before run(): ports that must be told when nobody polls them.
+    /// Before run(): sets the ports that must be notified before the lcore sleeps.
     void set_wakers(std::vector<Waker*> wakers) { wakers_ = std::move(wakers); }
     /// Before run(): called by the lcore after a round with events, instead of waking the event thread.
     void set_on_events(std::function<void()> f) { on_events_ = std::move(f); }
@@ -121,12 +121,12 @@ public:
     void finish(engine::Command& c) { mailbox_.finish(c); }
     void post(const engine::GsiSend& send) { mailbox_.post(send, wake_); }
     Sleeper& sleeper() { return wake_.sleeper; }
-    /// Before run(): what is known of the CPU.
+    /// Before run(): the pace, for tests to set.
     abi::CpuPace& pace() { return pace_; }
     const LoopCounters& counters() const { return counters_; }
 
 private:
-    /// Rounds without work before a yield, on a CPU that nobody else wants.
+    /// Rounds without work before a yield, on a CPU that no other thread wants.
     static constexpr uint32_t kMostLooks = 64;
 
     void rest(Nanos now) {
@@ -196,7 +196,7 @@ private:
         wake_.sleeping.store(v, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
-    /// Raises the flags, looks at every source of work once more, then sleeps. True: there may be work.
+    /// Sets the flags, checks every source of work once more, then sleeps. True: there may be work.
     bool nap() {
         say_sleeping(1);
         for (Waker* w : wakers_) w->before_sleep();

@@ -20,7 +20,7 @@ struct Stream {
     bool broken = false;
 };
 
-/// Waits until the pipe has room. False: the reader is gone, or did not read in time.
+/// Waits until the pipe has room. False: the reader has closed it, or did not read in time.
 bool wait_for_room(Stream& s) {
     for (;;) {
         pollfd p{s.fd, POLLOUT, 0};
@@ -31,7 +31,7 @@ bool wait_for_room(Stream& s) {
     }
 }
 
-/// All of it, or 0: that is an error (fopencookie(3)), and stays one.
+/// Writes all bytes and returns their number, or 0 on an error (fopencookie(3)), which is permanent.
 ssize_t write_all(void* cookie, const char* data, size_t size) {
     Stream& s = *static_cast<Stream*>(cookie);
     for (size_t done = 0; done < size && !s.broken;) {

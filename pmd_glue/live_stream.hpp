@@ -1,4 +1,4 @@
-// A stream into a pipe whose reader may be slow or gone. It never blocks its writer for ever.
+// A stream into a pipe whose reader may be slow or may have ended. It never blocks its writer forever.
 #pragma once
 
 #include <atomic>

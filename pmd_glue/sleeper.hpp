@@ -9,7 +9,7 @@
 
 namespace roci::pmd {
 
-/// Something that wakes a sleeper by a descriptor, but only when it has been told that somebody sleeps (a NIC's interrupts).
+/// Wakes a sleeper by a descriptor, but must be armed before each sleep (a NIC's interrupts).
 class Waker {
 public:
     enum class Slept : uint8_t { not_at_all, until_woken, until_time_was_up };
@@ -32,7 +32,8 @@ public:
 
     /// Wakes the sleeper. Any thread.
     void wake();
-    /// Watches an eventfd, or stops to. Any thread. False: errno says why. `heard` becomes true when it has woken the sleeper.
+    /// Starts or stops watching an eventfd. Any thread. False: see errno. `heard` becomes true when the eventfd has woken the
+    /// sleeper.
     bool watch(int fd, std::atomic<bool>* heard = nullptr);
     void forget(int fd);
     /// Sleeps until wake(), a write to a watched eventfd, or `time` has passed. True: was woken.

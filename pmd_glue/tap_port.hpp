@@ -68,7 +68,8 @@ public:
 
     /// From any thread. False: there are kMaxRings already.
     bool attach(TapRing& ring);
-    /// From any thread; the lcore may look at the ring until its current round is over (a fence command says when).
+    /// May be called from any thread. The lcore may access the ring until the end of its current round (wait with a fence
+    /// command).
     void detach(TapRing& ring);
 
     unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;

@@ -1,4 +1,4 @@
-// Where "now" comes from: the TSC in rocid, a variable in tests and in the simulator.
+// The source of the current time: the TSC in rocid, a variable in tests and in the simulator.
 #pragma once
 
 #include "base/types.hpp"

@@ -118,7 +118,8 @@ UdpReceiver::Header UdpReceiver::read_header(const msghdr& m) const {
     return h;
 }
 
-/// The next datagrams are expected to be as the last long one. A short one says nothing: it fits the first slot.
+/// Expects the next datagrams to have the layout of the last long one. A short one is ignored, because it fits into the first
+/// slot.
 void UdpReceiver::expect(const Header& h, uint32_t bytes) {
     if (bytes <= kPayload || h.segment == 0 || h.segment > kPayload) return;
     expected_piece_ = h.segment;

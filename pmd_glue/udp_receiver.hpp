@@ -22,7 +22,7 @@ struct UdpReceiveCounters {
     std::atomic<uint64_t> calls{0};        ///< system calls that returned something
     std::atomic<uint64_t> split{0};        ///< frames that had to be copied once more
     std::atomic<uint64_t> too_large{0};    ///< frames larger than any of ours
-    std::atomic<uint64_t> unconfirmed{0};  ///< frames whose IPv4 identification was not believed
+    std::atomic<uint64_t> unconfirmed{0};  ///< frames dropped because their IPv4 identification was implausible
 };
 
 class UdpReceiver {
@@ -42,7 +42,7 @@ private:
     static constexpr uint32_t kBth = 64;
     static constexpr uint32_t kPayload = FrameSlots::kBytes - kBth;
 
-    /// Room for one datagram: slots for the frames that are expected, and a stretch for what comes beyond.
+    /// Room for one datagram: slots for the expected frames, and a buffer for the remaining bytes.
     struct Message {
         std::array<iovec, kSegments + 1> pieces;
         std::array<uint8_t*, kSegments> slots{};
@@ -52,7 +52,7 @@ private:
         alignas(cmsghdr) std::array<uint8_t, kControl> control;
         std::unique_ptr<uint8_t[]> overflow = std::make_unique<uint8_t[]>(kOverflow);
     };
-    /// What the kernel tells of a datagram.
+    /// The kernel's control data of a datagram.
     struct Header {
         bool ipv4 = false;
         Gid source, dest;
@@ -81,7 +81,7 @@ private:
     std::array<mmsghdr, kMessages> headers_{};
     std::vector<engine::RxFrame> pending_;  ///< received, not yet taken by the engine
     size_t next_ = 0;
-    size_t turn_ = 0;  ///< the socket that is asked first
+    size_t turn_ = 0;  ///< the socket that is polled first
     uint32_t expected_piece_ = kPayload;
     unsigned expected_count_ = 1;
     UdpReceiveCounters counters_;

@@ -28,7 +28,7 @@ Layout layout_of(const engine::TxFrame& f) {
     return {ipv4, bth, f.length - bth};
 }
 
-/// RoCE over IPv4 without options, or over IPv6: what a UDP socket can carry.
+/// True for RoCE over IPv4 without options or over IPv6, which a UDP socket can send.
 bool is_udp(const engine::TxFrame& f) {
     constexpr uint32_t kShortest = kL3 + wire::kIpv4Length + wire::kUdpLength + wire::kBthLength + wire::kIcrcLength;
     if (f.length < kShortest) return false;

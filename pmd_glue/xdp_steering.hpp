@@ -47,7 +47,7 @@ public:
     ~XdpSteering();
     XdpSteering(const XdpSteering&) = delete;
 
-    /// The addresses whose frames come to us, as a whole.
+    /// Replaces the addresses whose frames rocid receives.
     void set_addresses(std::span<const ServedAddress> addresses);
     bool native() const { return native_; }
     /// Sums over all CPUs; index as in kSteeringCounters.

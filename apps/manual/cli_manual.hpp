@@ -1,4 +1,4 @@
-// What a CLI11 program says of its options, as entries of a manual page and words to complete. Included where main() is, and
+// Converts the options of a CLI11 program to entries of a manual page and words to complete. Included where main() is, and
 // nowhere else.
 #pragma once
 

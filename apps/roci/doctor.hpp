@@ -10,7 +10,7 @@
 
 namespace roci::cli {
 
-/// What the checks look at. Tests give another root, and other limits.
+/// The input of the checks. Tests use another root and other limits.
 struct Machine {
     std::string root;           ///< before every path; "" is this machine
     unsigned uid = 0;           ///< who would start rocid

@@ -206,7 +206,7 @@ Finding other_devices(const Machine& m) {
             "the kernel has " + joined(devices) + "; programs under `roci run` see rocid's devices, others the kernel's", ""};
 }
 
-/// Whatever stands before our libraries, or is loaded into every program, may bring another libibverbs.
+/// A folder before ours in the search path, or a library that is loaded into every program, may provide another libibverbs.
 Finding other_libraries(const Machine& m) {
     const std::string preload = m.variable("LD_PRELOAD");
     for (const char* name : {"libibverbs", "librdmacm", "libmlx5", "libvma"})

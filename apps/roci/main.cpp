@@ -7,8 +7,10 @@
 #include "doctor.hpp"
 #include "pcap.hpp"
 #include "run.hpp"
+#include "stat.hpp"
 #include "status.hpp"
 #include "up.hpp"
+#include "why.hpp"
 
 namespace {
 
@@ -53,11 +55,13 @@ struct Arguments {
     roci::cli::RunOptions run;
     roci::cli::Where where;
     bool as_json = false, only_limits = false;
+    roci::cli::StatOptions stat;
+    roci::cli::WhyOptions why;
     roci::cli::PcapOptions pcap;
     roci::cli::UpOptions up;
     roci::cli::DoctorOptions doctor;
-    CLI::App *run_command = nullptr, *pcap_command = nullptr, *up_command = nullptr, *down_command = nullptr,
-             *doctor_command = nullptr;
+    CLI::App *run_command = nullptr, *stat_command = nullptr, *why_command = nullptr, *pcap_command = nullptr,
+             *up_command = nullptr, *down_command = nullptr, *doctor_command = nullptr;
 };
 
 void add_program_commands(CLI::App& app, Arguments& a) {
@@ -74,6 +78,22 @@ void add_program_commands(CLI::App& app, Arguments& a) {
     status_command->add_flag("--json", a.as_json, "rocid's own JSON");
     status_command->add_flag("--limits", a.only_limits, "what each user has of what it may have, and how often more was refused");
 
+    a.stat_command = app.add_subcommand("stat", "Counters of devices and engines: totals, and rates over an interval");
+    add_where(*a.stat_command, a.stat.where);
+    a.stat_command->add_option("-i,--device", a.stat.device, "device (default: all)");
+    a.stat_command->add_option("--interval", a.stat.interval, "seconds over which rates are taken; 0: totals only")
+        ->check(CLI::Range(0.0, 3600.0))
+        ->capture_default_str();
+    a.stat_command->add_flag("--watch", a.stat.watch, "again every interval, until SIGINT or SIGTERM");
+    a.stat_command->add_flag("--all", a.stat.all, "counters that are zero, too");
+    a.stat_command->add_flag("--json", a.stat.as_json, "JSON, one line per sample");
+
+    a.why_command = app.add_subcommand("why", "What happened to a queue pair of yours, in words; also to one that is gone");
+    add_where(*a.why_command, a.why.where);
+    a.why_command->add_option("qpn", a.why.qpn, "its number (`roci status` lists them)")->required()->type_name("QPN");
+}
+
+void add_machine_commands(CLI::App& app, Arguments& a) {
     a.pcap_command = app.add_subcommand(
         "pcap", "Capture frames of a device or of one queue pair as pcapng, live: roci pcap -w - | wireshark -k -i -");
     add_where(*a.pcap_command, a.pcap.where);
@@ -83,9 +103,7 @@ void add_program_commands(CLI::App& app, Arguments& a) {
     a.pcap_command->add_option("-w,--write", a.pcap.file, "file to write; - is standard output")->required();
     a.pcap_command->add_option("-s,--snap-length", a.pcap.snap_length, "bytes to keep of a frame (default: all)");
     a.pcap_command->add_option("--seconds", a.pcap.seconds, "end after so many seconds (default: at SIGINT or SIGTERM)");
-}
 
-void add_machine_commands(CLI::App& app, Arguments& a) {
     a.up_command =
         app.add_subcommand("up", "Start a rocid for this user on a UDP socket, without privilege: RDMA with other machines");
     a.up_command->add_option("--interface", a.up.interface, "network interface (default: that of the default route)");
@@ -121,6 +139,8 @@ int parse_and_run(int argc, char** argv) {
         return 106;  // as CLI11 ends where a command is required
     }
     if (a.pcap_command->parsed()) return roci::cli::pcap(a.pcap);
+    if (a.stat_command->parsed()) return roci::cli::stat(a.stat);
+    if (a.why_command->parsed()) return roci::cli::why(a.why);
     return a.run_command->parsed() ? roci::cli::run(a.run) : roci::cli::status(a.where, a.as_json, a.only_limits);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "devices.hpp"
+#include "live_counters.hpp"
 #include "paths.hpp"
 #include "private_view.hpp"
 #include "sysfs_view.hpp"
@@ -45,7 +46,7 @@ void show_devices(const std::string& socket) {
     std::vector<std::string> names;
     names.reserve(devices.size());
     for (const Device& device : devices) names.push_back(device.name);
-    if (!devices.empty() && enter_private_view(sysfs_view(devices, host_facts()), names, why)) return;
+    if (!devices.empty() && enter_private_view(sysfs_view(devices, host_facts()), names, why)) return follow_counters(socket);
     fmt::print(
         stderr,
         "roci: no private view of /sys/class/infiniband here ({}); programs that look for devices there (UCX, pyverbs) will not "

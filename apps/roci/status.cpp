@@ -15,7 +15,9 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-std::string read_all(int fd) {
+}  // namespace
+
+std::string read_text(int fd) {
     std::string text;
     char buffer[64 * 1024];
     for (off_t at = 0;;) {
@@ -25,6 +27,8 @@ std::string read_all(int fd) {
         at += n;
     }
 }
+
+namespace {
 
 bool is_table(const json& value) { return value.is_array() && !value.empty() && value.front().is_object(); }
 
@@ -104,7 +108,7 @@ std::string fetch_status(ControlClient& client, std::string& why) {
     Answer answer = client.request(abi::Op::status);
     why = answer.reason;
     if (answer.error != 0 || answer.fds.empty()) return {};
-    return read_all(answer.fds.back().get());
+    return read_text(answer.fds.back().get());
 }
 
 std::string status_tables(const json& status) {

@@ -12,6 +12,9 @@ namespace roci::cli {
 int status(const Where& where, bool as_json, bool limits = false);
 
 /// The status text of rocid, or "" and `why`.
+/// A text that rocid gave, from its beginning.
+std::string read_text(int fd);
+
 std::string fetch_status(ControlClient& client, std::string& why);
 
 /// The tables of `roci status`, from rocid's JSON.

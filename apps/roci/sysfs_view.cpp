@@ -13,6 +13,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "qp/counters.hpp"
+
 namespace roci::cli {
 namespace {
 
@@ -80,13 +82,6 @@ constexpr FileOf kPortFiles[] = {
     {"sm_sl", [](const Device&, const HostFacts&) -> std::string { return "0"; }},
     {"cap_mask", [](const Device& d, const HostFacts&) { return fmt::format("{:#010x}", d.port.port_cap_flags); }},
     {"pkeys/0", [](const Device&, const HostFacts&) -> std::string { return "0xffff"; }},
-};
-
-constexpr const char* kCounters[] = {
-    "counters/port_xmit_data",  "counters/port_rcv_data",   "counters/port_xmit_packets",    "counters/port_rcv_packets",
-    "counters/port_rcv_errors", "counters/port_xmit_wait",  "counters/symbol_error",         "counters/link_downed",
-    "hw_counters/sent_pkts",    "hw_counters/rcvd_pkts",    "hw_counters/duplicate_request", "hw_counters/out_of_seq_request",
-    "hw_counters/rcvd_rnr_err", "hw_counters/send_rnr_err", "hw_counters/rcvd_seq_err",      "hw_counters/retry_exceeded_err",
 };
 
 constexpr uint32_t kMaxGids = 1024;
@@ -181,7 +176,9 @@ std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFac
         add_netdev(device.name + "/device/net", device, out);
         add_files(port, kPortFiles, device, host, out);
         add_gids(port, device, host, out);
-        for (const char* counter : kCounters) out.push_back({port + "/" + counter, "0", {}});
+        for (const qp::CounterInfo& c : qp::kDeviceCounters)
+            if (c.file[0] != 0) out.push_back({port + "/" + c.file, "0", {}});
+        out.push_back({port + "/hw_counters/lifespan", std::to_string(kCounterPeriodMs), {}});
     }
     return out;
 }

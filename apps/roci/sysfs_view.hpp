@@ -24,12 +24,15 @@ struct HostFacts {
     std::string local_cpus;      ///< CPU mask as the kernel writes it, such as "3"
     std::string local_cpu_list;  ///< such as "0-1"
     std::string node_name;
-    /// The interface that a GID without one is shown with; none: none.
+    /// The interface to show for a GID that has none. Empty: show none.
     std::function<std::string(const abi::GidValue&)> interface_towards;
 };
 HostFacts host_facts();
 
-/// Files of every device. Counters are zero: a static view cannot follow them, `roci status` shows the live ones.
+/// How often the files of counters are renewed (live_counters.hpp).
+inline constexpr int kCounterPeriodMs = 1000;
+
+/// Files of every device. Counters are zero; live_counters.hpp writes their values.
 std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFacts& host);
 
 }  // namespace roci::cli

@@ -16,6 +16,7 @@
 
 #include "addresses.hpp"
 #include "icrc_kernel.hpp"
+#include "metrics_text.hpp"
 #include "service_manager.hpp"
 #include "sigbus_guard.hpp"
 #include "user_limits.hpp"
@@ -139,10 +140,7 @@ int prepare_process() {
     return fd;
 }
 
-Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
-    : config_(config), options_(options), signals_(signals) {
-    check_cpus(config_);
-    check_icrc_kernel();
+SessionHandler Daemon::session_handler() {
     SessionHandler handler;
     handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
     handler.close = [this](uint32_t session, const host::Client& who) {
@@ -151,23 +149,33 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     };
     handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet,
                             std::span<const int> fds, bool& close) { return handle(session, who, packet, fds, close); };
-    socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), handler, reaper_);
+    return handler;
+}
+
+Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
+    : config_(config), options_(options), signals_(signals) {
+    check_cpus(config_);
+    check_icrc_kernel();
+    socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), session_handler(), reaper_);
     socket_->watch(signals_, [this] { on_signal(); });
 
     const NicTroubles troubles = Ports::nic_troubles(config_);
     eal_ = std::make_unique<pmd::Eal>(eal_options(config_, troubles, options_.verbose));
     ports_ = std::make_unique<Ports>(config_, *eal_, troubles);
     page_ = std::make_unique<EnginePageMemory>();
+    const std::vector<std::string> names = device_names(config_);
+    counters_ = std::make_unique<CounterPage>(uint32_t(config_.engine.count), names);
     events_ = std::make_unique<EventPipes>();
     shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
                                                uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
-    engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *events_);
+    engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *counters_, *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_), reaper_);
     platform_->set_sleepers(engines_->sleepers());
-    captures_ = std::make_unique<Captures>(engines_->taps(), device_names(config_), *engines_);
+    captures_ = std::make_unique<Captures>(engines_->taps(), names, *engines_);
     platform_->set_captures(captures_.get());
     slow_threads_ = std::make_unique<SlowThreads>(engines_->wake_flags());
     platform_->set_slow_threads(slow_threads_.get());
+    platform_->set_counter_page(counters_->fd());
     platform_->set_status([this] { return status_json(); });
     gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (gsi_wake_ < 0) throw pmd::StartError("no descriptor for management datagrams");
@@ -186,9 +194,31 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     socket_->watch(SigbusGuard::instance().event_fd(), [this] { end_robbed_sessions(); });
     socket_->watch(ports_->link_fd(), [this] { follow_links(); });
     follow_links();
+    serve_metrics();
+}
+
+void Daemon::serve_metrics() {
+    if (config_.metrics.empty()) return;
+    question_ = std::make_unique<Question>();
+    socket_->watch(question_->fd(), [this] { question_->answer(conductor_->status_json()); });
+    metrics_ = std::make_unique<MetricsServer>(config_.metrics, [this] { return metrics(); });
+    spdlog::info("metrics at {}", config_.metrics);
+}
+
+/// Called by the metrics' thread.
+std::string Daemon::metrics() {
+    constexpr int kPatienceMs = 2000;
+    MetricsSample s;
+    for (uint32_t d = 0; d < counters_->devices(); ++d)
+        s.devices.push_back({config_.devices[d].name, counters_->device_values(d)});
+    for (uint32_t e = 0; e < counters_->engines(); ++e) s.engines.push_back(counters_->engine_values(e));
+    s.status = question_->ask(kPatienceMs);
+    return metrics_text(s);
 }
 
 Daemon::~Daemon() {
+    if (question_ != nullptr) question_->close();
+    metrics_.reset();
     socket_.reset();        // ends the sessions, with the engines still running
     slow_threads_.reset();  // waits for them: they use what the conductor owns
     conductor_.reset();

@@ -7,6 +7,7 @@
 #include "control_socket.hpp"
 #include "engine_host.hpp"
 #include "kernel_net.hpp"
+#include "metrics.hpp"
 #include "os_platform.hpp"
 #include "pmd_glue/huge_chunks.hpp"
 
@@ -35,6 +36,8 @@ private:
     host::Reply handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds,
                        bool& close);
     std::string status_json() const;
+    void serve_metrics();
+    std::string metrics();
     /// Runs the conductor's own work and sends deferred replies.
     void service();
     void end_robbed_sessions();
@@ -44,6 +47,7 @@ private:
     void serve_addresses(uint32_t device, std::span<const Gid> gids);
     void follow_links();
     void say_ready();
+    SessionHandler session_handler();
     int wait_ms(int most) const;
     void on_signal();
 
@@ -57,6 +61,7 @@ private:
     std::unique_ptr<ControlSocket> socket_;  // first, so that a socket in use is found before any set-up
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;
+    std::unique_ptr<CounterPage> counters_;
     std::unique_ptr<EventPipes> events_;
     pmd::HugeChunks chunks_;
     std::unique_ptr<engine::Shared> shared_;
@@ -68,6 +73,8 @@ private:
     std::unique_ptr<KernelNet> kernel_;
     std::vector<std::vector<host::DeviceAddress>> followed_;  ///< by device: the interface's addresses as last seen
     std::unique_ptr<host::Conductor> conductor_;
+    std::unique_ptr<Question> question_;  ///< of the metrics' thread to this one
+    std::unique_ptr<MetricsServer> metrics_;
 };
 
 }  // namespace roci::rocid

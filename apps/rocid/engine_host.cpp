@@ -82,10 +82,10 @@ void add_udp(nlohmann::json& j, const pmd::UdpPort& port, const pmd::UdpSockets&
 }  // namespace
 
 EngineHost::EngineHost(const Config& config, pmd::Eal& eal, Ports& ports, engine::Shared& shared, abi::EnginePage& page,
-                       EventPipes& events)
+                       const CounterPage& counters, EventPipes& events)
     : config_(config), eal_(eal), ports_(ports) {
     if (config_.engine.count > 1) shared.handover = std::make_unique<engine::HandoverMatrix>(uint32_t(config_.engine.count));
-    for (uint32_t e = 0; e < config_.engine.count; ++e) make_worker(e, shared, page, events);
+    for (uint32_t e = 0; e < config_.engine.count; ++e) make_worker(e, shared, page, counters, events);
     start_taps();
 }
 
@@ -124,7 +124,8 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     return s;
 }
 
-void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, EventPipes& events) {
+void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, const CounterPage& counters,
+                             EventPipes& events) {
     auto w = std::make_unique<Worker>();
     std::vector<engine::Port*> tops;
     for (uint32_t d = 0; d < config_.devices.size(); ++d) {
@@ -134,7 +135,7 @@ void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::Engine
     const bool interrupts = std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.armed_by_sleeper; });
     const bool silent =
         std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.ethdev != nullptr && p.signals.empty(); });
-    w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops);
+    w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops, counters.places(index));
     w->loop = std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent, interrupts), page.engine[index].sleeping,
                                      events.wake_flag());
     w->loop->set_on_events([&events, &ring = w->engine->events()] { events.pushed(ring); });

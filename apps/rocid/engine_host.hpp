@@ -9,6 +9,7 @@
 
 #include "captures.hpp"
 #include "config.hpp"
+#include "counter_page.hpp"
 #include "engine/engine.hpp"
 #include "event_pipes.hpp"
 #include "io/shared.hpp"
@@ -28,7 +29,7 @@ class EngineHost final : public engine::CommandPort {
 public:
     /// Throws pmd::StartError.
     EngineHost(const Config& config, pmd::Eal& eal, Ports& ports, engine::Shared& shared, abi::EnginePage& page,
-               EventPipes& events);
+               const CounterPage& counters, EventPipes& events);
     /// Stops the lcores.
     ~EngineHost() override;
 
@@ -69,7 +70,8 @@ private:
     static void add_dpdk(nlohmann::json& j, const Stack& stack, const OpenPort& port);
     void start_taps();
     Stack make_stack(uint32_t device, uint32_t engine);
-    void make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, EventPipes& events);
+    void make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, const CounterPage& counters,
+                     EventPipes& events);
     void watch_ports(Worker& worker, uint32_t engine);
     void stop();
 

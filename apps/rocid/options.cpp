@@ -21,6 +21,10 @@ constexpr Option kOptions[] = {
     {"rocid", "socket_mode", Kind::octal, "0o666", 0, 0777, "",
      "Who may connect, as file mode bits. 0o666: every local user, like the device nodes of RDMA hardware.",
      ROCI_COUNT(socket_mode)},
+    {"rocid", "metrics", Kind::text, "\"\"", 0, 0, "",
+     "Where to serve counters to monitoring as OpenMetrics (GET /metrics): \"127.0.0.1:9471\", or the absolute path of a unix "
+     "socket, which only rocid's user may open. Whoever can connect sees the totals of every user. Empty: nowhere.",
+     ROCI_TEXT(metrics)},
 
     {"memory", "hugepages", Kind::choice, "\"auto\"", 0, 0, "auto|always|never",
      "auto: 2 MiB hugepages if enough are free, else ordinary pages; rocid logs which it uses. rocinante-hugepages "

@@ -56,6 +56,7 @@ public:
     /// Who reaches clients' memory by address; without it nobody does.
     void set_slow_threads(SlowThreads* threads) { slow_threads_ = threads; }
     void set_captures(Captures* captures) { captures_ = captures; }
+    void set_counter_page(int fd) { counter_page_ = fd; }
     /// Sets the client whose request or end the conductor handles next.
     void set_current_client(const host::Client& c) { current_ = c; }
 
@@ -81,6 +82,7 @@ public:
         if (kernel_.solicit) kernel_.solicit(device, address);
     }
     int engine_page_fd() override { return engine_page_.fd(); }
+    int counter_page_fd() override { return counter_page_; }
     std::string host_status_json() override { return status_ ? status_() : "{}"; }
     int make_text_fd(const std::string& text) override;
     uint32_t uid() const override { return geteuid(); }
@@ -110,6 +112,7 @@ private:
     host::Client current_;
     Captures* captures_ = nullptr;
     SlowThreads* slow_threads_ = nullptr;
+    int counter_page_ = -1;
 };
 
 }  // namespace roci::rocid

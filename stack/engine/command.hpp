@@ -18,6 +18,7 @@ struct GsiSend;  // gsi.hpp
 struct QpQuery {
     const qp::Qp* qp = nullptr;
     qp::Snapshot* out = nullptr;
+    qp::Journal* journal = nullptr;  ///< copied to, if the QP has one; nullptr: not wanted
 };
 /// Limit of rows of one query_qps command, because the engine does nothing else meanwhile.
 inline constexpr size_t kMostQpQueries = 64;

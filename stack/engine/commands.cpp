@@ -49,7 +49,10 @@ void modify_qp(Impl& e, Command& c) {
 }
 void query_qp(Impl&, Command& c) { qp::snapshot(*c.qp, *c.snapshot); }
 void query_qps(Impl&, Command& c) {
-    for (const QpQuery& q : c.queries) qp::snapshot(*q.qp, *q.out);
+    for (const QpQuery& q : c.queries) {
+        qp::snapshot(*q.qp, *q.out);
+        if (q.journal != nullptr && q.qp->journal != nullptr) *q.journal = *q.qp->journal;
+    }
 }
 void leave_session(Impl& e, const qp::Qp& qp) {
     Session* s = e.session(qp.spec.session);

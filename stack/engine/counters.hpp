@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "wire/packet.hpp"
 
@@ -67,6 +68,13 @@ inline constexpr CounterText kCounterTexts[] = {
     ROCI_ENGINE_COUNTERS(X)
 #undef X
 };
+
+inline constexpr size_t kCounters = size_t(Counter::count_), kVerdicts = size_t(wire::Verdict::count_);
+
+/// Its value also falls.
+constexpr bool is_level(Counter c) { return c == Counter::reorder_held; }
+/// The counter of frames with this verdict: "frames_bad_icrc".
+inline std::string verdict_counter(wire::Verdict v) { return std::string("frames_") + wire::verdict_name(v); }
 
 struct Counters {
     std::array<uint64_t, size_t(Counter::count_)> value{};

@@ -24,11 +24,13 @@ bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state 
 
 }  // namespace
 
-Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
+Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p, const CounterPlaces& places)
     : config(c),
       shared(s),
       ports(p.begin(), p.end()),
       events(c.event_ring),
+      own_devices(places.devices.empty() ? p.size() : 0),
+      counters(places.engine != nullptr ? *places.engine : own_counters),
       copies(s.handover != nullptr ? kFrameCopies : 0),
       pipeline(s.keys) {
     config.rx_burst = std::clamp<uint32_t>(config.rx_burst, 1, kMaxBurst);
@@ -50,6 +52,8 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p)
     if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<GsiRing>(kGsiRingSize);
     if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<FrameRing>(kFrameRingSize);
     for (Port* port : ports) ctx.outbox.emplace_back(port, config.tx_burst);
+    ctx.devices.assign(places.devices.begin(), places.devices.end());
+    for (OwnDevice& d : own_devices) ctx.devices.push_back(&d.counters);
 }
 
 Engine::Impl::~Impl() {
@@ -102,6 +106,12 @@ bool Engine::Impl::run_timers() {
     const unsigned fired = ctx.wheel.advance(ctx.now, [&](Timer& t) { qp::on_timer(ctx, *static_cast<qp::Qp*>(t.owner)); });
     if (fired != 0) counters.add(Counter::timers, fired);
     return fired != 0;
+}
+
+void Engine::Impl::count_sent(uint32_t port, uint64_t sent, uint64_t octets) {
+    counters.add(Counter::tx_frames, sent);
+    qp::bump(ctx.devices[port]->tx_frames, sent);
+    qp::bump(ctx.devices[port]->tx_octets, octets);
 }
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
@@ -236,8 +246,8 @@ void Engine::Impl::publish_reorder() {
 
 // ---- the public face ------------------------------------------------------------------------------------------------
 
-Engine::Engine(const Config& config, Shared& shared, std::span<Port* const> ports)
-    : impl_(std::make_unique<Impl>(config, shared, ports)) {}
+Engine::Engine(const Config& config, Shared& shared, std::span<Port* const> ports, const CounterPlaces& counters)
+    : impl_(std::make_unique<Impl>(config, shared, ports, counters)) {}
 Engine::~Engine() = default;
 
 bool Engine::poll(Nanos now) {
@@ -253,9 +263,10 @@ bool Engine::poll(Nanos now) {
         any |= qp::collect_slow(e.ctx);
     any |= e.run_timers();
     any |= e.run_turns();
-    for (qp::Outbox& out : e.ctx.outbox) {
+    for (uint32_t port = 0; port < e.ctx.outbox.size(); ++port) {
+        qp::Outbox& out = e.ctx.outbox[port];
         out.flush();
-        if (const uint64_t sent = out.take_sent(); sent != 0) e.counters.add(Counter::tx_frames, sent);
+        if (const uint64_t sent = out.take_sent(); sent != 0) e.count_sent(port, sent, out.take_octets());
     }
     // Receiving comes after sending, so that frames to the same device or to its loopback peer are received in the same round.
     for (uint32_t port = 0; port < e.ports.size(); ++port) {
@@ -313,5 +324,6 @@ uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }
 
 EventRing& Engine::events() { return impl_->events; }
 const Counters& Engine::counters() const { return impl_->counters; }
+const qp::DeviceCounters& Engine::device_counters(uint32_t device) const { return *impl_->ctx.devices[device]; }
 
 }  // namespace roci::engine

@@ -12,6 +12,7 @@
 #include "io/event.hpp"
 #include "io/port.hpp"
 #include "mem/memory_region.hpp"
+#include "qp/counters.hpp"
 #include "rings/queues.hpp"
 
 namespace roci::engine {
@@ -33,9 +34,16 @@ struct Config {
     uint64_t reorder_bytes = 32 << 20;  ///< memory for kept frames of all QPs
 };
 
+/// Where an engine counts, if not in memory of its own: in a page that others may read. Kept, not owned.
+struct CounterPlaces {
+    Counters* engine = nullptr;
+    std::vector<qp::DeviceCounters*> devices;
+};
+
 class Engine {
 public:
-    Engine(const Config& config, Shared& shared, std::span<Port* const> ports);  ///< ports[i] is device i; kept, not owned
+    /// ports[i] is device i; kept, not owned.
+    Engine(const Config& config, Shared& shared, std::span<Port* const> ports, const CounterPlaces& counters = {});
     ~Engine();
     Engine(const Engine&) = delete;
 
@@ -62,6 +70,7 @@ public:
     const char* check() const;
     /// Readable from any thread.
     const Counters& counters() const;
+    const qp::DeviceCounters& device_counters(uint32_t device) const;
 
     struct Impl;
 

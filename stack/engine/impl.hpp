@@ -31,7 +31,13 @@ struct Engine::Impl {
     std::vector<Port*> ports;
     qp::Context ctx;
     EventRing events;
-    Counters counters;
+    Counters own_counters;
+    /// No other engine writes to these cache lines.
+    struct alignas(64) OwnDevice {
+        qp::DeviceCounters counters;
+    };
+    std::vector<OwnDevice> own_devices;
+    Counters& counters;
     std::vector<Session> sessions;
     std::array<RxFrame, kMaxBurst> frames;
     std::array<wire::Packet, kMaxBurst> packets;
@@ -44,7 +50,7 @@ struct Engine::Impl {
     bool started = false;
     uint32_t gsi_psn = 0;
 
-    Impl(const Config& c, Shared& s, std::span<Port* const> p);
+    Impl(const Config& c, Shared& s, std::span<Port* const> p, const CounterPlaces& places);
     ~Impl();
 
     // engine.cpp
@@ -52,6 +58,7 @@ struct Engine::Impl {
     void ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
     bool run_timers();
+    void count_sent(uint32_t port, uint64_t sent, uint64_t octets);
     struct Budget;
     bool run_turns();
     void publish_reorder();

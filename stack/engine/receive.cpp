@@ -61,13 +61,17 @@ constexpr uint8_t kCongestionExperienced = 3;
 void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
     e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
+    qp::bump(known ? e.ctx.device(qp).cnp_received : e.ctx.device(qp).cnp_ignored);
     if (known) cc::on_cnp(qp.requester.congestion, e.ctx.now);
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     if (p.opcode == wire::kCnpOpcode) return take_notification(e, qp, p);
     if (!acceptable(e, qp, p)) return;
-    if (p.ecn == kCongestionExperienced) e.counters.add(Counter::ecn_marked);
+    if (p.ecn == kCongestionExperienced) {
+        e.counters.add(Counter::ecn_marked);
+        qp::bump(e.ctx.device(qp).ecn_marked);
+    }
     if (p.payload_length > qp.mtu) [[unlikely]]
         e.counters.add(Counter::over_path_mtu);
     ++qp.counters.rx_packets;
@@ -162,6 +166,12 @@ bool take_in(Engine::Impl& e, HandoverLane& lane) {
     return n != 0;
 }
 
+void count_refused(qp::DeviceCounters& device, wire::Verdict v) {
+    if (v == wire::Verdict::not_roce) return;
+    qp::bump(device.rx_errors);
+    if (v == wire::Verdict::bad_icrc) qp::bump(device.icrc_errors);
+}
+
 }  // namespace
 
 /// Prefetches the data of a packet's QP. On a short list the QP itself is in the cache, but not the receive that its client has
@@ -183,6 +193,8 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
         const wire::Verdict v =
             wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum, frames[i].icrc);
         counters.add(v);
+        if (v != wire::Verdict::ok) [[unlikely]]
+            count_refused(*ctx.devices[port], v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
@@ -241,7 +253,13 @@ unsigned Engine::Impl::receive(uint32_t port) {
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
     if (n == 0) return 0;
     counters.add(Counter::rx_frames, n);
-    for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
+    uint64_t octets = 0;
+    for (unsigned i = 0; i < n; ++i) {
+        __builtin_prefetch(frames[i].data);
+        octets += frames[i].length;
+    }
+    qp::bump(ctx.devices[port]->rx_frames, n);
+    qp::bump(ctx.devices[port]->rx_octets, octets);
     unsigned done = 0;  // frames[0, done) are ours to give back
     for (unsigned first = 0; first < n;) {
         unsigned end = first;

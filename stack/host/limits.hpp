@@ -41,7 +41,7 @@ inline constexpr LimitName kUserLimits[] = {
     {"resolving", &UserLimits::resolving},
 };
 
-/// One limit of everybody, of a user or of a primary group. Of several rules for the same limit the last one that fits counts.
+/// A limit of all users, of a user, or of a primary group. If several rules for a limit apply to a user, the last one is used.
 struct LimitRule {
     enum class Whom : uint8_t { everybody, user, group };
     Whom whom = Whom::everybody;

@@ -80,6 +80,8 @@ public:
     virtual void close_wake_fds(uint32_t session) = 0;
     /// Descriptor of the engine page for clients, read-only; -1 in the simulator.
     virtual int engine_page_fd() = 0;
+    /// Descriptor of the counter page for clients, read-only; -1: there is none.
+    virtual int counter_page_fd() { return -1; }
     /// Resolver::kernel: looks up the kernel's route to `dest`. Sets `next` if it is a gateway. Returns 0 or ENETUNREACH.
     virtual int route(uint32_t device, const Gid& source, const Gid& dest, Gid& next) {
         (void)device, (void)source, (void)dest, (void)next;

@@ -14,6 +14,7 @@
 #include "host/memory_waits.hpp"
 #include "host/numbers.hpp"
 #include "host/objects.hpp"
+#include "host/qp_facts.hpp"
 
 namespace roci::host {
 
@@ -56,6 +57,7 @@ struct Conductor::State {
     /// XRC domains that were opened with a file, by device and file. The entry of a destroyed domain is replaced.
     std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
     uint32_t last_xrcd = 0;
+    Archive gone;
     std::unique_ptr<engine::MulticastTable> multicast;  ///< the table that the engines use
     std::vector<uint8_t> key_variant;                   ///< by key index
     std::vector<uint32_t> engine_load;                  ///< QPs and SRQs per engine
@@ -70,7 +72,8 @@ struct Conductor::State {
     PeerTable peers;                                                   ///< of connected QPs
 
     uint32_t new_pd_number();
-    /// Variants of an index come in a round that begins where nobody knows: no stale key works again soon.
+    /// The next variant of a key index. The variants of an index start at a random value and are used in a cycle, so that a stale
+    /// key does not become valid again soon.
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
     /// True for root and the user of rocid.
     bool privileged(const Client& who) const { return who.uid == 0 || who.uid == platform.uid(); }

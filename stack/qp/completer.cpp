@@ -110,7 +110,8 @@ void still_answered(Context& ctx, Qp& qp) {
 }  // namespace
 
 void implied_nak(Context& ctx, Qp& qp) {
-    ++qp.counters.implied_naks;
+    count(ctx, qp, &EventCounters::implied_naks);
+    note(ctx, qp, Happening::response_missing, qp.requester.window.acked());
     Requester& rq = qp.requester;
     // Every later response indicates the same loss: go back once, then wait for the expected PSN (or for the timer).
     if (rq.implied_nak_pending) return still_answered(ctx, qp);
@@ -155,7 +156,7 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const uint8_t code = aeth_value(p.syndrome);
     if (code >= std::size(kNakStatus)) {
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     const Psn before = rq.window.acked();
@@ -163,7 +164,8 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     if (code == uint8_t(NakCode::psn_sequence)) {
-        ++qp.counters.seq_nak_received;
+        count(ctx, qp, &EventCounters::seq_nak_received);
+        note(ctx, qp, Happening::seq_nak_received, p.psn);
         // A response before it is missing: we have to go back further than the NAK says, and once is enough.
         if (result == Acked::response_missing) return implied_nak(ctx, qp);
         if (!rq.window.awaits_answer()) return;  // a duplicate: the requester has already gone back
@@ -179,7 +181,8 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
-    ++qp.counters.rnr_nak_received;
+    count(ctx, qp, &EventCounters::rnr_nak_received);
+    note(ctx, qp, Happening::rnr_nak_received, p.psn);
     // 7 retries for ever (IBA 9.7.5.2.8 and modify_qp's rnr_retry)
     if (qp.rnr_retry != 7 && !take_retry(ctx, qp, rq.rnr_retries_left, WcStatus::rnr_retry_exc_err)) return;
     roll_back(ctx, qp);
@@ -199,11 +202,11 @@ SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     // una == psn: the expected response. Otherwise an earlier response is missing (implied NAK), or this one is not for a READ.
     if (rq.window.acked() != p.psn) {
-        result == Acked::response_missing ? response_missing(ctx, qp, p) : void(++qp.counters.duplicates);
+        result == Acked::response_missing ? response_missing(ctx, qp, p) : count(ctx, qp, &EventCounters::duplicates);
         return nullptr;
     }
     if (!rq.queue.empty() && has_own_response(*rq.queue.oldest())) return rq.queue.oldest();
-    ++qp.counters.duplicates;
+    count(ctx, qp, &EventCounters::duplicates);
     return nullptr;
 }
 
@@ -223,7 +226,7 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     SendRecord* r = awaited_record(ctx, qp, p);
     if (r == nullptr) return;
     if (r->kind == WorkKind::atomic) {
-        ++qp.counters.duplicates;
+        count(ctx, qp, &EventCounters::duplicates);
         return;
     }
     const uint32_t position = psn_span(r->first_psn, p.psn);
@@ -244,7 +247,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     SendRecord* r = awaited_record(ctx, qp, p);
     if (r == nullptr) return;
     if (r->kind != WorkKind::atomic) {
-        ++qp.counters.duplicates;
+        count(ctx, qp, &EventCounters::duplicates);
         return;
     }
     const SgeList sges = sges_of(ctx, qp, *r);
@@ -285,13 +288,13 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(completer);
     Requester& rq = qp.requester;
     if (qp.state != State::rts && qp.state != State::sqd) {
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     // Only PSNs between the oldest unacknowledged and the newest ever sent can be answered; the rest are ghosts (C9-157).
     // A NAK or RNR NAK may also name the PSN after the newest one only if something is awaited, which cannot be.
     if (!rq.window.may_answer(p.psn)) {
-        ++qp.counters.duplicates;
+        count(ctx, qp, &EventCounters::duplicates);
         if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->responses, p.psn);
         if (p.info->has(wire::kRead) && rq.window.acked().distance_from(p.psn) > 0) still_answered(ctx, qp);
         if (p.psn + 1 == rq.window.acked() && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
@@ -310,7 +313,7 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         case AethKind::rnr_nak:
             return receive_rnr_nak(ctx, qp, p);
         case AethKind::reserved:
-            ++qp.counters.dropped;
+            count(ctx, qp, &EventCounters::dropped);
             return;
     }
 }

@@ -50,6 +50,7 @@ void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     if (cq == nullptr) return;
     e.qpn = qp.spec.qpn.value;
     if (!overruns(ctx, *cq, e, solicited)) return;
+    note(ctx, qp, Happening::overrun, {}, 0, abi::Reason::cq_overrun);
     raise(ctx, qp, abi::AsyncEvent::qp_fatal);
     enter_error(ctx, qp);
 }
@@ -81,7 +82,11 @@ void flush_recv(Context& ctx, Qp& qp) {
 
 namespace {
 
-void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status) {
+uint32_t vendor_error(WcStatus status, abi::Reason reason) {
+    return uint32_t(status == WcStatus::wr_flush_err ? abi::Reason::flushed : reason);
+}
+
+void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status, abi::Reason reason) {
     ROCI_STAGE(cqe);
     if (qp.tags != nullptr) return end_rendezvous(ctx, qp, wqe(r), status);
     abi::Cqe e{};
@@ -91,20 +96,47 @@ void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status) {
     e.opcode = r.wc;
     e.queue = abi::kCqeSend;
     e.byte_len = r.length;
-    e.vendor_err = uint32_t(status);
+    e.vendor_err = vendor_error(status, reason);
     push(ctx, qp, qp.spec.send_cq, e, false);
+}
+
+void count_error(Context& ctx, Qp& qp, WcStatus status, uint64_t DeviceCounters::*errors, uint64_t DeviceCounters::*flushed) {
+    bump(ctx.device(qp).*errors);
+    if (status == WcStatus::wr_flush_err) bump(ctx.device(qp).*flushed);
+}
+
+/// Which counter of the device a failed request has.
+uint64_t DeviceCounters::*failure(WcStatus status) {
+    using D = DeviceCounters;
+    struct Row {
+        WcStatus status;
+        uint64_t D::*counter;
+    };
+    static constexpr Row kRows[] = {{WcStatus::retry_exc_err, &D::retry_exceeded},
+                                    {WcStatus::rnr_retry_exc_err, &D::rnr_retry_exceeded},
+                                    {WcStatus::rem_access_err, &D::remote_access_errors},
+                                    {WcStatus::rem_inv_req_err, &D::remote_invalid_requests},
+                                    {WcStatus::rem_inv_rd_req_err, &D::remote_invalid_requests},
+                                    {WcStatus::rem_op_err, &D::remote_operation_errors}};
+    for (const Row& r : kRows)
+        if (r.status == status) return r.counter;
+    return &D::local_errors;
 }
 
 }  // namespace
 
-void complete_send(Context& ctx, Qp& qp, WcStatus status) {
+void complete_send(Context& ctx, Qp& qp, WcStatus status, abi::Reason reason) {
     const SendRecord& r = *qp.requester.queue.oldest();
-    if (status != WcStatus::success || r.signaled) tell_sender(ctx, qp, r, status);
+    if (status != WcStatus::success) [[unlikely]]
+        count_error(ctx, qp, status, &DeviceCounters::tx_errors, &DeviceCounters::tx_flushed);
+    if (status != WcStatus::success || r.signaled) tell_sender(ctx, qp, r, status, reason);
     qp.requester.queue.drop_oldest();
 }
 
-void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus status, uint32_t byte_len) {
+void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus status, uint32_t byte_len, abi::Reason reason) {
     ROCI_STAGE(cqe);
+    if (status != WcStatus::success) [[unlikely]]
+        count_error(ctx, qp, status, &DeviceCounters::rx_errors_completed, &DeviceCounters::rx_flushed);
     RecvWork& work = qp.responder.recv;
     abi::Cqe e{};
     e.wr_id = work.wr_id;
@@ -113,7 +145,7 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
     e.queue = work.srq != nullptr ? abi::kCqeSrq : abi::kCqeRecv;
     e.srq_handle = work.srq != nullptr ? work.srq->spec.handle : abi::kNoHandle;
     e.byte_len = byte_len;
-    e.vendor_err = uint32_t(status);
+    e.vendor_err = vendor_error(status, reason);
     e.src_qp = qp.dest.value;
     if (packet != nullptr) {
         if (packet->info->has(wire::kWrite)) e.opcode = abi::WcOpcode::recv_rdma_with_imm;
@@ -162,8 +194,11 @@ void report_drained(Context& ctx, Qp& qp) {
 
 void fail_send(Context& ctx, Qp& qp, WcStatus status) {
     Requester& rq = qp.requester;
-    if (!rq.queue.empty()) complete_send(ctx, qp, status);
+    bump(ctx.device(qp).*failure(status));
+    const abi::Reason reason = note_failure(ctx, qp, status);
+    if (!rq.queue.empty()) complete_send(ctx, qp, status, reason);
     if (!unacknowledged(qp.spec.type)) return enter_error(ctx, qp);
+    note(ctx, qp, Happening::state, {}, uint8_t(State::sqe));
     qp.state = State::sqe;  // UC and UD: only the send queue stops (IBA 10.3.1.6)
     activate(ctx, qp);
 }
@@ -171,6 +206,7 @@ void fail_send(Context& ctx, Qp& qp, WcStatus status) {
 void enter_error(Context& ctx, Qp& qp) {
     if (qp.state == State::err) return;
     qp.state = State::err;
+    note(ctx, qp, Happening::state, {}, uint8_t(State::err));
     ctx.wheel.cancel(qp.timer);
     qp.requester.deadlines.clear();
     Responder& rs = qp.responder;

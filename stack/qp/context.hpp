@@ -60,7 +60,8 @@ struct Context {
     bool selective_repeat = true;
     engine::Shared* shared = nullptr;
     engine::EventRing* events = nullptr;
-    std::vector<Outbox> outbox;  ///< by port
+    std::vector<Outbox> outbox;            ///< by port
+    std::vector<DeviceCounters*> devices;  ///< by port, this engine's share
     engine::TimerWheel wheel;
     rings::Completions completions;         ///< of this poll, to be written out
     std::vector<rings::Cq*> dirty;          ///< CQs that got entries in this poll
@@ -74,7 +75,18 @@ struct Context {
     std::map<uint32_t, Slab> records;      ///< by bytes of a block: what the QPs have fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
+    DeviceCounters& device(const Qp& qp) { return *devices[qp.spec.port]; }
 };
+
+/// Something happened on a QP, and so on its device.
+inline void count(Context& ctx, Qp& qp, uint64_t EventCounters::*counter, uint64_t n = 1) {
+    qp.counters.events.*counter += n;
+    bump(ctx.device(qp).*counter, n);
+}
+inline void count(Context& ctx, Qp& qp, RequestFault fault) {
+    count(ctx, qp, &EventCounters::access_errors);
+    bump(ctx.device(qp), fault);
+}
 
 /// The requester has something to do, or had when it was looked at last.
 inline void activate(Context& ctx, Qp& qp) { ctx.requesters.add(qp); }

@@ -77,6 +77,7 @@ void enter(Context& ctx, Qp& qp, State next) {
     if (next == State::reset) {
         reset(ctx, qp);
         qp.state = State::reset;
+        if (qp.journal != nullptr) note(ctx, qp, Happening::state, {}, uint8_t(State::reset));
         return;
     }
     if (next == State::err) return enter_error(ctx, qp);
@@ -89,6 +90,7 @@ void enter(Context& ctx, Qp& qp, State next) {
     }
     qp.sqd_pending = next == State::sqd && qp.state == State::rts;
     qp.state = next;
+    if (qp.journal != nullptr) note(ctx, qp, Happening::state, {}, uint8_t(next));
     activate_requester(ctx, qp);
     report_drained(ctx, qp);
 }
@@ -156,6 +158,14 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.send_queued = qp.requester.queue.length();
     out.recv_posted = recv_available(qp);
     out.kept = kept_frames(qp);
+}
+
+bool last_words(const Qp& qp, Snapshot& now, Journal& journal) {
+    if (qp.journal == nullptr) return false;
+    now.state = qp.state;
+    now.counters = qp.counters;
+    journal = *qp.journal;
+    return true;
 }
 
 bool attach(Context& ctx, Qp& qp) {

@@ -50,11 +50,13 @@ public:
         ready_ -= sent;
         have_ -= sent;
         sent_ += sent;
+        for (unsigned i = 0; i < sent; ++i) octets_ += frames_[i].length;
         close_gap(sent);
         return sent;
     }
-    /// Frames that the port took since the last call.
+    /// Frames that the port took since the last call, and their bytes.
     uint64_t take_sent() { return std::exchange(sent_, 0); }
+    uint64_t take_octets() { return std::exchange(octets_, 0); }
     uint32_t waiting() const { return ready_; }
     /// Gives every frame back (shutdown).
     void drop_all() {
@@ -79,7 +81,7 @@ private:
 
     engine::Port* port_ = nullptr;
     uint32_t burst_ = 0;
-    uint64_t sent_ = 0;
+    uint64_t sent_ = 0, octets_ = 0;
     uint32_t ready_ = 0;  ///< frames_[0, ready_) are built
     uint32_t have_ = 0;   ///< frames_[ready_, have_) are empty
     std::array<engine::TxFrame, kMax> frames_;

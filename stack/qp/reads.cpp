@@ -41,7 +41,8 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return fault(ctx, qp, RequestFault::access);
     rs.sequence.end_message();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).read_requests);
     const ResponderJob job = read_job(ctx, qp, p);
     rs.sequence.executed(response_packets(qp, job));
     queue_job(ctx, qp, job);
@@ -89,7 +90,7 @@ ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
 void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
-    if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::not_allowed);  // misaligned: NAK invalid request (IBA 9.4.5)
+    if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::misaligned);
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
     uint64_t original = 0;
@@ -101,7 +102,8 @@ void finish_atomic(Context& ctx, Qp& qp, const wire::Packet& p, uint64_t origina
     Responder& rs = qp.responder;
     rs.sequence.end_message();
     rs.sequence.executed();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).atomic_requests);
     rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
     rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
@@ -133,7 +135,7 @@ void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
     if (p.payload_length != kAtomicWriteBytes || p.dma_length != kAtomicWriteBytes)
         return fault(ctx, qp, RequestFault::bad_length);
-    if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::not_allowed);
+    if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::misaligned);
     Grant grant;
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
         return fault(ctx, qp, RequestFault::access);
@@ -146,7 +148,8 @@ void finish_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     ReceiveSequence& sequence = qp.responder.sequence;
     sequence.end_message();
     sequence.executed();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).atomic_requests);
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
 
@@ -176,7 +179,8 @@ void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answe
 }  // namespace
 
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
-    ++qp.counters.duplicates;
+    count(ctx, qp, &EventCounters::duplicates);
+    bump(ctx.device(qp).duplicate_requests);
     if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);

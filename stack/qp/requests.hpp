@@ -6,27 +6,11 @@
 
 namespace roci::qp {
 
-enum class RequestFault : uint8_t {
-    none,
-    invalid_succession,
-    not_allowed,
-    too_many_reads,
-    bad_length,
-    message_too_long,
-    access,
-    recv_protection,
-    malformed_recv,
-    unreachable,
-    invalidation,
-    // none of the peer's: the packet has no effect now
-    waits,  ///< for slow memory
-    lost,   ///< there was no room to keep it
+/// What became of a payload. With a fault, `later` says whether it is put off instead: the fault counts only if that is refused.
+struct Placed {
+    RequestFault fault = RequestFault::none;
+    Placing later = Placing::refused;
 };
-
-inline RequestFault verdict_of(Placing placing, RequestFault refused) {
-    if (placing == Placing::waits) return RequestFault::waits;
-    return placing == Placing::lost ? RequestFault::lost : refused;
-}
 /// Does what the fault's row says: NAK, completion, event.
 void fault(Context& ctx, Qp& qp, RequestFault f);
 
@@ -39,7 +23,7 @@ struct Grant {
 };
 
 uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p);
-bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
+bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant);
 
 // ---- reads.cpp

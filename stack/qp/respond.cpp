@@ -90,7 +90,8 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
 /// dropped: the requester may have received all responses before and closed the memory since; if not, it repeats the request.
 void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
-    ++qp.counters.access_errors;
+    count(ctx, qp, RequestFault::read_memory_gone);
+    note_fault(ctx, qp, RequestFault::read_memory_gone);
     if (job.replay) return rs.jobs.drop_oldest();
     rs.sequence.take_back(job.first + job.sent, nak_syndrome(NakCode::remote_access));
     rs.jobs.count = 0;

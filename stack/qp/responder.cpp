@@ -36,6 +36,8 @@ constexpr FaultRow kFaults[] = {
     {NakCode::remote_operational, WcStatus::loc_qp_op_err, AsyncEvent::qp_fatal, true},  // malformed_recv
     {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory went away
     {NakCode::remote_access, WcStatus::rem_inv_req_err, {}, false, true},                // invalidation
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // no_right
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // misaligned: IBA 9.4.5
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
@@ -47,12 +49,13 @@ void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
 
 void fault(Context& ctx, Qp& qp, RequestFault f) {
     const FaultRow& row = kFaults[size_t(f)];
-    ++qp.counters.access_errors;
+    count(ctx, qp, f);
+    const abi::Reason reason = note_fault(ctx, qp, f);
     if (qp.spec.type == Type::uc && !row.own) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
         qp.responder.in_message = false;
         return;
     }
-    if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0);
+    if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0, reason);
     if (row.event) raise(ctx, qp, *row.event);
     if (row.silent || qp.spec.type == Type::uc) return enter_error(ctx, qp);
     nak(ctx, qp, nak_syndrome(row.nak), true);
@@ -67,19 +70,24 @@ uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
 }
 
 /// Zero-length requests need no valid R_Key (C9-88).
-bool remote_memory(Context& ctx, const Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
+bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant) {
     if (length == 0) return true;
     grant.va = va;
-    return mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right, grant.region,
-                      grant.use) == mem::Fault::ok;
+    const mem::Fault fault = mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right,
+                                        grant.region, grant.use);
+    if (fault == mem::Fault::ok) [[likely]]
+        return true;
+    note_access(ctx, qp, key, domain_of(ctx, qp, p), va, length, right, true);
+    return false;
 }
 
 namespace {
 
 /// The RNR NAK keeps ePSN; what follows it is out of sequence and met with silence (IBA 9.7.5.2.8).
 void receiver_not_ready(Context& ctx, Qp& qp) {
-    ++qp.counters.rnr_nak_sent;
+    count(ctx, qp, &EventCounters::rnr_nak_sent);
+    note(ctx, qp, Happening::rnr_nak_sent, qp.responder.sequence.expected());
     nak(ctx, qp, make_syndrome(AethKind::rnr_nak, qp.min_rnr_timer), false);
 }
 
@@ -95,7 +103,7 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
         duplicate(ctx, qp, p);
         return false;
     }
-    ++qp.counters.out_of_order;
+    count(ctx, qp, &EventCounters::out_of_order);
     if (!keep_request(ctx, qp, p)) nak_gap(ctx, qp);
     return false;
 }
@@ -145,38 +153,38 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     rs.in_message = false;
     rs.sequence.end_message();
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
+    if (rs.message_is_write) bump(ctx.device(qp).write_requests);
     // A UC WRITE may find a receive held that a broken SEND left behind: it waits for the next message that takes one
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
     if (rs.recv.held && takes_one) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
 }
 
-RequestFault place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
+Placed place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     uint64_t offset = rs.received;
     const uint8_t* payload = p.payload;
     uint32_t length = p.payload_length;
-    if (matches_tags(qp) && !place_tagged(qp, p, offset, payload, length)) return RequestFault::none;
-    if (offset + length > rs.recv.capacity) return RequestFault::message_too_long;
+    if (matches_tags(qp) && !place_tagged(qp, p, offset, payload, length)) return {RequestFault::none};
+    if (offset + length > rs.recv.capacity) return {RequestFault::message_too_long};
     const SgeList sges(ctx, rs.recv.pd, {rs.recv.sges.get(), rs.recv.num_sge});
-    if (sges.scatter(offset, payload, length)) return RequestFault::none;
+    if (sges.scatter(offset, payload, length)) return {RequestFault::none};
     const Target to{.sges = &sges, .offset = offset};
-    return verdict_of(place_slowly(ctx, qp, SlowRole::request, p, to, payload, length), RequestFault::recv_protection);
+    return {RequestFault::recv_protection, place_slowly(ctx, qp, SlowRole::request, p, to, payload, length)};
 }
 
-RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
+Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool last = p.info->has(wire::kLast | wire::kOnly);
     // The payload must add up to the RETH's length exactly (IBA 9.7.4.1.6)
-    if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return RequestFault::bad_length;
-    if (!last && p.payload_length == rs.remaining) return RequestFault::bad_length;
+    if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return {RequestFault::bad_length};
+    if (!last && p.payload_length == rs.remaining) return {RequestFault::bad_length};
     Grant grant;
-    if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant)) return RequestFault::access;
-    if (grant.region == nullptr) return RequestFault::none;
+    if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant)) return {RequestFault::access};
+    if (grant.region == nullptr) return {RequestFault::none};
     if (mem::copy_in(*grant.region, grant.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
-        return RequestFault::none;
-    return verdict_of(place_slowly(ctx, qp, SlowRole::request, p, grant.target(), p.payload, p.payload_length),
-                      RequestFault::unreachable);
+        return {RequestFault::none};
+    return {RequestFault::unreachable, place_slowly(ctx, qp, SlowRole::request, p, grant.target(), p.payload, p.payload_length)};
 }
 
 /// The first packet of a SEND, or the last packet of a WRITE with immediate, takes the receive WQE.
@@ -235,7 +243,7 @@ bool ready_to_receive(Context& ctx, Qp& qp, const wire::Packet& p) {
         case TakeRecv::empty:
             if (qp.spec.type != Type::uc) return receiver_not_ready(ctx, qp), false;
             qp.responder.in_message = false;  // UC: the message is lost
-            ++qp.counters.dropped;
+            count(ctx, qp, &EventCounters::dropped);
             return false;
         case TakeRecv::malformed:
             return fault(ctx, qp, RequestFault::malformed_recv), false;
@@ -255,29 +263,29 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
         if (const RequestFault f = whole_write_allowed(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
         begin_message(qp, p);
     }
-    const RequestFault placed = rs.message_is_write ? place_write(ctx, qp, p) : place_send(ctx, qp, p);
-    if (placed == RequestFault::none) return finish_message(ctx, qp, p);
-    if (placed == RequestFault::lost && starts) rs.in_message = false;
-    if (placed != RequestFault::lost && placed != RequestFault::waits) fault(ctx, qp, placed);
+    const Placed placed = rs.message_is_write ? place_write(ctx, qp, p) : place_send(ctx, qp, p);
+    if (placed.fault == RequestFault::none) return finish_message(ctx, qp, p);
+    if (placed.later == Placing::lost && starts) rs.in_message = false;
+    if (placed.later == Placing::refused) fault(ctx, qp, placed.fault);
 }
 
 /// UC has no NAK: a gap in the PSNs breaks the message under way; the next First or Only starts anew (IBA 9.8.2.2.2).
-bool uc_resynchronise(Qp& qp, const wire::Packet& p) {
+bool uc_resynchronise(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
     if (p.psn != rs.sequence.expected() || (starts && rs.in_message)) {
         rs.in_message = false;
-        ++qp.counters.out_of_order;
+        count(ctx, qp, &EventCounters::out_of_order);
     }
     rs.sequence.pass_over(p.psn);
     if (starts || rs.in_message) return true;
     rs.sequence.executed();
-    ++qp.counters.dropped;
+    count(ctx, qp, &EventCounters::dropped);
     return false;
 }
 
 bool in_sequence(Context& ctx, Qp& qp, const wire::Packet& p) {
-    return qp.spec.type == Type::uc ? uc_resynchronise(qp, p) : check_psn(ctx, qp, p);
+    return qp.spec.type == Type::uc ? uc_resynchronise(ctx, qp, p) : check_psn(ctx, qp, p);
 }
 
 /// UC goes on behind a packet that had no effect.
@@ -308,7 +316,8 @@ void establish(Context& ctx, Qp& qp) {
 
 void nak_gap(Context& ctx, Qp& qp) {
     if (qp.responder.sequence.missing()) return;
-    ++qp.counters.seq_nak_sent;
+    count(ctx, qp, &EventCounters::seq_nak_sent);
+    note(ctx, qp, Happening::seq_nak_sent, qp.responder.sequence.expected());
     nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);
 }
 
@@ -323,7 +332,7 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool receiving = qp.state == State::rtr || qp.state == State::rts || qp.state == State::sqd || qp.state == State::sqe;
     if (!receiving || rs.sequence.refused()) {
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     establish(ctx, qp);
@@ -331,7 +340,8 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     rs.sequence.arrived();
     if (!legal_succession(rs, *p.info)) return fault(ctx, qp, RequestFault::invalid_succession);
     const uint32_t right = right_needed(*p.info);
-    if (!supported(*p.info) || (qp.access & right) != right) return fault(ctx, qp, RequestFault::not_allowed);
+    if (!supported(*p.info)) return fault(ctx, qp, RequestFault::not_allowed);
+    if ((qp.access & right) != right) return fault(ctx, qp, RequestFault::no_right);
     if (p.info->has(wire::kRead)) return execute_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return execute_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return execute_atomic_write(ctx, qp, p);

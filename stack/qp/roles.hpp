@@ -138,8 +138,9 @@ uint32_t recv_credits(Qp& qp);
 
 // ---- completion.cpp: CQEs, events, errors
 /// Completes the oldest send WQE.
-void complete_send(Context& ctx, Qp& qp, abi::WcStatus status);
-void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, abi::WcStatus status, uint32_t byte_len);
+void complete_send(Context& ctx, Qp& qp, abi::WcStatus status, abi::Reason reason = abi::Reason::none);
+void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, abi::WcStatus status, uint32_t byte_len,
+                   abi::Reason reason = abi::Reason::none);
 /// A completion of the SRQ itself, or of a tagged buffer (`qp` nullptr: of none).
 void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solicited);
 void raise(Context& ctx, Qp& qp, abi::AsyncEvent event);
@@ -156,6 +157,16 @@ void notify_all(Context& ctx);
 /// After a full fence, checks once more for sleeping threads that poll CQs with new entries. The fence waits until all stores
 /// have reached the cache, so it is not executed in every round.
 void settle_sleepers(Context& ctx);
+
+// ---- journal.cpp: what went wrong, for `roci why`. None of it is for every packet.
+[[gnu::cold]] void note(Context& ctx, Qp& qp, Happening what, Psn psn, uint8_t code = 0, abi::Reason reason = abi::Reason::none);
+/// Looks why memory may not be used, and writes that down. none: it may.
+[[gnu::cold]] abi::Reason note_access(Context& ctx, Qp& qp, Key key, uint32_t pd, uint64_t va, uint64_t length, uint32_t needed,
+                                      bool remote);
+/// A request of the peer is refused.
+[[gnu::cold]] abi::Reason note_fault(Context& ctx, Qp& qp, RequestFault fault);
+/// The oldest send WQE fails.
+[[gnu::cold]] abi::Reason note_failure(Context& ctx, Qp& qp, abi::WcStatus status);
 
 // ---- lifecycle.cpp: RESET .. ERR as modify_qp asks, snapshots
 /// 0, or EAGAIN: the QP cannot be reset while a worker may write its buffers (slow_memory.hpp).

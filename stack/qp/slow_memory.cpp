@@ -116,13 +116,13 @@ Placing begin(Context& ctx, Qp& qp, SlowJob* job, bool described) {
     }
     const bool full = slow && job->pieces[0].region->process->worker() != nullptr;
     ctx.slow->give_back(job);
-    if (full) ++qp.counters.dropped;
+    if (full) count(ctx, qp, &EventCounters::dropped);
     return full ? Placing::lost : Placing::refused;
 }
 
-Placing no_room(Qp& qp) {
+Placing no_room(Context& ctx, Qp& qp) {
     if (qp.slow == nullptr) return Placing::refused;
-    ++qp.counters.dropped;
+    count(ctx, qp, &EventCounters::dropped);
     return Placing::lost;
 }
 
@@ -186,7 +186,7 @@ void finish(Context& ctx, SlowJob* job) {
 Placing place_slowly(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p, const Target& to, const uint8_t* payload,
                      uint32_t length) {
     SlowJob* job = job_for(ctx, qp, role, p, mem::SlowRequest::Kind::write);
-    if (job == nullptr) return no_room(qp);
+    if (job == nullptr) return no_room(ctx, qp);
     auto* bytes = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(job->packet.payload + (payload - p.payload)));
     const bool described = to.sges != nullptr ? to.sges->describe(to.offset, length, mem::kLocalWrite, bytes, *job)
                                               : mem::add(*job, *to.region, to.va, bytes, length);
@@ -196,7 +196,7 @@ Placing place_slowly(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p,
 
 Placing place_datagram_slowly(Context& ctx, Qp& qp, const wire::Packet& p, const SgeList& sges) {
     SlowJob* job = job_for(ctx, qp, SlowRole::request, p, mem::SlowRequest::Kind::write);
-    if (job == nullptr) return no_room(qp);
+    if (job == nullptr) return no_room(ctx, qp);
     std::byte* grh = job->bytes() + wire::kMaxFrame;
     p.copy_grh(reinterpret_cast<uint8_t*>(grh));
     auto* bytes = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(job->packet.payload));
@@ -207,7 +207,7 @@ Placing place_datagram_slowly(Context& ctx, Qp& qp, const wire::Packet& p, const
 
 Placing place_original_slowly(Context& ctx, Qp& qp, const wire::Packet& p, const SgeList& sges) {
     SlowJob* job = job_for(ctx, qp, SlowRole::response, p, mem::SlowRequest::Kind::write);
-    if (job == nullptr) return no_room(qp);
+    if (job == nullptr) return no_room(ctx, qp);
     auto* bytes = reinterpret_cast<std::byte*>(&job->packet.atomic_original);
     return begin(ctx, qp, job, sges.describe(0, sizeof job->packet.atomic_original, mem::kLocalWrite, bytes, *job));
 }
@@ -216,7 +216,7 @@ Placing exchange_slowly(Context& ctx, Qp& qp, const wire::Packet& p, const Targe
     using Kind = mem::SlowRequest::Kind;
     const bool swap = wire::operation_of(p.opcode) == wire::Operation::cmp_swap;
     SlowJob* job = job_for(ctx, qp, SlowRole::request, p, swap ? Kind::compare_swap : Kind::fetch_add);
-    if (job == nullptr) return no_room(qp);
+    if (job == nullptr) return no_room(ctx, qp);
     job->operand = p.swap_add;
     job->compare = p.compare;
     const bool described = mem::add(*job, *at.region, at.va, reinterpret_cast<std::byte*>(&job->original), 8);
@@ -229,7 +229,7 @@ void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p) {
     const bool takes = qp.state != State::err && !qp.slow->closing && q.count < SlowQueue::kMost && q.now != nullptr;
     SlowJob* job = takes ? ctx.slow->take_frame_behind(role, p, *q.now->lane) : nullptr;
     if (job == nullptr) {
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     (q.first != nullptr ? q.last->next : q.first) = job;

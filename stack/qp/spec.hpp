@@ -9,6 +9,7 @@
 #include "abi/control.hpp"
 #include "base/slab.hpp"
 #include "base/types.hpp"
+#include "qp/counters.hpp"
 #include "qp/repair.hpp"
 #include "qp/tag_matching.hpp"
 #include "rings/queues.hpp"
@@ -16,8 +17,9 @@
 
 namespace roci::qp {
 
-struct Qp;   // state.hpp
-struct Srq;  // srq.hpp
+struct Qp;       // state.hpp
+struct Srq;      // srq.hpp
+struct Journal;  // journal.hpp
 
 /// enum ibv_qp_type and ibv_qp_state, as numbers of the ABI.
 enum class Type : uint8_t { rc = 2, uc = 3, ud = 4, raw_packet = 8, xrc_send = 9, xrc_recv = 10 };
@@ -80,15 +82,6 @@ struct Change {
     bool hairpin = false;        ///< with IBV_QP_AV: the peer is this very device
 };
 
-/// Counters of one QP, written by its engine with plain stores, read by anyone (relaxed).
-struct Counters {
-    uint64_t tx_packets = 0, tx_bytes = 0, rx_packets = 0, rx_bytes = 0;
-    uint64_t tx_messages = 0, rx_messages = 0;
-    uint64_t retransmits = 0, timeouts = 0, rnr_nak_sent = 0, rnr_nak_received = 0;
-    uint64_t seq_nak_sent = 0, seq_nak_received = 0, duplicates = 0, out_of_order = 0, implied_naks = 0;
-    uint64_t access_errors = 0, dropped = 0;
-};
-
 /// What query_qp and status show.
 struct Snapshot {
     State state = State::reset;
@@ -120,6 +113,8 @@ private:
     void free(Qp* qp);
     Slab slab_;
 };
+/// State, counters and journal of a QP that its engine has forgotten. False: nothing ever went wrong on it.
+bool last_words(const Qp& qp, Snapshot& now, Journal& journal);
 Srq* create_srq(const SrqSpec& spec);
 void free(Srq* srq);
 

@@ -13,6 +13,7 @@
 #include "base/timer_wheel.hpp"
 #include "cc/controller.hpp"
 #include "qp/deadlines.hpp"
+#include "qp/journal.hpp"
 #include "qp/receive_sequence.hpp"
 #include "qp/repair.hpp"
 #include "qp/send_queue.hpp"
@@ -191,9 +192,10 @@ struct alignas(64) Qp {
     Counters counters;
     engine::Timer timer;  ///< one timer per QP: the earliest of its deadlines
     alignas(64) Requester requester;
-    std::unique_ptr<TagQp> tags;  ///< its SRQ matches tags, else nullptr
-    Reorder* reorder = nullptr;   ///< since frames came out of order
-    SlowState* slow = nullptr;    ///< since it met with memory that only a worker may touch
+    std::unique_ptr<TagQp> tags;       ///< its SRQ matches tags, else nullptr
+    Reorder* reorder = nullptr;        ///< since frames came out of order
+    std::unique_ptr<Journal> journal;  ///< since something went wrong
+    SlowState* slow = nullptr;         ///< since it met with memory that only a worker may touch
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 832);
@@ -210,7 +212,7 @@ inline void prefetch_basics(const Qp& qp) {
     __builtin_prefetch(&qp.state);
 }
 /// Path and counters: what every packet needs, in and out.
-inline void prefetch_path(const Qp& qp) { prefetch_lines(&qp.path, &qp.counters.retransmits); }
+inline void prefetch_path(const Qp& qp) { prefetch_lines(&qp.path, &qp.counters.events.retransmits); }
 inline void prefetch_requester(const Qp& qp) {
     __builtin_prefetch(&qp.timer);
     prefetch_lines(&qp.requester, &qp.requester + 1);

@@ -35,7 +35,7 @@ void place_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
 void receive_later(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.slow->closing || qp.slow->requests.now != nullptr) return keep_behind(ctx, qp, SlowRole::request, p);
     if (qp.responder.recv.capacity < kGrhLength + p.payload_length) {
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
         return;
     }
     qp.waits_requests = false;
@@ -57,7 +57,8 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     if ((p.qkey ^ qp.qkey) | uint32_t{qp.waits_requests}) [[unlikely]] {
         if (p.qkey == qp.qkey) return receive_later(ctx, qp, p);
-        ++qp.counters.access_errors;  // silently dropped (IBA 9.6.1.5.1)
+        count(ctx, qp, RequestFault::wrong_qkey);  // silently dropped (IBA 9.6.1.5.1)
+        note_fault(ctx, qp, RequestFault::wrong_qkey);
         return;
     }
     // A datagram that does not fit into the next receive is dropped and consumes none (IBA 9.9.3.2, class D): any host that knows
@@ -65,7 +66,8 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint32_t bytes = kGrhLength + p.payload_length;
     if (take_recv(ctx, qp, &p, bytes) != TakeRecv::ok) {
         qp.responder.recv.held = false;
-        ++qp.counters.dropped;
+        count(ctx, qp, &EventCounters::dropped);
+        note(ctx, qp, Happening::refused, p.psn, 0, abi::Reason::datagram_dropped);
         return;
     }
     place_datagram(ctx, qp, p);
@@ -73,10 +75,11 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     if (!good) {
-        complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0);
+        const abi::Reason reason = note_fault(ctx, qp, RequestFault::recv_protection);
+        complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0, reason);
         return enter_error(ctx, qp);
     }
-    ++qp.counters.rx_messages;
+    count(ctx, qp, &EventCounters::rx_messages);
     complete_recv(ctx, qp, &p, WcStatus::success, kGrhLength + p.payload_length);
 }
 

@@ -141,7 +141,7 @@ Program poller(bool fenced) {
     const auto end = uint8_t(p.size() + 2);
     p.push_back({Step::skip_if, entry, 1, end});
     p.push_back({Step::wait_while, sleeping, 1});
-    p.push_back({Step::skip_if, entry, 0, uint8_t(0)});  // nothing yet: from the beginning
+    p.push_back({Step::skip_if, entry, 0, uint8_t(0)});  // no entry yet: start again
     p.push_back({Step::work});
     return p;
 }

@@ -255,7 +255,7 @@ TEST_F(TagMatching, ManyRendezvousOverALossyNetworkComeWhole) {
         EXPECT_EQ(first_wrong(buffer(i % 60), 7000, 4), -1) << i;
     }
     EXPECT_GT(world.net().lost(), 0u);
-    EXPECT_GT(world.host(1).shared().qps.find(qb.qpn)->counters.rnr_nak_sent, 0u);
+    EXPECT_GT(world.host(1).shared().qps.find(qb.qpn)->counters.events.rnr_nak_sent, 0u);
 }
 
 TEST_F(TagMatching, RendezvousThatDoesNotFitIsLeftToTheProgram) {

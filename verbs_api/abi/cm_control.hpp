@@ -106,7 +106,7 @@ struct CmQueryReply {
 /// the attributes that take its QP to INIT, RTR and RTS.
 struct CmEventReply {
     uint32_t id;        ///< of a CONNECT_REQUEST: the new id
-    uint32_t listener;  ///< of a CONNECT_REQUEST: whose event it is; else kNoHandle
+    uint32_t listener;  ///< of a CONNECT_REQUEST: the listening id; else kNoHandle
     uint32_t group;     ///< multicast events: handle of the membership; else kNoHandle
     uint32_t event;     ///< enum rdma_cm_event_type
     int32_t status;

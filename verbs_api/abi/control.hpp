@@ -85,7 +85,9 @@ enum class Op : uint16_t {
     cm_leave,
     start_capture,  ///< reply fd: pipe read end of pcapng, until the session or the capture ends
     stop_capture,
-    open_qp,  ///< reply: HandleReply; destroy_qp frees the handle
+    open_qp,   ///< reply: HandleReply; destroy_qp frees the handle
+    counters,  ///< reply fd: memfd of the counter page (counter_page.hpp)
+    why,       ///< reply fd: memfd with text, the story of a QP (roci why)
     last_op,
 };
 
@@ -329,7 +331,7 @@ struct CreateQpRequest {
 struct CreateQpReply {
     uint32_t handle, generation;
     uint32_t qpn;
-    uint32_t engine;  ///< whose doorbell page to ring
+    uint32_t engine;  ///< engine of its doorbell page
     uint32_t slot;    ///< doorbell bit
     uint32_t sq_depth, sq_stride;
     uint32_t rq_depth, rq_stride;  ///< 0 with an SRQ
@@ -439,6 +441,11 @@ struct RegDmMrRequest {
 
 // ---- capture (roci pcap) --------------------------------------------------------------------------------------------------
 
+/// why
+struct WhyRequest {
+    uint32_t qpn;
+    uint32_t reserved;
+};
 /// start_capture: at most one per session. With `qpn`: only frames of that QP, on its device.
 struct StartCaptureRequest {
     uint32_t device;       ///< index, or kNoHandle: all

@@ -6,12 +6,10 @@
 //
 //   - It returns at once: no other thread wants this CPU. The thread polls twice as often before it yields again.
 //   - It returns after microseconds: another thread ran and gave the CPU back. Most often that thread is the other end of the
-//   rings, whose
-//     work this thread waits for. From now on the thread yields after each empty poll.
+//     rings, whose work this thread waits for. From now on the thread yields after each empty poll.
 //   - It returns after a scheduler's time slice: a busy program took the CPU and kept it. Each further yield would cost a time
-//   slice,
-//     whereas a sleeping thread gets the CPU back as soon as it is woken. So the thread sleeps instead, for a number of waits,
-//     and then yields once to check whether the busy program still runs.
+//     slice, whereas a sleeping thread gets the CPU back as soon as it is woken. So the thread sleeps instead, for a number of
+//     waits, and then yields once to check whether the busy program still runs.
 #pragma once
 
 #include <sched.h>

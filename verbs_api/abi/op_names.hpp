@@ -75,6 +75,8 @@ inline constexpr const char* kOpNames[] = {
     "start_capture",
     "stop_capture",
     "open_qp",
+    "counters",
+    "why",
 };
 static_assert(std::size(kOpNames) == size_t(Op::last_op));
 

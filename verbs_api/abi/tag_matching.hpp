@@ -59,7 +59,7 @@ struct TagQueue {
     uint32_t depth;    ///< operations, power of two
     uint32_t handles;  ///< slots of the ring of handles, power of two
     uint32_t max_tags, max_ops;
-    uint32_t engine;  ///< whose doorbell page to ring
+    uint32_t engine;  ///< engine of its doorbell page
     uint32_t slot;    ///< doorbell bit
     Location where;
 };

@@ -1,4 +1,4 @@
-// Work queue entries and completion queue entries as they lie in shared memory.
+// Layout of work queue entries and completion queue entries in shared memory.
 //
 // Plain data, native byte order (client and rocid share a machine). rocid copies an entry once, then validates the copy:
 // nothing here is trusted. Numeric values of opcodes, flags and statuses are those of <infiniband/verbs.h>, so that the

@@ -1,6 +1,7 @@
 // Completion queues: create, poll, arm, resize, destroy.
 #include <algorithm>
 
+#include "abi/reasons.hpp"
 #include "context.hpp"
 #include "log.hpp"
 #include "poller.hpp"
@@ -127,6 +128,13 @@ void to_verbs(const abi::Cqe& e, ibv_wc& wc) {
     wc.dlid_path_bits = 0;
 }
 
+/// The first failure of each kind is said, so that the cause is not lost where the program does not print it.
+[[gnu::cold]] void report_failure(const abi::Cqe& e) {
+    const abi::ReasonText* reason = abi::find_reason(e.vendor_err);
+    if (reason == nullptr || reason->reason == abi::Reason::flushed) return;
+    log_kind(reason->name, "QP %u: %s; %s. \"roci why %u\" tells more", e.qpn, reason->text, reason->advice, e.qpn);
+}
+
 }  // namespace
 
 void purge_qp(Cq& cq, Context& context, uint32_t qpn) {
@@ -148,6 +156,8 @@ bool take_entry(Cq& cq, Context& context, abi::Cqe& out) {
         cq.ring.pop();
         if (dead) continue;
         free_slot(context, out);
+        if (out.status != abi::WcStatus::success) [[unlikely]]
+            report_failure(out);
         return true;
     }
     return context.flushes.load(std::memory_order_acquire) && take_flushed(cq, context, out);

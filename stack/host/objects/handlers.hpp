@@ -57,6 +57,8 @@ Outcome destroy_qp(Call&);
 /// The engine lets go of it. False: a worker may still write its buffers, ask again; never with `force`.
 [[nodiscard]] bool retire(State&, Qp&, bool force = false);
 void free_resources(State&, Qp&);
+/// What `roci why` can say without asking the engine.
+QpFacts facts_of(const Session& session, const Qp& qp);
 int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< reads the QP's state from its engine
 // qp_open.cpp
 Outcome open_qp(Call&);

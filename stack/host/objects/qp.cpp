@@ -236,7 +236,27 @@ bool retire(State& state, Qp& qp, bool force) {
     return run(state, qp, Command::Kind::remove_qp, force) != EAGAIN;
 }
 
+QpFacts facts_of(const Session& session, const Qp& qp) {
+    QpFacts f;
+    f.qpn = qp.spec.qpn.value;
+    f.device = qp.spec.port;
+    f.uid = session.who.uid;
+    f.pid = int(session.who.pid);
+    f.program = session.program;
+    f.type = qp.spec.type;
+    f.attr = qp.attr;
+    f.send_depth = qp.spec.sq.depth;
+    f.recv_depth = qp.spec.rq.depth;
+    f.has_srq = qp.spec.srq != nullptr;
+    return f;
+}
+
 void free_resources(State& state, Qp& qp) {
+    if (const Session* s = state.find(qp.spec.session); s != nullptr && qp.engine_side != nullptr) {
+        QpFacts f = facts_of(*s, qp);
+        f.gone = true;
+        if (qp::last_words(*qp.engine_side, f.now, f.journal)) state.gone.keep(std::move(f));
+    }
     leave_groups(state, qp);
     qp.engine_side.reset();
     state.qpns.release(qp.spec.qpn.value);

@@ -108,6 +108,8 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     set(qp::kAttrMaxDestRdAtomic, to.max_dest_rd_atomic, from.max_dest_rd_atomic);
     set(qp::kAttrPathMigState, to.path_mig_state, from.path_mig_state);
     set(qp::kAttrDestQpn, to.dest_qp_num, from.dest_qp_num);
+    set(qp::kAttrRqPsn, to.rq_psn, from.rq_psn);  // where they started; query_qp shows where they are
+    set(qp::kAttrSqPsn, to.sq_psn, from.sq_psn);
 }
 
 /// Commands the engine. ESTALE: the QP is not in the state `from` any more.

@@ -159,7 +159,7 @@ bool is_waited_for(const Neighbours& n, const neighbour::Key& key) {
            std::ranges::find(n.ids, key, &HeldId::neighbour) != n.ids.end();
 }
 
-/// Takes those for which `ends` says so from `list`. What nobody else waits for gives its place in the cache away.
+/// Removes the entries for which `ends` returns true from `list`. Frees the cache entries for which no other request waits.
 template <class Held, class Ends>
 void stop_waiting(State& state, std::vector<Held>& list, Ends ends) {
     Neighbours& n = *state.neighbours;

@@ -38,7 +38,7 @@ uint32_t path_mtu(const State& state, const CmId& id) {
     return mtu;
 }
 
-/// A connection is made for a QP of one's own: the peer would take another user's for the one that is meant.
+/// Checks that the QP of a connection belongs to the caller. Otherwise a user could connect the QP of another user.
 Outcome check_qpn(const Call& c, uint32_t qpn) {
     const qp::Qp* qp = c.state.shared.qps.find(qpn & kMask24);
     const Session* owner = qp != nullptr ? c.state.find(qp->spec.session) : nullptr;

@@ -100,6 +100,8 @@ constexpr Entry kOps[] = {
     {Op::start_capture, op<abi::StartCaptureRequest>(start_capture, Stage::greeted)},
     {Op::stop_capture, op<abi::Empty>(stop_capture, Stage::greeted)},
     {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},
+    {Op::counters, op<abi::Empty>(counters, Stage::greeted)},
+    {Op::why, op<abi::WhyRequest>(why, Stage::greeted)},
 };
 
 /// Whether kOps contains all numbers in order, so that a number is an index.

@@ -16,9 +16,13 @@ void close_device(State&, Session&);
 
 // status.cpp
 Outcome status(Call&);
+Outcome counters(Call&);
 Conductor::Totals totals_of(const State&);
-/// Of what `viewer` may see: root and the user of rocid everything, others what is theirs.
+/// The status for `viewer`: root and the user of rocid see everything, other users only their own sessions.
 std::string status_text(State&, const Client& viewer);
+
+// why.cpp
+Outcome why(Call&);
 
 // capture.cpp
 Outcome start_capture(Call&);

@@ -37,23 +37,10 @@ Json device_json(const DeviceConfig& d) {
 }
 
 Json counters_json(const qp::Counters& c) {
-    return {{"tx_packets", c.tx_packets},
-            {"tx_bytes", c.tx_bytes},
-            {"rx_packets", c.rx_packets},
-            {"rx_bytes", c.rx_bytes},
-            {"tx_messages", c.tx_messages},
-            {"rx_messages", c.rx_messages},
-            {"retransmits", c.retransmits},
-            {"timeouts", c.timeouts},
-            {"rnr_nak_sent", c.rnr_nak_sent},
-            {"rnr_nak_received", c.rnr_nak_received},
-            {"seq_nak_sent", c.seq_nak_sent},
-            {"seq_nak_received", c.seq_nak_received},
-            {"duplicates", c.duplicates},
-            {"out_of_order", c.out_of_order},
-            {"implied_naks", c.implied_naks},
-            {"access_errors", c.access_errors},
-            {"dropped", c.dropped}};
+    Json j;
+    const auto values = qp::values(c);
+    for (size_t i = 0; i < values.size(); ++i) j[qp::kQpCounters[i].name] = values[i];
+    return j;
 }
 
 Json peer_json(const abi::QpAttr& a) {
@@ -209,7 +196,7 @@ Conductor::Totals totals_of(const State& state) {
 
 namespace {
 
-/// By user: what its sessions have. A user without a session is there if something was refused to it.
+/// The resources of all sessions, per user. Includes users without a session if a request of theirs was refused.
 Json limits_json(const State& state, const Client& viewer) {
     std::map<uint32_t, Client> users;
     for (const auto& [id, s] : state.sessions)
@@ -225,7 +212,7 @@ Json limits_json(const State& state, const Client& viewer) {
     return rows;
 }
 
-/// Of the whole rocid: not for everybody's eyes.
+/// The state of the whole rocid, only for root and the user of rocid.
 void add_whole(State& state, Json& root) {
     root["totals"] = totals_json(state);
     root["rdma_cm"] = rdma_cm::cm_json(state);
@@ -261,6 +248,13 @@ Outcome status(Call& c) {
     if (fd < 0 && c.state.real_descriptors())
         return fail(EMFILE, "rocid could not make a file for the status; raise its descriptor limit");
     c.give(fd, false);
+    return done();
+}
+
+Outcome counters(Call& c) {
+    const int fd = c.state.platform.counter_page_fd();
+    if (fd < 0 && c.state.real_descriptors()) return fail(ENOTSUP, "this rocid has no counter page");
+    c.give(fd, true);
     return done();
 }
 

@@ -114,7 +114,7 @@ TEST_F(QpEx, InlineDataAndLists) {
     begin(1);
     ibv_wr_rdma_write(ex, b->mr->rkey, b->address());
     ibv_wr_set_inline_data_list(ex, 2, parts);
-    std::memset(hello, 'x', 7);  // taken already
+    std::memset(hello, 'x', 7);  // the inline data was copied already
     complete_one(1, IBV_WC_RDMA_WRITE);
     EXPECT_STREQ(reinterpret_cast<char*>(b->memory.data()), "hello, world");
     a->fill(0, 2000, 6);

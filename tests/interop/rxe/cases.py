@@ -54,7 +54,7 @@ def transports():
 
 def alone():
     """What Soft-RoCE answers to wrong arguments: a difference that the table (tests/conformance/verbs/arguments_*.cpp) does not explain fails."""
-    yield Case('wrong arguments, verb by verb', 'ROCI_OTHER_PROVIDER=1 ROCI_GID={gid} arguments --gtest_brief=1', 'true', listens='itself', limit=120)
+    yield Case('wrong arguments, verb by verb', 'ROCI_OTHER_PROVIDER=1 ROCI_GID={gid} arguments --gtest_brief=1', 'true', listens='itself', limit=120, quick=False)
 
 
 def losses():

@@ -17,8 +17,8 @@ def address(text):
 
 
 def frame(to_mac, source, to, fragment=0x4000, udp_length=None, header_checksum=0, icrc=0, cut=0):
-    """An RC SEND Only without payload, for a queue pair that nobody has. What is given stands there instead of what is right; of both
-    checksums those bits are turned."""
+    """An RC SEND Only without payload, for a queue pair that does not exist. The arguments replace correct values of fields; for both
+    checksums they are the bits to flip."""
     bth = struct.pack('>BBHII', 4, 0x40, 0xffff, NOBODYS_QP, 0)
     udp = struct.pack('>HHHH', 50000, capture.ROCE_PORT, udp_length or 8 + len(bth) + 4, 0)
     ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, 20 + 8 + len(bth) + 4, 0, fragment, 64, 17, 0, address(source), address(to))

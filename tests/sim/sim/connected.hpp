@@ -6,7 +6,7 @@
 
 namespace roci::sim {
 
-/// A work request that was posted, and what must come of it.
+/// A posted work request and its expected result.
 struct Work {
     uint64_t tag = 0;
     abi::WrOpcode opcode{};
@@ -52,14 +52,14 @@ private:
     Cq *send_cq_, *recv_cq_;
     Pool source_;  // data that we send
     Pool target_;  // READ results and atomics' originals
-    Pool window_;  // what the peer may write and read; the cursor is the peer's
+    Pool window_;  // the memory that the peer accesses; the peer moves the cursor
     std::vector<Inbox> inboxes_;
     Qp *out_ = nullptr, *in_ = nullptr;
     Actor* peer_ = nullptr;
     PathOptions path_;
     uint32_t posted_ = 0;
     uint64_t completed_ = 0, next_tag_ = 1;
-    uint64_t atomic_word_ = 0, written_word_ = 0;  // what the peer's words are by our order of posting
+    uint64_t atomic_word_ = 0, written_word_ = 0;  // the expected values of the peer's words
     std::deque<Work> pending_;                     // posted, no completion seen
     std::deque<Work> owed_;                        // messages that must still arrive at the peer's receive queue
     uint32_t silent_ = 0;                          // unsignalled requests in a row

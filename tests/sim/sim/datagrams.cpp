@@ -14,7 +14,7 @@ using abi::WrOpcode;
 
 constexpr uint32_t kGrh = 40, kQkey = 0x1b2c, kMulticastQpn = 0xffffff;
 
-/// A datagram's number is its immediate, or stands in its first four bytes.
+/// The number of a datagram is its immediate, or its first four bytes.
 struct Datagram {
     uint32_t from = 0, length = 0;
     bool imm = false, group = false, wrong_key = false;
@@ -165,7 +165,7 @@ private:
         sent_list_.push_back(d);
     }
 
-    /// Reads or writes the four bytes at the start of a message that lies in pieces.
+    /// Reads or writes the first four bytes of a message with several segments.
     static uint32_t number_of(const std::vector<Sge>& sges, uint32_t number, bool write, uint64_t skip = 0) {
         uint64_t at = 0;
         auto* out = reinterpret_cast<uint8_t*>(&number);
@@ -204,7 +204,7 @@ private:
         if (!d.may_hear.contains(m.qp->qpn))
             broken("datagram %u reached QP %u, which may not hear it (again)", number, m.qp->qpn);
         if (plan_.faults.duplicate == 0) d.may_hear.erase(m.qp->qpn);
-        if (!imm) {  // the number covers what the pattern would be
+        if (!imm) {  // the number replaces the first bytes of the pattern
             uint32_t clean;
             uint8_t bytes[4];
             paint(bytes, 4, d.tag);

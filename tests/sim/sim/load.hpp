@@ -106,15 +106,14 @@ struct Inbox {
     void fill(Rng& rng);
     /// The oldest buffer, which must be the one that completed.
     Posted take(uint64_t id);
-    /// The SRQ's limit is an event once: armed now and then, it must come when fewer are left, and never else.
+    /// Arms the SRQ's limit now and then. Its event must come exactly once, when fewer receives are left.
     void watch_limit(Rng& rng, Host& host);
-    /// Now and then an SRQ gets another size, whatever is in it. By chances of its own, so that a seed's traffic stays what it
-    /// was.
+    /// Resizes an SRQ now and then, whatever its content. Uses its own random numbers, so that a seed's traffic does not change.
     void resize_by_chance();
     Rng sizes{1};
 };
 
-/// Now and then a CQ gets another size, full or empty.
+/// Resizes a CQ now and then, full or empty.
 void resize_by_chance(Rng& rng, Client& client, Cq& cq);
 
 }  // namespace roci::sim

@@ -35,7 +35,7 @@ struct Link {
     Nanos latency = 1000;
 };
 
-/// A receiver that takes its time: frames wait in a queue, and what finds it full is lost.
+/// A slow receiver: frames wait in a queue, and are lost if it is full.
 struct Intake {
     Nanos per_frame = 0;  ///< 0: takes everything at once
     uint32_t room = 0;    ///< frames
@@ -128,15 +128,15 @@ public:
     /// Called for every sent frame, before faults.
     void set_watch(std::function<void(const Sent&)> watch) { watch_ = std::move(watch); }
     void set_fabric(std::unique_ptr<Fabric> f) { fabric_ = std::move(f); }
-    /// The ports fill in and look at the checksums of IPv4 headers, as NICs do.
+    /// Makes the ports compute and check IPv4 header checksums, like NICs.
     void sum_headers(bool on) { sums_ = on; }
 
-    /// A frame out of thin air, to be delivered to `to` now.
+    /// Delivers a frame that no endpoint has sent to `to`.
     void inject(uint32_t to, std::vector<uint8_t> bytes);
     /// Sends as if from `from`, through its faults.
     void transmit(uint32_t from, const uint8_t* data, uint32_t length);
 
-    /// Hands over what has arrived by now. True if anything had.
+    /// Delivers all frames that have arrived by now. True if there were any.
     bool deliver();
     Nanos next_arrival() const {
         const Nanos fabric = fabric_ != nullptr ? fabric_->next_event() : kNever;
@@ -147,7 +147,7 @@ public:
     void clear_capture() { capture_.clear(); }
     uint64_t frames() const { return frames_; }
     uint64_t lost() const { return lost_; }
-    /// Frames written beyond what they were allocated for.
+    /// Number of frames that were written beyond their buffers.
     uint64_t overflows() const { return overflows_; }
 
 private:

@@ -6,7 +6,7 @@ namespace roci::sim {
 namespace {
 
 constexpr uint32_t kBuckets = 64;
-constexpr uint32_t kGapAndPreamble = 24;  ///< bytes that a frame takes on the wire besides its own, with the FCS
+constexpr uint32_t kGapAndPreamble = 24;  ///< additional bytes of a frame on the wire, including the FCS
 
 /// Congestion Experienced, if the sender said that it can be told (RFC 3168).
 bool mark(std::vector<uint8_t>& f) {
@@ -89,7 +89,7 @@ uint32_t Switches::distance(uint32_t from, uint32_t to) const {
     return reached[to];
 }
 
-/// One of the outputs on a shortest way.
+/// Selects one of the outputs on a shortest path.
 uint32_t Switches::choose(uint32_t at_switch, uint32_t to, const std::vector<uint8_t>& frame) {
     const uint32_t home = home_.at(to);
     if (home == at_switch) return last_hop_.at(to);

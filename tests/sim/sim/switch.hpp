@@ -1,6 +1,6 @@
-// Switches between the endpoints of a Network: each output has a link of a rate and a propagation delay, and a queue of so many
-// bytes in front of it. What finds the queue full is dropped (tail drop); what finds more than a threshold is marked Congestion
-// Experienced if its sender can be told (ECN). Paths of equal length are shared by flow or, which reorders, by packet.
+// Switches between the endpoints of a Network. Each output has a link with a rate and a propagation delay, and a queue with a
+// size in bytes. If the queue is full, a frame is dropped (tail drop). Above a threshold an ECN-capable frame is marked
+// Congestion Experienced. Traffic is distributed over paths of equal length by flow, or by packet, which reorders it.
 #pragma once
 
 #include <deque>

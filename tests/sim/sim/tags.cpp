@@ -188,7 +188,7 @@ private:
         for (size_t i = 0; i < entry.sges.size(); ++i)
             op.sges[i] = {entry.sges[i].addr, entry.sges[i].length, entry.sges[i].lkey};
     }
-    /// Of an entry in the list, or of one that has left it.
+    /// The handle of an entry in the list, or of one that has left it.
     bool choose_handle(uint32_t& handle) {
         if (!list_.empty() && rng_.chance(0.7))
             handle = list_[rng_.below(list_.size())].handle;

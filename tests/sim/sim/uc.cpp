@@ -16,7 +16,7 @@ struct Message {
     bool completed = false;
 };
 
-/// The imm of every message is its number; SENDs without one are told apart by their order and content.
+/// The immediate of a message is its number. SENDs without immediate are identified by their order and content.
 class UcActor {
 public:
     UcActor(Host& host, uint32_t device, const Plan& plan, Rng rng)
@@ -55,7 +55,7 @@ public:
     }
 
 private:
-    /// What may still arrive is not overwritten: when that much is unknown, we wait until it must have come or been lost.
+    /// Memory of messages that may still arrive is not overwritten: waits until they must have arrived or been lost.
     bool must_wait() {
         if (flying_.size() < kUnderWay) return false;
         const Nanos longest = 20'000'000 + 2 * plan_.faults.max_delay + Nanos{plan_.largest} * 400;
@@ -108,8 +108,8 @@ private:
         if (is_write(m)) return first_wrong_byte(window_.mr->data() + m.remote, m.length, m.tag) == -1 || plan_.reorders();
         return wrong_in_sges(r.sges, 0, m.length, m.tag) == -1;
     }
-    /// It must be one of those that were sent; the ones before it are lost. (What a network that repeats and reorders does to a
-    /// message of one packet, UC cannot know.)
+    /// The message must be one of the sent ones; earlier ones are lost. (If the network duplicates and reorders frames, UC cannot
+    /// detect it for messages of one packet.)
     void on_recv(const abi::Cqe& e) {
         const Posted r = inbox_.take(e.wr_id);
         ++arrived_;
@@ -152,7 +152,7 @@ private:
     uint64_t completed_ = 0, arrived_ = 0;
     Nanos now_ = 0, last_post_ = 0;
     std::deque<Message> flying_;  ///< in the order of posting: may still arrive
-    std::deque<Message> lost_;    ///< has arrived, or will not; unless it comes twice or late
+    std::deque<Message> lost_;    ///< arrived or lost; may still arrive late or twice
 };
 
 class Uc final : public Load {

@@ -66,7 +66,7 @@ public:
         if (rng_.chance(0.5)) inbox_.fill(rng_);
         for (size_t i = 0; i < 4; ++i)
             if (rng_.chance(0.3)) work_on(i);
-        const bool at_rest = owner_steps_.empty() && user_steps_.empty();  // the error would break off what is under way
+        const bool at_rest = owner_steps_.empty() && user_steps_.empty();  // an error would flush outstanding requests
         if (ends_badly_ && posted_ >= plan_.messages && at_rest && !doomed_) try_closed();
     }
     bool finished() const override {

@@ -59,11 +59,11 @@ public:
     /// One round of every engine; true if any had work.
     bool poll();
     Nanos next_deadline() const;
-    /// Runs the world until the reply that was deferred is there.
+    /// Runs the world until a deferred reply is ready.
     host::Reply await_reply(uint32_t session);
     void add_client(uint32_t session, Client* c) { clients_[session] = c; }
     void remove_client(uint32_t session) { clients_.erase(session); }
-    /// Stops everything; what leaked, or "".
+    /// Stops the host. Returns a text about leaks, or "".
     std::string shut_down();
 
 private:
@@ -93,7 +93,7 @@ public:
 
     /// Runs until `done`, until no further event can happen, or until the time limit. True if `done`.
     bool run_until(const std::function<bool()>& done, Nanos at_most = 100'000'000'000);
-    /// Runs for so long, at least.
+    /// Runs for at least this time.
     void run_for(Nanos time);
     /// Runs until nothing more would happen without new input.
     bool run_idle(Nanos at_most = 100'000'000'000) {
@@ -102,7 +102,7 @@ public:
     bool idle() const { return idle_; }
     uint64_t rounds() const { return rounds_; }
 
-    /// Ends all hosts. "" or what was left over: objects, frames, memory.
+    /// Stops all hosts. Returns a text about leaked objects, frames or memory, or "".
     std::string shut_down();
 
 private:

@@ -32,7 +32,7 @@ public:
         EXPECT_EQ(setsockopt(fd_, SOL_SOCKET, SO_LINGER, &l, sizeof l), 0);
     }
     LingeringSocket(const LingeringSocket&) = delete;
-    /// The peer goes: whoever waits in close() returns.
+    /// Closes the peer: a thread that waits in close() returns.
     ~LingeringSocket() { close(peer_); }
 
     /// The caller's from now on.

@@ -455,7 +455,7 @@ struct AbsentPage {
         uffdio_register r{.range = {reinterpret_cast<uint64_t>(p), kPage}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};
         if (p != MAP_FAILED && ioctl(fd, UFFDIO_REGISTER, &r) == 0) page = static_cast<std::byte*>(p);
     }
-    /// Until somebody waits for the page.
+    /// Waits until a thread waits for the page.
     void await_access() const {
         uffd_msg message;
         ASSERT_EQ(read(fd, &message, sizeof message), ssize_t(sizeof message));

@@ -1,4 +1,4 @@
-// Polling: completions by queue and lane, what they free, what becomes of them when their QP or CQ changes.
+// Polling: completions by queue and lane, the slots that they free, and the effects of changes of their QP or CQ.
 #include <atomic>
 #include <set>
 #include <thread>
@@ -29,7 +29,7 @@ TEST_F(Rings, SrqSlotsComeBackByHandle) {
     rocid.complete(cq->handle, 0, e);
     EXPECT_EQ(poll_one().qp_num, user->qp_num);
     EXPECT_EQ(ibv_post_srq_recv(srq, &recv, &bad_recv), 0);
-    // Destroying the QP takes its entry off the CQ and gives the SRQ its slot back.
+    // Destroying the QP removes its entry from the CQ and frees the SRQ's slot.
     rocid.complete(cq->handle, 0, e);
     EXPECT_EQ(ibv_destroy_qp(user), 0);
     ibv_wc wc{};

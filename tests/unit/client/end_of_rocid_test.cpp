@@ -1,4 +1,4 @@
-// rocid ends while work is outstanding: every way of waiting for it comes to an end.
+// rocid ends while work is outstanding: every kind of waiting ends.
 #include <chrono>
 #include <thread>
 
@@ -9,7 +9,7 @@ namespace {
 
 class EndOfRocid : public Client {
 protected:
-    /// What a program does that knows nothing but its CQ.
+    /// Plays a program that only polls its CQ.
     static ibv_wc poll_for_one(ibv_cq* cq) {
         ibv_wc wc{};
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

@@ -90,7 +90,7 @@ TEST_F(ModifyTest, AttributeRulesAndValuesAreChecked) {
     fails(
         to_init(), [](Step& s) { s.attr.pkey_index = 1; }, EINVAL, "pkey_index");
     fails(
-        to_init(), [](Step& s) { s.attr.qp_state = 7; }, EINVAL, "no state");
+        to_init(), [](Step& s) { s.attr.qp_state = 7; }, EINVAL, "not a valid state");
     ASSERT_EQ(modify(q.handle, to_init().mask, to_init().attr).error, 0);
     fails(
         to_rtr(), [](Step& s) { s.attr.path_mtu = 0; }, EINVAL, "path_mtu");

@@ -296,7 +296,7 @@ TEST_F(QueuesTest, QpsThatAreRefused) {
     EXPECT_EQ(with([](Q& q) { q.cap.max_recv_sge = 0x10000001; }).error, EINVAL);
     const Result inl = with([](Q& q) { q.cap.max_inline_data = 957; });
     EXPECT_EQ(inl.error, EINVAL) << "libfabric probes for this";
-    EXPECT_TRUE(inl.says("max_inline_data of 957")) << inl.reason;
+    EXPECT_TRUE(inl.says("max_inline_data 957")) << inl.reason;
     EXPECT_EQ(with([](Q& q) { q.cap.max_inline_data = 956; }).error, 0);
     EXPECT_EQ(conductor.totals().qps, 1u);
     EXPECT_EQ(port.count(Kind::add_qp), 1u);

@@ -98,7 +98,7 @@ TEST_F(Lcore, SleepsWithoutWorkAndStopsFromSleep) {
     EXPECT_EQ(engine.polls, polls) << "a sleeping lcore does not poll";
 }
 
-/// A NIC's interrupts, or what its driver calls so.
+/// The interrupts of a NIC.
 struct Interrupts final : Waker {
     std::atomic<bool> come{true};
     std::atomic<int> timed_out{0}, woken{0};

@@ -1,4 +1,4 @@
-// CpuPace: what a thread that looks for work in vain does, given how long its yields took. No clock, no scheduler.
+// CpuPace: the decisions of a polling thread without work, by the durations of its yields. Uses no clock and no scheduler.
 #include "abi/cpu_pace.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ constexpr uint32_t kMost = 100;
 
 struct Pace : testing::Test {
     CpuPace pace{kMost};
-    /// Looks in vain until the pace gives a way other than to look again.
+    /// Polls without result until the pace decides other than to poll again.
     uint32_t looks_before(Way way) {
         uint32_t looks = 0;
         Way got;

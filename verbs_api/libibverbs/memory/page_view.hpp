@@ -1,5 +1,5 @@
 #pragma once
-/// What the kernel says of pages of private anonymous memory (/proc/self/pagemap), without touching them.
+/// The kernel's state of pages of private anonymous memory (/proc/self/pagemap), read without touching the pages.
 
 #include <cstdint>
 

@@ -1,0 +1,54 @@
+// rocid's counter page (abi/counter_page.hpp), mapped read-only: reading it asks nobody.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "abi/counter_page.hpp"
+#include "control_client.hpp"
+
+namespace roci::cli {
+
+struct CounterLabel {
+    std::string name;
+    bool level = false;  ///< its value also falls
+};
+
+/// Ends a mapping.
+struct Unmap {
+    size_t bytes = 0;
+    void operator()(const std::byte* p) const;
+};
+
+class CounterReader {
+public:
+    /// nullopt, with `why` set: rocid has none, or what it gave is not one.
+    static std::optional<CounterReader> open(ControlClient& client, std::string& why);
+    /// A page in memory; the caller keeps it.
+    static std::optional<CounterReader> of(std::span<const std::byte> page, std::string& why);
+
+    const std::vector<std::string>& devices() const { return devices_; }
+    const std::vector<CounterLabel>& engine_labels() const { return engine_labels_; }
+    const std::vector<CounterLabel>& device_labels() const { return device_labels_; }
+    uint32_t engines() const { return header_.engines; }
+    uint32_t pid() const { return header_.pid; }
+    /// In the order of the labels.
+    std::vector<uint64_t> engine_values(uint32_t engine) const;
+    /// The sum over all engines.
+    std::vector<uint64_t> device_values(uint32_t device) const;
+
+private:
+    bool take_header(std::string& why);
+    uint64_t load(uint64_t offset) const;
+
+    std::unique_ptr<const std::byte, Unmap> mapping_;
+    std::span<const std::byte> page_;
+    abi::CounterPageHeader header_{};
+    std::vector<std::string> devices_;
+    std::vector<CounterLabel> engine_labels_, device_labels_;
+};
+
+}  // namespace roci::cli

@@ -1,0 +1,104 @@
+#include "live_counters.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "qp/counters.hpp"
+#include "sysfs_view.hpp"
+
+namespace roci::cli {
+namespace {
+
+/// IBA 16.1.3.5: PortXmitData and PortRcvData count words of four bytes.
+uint64_t unit_of(const char* file) { return std::strstr(file, "_data") != nullptr ? 4 : 1; }
+
+const qp::CounterInfo* info_of(const std::string& name) {
+    const auto* found = std::ranges::find_if(qp::kDeviceCounters, [&](const qp::CounterInfo& c) { return name == c.name; });
+    return found != std::end(qp::kDeviceCounters) && found->file[0] != 0 ? found : nullptr;
+}
+
+/// Nothing of the caller's stays open here: a pipe that the user's program closes must end.
+void close_others(std::vector<int> keep) {
+    std::ranges::sort(keep);
+    unsigned from = 0;
+    for (const int fd : keep) {
+        if (unsigned(fd) > from) syscall(SYS_close_range, from, unsigned(fd) - 1, 0);
+        from = unsigned(fd) + 1;
+    }
+    syscall(SYS_close_range, from, ~0u, 0);
+}
+
+[[noreturn]] void follow(CounterFiles files, int program) {
+    prctl(PR_SET_NAME, "roci-counters");
+    setsid();
+    std::vector<int> keep = files.descriptors();
+    keep.push_back(program);
+    close_others(std::move(keep));
+    pollfd ended{program, POLLIN, 0};
+    while (poll(&ended, 1, kCounterPeriodMs) == 0) files.renew();
+    _exit(0);
+}
+
+}  // namespace
+
+CounterFiles::CounterFiles(CounterReader reader, const std::filesystem::path& root)
+    : reader_(std::move(reader)), files_(reader_.devices().size()) {
+    for (size_t d = 0; d < files_.size(); ++d)
+        for (size_t i = 0; i < reader_.device_labels().size(); ++i) {
+            const qp::CounterInfo* info = info_of(reader_.device_labels()[i].name);
+            if (info == nullptr) continue;
+            const auto path = root / reader_.devices()[d] / "ports/1" / info->file;
+            UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+            if (fd) files_[d].push_back({std::move(fd), i, unit_of(info->file), 0});
+        }
+}
+
+/// A count only grows, so a file is never left with digits of a longer number.
+unsigned CounterFiles::renew() {
+    unsigned written = 0;
+    for (size_t d = 0; d < files_.size(); ++d) {
+        const std::vector<uint64_t> now = reader_.device_values(uint32_t(d));
+        for (File& f : files_[d]) {
+            const uint64_t value = now[f.counter] / f.unit;
+            if (value == f.value) continue;
+            const std::string text = fmt::format("{}\n", value);
+            if (pwrite(f.fd.get(), text.data(), text.size(), 0) == ssize_t(text.size())) f.value = value;
+            ++written;
+        }
+    }
+    return written;
+}
+
+std::vector<int> CounterFiles::descriptors() const {
+    std::vector<int> out;
+    for (const auto& of_device : files_)
+        for (const File& f : of_device) out.push_back(f.fd.get());
+    return out;
+}
+
+void follow_counters(const std::string& socket) {
+    std::string why;
+    auto client = ControlClient::connect(socket, why);
+    auto reader = client ? CounterReader::open(*client, why) : std::nullopt;
+    if (!reader) return;
+    CounterFiles files(std::move(*reader), "/sys/class/infiniband");
+    files.renew();
+    const UniqueFd program(int(syscall(SYS_pidfd_open, getpid(), 0)));
+    if (!program) return;
+    const pid_t child = fork();
+    if (child == 0) {
+        if (fork() == 0) follow(std::move(files), program.get());
+        _exit(0);
+    }
+    if (child > 0) waitpid(child, nullptr, 0);
+}
+
+}  // namespace roci::cli

@@ -1,0 +1,29 @@
+// roci stat: counters of devices and engines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "counter_reader.hpp"
+#include "daemon.hpp"
+
+namespace roci::cli {
+
+struct StatOptions {
+    Where where;
+    std::string device;
+    double interval = 1;
+    bool watch = false, all = false, as_json = false;
+};
+int stat(const StatOptions& options);
+
+/// The counters of a device or an engine at two times.
+struct StatColumn {
+    std::string name;
+    std::vector<uint64_t> before, now;
+};
+/// What `roci stat` prints, at most 100 columns wide. `seconds` 0: without rates.
+std::string stat_table(const std::string& title, const std::vector<CounterLabel>& labels, const std::vector<StatColumn>& columns,
+                       double seconds, bool all);
+
+}  // namespace roci::cli

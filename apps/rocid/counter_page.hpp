@@ -1,0 +1,36 @@
+// The memory that engines count in, as a page that any client may map read-only (abi/counter_page.hpp).
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "abi/counter_page.hpp"
+#include "engine/engine.hpp"
+
+namespace roci::rocid {
+
+class CounterPage {
+public:
+    /// Throws pmd::StartError.
+    CounterPage(uint32_t engines, std::span<const std::string> devices);
+    ~CounterPage();
+    CounterPage(const CounterPage&) = delete;
+    /// Where an engine counts. Valid as long as the page.
+    engine::CounterPlaces places(uint32_t engine) const;
+    int fd() const { return fd_; }
+    /// Any thread: the sum over all engines, and the counters of one engine.
+    std::vector<uint64_t> device_values(uint32_t device) const;
+    std::vector<uint64_t> engine_values(uint32_t engine) const;
+    uint32_t engines() const { return header_.engines; }
+    uint32_t devices() const { return header_.devices; }
+
+private:
+    std::byte* at(uint32_t engine) const { return base_ + header_.values + size_t{engine} * header_.engine_stride; }
+    void write_names(std::span<const std::string> devices);
+
+    int fd_ = -1;
+    std::byte* base_ = nullptr;
+    abi::CounterPageHeader header_{};
+};
+
+}  // namespace roci::rocid

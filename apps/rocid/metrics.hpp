@@ -1,0 +1,55 @@
+// The metrics endpoint: one thread that sleeps in poll(2) until somebody scrapes, and then answers HTTP requests one after the
+// other. A library (cpp-httplib) would load OpenSSL and its thread pool into a daemon that may run as root; what is needed of
+// HTTP here is one GET.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace roci::rocid {
+
+/// What is asked of another thread, with a limit on the wait.
+class Question {
+public:
+    Question();
+    ~Question();
+    Question(const Question&) = delete;
+    /// The asking thread: empty if there was no answer within `limit_ms`, or close() was called.
+    std::string ask(int limit_ms);
+    /// The answering thread: readable while somebody asks; then answer() with the text.
+    int fd() const { return fd_; }
+    void answer(std::string text);
+    void close();
+
+private:
+    int fd_ = -1;
+    std::mutex lock_;
+    std::condition_variable changed_;
+    bool closed_ = false, answered_ = false;
+    std::string text_;
+};
+
+class MetricsServer {
+public:
+    /// `where`: "127.0.0.1:9471", "[::1]:9471", or the absolute path of a unix socket. `text` is called by the server's thread.
+    /// Throws pmd::StartError.
+    MetricsServer(const std::string& where, std::function<std::string()> text);
+    ~MetricsServer();
+    MetricsServer(const MetricsServer&) = delete;
+    /// The port that it listens on (with port 0 the kernel's choice); 0: a unix socket.
+    int port() const;
+
+private:
+    void run();
+    void serve(int connection) const;
+
+    std::function<std::string()> text_;
+    std::string path_;
+    int listen_ = -1, stop_ = -1;
+    std::thread thread_;
+};
+
+}  // namespace roci::rocid

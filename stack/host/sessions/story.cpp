@@ -1,0 +1,176 @@
+#include "host/sessions/story.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "qp/attributes.hpp"
+#include "wire/describe.hpp"
+
+namespace roci::host::sessions {
+namespace {
+
+using abi::Reason;
+using qp::Happening;
+using qp::JournalEntry;
+
+std::string rights_text(uint32_t access) {
+    static constexpr const char* kNames[] = {"local write", "remote write", "remote read", "remote atomic"};
+    std::string out;
+    for (size_t i = 0; i < std::size(kNames); ++i)
+        if ((access >> i & 1) != 0) out += (out.empty() ? "" : ", ") + std::string(kNames[i]);
+    return out.empty() ? "local read" : out;
+}
+
+/// Which key, range, right and PD.
+std::string access_text(const qp::RefusedAccess& a) {
+    std::string out = fmt::format("wanted: {} of {} bytes at {:#x} by key {:#x} from PD {}", rights_text(a.needed), a.length,
+                                  a.va, a.key, a.pd);
+    if (a.size == 0) return out + "; no region has this key";
+    return out +
+           fmt::format("; its region: {} bytes at {:#x}, PD {}, for {}", a.size, a.start, a.region_pd, rights_text(a.allowed));
+}
+
+bool of_memory(Reason r) { return r >= Reason::lkey_unknown && r <= Reason::rkey_range; }
+
+/// The entry that explains most: the last failure or refusal.
+const JournalEntry* cause_of(const qp::Journal& j) {
+    for (uint32_t i = j.count(); i-- != 0;)
+        if (const JournalEntry& e = j.at(i); e.reason != Reason::none && e.reason != Reason::flushed) return &e;
+    return nullptr;
+}
+
+std::string cause_text(const QpFacts& qp) {
+    const JournalEntry* e = cause_of(qp.journal);
+    const abi::ReasonText* r = e != nullptr ? abi::find_reason(uint32_t(e->reason)) : nullptr;
+    if (r == nullptr) return "";
+    std::string out = fmt::format("cause: {} (vendor_err {})\n", r->text, uint32_t(r->reason));
+    if (of_memory(e->reason) && qp.journal.access.fault != mem::Fault::ok)
+        out += fmt::format("  {}\n", access_text(qp.journal.access));
+    return out + fmt::format("look at: {}\n", r->advice);
+}
+
+std::string entry_text(const JournalEntry& e) {
+    const std::string code = e.what == Happening::state ? qp::state_name(qp::State(e.code)) : std::to_string(e.code);
+    std::string out = fmt::format(fmt::runtime(qp::kHappeningTexts[size_t(e.what)]), code);
+    if (const abi::ReasonText* r = abi::find_reason(uint32_t(e.reason))) out += std::string(": ") + r->text;
+    if (e.what != Happening::state && e.what != Happening::overrun) out += fmt::format(", PSN {}", e.psn.value());
+    if (e.times > 1) out += fmt::format(", {} times in {:.6f} s", e.times, double(e.last - e.first) / 1e9);
+    return out;
+}
+
+std::string events_text(const qp::Journal& j) {
+    if (j.count() == 0) return "";
+    std::string out = "what happened:\n";
+    for (uint32_t i = 0; i < j.count(); ++i)
+        out += fmt::format("  +{:.6f} s  {}\n", double(j.at(i).first - j.at(0).first) / 1e9, entry_text(j.at(i)));
+    return out;
+}
+
+/// What slows a QP that works.
+struct Finding {
+    bool (*applies)(const QpFacts&);
+    std::string (*text)(const QpFacts&);
+};
+double lost_share(const QpFacts& q) {
+    return double(q.now.counters.events.retransmits) / double(std::max<uint64_t>(q.now.counters.tx_packets, 1));
+}
+constexpr uint32_t kManyQps = 1000;
+const Finding kFindings[] = {
+    {[](const QpFacts& q) { return q.now.counters.events.rnr_nak_received != 0; },
+     [](const QpFacts& q) {
+         return fmt::format(
+             "the peer had no receive posted {} times, and the sender waited: let the peer post more receives, earlier",
+             q.now.counters.events.rnr_nak_received);
+     }},
+    {[](const QpFacts& q) { return q.now.counters.events.rnr_nak_sent != 0; },
+     [](const QpFacts& q) {
+         return fmt::format("messages came {} times while no receive was posted here: post more receives, earlier",
+                            q.now.counters.events.rnr_nak_sent);
+     }},
+    {[](const QpFacts& q) { return q.now.counters.events.retransmits != 0; },
+     [](const QpFacts& q) {
+         return fmt::format(
+             "the network loses or delays packets: {} of {} packets ({:.2f} %) were sent again, {} after a timeout",
+             q.now.counters.events.retransmits, q.now.counters.tx_packets, 100 * lost_share(q), q.now.counters.events.timeouts);
+     }},
+    {[](const QpFacts& q) { return q.now.counters.events.out_of_order != 0; },
+     [](const QpFacts& q) {
+         return fmt::format("packets were lost or overtaken on the way here: {} came before an earlier one",
+                            q.now.counters.events.out_of_order);
+     }},
+    {[](const QpFacts& q) { return q.slow_ops != 0; },
+     [](const QpFacts& q) {
+         return fmt::format(
+             "memory of the program is reached by address, which is slow ({} accesses): register ordinary heap memory, "
+             "not stacks or private file mappings",
+             q.slow_ops);
+     }},
+    {[](const QpFacts& q) { return q.engine_qps > kManyQps; },
+     [](const QpFacts& q) {
+         return fmt::format("its engine serves {} QPs: more engines (engine.count) share them", q.engine_qps);
+     }},
+    {[](const QpFacts& q) {
+         return !q.gone && q.attr.path_mtu != 0 && mtu_bytes(q.attr.path_mtu) < 4096 && q.type != qp::Type::ud;
+     },
+     [](const QpFacts& q) {
+         return fmt::format("the path MTU is {}: a larger one, where network and peer permit it, sends fewer packets",
+                            mtu_bytes(q.attr.path_mtu));
+     }},
+    {[](const QpFacts& q) { return !q.gone && q.now.state == qp::State::rts && q.send_depth != 0 && q.now.send_queued == 0; },
+     [](const QpFacts&) { return std::string("nothing waits to be sent: at this moment the program is what it waits for"); }},
+};
+
+std::string findings_text(const QpFacts& qp) {
+    std::string out;
+    for (const Finding& f : kFindings)
+        if (f.applies(qp)) out += fmt::format("  {}\n", f.text(qp));
+    return out.empty() ? "nothing went wrong, and nothing slows it that rocid can see\n" : "what slows it:\n" + out;
+}
+
+bool same(const Gid& a, const abi::GidValue& b) { return std::equal(a.bytes.begin(), a.bytes.end(), std::begin(b.raw)); }
+
+bool has(const DeviceConfig& d, const abi::GidValue& gid) {
+    return std::ranges::any_of(d.gids, [&](const Gid& g) { return same(g, gid); });
+}
+
+}  // namespace
+
+std::string story_of(const QpFacts& qp, const std::string& device) {
+    std::string out = fmt::format("QP {}, {} on {}, of {} (pid {}): {}{}\n", qp.qpn, qp::type_name(qp.type), device, qp.program,
+                                  qp.pid, qp.gone ? "gone, last in " : "in ", qp::state_name(qp.now.state));
+    const std::string cause = cause_text(qp);
+    const bool broken = qp.now.state == qp::State::err || qp.now.state == qp::State::sqe;
+    out += cause;
+    if (cause.empty() && broken)
+        out += "cause: nothing failed here; the program, or the end of the connection, put it into this state\n";
+    if (cause.empty() && qp.now.state < qp::State::rtr)
+        out += "cause: it is not connected: the program must take it to RTR and RTS with ibv_modify_qp\n";
+    if (!broken && qp.now.state >= qp::State::rtr) out += findings_text(qp);
+    return out + events_text(qp.journal);
+}
+
+std::vector<std::string> mismatches(const QpFacts& a, const QpFacts& b, const DeviceConfig& device_of_a,
+                                    const DeviceConfig& device_of_b) {
+    std::vector<std::string> out;
+    const auto add = [&](bool wrong, std::string text) {
+        if (wrong) out.push_back(std::move(text));
+    };
+    const bool connected = a.type != qp::Type::ud;
+    add(b.gone, fmt::format("QP {} is gone", b.qpn));
+    add(!b.gone && b.now.state < qp::State::rtr,
+        fmt::format("QP {} is in {}: it must be in RTR or RTS to receive", b.qpn, qp::state_name(b.now.state)));
+    if (!connected || b.now.state == qp::State::reset || b.now.state == qp::State::init) return out;
+    add(b.attr.dest_qp_num != a.qpn, fmt::format("QP {} is connected to QP {}, not to QP {}", b.qpn, b.attr.dest_qp_num, a.qpn));
+    add(a.attr.path_mtu != b.attr.path_mtu, fmt::format("path MTU {} at QP {} but {} at QP {}: both ends must have the same",
+                                                        mtu_bytes(a.attr.path_mtu), a.qpn, mtu_bytes(b.attr.path_mtu), b.qpn));
+    add(!has(device_of_b, a.attr.ah.dgid), fmt::format("the destination GID of QP {} is not one of {}", a.qpn, device_of_b.name));
+    add(!has(device_of_a, b.attr.ah.dgid), fmt::format("the destination GID of QP {} is not one of {}", b.qpn, device_of_a.name));
+    add(a.now.state >= qp::State::rts && a.now.counters.events.rx_messages + b.now.counters.events.rx_messages == 0 &&
+            a.attr.sq_psn != b.attr.rq_psn,
+        fmt::format("QP {} starts at PSN {} (IBV_QP_SQ_PSN), but QP {} expects {} (IBV_QP_RQ_PSN)", a.qpn, a.attr.sq_psn, b.qpn,
+                    b.attr.rq_psn));
+    return out;
+}
+
+}  // namespace roci::host::sessions

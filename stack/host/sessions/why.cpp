@@ -1,0 +1,86 @@
+// `roci why`: the story of one QP, and of its peer where that is the same user's.
+#include <algorithm>
+#include <optional>
+
+#include "host/objects/handlers.hpp"
+#include "host/sessions/handlers.hpp"
+#include "host/sessions/story.hpp"
+
+namespace roci::host::sessions {
+namespace {
+
+bool may_see(const Call& c, uint32_t owner) {
+    const uint32_t uid = c.session.who.uid;
+    return uid == 0 || uid == c.state.platform.uid() || uid == owner;
+}
+
+uint64_t slow_ops(const Session& s) {
+    uint64_t n = 0;
+    s.mrs.each([&](uint32_t, const Mr& mr) {
+        if (mr.region->process != nullptr) n += mr.region->slow_ops.load(std::memory_order_relaxed);
+    });
+    return n;
+}
+
+QpFacts live_facts(const State& state, const Session& s, const Qp& qp) {
+    QpFacts f = objects::facts_of(s, qp);
+    engine::QpQuery query{qp.engine_side.get(), &f.now, &f.journal};
+    engine::Command command;
+    command.kind = engine::Command::Kind::query_qps;
+    command.queries = std::span(&query, 1);
+    state.engines.execute(qp.spec.engine, command);
+    f.slow_ops = slow_ops(s);
+    f.engine_qps = state.engine_load[qp.spec.engine];
+    return f;
+}
+
+/// Living, or of those that are gone; nobody else's.
+std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
+    for (const auto& [id, s] : c.state.sessions) {
+        const Qp* found = nullptr;
+        s->qps.each([&](uint32_t, const Qp& qp) {
+            if (qp.spec.qpn.value == qpn) found = &qp;
+        });
+        if (found != nullptr) return may_see(c, s->who.uid) ? std::optional(live_facts(c.state, *s, *found)) : std::nullopt;
+    }
+    const QpFacts* gone = c.state.gone.find(qpn);
+    return gone != nullptr && may_see(c, gone->uid) ? std::optional(*gone) : std::nullopt;
+}
+
+const DeviceConfig* device_with(const State& state, const abi::GidValue& gid) {
+    for (const DeviceConfig& d : state.devices)
+        for (const Gid& g : d.gids)
+            if (!g.is_zero() && std::equal(g.bytes.begin(), g.bytes.end(), std::begin(gid.raw))) return &d;
+    return nullptr;
+}
+
+std::string other_end(const Call& c, const QpFacts& qp) {
+    if (qp.type == qp::Type::ud || qp.attr.ah.is_global == 0) return "";
+    const DeviceConfig* device = device_with(c.state, qp.attr.ah.dgid);
+    if (device == nullptr) return "the other end is on another machine: `roci why` there tells its side\n";
+    const auto peer = find_facts(c, qp.attr.dest_qp_num);
+    if (!peer || c.state.devices[peer->device].name != device->name)
+        return fmt::format("the other end: no QP of yours on {} has the destination QP number {}\n", device->name,
+                           qp.attr.dest_qp_num);
+    std::string out;
+    for (const std::string& m : mismatches(qp, *peer, c.state.devices[qp.device], *device))
+        out += fmt::format("the ends do not fit: {}\n", m);
+    return out + "\nthe other end:\n" + story_of(*peer, device->name);
+}
+
+}  // namespace
+
+Outcome why(Call& c) {
+    const uint32_t qpn = c.in<abi::WhyRequest>().qpn;
+    const auto qp = find_facts(c, qpn);
+    if (!qp)
+        return fail(ENOENT, "no queue pair of user {} has the number {}, and of those that are gone none had one that failed",
+                    c.session.who.uid, qpn);
+    const std::string text = story_of(*qp, c.state.devices[qp->device].name) + other_end(c, *qp);
+    const int fd = c.state.platform.make_text_fd(text);
+    if (fd < 0 && c.state.real_descriptors()) return fail(EMFILE, "rocid could not make a file for the answer");
+    c.give(fd, false);
+    return done();
+}
+
+}  // namespace roci::host::sessions

@@ -1,0 +1,68 @@
+// What went wrong on a QP, in order: its last unusual events. A QP that works has none. Written on rare events only, by the QP's
+// engine; read by the conductor, when a user asks why (host/sessions/why.cpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "abi/reasons.hpp"
+#include "base/types.hpp"
+#include "mem/memory_region.hpp"
+
+namespace roci::qp {
+
+// name; meaning of the entry's code; what happened, with {} for the code
+#define ROCI_JOURNAL_EVENTS(X)                                                               \
+    X(state, "State", "the QP is in {}")                                                     \
+    X(refused, "mem::Fault", "refused a request of the peer")                                \
+    X(failed, "completion status", "a work request failed")                                  \
+    X(seq_nak_sent, "", "a packet was missing: sent a sequence NAK")                         \
+    X(rnr_nak_sent, "", "a message came and no receive was posted: sent an RNR NAK")         \
+    X(seq_nak_received, "", "the peer missed a packet")                                      \
+    X(rnr_nak_received, "", "the peer had no receive posted")                                \
+    X(response_missing, "", "a response was lost: asked again")                              \
+    X(timeout, "retries that are left", "no answer within the ACK timeout, {} retries left") \
+    X(overrun, "", "the completion queue overran")
+
+enum class Happening : uint8_t {
+#define X(name, code, text) name,
+    ROCI_JOURNAL_EVENTS(X)
+#undef X
+};
+inline constexpr const char* kHappeningTexts[] = {
+#define X(name, code, text) text,
+    ROCI_JOURNAL_EVENTS(X)
+#undef X
+};
+
+struct JournalEntry {
+    Nanos first = 0, last = 0;
+    uint32_t times = 0;  ///< in a row
+    Psn psn;             ///< of the last one
+    Happening what{};
+    uint8_t code = 0;
+    abi::Reason reason{};
+};
+
+/// An access to memory that was refused, and the region that the key names; `size` 0: it names none.
+struct RefusedAccess {
+    mem::Fault fault{};
+    uint32_t key = 0, pd = 0, region_pd = 0;
+    uint32_t needed = 0, allowed = 0;  ///< mem::Access
+    uint64_t va = 0, length = 0, start = 0, size = 0;
+};
+
+struct Journal {
+    static constexpr uint32_t kEntries = 32;
+    uint32_t written = 0;
+    std::array<JournalEntry, kEntries> entries;
+    RefusedAccess access;  ///< the last one
+
+    uint32_t count() const { return written < kEntries ? written : kEntries; }
+    /// 0 is the oldest that is left.
+    const JournalEntry& at(uint32_t i) const { return entries[(written - count() + i) % kEntries]; }
+    /// The same as before in a row is one entry.
+    void add(Nanos now, Happening what, uint8_t code, Psn psn, abi::Reason reason);
+};
+
+}  // namespace roci::qp

@@ -1,0 +1,110 @@
+"""The exam: broken and slow set-ups, each started for real, and what `roci why` must say of it."""
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from lab import ROCI, Failure, Rocid
+
+PROGRAM = pathlib.Path(__file__).with_name('exam_program.py')
+PYTHON = '/usr/bin/python3'  # the one that has pyverbs
+
+# What the text must have, case by case: the cause in words that a user understands.
+QUESTIONS = {
+    'wrong_rkey': (r'R_Key of a request names no memory region', r'wanted: remote write of 64 bytes at 0x[0-9a-f]+ by key 0xdead00'),
+    'wrong_pd': (r'R_Key of a request is of another protection domain', r'by key .* from PD (\d+); its region: .* PD (?!\1)\d+'),
+    'wrong_range': (r'beyond the memory region of its R_Key', r'its region: 65536 bytes'),
+    'no_remote_write': (r'region of an R_Key does not permit this access', r'for local write$'),
+    'access_flags': (r'qp_access_flags do not permit this request',),
+    'no_receive': (r'cause: the peer had no receive posted',),
+    'slow_reader': (r'the peer had no receive posted \d+ times',),
+    'receive_too_small': (r'longer than the receive that was posted',),
+    'path_mtu': (r'path MTU 4096 at QP \d+ but 1024 at QP \d+',),
+    'small_mtu': (r'the path MTU is 1024',),
+    'wrong_qpn': (r'cause: the peer did not answer', r'no QP of yours on roci1 has the destination QP number 703710'),
+    'wrong_gid': (r'cause: the peer did not answer', r'no QP of yours on roci0 has the destination QP number'),
+    'wrong_psn': (r'starts at PSN 5000 .* expects 7',),
+    'peer_not_ready': (r'cause: the peer did not answer', r'is in INIT: it must be in RTR or RTS'),
+    'cq_too_small': (r'cause: the completion queue overran',),
+    'wrong_lkey': (r'L_Key of an SGE names no memory region', r'key 0xdead00'),
+    'lkey_of_other_pd': (r'L_Key of an SGE is of another protection domain',),
+    'misaligned_atomic': (r'not a multiple of 8',),
+    'wrong_qkey': (r'another Q_Key',),
+    'datagram_without_receive': (r'no receive was posted that is long enough',),
+    'datagram_too_long': (r'message is longer than the QP can send',),
+    'deregistered': (r'R_Key of a request names no memory region', r'no region has this key'),
+    'memory_by_address': (r'reached by address, which is slow',),
+    'lossy': (r'network loses or delays packets: \d+ of \d+ packets',),
+    'idle_program': (r'nothing waits to be sent',),
+    'not_connected': (r'not connected: the program must take it to RTR',),
+}
+LOSS = '[fault]\nseed = 7\ndrop = 0.01\n'
+
+
+def missing():
+    done = subprocess.run([PYTHON, '-c', 'import pyverbs'], check=False, capture_output=True)
+    return 'no pyverbs (./dev setup installs python3-pyverbs)' if done.returncode else None
+
+
+def why(rocid, qpn):
+    done = subprocess.run([ROCI, 'why', '--socket', rocid.socket, str(qpn)], capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode != 0:
+        raise Failure(f'roci why {qpn} returned {done.returncode}: {done.stderr}')
+    return done.stdout
+
+
+def judge(name, text, when):
+    lines = text.splitlines()
+    if long := [line for line in lines if len(line) > 300]:
+        raise Failure(f'{name}: lines without end: {long[:1]}')
+    for wanted in QUESTIONS[name]:
+        if not re.search(wanted, text, re.M):
+            raise Failure(f'roci why ({when}) does not say /{wanted}/:\n{text}')
+
+
+def answer(rocid, name):
+    """While the program lives, and where something failed once it is gone too; and its own standard error has the cause."""
+    command = rocid.command_of([PYTHON, str(PROGRAM), name])
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        said = []
+        for line in program.stdout:
+            said.append(line)
+            if line.startswith('ready'):
+                break
+        try:
+            qps = [line.split()[1:] for line in said if line.startswith('QPs')]
+            if not qps:
+                program.stdin.close()
+                raise Failure(f'{name} did not come to its end:\n{"".join(said)}{program.stderr.read()}')
+            first = int(qps[0][0])
+            text = why(rocid, first)
+            judge(name, text, 'live')
+        finally:
+            if not program.stdin.closed:
+                program.stdin.close()
+            errors = program.stderr.read()
+    rocid.check_alive()
+    cause = re.search(r'cause: (.*) \(vendor_err (\d+)\)', text)
+    failed = [line.split()[2] for line in said if line.startswith('completion') and line.split()[1] != '0']
+    if failed and failed[0] == '0':
+        raise Failure(f'{name}: a completion in error without a vendor_err: {"".join(said)}')
+    if failed and cause and failed[0] == cause[2] and cause[1] not in errors:
+        raise Failure(f'{name}: the program\'s standard error does not have the cause "{cause[1]}":\n{errors}')
+    if cause and 'gone, last in' not in why(rocid, first):
+        raise Failure(f'{name}: roci why does not know the QP after its end')
+
+
+def case(name):
+    if name != 'lossy':
+        return lambda rocid: answer(rocid, name)
+
+    def with_loss(_):
+        with tempfile.NamedTemporaryFile('w', suffix='.toml') as config:
+            config.write(LOSS)
+            config.flush()
+            with Rocid(config.name) as lossy:
+                answer(lossy, name)
+    return with_loss
+
+
+CASES = {f'exam: {name.replace("_", " ")}': case(name) for name in QUESTIONS}

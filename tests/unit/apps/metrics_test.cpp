@@ -1,0 +1,156 @@
+// The metrics endpoint: its text, and what its server makes of clients.
+#include "apps/rocid/metrics.hpp"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "apps/rocid/metrics_text.hpp"
+#include "engine/counters.hpp"
+#include "pmd_glue/eal.hpp"
+#include "qp/counters.hpp"
+
+namespace roci::rocid {
+namespace {
+
+size_t occurrences(const std::string& text, const std::string& word) {
+    size_t n = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
+    return n;
+}
+
+MetricsSample sample(size_t qps) {
+    MetricsSample s;
+    s.devices = {{"roci0", std::vector<uint64_t>(qp::kDeviceCounterCount, 5)},
+                 {"a\"b", std::vector<uint64_t>(qp::kDeviceCounterCount, 6)}};
+    s.engines = {std::vector<uint64_t>(engine::kCounters + engine::kVerdicts, 7)};
+    nlohmann::json session = {{"uid", 1000},
+                              {"device", "roci0"},
+                              {"objects", {{"qps", qps}, {"mrs", 2}}},
+                              {"memory", {{"registered_bytes", 4096}}},
+                              {"qps", nlohmann::json::array()}};
+    for (size_t i = 0; i < qps; ++i)
+        session["qps"].push_back({{"qpn", 100 + i}, {"counters", {{"tx_bytes", i}, {"rx_bytes", 0}, {"timeouts", 3}}}});
+    s.status = nlohmann::json{{"sessions", {session, session}}}.dump();
+    return s;
+}
+
+TEST(MetricsText, HasDevicesEnginesAndUsers) {
+    const std::string text = metrics_text(sample(1));
+    for (const char* line : {"# TYPE roci_device_timeouts counter\n", "roci_device_timeouts_total{device=\"roci0\"} 5\n",
+                             "roci_device_timeouts_total{device=\"a\\\"b\"} 6\n", "roci_engine_polls_total{engine=\"0\"} 7\n",
+                             "# TYPE roci_engine_reorder_held gauge\n", "roci_engine_reorder_held{engine=\"0\"} 7\n",
+                             "roci_user_sessions{uid=\"1000\"} 2\n", "roci_user_registered_bytes{uid=\"1000\"} 8192\n",
+                             "roci_qp_timeouts_total{qpn=\"100\",device=\"roci0\",uid=\"1000\"} 3\n"})
+        EXPECT_EQ(occurrences(text, line) != 0, true) << line;
+    EXPECT_TRUE(text.ends_with("# EOF\n"));
+}
+
+TEST(MetricsText, QpsDoNotMakeSeriesWithoutEnd) {
+    const std::string text = metrics_text(sample(500));
+    EXPECT_EQ(occurrences(text, "roci_qp_timeouts_total{"), kMostQpSeries);
+    EXPECT_NE(text.find("qpn=\"599\""), std::string::npos) << "those with the most bytes";
+    EXPECT_EQ(text.find("qpn=\"100\""), std::string::npos);
+}
+
+TEST(MetricsText, WithoutAnAnswerOfTheConductorTheRestIsThere) {
+    MetricsSample s = sample(1);
+    s.status.clear();
+    const std::string text = metrics_text(s);
+    EXPECT_NE(text.find("roci_device_timeouts_total"), std::string::npos);
+    EXPECT_EQ(text.find("roci_user"), std::string::npos);
+}
+
+int connect_to(int port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    a.sin_port = htons(uint16_t(port));
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a), 0);
+    return fd;
+}
+std::string talk(int fd, const std::string& request) {
+    EXPECT_EQ(send(fd, request.data(), request.size(), MSG_NOSIGNAL), ssize_t(request.size()));
+    std::string out;
+    char buffer[4096];
+    for (ssize_t n; (n = recv(fd, buffer, sizeof buffer, 0)) > 0;) out.append(buffer, size_t(n));
+    close(fd);
+    return out;
+}
+
+TEST(MetricsServer, AnswersAGetAndNothingElse) {
+    const std::string large(1 << 20, 'x');  // more than a socket's buffer
+    MetricsServer server("127.0.0.1:0", [&] { return large; });
+    const std::string answer = talk(connect_to(server.port()), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n"));
+    EXPECT_NE(answer.find("Content-Type: application/openmetrics-text"), std::string::npos);
+    EXPECT_NE(answer.find("Content-Length: 1048576\r\n"), std::string::npos);
+    EXPECT_TRUE(answer.ends_with(large));
+    EXPECT_TRUE(talk(connect_to(server.port()), "GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    EXPECT_TRUE(talk(connect_to(server.port()), "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    close(connect_to(server.port()));  // says nothing and goes
+    EXPECT_TRUE(talk(connect_to(server.port()), "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200"));
+}
+
+TEST(MetricsServer, AUnixSocketIsForItsUserOnly) {
+    const std::string path = "/tmp/roci-metrics-" + std::to_string(getpid());
+    {
+        MetricsServer server(path, [] { return std::string("text\n# EOF\n"); });
+        struct stat s {};
+        ASSERT_EQ(stat(path.c_str(), &s), 0);
+        EXPECT_EQ(s.st_mode & 0777u, 0600u);
+        const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_un a{};
+        a.sun_family = AF_UNIX;
+        std::strcpy(a.sun_path, path.c_str());
+        ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a), 0);
+        EXPECT_TRUE(talk(fd, "GET /metrics HTTP/1.1\r\n\r\n").ends_with("text\n# EOF\n"));
+    }
+    EXPECT_NE(access(path.c_str(), F_OK), 0);
+}
+
+std::string refusal(const std::string& where) {
+    try {
+        MetricsServer server(where, [] { return std::string(); });
+    } catch (const pmd::StartError& e) {
+        return e.what();
+    }
+    return "";
+}
+
+TEST(MetricsServer, RefusesWhatIsNoAddress) {
+    for (const char* where : {"localhost", "127.0.0.1", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:94x", "nowhere:9471", ":9471",
+                              "/nonexistent/folder/socket", "192.0.2.1:9471"})
+        EXPECT_NE(refusal(where).find("metrics = \"" + std::string(where) + "\""), std::string::npos) << where;
+    MetricsServer first("127.0.0.1:0", [] { return std::string(); });
+    EXPECT_NE(refusal("127.0.0.1:" + std::to_string(first.port())).find("in use"), std::string::npos);
+}
+
+TEST(Question, IsAnsweredByAnotherThread) {
+    Question q;
+    std::thread answering([&] {
+        pollfd asked{q.fd(), POLLIN, 0};
+        poll(&asked, 1, -1);
+        q.answer("here");
+    });
+    EXPECT_EQ(q.ask(60'000), "here");
+    answering.join();
+}
+
+TEST(Question, EndsWhenItIsClosed) {
+    Question q;
+    q.close();
+    EXPECT_EQ(q.ask(60'000), "");
+}
+
+}  // namespace
+}  // namespace roci::rocid

@@ -1,0 +1,136 @@
+// roci why: whose QPs it tells of, what it says, and what it keeps of those that are gone.
+#include <fstream>
+#include <sstream>
+
+#include "fixture.hpp"
+#include "host/sessions/story.hpp"
+
+namespace roci::host::test {
+namespace {
+
+using abi::Op;
+using abi::Reason;
+using qp::Happening;
+
+QpFacts facts(uint32_t qpn = 18) {
+    QpFacts f;
+    f.qpn = qpn;
+    f.type = qp::Type::rc;
+    f.program = "app";
+    f.now.state = qp::State::rts;
+    f.attr.path_mtu = IBV_MTU_4096;
+    f.attr.dest_qp_num = 99;
+    return f;
+}
+
+class WhyTest : public ConductorTest {
+protected:
+    Result why(uint32_t of, uint32_t qpn) { return call_as(of, Op::why, abi::WhyRequest{qpn, 0}); }
+};
+
+TEST_F(WhyTest, TellsTheOwnerAndRootAndNobodyElse) {
+    const auto made = qp();
+    EXPECT_EQ(why(session, made.qpn).error, 0);
+    EXPECT_NE(platform.status.find("QP " + std::to_string(made.qpn) + ", RC on roci0, of unit test (pid 42)"), std::string::npos)
+        << platform.status;
+    EXPECT_EQ(why(open(0, 0), made.qpn).error, 0) << "root";
+    const Result stranger = why(open(0, 1001), made.qpn), nobody = why(open(0, 1001), made.qpn + 1000);
+    EXPECT_EQ(stranger.error, ENOENT);
+    EXPECT_EQ(nobody.error, ENOENT);
+    EXPECT_EQ(stranger.reason.substr(0, 30), nobody.reason.substr(0, 30)) << "not even that it is there";
+}
+
+TEST(Archive, IsBoundedByUser) {
+    Archive archive;
+    for (uint32_t i = 0; i < 1000; ++i) {
+        QpFacts f = facts(i);
+        f.uid = 7;
+        archive.keep(f);
+    }
+    EXPECT_EQ(archive.size(), Archive::kMostOfUser);
+    EXPECT_EQ(archive.find(1), nullptr);
+    ASSERT_NE(archive.find(999), nullptr);
+    for (uint32_t uid = 100; uid < 1000; ++uid) {
+        QpFacts f = facts(uid);
+        f.uid = uid;
+        archive.keep(f);
+    }
+    EXPECT_EQ(archive.size(), Archive::kMost);
+}
+
+bool says(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
+
+TEST(Story, NamesKeyRangeRightAndDomain) {
+    QpFacts f = facts();
+    f.now.state = qp::State::err;
+    f.journal.add(1'000'000, Happening::state, uint8_t(qp::State::rts), {}, Reason::none);
+    f.journal.add(2'000'000, Happening::refused, 0, Psn(77), Reason::rkey_other_pd);
+    f.journal.add(2'000'000, Happening::state, uint8_t(qp::State::err), {}, Reason::none);
+    f.journal.access = {mem::Fault::wrong_pd, 0x1234, 5, 6, mem::kRemoteWrite, mem::kRemoteRead, 0x7000, 64, 0x6000, 4096};
+    const std::string text = sessions::story_of(f, "roci0");
+    for (const char* word : {"in ERR", "another protection domain", "vendor_err 25", "remote write of 64 bytes at 0x7000",
+                             "key 0x1234 from PD 5", "4096 bytes at 0x6000, PD 6, for remote read", "+0.001000 s", "PSN 77"})
+        EXPECT_TRUE(says(text, word)) << word << "\n" << text;
+}
+
+TEST(Story, SaysWhatSlowsAQpThatWorks) {
+    QpFacts f = facts();
+    f.send_depth = 16;
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "nothing waits to be sent"));
+    f.now.counters.tx_packets = 1000;
+    f.now.counters.events.retransmits = 10;
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "10 of 1000 packets (1.00 %) were sent again"));
+    f.slow_ops = 3;
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "by address"));
+    f.attr.path_mtu = IBV_MTU_1024;
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "path MTU is 1024"));
+}
+
+TEST(Story, FindsEndsThatDoNotFit) {
+    const auto devices = two_devices();
+    QpFacts a = facts(18), b = facts(19);
+    a.attr.ah = good_av(kOtherGid4);
+    b.attr.ah = good_av(kGid4);
+    a.attr.dest_qp_num = 19;
+    b.attr.dest_qp_num = 18;
+    const auto found = [&] {
+        std::string all;
+        for (const std::string& m : sessions::mismatches(a, b, devices[0], devices[1])) all += m + "\n";
+        return all;
+    };
+    EXPECT_EQ(found(), "");
+    b.attr.path_mtu = IBV_MTU_1024;
+    EXPECT_TRUE(says(found(), "path MTU 4096 at QP 18 but 1024 at QP 19"));
+    b.attr.dest_qp_num = 20;
+    EXPECT_TRUE(says(found(), "QP 19 is connected to QP 20, not to QP 18"));
+    a.attr.sq_psn = 5;
+    EXPECT_TRUE(says(found(), "starts at PSN 5"));
+    b.attr.ah = good_av(kOtherGid4);
+    EXPECT_TRUE(says(found(), "not one of roci0"));
+    b.now.state = qp::State::init;
+    EXPECT_TRUE(says(found(), "must be in RTR or RTS"));
+}
+
+TEST(Reasons, HaveWords) {
+    for (const abi::ReasonText& r : abi::kReasons) {
+        EXPECT_GT(std::strlen(r.text), 10u) << r.name;
+        EXPECT_GT(std::strlen(r.advice), 5u) << r.name;
+        EXPECT_EQ(abi::find_reason(uint32_t(r.reason)), &r);
+    }
+    EXPECT_EQ(abi::find_reason(0), nullptr);
+    EXPECT_EQ(abi::find_reason(1000), nullptr);
+}
+
+TEST(Reasons, AreDocumented) {
+    std::ifstream in(ROCI_VERBS_DOCUMENT);
+    std::ostringstream text;
+    text << in.rdbuf();
+    for (const abi::ReasonText& r : abi::kReasons) {
+        const std::string row =
+            "| " + std::to_string(uint32_t(r.reason)) + " | `" + r.name + "` | " + r.text + " | " + r.advice + " |\n";
+        EXPECT_TRUE(says(text.str(), row)) << "docs/verbs.md lacks: " << row;
+    }
+}
+
+}  // namespace
+}  // namespace roci::host::test
