@@ -60,7 +60,7 @@ int new_connection(Event& e, const abi::CmEventReply& r) {
     return 0;
 }
 
-/// The program of an id that connects by itself (no QP of ours) sees the response; others are connected by it.
+/// A program without a QP of ours on the id connects by itself and sees the response; any other sees ESTABLISHED or an error.
 void answer_response(Event& e, const abi::CmEventReply& r) {
     Id& id = *e.counted;
     rdma_cm_event& out = e.event;

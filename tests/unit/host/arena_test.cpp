@@ -2,6 +2,7 @@
 #include "host/arena.hpp"
 
 #include <random>
+#include <set>
 
 #include "fixture.hpp"
 #include "host/numbers.hpp"
@@ -95,6 +96,34 @@ TEST_F(ArenaTest, UnannouncedChunksCanBeTakenBack) {
     EXPECT_EQ(arena.announce(first).size(), 1u);
     EXPECT_EQ(first, 1u);
     EXPECT_EQ(arena.announce(first).size(), 0u);
+}
+
+TEST(NumberPool, RandomNumbersShareCacheLinesAndRunOut) {
+    NumberPool pool(3, 2000);
+    std::mt19937_64 random(5);
+    std::set<uint32_t> seen, blocks;
+    uint32_t in_sequence = 0, last = 0;
+    for (uint32_t i = 0; i < 160; ++i) {
+        const auto n = pool.allocate(random());
+        ASSERT_TRUE(n);
+        ASSERT_TRUE(*n >= 3 && *n < 2000);
+        EXPECT_TRUE(seen.insert(*n).second);
+        blocks.insert(*n / 8);
+        in_sequence += *n == last + 1;
+        last = *n;
+    }
+    EXPECT_LE(blocks.size(), 22u) << "20 lines of 8 entries, and one that begins or ends early";
+    EXPECT_LT(in_sequence, 60u);
+    EXPECT_GT(*blocks.rbegin() - *blocks.begin(), 50u) << "... spread over the table";
+    while (pool.in_use() < pool.capacity()) {
+        const auto n = pool.allocate(random());
+        ASSERT_TRUE(n && *n >= 3 && *n < 2000);
+        EXPECT_TRUE(seen.insert(*n).second);
+    }
+    EXPECT_FALSE(pool.allocate(random()));
+    pool.release(77);
+    EXPECT_EQ(pool.allocate(random()), 77u);
+    EXPECT_FALSE(NumberPool(5, 5).allocate(random()));
 }
 
 TEST(NumberPool, GoesRoundAndRunsOut) {
