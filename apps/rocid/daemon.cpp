@@ -184,6 +184,8 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     platform_->set_sleepers(engines_->sleepers());
     captures_ = std::make_unique<Captures>(engines_->taps(), names, *engines_);
     platform_->set_captures(captures_.get());
+    slow_threads_ = std::make_unique<SlowThreads>(engines_->wake_flags());
+    platform_->set_slow_threads(slow_threads_.get());
     platform_->set_counter_page(counters_->fd());
     platform_->set_status([this] { return status_json(); });
     gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -228,7 +230,8 @@ std::string Daemon::metrics() {
 Daemon::~Daemon() {
     if (question_ != nullptr) question_->close();
     metrics_.reset();
-    socket_.reset();  // ends the sessions, with the engines still running
+    socket_.reset();        // ends the sessions, with the engines still running
+    slow_threads_.reset();  // waits for them: they use what the conductor owns
     conductor_.reset();
     captures_.reset();
     if (events_ != nullptr) events_->stop();  // it reads the engines' rings

@@ -68,6 +68,7 @@ private:
     std::unique_ptr<Ports> ports_;
     std::unique_ptr<EngineHost> engines_;
     std::unique_ptr<Captures> captures_;
+    std::unique_ptr<SlowThreads> slow_threads_;
     std::unique_ptr<OsPlatform> platform_;
     std::unique_ptr<KernelNet> kernel_;
     std::vector<std::vector<host::DeviceAddress>> followed_;  ///< by device: the interface's addresses as last seen

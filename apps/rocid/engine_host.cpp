@@ -195,9 +195,7 @@ void EngineHost::start_taps() {
 }
 
 void EngineHost::start() {
-    std::vector<pmd::WakeFlag*> peers;
-    for (auto& w : workers_) peers.push_back(&w->loop->wake_flag());
-    for (auto& w : workers_) w->loop->set_peers(peers);
+    for (auto& w : workers_) w->loop->set_peers(wake_flags());
     for (uint32_t e = 0; e < workers_.size(); ++e) eal_.launch(e, [loop = workers_[e]->loop.get()] { loop->run(); });
     running_ = true;
 }
@@ -219,6 +217,12 @@ void EngineHost::execute_all(std::span<engine::Command* const> commands) {
 std::vector<pmd::Sleeper*> EngineHost::sleepers() {
     std::vector<pmd::Sleeper*> out;
     for (auto& w : workers_) out.push_back(&w->loop->sleeper());
+    return out;
+}
+
+std::vector<pmd::WakeFlag*> EngineHost::wake_flags() {
+    std::vector<pmd::WakeFlag*> out;
+    for (auto& w : workers_) out.push_back(&w->loop->wake_flag());
     return out;
 }
 

@@ -40,6 +40,8 @@ public:
     void send_gsi(uint32_t engine, const engine::GsiSend& send) override { workers_[engine]->loop->post(send); }
 
     std::vector<pmd::Sleeper*> sleepers();
+    /// How to wake the lcores.
+    std::vector<pmd::WakeFlag*> wake_flags();
     std::vector<engine::EventRing*> event_rings();
     /// Every port's tap, for captures.
     std::vector<TapPoint> taps();

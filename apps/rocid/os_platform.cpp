@@ -248,7 +248,8 @@ void OsPlatform::close_fd(int fd) { reaper_.close(current_.uid, fd); }
 
 std::unique_ptr<mem::RemoteProcess> OsPlatform::remote_process(int pid) {
     if (pid <= 0 || pid != current_.pid) return nullptr;
-    return ProcMemory::open(pid, current_.uid);
+    auto worker = slow_threads_ != nullptr ? slow_threads_->of(current_.uid) : nullptr;
+    return worker != nullptr ? ProcMemory::open(pid, current_.uid, std::move(worker)) : nullptr;
 }
 
 int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {

@@ -16,6 +16,7 @@
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/sleeper.hpp"
 #include "reaper.hpp"
+#include "slow_threads.hpp"
 
 namespace roci::rocid {
 
@@ -52,6 +53,8 @@ public:
     };
     void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
+    /// Who reaches clients' memory by address; without it nobody does.
+    void set_slow_threads(SlowThreads* threads) { slow_threads_ = threads; }
     void set_captures(Captures* captures) { captures_ = captures; }
     void set_counter_page(int fd) { counter_page_ = fd; }
     /// Sets the client whose request or end the conductor handles next.
@@ -108,6 +111,7 @@ private:
     KernelHooks kernel_;
     host::Client current_;
     Captures* captures_ = nullptr;
+    SlowThreads* slow_threads_ = nullptr;
     int counter_page_ = -1;
 };
 

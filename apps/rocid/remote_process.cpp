@@ -8,11 +8,11 @@
 
 namespace roci::rocid {
 
-std::unique_ptr<ProcMemory> ProcMemory::open(int pid, uint32_t uid) {
+std::unique_ptr<ProcMemory> ProcMemory::open(int pid, uint32_t uid, std::shared_ptr<mem::SlowWorker> worker) {
     const std::string folder = "/proc/" + std::to_string(pid);
     const int fd = ::open((folder + "/mem").c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) return nullptr;
-    auto memory = std::unique_ptr<ProcMemory>(new ProcMemory(fd));
+    auto memory = std::unique_ptr<ProcMemory>(new ProcMemory(fd, std::move(worker)));
     // Checked after opening: if the process had changed its user before, its folder would show this now. (The folder of a process
     // that its own user must not trace belongs to root.)
     struct stat s {};
@@ -23,7 +23,6 @@ std::unique_ptr<ProcMemory> ProcMemory::open(int pid, uint32_t uid) {
 ProcMemory::~ProcMemory() { close(fd_); }
 
 bool ProcMemory::read(uint64_t address, std::byte* out, uint64_t length) {
-    operations_.fetch_add(1, std::memory_order_relaxed);
     while (length != 0) {
         const ssize_t n = pread(fd_, out, length, off_t(address));
         if (n <= 0) return false;
@@ -35,7 +34,6 @@ bool ProcMemory::read(uint64_t address, std::byte* out, uint64_t length) {
 }
 
 bool ProcMemory::write(uint64_t address, const std::byte* in, uint64_t length) {
-    operations_.fetch_add(1, std::memory_order_relaxed);
     while (length != 0) {
         const ssize_t n = pwrite(fd_, in, length, off_t(address));
         if (n <= 0) return false;

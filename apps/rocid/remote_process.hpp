@@ -1,11 +1,11 @@
 // Access by address to client memory that cannot be mapped; slow.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
-#include "mem/memory_region.hpp"
+#include "mem/slow_memory.hpp"
 
 namespace roci::rocid {
 
@@ -14,19 +14,19 @@ namespace roci::rocid {
 /// root, access memory that the client itself could not access.
 class ProcMemory final : public mem::RemoteProcess {
 public:
-    /// nullptr: not permitted, or the process does not (or no longer) belong to user `uid`.
-    static std::unique_ptr<ProcMemory> open(int pid, uint32_t uid);
+    /// `worker` is the user's. nullptr: not permitted, or the process does not (or no longer) belong to user `uid`.
+    static std::unique_ptr<ProcMemory> open(int pid, uint32_t uid, std::shared_ptr<mem::SlowWorker> worker);
     ~ProcMemory() override;
 
     bool read(uint64_t client_address, std::byte* out, uint64_t length) override;
     bool write(uint64_t client_address, const std::byte* in, uint64_t length) override;
 
-    uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
+    mem::SlowWorker* worker() override { return worker_.get(); }
 
 private:
-    explicit ProcMemory(int fd) : fd_(fd) {}
+    ProcMemory(int fd, std::shared_ptr<mem::SlowWorker> worker) : fd_(fd), worker_(std::move(worker)) {}
     const int fd_;
-    std::atomic<uint64_t> operations_{0};
+    const std::shared_ptr<mem::SlowWorker> worker_;
 };
 
 }  // namespace roci::rocid

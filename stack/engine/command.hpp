@@ -32,7 +32,9 @@ struct Command {
         query_qp,
         query_qps,  ///< many of them in one command
         move_qp,    ///< to another session, after its own has given it up
-        remove_qp,  ///< forget it: no more completions, frames or reads of its memory afterwards. CQEs already written stay.
+        /// Forget it: no more completions, frames or reads of its memory afterwards. CQEs already written stay. EAGAIN: a worker
+        /// may still write its memory (mem/slow_memory.hpp).
+        remove_qp,
         add_srq,
         modify_srq,
         query_srq,
@@ -48,6 +50,7 @@ struct Command {
     abi::DoorbellPage* doorbells = nullptr;  // attach_session
     qp::Qp* qp = nullptr;
     qp::Srq* srq = nullptr;
+    bool force = false;                  // remove_qp: do not wait for workers
     const qp::Change* change = nullptr;  // modify_qp
     const qp::Owner* owner = nullptr;    // move_qp
     /// query_qp: out. modify_qp: in, the expected state of the QP; if it is in another state, it is not changed (ESTALE).

@@ -63,8 +63,13 @@ void move_qp(Impl& e, Command& c) {
     qp::set_owner(c.qp->spec, *c.owner);
     join_session(e, c);
 }
+/// EAGAIN: a worker may still write the QP's buffers. Its owner waits for that; whoever reclaims a session does not (`force`).
 void remove_qp(Impl& e, Command& c) {
     acknowledge_first(e, *c.qp);
+    if (!c.force && !qp::close_slow(e.ctx, *c.qp)) {
+        c.error = EAGAIN;
+        return;
+    }
     qp::detach(e.ctx, *c.qp);
     leave_session(e, *c.qp);
 }

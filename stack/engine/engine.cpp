@@ -45,6 +45,7 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p, const C
     ctx.dirty.reserve(4096);
     ctx.unsettled.reserve(4096);
     ctx.sleepers.reserve(4096);
+    ctx.slow = std::make_unique<qp::SlowMemory>(s.chunks);
     if (c.reorder_frames != 0)
         ctx.reorder =
             std::make_unique<qp::ReorderPool>(s.chunks, qp::ReorderLimits{std::bit_ceil(c.reorder_frames), c.reorder_bytes});
@@ -166,7 +167,7 @@ void Engine::Impl::rest(qp::Qp& qp) {
     }
 }
 void Engine::Impl::look_again(qp::Qp& qp) {
-    if (flushing(qp) || qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
+    if (flushing(qp) ? !qp::flush_waits(qp) : qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
 /// Rechecks the doorbells of all QPs that went idle in this round. A fence waits until all earlier stores have reached the cache,
@@ -259,6 +260,8 @@ bool Engine::poll(Nanos now) {
         e.started = true;
     }
     bool any = e.scan_doorbells();
+    if (e.ctx.slow->awaits()) [[unlikely]]
+        any |= qp::collect_slow(e.ctx);
     any |= e.run_timers();
     any |= e.run_turns();
     for (uint32_t port = 0; port < e.ctx.outbox.size(); ++port) {
@@ -303,7 +306,7 @@ Nanos Engine::next_deadline(Nanos now) const {
 bool Engine::doorbell_pending() const {
     for (const Session& s : impl_->sessions)
         if (rings::doorbell_pending(*s.page)) return true;
-    return impl_->inbox_waits();
+    return impl_->inbox_waits() || impl_->ctx.slow->has_done();
 }
 
 std::vector<rings::Sleeper>& Engine::sleepers() { return impl_->ctx.sleepers; }

@@ -55,7 +55,8 @@ public:
     void execute(Command& command, Nanos now);
     /// The next time at which poll() has work without new input. kNever: only with input; <= now: at once.
     Nanos next_deadline(Nanos now) const;
-    /// True if a doorbell is set or another engine has handed frames over: checked after the sleeping flag was raised.
+    /// True if a doorbell is set, another engine has handed frames over, or a worker has reached slow memory: checked after the
+    /// sleeping flag was raised.
     bool doorbell_pending() const;
     /// Bit e: frames were handed to engine e since the last call; wake it if it sleeps.
     uint32_t take_wake_mask();

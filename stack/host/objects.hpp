@@ -247,7 +247,7 @@ struct Session {
     Mapped mapped;
     uint64_t device_memory = 0;  ///< bytes allocated
     uint64_t cq_entries = 0;     ///< of all its CQs
-    std::unique_ptr<mem::RemoteProcess> process;
+    std::shared_ptr<mem::RemoteProcess> process;
     HandleTable<Pd> pds;
     HandleTable<Xrcd> xrcds;
     HandleTable<RegionHandle> regions;

@@ -16,6 +16,8 @@ struct [[nodiscard]] Outcome {
     int error = 0;                                 ///< 0 or a positive errno
     std::string reason;                            ///< cause and remedy
     std::optional<neighbour::Key> waits_for = {};  ///< set: run the request again when this neighbour is resolved
+    /// Failed for now: run the request again when no worker uses the client's memory any more (mem/slow_memory.hpp).
+    bool waits_for_memory = false;
     bool failed() const { return error != 0; }
 };
 
@@ -24,6 +26,12 @@ inline Outcome done() { return {}; }
 template <class... Args>
 Outcome fail(int error, fmt::format_string<Args...> text, Args&&... args) {
     return {error, fmt::format(text, std::forward<Args>(args)...)};
+}
+
+inline Outcome wait_for_memory() {
+    Outcome o = fail(EBUSY, "an access to the memory by address does not end");
+    o.waits_for_memory = true;
+    return o;
 }
 
 }  // namespace roci::host

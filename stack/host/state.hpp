@@ -11,6 +11,7 @@
 
 #include "host/capabilities.hpp"
 #include "host/conductor.hpp"
+#include "host/memory_waits.hpp"
 #include "host/numbers.hpp"
 #include "host/objects.hpp"
 #include "host/qp_facts.hpp"
@@ -47,6 +48,7 @@ struct Conductor::State {
 
     qp::Pool qps;
     Pool<mem::MemoryRegion> regions;
+    MemoryWaits memory_waits;
     std::map<uint32_t, std::unique_ptr<Session>> sessions;
     uint32_t last_session = 0;
     NumberPool qpns, keys, ahs, srqns;

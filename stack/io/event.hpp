@@ -12,7 +12,7 @@ namespace roci::engine {
 struct Event {
     enum class Kind : uint32_t { completion, async, gsi /* MADs wait for the conductor */ } kind = Kind::completion;
     uint32_t session = 0;
-    uint32_t type = 0;    ///< async: enum ibv_event_type
+    uint32_t type = 0;    ///< async: abi::AsyncEvent
     uint32_t handle = 0;  ///< CQ, QP or SRQ handle of the session
     uint32_t generation = 0;
     uint32_t channel = 0;  ///< completion: channel handle

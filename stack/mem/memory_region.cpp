@@ -46,23 +46,16 @@ void store_tail_last(std::byte* to, const std::byte* from, uint64_t length) {
     std::memcpy(to + length - kTail, from + length - kTail, kTail);
 }
 
-bool read_segment(const MemoryRegion& r, const Segment& s, uint64_t at, std::byte* out, uint64_t length) {
-    if (s.base != nullptr) {
-        std::memcpy(out, s.base + at, length);
-        return intact(s);
-    }
-    r.slow_ops.fetch_add(1, std::memory_order_relaxed);
-    return r.process != nullptr && r.process->read(s.client_address + at, out, length);
+bool read_segment(const Segment& s, uint64_t at, std::byte* out, uint64_t length) {
+    if (s.base == nullptr) return false;
+    std::memcpy(out, s.base + at, length);
+    return intact(s);
 }
 
-bool write_segment(const MemoryRegion& r, const Segment& s, uint64_t at, const std::byte* in, uint64_t length) {
-    if (!s.writable) return false;
-    if (s.base != nullptr) {
-        store_tail_last(s.base + at, in, length);
-        return intact(s);
-    }
-    r.slow_ops.fetch_add(1, std::memory_order_relaxed);
-    return r.process != nullptr && r.process->write(s.client_address + at, in, length);
+bool write_segment(const Segment& s, uint64_t at, const std::byte* in, uint64_t length) {
+    if (!s.writable || s.base == nullptr) return false;
+    store_tail_last(s.base + at, in, length);
+    return intact(s);
 }
 
 /// Calls op(segment, offset within it, bytes done, length) for each segment of the range. Stops when op returns false.
@@ -125,21 +118,31 @@ Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t&
 
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length) {
     ROCI_STAGE(copy);
-    if (const Segment* s = single(r, va, length)) return read_segment(r, *s, va - r.iova, out, length);
+    if (const Segment* s = single(r, va, length)) return read_segment(*s, va - r.iova, out, length);
     if (r.is_null) {
         std::memset(out, 0, length);
         return true;
     }
     return walk(r, va, length,
-                [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) { return read_segment(r, s, at, out + done, n); });
+                [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) { return read_segment(s, at, out + done, n); });
 }
 
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length) {
     ROCI_STAGE(copy);
-    if (const Segment* s = single(r, va, length)) return write_segment(r, *s, va - r.iova, in, length);
+    if (const Segment* s = single(r, va, length)) return write_segment(*s, va - r.iova, in, length);
     if (r.is_null) return true;
     return walk(r, va, length,
-                [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) { return write_segment(r, s, at, in + done, n); });
+                [&](const Segment& s, uint64_t at, uint64_t done, uint64_t n) { return write_segment(s, at, in + done, n); });
+}
+
+size_t stretches(const MemoryRegion& r, uint64_t va, uint64_t length, std::span<Stretch> out) {
+    size_t n = 0;
+    const auto take = [&](const Segment& s, uint64_t at, uint64_t, uint64_t bytes) {
+        if (n == out.size()) return false;
+        out[n++] = {&s, at, uint32_t(bytes)};
+        return true;
+    };
+    return walk(r, va, length, take) ? n : 0;
 }
 
 bool InPlace::intact() const { return whole(mapped); }

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/types.hpp"
@@ -33,20 +35,24 @@ struct MappedRegion {
     std::atomic<bool> poisoned{false};
 };
 
-/// Slow access to memory that cannot be mapped, by process_vm_readv/writev; implemented by rocid. All functions return false on
-/// failure.
+class SlowWorker;  // slow_memory.hpp
+
+/// A client's address space, for memory that could not be mapped. An access may take as long as the client likes, so only the
+/// worker of the client's user makes one. Both return false on failure.
 class RemoteProcess {
 public:
     virtual ~RemoteProcess() = default;
     virtual bool read(uint64_t client_address, std::byte* out, uint64_t length) = 0;
     virtual bool write(uint64_t client_address, const std::byte* in, uint64_t length) = 0;
+    /// Who calls them. nullptr: nobody does, every access fails.
+    virtual SlowWorker* worker() { return nullptr; }
 };
 
 /// A contiguous part of a region. The segments of a region are in ascending order.
 struct Segment {
     uint64_t offset = 0;  ///< of this segment within the region
     uint64_t length = 0;
-    std::byte* base = nullptr;       ///< where it is mapped; nullptr: accessed through `process`
+    std::byte* base = nullptr;       ///< where it is mapped; nullptr: accessed by address, through `process`
     uint64_t client_address = 0;     ///< with base == nullptr
     MappedRegion* mapped = nullptr;  ///< owner of base (kept alive by the conductor)
     bool writable = true;
@@ -103,10 +109,12 @@ struct alignas(64) MemoryRegion {
         uint64_t start;                    ///< of a window: its first address in the parent; `iova` is 0 if it is zero based
     };
     SegmentList segments;                       ///< a single segment is the fast case
-    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses that went through `process`
+    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses by address
     std::atomic<bool> binding{false};           ///< of a window: a bind is in progress; of a region: it is being deregistered
     /// Of a window: accesses in progress, of all engines. Of a region: windows that are bound to it.
     mutable std::atomic<uint32_t> users{0};
+    /// Accesses by address that are under way: the region must not be freed before they end.
+    mutable std::atomic<uint32_t> slow_pending{0};
 };
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
 
@@ -125,6 +133,8 @@ public:
         window.users.fetch_add(1, std::memory_order_seq_cst);
         window_ = &window;
     }
+    /// The access goes on as `other`.
+    void pass_to(WindowUse& other) { other.window_ = std::exchange(window_, nullptr); }
 
 private:
     const MemoryRegion* window_ = nullptr;
@@ -199,12 +209,23 @@ inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, ui
     return check(table, key, pd, qpn, va, length, needed, out, use);
 }
 
-/// Copy between a frame and a region that check() approved. False: the memory is gone (poisoned, or its process has ended), is
-/// read-only, or does not contain the range. Zero length is allowed. Frame and region never overlap: frames are rocid's own
-/// memory, also on loopback. copy_in stores the last 8 bytes of a range last, because programs poll the end of a buffer for an
-/// RDMA WRITE (x86-64 keeps the order of stores). Only direct() guarantees 8-byte atomicity.
+/// Copy between a frame and a region that check() approved. False: the memory is gone (poisoned), is read-only, does not contain
+/// the range, or is accessed by address only (slow_memory.hpp); bytes before the fault may have been copied. Zero length is
+/// allowed. Frame and region never overlap: frames are rocid's own memory, also on loopback. copy_in stores the last 8 bytes of a
+/// range last, because programs poll the end of a buffer for an RDMA WRITE (x86-64 keeps the order of stores). Only direct()
+/// guarantees 8-byte atomicity.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
+/// A part of a range that lies in one segment.
+struct Stretch {
+    const Segment* segment = nullptr;
+    uint64_t at = 0;  ///< offset within the segment
+    uint32_t length = 0;
+};
+/// Splits a range by segments; returns their number. 0: more than `out` holds, or the region does not contain the range.
+size_t stretches(const MemoryRegion& r, uint64_t va, uint64_t length, std::span<Stretch> out);
+/// True if `window` is a memory window with accesses in progress.
+bool in_use(const KeyTable& table, Key window);
 /// A range within one mapped segment, which the caller reads in place. After reading, the caller checks intact() before it uses
 /// the bytes.
 struct InPlace {

@@ -59,6 +59,11 @@ void let_go(KeyTable& table, MemoryRegion& window) {
     window.parent = Key{};
 }
 
+bool in_use(const KeyTable& table, Key key) {
+    const MemoryRegion* window = table.find(key);
+    return window != nullptr && window->is_window && window->users.load(std::memory_order_seq_cst) != 0;
+}
+
 /// A bind takes its reference first and then checks `binding` of the region. Deregistering sets `binding` first and then checks
 /// the references. So at least one of them sees the other.
 bool close_to_windows(MemoryRegion& region) {

@@ -1,5 +1,6 @@
 // The completer: ACKs, NAKs, READ and atomic responses (IBA 9.7.5, 9.7.6). What was not asked for is a ghost: counted and
 // dropped.
+#include <cassert>
 #include <cstring>
 
 #include "qp/reorder.hpp"
@@ -213,6 +214,17 @@ SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     return nullptr;
 }
 
+SgeList sges_of(const Context& ctx, const Qp& qp, const SendRecord& r) {
+    const abi::SendWqe& w = wqe(r);
+    return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
+}
+
+/// The response is here, so the peer is not silent. One that found no room is asked for again.
+void response_waits(Context& ctx, Qp& qp, Placing placing) {
+    if (placing == Placing::refused) return fail_send(ctx, qp, WcStatus::loc_prot_err);
+    if (placing == Placing::waits) restart_ack_timer(ctx, qp);
+}
+
 void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     // A response to a request that was rolled back, and would be sent again, is as valid as the response to the repeated one.
     SendRecord* r = awaited_record(ctx, qp, p);
@@ -229,10 +241,10 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     const bool ends = p.info->has(wire::kLast | wire::kOnly);
     if (final ? !ends : ends && !r->partly) return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
-    const abi::SendWqe& w = wqe(*r);
-    const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
-    if (!sges.scatter(offset, p.payload, p.payload_length)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
-    responded(ctx, qp, p.psn, final);
+    const SgeList sges = sges_of(ctx, qp, *r);
+    if (sges.scatter(offset, p.payload, p.payload_length)) return responded(ctx, qp, p.psn, final);
+    const Target to{.sges = &sges, .offset = offset};
+    response_waits(ctx, qp, place_slowly(ctx, qp, SlowRole::response, p, to, p.payload, p.payload_length));
 }
 
 void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -242,20 +254,38 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         count(ctx, qp, &EventCounters::duplicates);
         return;
     }
-    const abi::SendWqe& w = wqe(*r);
-    const SgeList sges(ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge});
+    const SgeList sges = sges_of(ctx, qp, *r);
     uint8_t original[8];
     std::memcpy(original, &p.atomic_original, sizeof original);
-    if (!sges.scatter(0, original, sizeof original)) return fail_send(ctx, qp, WcStatus::loc_prot_err);
-    responded(ctx, qp, p.psn, true);
+    if (sges.scatter(0, original, sizeof original)) return responded(ctx, qp, p.psn, true);
+    response_waits(ctx, qp, place_original_slowly(ctx, qp, p, sges));
+}
+
+}  // namespace
+
+namespace {
+
+/// Others wait for slow memory, or for a packet that is missing.
+void receive_among_others(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (qp.waits_responses) return keep_behind(ctx, qp, SlowRole::response, p);
+    execute_response(ctx, qp, p);
+    if (qp.keeps_responses) hand_over_responses(ctx, qp);
 }
 
 }  // namespace
 
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (qp.keeps_responses | qp.waits_responses) [[unlikely]]
+        return receive_among_others(ctx, qp, p);
     execute_response(ctx, qp, p);
-    if (qp.keeps_responses) [[unlikely]]
-        hand_over_responses(ctx, qp);
+}
+
+void finish_response(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
+    if (qp.state != State::rts && qp.state != State::sqd) return;
+    if (!good) return fail_send(ctx, qp, WcStatus::loc_prot_err);
+    const SendRecord* r = qp.requester.queue.oldest();
+    assert(r != nullptr);  // it awaits the response
+    responded(ctx, qp, p.psn, psn_span(r->first_psn, p.psn) + 1 == r->packets);
 }
 
 void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {

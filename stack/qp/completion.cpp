@@ -9,8 +9,6 @@ namespace {
 
 using abi::WcStatus;
 
-constexpr uint32_t kEventCqErr = 0, kEventQpFatal = 1, kEventSqDrained = 5, kEventLastWqe = 16;
-
 /// A store leaves its core within microseconds.
 constexpr Nanos kLateReceives = 1'000'000;
 
@@ -29,7 +27,9 @@ bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     e.timestamp = ctx.now;
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);
     if (rings::push(cq, ctx.engine, e, ctx.completions) == rings::PushResult::overrun) {
-        if (!was_dead) send_event(ctx, {engine::Event::Kind::async, cq.session, kEventCqErr, cq.handle, cq.generation});
+        if (!was_dead)
+            send_event(ctx,
+                       {engine::Event::Kind::async, cq.session, uint32_t(abi::AsyncEvent::cq_err), cq.handle, cq.generation});
         return !was_dead;
     }
     rings::CqLane& lane = cq.lanes[ctx.engine];
@@ -51,7 +51,7 @@ void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     e.qpn = qp.spec.qpn.value;
     if (!overruns(ctx, *cq, e, solicited)) return;
     note(ctx, qp, Happening::overrun, {}, 0, abi::Reason::cq_overrun);
-    raise(ctx, qp, kEventQpFatal);
+    raise(ctx, qp, abi::AsyncEvent::qp_fatal);
     enter_error(ctx, qp);
 }
 
@@ -178,18 +178,18 @@ void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solici
     if (srq.spec.cq != nullptr) overruns(ctx, *srq.spec.cq, e, solicited);
 }
 
-void raise(Context& ctx, Qp& qp, uint32_t type) {
-    send_event(ctx, {engine::Event::Kind::async, qp.spec.session, type, qp.spec.handle, qp.spec.generation});
+void raise(Context& ctx, Qp& qp, abi::AsyncEvent event) {
+    send_event(ctx, {engine::Event::Kind::async, qp.spec.session, uint32_t(event), qp.spec.handle, qp.spec.generation});
 }
 
-void raise_srq(Context& ctx, const Srq& srq, uint32_t type) {
-    send_event(ctx, {engine::Event::Kind::async, srq.spec.session, type, srq.spec.handle, srq.spec.generation});
+void raise_srq(Context& ctx, const Srq& srq, abi::AsyncEvent event) {
+    send_event(ctx, {engine::Event::Kind::async, srq.spec.session, uint32_t(event), srq.spec.handle, srq.spec.generation});
 }
 
 void report_drained(Context& ctx, Qp& qp) {
     if (!qp.sqd_pending || !qp.requester.queue.at_oldest()) return;
     qp.sqd_pending = false;
-    if (qp.notify_drained) raise(ctx, qp, kEventSqDrained);
+    if (qp.notify_drained) raise(ctx, qp, abi::AsyncEvent::sq_drained);
 }
 
 void fail_send(Context& ctx, Qp& qp, WcStatus status) {
@@ -211,10 +211,11 @@ void enter_error(Context& ctx, Qp& qp) {
     qp.requester.deadlines.clear();
     Responder& rs = qp.responder;
     forget_kept(ctx, qp);
+    forget_slow(ctx, qp);
     rs.jobs.count = 0;
     rs.in_message = false;
     rs.sequence.fall_silent();
-    if (qp.spec.srq != nullptr) raise(ctx, qp, kEventLastWqe);
+    if (qp.spec.srq != nullptr) raise(ctx, qp, abi::AsyncEvent::qp_last_wqe_reached);
     // From now on the client tells of every receive it posts, so that it can be flushed. What it is just about to post it may not
     // tell of (abi/client_rings.hpp), so its queue is looked at once more when that has long arrived.
     if (qp.spec.rq.depth != 0) {
@@ -225,6 +226,7 @@ void enter_error(Context& ctx, Qp& qp) {
 }
 
 void flush_queues(Context& ctx, Qp& qp) {
+    if (flush_waits(qp)) return;
     flush_send(ctx, qp);
     if (qp.state == State::err) flush_recv(ctx, qp);
 }

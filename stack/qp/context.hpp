@@ -13,6 +13,7 @@
 #include "mem/memory_region.hpp"
 #include "qp/outbox.hpp"
 #include "qp/reorder_pool.hpp"
+#include "qp/slow_memory.hpp"
 #include "qp/state.hpp"
 
 namespace roci::qp {
@@ -69,8 +70,9 @@ struct Context {
     std::deque<engine::Event> late_events;  ///< that the event ring had no room for
     RunQueue<&Qp::asking> requesters;       ///< that have a turn
     RunQueue<&Qp::answering> responders;    ///< that have something to answer
-    std::unique_ptr<ReorderPool> reorder;   ///< nullptr: frames out of order are not kept
-    std::map<uint32_t, Slab> records;       ///< by bytes of a block: what the QPs have fetched and not completed
+    std::unique_ptr<SlowMemory> slow;
+    std::unique_ptr<ReorderPool> reorder;  ///< nullptr: frames out of order are not kept
+    std::map<uint32_t, Slab> records;      ///< by bytes of a block: what the QPs have fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
     DeviceCounters& device(const Qp& qp) { return *devices[qp.spec.port]; }
@@ -117,6 +119,9 @@ public:
     /// The bytes in place, if they are contiguous. Empty if they are not, or if gather() would refuse them.
     mem::InPlace in_place(uint64_t offset, uint32_t length) const;
     bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
+    /// Adds the bytes of [offset, offset + length) to a request for slow memory. False: as with the others, or it is not
+    /// possible.
+    bool describe(uint64_t offset, uint32_t length, uint32_t needed, std::byte* bytes, mem::SlowRequest& request) const;
 
 private:
     template <class Copy>

@@ -1,6 +1,7 @@
 // Creation, the actions of the state machine, and snapshots. The conductor has checked transitions and attributes
 // (qp/attributes.hpp); this file applies each attribute and each state to the transport.
 #include <bit>
+#include <cerrno>
 #include <new>
 
 #include "qp/attributes.hpp"
@@ -56,6 +57,7 @@ void reset(Context& ctx, Qp& qp) {
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
     forget_kept(ctx, qp);
+    drop_slow(ctx, qp);
     qp.requester.queue.reset();
     qp.requester = {.queue = qp.requester.queue};
     auto sges = std::move(qp.responder.recv.sges);
@@ -142,6 +144,7 @@ void free(Srq* srq) { delete srq; }
 int apply_change(Context& ctx, Qp& qp, const Change& change) {
     const bool moves = (change.mask & kAttrState) != 0;
     if (moves && change.next == State::reset) {
+        if (!close_slow(ctx, qp)) return EAGAIN;
         enter(ctx, qp, State::reset);
         return 0;
     }
@@ -191,6 +194,7 @@ void detach(Context& ctx, Qp& qp) {
     deactivate(ctx, qp);
     if (qp.tags != nullptr) forget_tagged(qp);
     forget_kept(ctx, qp);
+    drop_slow(ctx, qp);
     if (!qp.requester.queue.attached()) return;
     qp.requester.queue.drop_all();
     qp.requester.queue.detach()->unreserve(qp.spec.sq.depth);

@@ -6,8 +6,6 @@
 namespace roci::qp {
 namespace {
 
-constexpr uint32_t kIbvEventSrqLimit = 15;
-
 /// Where the packet's receive WQE comes from: an XRC packet names its SRQ, which must be of the QP's domain (IBA A14.2.4).
 Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
     if (qp.spec.type != Type::xrc_recv) return qp.spec.srq;
@@ -21,7 +19,7 @@ Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
 void check_srq_limit(Context& ctx, Srq& srq) {
     if (srq.limit == 0 || srq.rq.posted(srq.limit) >= srq.limit) return;
     srq.limit = 0;  // the event disarms it (IBA 10.2.9.3)
-    raise_srq(ctx, srq, kIbvEventSrqLimit);
+    raise_srq(ctx, srq, abi::AsyncEvent::srq_limit_reached);
 }
 
 uint32_t recv_available(const Qp& qp) {

@@ -125,7 +125,7 @@ bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
 /// Reports the gap if it is time to.
 void judge_requests(Context& ctx, Qp& qp) {
     Backlog& b = qp.reorder->requests;
-    if (!b.asked && b.patience.exhausted(b.count, ctx.now - b.opened)) {
+    if (!qp.waits_requests && !b.asked && b.patience.exhausted(b.count, ctx.now - b.opened)) {
         b.asked = true;
         nak_gap(ctx, qp);
     }
@@ -146,7 +146,7 @@ uint32_t overtakers(const Reorder& r) { return r.responses.count + uint32_t(r.ha
 
 void judge_responses(Context& ctx, Qp& qp) {
     Backlog& b = qp.reorder->responses;
-    if (!b.asked && b.patience.exhausted(overtakers(*qp.reorder), ctx.now - b.opened)) {
+    if (!qp.waits_responses && !b.asked && b.patience.exhausted(overtakers(*qp.reorder), ctx.now - b.opened)) {
         b.asked = true;
         implied_nak(ctx, qp);
     }
@@ -208,6 +208,7 @@ void hand_over_requests(Context& ctx, Qp& qp) {
         execute_request(ctx, qp, k->packet);
         ctx.reorder->count(&ReorderCounters::delivered);
         ctx.reorder->give_back(k);
+        if (qp.waits_requests) break;
     }
     if (qp.reorder == nullptr) return;
     Backlog& b = qp.reorder->requests;
@@ -242,7 +243,7 @@ bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p) {
 void hand_over_responses(Context& ctx, Qp& qp) {
     if (qp.requester.window.acked() == qp.reorder->responses.base) return;
     closed(ctx, qp.reorder->responses);
-    while (qp.reorder != nullptr && execute_next_response(ctx, qp)) {
+    while (qp.reorder != nullptr && !qp.waits_responses && execute_next_response(ctx, qp)) {
     }
     if (qp.reorder == nullptr) return;
     if (overtakers(*qp.reorder) == 0) return drop_responses(ctx, qp);
@@ -267,6 +268,9 @@ void note_repeated(Context& ctx, Backlog& b, Psn psn) {
 }
 
 void look_at_kept(Context& ctx, Qp& qp) {
+    // What waits for slow memory is not missing.
+    if (qp.waits_requests) qp.reorder->requests.opened = ctx.now;
+    if (qp.waits_responses) qp.reorder->responses.opened = ctx.now;
     const auto stalled = [&](const Backlog& b) { return b.asked && ctx.now - b.opened >= kStalled; };
     if (qp.keeps_requests) stalled(qp.reorder->requests) ? drop_requests(ctx, qp) : judge_requests(ctx, qp);
     if (qp.keeps_responses) stalled(qp.reorder->responses) ? drop_responses(ctx, qp) : judge_responses(ctx, qp);

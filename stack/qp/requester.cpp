@@ -72,6 +72,12 @@ bool from_memory(const abi::SendWqe& w) {
     return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
 }
 
+/// The payload is there.
+uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
+    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
+    return wire::finish_frame(start, path, payload, length);
+}
+
 /// Payload and ICRC behind the headers. Returns the frame's length; 0: the memory cannot be read.
 uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* start,
                 const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
@@ -83,8 +89,7 @@ uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_
         }
     }
     if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) return 0;
-    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
-    return wire::finish_frame(start, path, payload, length);
+    return seal(w, start, path, payload, length);
 }
 
 /// A READ request asks for all data from the first missing byte on, or for the missing packets. The responses keep the PSNs of
@@ -174,6 +179,28 @@ Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ac
     return {start, wire::repeat_headers(start, kept.headers, r.first_psn + part.packet, ack_request), &qp.path};
 }
 
+/// A payload that cannot be gathered here. The last packet of what is staged asks for an ACK, so that our timeout does not run
+/// while the rest is fetched.
+Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length, bool& ack_request, engine::TxFrame& frame,
+                   Begun& b, uint32_t& bytes) {
+    const abi::SendWqe& w = wqe(r);
+    const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
+    const Staged staged = stage_payload(ctx, qp, sges_of(ctx, qp, w), r.ssn, offset, length, r.length);
+    if (staged.result == Staged::Result::refused) {
+        r.fault = WcStatus::loc_prot_err;
+        return Step::fault;
+    }
+    if (staged.result == Staged::Result::waits) {
+        if (qp.slow != nullptr && qp.slow->payload != nullptr) qp.has_work = false;  // until it is done
+        return Step::wait;
+    }
+    ack_request = ack_request || (staged.ends && !unacknowledged(qp.spec.type));
+    b = begin(ctx, qp, r, part, length, ack_request, frame);
+    std::memcpy(b.payload, staged.bytes, length);
+    bytes = seal(w, b.start, *b.path, b.payload, length);
+    return Step::done;
+}
+
 /// One frame. `again`: what it carries was sent before.
 Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again, Middle& kept) {
     Requester& rq = qp.requester;
@@ -185,19 +212,19 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
     const uint32_t length = carries_data ? uint32_t(std::min<uint64_t>(qp.mtu, r.length - offset)) : 0;
     const bool last = part.packet + 1 >= r.packets || !carries_data;
 
-    const bool ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, last));
+    bool ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, last));
     const bool inner = part.packet != 0 && !last;
     if (!inner) kept.message = nullptr;  // the record may be another message's next time
-    const Begun b =
+    Begun b =
         inner ? begin_middle(ctx, qp, r, part, ack_request, *frame, kept) : begin(ctx, qp, r, part, length, ack_request, *frame);
     if (b.path == nullptr) {
         r.fault = WcStatus::loc_qp_op_err;
         return Step::fault;
     }
-    const uint32_t bytes = finish(ctx, qp, w, offset, b.start, *b.path, b.payload, length);
-    if (bytes == 0) {
-        r.fault = WcStatus::loc_prot_err;
-        return Step::fault;
+    uint32_t bytes = finish(ctx, qp, w, offset, b.start, *b.path, b.payload, length);
+    if (bytes == 0) [[unlikely]] {
+        const Step step = finish_slowly(ctx, qp, r, part, length, ack_request, *frame, b, bytes);
+        if (step != Step::done) return step;
     }
     ctx.out(qp).commit(b.start, bytes, b.path->checksum_offset, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
@@ -282,6 +309,7 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
 }
 
 Step invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
+    if (mem::in_use(ctx.shared->keys, Key{w.imm_or_inv})) return Step::wait;  // a peer writes slow memory through it
     if (mem::invalidate_window(ctx.shared->keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value)) return Step::done;
     r.fault = WcStatus::loc_qp_op_err;
     return Step::fault;

@@ -1,12 +1,12 @@
 // What the responder sends: READ responses, atomic responses, then the ACK or NAK: always in PSN order, so that no ACK
 // overtakes a response (IBA 9.7.5.1.2). However many requests a burst brought, one ACK covers them.
+#include <cstring>
+
 #include "mem/memory_region.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
 namespace {
-
-constexpr uint32_t kEventQpAccessErr = 3;
 
 /// Credits are told where the QP has a receive queue of its own (IBA 9.7.7.2: not with an SRQ).
 uint8_t ack_syndrome(Qp& qp) {
@@ -15,8 +15,8 @@ uint8_t ack_syndrome(Qp& qp) {
     return make_syndrome(AethKind::ack, credits);
 }
 
-/// What became of a packet: `lost` is the memory that it was to be made of.
-enum class Sent : uint8_t { yes, no_room, lost };
+/// What became of a packet: `lost` is the memory that it was to be made of, or it `waits` for it.
+enum class Sent : uint8_t { yes, no_room, lost, waits };
 
 /// Adds payload and ICRC behind the headers. Returns the frame's length; 0: the memory is lost.
 uint32_t finish(const Qp& qp, uint32_t length, const mem::MemoryRegion* region, uint64_t va, uint8_t* start, uint8_t* payload) {
@@ -31,14 +31,37 @@ uint32_t finish(const Qp& qp, uint32_t length, const mem::MemoryRegion* region, 
     return wire::finish_frame(start, qp.path, payload, length);
 }
 
-Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, uint32_t length, const mem::MemoryRegion* region, uint64_t va) {
+/// Of a READ response.
+struct Payload {
+    const mem::MemoryRegion* region = nullptr;
+    uint64_t va = 0;
+    const ResponderJob* job = nullptr;
+    uint64_t offset = 0;
+    uint32_t length = 0;
+};
+
+/// A payload that cannot be copied here.
+Sent finish_slowly(Context& ctx, Qp& qp, const Payload& what, uint8_t* start, uint8_t* payload, uint32_t& bytes) {
+    if (what.length == 0) return Sent::lost;
+    const Staged staged = stage_answer(ctx, qp, *what.region, *what.job, what.va, what.offset, what.length);
+    if (staged.result == Staged::Result::waits) return Sent::waits;
+    if (staged.result == Staged::Result::refused) return Sent::lost;
+    std::memcpy(payload, staged.bytes, what.length);
+    bytes = wire::finish_frame(start, qp.path, payload, what.length);
+    return Sent::yes;
+}
+
+Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, const Payload& what = {}) {
     engine::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Sent::no_room;
     h.dest_qp = qp.dest;
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
-    uint8_t* payload = wire::begin_frame(start, qp.path, h, length);
-    const uint32_t bytes = finish(qp, length, region, va, start, payload);
-    if (bytes == 0) return Sent::lost;
+    uint8_t* payload = wire::begin_frame(start, qp.path, h, what.length);
+    uint32_t bytes = finish(qp, what.length, what.region, what.va, start, payload);
+    if (bytes == 0) [[unlikely]] {
+        const Sent result = finish_slowly(ctx, qp, what, start, payload, bytes);
+        if (result != Sent::yes) return result;
+    }
     ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
     ++qp.counters.tx_packets;
     qp.counters.tx_bytes += bytes;
@@ -72,7 +95,7 @@ void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     if (job.replay) return rs.jobs.drop_oldest();
     rs.sequence.take_back(job.first + job.sent, nak_syndrome(NakCode::remote_access));
     rs.jobs.count = 0;
-    raise(ctx, qp, kEventQpAccessErr);
+    raise(ctx, qp, abi::AsyncEvent::qp_access_err);
 }
 
 Sent send_read_packet(Context& ctx, Qp& qp, const ResponderJob& job) {
@@ -87,7 +110,7 @@ Sent send_read_packet(Context& ctx, Qp& qp, const ResponderJob& job) {
     h.psn = job.first + job.sent;
     h.syndrome = ack_syndrome(qp);
     h.msn = Msn{job.msn};
-    return send(ctx, qp, h, length, region, va);
+    return send(ctx, qp, h, {region, va, &job, offset, length});
 }
 
 Sent send_atomic_response(Context& ctx, Qp& qp, const ResponderJob& job) {
@@ -97,7 +120,7 @@ Sent send_atomic_response(Context& ctx, Qp& qp, const ResponderJob& job) {
     h.syndrome = ack_syndrome(qp);
     h.msn = Msn{job.msn};
     h.atomic_original = job.va;
-    return send(ctx, qp, h, 0, nullptr, 0);
+    return send(ctx, qp, h);
 }
 
 bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
@@ -106,7 +129,7 @@ bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     h.psn = psn;
     h.syndrome = syndrome;
     h.msn = qp.responder.sequence.msn();
-    return send(ctx, qp, h, 0, nullptr, 0) == Sent::yes;
+    return send(ctx, qp, h) == Sent::yes;
 }
 
 /// Sends an ACK of all executed requests, or a pending NAK. A NAK also acknowledges all requests before its PSN, so no ACK is
@@ -124,7 +147,8 @@ bool send_ack_or_nak(Context& ctx, Qp& qp) {
 
 bool has_responses(const Qp& qp) {
     const Responder& rs = qp.responder;
-    return rs.jobs.count != 0 || rs.sequence.reply_due();
+    if (rs.jobs.count != 0) return !answer_waits(qp);  // whose end puts it on the list again
+    return rs.sequence.reply_due();
 }
 
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
@@ -134,7 +158,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
     while (sent < quantum && rs.jobs.count != 0) {
         ResponderJob& job = rs.jobs.oldest();
         const Sent result = job.atomic ? send_atomic_response(ctx, qp, job) : send_read_packet(ctx, qp, job);
-        if (result == Sent::no_room) return sent;
+        if (result == Sent::no_room || result == Sent::waits) return sent;
         if (result == Sent::lost) {
             abandon(ctx, qp, job);
             continue;

@@ -1,48 +1,51 @@
 // The responder processes one request packet at a time. It makes the checks of IBA 9.7.4.1 in their order (PSN, opcode sequence,
 // allowed opcode, resources, length, R_Key) and then executes the request. Each fault has a row in kFaults.
 #include <cstring>
-#include <mutex>
+#include <optional>
 
 #include "mem/memory_region.hpp"
 #include "qp/reorder.hpp"
+#include "qp/requests.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
 namespace {
 
+using abi::AsyncEvent;
 using abi::WcStatus;
-
-constexpr uint32_t kEventQpFatal = 1, kEventQpReqErr = 2, kEventQpAccessErr = 3, kEventCommEst = 4;
 
 /// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table
 /// 57; 9.9.3.1).
 struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
-    uint32_t event;
+    std::optional<AsyncEvent> event;
     bool own = false;     ///< of our side (class E): it ends a UC QP as well, where what the peer does wrong is dropped (class D)
     bool silent = false;  ///< no NAK (class J): the peer's retries are exhausted
 };
 constexpr FaultRow kFaults[] = {
-    {NakCode::psn_sequence, WcStatus::success, 0},                          // none
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // invalid_succession
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // not_allowed
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // too_many_reads
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},  // bad_length
-    {NakCode::invalid_request, WcStatus::loc_len_err, kEventQpReqErr},      // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::loc_access_err, kEventQpAccessErr},  // access (11.6.2: of a WRITE with immediate)
-    {NakCode::remote_operational, WcStatus::loc_prot_err, kEventQpFatal, true},   // recv_protection
-    {NakCode::remote_operational, WcStatus::loc_qp_op_err, kEventQpFatal, true},  // malformed_recv
-    {NakCode::remote_operational, WcStatus::loc_access_err, kEventQpFatal},       // unreachable: the memory went away
-    {NakCode::remote_access, WcStatus::rem_inv_req_err, 0, false, true},          // invalidation
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},        // no_right
-    {NakCode::invalid_request, WcStatus::rem_inv_req_err, kEventQpReqErr},        // misaligned: IBA 9.4.5
+    {NakCode::psn_sequence, WcStatus::success, {}},                                 // none
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // invalid_succession
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // not_allowed
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // too_many_reads
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // bad_length
+    {NakCode::invalid_request, WcStatus::loc_len_err,
+     AsyncEvent::qp_req_err},  // message_too_long: longer than the receive buffer
+    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access (11.6.2: of a WRITE with immediate)
+    {NakCode::remote_operational, WcStatus::loc_prot_err, AsyncEvent::qp_fatal, true},   // recv_protection
+    {NakCode::remote_operational, WcStatus::loc_qp_op_err, AsyncEvent::qp_fatal, true},  // malformed_recv
+    {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory went away
+    {NakCode::remote_access, WcStatus::rem_inv_req_err, {}, false, true},                // invalidation
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // no_right
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // misaligned: IBA 9.4.5
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
     qp.responder.sequence.owe_nak(syndrome, fatal);
     activate_responder(ctx, qp);
 }
+
+}  // namespace
 
 void fault(Context& ctx, Qp& qp, RequestFault f) {
     const FaultRow& row = kFaults[size_t(f)];
@@ -53,10 +56,33 @@ void fault(Context& ctx, Qp& qp, RequestFault f) {
         return;
     }
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, row.recv_status, 0, reason);
-    if (row.event != 0) raise(ctx, qp, row.event);
+    if (row.event) raise(ctx, qp, *row.event);
     if (row.silent || qp.spec.type == Type::uc) return enter_error(ctx, qp);
     nak(ctx, qp, nak_syndrome(row.nak), true);
 }
+
+/// The protection domain that a request acts in: the QP's; of an XRC target the SRQ's that the packet names, which must be of its
+/// domain (annex A14.2.3). 0: none.
+uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
+    if (qp.spec.type != Type::xrc_recv) return qp.spec.pd;
+    const Srq* srq = ctx.shared->srqs.find(p.xrc_srqn);
+    return srq != nullptr && srq->spec.xrcd == qp.spec.xrcd ? srq->spec.pd : 0;
+}
+
+/// Zero-length requests need no valid R_Key (C9-88).
+bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
+                   Grant& grant) {
+    if (length == 0) return true;
+    grant.va = va;
+    const mem::Fault fault = mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right,
+                                        grant.region, grant.use);
+    if (fault == mem::Fault::ok) [[likely]]
+        return true;
+    note_access(ctx, qp, key, domain_of(ctx, qp, p), va, length, right, true);
+    return false;
+}
+
+namespace {
 
 /// The RNR NAK keeps ePSN; what follows it is out of sequence and met with silence (IBA 9.7.5.2.8).
 void receiver_not_ready(Context& ctx, Qp& qp) {
@@ -66,10 +92,6 @@ void receiver_not_ready(Context& ctx, Qp& qp) {
 }
 
 // ---- PSN ------------------------------------------------------------------------------------------------------------
-
-/// A READ that was asked for before is executed again; an atomic is answered from what was kept; anything else was executed, so
-/// the ACK is repeated (IBA 9.7.5.1.5, C9-105 …).
-void duplicate(Context& ctx, Qp& qp, const wire::Packet& p);
 
 /// True if the packet is the expected one.
 bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -114,36 +136,6 @@ bool legal_length(const Qp& qp, const wire::Packet& p) {
     return p.payload_length <= qp.mtu;
 }
 
-// ---- R_Key ----------------------------------------------------------------------------------------------------------
-
-/// The protection domain that a request acts in: the QP's; of an XRC target the SRQ's that the packet names, which must be of its
-/// domain (annex A14.2.3). 0: none.
-uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
-    if (qp.spec.type != Type::xrc_recv) return qp.spec.pd;
-    const Srq* srq = ctx.shared->srqs.find(p.xrc_srqn);
-    return srq != nullptr && srq->spec.xrcd == qp.spec.xrcd ? srq->spec.pd : 0;
-}
-
-/// Memory that a request may use, for as long as this lives.
-struct Grant {
-    const mem::MemoryRegion* region = nullptr;
-    uint64_t va = 0;  ///< within the region
-    mem::WindowUse use;
-};
-
-/// Zero-length requests need no valid R_Key (C9-88).
-bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
-                   Grant& grant) {
-    if (length == 0) return true;
-    grant.va = va;
-    const mem::Fault fault = mem::check(ctx.shared->keys, key, domain_of(ctx, qp, p), qp.spec.qpn.value, grant.va, length, right,
-                                        grant.region, grant.use);
-    if (fault == mem::Fault::ok) [[likely]]
-        return true;
-    note_access(ctx, qp, key, domain_of(ctx, qp, p), va, length, right, true);
-    return false;
-}
-
 // ---- SEND and WRITE -------------------------------------------------------------------------------------------------
 
 void begin_message(Qp& qp, const wire::Packet& p) {
@@ -168,42 +160,37 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (rs.recv.held && takes_one) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
 }
 
-RequestFault place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
+Placed place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     uint64_t offset = rs.received;
     const uint8_t* payload = p.payload;
     uint32_t length = p.payload_length;
-    if (matches_tags(qp) && !place_tagged(qp, p, offset, payload, length)) return RequestFault::none;
-    if (offset + length > rs.recv.capacity) return RequestFault::message_too_long;
+    if (matches_tags(qp) && !place_tagged(qp, p, offset, payload, length)) return {RequestFault::none};
+    if (offset + length > rs.recv.capacity) return {RequestFault::message_too_long};
     const SgeList sges(ctx, rs.recv.pd, {rs.recv.sges.get(), rs.recv.num_sge});
-    if (!sges.scatter(offset, payload, length)) return RequestFault::recv_protection;
-    return RequestFault::none;
+    if (sges.scatter(offset, payload, length)) return {RequestFault::none};
+    const Target to{.sges = &sges, .offset = offset};
+    return {RequestFault::recv_protection, place_slowly(ctx, qp, SlowRole::request, p, to, payload, length)};
 }
 
-RequestFault place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
+Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool last = p.info->has(wire::kLast | wire::kOnly);
     // The payload must add up to the RETH's length exactly (IBA 9.7.4.1.6)
-    if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return RequestFault::bad_length;
-    if (!last && p.payload_length == rs.remaining) return RequestFault::bad_length;
+    if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return {RequestFault::bad_length};
+    if (!last && p.payload_length == rs.remaining) return {RequestFault::bad_length};
     Grant grant;
-    if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant)) return RequestFault::access;
-    if (grant.region != nullptr &&
-        !mem::copy_in(*grant.region, grant.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
-        return RequestFault::unreachable;
-    rs.va += p.payload_length;
-    rs.remaining -= p.payload_length;
-    return RequestFault::none;
+    if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant)) return {RequestFault::access};
+    if (grant.region == nullptr) return {RequestFault::none};
+    if (mem::copy_in(*grant.region, grant.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
+        return {RequestFault::none};
+    return {RequestFault::unreachable, place_slowly(ctx, qp, SlowRole::request, p, grant.target(), p.payload, p.payload_length)};
 }
 
 /// The first packet of a SEND, or the last packet of a WRITE with immediate, takes the receive WQE.
 TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
-    const wire::OpcodeInfo& info = *p.info;
-    if (qp.responder.recv.held) return TakeRecv::ok;
-    const bool send_starts = info.has(wire::kSend) && info.has(wire::kFirst | wire::kOnly);
-    if (send_starts && matches_tags(qp)) return take_tagged(ctx, qp, p);
-    const bool write_imm = info.has(wire::kWrite) && info.has(wire::kImmDt);
-    return send_starts || write_imm ? take_recv(ctx, qp, &p) : TakeRecv::ok;
+    if (qp.responder.recv.held || !p.info->has(wire::kConsumesRecv)) return TakeRecv::ok;
+    return p.info->has(wire::kSend) && matches_tags(qp) ? take_tagged(ctx, qp, p) : take_recv(ctx, qp, &p);
 }
 
 /// SEND with invalidate: the R_Key is invalid before the program can see the completion (IBA 9.4.1.1.3).
@@ -222,186 +209,64 @@ RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
                                                                                            : RequestFault::access;
 }
 
+/// READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2); UC has no
+/// acknowledgements: what asks for one all the same gets none (IBA 9.8.1).
+void acknowledge_if_asked(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (!p.ack_request || unacknowledged(qp.spec.type)) return;
+    qp.responder.sequence.owe_ack();
+    activate_responder(ctx, qp);
+}
+
+/// The payload is in place.
+void finish_message(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    if (const RequestFault f = invalidate(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
+    if (rs.message_is_write) {
+        rs.va += p.payload_length;
+        rs.remaining -= p.payload_length;
+    }
+    rs.received += p.payload_length;
+    rs.sequence.executed();
+    acknowledge_if_asked(ctx, qp, p);
+    if (p.info->has(wire::kLast | wire::kOnly)) end_message(ctx, qp, p);
+}
+
+/// The receive that the packet needs, if it needs one, is taken. False: it has none.
+bool ready_to_receive(Context& ctx, Qp& qp, const wire::Packet& p) {
+    switch (take_if_needed(ctx, qp, p)) {
+        case TakeRecv::ok:
+        case TakeRecv::too_short:
+            return true;
+        case TakeRecv::waits:
+        case TakeRecv::lost:
+            return false;
+        case TakeRecv::empty:
+            if (qp.spec.type != Type::uc) return receiver_not_ready(ctx, qp), false;
+            qp.responder.in_message = false;  // UC: the message is lost
+            count(ctx, qp, &EventCounters::dropped);
+            return false;
+        case TakeRecv::malformed:
+            return fault(ctx, qp, RequestFault::malformed_recv), false;
+        case TakeRecv::no_queue:
+        case TakeRecv::refused:
+            break;
+    }
+    return fault(ctx, qp, RequestFault::not_allowed), false;
+}
+
 void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    const TakeRecv taken = take_if_needed(ctx, qp, p);
-    if (taken == TakeRecv::empty) {
-        if (qp.spec.type != Type::uc) return receiver_not_ready(ctx, qp);
-        rs.in_message = false;  // UC: the message is lost
-        count(ctx, qp, &EventCounters::dropped);
-        return;
-    }
-    if (taken == TakeRecv::malformed) return fault(ctx, qp, RequestFault::malformed_recv);
-    if (taken == TakeRecv::no_queue || taken == TakeRecv::refused) return fault(ctx, qp, RequestFault::not_allowed);
+    if (!ready_to_receive(ctx, qp, p)) return;
     if (!legal_length(qp, p)) return fault(ctx, qp, RequestFault::bad_length);
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
     if (starts) {
         if (const RequestFault f = whole_write_allowed(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
         begin_message(qp, p);
     }
-    const RequestFault placed = rs.message_is_write ? place_write(ctx, qp, p) : place_send(ctx, qp, p);
-    if (placed != RequestFault::none) return fault(ctx, qp, placed);
-    if (const RequestFault f = invalidate(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
-    rs.received += p.payload_length;
-    rs.sequence.executed();
-    if (p.info->has(wire::kLast | wire::kOnly)) end_message(ctx, qp, p);
-}
-
-// ---- READ and atomics -----------------------------------------------------------------------------------------------
-
-ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
-    ResponderJob job;
-    job.first = p.psn;
-    job.va = p.va;
-    job.length = p.dma_length;
-    job.rkey = p.rkey;
-    job.pd = domain_of(ctx, qp, p);
-    job.msn = qp.responder.sequence.msn().value & kMask24;
-    return job;
-}
-
-/// READs and atomics that are being answered for the first time.
-uint32_t new_jobs(Responder& rs) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < rs.jobs.count; ++i) n += !rs.jobs.at(i).replay;
-    return n;
-}
-
-void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
-    JobRing& jobs = qp.responder.jobs;
-    jobs.at(jobs.count++) = job;
-    activate_responder(ctx, qp);
-}
-
-void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
-    Responder& rs = qp.responder;
-    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
-    if (p.dma_length > kMaxMessage) return fault(ctx, qp, RequestFault::bad_length);
-    Grant grant;
-    if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
-        return fault(ctx, qp, RequestFault::access);
-    rs.sequence.end_message();
-    count(ctx, qp, &EventCounters::rx_messages);
-    bump(ctx.device(qp).read_requests);
-    const ResponderJob job = read_job(ctx, qp, p);
-    rs.sequence.executed(response_packets(qp, job));
-    queue_job(ctx, qp, job);
-}
-
-/// The 8 bytes are exchanged at once where they are mapped; else by copy (then only our own engine is atomic towards them).
-bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& p, uint64_t& original) {
-    const bool swap = wire::operation_of(p.opcode) == wire::Operation::cmp_swap;
-    std::byte* direct = mem::direct(region, va, 8);
-    if (direct != nullptr) {
-        std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(direct));
-        if (!swap) {
-            original = word.fetch_add(p.swap_add);
-            return true;
-        }
-        original = p.compare;
-        word.compare_exchange_strong(original, p.swap_add);
-        return true;
-    }
-    // Two engines may serve requests for the same place; the lock makes them one after the other.
-    static std::mutex slow;
-    const std::lock_guard guard(slow);
-    std::byte bytes[8];
-    if (!mem::copy_out(region, va, bytes, 8)) return false;
-    std::memcpy(&original, bytes, 8);
-    const uint64_t changed = swap ? (original == p.compare ? p.swap_add : original) : original + p.swap_add;
-    std::memcpy(bytes, &changed, 8);
-    return mem::copy_in(region, va, bytes, 8);
-}
-
-ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
-    ResponderJob job;
-    job.first = psn;
-    job.atomic = true;
-    job.va = original;
-    job.msn = msn.value & kMask24;
-    return job;
-}
-
-void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
-    Responder& rs = qp.responder;
-    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
-    if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::misaligned);
-    Grant grant;
-    if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
-    uint64_t original = 0;
-    if (!exchange(*grant.region, grant.va, p, original)) return fault(ctx, qp, RequestFault::unreachable);
-    rs.sequence.end_message();
-    rs.sequence.executed();
-    count(ctx, qp, &EventCounters::rx_messages);
-    bump(ctx.device(qp).atomic_requests);
-    rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
-    rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
-    queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
-}
-
-/// An ATOMIC WRITE is answered by an empty READ response.
-ResponderJob atomic_write_job(const Qp& qp, Psn psn) {
-    ResponderJob job;
-    job.first = psn;
-    job.msn = qp.responder.sequence.msn().value & kMask24;
-    return job;
-}
-
-bool store(const mem::MemoryRegion& region, uint64_t va, const uint8_t* bytes) {
-    std::byte* direct = mem::direct(region, va, kAtomicWriteBytes);
-    if (direct == nullptr) return mem::copy_in(region, va, reinterpret_cast<const std::byte*>(bytes), kAtomicWriteBytes);
-    uint64_t value;
-    std::memcpy(&value, bytes, sizeof value);
-    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(direct)).store(value);
-    return true;
-}
-
-void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
-    Responder& rs = qp.responder;
-    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
-    if (p.payload_length != kAtomicWriteBytes || p.dma_length != kAtomicWriteBytes)
-        return fault(ctx, qp, RequestFault::bad_length);
-    if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::misaligned);
-    Grant grant;
-    if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
-        return fault(ctx, qp, RequestFault::access);
-    if (!store(*grant.region, grant.va, p.payload)) return fault(ctx, qp, RequestFault::unreachable);
-    rs.sequence.end_message();
-    rs.sequence.executed();
-    count(ctx, qp, &EventCounters::rx_messages);
-    bump(ctx.device(qp).atomic_requests);
-    queue_job(ctx, qp, atomic_write_job(qp, p.psn));
-}
-
-void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
-    Responder& rs = qp.responder;
-    Grant grant;
-    const ResponderJob job = read_job(ctx, qp, p);
-    // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
-    if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.sequence.expected()) > 0) return;
-    if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
-        return;
-    answer_again(ctx, qp, job);
-}
-
-void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
-    Responder& rs = qp.responder;
-    for (const AtomicResult& kept : std::span(rs.atomics.slots.get(), rs.atomics.size)) {
-        if (kept.valid() && kept.psn == p.psn) return answer_again(ctx, qp, atomic_job(kept.psn, kept.original, kept.msn));
-    }
-}
-
-/// It was executed when it came first; what was written there later must stay.
-void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
-
-void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
-    count(ctx, qp, &EventCounters::duplicates);
-    bump(ctx.device(qp).duplicate_requests);
-    if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
-    if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
-    if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
-    qp.responder.sequence.owe_ack();
-    activate_responder(ctx, qp);
+    const Placed placed = rs.message_is_write ? place_write(ctx, qp, p) : place_send(ctx, qp, p);
+    if (placed.fault == RequestFault::none) return finish_message(ctx, qp, p);
+    if (placed.later == Placing::lost && starts) rs.in_message = false;
+    if (placed.later == Placing::refused) fault(ctx, qp, placed.fault);
 }
 
 /// UC has no NAK: a gap in the PSNs breaks the message under way; the next First or Only starts anew (IBA 9.8.2.2.2).
@@ -423,10 +288,28 @@ bool in_sequence(Context& ctx, Qp& qp, const wire::Packet& p) {
     return qp.spec.type == Type::uc ? uc_resynchronise(ctx, qp, p) : check_psn(ctx, qp, p);
 }
 
+/// UC goes on behind a packet that had no effect.
+void pass_refused(Qp& qp, const wire::Packet& p) {
+    ReceiveSequence& sequence = qp.responder.sequence;
+    if (qp.spec.type == Type::uc && sequence.expected() == p.psn && !qp.waits_requests) sequence.executed();
+}
+
+void fault_of_memory(Context& ctx, Qp& qp, const wire::Packet& p) {
+    fault(ctx, qp, p.info->has(wire::kSend) ? RequestFault::recv_protection : RequestFault::unreachable);
+    pass_refused(qp, p);
+}
+
+/// Others wait for slow memory, or for a packet that is missing.
+void receive_among_others(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (qp.waits_requests) return keep_behind(ctx, qp, SlowRole::request, p);
+    execute_request(ctx, qp, p);
+    if (qp.keeps_requests) hand_over_requests(ctx, qp);
+}
+
 void establish(Context& ctx, Qp& qp) {
     if (qp.established) return;
     qp.established = true;
-    if (qp.state == State::rtr) raise(ctx, qp, kEventCommEst);
+    if (qp.state == State::rtr) raise(ctx, qp, AsyncEvent::comm_est);
 }
 
 }  // namespace
@@ -439,9 +322,9 @@ void nak_gap(Context& ctx, Qp& qp) {
 }
 
 void receive_request(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (qp.keeps_requests | qp.waits_requests) [[unlikely]]
+        return receive_among_others(ctx, qp, p);
     execute_request(ctx, qp, p);
-    if (qp.keeps_requests) [[unlikely]]
-        hand_over_requests(ctx, qp);
 }
 
 void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -459,18 +342,24 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint32_t right = right_needed(*p.info);
     if (!supported(*p.info)) return fault(ctx, qp, RequestFault::not_allowed);
     if ((qp.access & right) != right) return fault(ctx, qp, RequestFault::no_right);
-    // READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2)
-    const bool answers_itself = p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
-    // UC has no acknowledgements: what asks for one all the same gets none (IBA 9.8.1)
-    if (p.ack_request && !answers_itself && !unacknowledged(qp.spec.type)) {
-        rs.sequence.owe_ack();
-        activate_responder(ctx, qp);
-    }
     if (p.info->has(wire::kRead)) return execute_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return execute_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return execute_atomic_write(ctx, qp, p);
     execute_message(ctx, qp, p);
-    if (qp.spec.type == Type::uc && rs.sequence.expected() == p.psn) rs.sequence.executed();
+    pass_refused(qp, p);
+}
+
+void finish_request(Context& ctx, Qp& qp, const wire::Packet& p, bool good, uint64_t original) {
+    if (qp.spec.type == Type::ud) return finish_datagram(ctx, qp, p, good);
+    if (matches_tags(qp) && finish_handed(ctx, qp, p, good)) {
+        begin_message(qp, p);
+        return finish_message(ctx, qp, p);
+    }
+    if (!good) return fault_of_memory(ctx, qp, p);
+    if (p.info->has(wire::kAtomic)) return finish_atomic(ctx, qp, p, original);
+    if (p.info->has(wire::kAtomicWrite)) return finish_atomic_write(ctx, qp, p);
+    finish_message(ctx, qp, p);
+    pass_refused(qp, p);
 }
 
 }  // namespace roci::qp

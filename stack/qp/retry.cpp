@@ -64,8 +64,11 @@ void on_timer(Context& ctx, Qp& qp) {
     if (qp.reorder != nullptr) look_at_kept(ctx, qp);
     if (rq.deadlines.expire(Deadline::rnr, ctx.now)) activate_requester(ctx, qp);
     if (rq.deadlines.expire(Deadline::pacing, ctx.now)) activate(ctx, qp);
-    if (rq.deadlines.expire(Deadline::probe, ctx.now)) probe(ctx, qp);
-    if (rq.deadlines.expire(Deadline::ack, ctx.now) && rq.window.awaits_answer()) on_silence(ctx, qp);
+    // A response that waits for slow memory has come: the peer is not silent, and nothing is lost.
+    const bool answered = qp.waits_responses;
+    if (rq.deadlines.expire(Deadline::probe, ctx.now)) answered ? arm_probe(ctx, qp) : probe(ctx, qp);
+    if (rq.deadlines.expire(Deadline::ack, ctx.now) && rq.window.awaits_answer())
+        answered ? extend_ack_timer(ctx, qp) : on_silence(ctx, qp);
     update_timer(ctx, qp);
 }
 

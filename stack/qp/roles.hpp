@@ -27,6 +27,8 @@ TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// Computes the position of a packet's payload in the buffer and the length of its header. False: no payload to place (a
 /// rendezvous request).
 bool place_tagged(const Qp& qp, const wire::Packet& packet, uint64_t& offset, const uint8_t*& payload, uint32_t& length);
+/// The headers of a rendezvous request that waited for slow memory are in place, or cannot be. False: the packet is none.
+bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 /// Makes a receive completion one of tag matching.
 void describe_tagged(const Qp& qp, abi::Cqe& e);
 /// An incomplete unexpected message is not counted.
@@ -59,6 +61,8 @@ void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// The same for one packet, without those that it was holding up.
 void execute_response(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The bytes of a response that waited for slow memory are in place, or cannot be (not `good`).
+void finish_response(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 /// A response is lost: it is asked for again.
 void implied_nak(Context& ctx, Qp& qp);
 
@@ -90,6 +94,8 @@ void on_timer(Context& ctx, Qp& qp);
 void receive_request(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// The same for one packet, without those that it was holding up.
 void execute_request(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// The bytes of a request that waited for slow memory are in place, or cannot be (not `good`). `original`: before an atomic.
+void finish_request(Context& ctx, Qp& qp, const wire::Packet& packet, bool good, uint64_t original);
 /// One sequence NAK until the expected PSN arrives (C9-113).
 void nak_gap(Context& ctx, Qp& qp);
 
@@ -102,6 +108,7 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 /// Fills in the destination of a datagram. nullptr: the address handle is not valid for this QP.
 const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h);
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& packet);
+void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 
 // ---- respond.cpp: READ responses, atomic responses, ACKs and NAKs
 /// Sends due responses in PSN order, up to `quantum` packets. Returns how many.
@@ -111,7 +118,16 @@ bool has_responses(const Qp& qp);
 bool send_notification(Context& ctx, Qp& qp);
 
 // ---- receive_queue.cpp: receive WQEs
-enum class TakeRecv : uint8_t { ok, empty, malformed, no_queue, refused, too_short };
+enum class TakeRecv : uint8_t {
+    ok,
+    empty,
+    malformed,
+    no_queue,
+    refused,
+    too_short,
+    waits,  ///< for slow memory: the packet takes effect later
+    lost,   ///< there was no room to keep it
+};
 /// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, into responder.recv. One
 /// of less than `least` bytes stays where it is: too_short.
 TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t least = 0);
@@ -129,8 +145,8 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, abi::WcStat
                    abi::Reason reason = abi::Reason::none);
 /// A completion of the SRQ itself, or of a tagged buffer (`qp` nullptr: of none).
 void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solicited);
-void raise(Context& ctx, Qp& qp, uint32_t ibv_event_type);
-void raise_srq(Context& ctx, const Srq& srq, uint32_t ibv_event_type);
+void raise(Context& ctx, Qp& qp, abi::AsyncEvent event);
+void raise_srq(Context& ctx, const Srq& srq, abi::AsyncEvent event);
 /// Oldest WQE completes with `status`, the QP goes to ERR (UC, UD: to SQE), everything else is flushed.
 void fail_send(Context& ctx, Qp& qp, abi::WcStatus status);
 void enter_error(Context& ctx, Qp& qp);
@@ -155,6 +171,7 @@ void settle_sleepers(Context& ctx);
 [[gnu::cold]] abi::Reason note_failure(Context& ctx, Qp& qp, abi::WcStatus status);
 
 // ---- lifecycle.cpp: RESET .. ERR as modify_qp asks, snapshots
+/// 0, or EAGAIN: the QP cannot be reset while a worker may write its buffers (slow_memory.hpp).
 int apply_change(Context& ctx, Qp& qp, const Change& change);
 void snapshot(const Qp& qp, Snapshot& out);
 /// Adds the QP to the engine. False: no memory for its work requests.

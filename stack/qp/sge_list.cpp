@@ -48,4 +48,12 @@ bool SgeList::scatter(uint64_t offset, const uint8_t* in, uint32_t length) const
     });
 }
 
+bool SgeList::describe(uint64_t offset, uint32_t length, uint32_t needed, std::byte* bytes, mem::SlowRequest& request) const {
+    return walk(offset, length, needed, [&](const mem::MemoryRegion& r, uint64_t va, uint32_t n) {
+        const bool ok = mem::add(request, r, va, bytes, n);
+        bytes += n;
+        return ok;
+    });
+}
+
 }  // namespace roci::qp

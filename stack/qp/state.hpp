@@ -24,7 +24,8 @@
 
 namespace roci::qp {
 
-struct Reorder;  // reorder_pool.hpp
+struct Reorder;    // reorder_pool.hpp
+struct SlowState;  // slow_memory.hpp
 
 /// Requester and completer. The first two cache lines have the fields that every message needs.
 struct Requester {
@@ -183,6 +184,8 @@ struct alignas(64) Qp {
     uint32_t qkey = 0;             ///< UD
     bool keeps_requests = false;   ///< requests are in its reorder buffer
     bool keeps_responses = false;  ///< likewise
+    bool waits_requests = false;   ///< one of them waits for slow memory, and all behind it
+    bool waits_responses = false;  ///< likewise
     Turn asking;                   ///< among the requesters with work
     Turn answering;                ///< among the responders with work
     wire::PathTemplate path;
@@ -193,9 +196,10 @@ struct alignas(64) Qp {
     Reorder* reorder = nullptr;        ///< since frames came out of order
     std::unique_ptr<Journal> journal;  ///< since something went wrong
     cc::State adaptation;              ///< of requester.congestion
+    SlowState* slow = nullptr;         ///< since it met with memory that only a worker may touch
     alignas(64) Responder responder;
 };
-static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 832);
+static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 896);
 
 /// For the receiving side, which has `srq` at hand anyway; `tags` lies with the requester.
 inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }

@@ -13,7 +13,6 @@ namespace {
 using abi::WcOpcode;
 using abi::WcStatus;
 
-constexpr uint32_t kEventSrqErr = 14;
 /// More unexpected messages than this that the client has not told to have handled: completions ask it to.
 constexpr uint32_t kMaxLag = 1u << 14;
 
@@ -70,25 +69,37 @@ TakeRecv take_eager(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p
     return TakeRecv::ok;
 }
 
-/// We cannot fetch the data: the client gets the headers in the matched buffer and goes on by itself.
-void hand_to_client(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p, uint32_t length) {
+void complete_handed(Context& ctx, Qp& qp, abi::Cqe& e, WcStatus status, bool solicited) {
+    e.status = status;
+    e.vendor_err = uint32_t(status);
+    complete_tag(ctx, *qp.spec.srq, &qp, e, solicited);
+}
+
+/// rocid cannot fetch the data: the client gets the headers in the matched buffer and continues by itself.
+TakeRecv hand_to_client(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p, uint32_t length) {
+    TagQp& m = *qp.tags;
     const SgeList sges(ctx, qp.spec.srq->spec.pd, {entry.sges.data(), entry.num_sge});
-    abi::Cqe e = match_completion(*qp.tags, entry, length);
-    e.status = WcStatus::tm_rndv_incomplete;
-    if (!sges.scatter(0, p.payload, uint32_t(std::min<uint64_t>(kRndvBytes, entry.capacity)))) e.status = WcStatus::loc_prot_err;
-    e.vendor_err = uint32_t(e.status);
+    const auto bytes = uint32_t(std::min<uint64_t>(kRndvBytes, entry.capacity));
+    const bool placed = sges.scatter(0, p.payload, bytes);
+    const Placing later =
+        placed ? Placing::refused : place_slowly(ctx, qp, SlowRole::request, p, {.sges = &sges}, p.payload, bytes);
+    if (later == Placing::lost) return TakeRecv::lost;
+    m.handed = match_completion(m, entry, length);
     leave_list(*qp.spec.srq->tags, entry);
-    complete_tag(ctx, *qp.spec.srq, &qp, e, p.solicited);
+    if (later == Placing::waits) {
+        m.message = TagMessage::handed;
+        return TakeRecv::waits;
+    }
+    complete_handed(ctx, qp, m.handed, placed ? WcStatus::tm_rndv_incomplete : WcStatus::loc_prot_err, p.solicited);
+    return TakeRecv::ok;
 }
 
 TakeRecv take_rendezvous(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p) {
     TagQp& m = *qp.tags;
     const uint32_t length = load_be<uint32_t>(p.payload + kTmhBytes + 12);
     m.message = TagMessage::rendezvous;
-    if (length > entry.capacity || length > kMaxMessage || qp.max_rd_atomic == 0) {
-        hand_to_client(ctx, qp, entry, p, length);
-        return TakeRecv::ok;
-    }
+    if (length > entry.capacity || length > kMaxMessage || qp.max_rd_atomic == 0)
+        return hand_to_client(ctx, qp, entry, p, length);
     if (m.free.count == 0) return TakeRecv::empty;
     begin_rendezvous(ctx, qp, entry, p);
     abi::Cqe e = match_completion(m, entry, length);
@@ -117,6 +128,14 @@ TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& p) {
     TagEntry* entry = qp.spec.srq->tags->list.match(m.tag);
     if (entry == nullptr) return take_ordinary(ctx, qp, p, TagMessage::unexpected);
     return op == TmOperation::eager ? take_eager(ctx, qp, *entry, p) : take_rendezvous(ctx, qp, *entry, p);
+}
+
+bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
+    TagQp& m = *qp.tags;
+    if (m.message != TagMessage::handed) return false;
+    m.message = TagMessage::rendezvous;
+    complete_handed(ctx, qp, m.handed, good ? WcStatus::tm_rndv_incomplete : WcStatus::loc_prot_err, p.solicited);
+    return true;
 }
 
 bool place_tagged(const Qp& qp, const wire::Packet& p, uint64_t& offset, const uint8_t*& payload, uint32_t& length) {
@@ -228,9 +247,10 @@ bool take_tag_operations(Context& ctx, Srq& srq) {
     TagSrq& t = *srq.tags;
     const uint32_t claimed = posted_operations(t);
     if (t.broken) return false;
-    if (claimed > t.spec.depth) {  // more than the ring holds: its indices are invalid
+    if (t.unreported != 0) return true;  // the client must see these matches before the results of its operations
+    if (claimed > t.spec.depth) {        // more than the ring holds: its indices are invalid
         t.broken = true;
-        raise_srq(ctx, srq, kEventSrqErr);
+        raise_srq(ctx, srq, abi::AsyncEvent::srq_err);
         return false;
     }
     for (uint32_t n = 0; n < claimed; ++n) {

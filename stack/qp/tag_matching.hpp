@@ -74,10 +74,11 @@ struct alignas(64) TagSrq {
     uint32_t unexpected = 0;  ///< messages that matched nothing
     uint32_t handled = 0;     ///< number of these that the client has handled
     bool broken = false;      ///< the indices of the client's ring are invalid: it is not read any more
+    uint32_t unreported = 0;  ///< messages whose buffer has left the list and waits for slow memory
 };
 
 /// How the current message will be completed.
-enum class TagMessage : uint8_t { ordinary, no_tag, unexpected, matched, rendezvous };
+enum class TagMessage : uint8_t { ordinary, no_tag, unexpected, matched, rendezvous, handed };
 
 /// A matched rendezvous: READ, then FIN.
 struct Rendezvous {
@@ -106,6 +107,7 @@ struct RendezvousQueue {
 struct alignas(64) TagQp {
     TagQp();
     TagMessage message = TagMessage::ordinary;
+    abi::Cqe handed{};  ///< TagMessage::handed: completes the buffer when the headers are in it
     uint64_t tag = 0;
     uint32_t app_ctx = 0;
     bool match_reported = false;  ///< message of several packets: the match was reported already

@@ -11,12 +11,35 @@ constexpr uint32_t kGrhLength = 40;
 constexpr uint32_t kControlledQkey = 0x80000000;
 
 /// The receive buffer starts with room for a GRH, whether a packet had one or not.
-bool place(Context& ctx, Qp& qp, const wire::Packet& p) {
-    RecvWork& work = qp.responder.recv;
-    const SgeList sges(ctx, work.pd, {work.sges.get(), work.num_sge});
+bool place(const SgeList& sges, const wire::Packet& p) {
     uint8_t grh[kGrhLength];
     p.copy_grh(grh);
     return sges.scatter(0, grh, kGrhLength) && sges.scatter(kGrhLength, p.payload, p.payload_length);
+}
+
+void place_elsewhere(Context& ctx, Qp& qp, const wire::Packet& p, const SgeList& sges) {
+    const Placing placing = place_datagram_slowly(ctx, qp, p, sges);
+    if (placing == Placing::refused) finish_datagram(ctx, qp, p, false);
+    if (placing == Placing::lost) qp.waits_requests = true;  // the receive that it took waits for the next datagram
+}
+
+void place_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
+    RecvWork& work = qp.responder.recv;
+    const SgeList sges(ctx, work.pd, {work.sges.get(), work.num_sge});
+    if (!place(sges, p)) [[unlikely]]
+        return place_elsewhere(ctx, qp, p, sges);
+    finish_datagram(ctx, qp, p, true);
+}
+
+/// While one before it waits for slow memory.
+void receive_later(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (qp.slow->closing || qp.slow->requests.now != nullptr) return keep_behind(ctx, qp, SlowRole::request, p);
+    if (qp.responder.recv.capacity < kGrhLength + p.payload_length) {
+        count(ctx, qp, &EventCounters::dropped);
+        return;
+    }
+    qp.waits_requests = false;
+    place_datagram(ctx, qp, p);
 }
 
 }  // namespace
@@ -32,8 +55,9 @@ const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi
 
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
-    if (p.qkey != qp.qkey) {  // silently dropped and counted (IBA 9.6.1.5.1)
-        count(ctx, qp, RequestFault::wrong_qkey);
+    if ((p.qkey ^ qp.qkey) | uint32_t{qp.waits_requests}) [[unlikely]] {
+        if (p.qkey == qp.qkey) return receive_later(ctx, qp, p);
+        count(ctx, qp, RequestFault::wrong_qkey);  // silently dropped (IBA 9.6.1.5.1)
         note_fault(ctx, qp, RequestFault::wrong_qkey);
         return;
     }
@@ -46,13 +70,17 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
         note(ctx, qp, Happening::refused, p.psn, 0, abi::Reason::datagram_dropped);
         return;
     }
-    if (!place(ctx, qp, p)) {
+    place_datagram(ctx, qp, p);
+}
+
+void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
+    if (!good) {
         const abi::Reason reason = note_fault(ctx, qp, RequestFault::recv_protection);
         complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0, reason);
         return enter_error(ctx, qp);
     }
     count(ctx, qp, &EventCounters::rx_messages);
-    complete_recv(ctx, qp, &p, WcStatus::success, bytes);
+    complete_recv(ctx, qp, &p, WcStatus::success, kGrhLength + p.payload_length);
 }
 
 }  // namespace roci::qp

@@ -83,6 +83,22 @@ struct CompEventRecord {
     uint32_t generation;  ///< of the handle: a record for a destroyed CQ is skipped by the reader
 };
 
+/// The asynchronous events that rocid raises, with the numbers of enum ibv_event_type.
+enum class AsyncEvent : uint32_t {
+    cq_err = 0,
+    qp_fatal = 1,
+    qp_req_err = 2,
+    qp_access_err = 3,
+    comm_est = 4,
+    sq_drained = 5,
+    port_active = 9,
+    port_err = 10,
+    srq_err = 14,
+    srq_limit_reached = 15,
+    qp_last_wqe_reached = 16,
+    gid_change = 18,
+};
+
 /// The record that rocid sends to the socket of an open device.
 struct AsyncEventRecord {
     uint32_t event_type;  ///< enum ibv_event_type

@@ -6,6 +6,20 @@
 namespace roci::client {
 namespace {
 
+// rocid sends the numbers of the public header.
+static_assert(uint32_t(abi::AsyncEvent::cq_err) == IBV_EVENT_CQ_ERR);
+static_assert(uint32_t(abi::AsyncEvent::qp_fatal) == IBV_EVENT_QP_FATAL);
+static_assert(uint32_t(abi::AsyncEvent::qp_req_err) == IBV_EVENT_QP_REQ_ERR);
+static_assert(uint32_t(abi::AsyncEvent::qp_access_err) == IBV_EVENT_QP_ACCESS_ERR);
+static_assert(uint32_t(abi::AsyncEvent::comm_est) == IBV_EVENT_COMM_EST);
+static_assert(uint32_t(abi::AsyncEvent::sq_drained) == IBV_EVENT_SQ_DRAINED);
+static_assert(uint32_t(abi::AsyncEvent::port_active) == IBV_EVENT_PORT_ACTIVE);
+static_assert(uint32_t(abi::AsyncEvent::port_err) == IBV_EVENT_PORT_ERR);
+static_assert(uint32_t(abi::AsyncEvent::srq_err) == IBV_EVENT_SRQ_ERR);
+static_assert(uint32_t(abi::AsyncEvent::srq_limit_reached) == IBV_EVENT_SRQ_LIMIT_REACHED);
+static_assert(uint32_t(abi::AsyncEvent::qp_last_wqe_reached) == IBV_EVENT_QP_LAST_WQE_REACHED);
+static_assert(uint32_t(abi::AsyncEvent::gid_change) == IBV_EVENT_GID_CHANGE);
+
 /// The kind of an event's object (IBA 11.6.3: affiliated with a CQ, QP or SRQ, or unaffiliated).
 enum class About : uint8_t { port, cq, qp, srq };
 

@@ -288,7 +288,7 @@ Outcome rereg_mr(Call& c) {
     }
     c.state.shared.keys.publish(index, change.region.get());
     c.state.fence_all();
-    mr->region = std::move(change.region);
+    c.state.memory_waits.free_later(std::exchange(mr->region, std::move(change.region)), c.session.process);
     if (change.pd != nullptr) mr->pd = Use(change.pd->uses);
     answer_keys(c, in.handle, mr->region->key);
     return done();
@@ -302,6 +302,7 @@ Outcome dereg_mr(Call& c) {
     const uint32_t index = mr->region->key.index();
     c.state.shared.keys.clear(index);
     c.state.fence_all();
+    if (in_use(*mr->region)) return wait_for_memory();
     c.session.mrs.erase(handle);
     c.state.keys.release(index);
     return done();

@@ -97,9 +97,10 @@ Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, con
     return done();
 }
 
-int run(State& state, Qp& qp, Command::Kind kind) {
+int run(State& state, Qp& qp, Command::Kind kind, bool force = false) {
     Command command;
     command.kind = kind;
+    command.force = force;
     command.session = qp.spec.session;
     command.qp = qp.engine_side.get();
     return state.execute(qp.spec.engine, command);
@@ -223,16 +224,16 @@ Outcome destroy_qp(Call& c) {
         return done();
     }
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
-    retire(c.state, *qp);
+    if (!retire(c.state, *qp)) return wait_for_memory();
     if (c.state.engine_load.size() > 1) c.state.fence_all();  // its own engine has no reference any more
     free_resources(c.state, *qp);
     c.session.qps.erase(handle);
     return done();
 }
 
-void retire(State& state, Qp& qp) {
+bool retire(State& state, Qp& qp, bool force) {
     state.shared.qps.clear(qp.spec.qpn.value);
-    run(state, qp, Command::Kind::remove_qp);
+    return run(state, qp, Command::Kind::remove_qp, force) != EAGAIN;
 }
 
 QpFacts facts_of(const Session& session, const Qp& qp) {

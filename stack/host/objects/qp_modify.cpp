@@ -123,6 +123,7 @@ Outcome apply(State& state, Qp& qp, qp::State from, const qp::Change& change) {
     command.change = &change;
     command.snapshot = &seen;
     if (const int error = state.execute(qp.spec.engine, command); error != 0) {
+        if (error == EAGAIN) return wait_for_memory();
         return fail(error, "the engine refused to take the QP to {}", qp::state_name(change.next));
     }
     if (change.next == qp::State::reset) {
@@ -154,11 +155,14 @@ Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State f
     return done();
 }
 
-/// Assumes that the QP is still in the state that the conductor set. If its engine has changed the state since, reads it and
-/// tries again.
+/// The rules of a step depend on the QP's state, which the engine owns and may change at any time (ERR, SQE). The conductor
+/// validates against the last state that it knows and names that state in the command; the engine, whose answer decides, refuses
+/// with ESTALE if it is another one. Only then, or if the step is not legal from there, the state is queried: so an ordinary step
+/// is one command.
 Outcome modify_once(Call& c, abi::ModifyQpRequest in, Qp& qp) {
     in.mask &= ~qp::ignored_attributes(qp.spec.type);
-    if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed() || o.waits_for) return o;
+    if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed() || o.waits_for || o.waits_for_memory)
+        return o;
     qp::Snapshot now;
     if (const int error = snapshot(c.state, qp, now); error != 0) return fail(error, "the engine does not answer");
     return modify_from(c, in, qp, now.state);

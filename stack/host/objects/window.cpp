@@ -38,6 +38,7 @@ Outcome dealloc_mw(Call& c) {
     if (Outcome o = look_up(c.session.mws, handle, "memory window", mw); o.failed()) return o;
     c.state.shared.keys.clear(mw->region->key.index());
     c.state.fence_all();
+    if (in_use(*mw->region)) return wait_for_memory();
     free_resources(c.state, *mw);
     c.session.mws.erase(handle);
     return done();

@@ -8,7 +8,6 @@
 namespace roci::host::paths {
 namespace {
 
-constexpr uint32_t kPortActive = 9, kPortError = 10, kGidChange = 18;  // IBV_EVENT_PORT_ACTIVE, _PORT_ERR, _GID_CHANGE
 constexpr uint32_t kPortNumber = 1;
 
 /// Publishes the device's addresses to the engines.
@@ -50,9 +49,9 @@ bool replace(DeviceConfig& d, std::span<const DeviceAddress> now, size_t most) {
     return changed;
 }
 
-void notify_sessions(State& state, uint32_t device, uint32_t event) {
+void notify_sessions(State& state, uint32_t device, abi::AsyncEvent event) {
     abi::AsyncEventRecord record{};
-    record.event_type = event;
+    record.event_type = uint32_t(event);
     record.handle = kPortNumber;
     for (const auto& [id, session] : state.sessions)
         if (session->device == device) state.platform.send_async(id, record);
@@ -69,7 +68,7 @@ bool set_addresses(State& state, uint32_t device, std::span<const DeviceAddress>
     if (device >= state.devices.size()) return false;
     if (!replace(state.devices[device], addresses, gid_table_length(state.devices[device]))) return false;
     publish(state, device);
-    notify_sessions(state, device, kGidChange);
+    notify_sessions(state, device, abi::AsyncEvent::gid_change);
     announce(state, device);
     return true;
 }
@@ -83,7 +82,7 @@ bool set_link(State& state, uint32_t device, bool up, uint32_t mtu) {
         publish(state, device);
     }
     if (std::exchange(d.active, up) == up) return true;
-    notify_sessions(state, device, up ? kPortActive : kPortError);
+    notify_sessions(state, device, up ? abi::AsyncEvent::port_active : abi::AsyncEvent::port_err);
     if (up) announce(state, device);
     return true;
 }

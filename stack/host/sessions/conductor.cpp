@@ -59,12 +59,18 @@ Outcome run(Call& call, abi::Op op) {
     }
 }
 
-/// Holds a request until the neighbour is resolved or the resolution has failed; then the request is run again.
-Reply hold(State& state, uint32_t session, std::span<const std::byte> packet, const neighbour::Key& neighbour) {
+/// Holds a request until the neighbour is resolved or the resolution has failed, or until workers do not use the memory any more;
+/// then the request is run again.
+Reply hold(State& state, uint32_t session, std::span<const std::byte> packet, const Outcome& outcome) {
     // A client that sends a request without waiting for its reply loses that reply.
     std::erase_if(state.replies, [session](const HeldReply& r) { return r.session == session; });
     paths::forget_requests(state, session);
-    state.neighbours->requests.push_back({session, neighbour, {packet.begin(), packet.end()}});
+    state.memory_waits.forget(session);
+    std::vector<std::byte> copy(packet.begin(), packet.end());
+    if (outcome.waits_for)
+        state.neighbours->requests.push_back({session, *outcome.waits_for, std::move(copy)});
+    else
+        state.memory_waits.hold(state.now, {session, std::move(copy)});
     Reply reply;
     reply.deferred = true;
     return reply;
@@ -91,21 +97,26 @@ Reply answer(State& state, uint32_t session_id, std::span<const std::byte> packe
     Call call{state, *session, packet.subspan(sizeof header), received, {}, {}, {}, false};
     Outcome outcome = run(call, header.op);
     close = call.close;
-    if (outcome.waits_for && fds.empty()) return hold(state, session_id, packet, *outcome.waits_for);
+    if ((outcome.waits_for || outcome.waits_for_memory) && fds.empty()) return hold(state, session_id, packet, outcome);
     return make_reply(header.cookie, std::move(outcome), &call);
 }
 
-/// Runs the held requests whose resolution has ended.
+void run_again(State& state, uint32_t session, std::span<const std::byte> packet) {
+    HeldReply out;
+    out.session = session;
+    out.reply = answer(state, session, packet, {}, out.close);
+    if (!out.reply.deferred) state.replies.push_back(std::move(out));
+}
+
+/// Runs the held requests that need not wait any more, and those that wait for memory: they may have to wait again.
 void run_ready(State& state) {
     auto& ready = state.neighbours->ready;
     while (!ready.empty()) {
         const paths::HeldRequest r = std::move(ready.front());
         ready.pop_front();
-        HeldReply out;
-        out.session = r.session;
-        out.reply = answer(state, r.session, r.packet, {}, out.close);
-        if (!out.reply.deferred) state.replies.push_back(std::move(out));
+        run_again(state, r.session, r.packet);
     }
+    for (const MemoryWait& w : state.memory_waits.look(state.now)) run_again(state, w.session, w.packet);
 }
 
 }  // namespace
@@ -194,6 +205,7 @@ void Conductor::close_session(uint32_t session_id) {
     if (session == nullptr) return;
     std::erase_if(state.replies, [session_id](const HeldReply& r) { return r.session == session_id; });
     paths::forget_session(state, session_id);
+    state.memory_waits.forget(session_id);
     sessions::reclaim(state, *session);
     state.sessions.erase(session_id);
 }
@@ -214,7 +226,8 @@ void Conductor::service(Nanos now) {
 }
 
 Nanos Conductor::next_deadline() const {
-    const Nanos waits = std::min(state_->cm->manager.next_deadline(), paths::next_deadline(*state_));
+    const Nanos waits =
+        std::min({state_->cm->manager.next_deadline(), paths::next_deadline(*state_), state_->memory_waits.next_deadline()});
     return state_->replies.empty() ? waits : state_->now;
 }
 

@@ -19,7 +19,7 @@ void leave_shared(State& state, Session& s) {
 
 /// Removes the session's objects from the tables of the engines. After the fence no engine uses them.
 void withdraw(State& state, Session& s) {
-    s.qps.each([&](uint32_t, Qp& qp) { objects::retire(state, qp); });
+    s.qps.each([&](uint32_t, Qp& qp) { (void)objects::retire(state, qp, true); });
     s.srqs.each([&](uint32_t, Srq& srq) { objects::retire(state, srq); });
     s.mrs.each([&](uint32_t, Mr& mr) { state.shared.keys.clear(mr.region->key.index()); });
     s.mws.each([&](uint32_t, Mw& mw) { state.shared.keys.clear(mw.region->key.index()); });
@@ -40,9 +40,15 @@ void reclaim(State& state, Session& s) {
     s.srqs.clear();
     state.fence_all();  // an engine keeps a CQ that waits for room in its event ring until a fence finds it without QPs
     s.cqs.clear();
-    s.mrs.each([&](uint32_t, Mr& mr) { state.keys.release(mr.region->key.index()); });
+    s.mrs.each([&](uint32_t, Mr& mr) {
+        state.keys.release(mr.region->key.index());
+        state.memory_waits.free_later(std::move(mr.region), s.process);
+    });
     s.mrs.clear();
-    s.mws.each([&](uint32_t, Mw& mw) { objects::free_resources(state, mw); });
+    s.mws.each([&](uint32_t, Mw& mw) {
+        objects::free_resources(state, mw);
+        state.memory_waits.free_later(std::move(mw.region), nullptr);
+    });
     s.mws.clear();
     s.dms.clear();
     s.regions.clear();

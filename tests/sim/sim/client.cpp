@@ -47,7 +47,8 @@ void Client::must(int error, const char* what) {
 std::byte* Client::at(const abi::Location& where) { return chunks_.at(where.chunk) + where.offset; }
 
 Client::Client(Host& host, uint32_t device) : host_(host), device_(device) {
-    session_ = host_.conductor().open_session({});
+    pid_ = host_.platform().new_pid();
+    session_ = host_.conductor().open_session({.pid = pid_});
     open_ = true;
     abi::HelloRequest hello{abi::kHelloMagic, abi::kAbiVersion, "simulator"};
     abi::HelloReply hi{};
@@ -66,6 +67,7 @@ Client::~Client() { close(); }
 void Client::close() {
     if (!open_) return;
     open_ = false;
+    host_.platform().end_process(pid_);
     host_.conductor().close_session(session_);
     host_.remove_client(session_);
 }

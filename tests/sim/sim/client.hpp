@@ -32,7 +32,7 @@ struct Mr {
 struct MrOptions {
     uint32_t access = 0xf;  ///< local write, remote write, read, atomic
     uint32_t segments = 1;  ///< number of segments
-    bool slow = false;      ///< accessed by process_vm_readv/writev
+    bool slow = false;      ///< accessed by address only
     bool writable = true;
 };
 
@@ -114,6 +114,7 @@ public:
     Client(const Client&) = delete;
 
     uint32_t session() const { return session_; }
+    int pid() const { return pid_; }
     Host& host() { return host_; }
 
     /// Sends any request and returns the errno of the reply. `body` receives the reply's body, padded with zeros; `tail` follows
@@ -190,6 +191,7 @@ private:
     Host& host_;
     uint32_t device_;
     uint32_t session_ = 0;
+    int pid_ = 0;
     bool open_ = false;
     uint32_t engines_ = 0;
     std::byte* doorbell_base_ = nullptr;

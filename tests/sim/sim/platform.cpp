@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -12,20 +13,28 @@ namespace {
 /// The slow way, into this very process.
 class SelfProcess final : public mem::RemoteProcess {
 public:
+    SelfProcess(SimWorker& worker, std::shared_ptr<bool> alive) : worker_(worker), alive_(std::move(alive)) {}
+    mem::SlowWorker* worker() override { return &worker_; }
     bool read(uint64_t at, std::byte* out, uint64_t n) override {
+        if (!*alive_) return false;
         const iovec here{out, n}, there{reinterpret_cast<void*>(at), n};
         return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == ssize_t(n);
     }
     bool write(uint64_t at, const std::byte* in, uint64_t n) override {
+        if (!*alive_) return false;
         const iovec here{const_cast<std::byte*>(in), n}, there{reinterpret_cast<void*>(at), n};
         return process_vm_writev(getpid(), &here, 1, &there, 1, 0) == ssize_t(n);
     }
+
+private:
+    SimWorker& worker_;
+    std::shared_ptr<bool> alive_;
 };
 
 }  // namespace
 
-SimPlatform::SimPlatform(uint64_t seed)
-    : random_(seed), engine_page_(std::make_unique<abi::EnginePage>()), engine_page_token_(token()) {
+SimPlatform::SimPlatform(uint64_t seed, uint32_t engines)
+    : random_(seed), engines_(engines), engine_page_(std::make_unique<abi::EnginePage>()), engine_page_token_(token()) {
     lent_[engine_page_token_] = {reinterpret_cast<std::byte*>(engine_page_.get()), sizeof(abi::EnginePage)};
 }
 
@@ -70,7 +79,35 @@ std::unique_ptr<mem::MappedRegion> SimPlatform::map_region(int fd, uint64_t leng
 }
 
 void SimPlatform::unmap_region(mem::MappedRegion&) { --mapped_; }
-std::unique_ptr<mem::RemoteProcess> SimPlatform::remote_process(int) { return std::make_unique<SelfProcess>(); }
+
+std::unique_ptr<mem::RemoteProcess> SimPlatform::remote_process(int pid) {
+    auto& worker = workers_[pid];
+    if (worker == nullptr) worker = std::make_unique<SimWorker>(engines_, uint32_t(pid) % mem::SlowWorker::kMost, random());
+    auto& alive = alive_[pid];
+    if (alive == nullptr) alive = std::make_shared<bool>(true);
+    return std::make_unique<SelfProcess>(*worker, alive);
+}
+
+void SimPlatform::end_process(int pid) {
+    if (const auto it = alive_.find(pid); it != alive_.end()) *it->second = false;
+}
+
+SimWorker* SimPlatform::worker(int pid) {
+    const auto it = workers_.find(pid);
+    return it != workers_.end() ? it->second.get() : nullptr;
+}
+
+bool SimPlatform::run_workers(Nanos now) {
+    bool any = false;
+    for (auto& [pid, worker] : workers_) any |= worker->run(now);
+    return any;
+}
+
+Nanos SimPlatform::next_worker() const {
+    Nanos next = kNever;
+    for (const auto& [pid, worker] : workers_) next = std::min(next, worker->next_deadline());
+    return next;
+}
 
 int SimPlatform::make_event_pipe(uint32_t session, uint32_t channel) { return pipes_[{session, channel}] = token(); }
 void SimPlatform::close_event_pipe(uint32_t session, uint32_t channel) {

@@ -8,12 +8,13 @@
 
 #include "abi/rings.hpp"
 #include "host/conductor.hpp"
+#include "sim/slow_worker.hpp"
 
 namespace roci::sim {
 
 class SimPlatform final : public host::Platform {
 public:
-    explicit SimPlatform(uint64_t seed);
+    SimPlatform(uint64_t seed, uint32_t engines);
     ~SimPlatform() override;
 
     uint64_t random() override { return random_ += 0x9e3779b97f4a7c15u; }
@@ -30,6 +31,18 @@ public:
     int engine_page_fd() override;
     std::string host_status_json() override { return "{}"; }
     int make_text_fd(const std::string& text) override;
+
+    // Clients' memory that could not be mapped. The user of a process is its number.
+    int new_pid() { return ++last_pid_; }
+    /// Its memory is gone.
+    void end_process(int pid);
+    /// The worker of a process; nullptr: it was never needed.
+    SimWorker* worker(int pid);
+    bool run_workers(Nanos now);
+    void finish_workers(Nanos now) {
+        for (auto& [pid, worker] : workers_) worker->finish(now);
+    }
+    Nanos next_worker() const;
 
     /// The memory that a token names; nullptr: none.
     std::byte* memory_of(int fd) const;
@@ -54,6 +67,10 @@ private:
         uint64_t length;
     };
     uint64_t random_;
+    const uint32_t engines_;
+    int last_pid_ = 0;
+    std::map<int, std::unique_ptr<SimWorker>> workers_;
+    std::map<int, std::shared_ptr<bool>> alive_;
     int token() { return next_token_++; }
     int next_token_ = 1'000'000'000;
     std::map<int, Block> blocks_;  // made for the conductor

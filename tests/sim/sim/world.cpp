@@ -25,7 +25,7 @@ MacAddress mac_of(uint32_t n) { return {{0x02, 0, 0, 0, uint8_t((n + 1) >> 8), u
 
 // ---- host -----------------------------------------------------------------------------------------------------------
 
-Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world), platform_(o.seed << 8 | number) {
+Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world), platform_(o.seed << 8 | number, o.engines) {
     shared_ = std::make_unique<engine::Shared>(o.limits.max_qps, o.limits.max_keys, o.limits.max_ahs, o.devices, *o.chunks);
     if (o.engines > 1) shared_->handover = std::make_unique<engine::HandoverMatrix>(o.engines);
     addresses_.resize(o.devices);
@@ -71,7 +71,7 @@ uint64_t Host::counter(wire::Verdict v) const {
 }
 
 bool Host::poll() {
-    bool any = false;
+    bool any = platform_.run_workers(world_.now());
     for (uint32_t e = 0; e < engines_.size(); ++e) {
         any |= engines_[e]->poll(world_.now());
         if (const char* wrong = engines_[e]->check()) throw std::logic_error(wrong);
@@ -107,7 +107,7 @@ void Host::drain_events(uint32_t index) {
 }
 
 Nanos Host::next_deadline() const {
-    Nanos next = conductor_->next_deadline();
+    Nanos next = std::min(conductor_->next_deadline(), platform_.next_worker());
     for (const auto& e : engines_) next = std::min(next, e->doorbell_pending() ? 0 : e->next_deadline(world_.now()));
     return next;
 }
@@ -131,6 +131,7 @@ std::string Host::shut_down() {
                                                        {"mapped bytes", t.mapped_bytes}};
     for (const auto& [name, n] : totals)
         if (n != 0) left += std::to_string(n) + " " + name + " left; ";
+    platform_.finish_workers(world_.now());
     for (int i = 0; i < 3; ++i) poll();  // frames that other engines handled come back to their port
     conductor_.reset();
     engines_.clear();

@@ -57,7 +57,12 @@ struct Platform : testing::Test {
     Reaper reaper;
     OsPlatform platform{pipes, page, pmd::Hugepages::never, reaper};
     std::string why;
-    void SetUp() override { platform.set_sleepers({&sleeper}); }
+    pmd::WakeFlag lcore;
+    SlowThreads slow_threads{{&lcore}};
+    void SetUp() override {
+        platform.set_sleepers({&sleeper});
+        platform.set_slow_threads(&slow_threads);
+    }
     void TearDown() override { pipes.stop(); }
     int settled_descriptors() const {
         EXPECT_TRUE(reaper.drain(10'000));

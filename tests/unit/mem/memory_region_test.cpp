@@ -1,4 +1,4 @@
-#include "mem/memory_region.hpp"
+#include "mem/slow_memory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,9 @@ public:
         std::memcpy(&bytes[at - base_], in, n);
         return true;
     }
+    SlowWorker* worker() override { return worker_; }
     bool gone = false;
+    SlowWorker* worker_ = nullptr;
 
 private:
     bool reach(uint64_t at, uint64_t n) const { return !gone && at >= base_ && at + n <= base_ + bytes.size(); }
@@ -294,38 +296,98 @@ struct ScatteredTest : MemoryTest {
         region.length = 1001;
         region.process = &process;
     }
+    /// What an engine and the worker do together.
+    bool slowly(SlowRequest::Kind kind, uint64_t va, std::byte* bytes, uint32_t length) {
+        SlowRequest r;
+        r.kind = kind;
+        if (!add(r, region, va, bytes, length)) return false;
+        serve(r);
+        return r.good;
+    }
 };
 
 TEST_F(ScatteredTest, EveryRangeRoundTrips) {
-    const auto all = pattern(1001);
-    ASSERT_TRUE(copy_in(region, kIova, all.data(), 1001));
+    auto all = pattern(1001);
+    ASSERT_TRUE(slowly(SlowRequest::Kind::write, kIova, all.data(), 1001));
     EXPECT_EQ(memory[99], all[99]);
     EXPECT_EQ(process.bytes[0], all[100]);
     EXPECT_EQ(process.bytes[299], all[399]);
     EXPECT_EQ(memory[2000], all[400]);
     EXPECT_EQ(memory[3599], all[1000]);
     for (size_t from : {0u, 50u, 99u, 100u, 101u, 399u, 400u, 401u, 700u}) {
-        for (size_t n : {1u, 2u, 8u, 100u, 301u}) {
+        for (uint32_t n : {1u, 2u, 8u, 100u, 301u}) {
             std::vector<std::byte> out(n);
-            ASSERT_TRUE(copy_out(region, kIova + from, out.data(), n));
+            ASSERT_TRUE(slowly(SlowRequest::Kind::read, kIova + from, out.data(), n));
             EXPECT_TRUE(std::equal(out.begin(), out.end(), all.begin() + long(from))) << from << "+" << n;
         }
     }
-    EXPECT_FALSE(copy_out(region, kIova + 1, std::vector<std::byte>(1001).data(), 1001));
+    EXPECT_FALSE(slowly(SlowRequest::Kind::read, kIova + 1, std::vector<std::byte>(1001).data(), 1001));
 }
 
-TEST_F(ScatteredTest, SlowAccessesAreCountedAndADeadProcessIsAFault) {
+TEST_F(ScatteredTest, NobodyButTheWorkerAccessesByAddress) {
     std::byte b[200] = {};
     EXPECT_TRUE(copy_out(region, kIova, b, 100));
-    EXPECT_EQ(region.slow_ops, 0u);
-    EXPECT_TRUE(copy_out(region, kIova, b, 101));
-    EXPECT_TRUE(copy_in(region, kIova + 200, b, 50));
-    EXPECT_EQ(region.slow_ops, 2u);
-    process.gone = true;
     EXPECT_FALSE(copy_out(region, kIova, b, 101));
     EXPECT_FALSE(copy_in(region, kIova + 200, b, 50));
+    EXPECT_EQ(region.slow_ops, 0u);
+}
+
+TEST_F(ScatteredTest, ADeadProcessIsAFault) {
+    std::byte b[200] = {};
+    process.gone = true;
+    EXPECT_FALSE(slowly(SlowRequest::Kind::read, kIova, b, 101));
+    EXPECT_FALSE(slowly(SlowRequest::Kind::write, kIova + 200, b, 50));
     region.process = nullptr;
-    EXPECT_FALSE(copy_in(region, kIova + 200, b, 50));
+    EXPECT_FALSE(slowly(SlowRequest::Kind::write, kIova + 200, b, 50));
+}
+
+TEST_F(ScatteredTest, ARequestHoldsItsRegions) {
+    struct Worker : SlowWorker {
+        Worker() : SlowWorker(2, 3) {}
+        void submitted() override { ++times; }
+        int times = 0;
+    } worker;
+    process.worker_ = &worker;
+    std::byte b[200] = {};
+    SlowRequest request;
+    ASSERT_TRUE(add(request, region, kIova, b, 101));
+    EXPECT_EQ(submit(request, 2), nullptr) << "there is no such engine";
+    SlowLane* lane = submit(request, 1);
+    ASSERT_EQ(lane, &worker.lane(1));
+    EXPECT_EQ(worker.times, 1);
+    EXPECT_EQ(lane->worker, 3u);
+    EXPECT_EQ(region.slow_ops, 1u);
+    EXPECT_EQ(region.slow_pending, 1u);
+    SlowRequest* taken = nullptr;
+    ASSERT_TRUE(lane->requests.pop(taken));
+    release(*taken);
+    EXPECT_EQ(region.slow_pending, 0u);
+    lane->under_way = SlowLane::kSize;
+    ASSERT_TRUE(add(request, region, kIova, b, 101));
+    EXPECT_EQ(submit(request, 1), nullptr) << "full";
+    EXPECT_EQ(region.slow_pending, 0u);
+}
+
+TEST_F(ScatteredTest, AtomicsByAddress) {
+    const uint64_t before = 41;
+    std::memcpy(process.bytes.data() + 8, &before, 8);
+    const auto atomic = [&](SlowRequest::Kind kind, uint64_t compare, uint64_t operand) {
+        SlowRequest r;
+        r.kind = kind;
+        r.compare = compare;
+        r.operand = operand;
+        EXPECT_TRUE(add(r, region, kIova + 108, reinterpret_cast<std::byte*>(&r.original), 8));
+        serve(r);
+        EXPECT_TRUE(r.good);
+        return r.original;
+    };
+    EXPECT_EQ(atomic(SlowRequest::Kind::fetch_add, 0, 1), 41u);
+    EXPECT_EQ(atomic(SlowRequest::Kind::compare_swap, 1, 7), 42u);
+    EXPECT_EQ(atomic(SlowRequest::Kind::compare_swap, 42, 7), 42u);
+    EXPECT_EQ(atomic(SlowRequest::Kind::fetch_add, 0, 0), 7u);
+    SlowRequest crosses;
+    crosses.kind = SlowRequest::Kind::fetch_add;
+    EXPECT_FALSE(add(crosses, region, kIova + 96, reinterpret_cast<std::byte*>(&crosses.original), 8)) << "partly mapped";
 }
 
 TEST_F(ScatteredTest, DirectNeedsOneMappedAlignedStretch) {

@@ -19,11 +19,10 @@ TEST(Events, FollowWhatWasCompletedBefore) {
     e.wr_id = 5;
     e.byte_len = 15;
     complete_tag(ctx, srq, nullptr, e, false);
-    constexpr uint32_t kSrqLimitReached = 15;
-    raise_srq(ctx, srq, kSrqLimitReached);
+    raise_srq(ctx, srq, abi::AsyncEvent::srq_limit_reached);
     engine::Event told;
     ASSERT_TRUE(events.pop(told));
-    EXPECT_EQ(told.type, kSrqLimitReached);
+    EXPECT_EQ(told.type, uint32_t(abi::AsyncEvent::srq_limit_reached));
     EXPECT_EQ(cq.poll(), 5);
 }
 

@@ -1,0 +1,127 @@
+#include "slow_threads.hpp"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace roci::rocid {
+
+/// Owned by the threads too: they may outlive the SlowThreads.
+struct SlowThreads::Shared {
+    mutable std::mutex mutex;
+    mutable std::condition_variable idle;
+    std::vector<pmd::WakeFlag*> lcores;  ///< none: nobody is to be woken any more
+    std::array<bool, mem::SlowWorker::kMost> numbers{};
+    size_t threads = 0, busy = 0;
+
+    void begin() {
+        const std::lock_guard lock(mutex);
+        ++busy;
+    }
+    void end(uint32_t engine) {
+        const std::lock_guard lock(mutex);
+        if (--busy == 0) idle.notify_all();
+        if (engine < lcores.size()) lcores[engine]->notify();
+    }
+};
+
+class SlowThreads::Worker final : public mem::SlowWorker {
+public:
+    Worker(std::shared_ptr<Shared> shared, uint32_t engines, uint32_t number)
+        : SlowWorker(engines, number), shared_(std::move(shared)), number_(number) {}
+    ~Worker() override {
+        const std::lock_guard lock(shared_->mutex);
+        shared_->numbers[number_] = false;
+    }
+    void submitted() override {
+        posted_.fetch_add(1, std::memory_order_seq_cst);
+        posted_.notify_one();
+    }
+    void stop() {
+        stop_.store(true, std::memory_order_seq_cst);
+        submitted();
+    }
+    /// The thread's life.
+    void run() {
+        while (!stop_.load(std::memory_order_seq_cst)) {
+            const uint32_t seen = posted_.load(std::memory_order_seq_cst);
+            if (!serve_all()) posted_.wait(seen, std::memory_order_seq_cst);
+        }
+        const std::lock_guard lock(shared_->mutex);
+        --shared_->threads;
+    }
+
+private:
+    bool serve_all() {
+        bool any = false;
+        for (uint32_t e = 0; e < lanes(); ++e) {
+            mem::SlowRequest* request;
+            if (!lane(e).requests.pop(request)) continue;
+            any = true;
+            shared_->begin();
+            mem::serve(*request);
+            lane(e).done.push(request);
+            shared_->end(e);
+        }
+        return any;
+    }
+
+    const std::shared_ptr<Shared> shared_;
+    const uint32_t number_;
+    std::atomic<uint32_t> posted_{0};
+    std::atomic<bool> stop_{false};
+};
+
+SlowThreads::SlowThreads(std::vector<pmd::WakeFlag*> lcores) : shared_(std::make_shared<Shared>()) {
+    shared_->lcores = std::move(lcores);
+}
+
+SlowThreads::~SlowThreads() {
+    constexpr int kPatience = 1000;
+    drain(kPatience);
+    const std::lock_guard lock(shared_->mutex);
+    shared_->lcores.clear();
+}
+
+std::shared_ptr<mem::SlowWorker> SlowThreads::of(uint32_t user) {
+    std::erase_if(workers_, [](const auto& entry) { return entry.second.expired(); });
+    if (const auto it = workers_.find(user); it != workers_.end()) return it->second.lock();
+    uint32_t number = 0, engines = 0;
+    {
+        const std::lock_guard lock(shared_->mutex);
+        while (number < shared_->numbers.size() && shared_->numbers[number]) ++number;
+        if (number == shared_->numbers.size()) return nullptr;
+        shared_->numbers[number] = true;
+        ++shared_->threads;
+        engines = uint32_t(shared_->lcores.size());
+    }
+    const auto worker = std::make_shared<Worker>(shared_, engines, number);
+    try {
+        std::thread([worker] { worker->run(); }).detach();
+    } catch (const std::system_error&) {
+        const std::lock_guard lock(shared_->mutex);
+        --shared_->threads;
+        return nullptr;
+    }
+    // The thread has a pointer of its own; it ends when nobody else has one.
+    std::shared_ptr<mem::SlowWorker> lease(worker.get(), [worker](mem::SlowWorker*) { worker->stop(); });
+    workers_[user] = lease;
+    return lease;
+}
+
+size_t SlowThreads::threads() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->threads;
+}
+
+bool SlowThreads::drain(int limit_ms) const {
+    std::unique_lock lock(shared_->mutex);
+    return shared_->idle.wait_for(lock, std::chrono::milliseconds(limit_ms), [&] { return shared_->busy == 0; });
+}
+
+}  // namespace roci::rocid

@@ -1,0 +1,191 @@
+// The responder's part for READ, atomics and ATOMIC WRITE: they are checked and executed here, and answered by respond.cpp.
+#include <cstring>
+#include <mutex>
+
+#include "qp/requests.hpp"
+
+namespace roci::qp {
+namespace {
+
+ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
+    ResponderJob job;
+    job.first = p.psn;
+    job.va = p.va;
+    job.length = p.dma_length;
+    job.rkey = p.rkey;
+    job.pd = domain_of(ctx, qp, p);
+    job.msn = qp.responder.sequence.msn().value & kMask24;
+    return job;
+}
+
+/// READs and atomics that are being answered for the first time.
+uint32_t new_jobs(Responder& rs) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rs.jobs.count; ++i) n += !rs.jobs.at(i).replay;
+    return n;
+}
+
+void queue_job(Context& ctx, Qp& qp, const ResponderJob& job) {
+    JobRing& jobs = qp.responder.jobs;
+    jobs.at(jobs.count++) = job;
+    activate_responder(ctx, qp);
+}
+
+}  // namespace
+
+void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (p.dma_length > kMaxMessage) return fault(ctx, qp, RequestFault::bad_length);
+    Grant grant;
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
+        return fault(ctx, qp, RequestFault::access);
+    rs.sequence.end_message();
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).read_requests);
+    const ResponderJob job = read_job(ctx, qp, p);
+    rs.sequence.executed(response_packets(qp, job));
+    queue_job(ctx, qp, job);
+}
+
+namespace {
+
+/// The 8 bytes are exchanged at once where they are mapped; those that the mapping does not align, by copy (then only rocid is
+/// atomic towards them).
+bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& p, uint64_t& original) {
+    const bool swap = wire::operation_of(p.opcode) == wire::Operation::cmp_swap;
+    std::byte* direct = mem::direct(region, va, 8);
+    if (direct != nullptr) {
+        std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(direct));
+        if (!swap) {
+            original = word.fetch_add(p.swap_add);
+            return true;
+        }
+        original = p.compare;
+        word.compare_exchange_strong(original, p.swap_add);
+        return true;
+    }
+    // Two engines may serve requests for the same place; the lock makes them one after the other. Whoever has it only copies.
+    static std::mutex misaligned;
+    const std::lock_guard guard(misaligned);
+    std::byte bytes[8];
+    if (!mem::copy_out(region, va, bytes, 8)) return false;
+    std::memcpy(&original, bytes, 8);
+    const uint64_t changed = swap ? (original == p.compare ? p.swap_add : original) : original + p.swap_add;
+    std::memcpy(bytes, &changed, 8);
+    return mem::copy_in(region, va, bytes, 8);
+}
+
+ResponderJob atomic_job(Psn psn, uint64_t original, Msn msn) {
+    ResponderJob job;
+    job.first = psn;
+    job.atomic = true;
+    job.va = original;
+    job.msn = msn.value & kMask24;
+    return job;
+}
+
+}  // namespace
+
+void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (p.va % 8 != 0) return fault(ctx, qp, RequestFault::misaligned);
+    Grant grant;
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, 8, mem::kRemoteAtomic, grant)) return fault(ctx, qp, RequestFault::access);
+    uint64_t original = 0;
+    if (exchange(*grant.region, grant.va, p, original)) return finish_atomic(ctx, qp, p, original);
+    if (exchange_slowly(ctx, qp, p, grant.target()) == Placing::refused) fault(ctx, qp, RequestFault::unreachable);
+}
+
+void finish_atomic(Context& ctx, Qp& qp, const wire::Packet& p, uint64_t original) {
+    Responder& rs = qp.responder;
+    rs.sequence.end_message();
+    rs.sequence.executed();
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).atomic_requests);
+    rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
+    rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
+    queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
+}
+
+namespace {
+
+/// An ATOMIC WRITE is answered by an empty READ response.
+ResponderJob atomic_write_job(const Qp& qp, Psn psn) {
+    ResponderJob job;
+    job.first = psn;
+    job.msn = qp.responder.sequence.msn().value & kMask24;
+    return job;
+}
+
+bool store(const mem::MemoryRegion& region, uint64_t va, const uint8_t* bytes) {
+    std::byte* direct = mem::direct(region, va, kAtomicWriteBytes);
+    if (direct == nullptr) return mem::copy_in(region, va, reinterpret_cast<const std::byte*>(bytes), kAtomicWriteBytes);
+    uint64_t value;
+    std::memcpy(&value, bytes, sizeof value);
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(direct)).store(value);
+    return true;
+}
+
+}  // namespace
+
+void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (p.payload_length != kAtomicWriteBytes || p.dma_length != kAtomicWriteBytes)
+        return fault(ctx, qp, RequestFault::bad_length);
+    if (p.va % kAtomicWriteBytes != 0) return fault(ctx, qp, RequestFault::misaligned);
+    Grant grant;
+    if (!remote_memory(ctx, qp, p, p.rkey, p.va, kAtomicWriteBytes, mem::kRemoteWrite, grant))
+        return fault(ctx, qp, RequestFault::access);
+    if (store(*grant.region, grant.va, p.payload)) return finish_atomic_write(ctx, qp, p);
+    const Placing placing = place_slowly(ctx, qp, SlowRole::request, p, grant.target(), p.payload, kAtomicWriteBytes);
+    if (placing == Placing::refused) fault(ctx, qp, RequestFault::unreachable);
+}
+
+void finish_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
+    ReceiveSequence& sequence = qp.responder.sequence;
+    sequence.end_message();
+    sequence.executed();
+    count(ctx, qp, &EventCounters::rx_messages);
+    bump(ctx.device(qp).atomic_requests);
+    queue_job(ctx, qp, atomic_write_job(qp, p.psn));
+}
+
+namespace {
+
+void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    Grant grant;
+    const ResponderJob job = read_job(ctx, qp, p);
+    // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
+    if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.sequence.expected()) > 0) return;
+    if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
+        return;
+    answer_again(ctx, qp, job);
+}
+
+void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    for (const AtomicResult& kept : std::span(rs.atomics.slots.get(), rs.atomics.size)) {
+        if (kept.valid() && kept.psn == p.psn) return answer_again(ctx, qp, atomic_job(kept.psn, kept.original, kept.msn));
+    }
+}
+
+/// It was executed when it came first; what was written there later must stay.
+void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
+
+}  // namespace
+
+void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
+    count(ctx, qp, &EventCounters::duplicates);
+    bump(ctx.device(qp).duplicate_requests);
+    if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
+    if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
+    if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
+    qp.responder.sequence.owe_ack();
+    activate_responder(ctx, qp);
+}
+
+}  // namespace roci::qp
