@@ -16,8 +16,8 @@ struct Part {
     uint32_t packet = 0, psns = 1;
 };
 
-/// While a loss is repaired, packets behind it arrive without being acknowledged. A window that adapts to the network permits so many
-/// more, so that the link is not idle during the repair; not while one repair follows the other.
+/// While a loss is repaired, packets behind it arrive without being acknowledged. A window that adapts to the network permits so
+/// many more, so that the link is not idle during the repair; not while one repair follows the other.
 uint32_t beside_repair(const Requester& rq, uint32_t most) {
     constexpr uint32_t kFew = 64;
     if (rq.congestion.policy == cc::Policy::fixed_window) return 0;
