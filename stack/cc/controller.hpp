@@ -93,12 +93,21 @@ struct Row {
 extern const Row kPolicies[];
 inline const Row& row(const Controller& c) { return kPolicies[size_t(c.policy)]; }
 
+/// The fixed window neither paces nor counts bytes.
+inline bool rests(const Controller& c) { return c.policy == Policy::fixed_window; }
+/// No event but a timeout changes an open fixed window.
+inline bool rests_open(const Controller& c, const Limits& l) { return rests(c) && c.window >= l.max_window; }
+
 inline uint32_t begin_turn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
+    if (rests(c)) [[likely]]
+        return quantum;
     const auto f = row(c).begin_turn;
     return f != nullptr ? f(c, s, l, now, quantum) : quantum;
 }
 /// A turn of the requester sent so many bytes.
 inline void on_sent(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes) {
+    if (rests(c)) [[likely]]
+        return;
     if (const auto f = row(c).on_sent) f(c, s, l, now, bytes);
 }
 inline void on_ack(Controller& c, State& s, const Limits& l, const Acked& a) {

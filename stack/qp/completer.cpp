@@ -19,15 +19,21 @@ void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
 
+/// Congestion control: so many packets were acknowledged.
+void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
+    Requester& rq = qp.requester;
+    const RoundTrip& times = rq.round_trip;
+    const uint32_t before = rq.window.in_flight() + packets;
+    cc::on_ack(rq.congestion, qp.adaptation, ctx.congestion,
+               {ctx.now, packets, before, sample, times.smoothed(), times.shortest()});
+}
+
 /// Called after progress since `before`: resets the retries, restarts the timer, and continues sending.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
-    const uint32_t packets = psn_span(before, rq.window.acked());
-    const uint32_t in_flight = rq.window.in_flight() + packets;
     const uint32_t sample = observe_repair(ctx, qp);
-    const RoundTrip& times = rq.round_trip;
-    cc::on_ack(rq.congestion, qp.adaptation, ctx.congestion,
-               {ctx.now, packets, in_flight, sample, times.smoothed(), times.shortest()});
+    if (!cc::rests_open(rq.congestion, ctx.congestion)) [[unlikely]]
+        adapt(ctx, qp, psn_span(before, rq.window.acked()), sample);
     rq.timeouts_in_a_row = 0;
     rq.retries_left = qp.retry_cnt;
     rq.rnr_retries_left = qp.rnr_retry;

@@ -20,14 +20,13 @@ struct Part {
 /// many more, so that the link is not idle during the repair; not while one repair follows the other.
 uint32_t beside_repair(const Requester& rq, uint32_t most) {
     constexpr uint32_t kFew = 64;
-    if (rq.congestion.policy == cc::Policy::fixed_window) return 0;
     if (rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0) return 0;
     return std::max(most / 4, std::min(most, kFew));
 }
 
 uint32_t most_in_flight(const Context& ctx, const Requester& rq) {
     const uint32_t most = cc::window(rq.congestion, ctx.congestion);
-    if (rq.window.lost() == 0) [[likely]]
+    if (cc::rests(rq.congestion) || rq.window.lost() == 0) [[likely]]
         return most;
     return most + beside_repair(rq, most);
 }
@@ -131,7 +130,7 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     const uint32_t most = most_in_flight(ctx, rq);
     const bool narrow = most <= cc::kWindowAfterTimeout;
-    const uint32_t every = rq.congestion.policy == cc::Policy::fixed_window ? ctx.ack_every : std::min(ctx.ack_every, most / 4);
+    const uint32_t every = cc::rests(rq.congestion) ? ctx.ack_every : std::min(ctx.ack_every, most / 4);
     const bool due = ++rq.since_ack_request >= every || rq.window.in_flight() + 1 >= most || narrow;
     if (!last && !due) return false;
     rq.since_ack_request = 0;
