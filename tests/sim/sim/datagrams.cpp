@@ -69,16 +69,16 @@ public:
     Datagrams(const Seats& s, const Plan& plan, Rng& rng)
         : plan_(plan), a_(s.left, s.left_device, plan, rng.fork()), b_(s.right, s.right_device, plan, rng.fork()) {
         const uint32_t gid = uint32_t(rng.below(2));
-        // a group of IPv4 or IPv6, as the GIDs are; each load has its own
+        // A group of IPv4 or IPv6, as the GIDs are. Each load has its own: its number is all of a QPN.
         static_assert(sizeof(Gid) == 16);
-        const auto number = uint8_t(a_.members[0].qp->qpn);
+        const uint32_t number = a_.members[0].qp->qpn;
         if (gid == 0) {
-            const uint8_t v4[4] = {239, 1, 2, number};
+            const uint8_t v4[4] = {239, uint8_t(number >> 16), uint8_t(number >> 8), uint8_t(number)};
             group_ = Gid::from_ipv4(v4);
         } else {
             group_.bytes[0] = 0xff;
             group_.bytes[1] = 0x05;
-            group_.bytes[15] = number;
+            for (int i = 0; i < 3; ++i) group_.bytes[15 - i] = uint8_t(number >> 8 * i);
         }
         for (auto [side, other] : {std::pair{&a_, &b_}, std::pair{&b_, &a_}}) {
             side->ah = side->client.create_ah(side->pd, other->client.self(*other->members[0].qp, gid), gid);
