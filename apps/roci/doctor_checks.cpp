@@ -1,4 +1,4 @@
-// The checks of roci doctor, a row each. A check reads files below the machine's root and nothing else of the machine.
+// The checks of roci doctor, one row per check. A check reads files below the machine's root and nothing else of the machine.
 #include <dirent.h>
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@
 
 namespace roci::rocid {
 
-/// What is asked of another thread, with a limit on the wait.
+/// A request to another thread. The wait for its answer is limited.
 class Question {
 public:
     Question();

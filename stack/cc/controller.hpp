@@ -104,7 +104,7 @@ inline uint32_t begin_turn(Controller& c, State& s, const Limits& l, Nanos now, 
     const auto f = row(c).begin_turn;
     return f != nullptr ? f(c, s, l, now, quantum) : quantum;
 }
-/// A turn of the requester sent so many bytes.
+/// The requester sent `bytes` in one turn.
 inline void on_sent(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes) {
     if (rests(c)) [[likely]]
         return;

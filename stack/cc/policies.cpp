@@ -1,5 +1,5 @@
-// The policies of congestion control, a row each, and what the adaptive one adds: it goes by delay until the peer notifies it of
-// a congestion, then by notifications until the rate has no limit any more.
+// The policies of congestion control, one row per policy, and what the adaptive one adds: it goes by delay until the peer
+// notifies it of a congestion, then by notifications until the rate has no limit any more.
 #include <bit>
 
 #include "cc/policies.hpp"

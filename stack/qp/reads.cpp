@@ -173,7 +173,7 @@ void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     }
 }
 
-/// It was executed when it came first; what was written there later must stay.
+/// The first copy of the request was executed. A second execution would overwrite what was written there since.
 void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
 
 }  // namespace

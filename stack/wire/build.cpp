@@ -131,7 +131,7 @@ PathTemplate make_path(const PathSpec& spec) {
     p += t.ipv6 ? kIpv6Length : kIpv4Length;
     store_be<uint16_t>(p, spec.udp_source);
     store_be<uint16_t>(p + 2, kRoceUdpPort);
-    store_be<uint32_t>(p + 4, uint32_t{0});  // length a frame; checksum 0, the ICRC covers more (A17.4.2)
+    store_be<uint32_t>(p + 4, uint32_t{0});  // length: per frame; checksum: 0, see A17.4.2
     t.length = uint8_t(p + kUdpLength - t.bytes);
     return t;
 }

@@ -102,7 +102,7 @@ class Inside:
 
 
 class Bench:
-    """Use with `with`. In the namespace `inside`, a tap a NIC, and one rocid with a device on each, named like the NIC."""
+    """Use with `with`. The namespace `inside` has one tap per NIC, and one rocid with a device per tap. The device has the name of the NIC."""
 
     def __init__(self, words=None):
         self.name = f'roci-nic-{os.getpid()}'

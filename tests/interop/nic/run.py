@@ -3,7 +3,7 @@
 
     tests/interop/nic/run.py [--quick | --full] [--only TEXT] [--list] [--verbose]
 
-Prints PASS or FAIL a row; ends with `N passed, N failed, N skipped`. Needs QEMU, taps and a network namespace (root).
+Prints PASS or FAIL per row; ends with `N passed, N failed, N skipped`. Needs QEMU, taps and a network namespace (root).
 """
 import argparse
 import contextlib
