@@ -30,7 +30,7 @@ void CommandMailbox::finish(engine::Command& c) {
     c.done.store(true, std::memory_order_release);
 }
 
-void CommandMailbox::post(const engine::GsiSend& send, WakeFlag& lcore) {
+void CommandMailbox::post(const io::GsiSend& send, WakeFlag& lcore) {
     wait_empty();
     datagram_ = send;
     posted_.kind = engine::Command::Kind::send_gsi;

@@ -71,7 +71,7 @@ uint64_t MbufPool::bytes(uint32_t count, uint32_t room) {
     return uint64_t(count) * (RTE_PKTMBUF_HEADROOM + (room != 0 ? room : kRoom) + sizeof(rte_mbuf) + 192) + (2 << 20);
 }
 
-unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
+unsigned DpdkPort::rx_burst(io::RxFrame* frames, unsigned max) {
     rte_mbuf* mbufs[kMaxBurst];
     const uint16_t got = rte_eth_rx_burst(port_, queue_, mbufs, uint16_t(std::min(max, kMaxBurst)));
     if (slept_ != Slept::not_at_all) [[unlikely]]
@@ -96,10 +96,10 @@ unsigned DpdkPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     return n;
 }
 
-void DpdkPort::rx_free(engine::RxFrame* frames, unsigned count) { free_mbufs(frames, count); }
-void DpdkPort::tx_free(engine::TxFrame* frames, unsigned count) { free_mbufs(frames, count); }
+void DpdkPort::rx_free(io::RxFrame* frames, unsigned count) { free_mbufs(frames, count); }
+void DpdkPort::tx_free(io::TxFrame* frames, unsigned count) { free_mbufs(frames, count); }
 
-unsigned DpdkPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
+unsigned DpdkPort::tx_alloc(io::TxFrame* frames, unsigned count) {
     rte_mbuf* mbufs[kMaxBurst];
     unsigned n = std::min(count, kMaxBurst);
     while (n != 0 && rte_pktmbuf_alloc_bulk(pool_.get(), mbufs, n) != 0) n /= 2;  // all or none: ask for less
@@ -107,7 +107,7 @@ unsigned DpdkPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
     return n;
 }
 
-unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+unsigned DpdkPort::tx_burst(io::TxFrame* frames, unsigned count) {
     if (up_ != nullptr && !up_->load(std::memory_order_relaxed)) [[unlikely]] {
         tx_free(frames, count);
         add(lost_while_down_, count);
@@ -118,7 +118,7 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     while (sent < count) {
         const unsigned burst = std::min(count - sent, kMaxBurst);
         for (unsigned i = 0; i < burst; ++i) {
-            const engine::TxFrame& f = frames[sent + i];
+            const io::TxFrame& f = frames[sent + i];
             mbufs[i] = static_cast<rte_mbuf*>(f.cookie);
             mbufs[i]->data_off = uint16_t(f.data - static_cast<const uint8_t*>(mbufs[i]->buf_addr));
             mbufs[i]->data_len = uint16_t(f.length);
@@ -135,7 +135,7 @@ unsigned DpdkPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     return sent;
 }
 
-unsigned DpdkPort::not_taken(engine::TxFrame* frames, unsigned count) {
+unsigned DpdkPort::not_taken(io::TxFrame* frames, unsigned count) {
     const uint64_t now = rte_get_tsc_cycles();
     if (blocked_since_ == 0) blocked_since_ = now;
     if (now - blocked_since_ < rte_get_tsc_hz() / 1000 * kPatienceMs) return 0;

@@ -41,7 +41,7 @@ struct ChecksumOffload {
     bool operator==(const ChecksumOffload&) const = default;
 };
 
-class DpdkPort final : public engine::Port, public Waker {
+class DpdkPort final : public io::Port, public Waker {
 public:
     static constexpr unsigned kMaxBurst = 256;
 
@@ -54,11 +54,11 @@ public:
     DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {})
         : port_(port), queue_(queue), checks_headers_(checksums.received), pool_(pool), up_(up) {}
 
-    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
-    void rx_free(engine::RxFrame* frames, unsigned count) override;
-    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override;
-    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
-    void tx_free(engine::TxFrame* frames, unsigned count) override;
+    unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
+    void rx_free(io::RxFrame* frames, unsigned count) override;
+    unsigned tx_alloc(io::TxFrame* frames, unsigned count) override;
+    unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
+    void tx_free(io::TxFrame* frames, unsigned count) override;
 
     /// Receive interrupts on and off, for a port that was started with them; see rx_interrupt().
     void before_sleep() override;
@@ -77,7 +77,7 @@ public:
 private:
     static constexpr uint8_t kMisses = 4;
 
-    unsigned not_taken(engine::TxFrame* frames, unsigned count);
+    unsigned not_taken(io::TxFrame* frames, unsigned count);
     void judge_sleep(bool frames);
     const uint16_t port_, queue_;
     const bool checks_headers_;

@@ -62,7 +62,7 @@ bool set_congestion_experienced(uint8_t* frame, uint32_t length) {
 
 }  // namespace
 
-FaultPort::FaultPort(engine::Port& inner, const FaultSpec& spec, const TimeSource& clock)
+FaultPort::FaultPort(io::Port& inner, const FaultSpec& spec, const TimeSource& clock)
     : inner_(inner), spec_(spec), clock_(clock), state_(seed_state(spec.seed)) {
     held_.reserve(kMaxHeld);
     out_.reserve(2 * (kMaxHeld + kMaxBurst));
@@ -85,13 +85,13 @@ uint64_t FaultPort::random() {  // xoroshiro128+
 
 bool FaultPort::chance(double p) { return p > 0 && double(random() >> 11) * 0x1p-53 < p; }
 
-unsigned FaultPort::rx_burst(engine::RxFrame* frames, unsigned max) {
+unsigned FaultPort::rx_burst(io::RxFrame* frames, unsigned max) {
     if (!held_.empty()) release_due(clock_.now());
     if (!out_.empty()) flush();
     return inner_.rx_burst(frames, max);
 }
 
-unsigned FaultPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+unsigned FaultPort::tx_burst(io::TxFrame* frames, unsigned count) {
     const Nanos now = clock_.now();
     release_due(now);
     flush();
@@ -102,7 +102,7 @@ unsigned FaultPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     return taken;
 }
 
-void FaultPort::offer(engine::TxFrame f, Nanos now) {
+void FaultPort::offer(io::TxFrame f, Nanos now) {
     bump(counts_.offered);
     if (chance(spec_.drop)) {
         bump(counts_.dropped);
@@ -123,7 +123,7 @@ void FaultPort::offer(engine::TxFrame f, Nanos now) {
     held_.push_back({f, now + kReorderTimeout, passed_ + 1 + random() % kReorderDepth});
 }
 
-void FaultPort::corrupt(engine::TxFrame& f) {
+void FaultPort::corrupt(io::TxFrame& f) {
     if (f.length <= wire::kEthLength) return;
     bump(counts_.corrupted);
     complete(f);  // before the bit is flipped, as a NIC would include it in its checksum
@@ -134,8 +134,8 @@ void FaultPort::corrupt(engine::TxFrame& f) {
     f.data[from + bit / 8] ^= uint8_t(1u << (bit % 8));
 }
 
-void FaultPort::duplicate(const engine::TxFrame& f, Nanos now) {
-    engine::TxFrame copy;
+void FaultPort::duplicate(const io::TxFrame& f, Nanos now) {
+    io::TxFrame copy;
     if (inner_.tx_alloc(&copy, 1) != 1) {
         bump(counts_.duplicate_failed);
         return;
@@ -153,12 +153,12 @@ void FaultPort::duplicate(const engine::TxFrame& f, Nanos now) {
     held_.push_back({copy, now + spec_.delay, kNever});
 }
 
-void FaultPort::mark(engine::TxFrame& f) {
+void FaultPort::mark(io::TxFrame& f) {
     complete(f);
     if (set_congestion_experienced(f.data, f.length)) bump(counts_.marked);
 }
 
-void FaultPort::pass(engine::TxFrame f, Nanos now) {
+void FaultPort::pass(io::TxFrame f, Nanos now) {
     out_.push_back(f);
     ++passed_;
     release_due(now);

@@ -42,20 +42,20 @@ inline constexpr const char* kFaultNames[] = {"offered",    "sent",    "dropped"
 static_assert(sizeof(FaultCounts) == sizeof(uint64_t) * std::size(kFaultFields) &&
               std::size(kFaultFields) == std::size(kFaultNames));
 
-class FaultPort final : public engine::Port {
+class FaultPort final : public io::Port {
 public:
     static constexpr uint32_t kReorderDepth = 3;
     static constexpr Nanos kReorderTimeout = 100'000;
     static constexpr uint32_t kMaxHeld = 1024;  ///< frames held back; more is back-pressure
 
-    FaultPort(engine::Port& inner, const FaultSpec& spec, const TimeSource& clock);
+    FaultPort(io::Port& inner, const FaultSpec& spec, const TimeSource& clock);
     ~FaultPort() override;
 
-    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
-    void rx_free(engine::RxFrame* frames, unsigned count) override { inner_.rx_free(frames, count); }
-    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
-    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
-    void tx_free(engine::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
+    unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
+    void rx_free(io::RxFrame* frames, unsigned count) override { inner_.rx_free(frames, count); }
+    unsigned tx_alloc(io::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
+    unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
+    void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override;
 
     /// Readable from any thread.
@@ -63,28 +63,28 @@ public:
 
 private:
     struct Held {
-        engine::TxFrame frame;
+        io::TxFrame frame;
         Nanos due = 0;       ///< latest time to send it
         uint64_t after = 0;  ///< or send it when this many frames have passed
     };
     bool chance(double p);
     uint64_t random();
-    void offer(engine::TxFrame f, Nanos now);
-    void corrupt(engine::TxFrame& f);
-    void duplicate(const engine::TxFrame& f, Nanos now);
-    void mark(engine::TxFrame& f);
-    void pass(engine::TxFrame f, Nanos now);
+    void offer(io::TxFrame f, Nanos now);
+    void corrupt(io::TxFrame& f);
+    void duplicate(const io::TxFrame& f, Nanos now);
+    void mark(io::TxFrame& f);
+    void pass(io::TxFrame f, Nanos now);
     void release_due(Nanos now);
     void flush();
 
-    engine::Port& inner_;
+    io::Port& inner_;
     const FaultSpec spec_;
     const TimeSource& clock_;
     std::array<uint64_t, 2> state_;
     FaultCounts counts_;
-    uint64_t passed_ = 0;               ///< frames that went on towards `out_`: the measure of reordering
-    std::vector<Held> held_;            ///< delayed and reordered, in order of arrival
-    std::vector<engine::TxFrame> out_;  ///< to be sent now; capacity is reserved, never grown on the hot path
+    uint64_t passed_ = 0;           ///< frames that went on towards `out_`: the measure of reordering
+    std::vector<Held> held_;        ///< delayed and reordered, in order of arrival
+    std::vector<io::TxFrame> out_;  ///< to be sent now; capacity is reserved, never grown on the hot path
 };
 
 }  // namespace roci::pmd

@@ -14,29 +14,29 @@ uint64_t mac_word(const uint8_t* mac) {
     return w & kMacMask;
 }
 
-bool hairpinned(const engine::RxFrame& f) { return (reinterpret_cast<uintptr_t>(f.cookie) & kHairpinned) != 0; }
+bool hairpinned(const io::RxFrame& f) { return (reinterpret_cast<uintptr_t>(f.cookie) & kHairpinned) != 0; }
 
 /// Broadcast frames are never for a QP.
-bool is_multicast(const engine::TxFrame& f) { return f.length >= 6 && (f.data[0] & 1) != 0 && mac_word(f.data) != kMacMask; }
+bool is_multicast(const io::TxFrame& f) { return f.length >= 6 && (f.data[0] & 1) != 0 && mac_word(f.data) != kMacMask; }
 
-engine::TxFrame back_to_tx(const engine::RxFrame& f) {
+io::TxFrame back_to_tx(const io::RxFrame& f) {
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) & ~kHairpinned);
     return {const_cast<uint8_t*>(f.data), 0, f.length, cookie, 0};
 }
 
 }  // namespace
 
-HairpinPort::HairpinPort(engine::Port& inner, const MacAddress& own, uint32_t depth)
-    : inner_(inner), own_(mac_word(own.bytes.data())), mask_(depth - 1), fifo_(std::make_unique<engine::RxFrame[]>(depth)) {}
+HairpinPort::HairpinPort(io::Port& inner, const MacAddress& own, uint32_t depth)
+    : inner_(inner), own_(mac_word(own.bytes.data())), mask_(depth - 1), fifo_(std::make_unique<io::RxFrame[]>(depth)) {}
 
 HairpinPort::~HairpinPort() {
     for (; tail_ != head_; ++tail_) rx_free(&fifo_[tail_ & mask_], 1);
 }
 
-bool HairpinPort::is_own(const engine::TxFrame& f) const { return f.length >= 6 && mac_word(f.data) == own_; }
+bool HairpinPort::is_own(const io::TxFrame& f) const { return f.length >= 6 && mac_word(f.data) == own_; }
 
 /// Computes the checksum that was left to the NIC, which does not see this frame.
-bool HairpinPort::queue(engine::TxFrame& f) {
+bool HairpinPort::queue(io::TxFrame& f) {
     if (waiting() > mask_) return false;
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) | kHairpinned);
     const auto known = f.checksum_offset != 0 ? wire::HeaderChecksum::right : wire::HeaderChecksum::unknown;
@@ -45,13 +45,13 @@ bool HairpinPort::queue(engine::TxFrame& f) {
     return true;
 }
 
-unsigned HairpinPort::take_waiting(engine::RxFrame* frames, unsigned max) {
+unsigned HairpinPort::take_waiting(io::RxFrame* frames, unsigned max) {
     const unsigned n = std::min<unsigned>(max, waiting());
     for (unsigned i = 0; i < n; ++i) frames[i] = fifo_[tail_++ & mask_];
     return n;
 }
 
-unsigned HairpinPort::rx_burst(engine::RxFrame* frames, unsigned max) {
+unsigned HairpinPort::rx_burst(io::RxFrame* frames, unsigned max) {
     if (waiting() == 0) return inner_.rx_burst(frames, max);
     inner_first_ = !inner_first_;
     if (inner_first_) {
@@ -62,10 +62,10 @@ unsigned HairpinPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     return n == max ? n : n + inner_.rx_burst(frames + n, max - n);
 }
 
-void HairpinPort::rx_free(engine::RxFrame* frames, unsigned count) {
+void HairpinPort::rx_free(io::RxFrame* frames, unsigned count) {
     for (unsigned i = 0; i < count;) {
         if (hairpinned(frames[i])) {
-            engine::TxFrame f = back_to_tx(frames[i++]);
+            io::TxFrame f = back_to_tx(frames[i++]);
             inner_.tx_free(&f, 1);
             continue;
         }
@@ -76,8 +76,8 @@ void HairpinPort::rx_free(engine::RxFrame* frames, unsigned count) {
 }
 
 /// Returns true if the frame was sent. Its copy may be dropped for lack of room, like any datagram.
-bool HairpinPort::send_multicast(engine::TxFrame& f) {
-    engine::TxFrame copy;
+bool HairpinPort::send_multicast(io::TxFrame& f) {
+    io::TxFrame copy;
     const bool copied = inner_.tx_alloc(&copy, 1) == 1 && copy.capacity >= f.length;
     if (copied) std::memcpy(copy.data, f.data, f.length);
     copy.length = f.length;
@@ -88,7 +88,7 @@ bool HairpinPort::send_multicast(engine::TxFrame& f) {
     return sent;
 }
 
-unsigned HairpinPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+unsigned HairpinPort::tx_burst(io::TxFrame* frames, unsigned count) {
     for (unsigned i = 0; i < count;) {
         if (is_own(frames[i])) {
             if (!queue(frames[i])) return i;

@@ -12,33 +12,33 @@ namespace roci::pmd {
 
 /// Examines only the six bytes of the destination MAC. If the queue is full, tx_burst accepts fewer frames.
 /// Cookies of `inner` must be pointers or otherwise even: bit 0 of an RxFrame's cookie says that it came by the hairpin.
-class HairpinPort final : public engine::Port {
+class HairpinPort final : public io::Port {
 public:
     /// `depth`: frames that may wait, a power of two.
-    HairpinPort(engine::Port& inner, const MacAddress& own, uint32_t depth = 1024);
+    HairpinPort(io::Port& inner, const MacAddress& own, uint32_t depth = 1024);
     ~HairpinPort() override;
 
-    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
-    void rx_free(engine::RxFrame* frames, unsigned count) override;
-    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
-    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
-    void tx_free(engine::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
+    unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
+    void rx_free(io::RxFrame* frames, unsigned count) override;
+    unsigned tx_alloc(io::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
+    unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
+    void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override { return waiting() != 0 ? 0 : inner_.next_event(); }
 
     uint32_t waiting() const { return head_ - tail_; }
 
 private:
-    bool is_own(const engine::TxFrame& f) const;
-    unsigned take_waiting(engine::RxFrame* frames, unsigned max);
-    bool queue(engine::TxFrame& f);
-    bool send_multicast(engine::TxFrame& f);
+    bool is_own(const io::TxFrame& f) const;
+    unsigned take_waiting(io::RxFrame* frames, unsigned max);
+    bool queue(io::TxFrame& f);
+    bool send_multicast(io::TxFrame& f);
 
-    engine::Port& inner_;
+    io::Port& inner_;
     const uint64_t own_;  ///< the MAC in the low 48 bits, as the bytes lie in memory
     const uint32_t mask_;
     uint32_t head_ = 0, tail_ = 0;
     bool inner_first_ = false;  ///< alternates, so that neither source starves the other
-    std::unique_ptr<engine::RxFrame[]> fifo_;
+    std::unique_ptr<io::RxFrame[]> fifo_;
 };
 
 }  // namespace roci::pmd

@@ -47,7 +47,7 @@ public:
     void begin(engine::Command& c, WakeFlag& lcore);
     void finish(engine::Command& c);
     /// Conductor: passes a datagram to the lcore without waiting for it; waits only until the previous command is done.
-    void post(const engine::GsiSend& send, WakeFlag& lcore);
+    void post(const io::GsiSend& send, WakeFlag& lcore);
     /// Lcore: the waiting command, or nullptr.
     engine::Command* waiting() const { return slot_.load(std::memory_order_acquire); }
     /// Lcore: reports that the waiting command has been executed. The lcore must not access the command any more.
@@ -62,7 +62,7 @@ private:
     alignas(64) std::atomic<engine::Command*> slot_{nullptr};
     abi::CpuPace pace_{kLooks};
     engine::Command posted_;
-    engine::GsiSend datagram_;
+    io::GsiSend datagram_;
 };
 
 struct IdlePolicy {
@@ -119,7 +119,7 @@ public:
     void execute(engine::Command& c) { mailbox_.execute(c, wake_); }
     void begin(engine::Command& c) { mailbox_.begin(c, wake_); }
     void finish(engine::Command& c) { mailbox_.finish(c); }
-    void post(const engine::GsiSend& send) { mailbox_.post(send, wake_); }
+    void post(const io::GsiSend& send) { mailbox_.post(send, wake_); }
     Sleeper& sleeper() { return wake_.sleeper; }
     /// Before run(): the pace, for tests to set.
     abi::CpuPace& pace() { return pace_; }

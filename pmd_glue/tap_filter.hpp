@@ -13,7 +13,7 @@ struct TapFilter {
     uint32_t qpn = 0;  ///< 0: every frame
 };
 
-/// `sender`: as in engine::TxFrame, of a frame that is sent.
+/// `sender`: as in io::TxFrame, of a frame that is sent.
 bool wants(const TapFilter& filter, Direction direction, const uint8_t* frame, uint32_t length, uint32_t sender);
 
 }  // namespace roci::pmd

@@ -60,7 +60,7 @@ void TapPort::detach(TapRing& ring) {
     }
 }
 
-unsigned TapPort::rx_burst(engine::RxFrame* frames, unsigned max) {
+unsigned TapPort::rx_burst(io::RxFrame* frames, unsigned max) {
     const unsigned n = inner_.rx_burst(frames, max);
     if (n == 0 || attached_.load(std::memory_order_acquire) == 0) return n;
     const Nanos now = clock_.now();
@@ -73,7 +73,7 @@ unsigned TapPort::rx_burst(engine::RxFrame* frames, unsigned max) {
 }
 
 /// The inner port may free an accepted frame, so the tap copies it before. A refused frame comes again, so its copy is discarded.
-bool TapPort::tx_one(Nanos now, engine::TxFrame& frame) {
+bool TapPort::tx_one(Nanos now, io::TxFrame& frame) {
     std::array<TapRing*, kMaxRings> rings;
     std::array<TapRing::Offer, kMaxRings> offers;
     for (uint32_t r = 0; r < kMaxRings; ++r) {
@@ -87,7 +87,7 @@ bool TapPort::tx_one(Nanos now, engine::TxFrame& frame) {
     return true;
 }
 
-unsigned TapPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+unsigned TapPort::tx_burst(io::TxFrame* frames, unsigned count) {
     if (attached_.load(std::memory_order_acquire) == 0) return inner_.tx_burst(frames, count);
     const Nanos now = clock_.now();
     for (unsigned i = 0; i < count; ++i)

@@ -32,7 +32,7 @@ public:
     /// Result for one frame.
     enum class Offer : uint8_t { unwanted, full, filled };
     /// Copies a frame that passes the filter into the next slot; settle() makes it visible. `checksum_offset`, `sender`:
-    /// as in engine::TxFrame; the copy contains the checksum that the port will send.
+    /// as in io::TxFrame; the copy contains the checksum that the port will send.
     Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t checksum_offset = 0,
                uint32_t sender = 0);
     /// Makes the frame of fill() visible, or counts it as missed.
@@ -60,11 +60,11 @@ private:
     alignas(64) std::atomic<uint32_t> tail_{0};
 };
 
-class TapPort final : public engine::Port {
+class TapPort final : public io::Port {
 public:
     static constexpr uint32_t kMaxRings = 5;  ///< the configured capture's, and four live ones
 
-    TapPort(engine::Port& inner, const TimeSource& clock) : inner_(inner), clock_(clock) {}
+    TapPort(io::Port& inner, const TimeSource& clock) : inner_(inner), clock_(clock) {}
 
     /// From any thread. False: there are kMaxRings already.
     bool attach(TapRing& ring);
@@ -72,18 +72,18 @@ public:
     /// command).
     void detach(TapRing& ring);
 
-    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
-    void rx_free(engine::RxFrame* frames, unsigned count) override { inner_.rx_free(frames, count); }
-    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
+    unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
+    void rx_free(io::RxFrame* frames, unsigned count) override { inner_.rx_free(frames, count); }
+    unsigned tx_alloc(io::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
     /// Records the frames that were accepted.
-    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
-    void tx_free(engine::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
+    unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
+    void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override { return inner_.next_event(); }
 
 private:
-    bool tx_one(Nanos now, engine::TxFrame& frame);
+    bool tx_one(Nanos now, io::TxFrame& frame);
 
-    engine::Port& inner_;
+    io::Port& inner_;
     const TimeSource& clock_;
     std::atomic<uint32_t> attached_{0};
     std::array<std::atomic<TapRing*>, kMaxRings> rings_{};

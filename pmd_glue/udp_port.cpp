@@ -5,7 +5,7 @@ namespace roci::pmd {
 UdpPort::UdpPort(const UdpSockets& sockets, const MacAddress& mac, uint32_t frames, const std::atomic<bool>* up)
     : slots_(frames), sender_(sockets), receiver_(sockets, mac), up_(up) {}
 
-unsigned UdpPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
+unsigned UdpPort::tx_alloc(io::TxFrame* frames, unsigned count) {
     unsigned n = 0;
     for (; n < count; ++n) {
         uint8_t* slot = slots_.take();
@@ -15,11 +15,11 @@ unsigned UdpPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
     return n;
 }
 
-void UdpPort::tx_free(engine::TxFrame* frames, unsigned count) {
+void UdpPort::tx_free(io::TxFrame* frames, unsigned count) {
     for (unsigned i = 0; i < count; ++i) slots_.give_back(static_cast<uint8_t*>(frames[i].cookie));
 }
 
-unsigned UdpPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+unsigned UdpPort::tx_burst(io::TxFrame* frames, unsigned count) {
     if (up_ != nullptr && !up_->load(std::memory_order_relaxed)) [[unlikely]] {
         lost_while_down_.store(lost_while_down_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
         tx_free(frames, count);

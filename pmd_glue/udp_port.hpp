@@ -9,16 +9,16 @@
 
 namespace roci::pmd {
 
-class UdpPort final : public engine::Port {
+class UdpPort final : public io::Port {
 public:
     /// `frames`: buffers for frames to be sent. `up`: state of the link; frames for a link that is down are dropped and counted.
     UdpPort(const UdpSockets& sockets, const MacAddress& mac, uint32_t frames, const std::atomic<bool>* up);
 
-    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override { return receiver_.burst(frames, max); }
-    void rx_free(engine::RxFrame* frames, unsigned count) override { receiver_.free(frames, count); }
-    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override;
-    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
-    void tx_free(engine::TxFrame* frames, unsigned count) override;
+    unsigned rx_burst(io::RxFrame* frames, unsigned max) override { return receiver_.burst(frames, max); }
+    void rx_free(io::RxFrame* frames, unsigned count) override { receiver_.free(frames, count); }
+    unsigned tx_alloc(io::TxFrame* frames, unsigned count) override;
+    unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
+    void tx_free(io::TxFrame* frames, unsigned count) override;
 
     const UdpSendCounters& sent() const { return sender_.counters(); }
     const UdpReceiveCounters& received() const { return receiver_.counters(); }

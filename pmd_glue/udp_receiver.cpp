@@ -233,7 +233,7 @@ void UdpReceiver::deliver(uint8_t* slot, const Header& h, uint32_t length, unsig
     UdpPeers::Peer& peer = peers_.of(hash_of(h.source, h.source_port));
     const uint16_t expected = index != 0 || !peer.known ? uint16_t(index) : peer.next;
     uint8_t* l3 = put_headers(slot, h, length, h.ipv4 ? expected : uint16_t{0});
-    engine::RxFrame f;
+    io::RxFrame f;
     f.data = l3 - wire::kEthLength;
     f.length = uint32_t(slot + kBth - f.data) + length;
     f.cookie = slot;
@@ -243,7 +243,7 @@ void UdpReceiver::deliver(uint8_t* slot, const Header& h, uint32_t length, unsig
     pending_.push_back(f);
 }
 
-unsigned UdpReceiver::burst(engine::RxFrame* frames, unsigned max) {
+unsigned UdpReceiver::burst(io::RxFrame* frames, unsigned max) {
     if (next_ == pending_.size()) {
         pending_.clear();
         next_ = 0;

@@ -28,8 +28,8 @@ struct UdpReceiveCounters {
 class UdpReceiver {
 public:
     UdpReceiver(const UdpSockets& sockets, const MacAddress& mac);
-    unsigned burst(engine::RxFrame* frames, unsigned max);
-    void free(engine::RxFrame* frames, unsigned count) {
+    unsigned burst(io::RxFrame* frames, unsigned max);
+    void free(io::RxFrame* frames, unsigned count) {
         for (unsigned i = 0; i < count; ++i) slots_.give_back(static_cast<uint8_t*>(frames[i].cookie));
     }
     const UdpReceiveCounters& counters() const { return counters_; }
@@ -79,7 +79,7 @@ private:
     wire::IcrcShiftCache shifts_;
     std::vector<std::unique_ptr<Message>> messages_;
     std::array<mmsghdr, kMessages> headers_{};
-    std::vector<engine::RxFrame> pending_;  ///< received, not yet taken by the engine
+    std::vector<io::RxFrame> pending_;  ///< received, not yet taken by the engine
     size_t next_ = 0;
     size_t turn_ = 0;  ///< the socket that is polled first
     uint32_t expected_piece_ = kPayload;

@@ -22,14 +22,14 @@ struct Layout {
     uint32_t bytes;  ///< from the BTH to the end of the ICRC
 };
 
-Layout layout_of(const engine::TxFrame& f) {
+Layout layout_of(const io::TxFrame& f) {
     const bool ipv4 = f.data[kL3] >> 4 == 4;
     const uint32_t bth = kL3 + (ipv4 ? wire::kIpv4Length : wire::kIpv6Length) + wire::kUdpLength;
     return {ipv4, bth, f.length - bth};
 }
 
 /// True for RoCE over IPv4 without options or over IPv6, which a UDP socket can send.
-bool is_udp(const engine::TxFrame& f) {
+bool is_udp(const io::TxFrame& f) {
     constexpr uint32_t kShortest = kL3 + wire::kIpv4Length + wire::kUdpLength + wire::kBthLength + wire::kIcrcLength;
     if (f.length < kShortest) return false;
     const uint8_t* l3 = f.data + kL3;
@@ -98,7 +98,7 @@ void put_ipv6_fields(Control& control, const uint8_t* l3, int interface_index) {
 
 }  // namespace
 
-bool UdpSender::open_group(const engine::TxFrame& frame, unsigned index, Group& g) {
+bool UdpSender::open_group(const io::TxFrame& frame, unsigned index, Group& g) {
     g = {index, 1};
     if (!is_udp(frame)) return false;
     const Layout at = layout_of(frame);
@@ -108,9 +108,9 @@ bool UdpSender::open_group(const engine::TxFrame& frame, unsigned index, Group& 
 
 /// A shorter frame can only be a datagram's last. It leaves that place if it begins a run of its own length: Middle packets after
 /// a First, which has a RETH.
-bool UdpSender::joins(const Group& g, const engine::TxFrame* frames, unsigned next, unsigned count) const {
+bool UdpSender::joins(const Group& g, const io::TxFrame* frames, unsigned next, unsigned count) const {
     if (!segments_ || g.closed || g.count == kSegments) return false;
-    const engine::TxFrame& frame = frames[next];
+    const io::TxFrame& frame = frames[next];
     const Layout at = layout_of(frame);
     if (at.bytes < g.bytes && next + 1 < count && frames[next + 1].length == frame.length) return false;
     return at.ipv4 == g.ipv4 && at.bytes <= g.bytes && (g.count + 1) * g.bytes <= kDatagramBytes &&
@@ -119,10 +119,10 @@ bool UdpSender::joins(const Group& g, const engine::TxFrame* frames, unsigned ne
 
 /// The kernel numbers the segments of a datagram 0, 1, 2 … in the identification of IPv4, and the ICRC covers that. A second call
 /// takes the numbers off again.
-void UdpSender::number_segments(const Group& g, engine::TxFrame* frames) {
+void UdpSender::number_segments(const Group& g, io::TxFrame* frames) {
     if (!g.ipv4) return;
     for (unsigned i = 1; i < g.count; ++i) {
-        engine::TxFrame& f = frames[g.first + i];
+        io::TxFrame& f = frames[g.first + i];
         uint8_t* icrc = f.data + f.length - wire::kIcrcLength;
         uint32_t value;
         std::memcpy(&value, icrc, sizeof value);
@@ -131,7 +131,7 @@ void UdpSender::number_segments(const Group& g, engine::TxFrame* frames) {
     }
 }
 
-void UdpSender::address(const Group& g, const engine::TxFrame& frame, unsigned message) {
+void UdpSender::address(const Group& g, const io::TxFrame& frame, unsigned message) {
     msghdr& m = headers_[message].msg_hdr;
     Message& own = messages_[message];
     const uint8_t* l3 = frame.data + kL3;
@@ -170,7 +170,7 @@ void UdpSender::dropped(const Group& g, int error) {
 
 /// Sends the groups, all of one socket. Returns the index of the first frame that was not done with; `end` is that behind the
 /// last.
-unsigned UdpSender::submit(engine::TxFrame* frames, unsigned groups, unsigned end) {
+unsigned UdpSender::submit(io::TxFrame* frames, unsigned groups, unsigned end) {
     unsigned piece = 0;
     for (unsigned i = 0; i < groups; ++i) {
         const Group& g = groups_[i];
@@ -179,7 +179,7 @@ unsigned UdpSender::submit(engine::TxFrame* frames, unsigned groups, unsigned en
         headers_[i].msg_hdr.msg_iov = &pieces_[piece];
         headers_[i].msg_hdr.msg_iovlen = g.count;
         for (unsigned k = 0; k < g.count; ++k) {
-            const engine::TxFrame& f = frames[g.first + k];
+            const io::TxFrame& f = frames[g.first + k];
             const uint32_t skip = layout_of(f).bth;
             pieces_[piece++] = {f.data + skip, f.length - skip};
         }
@@ -206,7 +206,7 @@ unsigned UdpSender::submit(engine::TxFrame* frames, unsigned groups, unsigned en
     return end;
 }
 
-unsigned UdpSender::send(engine::TxFrame* frames, unsigned count) {
+unsigned UdpSender::send(io::TxFrame* frames, unsigned count) {
     count = std::min(count, kFrames);
     unsigned groups = 0;
     for (unsigned i = 0; i < count; ++i) {

@@ -29,7 +29,7 @@ public:
     explicit UdpSender(const UdpSockets& sockets) : sockets_(sockets) {}
     /// Sends frames in order. Returns how many are done with, from the front (sent, or dropped and counted). Fewer than `count`:
     /// the socket buffer is full.
-    unsigned send(engine::TxFrame* frames, unsigned count);
+    unsigned send(io::TxFrame* frames, unsigned count);
     const UdpSendCounters& counters() const { return counters_; }
 
 private:
@@ -50,11 +50,11 @@ private:
         alignas(cmsghdr) std::array<uint8_t, kControl> control;
     };
 
-    bool open_group(const engine::TxFrame& frame, unsigned index, Group& g);
-    bool joins(const Group& g, const engine::TxFrame* frames, unsigned next, unsigned count) const;
-    void address(const Group& g, const engine::TxFrame& frame, unsigned message);
-    void number_segments(const Group& g, engine::TxFrame* frames);
-    unsigned submit(engine::TxFrame* frames, unsigned groups, unsigned end);
+    bool open_group(const io::TxFrame& frame, unsigned index, Group& g);
+    bool joins(const Group& g, const io::TxFrame* frames, unsigned next, unsigned count) const;
+    void address(const Group& g, const io::TxFrame& frame, unsigned message);
+    void number_segments(const Group& g, io::TxFrame* frames);
+    unsigned submit(io::TxFrame* frames, unsigned groups, unsigned end);
     void dropped(const Group& g, int error);
 
     const UdpSockets& sockets_;

@@ -177,8 +177,8 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     const std::vector<std::string> names = device_names(config_);
     counters_ = std::make_unique<CounterPage>(uint32_t(config_.engine.count), names);
     events_ = std::make_unique<EventPipes>();
-    shared_ = std::make_unique<engine::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
-                                               uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
+    shared_ = std::make_unique<qp::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
+                                           uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *counters_, *events_);
     platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_), reaper_);
     platform_->set_sleepers(engines_->sleepers());

@@ -64,7 +64,7 @@ private:
     std::unique_ptr<CounterPage> counters_;
     std::unique_ptr<EventPipes> events_;
     pmd::HugeChunks chunks_;
-    std::unique_ptr<engine::Shared> shared_;
+    std::unique_ptr<qp::Shared> shared_;
     std::unique_ptr<Ports> ports_;
     std::unique_ptr<EngineHost> engines_;
     std::unique_ptr<Captures> captures_;

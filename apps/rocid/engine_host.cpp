@@ -95,10 +95,10 @@ void add_udp(nlohmann::json& j, const pmd::UdpPort& port, const pmd::UdpSockets&
 
 }  // namespace
 
-EngineHost::EngineHost(const Config& config, pmd::Eal& eal, Ports& ports, engine::Shared& shared, abi::EnginePage& page,
+EngineHost::EngineHost(const Config& config, pmd::Eal& eal, Ports& ports, qp::Shared& shared, abi::EnginePage& page,
                        const CounterPage& counters, EventPipes& events)
     : config_(config), eal_(eal), ports_(ports) {
-    if (config_.engine.count > 1) shared.handover = std::make_unique<engine::HandoverMatrix>(uint32_t(config_.engine.count));
+    if (config_.engine.count > 1) shared.handover = std::make_unique<io::HandoverMatrix>(uint32_t(config_.engine.count));
     for (uint32_t e = 0; e < config_.engine.count; ++e) make_worker(e, shared, page, counters, events);
     start_taps();
 }
@@ -138,10 +138,10 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     return s;
 }
 
-void EngineHost::make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, const CounterPage& counters,
+void EngineHost::make_worker(uint32_t index, qp::Shared& shared, abi::EnginePage& page, const CounterPage& counters,
                              EventPipes& events) {
     auto w = std::make_unique<Worker>();
-    std::vector<engine::Port*> tops;
+    std::vector<io::Port*> tops;
     for (uint32_t d = 0; d < config_.devices.size(); ++d) {
         w->stacks.push_back(make_stack(d, index));
         tops.push_back(w->stacks.back().top);
@@ -233,8 +233,8 @@ std::vector<TapPoint> EngineHost::taps() {
     return out;
 }
 
-std::vector<engine::EventRing*> EngineHost::event_rings() {
-    std::vector<engine::EventRing*> out;
+std::vector<io::EventRing*> EngineHost::event_rings() {
+    std::vector<io::EventRing*> out;
     for (auto& w : workers_) out.push_back(&w->engine->events());
     return out;
 }

@@ -12,7 +12,6 @@
 #include "counter_page.hpp"
 #include "engine/engine.hpp"
 #include "event_pipes.hpp"
-#include "io/shared.hpp"
 #include "pmd_glue/clock.hpp"
 #include "pmd_glue/dpdk_port.hpp"
 #include "pmd_glue/eal.hpp"
@@ -22,13 +21,14 @@
 #include "pmd_glue/tap_writer.hpp"
 #include "pmd_glue/udp_port.hpp"
 #include "ports.hpp"
+#include "qp/shared.hpp"
 
 namespace roci::rocid {
 
 class EngineHost final : public engine::CommandPort {
 public:
     /// Throws pmd::StartError.
-    EngineHost(const Config& config, pmd::Eal& eal, Ports& ports, engine::Shared& shared, abi::EnginePage& page,
+    EngineHost(const Config& config, pmd::Eal& eal, Ports& ports, qp::Shared& shared, abi::EnginePage& page,
                const CounterPage& counters, EventPipes& events);
     /// Stops the lcores.
     ~EngineHost() override;
@@ -37,12 +37,12 @@ public:
     uint32_t engines() const override { return uint32_t(workers_.size()); }
     void execute(uint32_t engine, engine::Command& command) override { workers_[engine]->loop->execute(command); }
     void execute_all(std::span<engine::Command* const> commands) override;
-    void send_gsi(uint32_t engine, const engine::GsiSend& send) override { workers_[engine]->loop->post(send); }
+    void send_gsi(uint32_t engine, const io::GsiSend& send) override { workers_[engine]->loop->post(send); }
 
     std::vector<pmd::Sleeper*> sleepers();
     /// How to wake the lcores.
     std::vector<pmd::WakeFlag*> wake_flags();
-    std::vector<engine::EventRing*> event_rings();
+    std::vector<io::EventRing*> event_rings();
     /// Every port's tap, for captures.
     std::vector<TapPoint> taps();
     /// Engines and ports as JSON, for `roci status`.
@@ -59,7 +59,7 @@ private:
         std::unique_ptr<pmd::TapRing> ring;
         std::unique_ptr<pmd::TapPort> tap;
         std::unique_ptr<pmd::FaultPort> fault;
-        engine::Port* top = nullptr;
+        io::Port* top = nullptr;
     };
     struct Worker {
         std::vector<Stack> stacks;  ///< by device
@@ -70,8 +70,7 @@ private:
     static void add_dpdk(nlohmann::json& j, const Stack& stack, const OpenPort& port);
     void start_taps();
     Stack make_stack(uint32_t device, uint32_t engine);
-    void make_worker(uint32_t index, engine::Shared& shared, abi::EnginePage& page, const CounterPage& counters,
-                     EventPipes& events);
+    void make_worker(uint32_t index, qp::Shared& shared, abi::EnginePage& page, const CounterPage& counters, EventPipes& events);
     void watch_ports(Worker& worker, uint32_t engine);
     void stop();
 

@@ -27,7 +27,7 @@ EventPipes::~EventPipes() {
     for (auto& [k, p] : pipes_) ::close(p.fd);
 }
 
-void EventPipes::start(std::vector<engine::EventRing*> rings) {
+void EventPipes::start(std::vector<io::EventRing*> rings) {
     rings_ = std::move(rings);
     stop_ = false;
     for (Dispatcher& d : dispatchers_) {
@@ -145,13 +145,13 @@ void EventPipes::write_kept(Pipe& p, Kept<Record>& kept) {
     while (!kept.empty() && write_now(p, kept.begin()->second)) kept.erase(kept.begin());
 }
 
-void EventPipes::deliver(const engine::Event& e) {
-    if (e.kind == engine::Event::Kind::gsi) {
+void EventPipes::deliver(const io::Event& e) {
+    if (e.kind == io::Event::Kind::gsi) {
         if (on_gsi_) on_gsi_();
         return;
     }
     const std::lock_guard lock(mutex_);
-    const bool completion = e.kind == engine::Event::Kind::completion;
+    const bool completion = e.kind == io::Event::Kind::completion;
     Pipe* p = find(e.session, completion ? e.channel : abi::kNoHandle);
     if (p == nullptr) return count(counters_.no_pipe);
     if (completion) return write_or_keep(*p, p->completions, 0, abi::CompEventRecord{e.handle, e.generation});
@@ -159,8 +159,8 @@ void EventPipes::deliver(const engine::Event& e) {
 }
 
 /// Sends events of vector 0 and asynchronous events directly, without another wake-up; passes others to their dispatcher.
-void EventPipes::hand_on(const engine::Event& e) {
-    const uint32_t vector = e.kind == engine::Event::Kind::completion ? e.vector % kVectors : 0;
+void EventPipes::hand_on(const io::Event& e) {
+    const uint32_t vector = e.kind == io::Event::Kind::completion ? e.vector % kVectors : 0;
     if (vector == 0) return deliver(e);
     Dispatcher& d = dispatchers_[vector - 1];
     {
@@ -175,7 +175,7 @@ void EventPipes::dispatch(Dispatcher& d) {
     for (;;) {
         d.work.wait(lock, [&] { return d.stop || !d.queue.empty(); });
         if (d.queue.empty()) return;
-        const engine::Event e = d.queue.front();
+        const io::Event e = d.queue.front();
         d.queue.pop_front();
         lock.unlock();
         deliver(e);
@@ -185,16 +185,16 @@ void EventPipes::dispatch(Dispatcher& d) {
 }
 
 /// Sends the first event of the ring and removes it. False: there is none, or sending it could wait. The caller holds both locks.
-bool EventPipes::send_first(engine::EventRing& ring) {
-    engine::Event e;
-    if (!ring.peek(e) || e.kind != engine::Event::Kind::completion || e.vector % kVectors != 0) return false;
+bool EventPipes::send_first(io::EventRing& ring) {
+    io::Event e;
+    if (!ring.peek(e) || e.kind != io::Event::Kind::completion || e.vector % kVectors != 0) return false;
     Pipe* p = find(e.session, e.channel);
     if (p == nullptr || p->has_kept() || !write_now(*p, abi::CompEventRecord{e.handle, e.generation})) return false;
     count(counters_.by_lcore);
     return ring.pop(e);
 }
 
-void EventPipes::pushed(engine::EventRing& ring) {
+void EventPipes::pushed(io::EventRing& ring) {
     constexpr int kMost = 4;  // more events justify waking the event thread
     if (wake_.sleeping.load(std::memory_order_relaxed) != 0) {
         const std::unique_lock consumer(consumer_, std::try_to_lock);
@@ -210,9 +210,9 @@ void EventPipes::pushed(engine::EventRing& ring) {
 bool EventPipes::drain() {
     const std::lock_guard consumer(consumer_);
     bool any = false;
-    for (engine::EventRing* r : rings_) {
+    for (io::EventRing* r : rings_) {
         constexpr int kTurn = 256;  // so that a busy engine does not starve the events of other engines
-        engine::Event e;
+        io::Event e;
         for (int i = 0; i < kTurn && r->pop(e); ++i) {
             hand_on(e);
             any = true;

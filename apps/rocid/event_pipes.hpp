@@ -32,7 +32,7 @@ public:
     EventPipes(const EventPipes&) = delete;
 
     /// Starts the thread that empties `rings`. They must outlive stop().
-    void start(std::vector<engine::EventRing*> rings);
+    void start(std::vector<io::EventRing*> rings);
     void stop();
 
     /// Creates a channel for (session, channel); channel kNoHandle: async events. Returns the client's end (blocking; each read
@@ -53,7 +53,7 @@ public:
     /// Called by an lcore that has pushed events into `ring`. Waking the event thread and sending an event both cost the lcore a
     /// system call, but sending saves the client a wake-up. So if the event thread sleeps, the lcore sends the events itself,
     /// except those that could make it wait. It never waits for a lock.
-    void pushed(engine::EventRing& ring);
+    void pushed(io::EventRing& ring);
 
     struct Counters {
         std::atomic<uint64_t> written{0}, kept{0}, merged{0}, no_pipe{0}, by_lcore{0};
@@ -79,18 +79,18 @@ private:
     struct Dispatcher {
         std::mutex mutex;
         std::condition_variable work;
-        std::deque<engine::Event> queue;
+        std::deque<io::Event> queue;
         bool stop = false;
         std::thread thread;
     };
 
     void run();
-    bool send_first(engine::EventRing& ring);
+    bool send_first(io::EventRing& ring);
     void dispatch(Dispatcher& d);
-    void hand_on(const engine::Event& e);
+    void hand_on(const io::Event& e);
     bool drain();
     bool has_kept() const;
-    void deliver(const engine::Event& e);
+    void deliver(const io::Event& e);
     template <class Record>
     void write_or_keep(Pipe& p, Kept<Record>& kept, uint32_t kind, const Record& r);
     template <class Record>
@@ -105,7 +105,7 @@ private:
     Table pipes_;
     size_t kept_pipes_ = 0;  ///< pipes that have kept records
     pmd::WakeFlag wake_;
-    std::vector<engine::EventRing*> rings_;
+    std::vector<io::EventRing*> rings_;
     std::function<void()> on_gsi_;
     Counters counters_;
     std::atomic<bool> stop_{false};

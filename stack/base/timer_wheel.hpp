@@ -6,7 +6,7 @@
 
 #include "base/types.hpp"
 
-namespace roci::engine {
+namespace roci {
 
 /// Intrusive: embedded in its owner. The callback gets `owner`.
 struct Timer {
@@ -137,4 +137,4 @@ private:
     Timer* heads_[kLevels][kSlots] = {};
 };
 
-}  // namespace roci::engine
+}  // namespace roci

@@ -7,12 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "io/gsi.hpp"
 #include "neighbour/frames.hpp"
 #include "qp/spec.hpp"
 
 namespace roci::engine {
-
-struct GsiSend;  // gsi.hpp
 
 /// One row of query_qps.
 struct QpQuery {
@@ -61,7 +60,7 @@ struct Command {
     rings::Cq* cq = nullptr;                   // resize_cq
     rings::CqLane new_lane{};
     uint32_t consumer = 0;
-    const GsiSend* gsi = nullptr;             // send_gsi
+    const io::GsiSend* gsi = nullptr;         // send_gsi
     const neighbour::Frame* frame = nullptr;  // send_frame
     int error = 0;                            ///< out: errno
     std::atomic<bool> done{false};            ///< out
@@ -87,7 +86,7 @@ public:
         execute_all(all);
     }
     /// Sends a management datagram; need not wait until it is sent. `send` is the caller's again.
-    virtual void send_gsi(uint32_t engine, const GsiSend& send) {
+    virtual void send_gsi(uint32_t engine, const io::GsiSend& send) {
         Command command;
         command.kind = Command::Kind::send_gsi;
         command.gsi = &send;

@@ -24,7 +24,7 @@ bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state 
 
 }  // namespace
 
-Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p, const CounterPlaces& places)
+Engine::Impl::Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p, const CounterPlaces& places)
     : config(c),
       shared(s),
       ports(p.begin(), p.end()),
@@ -50,9 +50,9 @@ Engine::Impl::Impl(const Config& c, Shared& s, std::span<Port* const> p, const C
         ctx.reorder =
             std::make_unique<qp::ReorderPool>(s.chunks, qp::ReorderLimits{std::bit_ceil(c.reorder_frames), c.reorder_bytes});
     resting.reserve(kRoundVisits);
-    if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<GsiRing>(kGsiRingSize);
-    if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<FrameRing>(kFrameRingSize);
-    for (Port* port : ports) ctx.outbox.emplace_back(port, config.tx_burst);
+    if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<io::GsiRing>(io::kGsiRingSize);
+    if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<io::FrameRing>(io::kFrameRingSize);
+    for (io::Port* port : ports) ctx.outbox.emplace_back(port, config.tx_burst);
     ctx.devices.assign(places.devices.begin(), places.devices.end());
     for (OwnDevice& d : own_devices) ctx.devices.push_back(&d.counters);
 }
@@ -247,7 +247,7 @@ void Engine::Impl::publish_reorder() {
 
 // ---- the public face ------------------------------------------------------------------------------------------------
 
-Engine::Engine(const Config& config, Shared& shared, std::span<Port* const> ports, const CounterPlaces& counters)
+Engine::Engine(const Config& config, qp::Shared& shared, std::span<io::Port* const> ports, const CounterPlaces& counters)
     : impl_(std::make_unique<Impl>(config, shared, ports, counters)) {}
 Engine::~Engine() = default;
 
@@ -299,7 +299,7 @@ Nanos Engine::next_deadline(Nanos now) const {
     Nanos next = e.ctx.wheel.next_deadline();
     for (const rings::Cq* cq : e.ctx.dirty)  // moderated, or waiting for room in the event ring
         next = std::min<Nanos>(next, std::max<Nanos>(rings::event_due(*cq, cq->lanes[e.config.index]), now));
-    for (const Port* port : e.ports) next = std::min<Nanos>(next, port->next_event());
+    for (const io::Port* port : e.ports) next = std::min<Nanos>(next, port->next_event());
     return next;
 }
 
@@ -323,7 +323,7 @@ void Engine::stop_lingering() {
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }
 
-EventRing& Engine::events() { return impl_->events; }
+io::EventRing& Engine::events() { return impl_->events; }
 const Counters& Engine::counters() const { return impl_->counters; }
 const qp::DeviceCounters& Engine::device_counters(uint32_t device) const { return *impl_->ctx.devices[device]; }
 

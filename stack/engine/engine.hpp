@@ -14,13 +14,12 @@
 #include "io/port.hpp"
 #include "mem/memory_region.hpp"
 #include "qp/counters.hpp"
+#include "qp/shared.hpp"
 #include "rings/queues.hpp"
 
 namespace roci::engine {
 
-/// Tables that all engines and the conductor share. Written by the conductor only.
 struct Counters;  // counters.hpp
-struct Shared;    // shared.hpp: key table, QP number table, address handles, GID tables, multicast groups
 
 struct Config {
     uint32_t index = 0;            ///< which engine this is
@@ -45,7 +44,7 @@ struct CounterPlaces {
 class Engine {
 public:
     /// ports[i] is device i; kept, not owned.
-    Engine(const Config& config, Shared& shared, std::span<Port* const> ports, const CounterPlaces& counters = {});
+    Engine(const Config& config, qp::Shared& shared, std::span<io::Port* const> ports, const CounterPlaces& counters = {});
     ~Engine();
     Engine(const Engine&) = delete;
 
@@ -67,7 +66,7 @@ public:
     /// Called before the engine sleeps: from the next round on it does not watch QPs without work; their clients ring the
     /// doorbell.
     void stop_lingering();
-    EventRing& events();
+    io::EventRing& events();
     /// For tests, between rounds: the violated invariant of a QP, or nullptr.
     const char* check() const;
     /// Readable from any thread.

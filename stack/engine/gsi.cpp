@@ -11,27 +11,27 @@ namespace roci::engine {
 
 void Engine::Impl::take_management(uint32_t port, const wire::Packet& p) {
     constexpr uint8_t kUdSendOnly = wire::make_opcode(wire::Service::ud, wire::Operation::send_only);
-    if (p.dest_qp != kGsiQpn) return counters.add(Counter::unknown_qp);
-    const PortAddresses* own = shared.addresses.find(port);
+    if (p.dest_qp != io::kGsiQpn) return counters.add(Counter::unknown_qp);
+    const io::PortAddresses* own = shared.addresses.find(port);
     const bool ours = own != nullptr && own->vlan == wire::vlan_id(p.frame) &&
                       std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
     const bool fits =
-        p.opcode == kUdSendOnly && p.qkey == kGsiQkey && p.payload_length == kMadLength && (p.pkey & 0x7fff) == 0x7fff;
+        p.opcode == kUdSendOnly && p.qkey == io::kGsiQkey && p.payload_length == io::kMadLength && (p.pkey & 0x7fff) == 0x7fff;
     if (!ours || !fits) return counters.add(Counter::gsi_refused);
-    GsiFrame f;
+    io::GsiFrame f;
     f.port = port;
     f.local = p.dest_gid();
     f.remote = p.source_gid();
     std::memcpy(f.remote_mac.bytes.data(), p.frame + 6, 6);
     f.source = p.src_qp;
-    std::memcpy(f.mad.data(), p.payload, kMadLength);
+    std::memcpy(f.mad.data(), p.payload, io::kMadLength);
     if (!shared.gsi[config.index]->push(f)) return counters.add(Counter::gsi_full);
     counters.add(Counter::gsi_received);
-    tell_conductor();
+    notify_conductor();
 }
 
-void Engine::Impl::tell_conductor() {
-    const Event event{.kind = Event::Kind::gsi};
+void Engine::Impl::notify_conductor() {
+    const io::Event event{.kind = io::Event::Kind::gsi};
     if (!ctx.late_events.empty() || !events.push(event)) ctx.late_events.push_back(event);
 }
 
@@ -44,7 +44,7 @@ constexpr uint8_t kIcmp = 1, kIcmpV6 = 58, kUnreachable = 3, kUnreachableV6 = 1;
 /// Checks whether a frame that is not RoCE must go to the conductor. It must be cheap, because it may see all other frames of a
 /// kernel interface. ICMP "unreachable" has its own result: it is only counted, because a connection ends only by its own retries
 /// (IBA 9.7.6.1.3).
-bool concerns_port(const RxFrame& f, uint32_t tag, bool& unreachable) {
+bool concerns_port(const io::RxFrame& f, uint32_t tag, bool& unreachable) {
     if (f.length < wire::kEthLength + tag + wire::kIpv4Length + 8 || f.length - tag > neighbour::kMaxFrame) return false;
     const uint8_t* l3 = f.data + wire::kEthLength + tag;
     const auto type = load_be<uint16_t>(l3 - 2);
@@ -61,13 +61,13 @@ bool concerns_port(const RxFrame& f, uint32_t tag, bool& unreachable) {
 
 }  // namespace
 
-void Engine::Impl::take_other(uint32_t port, const RxFrame& frame) {
+void Engine::Impl::take_other(uint32_t port, const io::RxFrame& frame) {
     bool unreachable = false;
     if (frame.length < wire::kEthLength + wire::kVlanLength) return;
     const bool tagged = load_be<uint16_t>(frame.data + kMacs) == wire::kEtherVlan;
     const uint32_t tag = tagged ? wire::kVlanLength : 0;
     if (!concerns_port(frame, tag, unreachable)) return;
-    const PortAddresses* own = shared.addresses.find(port);
+    const io::PortAddresses* own = shared.addresses.find(port);
     if (own == nullptr || own->vlan != wire::vlan_id(frame.data)) return;
     if (unreachable) return counters.add(Counter::icmp_unreachable);
     if (!own->answers) return;
@@ -78,14 +78,14 @@ void Engine::Impl::take_other(uint32_t port, const RxFrame& frame) {
     std::memcpy(copy.bytes.data() + kMacs, frame.data + kMacs + tag, frame.length - kMacs - tag);
     if (!shared.frames[config.index]->push(copy)) return counters.add(Counter::other_full);
     counters.add(Counter::other_received);
-    tell_conductor();
+    notify_conductor();
 }
 
 int Engine::Impl::send_other(const neighbour::Frame& f) {
     constexpr uint32_t kShortest = 60;  // Ethernet's, without its checksum
     if (f.port >= ctx.outbox.size() || f.length == 0 || f.length > wire::kMaxFrame) return EINVAL;
     qp::Outbox& out = ctx.outbox[f.port];
-    TxFrame* frame = out.acquire();
+    io::TxFrame* frame = out.acquire();
     if (frame == nullptr) return EAGAIN;
     const uint32_t length = std::max(f.length, kShortest);
     std::memset(frame->data, 0, length);
@@ -95,20 +95,20 @@ int Engine::Impl::send_other(const neighbour::Frame& f) {
     return 0;
 }
 
-int Engine::Impl::send_management(const GsiSend& m) {
+int Engine::Impl::send_management(const io::GsiSend& m) {
     if (m.port >= ctx.outbox.size() || m.path.length == 0) return EINVAL;
     qp::Outbox& out = ctx.outbox[m.port];
-    TxFrame* frame = out.acquire();
+    io::TxFrame* frame = out.acquire();
     if (frame == nullptr) return EAGAIN;
     wire::TransportHeaders h;
     h.opcode = wire::make_opcode(wire::Service::ud, wire::Operation::send_only);
     h.dest_qp = m.dest;
     h.psn = Psn(gsi_psn++);
-    h.qkey = kGsiQkey;
-    h.src_qp = kGsiQpn;
-    uint8_t* payload = wire::begin_frame(frame->data, m.path, h, kMadLength);
-    std::memcpy(payload, m.mad.data(), kMadLength);
-    out.commit(frame->data, wire::finish_frame(frame->data, m.path, payload, kMadLength), m.path.checksum_offset, 1);
+    h.qkey = io::kGsiQkey;
+    h.src_qp = io::kGsiQpn;
+    uint8_t* payload = wire::begin_frame(frame->data, m.path, h, io::kMadLength);
+    std::memcpy(payload, m.mad.data(), io::kMadLength);
+    out.commit(frame->data, wire::finish_frame(frame->data, m.path, payload, io::kMadLength), m.path.checksum_offset, 1);
     counters.add(Counter::gsi_sent);
     return 0;
 }

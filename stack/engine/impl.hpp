@@ -9,8 +9,8 @@
 #include "engine/prefetch_pipeline.hpp"
 #include "io/gsi.hpp"
 #include "io/handover.hpp"
-#include "io/shared.hpp"
 #include "qp/roles.hpp"
+#include "qp/shared.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::engine {
@@ -27,10 +27,10 @@ struct Engine::Impl {
     static constexpr uint32_t kCrowd = 64;
 
     Config config;
-    Shared& shared;
-    std::vector<Port*> ports;
+    qp::Shared& shared;
+    std::vector<io::Port*> ports;
     qp::Context ctx;
-    EventRing events;
+    io::EventRing events;
     Counters own_counters;
     /// No other engine writes to these cache lines.
     struct alignas(64) OwnDevice {
@@ -39,10 +39,10 @@ struct Engine::Impl {
     std::vector<OwnDevice> own_devices;
     Counters& counters;
     std::vector<Session> sessions;
-    std::array<RxFrame, kMaxBurst> frames;
+    std::array<io::RxFrame, kMaxBurst> frames;
     std::array<wire::Packet, kMaxBurst> packets;
     std::array<qp::Qp*, kMaxBurst> owners;
-    FrameCopies copies;
+    io::FrameCopies copies;
     uint32_t wake_mask = 0;  ///< engines that frames were handed to
     PrefetchPipeline pipeline;
     std::vector<qp::Qp*> resting;  ///< QPs that went idle in this round: their clients must ring
@@ -50,7 +50,7 @@ struct Engine::Impl {
     bool started = false;
     uint32_t gsi_psn = 0;
 
-    Impl(const Config& c, Shared& s, std::span<Port* const> p, const CounterPlaces& places);
+    Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p, const CounterPlaces& places);
     ~Impl();
 
     // engine.cpp
@@ -84,10 +84,10 @@ struct Engine::Impl {
     void run(Command& command);
     // gsi.cpp
     void take_management(uint32_t port, const wire::Packet& p);
-    int send_management(const GsiSend& m);
-    void take_other(uint32_t port, const RxFrame& frame);
+    int send_management(const io::GsiSend& m);
+    void take_other(uint32_t port, const io::RxFrame& frame);
     int send_other(const neighbour::Frame& f);
-    void tell_conductor();
+    void notify_conductor();
 };
 
 }  // namespace roci::engine

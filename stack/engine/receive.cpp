@@ -10,9 +10,9 @@ namespace roci::engine {
 namespace {
 
 /// A datagram QP accepts frames to any address of its port, or to a group that it is attached to.
-bool for_this_port(const Shared& shared, uint32_t port, const wire::Packet& p) {
-    if (p.dest_qp.value == kMulticastQpn) return true;  // the QP was found by its group
-    const PortAddresses* own = shared.addresses.find(port);
+bool for_this_port(const qp::Shared& shared, uint32_t port, const wire::Packet& p) {
+    if (p.dest_qp.value == io::kMulticastQpn) return true;  // the QP was found by its group
+    const io::PortAddresses* own = shared.addresses.find(port);
     return own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
 }
 
@@ -25,10 +25,10 @@ bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
 }
 
 /// A device accepts only frames of its VLAN. For a connected QP this is the VLAN of its path.
-bool same_vlan(const Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
+bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
     const bool untagged = p.l3 - p.frame == wire::kEthLength;
     if (qp.path.length != 0 && qp.path.l3_offset == wire::kEthLength && untagged) return true;
-    const PortAddresses* own = shared.addresses.find(qp.spec.port);
+    const io::PortAddresses* own = shared.addresses.find(qp.spec.port);
     return own != nullptr && own->vlan == wire::vlan_id(p.frame);
 }
 
@@ -91,9 +91,9 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
 }
 
 /// Hands a frame to another engine. True: that engine has the frame now and returns it later.
-bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame, const wire::Packet& p) {
-    HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
-    if (lane.away == HandoverLane::kSize || !lane.there.push({frame, port, p}))
+bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& frame, const wire::Packet& p) {
+    io::HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
+    if (lane.away == io::HandoverLane::kSize || !lane.there.push({frame, port, p}))
         return e.counters.add(Counter::handover_full), false;
     ++lane.away;
     e.wake_mask |= 1u << to;
@@ -111,9 +111,9 @@ wire::Packet moved(const wire::Packet& p, const uint8_t* to) {
 }
 
 /// Sends a copy of a multicast frame to another engine, because each engine delivers to its own QPs.
-void hand_copy(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame, const wire::Packet& p) {
-    HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
-    uint8_t* buffer = lane.away == HandoverLane::kSize || frame.length > wire::kMaxFrame ? nullptr : e.copies.take();
+void hand_copy(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& frame, const wire::Packet& p) {
+    io::HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
+    uint8_t* buffer = lane.away == io::HandoverLane::kSize || frame.length > wire::kMaxFrame ? nullptr : e.copies.take();
     if (buffer == nullptr) return e.counters.add(Counter::handover_full);
     std::memcpy(buffer, frame.data, frame.length);
     if (!lane.there.push({{buffer, frame.length, nullptr}, port, moved(p, buffer), true})) {
@@ -128,8 +128,8 @@ void hand_copy(Engine::Impl& e, uint32_t to, uint32_t port, const RxFrame& frame
 /// Delivers to each QP of this engine that is attached to the group (IBA 10.5.2.1); each QP consumes its own receive WQE. Returns
 /// the other engines with attached QPs.
 uint32_t deliver_to_group(Engine::Impl& e, uint32_t port, const wire::Packet& p) {
-    const MulticastTable* table = e.shared.multicast.load(std::memory_order_acquire);
-    const MulticastTable::Group* group = table != nullptr ? table->find(port, p.dest_gid()) : nullptr;
+    const io::MulticastTable* table = e.shared.multicast.load(std::memory_order_acquire);
+    const io::MulticastTable::Group* group = table != nullptr ? table->find(port, p.dest_gid()) : nullptr;
     if (group == nullptr) return e.counters.add(Counter::unknown_group), 0;
     uint32_t elsewhere = 0;
     for (const uint32_t qpn : group->qpns) {
@@ -143,14 +143,14 @@ uint32_t deliver_to_group(Engine::Impl& e, uint32_t port, const wire::Packet& p)
     return elsewhere;
 }
 
-void receive_multicast(Engine::Impl& e, uint32_t port, const RxFrame& frame, const wire::Packet& p) {
+void receive_multicast(Engine::Impl& e, uint32_t port, const io::RxFrame& frame, const wire::Packet& p) {
     e.counters.add(Counter::multicast);
     for (uint32_t others = deliver_to_group(e, port, p); others != 0; others &= others - 1)
         hand_copy(e, uint32_t(std::countr_zero(others)), port, frame, p);
 }
 
-void take_back(Engine::Impl& e, HandoverLane& lane) {
-    HandedFrame item;
+void take_back(Engine::Impl& e, io::HandoverLane& lane) {
+    io::HandedFrame item;
     while (lane.away != 0 && lane.back.pop(item)) {
         --lane.away;
         if (item.copy) {
@@ -161,8 +161,8 @@ void take_back(Engine::Impl& e, HandoverLane& lane) {
     }
 }
 
-bool take_in(Engine::Impl& e, HandoverLane& lane) {
-    HandedFrame item;
+bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
+    io::HandedFrame item;
     uint32_t n = 0;
     for (; n < e.config.rx_burst && lane.there.pop(item); ++n) {
         qp::Qp* qp = e.shared.qps.find(item.packet.dest_qp.value);
@@ -206,7 +206,7 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
             count_refused(*ctx.devices[port], v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
-        if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != kMulticastQpn)
+        if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != io::kMulticastQpn)
             take_management(port, packets[i]);
         if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
@@ -241,8 +241,8 @@ unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end
     ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {
         qp::Qp* qp = owners[i];
-        const RxFrame frame = frames[i];
-        if (packets[i].dest_qp.value == kMulticastQpn) {
+        const io::RxFrame frame = frames[i];
+        if (packets[i].dest_qp.value == io::kMulticastQpn) {
             receive_multicast(*this, port, frame, packets[i]);
         } else if (qp != nullptr && qp->spec.port != port) {
             counters.add(Counter::unknown_qp);

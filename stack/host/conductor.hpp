@@ -13,7 +13,7 @@
 #include "engine/command.hpp"
 #include "host/config.hpp"
 #include "host/platform.hpp"
-#include "io/shared.hpp"
+#include "qp/shared.hpp"
 
 namespace roci::host {
 
@@ -32,7 +32,7 @@ struct Client {
 
 class Conductor {
 public:
-    Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
+    Conductor(const Limits& limits, std::vector<DeviceConfig> devices, qp::Shared& shared, engine::CommandPort& engines,
               Platform& platform);
     /// Closes the remaining sessions, by commands and fences: the engines must still run.
     ~Conductor();

@@ -15,8 +15,8 @@
 #include "host/conductor.hpp"
 #include "host/handle_table.hpp"
 #include "host/numbers.hpp"
-#include "io/shared.hpp"
 #include "mem/memory_region.hpp"
+#include "qp/shared.hpp"
 #include "qp/spec.hpp"
 #include "rings/queues.hpp"
 
@@ -226,7 +226,7 @@ struct Qp {
 };
 
 struct Ah {
-    engine::AddressHandle address;
+    io::AddressHandle address;
     Use pd;
 };
 

@@ -35,14 +35,14 @@ struct HeldReply {
 inline constexpr size_t kMostResources = 16;
 
 struct Conductor::State {
-    State(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared, engine::CommandPort& engines,
+    State(const Limits& limits, std::vector<DeviceConfig> devices, qp::Shared& shared, engine::CommandPort& engines,
           Platform& platform);
     ~State();
 
     const Limits limits;
     const Capabilities caps;
     std::vector<DeviceConfig> devices;  ///< constant except for addresses and link
-    engine::Shared& shared;
+    qp::Shared& shared;
     engine::CommandPort& engines;
     Platform& platform;
 
@@ -58,11 +58,11 @@ struct Conductor::State {
     std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
     uint32_t last_xrcd = 0;
     Archive gone;
-    std::unique_ptr<engine::MulticastTable> multicast;  ///< the table that the engines use
-    std::vector<uint8_t> key_variant;                   ///< by key index
-    std::vector<uint32_t> engine_load;                  ///< QPs and SRQs per engine
+    std::unique_ptr<io::MulticastTable> multicast;  ///< the table that the engines use
+    std::vector<uint8_t> key_variant;               ///< by key index
+    std::vector<uint32_t> engine_load;              ///< QPs and SRQs per engine
     uint32_t next_engine = 0;
-    std::vector<std::unique_ptr<engine::PortAddresses>> addresses;
+    std::vector<std::unique_ptr<io::PortAddresses>> addresses;
 
     Nanos now = 0;  ///< of the last service()
     std::unique_ptr<rdma_cm::CmService> cm;

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace roci::engine {
+namespace roci::io {
 
 struct Event {
     enum class Kind : uint32_t { completion, async, gsi /* MADs wait for the conductor */ } kind = Kind::completion;
@@ -54,4 +54,4 @@ private:
     std::unique_ptr<Event[]> slots_;
 };
 
-}  // namespace roci::engine
+}  // namespace roci::io

@@ -10,7 +10,7 @@
 #include "neighbour/frames.hpp"
 #include "wire/build.hpp"
 
-namespace roci::engine {
+namespace roci::io {
 
 inline constexpr Qpn kGsiQpn{1};
 inline constexpr uint32_t kGsiQkey = 0x80010000;  ///< well-known Q_Key of QP 1 (IBA 10.2.5)
@@ -41,4 +41,4 @@ struct GsiSend {
 using FrameRing = SpscRing<neighbour::Frame>;
 inline constexpr uint32_t kFrameRingSize = 64;
 
-}  // namespace roci::engine
+}  // namespace roci::io

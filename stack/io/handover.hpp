@@ -11,7 +11,7 @@
 #include "io/port.hpp"
 #include "wire/packet.hpp"
 
-namespace roci::engine {
+namespace roci::io {
 
 struct HandedFrame {
     RxFrame frame;
@@ -64,4 +64,4 @@ private:
     std::vector<std::unique_ptr<HandoverLane>> lanes_;
 };
 
-}  // namespace roci::engine
+}  // namespace roci::io

@@ -9,7 +9,7 @@
 
 #include "wire/ip_checksum.hpp"
 
-namespace roci::engine {
+namespace roci::io {
 
 /// A received frame. The port owns the bytes until rx_free().
 struct RxFrame {
@@ -57,4 +57,4 @@ public:
     virtual uint64_t next_event() const { return ~uint64_t{0}; }
 };
 
-}  // namespace roci::engine
+}  // namespace roci::io

@@ -16,7 +16,7 @@ constexpr Nanos kLateReceives = 1'000'000;
 constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
 
 /// Writes out completions before the event, so that its reader finds them.
-void send_event(Context& ctx, const engine::Event& e) {
+void send_event(Context& ctx, const io::Event& e) {
     ctx.completions.write_out();
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
@@ -28,8 +28,7 @@ bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);
     if (rings::push(cq, ctx.engine, e, ctx.completions) == rings::PushResult::overrun) {
         if (!was_dead)
-            send_event(ctx,
-                       {engine::Event::Kind::async, cq.session, uint32_t(abi::AsyncEvent::cq_err), cq.handle, cq.generation});
+            send_event(ctx, {io::Event::Kind::async, cq.session, uint32_t(abi::AsyncEvent::cq_err), cq.handle, cq.generation});
         return !was_dead;
     }
     rings::CqLane& lane = cq.lanes[ctx.engine];
@@ -179,11 +178,11 @@ void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solici
 }
 
 void raise(Context& ctx, Qp& qp, abi::AsyncEvent event) {
-    send_event(ctx, {engine::Event::Kind::async, qp.spec.session, uint32_t(event), qp.spec.handle, qp.spec.generation});
+    send_event(ctx, {io::Event::Kind::async, qp.spec.session, uint32_t(event), qp.spec.handle, qp.spec.generation});
 }
 
 void raise_srq(Context& ctx, const Srq& srq, abi::AsyncEvent event) {
-    send_event(ctx, {engine::Event::Kind::async, srq.spec.session, uint32_t(event), srq.spec.handle, srq.spec.generation});
+    send_event(ctx, {io::Event::Kind::async, srq.spec.session, uint32_t(event), srq.spec.handle, srq.spec.generation});
 }
 
 void report_drained(Context& ctx, Qp& qp) {

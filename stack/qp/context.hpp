@@ -9,10 +9,10 @@
 
 #include "base/timer_wheel.hpp"
 #include "io/event.hpp"
-#include "io/shared.hpp"
 #include "mem/memory_region.hpp"
 #include "qp/outbox.hpp"
 #include "qp/reorder_pool.hpp"
+#include "qp/shared.hpp"
 #include "qp/slow_memory.hpp"
 #include "qp/state.hpp"
 
@@ -58,18 +58,18 @@ struct Context {
     cc::Limits congestion;
     uint32_t ack_every = 32;
     bool selective_repeat = true;
-    engine::Shared* shared = nullptr;
-    engine::EventRing* events = nullptr;
+    qp::Shared* shared = nullptr;
+    io::EventRing* events = nullptr;
     std::vector<Outbox> outbox;            ///< by port
     std::vector<DeviceCounters*> devices;  ///< by port, this engine's share
-    engine::TimerWheel wheel;
-    rings::Completions completions;         ///< of this poll, to be written out
-    std::vector<rings::Cq*> dirty;          ///< CQs that got entries in this poll
-    std::vector<rings::Cq*> unsettled;      ///< CQs that got entries since the last settle_sleepers()
-    std::vector<rings::Sleeper> sleepers;   ///< threads to be woken after this poll
-    std::deque<engine::Event> late_events;  ///< that the event ring had no room for
-    RunQueue<&Qp::asking> requesters;       ///< that have a turn
-    RunQueue<&Qp::answering> responders;    ///< that have something to answer
+    TimerWheel wheel;
+    rings::Completions completions;        ///< of this poll, to be written out
+    std::vector<rings::Cq*> dirty;         ///< CQs that got entries in this poll
+    std::vector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
+    std::vector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll
+    std::deque<io::Event> late_events;     ///< that the event ring had no room for
+    RunQueue<&Qp::asking> requesters;      ///< that have a turn
+    RunQueue<&Qp::answering> responders;   ///< that have something to answer
     std::unique_ptr<SlowMemory> slow;
     std::unique_ptr<ReorderPool> reorder;  ///< nullptr: frames out of order are not kept
     std::map<uint32_t, Slab> records;      ///< by bytes of a block: what the QPs have fetched and not completed

@@ -76,7 +76,7 @@ void reset(Context& ctx, Qp& qp) {
 bool reliable(Type t) { return t == Type::rc || t == Type::xrc_send || t == Type::xrc_recv; }
 
 void start_congestion_control(Context& ctx, Qp& qp) {
-    const engine::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
+    const io::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
     const auto policy = port != nullptr ? port->congestion : cc::Policy::fixed_window;
     cc::start(qp.requester.congestion, qp.adaptation, ctx.congestion, policy, qp.mtu);
 }
@@ -94,7 +94,7 @@ void enter(Context& ctx, Qp& qp, State next) {
     if (next == State::rtr && qp.responder.jobs.size == 0) set_dest_reads(qp, Change{});
     if (next == State::rtr && reliable(qp.spec.type)) start_congestion_control(ctx, qp);
     if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram is as long as the port allows
-        const engine::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
+        const io::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
         set_mtu_bytes(qp, port != nullptr ? port->mtu_bytes : 1024);
     }
     qp.sqd_pending = next == State::sqd && qp.state == State::rts;

@@ -19,23 +19,23 @@ public:
     static constexpr uint32_t kLine = 64;
 
     Outbox() = default;
-    Outbox(engine::Port* port, uint32_t burst) : port_(port), burst_(std::clamp<uint32_t>(burst, 1, kMax)) {}
+    Outbox(io::Port* port, uint32_t burst) : port_(port), burst_(std::clamp<uint32_t>(burst, 1, kMax)) {}
 
     /// The next empty frame, or nullptr: the port is full or its pool is empty. Fill it, then commit().
-    engine::TxFrame* acquire() {
+    io::TxFrame* acquire() {
         if (ready_ == burst_ && (flush(), ready_ == burst_)) return nullptr;
         if (ready_ == have_) refill();
         return ready_ < have_ ? &frames_[ready_] : nullptr;
     }
     /// Returns the start of the frame such that its payload, after `headers` bytes, begins a cache line: this halves the time of
     /// copying and checking a full packet. Without room for it the frame begins at the start of the buffer.
-    static uint8_t* place(const engine::TxFrame& frame, uint32_t headers) {
+    static uint8_t* place(const io::TxFrame& frame, uint32_t headers) {
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
     }
     /// Completes the frame of acquire(), which was built from `start` on. `checksum_offset`, `sender`: as in TxFrame.
     void commit(uint8_t* start, uint32_t length, uint8_t checksum_offset, uint32_t sender) {
-        engine::TxFrame& f = frames_[ready_++];
+        io::TxFrame& f = frames_[ready_++];
         f.data = start;
         f.length = length;
         f.checksum_offset = checksum_offset;
@@ -79,12 +79,12 @@ private:
             std::copy(first + gap, end, first);
     }
 
-    engine::Port* port_ = nullptr;
+    io::Port* port_ = nullptr;
     uint32_t burst_ = 0;
     uint64_t sent_ = 0, octets_ = 0;
     uint32_t ready_ = 0;  ///< frames_[0, ready_) are built
     uint32_t have_ = 0;   ///< frames_[ready_, have_) are empty
-    std::array<engine::TxFrame, kMax> frames_;
+    std::array<io::TxFrame, kMax> frames_;
 };
 
 }  // namespace roci::qp

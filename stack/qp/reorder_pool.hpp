@@ -127,7 +127,7 @@ Hole hole_from(const Backlog& b, uint32_t window, Psn from);
 
 /// The reorder state of a QP, from its first frame out of order until its reset.
 struct Reorder {
-    engine::Timer timer;
+    Timer timer;
     Backlog requests, responses;
     /// The newest ACK that arrived before a missing response. It is kept separately, because it is cumulative and its PSN may be
     /// that of a response.

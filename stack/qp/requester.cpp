@@ -153,7 +153,7 @@ struct Begun {
     const wire::PathTemplate* path = nullptr;
 };
 
-Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t length, bool ack_request, engine::TxFrame& frame) {
+Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t length, bool ack_request, io::TxFrame& frame) {
     const abi::SendWqe& w = wqe(r);
     wire::TransportHeaders h;
     fill_headers(qp, w, r, part, h);
@@ -167,7 +167,7 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t lengt
 }
 
 /// True for a packet between the first and the last one of a message with data.
-Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, engine::TxFrame& frame, Middle& kept) {
+Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, io::TxFrame& frame, Middle& kept) {
     if (kept.message != &r) {
         const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
         wire::keep_headers(kept.headers, b.start, *b.path, b.payload);
@@ -180,7 +180,7 @@ Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ac
 
 /// A payload that cannot be gathered here. The last packet of what is staged asks for an ACK, so that our timeout does not run
 /// while the rest is fetched.
-Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length, bool& ack_request, engine::TxFrame& frame,
+Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length, bool& ack_request, io::TxFrame& frame,
                    Begun& b, uint32_t& bytes) {
     const abi::SendWqe& w = wqe(r);
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
@@ -203,7 +203,7 @@ Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t leng
 /// One frame. `again`: what it carries was sent before.
 Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again, Middle& kept) {
     Requester& rq = qp.requester;
-    engine::TxFrame* frame = ctx.out(qp).acquire();
+    io::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Step::wait;
     const abi::SendWqe& w = wqe(r);
     const bool carries_data = r.kind == WorkKind::send || r.kind == WorkKind::write || r.kind == WorkKind::atomic_write;

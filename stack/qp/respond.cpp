@@ -52,7 +52,7 @@ Sent finish_slowly(Context& ctx, Qp& qp, const Payload& what, uint8_t* start, ui
 }
 
 Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, const Payload& what = {}) {
-    engine::TxFrame* frame = ctx.out(qp).acquire();
+    io::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Sent::no_room;
     h.dest_qp = qp.dest;
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
@@ -171,7 +171,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
 }
 
 bool send_notification(Context& ctx, Qp& qp) {
-    engine::TxFrame* frame = ctx.out(qp).acquire();
+    io::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return false;
     wire::TransportHeaders h;
     h.opcode = wire::kCnpOpcode;

@@ -190,7 +190,7 @@ struct alignas(64) Qp {
     Turn answering;                ///< among the responders with work
     wire::PathTemplate path;
     Counters counters;
-    engine::Timer timer;  ///< one timer per QP: the earliest of its deadlines
+    Timer timer;  ///< one timer per QP: the earliest of its deadlines
     alignas(64) Requester requester;
     std::unique_ptr<TagQp> tags;       ///< its SRQ matches tags, else nullptr
     Reorder* reorder = nullptr;        ///< since frames came out of order

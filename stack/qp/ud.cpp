@@ -45,7 +45,7 @@ void receive_later(Context& ctx, Qp& qp, const wire::Packet& p) {
 }  // namespace
 
 const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h) {
-    const engine::AddressHandle* ah = ctx.shared->ahs.find(w.ud.ah);
+    const io::AddressHandle* ah = ctx.shared->ahs.find(w.ud.ah);
     if (ah == nullptr || ah->pd != qp.spec.pd || ah->port != qp.spec.port) return nullptr;
     h.dest_qp = Qpn{w.ud.remote_qpn & kMask24};
     h.qkey = (w.remote_qkey & kControlledQkey) != 0 ? qp.qkey : w.remote_qkey;

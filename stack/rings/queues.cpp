@@ -59,7 +59,7 @@ uint64_t event_due(const Cq& cq, const CqLane& lane) {
     return count == 0 || period == 0 || lane.unannounced >= count ? 0 : lane.since + period * 1000;
 }
 
-bool notify(Cq& cq, bool solicited, engine::EventRing& events) {
+bool notify(Cq& cq, bool solicited, io::EventRing& events) {
     if (cq.channel == abi::kNoHandle) return true;
     // rocid writes the entry, then reads `arm`. The client writes `arm`, then reads entries. With a full fence on both sides at
     // least one of them sees the other's write.
@@ -70,13 +70,13 @@ bool notify(Cq& cq, bool solicited, engine::EventRing& events) {
     // Engines compete: the one that changes `fired` sends the event. The others either see that the event for this `arm` is sent,
     // or try again later.
     if (!cq.fired.compare_exchange_strong(fired, arm, std::memory_order_acq_rel)) return fired == arm;
-    const engine::Event event{.kind = engine::Event::Kind::completion,
-                              .session = cq.session,
-                              .type = 0,
-                              .handle = cq.handle,
-                              .generation = cq.generation,
-                              .channel = cq.channel,
-                              .vector = cq.vector};
+    const io::Event event{.kind = io::Event::Kind::completion,
+                          .session = cq.session,
+                          .type = 0,
+                          .handle = cq.handle,
+                          .generation = cq.generation,
+                          .channel = cq.channel,
+                          .vector = cq.vector};
     if (events.push(event)) {
         std::atomic_ref(cq.shared->fired).store(arm, std::memory_order_relaxed);
         return true;

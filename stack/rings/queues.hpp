@@ -132,7 +132,7 @@ PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e, Completions& out);
 uint64_t event_due(const Cq& cq, const CqLane& lane);
 /// Called after a batch of push(): sends a completion event if the CQ is armed for it. False: the event ring is full, or another
 /// engine is sending; call again later with the same `solicited`.
-bool notify(Cq& cq, bool solicited, engine::EventRing& events);
+bool notify(Cq& cq, bool solicited, io::EventRing& events);
 /// Called after entries were written. True: a thread that polls this CQ may be sleeping and must be woken (abi::CqShared). A
 /// client can set `sleeping` without sleeping; after some useless wake-ups rocid honours the flag only once in 64 times.
 bool take_sleeper(Cq& cq, CqLane& lane);

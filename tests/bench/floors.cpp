@@ -143,8 +143,8 @@ void net_ring_floor() {
     pmd::start_port(pair.port_b(), pools, {1});
     eal.launch(0, [&] {
         pmd::DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
-        engine::TxFrame out[kBurst];
-        engine::RxFrame in[kBurst];
+        io::TxFrame out[kBurst];
+        io::RxFrame in[kBurst];
         const double ns = best_ns(quick ? 5 : 20, [&] {
             for (uint32_t i = 0; i < kRounds; ++i) {
                 const unsigned n = a.tx_alloc(out, kBurst);

@@ -9,7 +9,7 @@
 
 namespace roci::bench {
 
-class alignas(64) MemoryPort final : public engine::Port {
+class alignas(64) MemoryPort final : public io::Port {
 public:
     static constexpr uint32_t kFrames = 4096, kRoom = 4352 + 64;
 
@@ -18,15 +18,15 @@ public:
     }
     void join(MemoryPort& peer) { peer_ = &peer, peer.peer_ = this; }
 
-    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override {
+    unsigned rx_burst(io::RxFrame* frames, unsigned max) override {
         const unsigned n = std::min<unsigned>(max, sent_ - received_);
         for (unsigned i = 0; i < n; ++i) frames[i] = wire_[received_++ % kFrames];
         return n;
     }
-    void rx_free(engine::RxFrame* frames, unsigned n) override {
+    void rx_free(io::RxFrame* frames, unsigned n) override {
         for (unsigned i = 0; i < n; ++i) peer_->give_back(frames[i].cookie);
     }
-    unsigned tx_alloc(engine::TxFrame* frames, unsigned n) override {
+    unsigned tx_alloc(io::TxFrame* frames, unsigned n) override {
         n = std::min<unsigned>(n, free_count_);
         for (unsigned i = 0; i < n; ++i) {
             uint8_t* bytes = free_[--free_count_];
@@ -34,12 +34,12 @@ public:
         }
         return n;
     }
-    unsigned tx_burst(engine::TxFrame* frames, unsigned n) override {
+    unsigned tx_burst(io::TxFrame* frames, unsigned n) override {
         for (unsigned i = 0; i < n; ++i)
             peer_->wire_[peer_->sent_++ % kFrames] = {frames[i].data, frames[i].length, frames[i].cookie};
         return n;
     }
-    void tx_free(engine::TxFrame* frames, unsigned n) override {
+    void tx_free(io::TxFrame* frames, unsigned n) override {
         for (unsigned i = 0; i < n; ++i) give_back(frames[i].cookie);
     }
 
@@ -48,7 +48,7 @@ private:
 
     std::unique_ptr<uint8_t[]> bytes_ = std::make_unique<uint8_t[]>(size_t{kFrames} * kRoom);
     std::array<uint8_t*, kFrames> free_;
-    std::array<engine::RxFrame, kFrames> wire_;  ///< to this end: as many as the pool has at most
+    std::array<io::RxFrame, kFrames> wire_;  ///< to this end: as many as the pool has at most
     unsigned free_count_ = 0, sent_ = 0, received_ = 0;
     MemoryPort* peer_ = nullptr;
 };
@@ -57,7 +57,7 @@ private:
 struct MemoryWire {
     std::array<MemoryPort, 2> ports;
     MemoryWire() { ports[0].join(ports[1]); }
-    engine::Port* port(uint32_t i) { return &ports[i]; }
+    io::Port* port(uint32_t i) { return &ports[i]; }
 };
 
 }  // namespace roci::bench

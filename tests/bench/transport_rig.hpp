@@ -34,7 +34,7 @@ public:
             for (uint32_t e = 0; e < engines_; ++e) ports_.push_back(std::make_unique<pmd::DpdkPort>(port, e, *pools[e]));
         }
     }
-    engine::Port* port(uint32_t device, uint32_t engine) { return ports_[device * engines_ + engine].get(); }
+    io::Port* port(uint32_t device, uint32_t engine) { return ports_[device * engines_ + engine].get(); }
     pmd::Eal& eal() { return eal_; }
 
 private:
@@ -57,7 +57,7 @@ private:
 /// Chosen on the command line; there is one EAL a process.
 inline std::unique_ptr<RingWire> ring_wire;
 inline std::unique_ptr<MemoryWire> memory_wire;
-inline engine::Port* wire_port(uint32_t device, uint32_t engine) {
+inline io::Port* wire_port(uint32_t device, uint32_t engine) {
     return ring_wire != nullptr ? ring_wire->port(device, engine) : memory_wire->port(device);
 }
 

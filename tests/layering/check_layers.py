@@ -29,9 +29,7 @@ PARTS = {
     'host/rdma_cm': {'host/paths'},
     'host/sessions': {'host/paths', 'host/objects', 'host/rdma_cm'},
 }
-# Namespaces equal folders: a file of stack/ declares things in the namespace of its folder or of one that encloses it. These rooms
-# still have another one (namespace: rooms).
-OTHER_NAMESPACES = {'roci::engine': {'io', 'base'}, 'roci::qp': {'io'}}
+# Namespaces equal folders: a file of stack/ declares things in the namespace of its folder or of one that encloses it (problem_with_namespace).
 # Folders outside stack/: which rooms they may include.
 ALL_STACK = set(STACK_ROOMS)
 FOLDERS = {
@@ -91,7 +89,7 @@ def problem_with(relative, bracket, path):
 
 def problem_with_namespace(relative, namespace):
     folders = relative.parts[1:-1]
-    if relative.parts[0] != 'stack' or folders[0] in OTHER_NAMESPACES.get(namespace, set()):
+    if relative.parts[0] != 'stack':
         return None
     own = ['roci', *folders]
     names = namespace.split('::')

@@ -1,6 +1,6 @@
 // Marks, notifications and rates, seen on the wire between two hosts.
 #include "fixture.hpp"
-#include "io/shared.hpp"
+#include "qp/shared.hpp"
 #include "qp/state.hpp"
 
 namespace roci::sim {

@@ -1,6 +1,6 @@
 // The guarantees of the owners of a QP's state, tested in a whole engine.
 #include "fixture.hpp"
-#include "io/shared.hpp"
+#include "qp/shared.hpp"
 #include "qp/state.hpp"
 
 namespace roci::sim {

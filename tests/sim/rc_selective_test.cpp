@@ -1,6 +1,6 @@
 // Selective repeat and probes against a puppet: which packets are sent again, and when.
 #include "fixture.hpp"
-#include "io/shared.hpp"
+#include "qp/shared.hpp"
 #include "qp/state.hpp"
 
 namespace roci::sim {

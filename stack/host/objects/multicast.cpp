@@ -7,7 +7,7 @@
 namespace roci::host::objects {
 namespace {
 
-using engine::MulticastTable;
+using io::MulticastTable;
 using wire::to_text;
 
 Gid to_gid(const abi::GidValue& value) {

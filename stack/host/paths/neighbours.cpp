@@ -134,7 +134,7 @@ void take_frames(State& state) {
     for (const auto& ring : state.shared.frames) {
         if (ring == nullptr) continue;
         neighbour::Frame frame;
-        for (uint32_t i = 0; i < engine::kFrameRingSize && ring->pop(frame); ++i) on_frame(state, frame);
+        for (uint32_t i = 0; i < io::kFrameRingSize && ring->pop(frame); ++i) on_frame(state, frame);
     }
 }
 

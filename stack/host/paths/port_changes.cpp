@@ -59,9 +59,9 @@ void notify_sessions(State& state, uint32_t device, abi::AsyncEvent event) {
 
 }  // namespace
 
-std::unique_ptr<engine::PortAddresses> port_addresses(const DeviceConfig& d) {
-    return std::make_unique<engine::PortAddresses>(
-        engine::PortAddresses{d.mac, d.gids, d.mtu_bytes, d.resolver == Resolver::own, d.vlan, d.congestion});
+std::unique_ptr<io::PortAddresses> port_addresses(const DeviceConfig& d) {
+    return std::make_unique<io::PortAddresses>(
+        io::PortAddresses{d.mac, d.gids, d.mtu_bytes, d.resolver == Resolver::own, d.vlan, d.congestion});
 }
 
 bool set_addresses(State& state, uint32_t device, std::span<const DeviceAddress> addresses) {

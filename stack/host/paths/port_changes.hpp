@@ -9,7 +9,7 @@
 namespace roci::host::paths {
 
 /// The data of a device for the engines.
-std::unique_ptr<engine::PortAddresses> port_addresses(const DeviceConfig& device);
+std::unique_ptr<io::PortAddresses> port_addresses(const DeviceConfig& device);
 
 // As Conductor::set_addresses and Conductor::set_link.
 bool set_addresses(State&, uint32_t device, std::span<const DeviceAddress> addresses);

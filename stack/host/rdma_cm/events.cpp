@@ -171,7 +171,7 @@ void send_one(State& state, const cm::Outgoing& m) {
     av.is_global = 1;
     paths::ResolvedPath path;
     if (paths::resolve_path(state, m.to.port, av, {1, m.dest.value}, path).failed()) return;  // treated as lost
-    engine::GsiSend send;
+    io::GsiSend send;
     send.port = m.to.port;
     send.path = wire::make_path(path.spec);
     send.dest = m.dest;
@@ -263,8 +263,8 @@ void settle(State& state) {
 void service(State& state) {
     take_settled_addresses(state);
     for (const auto& ring : state.shared.gsi) {
-        engine::GsiFrame f;
-        for (uint32_t i = 0; ring != nullptr && i < engine::kGsiRingSize && ring->pop(f); ++i) {
+        io::GsiFrame f;
+        for (uint32_t i = 0; ring != nullptr && i < io::kGsiRingSize && ring->pop(f); ++i) {
             if (f.port >= state.devices.size()) continue;
             paths::overhear(state, f.port, f.remote, f.remote_mac);
             state.cm->manager.receive({{f.port, f.local, f.remote, f.remote_mac, 0}, f.source, f.mad}, state.now);

@@ -121,7 +121,7 @@ void run_ready(State& state) {
 
 }  // namespace
 
-Conductor::State::State(const Limits& limits_in, std::vector<DeviceConfig> devices_in, engine::Shared& shared_in,
+Conductor::State::State(const Limits& limits_in, std::vector<DeviceConfig> devices_in, qp::Shared& shared_in,
                         engine::CommandPort& engines_in, Platform& platform_in)
     : limits(limits_in),
       devices(std::move(devices_in)),
@@ -179,8 +179,8 @@ uint32_t Conductor::State::pick_engine() {
 
 void Conductor::State::fence_all() { engines.fence_all(); }
 
-Conductor::Conductor(const Limits& limits, std::vector<DeviceConfig> devices, engine::Shared& shared,
-                     engine::CommandPort& engines, Platform& platform)
+Conductor::Conductor(const Limits& limits, std::vector<DeviceConfig> devices, qp::Shared& shared, engine::CommandPort& engines,
+                     Platform& platform)
     : state_(std::make_unique<State>(limits, std::move(devices), shared, engines, platform)) {}
 
 Conductor::~Conductor() = default;

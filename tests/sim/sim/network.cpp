@@ -61,7 +61,7 @@ struct SimPort::Arrived {
 SimPort::SimPort(Network& net, uint32_t endpoint, uint32_t pool) : net_(net), endpoint_(endpoint), pool_(pool) {}
 SimPort::~SimPort() = default;
 
-unsigned SimPort::rx_burst(engine::RxFrame* frames, unsigned max) {
+unsigned SimPort::rx_burst(io::RxFrame* frames, unsigned max) {
     unsigned n = 0;
     for (; n < max && !rx_.empty(); ++n) {
         const std::vector<uint8_t>& b = rx_.front();
@@ -75,12 +75,12 @@ unsigned SimPort::rx_burst(engine::RxFrame* frames, unsigned max) {
     return n;
 }
 
-void SimPort::rx_free(engine::RxFrame* frames, unsigned count) {
+void SimPort::rx_free(io::RxFrame* frames, unsigned count) {
     for (unsigned i = 0; i < count; ++i) delete static_cast<Arrived*>(frames[i].cookie);
     rx_held_ -= count;
 }
 
-unsigned SimPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
+unsigned SimPort::tx_alloc(io::TxFrame* frames, unsigned count) {
     if (net_.rng_.chance(net_.ends_[endpoint_].faults.starve)) count = unsigned(net_.rng_.below(count + 1));
     unsigned n = 0;
     for (; n < count && tx_held_ < pool_; ++n) {
@@ -99,7 +99,7 @@ unsigned SimPort::tx_alloc(engine::TxFrame* frames, unsigned count) {
     return n;
 }
 
-unsigned SimPort::tx_burst(engine::TxFrame* frames, unsigned count) {
+unsigned SimPort::tx_burst(io::TxFrame* frames, unsigned count) {
     if (net_.rng_.chance(net_.ends_[endpoint_].faults.starve)) count = unsigned(net_.rng_.below(count + 1));
     for (unsigned i = 0; net_.sums_ && i < count; ++i) complete(frames[i]);
     for (unsigned i = 0; i < count; ++i) net_.transmit(endpoint_, frames[i].data, frames[i].length);
@@ -107,7 +107,7 @@ unsigned SimPort::tx_burst(engine::TxFrame* frames, unsigned count) {
     return count;
 }
 
-void SimPort::tx_free(engine::TxFrame* frames, unsigned count) {
+void SimPort::tx_free(io::TxFrame* frames, unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
         std::unique_ptr<Buffer> b(static_cast<Buffer*>(frames[i].cookie));
         const uint8_t* guard = b->bytes + wire::kMaxFrame;

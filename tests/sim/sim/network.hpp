@@ -81,15 +81,15 @@ public:
 class Network;
 
 /// One (endpoint, receive queue).
-class SimPort final : public engine::Port {
+class SimPort final : public io::Port {
 public:
     SimPort(Network& net, uint32_t endpoint, uint32_t pool);
     ~SimPort() override;
-    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override;
-    void rx_free(engine::RxFrame* frames, unsigned count) override;
-    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override;
-    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override;
-    void tx_free(engine::TxFrame* frames, unsigned count) override;
+    unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
+    void rx_free(io::RxFrame* frames, unsigned count) override;
+    unsigned tx_alloc(io::TxFrame* frames, unsigned count) override;
+    unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
+    void tx_free(io::TxFrame* frames, unsigned count) override;
 
     /// Frames that the engine holds: none once it is idle.
     int64_t tx_held() const { return tx_held_; }

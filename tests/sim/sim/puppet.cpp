@@ -49,7 +49,7 @@ void Puppet::send_raw(const std::vector<uint8_t>& frame) {
 }
 
 void Puppet::collect() {
-    engine::RxFrame f;
+    io::RxFrame f;
     SimPort& port = world_.net().port(endpoint_, 0);
     while (port.rx_burst(&f, 1) == 1) {
         Got& g = got_.emplace_back();

@@ -26,8 +26,8 @@ MacAddress mac_of(uint32_t n) { return {{0x02, 0, 0, 0, uint8_t((n + 1) >> 8), u
 // ---- host -----------------------------------------------------------------------------------------------------------
 
 Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world), platform_(o.seed << 8 | number, o.engines) {
-    shared_ = std::make_unique<engine::Shared>(o.limits.max_qps, o.limits.max_keys, o.limits.max_ahs, o.devices, *o.chunks);
-    if (o.engines > 1) shared_->handover = std::make_unique<engine::HandoverMatrix>(o.engines);
+    shared_ = std::make_unique<qp::Shared>(o.limits.max_qps, o.limits.max_keys, o.limits.max_ahs, o.devices, *o.chunks);
+    if (o.engines > 1) shared_->handover = std::make_unique<io::HandoverMatrix>(o.engines);
     addresses_.resize(o.devices);
     for (uint32_t d = 0; d < o.devices; ++d) {
         const uint32_t n = number * o.devices + d;
@@ -45,7 +45,7 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o) : world_(world)
         shared_->addresses.publish(d, &addresses_[d]);
     }
     for (uint32_t e = 0; e < o.engines; ++e) {
-        std::vector<engine::Port*> ports;
+        std::vector<io::Port*> ports;
         for (uint32_t d = 0; d < o.devices; ++d)
             ports.push_back(o.port ? o.port(endpoint(d), e) : &world.net().port(endpoint(d), e));
         engine::Config c = o.engine;
@@ -93,11 +93,11 @@ host::Reply Host::await_reply(uint32_t wanted) {
 }
 
 void Host::drain_events(uint32_t index) {
-    engine::Event e;
+    io::Event e;
     while (engines_[index]->events().pop(e)) {
-        if (e.kind == engine::Event::Kind::gsi) {
+        if (e.kind == io::Event::Kind::gsi) {
             conductor_->service(world_.now());
-        } else if (e.kind == engine::Event::Kind::completion) {
+        } else if (e.kind == io::Event::Kind::completion) {
             if (platform_.pipe_open(e.session, e.channel))
                 platform_.completions[{e.session, e.channel}].push_back({e.handle, e.generation});
         } else {

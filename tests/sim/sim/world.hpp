@@ -31,7 +31,7 @@ struct WorldOptions {
     cc::Policy congestion = cc::Policy::fixed_window;  ///< likewise
     bool port_sums = false;                            ///< the network's ports see to the checksums of IPv4 headers
     /// Another port instead of the network's, by endpoint and engine (benchmarks).
-    std::function<engine::Port*(uint32_t endpoint, uint32_t engine)> port;
+    std::function<io::Port*(uint32_t endpoint, uint32_t engine)> port;
     ChunkSource* chunks = &HeapChunks::instance();
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
 };
@@ -51,7 +51,7 @@ public:
     engine::Engine& engine(uint32_t e) { return *engines_[e]; }
     uint64_t counter(engine::Counter c) const;
     uint64_t counter(wire::Verdict v) const;
-    engine::Shared& shared() { return *shared_; }
+    qp::Shared& shared() { return *shared_; }
 
     // CommandPort
     uint32_t engines() const override { return uint32_t(engines_.size()); }
@@ -72,8 +72,8 @@ private:
     World& world_;
     uint32_t first_endpoint_ = 0;
     std::vector<host::DeviceConfig> devices_;
-    std::vector<engine::PortAddresses> addresses_;
-    std::unique_ptr<engine::Shared> shared_;
+    std::vector<io::PortAddresses> addresses_;
+    std::unique_ptr<qp::Shared> shared_;
     SimPlatform platform_;
     std::vector<std::unique_ptr<engine::Engine>> engines_;
     std::unique_ptr<host::Conductor> conductor_;

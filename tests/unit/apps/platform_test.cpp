@@ -340,18 +340,15 @@ TEST_F(Platform, OnlyTheProcessAndUserOfTheRequestAreReached) {
 // ---- event pipes ----
 
 struct Pipes : testing::Test {
-    engine::EventRing ring{1024};
+    io::EventRing ring{1024};
     EventPipes pipes;
-    void push(const engine::Event& e) {
+    void push(const io::Event& e) {
         ASSERT_TRUE(soon([&] { return ring.push(e); }));
         pipes.wake_flag().notify();
     }
-    static engine::Event completion(uint32_t session, uint32_t channel, uint32_t cq, uint32_t generation = 1) {
-        return {.kind = engine::Event::Kind::completion,
-                .session = session,
-                .handle = cq,
-                .generation = generation,
-                .channel = channel};
+    static io::Event completion(uint32_t session, uint32_t channel, uint32_t cq, uint32_t generation = 1) {
+        return {
+            .kind = io::Event::Kind::completion, .session = session, .handle = cq, .generation = generation, .channel = channel};
     }
     void SetUp() override { pipes.start({&ring}); }
 };
@@ -360,7 +357,7 @@ TEST_F(Pipes, EventsReachTheirChannelAndTheClientsEndBlocks) {
     const int a = pipes.make(1, 5), b = pipes.make(1, abi::kNoHandle);
     EXPECT_EQ(fcntl(a, F_GETFL) & O_NONBLOCK, 0);
     push(completion(1, 5, 33, 7));
-    push({.kind = engine::Event::Kind::async, .session = 1, .type = 4, .handle = 2, .generation = 3});
+    push({.kind = io::Event::Kind::async, .session = 1, .type = 4, .handle = 2, .generation = 3});
     abi::CompEventRecord c{};
     ASSERT_EQ(read(a, &c, sizeof c), ssize_t(sizeof c));
     EXPECT_EQ(c.cq_handle, 33u);
@@ -426,9 +423,9 @@ TEST_F(Pipes, WhatMayWaitAnLcoreLeavesToTheEventThread) {
         ASSERT_TRUE(soon([&] { return ring.push(completion(1, 1, i % 50)); }));
         pipes.pushed(ring);
     }
-    ASSERT_TRUE(ring.push({.kind = engine::Event::Kind::async, .session = 2, .type = 4, .handle = 2, .generation = 3}));
+    ASSERT_TRUE(ring.push({.kind = io::Event::Kind::async, .session = 2, .type = 4, .handle = 2, .generation = 3}));
     pipes.pushed(ring);
-    engine::Event second = completion(3, 1, 9);
+    io::Event second = completion(3, 1, 9);
     second.vector = 1;
     ASSERT_TRUE(ring.push(second));
     pipes.pushed(ring);

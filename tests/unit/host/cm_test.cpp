@@ -23,7 +23,7 @@ abi::CmAddress any(uint16_t port) {
 class CmTest : public ConductorTest {
 protected:
     CmTest() {
-        shared.gsi[0] = std::make_unique<engine::GsiRing>(64);
+        shared.gsi[0] = std::make_unique<io::GsiRing>(64);
         peer = connect();
         EXPECT_EQ(call_as(peer, Op::hello, good_hello()).error, 0);
         channel = open_channel(session);
@@ -54,13 +54,13 @@ protected:
     void carry() {
         while (!port.mads.empty()) {
             const auto mads = std::exchange(port.mads, {});
-            for (const engine::GsiSend& m : mads) {
-                engine::GsiFrame f;
+            for (const io::GsiSend& m : mads) {
+                io::GsiFrame f;
                 f.port = m.port ^ 1;
                 const uint8_t* l3 = m.path.bytes + m.path.l3_offset;
                 f.remote = Gid::from_ipv4(l3 + 12);
                 f.local = Gid::from_ipv4(l3 + 16);
-                f.source = engine::kGsiQpn;
+                f.source = io::kGsiQpn;
                 f.mad = m.mad;
                 ASSERT_TRUE(shared.gsi[0]->push(f));
             }

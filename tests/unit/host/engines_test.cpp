@@ -14,28 +14,28 @@ namespace {
 using abi::Op;
 
 /// A port that drops all frames.
-class Sink : public engine::Port {
+class Sink : public io::Port {
 public:
-    unsigned rx_burst(engine::RxFrame*, unsigned) override { return 0; }
-    void rx_free(engine::RxFrame*, unsigned) override {}
-    unsigned tx_alloc(engine::TxFrame* f, unsigned n) override {
+    unsigned rx_burst(io::RxFrame*, unsigned) override { return 0; }
+    void rx_free(io::RxFrame*, unsigned) override {}
+    unsigned tx_alloc(io::TxFrame* f, unsigned n) override {
         for (unsigned i = 0; i < n; ++i) f[i] = {new uint8_t[wire::kMaxFrame], wire::kMaxFrame, 0, nullptr};
         return n;
     }
-    unsigned tx_burst(engine::TxFrame* f, unsigned n) override {
+    unsigned tx_burst(io::TxFrame* f, unsigned n) override {
         tx_free(f, n);
         sent += n;
         return n;
     }
-    void tx_free(engine::TxFrame* f, unsigned n) override {
+    void tx_free(io::TxFrame* f, unsigned n) override {
         for (unsigned i = 0; i < n; ++i) delete[] f[i].data;
     }
     uint64_t sent = 0;
 };
 
 struct Engines : engine::CommandPort {
-    explicit Engines(engine::Shared& shared) {
-        shared.handover = std::make_unique<engine::HandoverMatrix>(2);
+    explicit Engines(qp::Shared& shared) {
+        shared.handover = std::make_unique<io::HandoverMatrix>(2);
         for (uint32_t e = 0; e < 2; ++e) {
             engine::Config config;
             config.index = e;
@@ -53,14 +53,14 @@ struct Engines : engine::CommandPort {
     }
     void drain_events() {
         for (auto& e : engine) {
-            engine::Event event;
+            io::Event event;
             while (e->events().pop(event)) {
             }
         }
     }
     Nanos now = 1000;
     Sink sinks[4];
-    std::array<engine::Port*, 2> ports[2];
+    std::array<io::Port*, 2> ports[2];
     std::unique_ptr<engine::Engine> engine[2];
 };
 
@@ -82,7 +82,7 @@ protected:
         ASSERT_EQ(call(Op::open_device, abi::OpenDeviceRequest{}).error, 0);
     }
 
-    engine::Shared shared;
+    qp::Shared shared;
     MemoryPlatform platform;
     Engines engines;
     Conductor conductor;

@@ -177,7 +177,7 @@ public:
     std::vector<Record> log;
     std::map<qp::Qp*, qp::State> state;
     std::vector<uint32_t> consumers;
-    std::vector<engine::GsiSend> mads;
+    std::vector<io::GsiSend> mads;
     std::vector<neighbour::Frame> frames;
     qp::Change last_change;
     uint32_t limit = 0;
@@ -339,7 +339,7 @@ protected:
         return call(abi::Op::modify_qp, abi::ModifyQpRequest{handle, mask, attr});
     }
 
-    engine::Shared shared;
+    qp::Shared shared;
     MemoryPlatform platform;
     RecordingPort port;
     Conductor conductor;

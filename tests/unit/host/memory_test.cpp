@@ -236,7 +236,7 @@ TEST_F(MemoryTest, ASessionCannotUseAnothersHandles) {
 TEST_F(MemoryTest, AnAddressHandleIsPublishedUnderItsNumber) {
     const uint32_t p = pd();
     const uint32_t ah = handle_of(call(Op::create_ah, abi::CreateAhRequest{p, 0, good_av()}));
-    const engine::AddressHandle* a = shared.ahs.find(ah);
+    const io::AddressHandle* a = shared.ahs.find(ah);
     ASSERT_NE(a, nullptr);
     EXPECT_EQ(a->session, session);
     EXPECT_NE(a->pd, 0u);

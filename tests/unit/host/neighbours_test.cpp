@@ -26,7 +26,7 @@ std::vector<DeviceConfig> devices(Resolver resolver) {
 class NeighboursTest : public ConductorTest {
 protected:
     explicit NeighboursTest(Resolver resolver = Resolver::own) : ConductorTest(small_limits(), devices(resolver)) {
-        shared.frames[0] = std::make_unique<engine::FrameRing>(64);
+        shared.frames[0] = std::make_unique<io::FrameRing>(64);
         announced = port.frames;
         port.frames.clear();
     }

@@ -44,8 +44,8 @@ struct Unsummed : testing::Test {
     FakePort wire;
     FakeTime time;
 
-    static bool send(engine::Port& port, const std::string& bytes, uint8_t l3 = wire::kEthLength) {
-        engine::TxFrame f;
+    static bool send(io::Port& port, const std::string& bytes, uint8_t l3 = wire::kEthLength) {
+        io::TxFrame f;
         if (port.tx_alloc(&f, 1) != 1) return false;
         std::memcpy(f.data, bytes.data(), bytes.size());
         f.length = uint32_t(bytes.size());
@@ -55,8 +55,8 @@ struct Unsummed : testing::Test {
         return false;
     }
     /// The frame that comes back by the hairpin.
-    static std::string receive(engine::Port& port, HeaderChecksum& known) {
-        engine::RxFrame f;
+    static std::string receive(io::Port& port, HeaderChecksum& known) {
+        io::RxFrame f;
         if (port.rx_burst(&f, 1) != 1) return {};
         known = f.ip_checksum;
         std::string bytes(reinterpret_cast<const char*>(f.data), f.length);

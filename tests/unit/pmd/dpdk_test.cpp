@@ -56,7 +56,7 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
         start_port(pair.port_b(), pools, {1});
         DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
 
-        engine::TxFrame big;
+        io::TxFrame big;
         ASSERT_EQ(a.tx_alloc(&big, 1), 1u);
         EXPECT_GE(big.capacity, wire::kMaxFrame);
         a.tx_free(&big, 1);
@@ -65,7 +65,7 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
         unsigned accepted = 0;
         while (offer(a, frame_to(7, accepted))) ++accepted;
         EXPECT_EQ(accepted, RingPair::kDepth);
-        engine::RxFrame got[32];
+        io::RxFrame got[32];
         uint32_t expected = 0;
         for (unsigned n; (n = b.rx_burst(got, 32)) != 0; b.rx_free(got, n))
             for (unsigned i = 0; i < n; ++i) {
@@ -96,7 +96,7 @@ TEST_F(Dpdk, WhatNobodyTakesIsLostAfterAWhile) {
         std::this_thread::sleep_for(std::chrono::milliseconds(DpdkPort::kPatienceMs + 50));
         EXPECT_TRUE(offer(a, frame_to(7, 0)));
         EXPECT_EQ(a.lost_not_taken(), 1u);
-        engine::RxFrame got;
+        io::RxFrame got;
         ASSERT_EQ(b.rx_burst(&got, 1), 1u);
         b.rx_free(&got, 1);
         EXPECT_TRUE(offer(a, frame_to(7, 0))) << "there is room again";
@@ -124,7 +124,7 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
         DpdkPort a(pair.port_a(), 0, pool), believes(pair.port_b(), 0, pool, nullptr, {.received = true, .sent = false}),
             looks_itself(pair.port_b(), 0, pool);
         const auto send = [&](uint64_t flags, uint8_t checksum_offset) {
-            engine::TxFrame f;
+            io::TxFrame f;
             ASSERT_EQ(a.tx_alloc(&f, 1), 1u);
             std::memset(f.data, 0, 100);
             f.length = 100;
@@ -132,7 +132,7 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
             mbuf_of(f.cookie).ol_flags |= flags;
             ASSERT_EQ(a.tx_burst(&f, 1), 1u);
         };
-        engine::RxFrame got;
+        io::RxFrame got;
         const std::pair<uint64_t, HeaderChecksum> kSaid[] = {{RTE_MBUF_F_RX_IP_CKSUM_GOOD, HeaderChecksum::right},
                                                              {RTE_MBUF_F_RX_IP_CKSUM_BAD, HeaderChecksum::wrong},
                                                              {RTE_MBUF_F_RX_IP_CKSUM_UNKNOWN, HeaderChecksum::unknown},
@@ -175,7 +175,7 @@ TEST_F(Dpdk, APortWhoseInterruptsDoNotComeIsFoundOut) {
             EXPECT_TRUE(offer(a, frame_to(7, 0)));
         }
         b.after_sleep(how);
-        engine::RxFrame got[4];
+        io::RxFrame got[4];
         for (unsigned n; (n = b.rx_burst(got, 4)) != 0;) b.rx_free(got, n);
     };
     using enum Waker::Slept;
@@ -217,12 +217,12 @@ TEST_F(Dpdk, AFrameInTwoPiecesIsPutTogetherIfItIsNotTooLong) {
         DpdkPort b(pair.port_b(), 0, pool);
         rte_mbuf* sent[] = {in_two_pieces(pool, 4096, 78), in_two_pieces(pool, 4096, 1000), in_two_pieces(pool, 60, 40)};
         ASSERT_EQ(rte_eth_tx_burst(pair.port_a(), 0, sent, 3), 3);
-        engine::RxFrame got[4];
+        io::RxFrame got[4];
         ASSERT_EQ(b.rx_burst(got, 4), 2u);
         EXPECT_EQ(b.too_large(), 1u);
         EXPECT_EQ(got[0].length, 4174u);
         EXPECT_EQ(got[1].length, 100u);
-        for (const engine::RxFrame& f : {got[0], got[1]})
+        for (const io::RxFrame& f : {got[0], got[1]})
             for (uint32_t i = 0; i < f.length; ++i) ASSERT_EQ(f.data[i], uint8_t(i)) << i << " of " << f.length;
         b.rx_free(got, 2);
         stop_port(pair.port_a());
@@ -234,7 +234,7 @@ TEST_F(Dpdk, AFrameInTwoPiecesIsPutTogetherIfItIsNotTooLong) {
 TEST_F(Dpdk, AnEmptyPoolGivesFewerFramesThenNone) {
     MbufPool pool("pool_small", 1023, 0);
     DpdkPort p(0, 0, pool);
-    std::vector<engine::TxFrame> all(2000);
+    std::vector<io::TxFrame> all(2000);
     unsigned have = 0;
     for (unsigned n; (n = p.tx_alloc(all.data() + have, 100)) != 0;) have += n;
     EXPECT_EQ(have, 1023u);

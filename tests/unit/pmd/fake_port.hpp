@@ -21,13 +21,13 @@ struct FakeTime final : TimeSource {
     Nanos now() const override { return t; }
 };
 
-class FakePort final : public engine::Port {
+class FakePort final : public io::Port {
 public:
     struct Buffer {
         alignas(8) uint8_t bytes[4608];
     };
 
-    unsigned rx_burst(engine::RxFrame* frames, unsigned max) override {
+    unsigned rx_burst(io::RxFrame* frames, unsigned max) override {
         unsigned n = 0;
         for (; n < max && !incoming.empty(); ++n) {
             Buffer* b = fresh(rx_out_);
@@ -37,10 +37,10 @@ public:
         }
         return n;
     }
-    void rx_free(engine::RxFrame* frames, unsigned count) override {
+    void rx_free(io::RxFrame* frames, unsigned count) override {
         for (unsigned i = 0; i < count; ++i) forget(rx_out_, frames[i].cookie);
     }
-    unsigned tx_alloc(engine::TxFrame* frames, unsigned count) override {
+    unsigned tx_alloc(io::TxFrame* frames, unsigned count) override {
         unsigned n = 0;
         for (; n < count && tx_out_.size() < pool; ++n) {
             Buffer* b = fresh(tx_out_);
@@ -48,7 +48,7 @@ public:
         }
         return n;
     }
-    unsigned tx_burst(engine::TxFrame* frames, unsigned count) override {
+    unsigned tx_burst(io::TxFrame* frames, unsigned count) override {
         unsigned n = 0;
         for (; n < count && (accept_limit < 0 || int(n) < accept_limit); ++n) {
             sent.emplace_back(reinterpret_cast<const char*>(frames[n].data), frames[n].length);
@@ -57,7 +57,7 @@ public:
         }
         return n;
     }
-    void tx_free(engine::TxFrame* frames, unsigned count) override {
+    void tx_free(io::TxFrame* frames, unsigned count) override {
         for (unsigned i = 0; i < count; ++i) forget(tx_out_, frames[i].cookie);
     }
 
@@ -97,8 +97,8 @@ inline uint32_t number_of(const std::string& f) {
     return n;
 }
 /// Allocates, fills and offers one frame. False (and the frame given back): not accepted.
-inline bool offer(engine::Port& port, const std::string& bytes) {
-    engine::TxFrame f;
+inline bool offer(io::Port& port, const std::string& bytes) {
+    io::TxFrame f;
     if (port.tx_alloc(&f, 1) != 1) return false;
     std::memcpy(f.data, bytes.data(), bytes.size());
     f.length = uint32_t(bytes.size());

@@ -27,7 +27,7 @@ struct FakeEngine {
     std::atomic<Nanos> deadline{kNever};
     std::atomic<bool> event_wanted{false};
     std::atomic<uint32_t> wake_mask{0};
-    engine::EventRing ring{64};
+    io::EventRing ring{64};
 
     bool poll(Nanos now) {
         polls.fetch_add(1);
@@ -50,7 +50,7 @@ struct FakeEngine {
     void settle_sleepers() {}
     void stop_lingering() { lingers = false; }
     uint32_t take_wake_mask() { return wake_mask.exchange(0); }
-    engine::EventRing& events() { return ring; }
+    io::EventRing& events() { return ring; }
 };
 
 template <class Condition>

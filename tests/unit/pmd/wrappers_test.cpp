@@ -24,9 +24,9 @@ namespace {
 constexpr MacAddress kOwn{{0x02, 0, 0, 0, 0, 1}};
 constexpr uint8_t kOwnLast = 1, kOtherLast = 2;
 
-std::vector<uint32_t> receive_all(engine::Port& p, unsigned burst = 8) {
+std::vector<uint32_t> receive_all(io::Port& p, unsigned burst = 8) {
     std::vector<uint32_t> got;
-    engine::RxFrame f[64];
+    io::RxFrame f[64];
     for (unsigned n; (n = p.rx_burst(f, burst)) != 0; p.rx_free(f, n))
         for (unsigned i = 0; i < n; ++i) got.push_back(number_of({reinterpret_cast<const char*>(f[i].data), f[i].length}));
     return got;
@@ -50,7 +50,7 @@ TEST(Hairpin, AMixedBurstIsAcceptedFromTheFrontOnly) {
     FakePort wire;
     wire.accept_limit = 1;
     HairpinPort port(wire, kOwn);
-    engine::TxFrame f[4];
+    io::TxFrame f[4];
     ASSERT_EQ(port.tx_alloc(f, 4), 4u);
     const uint8_t to[] = {kOwnLast, kOtherLast, kOtherLast, kOwnLast};
     for (uint32_t i = 0; i < 4; ++i) {
@@ -79,7 +79,7 @@ TEST(Hairpin, AFullQueueIsBackPressureAndGoesBackWhenThePortGoes) {
 TEST(Hairpin, NeitherTheWireNorTheQueueStarvesTheOther) {
     FakePort wire;
     HairpinPort port(wire, kOwn);
-    engine::RxFrame f[4];
+    io::RxFrame f[4];
     unsigned from_wire = 0, from_queue = 0;
     for (int round = 0; round < 100; ++round) {
         for (int i = 0; i < 4; ++i) {
@@ -112,7 +112,7 @@ struct Faults : testing::Test {
     }
     void let_time_pass(FaultPort& p) {
         time.t += 1'000'000'000;
-        engine::RxFrame f;
+        io::RxFrame f;
         EXPECT_EQ(p.rx_burst(&f, 1), 0u);
     }
 };
@@ -202,7 +202,7 @@ TEST_F(Faults, AHeldFrameGoesOutByItselfWhenNothingFollows) {
     EXPECT_EQ(wire.sent.size(), 0u);
     EXPECT_EQ(p.next_event(), time.t + FaultPort::kReorderTimeout);
     time.t += FaultPort::kReorderTimeout;
-    engine::RxFrame f;
+    io::RxFrame f;
     p.rx_burst(&f, 1);
     EXPECT_EQ(wire.sent.size(), 1u);
     EXPECT_EQ(p.next_event(), kNever);
@@ -213,7 +213,7 @@ TEST_F(Faults, DelayKeepsOrderAndTimeAndIsBounded) {
     send_many(p, 3);
     EXPECT_EQ(p.next_event(), time.t + 5000);
     time.t += 4999;
-    engine::RxFrame f;
+    io::RxFrame f;
     p.rx_burst(&f, 1);
     EXPECT_EQ(wire.sent.size(), 0u);
     time.t += 1;
@@ -238,7 +238,7 @@ TEST_F(Faults, WhatTheWireRefusesIsKeptAndSentLaterInOrder) {
     EXPECT_LT(taken, 300u) << "the rest is the caller's";
     EXPECT_EQ(p.next_event(), 0u);
     wire.accept_limit = -1;
-    engine::RxFrame f;
+    io::RxFrame f;
     p.rx_burst(&f, 1);
     EXPECT_EQ(wire.sent.size() + p.counts().dropped, taken);
     for (size_t i = 1; i < wire.sent.size(); ++i) EXPECT_LT(number_of(wire.sent[i - 1]), number_of(wire.sent[i]));

@@ -10,7 +10,7 @@ namespace {
 // event thread does not wait for the end of the engine's round.
 TEST(Events, FollowWhatWasCompletedBefore) {
     rings::CqPair cq(1, 8);
-    engine::EventRing events(8);
+    io::EventRing events(8);
     Context ctx;
     ctx.events = &events;
     Srq srq;
@@ -20,7 +20,7 @@ TEST(Events, FollowWhatWasCompletedBefore) {
     e.byte_len = 15;
     complete_tag(ctx, srq, nullptr, e, false);
     raise_srq(ctx, srq, abi::AsyncEvent::srq_limit_reached);
-    engine::Event told;
+    io::Event told;
     ASSERT_TRUE(events.pop(told));
     EXPECT_EQ(told.type, uint32_t(abi::AsyncEvent::srq_limit_reached));
     EXPECT_EQ(cq.poll(), 5);

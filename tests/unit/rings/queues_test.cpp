@@ -168,8 +168,8 @@ TEST(CqLaneTest, LanesAreIndependent) {
 
 struct NotifyTest : ::testing::Test {
     CqPair p{2, 8};
-    engine::EventRing events{4};
-    engine::Event e;
+    io::EventRing events{4};
+    io::Event e;
     unsigned fired() {
         unsigned n = 0;
         while (events.pop(e)) ++n;
@@ -188,7 +188,7 @@ TEST_F(NotifyTest, OneArmIsOneEventThatNamesTheCq) {
     EXPECT_TRUE(notify(p.cq, false, events));
     EXPECT_TRUE(notify(p.cq, true, events));
     ASSERT_EQ(fired(), 1u);
-    EXPECT_EQ(e.kind, engine::Event::Kind::completion);
+    EXPECT_EQ(e.kind, io::Event::Kind::completion);
     EXPECT_EQ(e.session, 3u);
     EXPECT_EQ(e.handle, 11u);
     EXPECT_EQ(e.generation, 5u);
@@ -238,7 +238,7 @@ TEST_F(NotifyTest, WithoutAChannelThereIsNoEvent) {
 }
 
 TEST_F(NotifyTest, FullEventRingKeepsTheEventDue) {
-    engine::Event filler;
+    io::Event filler;
     while (events.push(filler)) {
     }
     p.client.arm(false);

@@ -40,7 +40,7 @@ TEST(Stress, CqLaneDeliversEachEntryOnceInOrder) {
 TEST(Stress, ArmAndNotifyLoseNoEvent) {
     constexpr uint64_t kEntries = 50000;
     CqPair p(2, 16);
-    engine::EventRing events(8);
+    io::EventRing events(8);
     std::atomic<uint64_t> polled{0};
     std::atomic<bool> client_waits{false}, engine_done{false};
     std::thread engine([&] {
@@ -67,12 +67,12 @@ TEST(Stress, ArmAndNotifyLoseNoEvent) {
         p.client.arm(false);
         if (drain() != 0) continue;
         client_waits = true;
-        for (engine::Event e; !events.pop(e);) std::this_thread::yield();
+        for (io::Event e; !events.pop(e);) std::this_thread::yield();
         client_waits = false;
         ++slept;
     }
     // Events that were not waited for fill the ring; for their last one the engine waits until somebody takes them.
-    for (engine::Event e; !engine_done.load();)
+    for (io::Event e; !engine_done.load();)
         if (!events.pop(e)) std::this_thread::yield();
     engine.join();
     EXPECT_EQ(sum, kEntries * (kEntries - 1) / 2);

@@ -2,27 +2,15 @@
 // order. After clearing an entry it sends a fence command to every engine before it frees the object.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "abi/version.hpp"
-#include "base/slab.hpp"
 #include "base/types.hpp"
 #include "cc/controller.hpp"
-#include "io/gsi.hpp"
-#include "io/handover.hpp"
-#include "mem/memory_region.hpp"
 #include "wire/build.hpp"
 
-namespace roci::qp {
-struct Qp;
-struct Srq;
-}  // namespace roci::qp
-
-namespace roci::engine {
+namespace roci::io {
 
 /// A UD address, resolved by the conductor.
 struct AddressHandle {
@@ -74,19 +62,4 @@ struct MulticastTable {
 /// Destination QP number of a multicast packet (IBA 10.5.2).
 inline constexpr uint32_t kMulticastQpn = 0xffffff;
 
-struct Shared {
-    Shared(uint32_t max_qps, uint32_t max_keys, uint32_t max_ahs, uint32_t ports, ChunkSource& memory = HeapChunks::instance())
-        : chunks(memory), keys(max_keys), qps(max_qps), ahs(max_ahs), srqs(max_qps), addresses(ports) {}
-    ChunkSource& chunks;  ///< memory for objects of the hot path
-    mem::KeyTable keys;
-    PointerTable<qp::Qp> qps;         ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
-    PointerTable<AddressHandle> ahs;  ///< by the ABI's address handle
-    PointerTable<qp::Srq> srqs;       ///< XRC SRQs by SRQ number
-    PointerTable<PortAddresses> addresses;
-    std::atomic<const MulticastTable*> multicast{nullptr};
-    std::unique_ptr<HandoverMatrix> handover;                         ///< only with several engines; created before them
-    std::array<std::unique_ptr<GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, which creates it; the conductor reads it
-    std::array<std::unique_ptr<FrameRing>, abi::kMaxEngines> frames;  ///< likewise
-};
-
-}  // namespace roci::engine
+}  // namespace roci::io

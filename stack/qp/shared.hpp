@@ -1,0 +1,37 @@
+// State that all engines of one rocid share with the conductor: the memory of the hot path, and the tables that the conductor
+// writes and every engine reads (io/tables.hpp says when an entry may be freed).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "abi/version.hpp"
+#include "base/slab.hpp"
+#include "io/gsi.hpp"
+#include "io/handover.hpp"
+#include "io/tables.hpp"
+#include "mem/memory_region.hpp"
+
+namespace roci::qp {
+
+struct Qp;
+struct Srq;
+
+struct Shared {
+    Shared(uint32_t max_qps, uint32_t max_keys, uint32_t max_ahs, uint32_t ports, ChunkSource& memory = HeapChunks::instance())
+        : chunks(memory), keys(max_keys), qps(max_qps), ahs(max_ahs), srqs(max_qps), addresses(ports) {}
+    ChunkSource& chunks;  ///< memory for objects of the hot path
+    mem::KeyTable keys;
+    io::PointerTable<Qp> qps;                 ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
+    io::PointerTable<io::AddressHandle> ahs;  ///< by the ABI's address handle
+    io::PointerTable<Srq> srqs;               ///< XRC SRQs by SRQ number
+    io::PointerTable<io::PortAddresses> addresses;
+    std::atomic<const io::MulticastTable*> multicast{nullptr};
+    std::unique_ptr<io::HandoverMatrix> handover;                         ///< only with several engines; created before them
+    std::array<std::unique_ptr<io::GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, which creates it; the conductor reads it
+    std::array<std::unique_ptr<io::FrameRing>, abi::kMaxEngines> frames;  ///< likewise
+};
+
+}  // namespace roci::qp
