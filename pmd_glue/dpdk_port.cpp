@@ -146,22 +146,29 @@ unsigned DpdkPort::not_taken(io::TxFrame* frames, unsigned count) {
 
 void DpdkPort::before_sleep() { rte_eth_dev_rx_intr_enable(port_, queue_); }
 void DpdkPort::after_sleep(Slept how) {
-    rte_eth_dev_rx_intr_disable(port_, queue_);
     slept_ = how;
+    if (how == Slept::not_at_all) rte_eth_dev_rx_intr_disable(port_, queue_);
 }
 
-/// The first poll after a sleep. Frames that arrive at the end of a time-out are chance once; repeated, they show missing
-/// interrupts.
+/// The first poll after a sleep. Interrupts stay enabled up to here, so that each frame that this poll finds has raised one. A
+/// frame without an interrupt is only a suspicion, because the interrupt may be late; it then ends the next sleep. If that sleep
+/// ends by time, the interrupt was lost.
 void DpdkPort::judge_sleep(bool frames) {
     const bool overslept = slept_ == Slept::until_time_was_up;
     slept_ = Slept::not_at_all;
-    if (!frames) return;
-    if (!overslept) {
-        if (misses_ != 0) --misses_;
-    } else if (++misses_ >= kMisses) {
+    rte_eth_dev_rx_intr_disable(port_, queue_);
+    if (interrupted_.exchange(false, std::memory_order_relaxed)) {
         misses_ = 0;
-        deaf_.store(true, std::memory_order_relaxed);
+        suspected_ = false;
+        wakes_.store(true, std::memory_order_relaxed);
+        return;
     }
+    if (!overslept) return;
+    if (suspected_ && ++misses_ == kMisses) {
+        misses_ = 0;
+        wakes_.store(false, std::memory_order_relaxed);
+    }
+    suspected_ = frames;
 }
 
 int rx_interrupt(uint16_t port, uint16_t queue) {

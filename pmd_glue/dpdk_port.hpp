@@ -63,10 +63,11 @@ public:
     /// Receive interrupts on and off, for a port that was started with them; see rx_interrupt().
     void before_sleep() override;
     void after_sleep(Slept how) override;
-    /// True after the first interrupt arrived: some drivers promise interrupts that never come (e1000's of an 82574).
-    bool wakes() const override { return heard_.load(std::memory_order_relaxed) && !deaf_.load(std::memory_order_relaxed); }
+    /// True after an interrupt arrived, false again after kMisses lost ones without any between them: some drivers promise
+    /// interrupts that never come (e1000's of an 82574).
+    bool wakes() const override { return wakes_.load(std::memory_order_relaxed); }
     /// For Sleeper::watch().
-    std::atomic<bool>& heard() { return heard_; }
+    std::atomic<bool>& interrupted() { return interrupted_; }
 
     uint64_t lost_while_down() const { return lost_while_down_.load(std::memory_order_relaxed); }
     /// Frames that the driver would not take for kPatienceMs.
@@ -86,8 +87,9 @@ private:
     std::atomic<uint64_t> lost_while_down_{0}, lost_not_taken_{0}, too_large_{0};
     uint64_t blocked_since_ = 0;  ///< time stamp counter; 0: the driver takes frames
     Slept slept_ = Slept::not_at_all;
-    uint8_t misses_ = 0;
-    std::atomic<bool> heard_{false}, deaf_{false};
+    uint8_t misses_ = 0;      ///< lost interrupts since the last one that arrived
+    bool suspected_ = false;  ///< the last timed-out sleep left a frame without an interrupt
+    std::atomic<bool> interrupted_{false}, wakes_{false};
 };
 
 /// Descriptor that becomes readable when queue `queue` of a started port has frames and DpdkPort::before_sleep() was called; -1:

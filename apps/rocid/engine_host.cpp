@@ -163,7 +163,7 @@ void EngineHost::watch_ports(Worker& w, uint32_t engine) {
     for (uint32_t d = 0; d < w.stacks.size(); ++d) {
         const OpenPort& p = ports_.port(d);
         if (p.signals.empty()) continue;
-        std::atomic<bool>* const heard = p.armed_by_sleeper ? &w.stacks[d].dpdk->heard() : nullptr;
+        std::atomic<bool>* const heard = p.armed_by_sleeper ? &w.stacks[d].dpdk->interrupted() : nullptr;
         if (!w.loop->sleeper().watch(p.signals[engine], heard))
             throw pmd::StartError("device '" + config_.devices[d].name +
                                   "': its descriptor cannot be watched; set engine.idle = \"spin\"");

@@ -163,37 +163,82 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
     EXPECT_EQ(pool.in_use(), 0u);
 }
 
-TEST_F(Dpdk, APortWhoseInterruptsDoNotComeIsFoundOut) {
-    MbufPool pool("pool_deaf", kFrames, 0);
-    RingPair pair("deaf0", "deaf1", 1);
-    MbufPool* pools[] = {&pool};
-    start_port(pair.port_a(), pools, {1});
-    start_port(pair.port_b(), pools, {1});
-    DpdkPort a(pair.port_a(), 0, pool), b(pair.port_b(), 0, pool);
-    const auto sleep = [&](Waker::Slept how, bool frame) {
+/// A port whose sleeps a test plays: with or without a frame, and with or without its interrupt.
+struct Sleeping {
+    /// `name`: of the port, unlike every other test's.
+    explicit Sleeping(const std::string& name) : pool("pool_" + name, kFrames, 0), pair(name + "0", name + "1", 1) {
+        MbufPool* pools[] = {&pool};
+        start_port(pair.port_a(), pools, {1});
+        start_port(pair.port_b(), pools, {1});
+    }
+    ~Sleeping() {
+        stop_port(pair.port_a());
+        stop_port(pair.port_b());
+    }
+    void sleep(Waker::Slept how, bool frame, bool interrupt = false) {
         if (frame) {
             EXPECT_TRUE(offer(a, frame_to(7, 0)));
         }
+        if (interrupt) b.interrupted() = true;
+        b.before_sleep();
         b.after_sleep(how);
         io::RxFrame got[4];
         for (unsigned n; (n = b.rx_burst(got, 4)) != 0;) b.rx_free(got, n);
-    };
+    }
+
+    MbufPool pool;
+    RingPair pair;
+    DpdkPort a{pair.port_a(), 0, pool}, b{pair.port_b(), 0, pool};
+};
+
+TEST_F(Dpdk, APortWhoseInterruptsDoNotComeIsFoundOut) {
     using enum Waker::Slept;
+    Sleeping port("deaf");
     for (int i = 0; i < 20; ++i) {
-        sleep(until_time_was_up, false);  // nothing came: nothing missed
-        sleep(until_time_was_up, true);   // just when time was up
-        sleep(until_woken, true);
-        sleep(not_at_all, true);
+        port.sleep(until_time_was_up, false);
+        port.sleep(until_time_was_up, true);
+        port.sleep(until_woken, true);
+        port.sleep(not_at_all, true);
+        EXPECT_FALSE(port.b.wakes()) << "no interrupt has come yet";
     }
-    EXPECT_FALSE(b.wakes()) << "no interrupt has come yet";
-    b.heard() = true;
-    for (int i = 0; i < 4; ++i) {
-        EXPECT_TRUE(b.wakes());
-        sleep(until_time_was_up, true);
+    port.sleep(until_woken, true, true);
+    EXPECT_TRUE(port.b.wakes());
+    for (int sleeps = 0; port.b.wakes(); ++sleeps) {
+        ASSERT_LE(sleeps, 5) << "four misses, and the first sleep is only a suspicion";
+        port.sleep(until_time_was_up, true);
+        port.sleep(until_woken, true);  // by a client: says nothing about the port
     }
-    EXPECT_FALSE(b.wakes());
-    stop_port(pair.port_a());
-    stop_port(pair.port_b());
+    port.sleep(until_woken, true, true);
+    EXPECT_TRUE(port.b.wakes()) << "an interrupt is proof at any time";
+}
+
+TEST_F(Dpdk, AnInterruptThatComesLateIsNoMiss) {
+    using enum Waker::Slept;
+    Sleeping port("late");
+    port.sleep(until_woken, true, true);
+    for (int i = 0; i < 20; ++i) {
+        port.sleep(until_time_was_up, true);
+        EXPECT_TRUE(port.b.wakes());
+        port.sleep(until_woken, false, true);  // the interrupt of the frame before
+        EXPECT_TRUE(port.b.wakes());
+    }
+}
+
+TEST_F(Dpdk, AFrameAtTheEndOfATimeOutIsNoMiss) {
+    using enum Waker::Slept;
+    Sleeping port("chance");
+    port.sleep(until_woken, true, true);
+    for (int i = 0; i < 3; ++i) {
+        port.sleep(until_time_was_up, true);
+        port.sleep(until_time_was_up, false);
+    }
+    EXPECT_TRUE(port.b.wakes());
+    port.sleep(until_woken, true, true);
+    for (int i = 0; i < 3; ++i) {
+        port.sleep(until_time_was_up, true);
+        port.sleep(until_time_was_up, false);
+    }
+    EXPECT_TRUE(port.b.wakes()) << "an interrupt ends the count";
 }
 
 /// A frame of `first` + `second` bytes in two segments, as from a NIC with buffers of `first` bytes. The value of each byte is
