@@ -210,8 +210,8 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
 
 void Daemon::serve_metrics() {
     if (config_.metrics.empty()) return;
-    question_ = std::make_unique<Question>();
-    socket_->watch(question_->fd(), [this] { question_->answer(conductor_->status_json()); });
+    status_request_ = std::make_unique<TextRequest>();
+    socket_->watch(status_request_->fd(), [this] { status_request_->fulfil(conductor_->status_json()); });
     metrics_ = std::make_unique<MetricsServer>(config_.metrics, [this] { return metrics(); });
     spdlog::info("metrics at {}", config_.metrics);
 }
@@ -223,12 +223,12 @@ std::string Daemon::metrics() {
     for (uint32_t d = 0; d < counters_->devices(); ++d)
         s.devices.push_back({config_.devices[d].name, counters_->device_values(d)});
     for (uint32_t e = 0; e < counters_->engines(); ++e) s.engines.push_back(counters_->engine_values(e));
-    s.status = question_->ask(kPatienceMs);
+    s.status = status_request_->wait_for_text(kPatienceMs);
     return metrics_text(s);
 }
 
 Daemon::~Daemon() {
-    if (question_ != nullptr) question_->close();
+    if (status_request_ != nullptr) status_request_->close();
     metrics_.reset();
     socket_.reset();        // ends the sessions, with the engines still running
     slow_threads_.reset();  // waits for them: they use what the conductor owns

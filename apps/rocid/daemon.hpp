@@ -73,7 +73,7 @@ private:
     std::unique_ptr<KernelNet> kernel_;
     std::vector<std::vector<host::DeviceAddress>> followed_;  ///< by device: the interface's addresses as last seen
     std::unique_ptr<host::Conductor> conductor_;
-    std::unique_ptr<Question> question_;  ///< of the metrics' thread to this one
+    std::unique_ptr<TextRequest> status_request_;  ///< the metrics' thread requests, this one fulfils
     std::unique_ptr<MetricsServer> metrics_;
 };
 

@@ -30,11 +30,12 @@ constexpr size_t kLongestRequest = 8192;
         fmt::format("metrics = \"{}\": {}; give ADDRESS:PORT, or the absolute path of a unix socket", where, why));
 }
 
-int listen_at(const sockaddr* address, socklen_t length, const std::string& where) {
+/// `mode`: of a unix socket's file, which bind() gives it.
+int listen_at(const sockaddr* address, socklen_t length, const std::string& where, mode_t mode = 0600) {
     const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int yes = 1;
     if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (fd < 0 || bind(fd, address, length) != 0 || listen(fd, 16) != 0) {
+    if (fd < 0 || fchmod(fd, mode) != 0 || bind(fd, address, length) != 0 || listen(fd, 16) != 0) {
         const int error = errno;
         if (fd >= 0) close(fd);
         refuse(where, std::strerror(error));
@@ -42,17 +43,19 @@ int listen_at(const sockaddr* address, socklen_t length, const std::string& wher
     return fd;
 }
 
+/// For rocid's user; chmod gives it to others. The caller owns the path's lock.
 int listen_unix(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) refuse(path, "the path is too long");
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
     struct stat there {};
-    if (lstat(path.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) unlink(path.c_str());  // of a rocid that was killed
-    const mode_t before = umask(0177);  // for rocid's user; chmod gives it to others
-    const int fd = listen_at(reinterpret_cast<const sockaddr*>(&address), sizeof address, path);
-    umask(before);
-    return fd;
+    if (lstat(path.c_str(), &there) == 0) {
+        if (!S_ISSOCK(there.st_mode)) refuse(path, "the file is not a socket: remove it");
+        if (!deserted(path)) refuse(path, "another process serves it");
+        unlink(path.c_str());
+    }
+    return listen_at(reinterpret_cast<const sockaddr*>(&address), sizeof address, path);
 }
 
 int listen_tcp(const std::string& where) {
@@ -110,29 +113,29 @@ std::string response(const char* status, const char* type, const std::string& bo
 
 }  // namespace
 
-Question::Question() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+TextRequest::TextRequest() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (fd_ < 0) throw pmd::StartError("no descriptor for metrics");
 }
-Question::~Question() { ::close(fd_); }
+TextRequest::~TextRequest() { ::close(fd_); }
 
-std::string Question::ask(int limit_ms) {
+std::string TextRequest::wait_for_text(int limit_ms) {
     std::unique_lock guard(lock_);
-    answered_ = false;
+    fulfilled_ = false;
     eventfd_write(fd_, 1);
-    changed_.wait_for(guard, std::chrono::milliseconds(limit_ms), [&] { return answered_ || closed_; });
-    return answered_ ? std::move(text_) : std::string();
+    changed_.wait_for(guard, std::chrono::milliseconds(limit_ms), [&] { return fulfilled_ || closed_; });
+    return fulfilled_ ? std::move(text_) : std::string();
 }
 
-void Question::answer(std::string text) {
+void TextRequest::fulfil(std::string text) {
     eventfd_t n;
     eventfd_read(fd_, &n);
     const std::lock_guard guard(lock_);
     text_ = std::move(text);
-    answered_ = true;
+    fulfilled_ = true;
     changed_.notify_all();
 }
 
-void Question::close() {
+void TextRequest::close() {
     const std::lock_guard guard(lock_);
     closed_ = true;
     changed_.notify_all();
@@ -140,6 +143,7 @@ void Question::close() {
 
 MetricsServer::MetricsServer(const std::string& where, std::function<std::string()> text) : text_(std::move(text)) {
     if (where.starts_with('/')) {
+        lock_path(where);
         path_ = where;
         listen_ = listen_unix(where);
     } else {
@@ -150,12 +154,20 @@ MetricsServer::MetricsServer(const std::string& where, std::function<std::string
     thread_ = std::thread([this] { run(); });
 }
 
+void MetricsServer::lock_path(const std::string& path) {
+    try {
+        lock_.emplace(path, "change the key 'rocid.metrics'");
+    } catch (const pmd::StartError& e) {
+        refuse(path, e.what());
+    }
+}
+
 MetricsServer::~MetricsServer() {
     eventfd_write(stop_, 1);
     thread_.join();
     close(listen_);
     close(stop_);
-    if (!path_.empty()) unlink(path_.c_str());
+    if (lock_ && lock_->ours()) unlink(path_.c_str());
 }
 
 int MetricsServer::port() const {

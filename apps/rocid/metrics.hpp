@@ -6,29 +6,32 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "socket_lock.hpp"
+
 namespace roci::rocid {
 
-/// A request to another thread. The wait for its answer is limited.
-class Question {
+/// A text that one thread requests and another makes. The wait is limited.
+class TextRequest {
 public:
-    Question();
-    ~Question();
-    Question(const Question&) = delete;
-    /// The asking thread: empty if there was no answer within `limit_ms`, or close() was called.
-    std::string ask(int limit_ms);
-    /// The answering thread: readable while somebody asks; then answer() with the text.
+    TextRequest();
+    ~TextRequest();
+    TextRequest(const TextRequest&) = delete;
+    /// The requesting thread. Empty if no text came within `limit_ms`, or close() was called.
+    std::string wait_for_text(int limit_ms);
+    /// Readable while a request waits; the other thread then calls fulfil().
     int fd() const { return fd_; }
-    void answer(std::string text);
+    void fulfil(std::string text);
     void close();
 
 private:
     int fd_ = -1;
     std::mutex lock_;
     std::condition_variable changed_;
-    bool closed_ = false, answered_ = false;
+    bool closed_ = false, fulfilled_ = false;
     std::string text_;
 };
 
@@ -43,10 +46,12 @@ public:
     int port() const;
 
 private:
+    void lock_path(const std::string& path);
     void run();
     void serve(int connection) const;
 
     std::function<std::string()> text_;
+    std::optional<SocketLock> lock_;  ///< on `path_`
     std::string path_;
     int listen_ = -1, stop_ = -1;
     std::thread thread_;

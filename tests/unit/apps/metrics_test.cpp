@@ -2,6 +2,7 @@
 #include "apps/rocid/metrics.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -78,6 +79,18 @@ int connect_to(int port) {
     EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a), 0);
     return fd;
 }
+sockaddr_un address_of(const std::string& path) {
+    sockaddr_un a{};
+    a.sun_family = AF_UNIX;
+    std::strcpy(a.sun_path, path.c_str());
+    return a;
+}
+int connect_to(const std::string& path) {
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_un a = address_of(path);
+    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a), 0);
+    return fd;
+}
 std::string talk(int fd, const std::string& request) {
     EXPECT_EQ(send(fd, request.data(), request.size(), MSG_NOSIGNAL), ssize_t(request.size()));
     std::string out;
@@ -108,12 +121,7 @@ TEST(MetricsServer, AUnixSocketIsForItsUserOnly) {
         struct stat s {};
         ASSERT_EQ(stat(path.c_str(), &s), 0);
         EXPECT_EQ(s.st_mode & 0777u, 0600u);
-        const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        sockaddr_un a{};
-        a.sun_family = AF_UNIX;
-        std::strcpy(a.sun_path, path.c_str());
-        ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&a), sizeof a), 0);
-        EXPECT_TRUE(talk(fd, "GET /metrics HTTP/1.1\r\n\r\n").ends_with("text\n# EOF\n"));
+        EXPECT_TRUE(talk(connect_to(path), "GET /metrics HTTP/1.1\r\n\r\n").ends_with("text\n# EOF\n"));
     }
     EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
@@ -135,21 +143,49 @@ TEST(MetricsServer, RefusesWhatIsNoAddress) {
     EXPECT_NE(refusal("127.0.0.1:" + std::to_string(first.port())).find("in use"), std::string::npos);
 }
 
-TEST(Question, IsAnsweredByAnotherThread) {
-    Question q;
-    std::thread answering([&] {
-        pollfd asked{q.fd(), POLLIN, 0};
-        poll(&asked, 1, -1);
-        q.answer("here");
-    });
-    EXPECT_EQ(q.ask(60'000), "here");
-    answering.join();
+TEST(MetricsServer, ASocketThatIsServedIsNotRemoved) {
+    const std::string path = "/tmp/roci-metrics-owned-" + std::to_string(getpid());
+    {
+        MetricsServer first(path, [] { return std::string("first"); });
+        EXPECT_NE(refusal(path).find("another rocid"), std::string::npos);
+        EXPECT_TRUE(talk(connect_to(path), "GET /metrics HTTP/1.1\r\n\r\n").ends_with("first"));
+    }
+    const int foreign = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_un a = address_of(path);
+    ASSERT_EQ(bind(foreign, reinterpret_cast<const sockaddr*>(&a), sizeof a), 0);
+    ASSERT_EQ(listen(foreign, 1), 0);
+    EXPECT_NE(refusal(path).find("another process serves it"), std::string::npos);
+    EXPECT_EQ(access(path.c_str(), F_OK), 0);
+    close(foreign);  // as a rocid that was killed
+    {
+        MetricsServer next(path, [] { return std::string("next"); });
+    }
+    EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
-TEST(Question, EndsWhenItIsClosed) {
-    Question q;
-    q.close();
-    EXPECT_EQ(q.ask(60'000), "");
+TEST(MetricsServer, AFileThatIsNoSocketStays) {
+    const std::string path = "/tmp/roci-metrics-file-" + std::to_string(getpid());
+    close(creat(path.c_str(), 0600));
+    EXPECT_NE(refusal(path).find("not a socket"), std::string::npos);
+    EXPECT_EQ(access(path.c_str(), F_OK), 0);
+    unlink(path.c_str());
+}
+
+TEST(TextRequest, IsFulfilledByAnotherThread) {
+    TextRequest request;
+    std::thread other([&] {
+        pollfd waiting{request.fd(), POLLIN, 0};
+        poll(&waiting, 1, -1);
+        request.fulfil("here");
+    });
+    EXPECT_EQ(request.wait_for_text(60'000), "here");
+    other.join();
+}
+
+TEST(TextRequest, EndsWhenItIsClosed) {
+    TextRequest request;
+    request.close();
+    EXPECT_EQ(request.wait_for_text(60'000), "");
 }
 
 }  // namespace
