@@ -47,6 +47,7 @@ struct Command {
     Kind kind = Kind::fence;
     uint32_t session = 0;
     abi::DoorbellPage* doorbells = nullptr;  // attach_session
+    uint32_t user = 0;                       // attach_session: the UID that the session's turns are counted for
     qp::Qp* qp = nullptr;
     qp::Srq* srq = nullptr;
     bool force = false;                  // remove_qp: do not wait for workers

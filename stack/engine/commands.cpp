@@ -8,18 +8,17 @@ namespace {
 
 using Impl = Engine::Impl;
 
-void attach_session(Impl& e, Command& c) { e.sessions.push_back({c.session, c.doorbells, {}}); }
-void detach_session(Impl& e, Command& c) {
-    std::erase_if(e.sessions, [&](const Session& s) { return s.id == c.session; });
-}
+void attach_session(Impl& e, Command& c) { c.error = e.sessions.attach(e.ctx, c.session, c.user, c.doorbells) ? 0 : ENOMEM; }
+void detach_session(Impl& e, Command& c) { e.sessions.detach(e.ctx, c.session); }
 void join_session(Impl& e, Command& c) {
-    Session* s = e.session(c.qp->spec.session);
+    Session* s = e.sessions.find(c.qp->spec.session);
     if (s == nullptr) {
         c.error = EINVAL;
         return;
     }
     if (c.qp->spec.slot >= s->slots.size()) s->slots.resize(c.qp->spec.slot + 1);
     s->slots[c.qp->spec.slot] = c.qp;
+    e.sessions.enter(e.ctx, *s, *c.qp);
 }
 void add_qp(Impl& e, Command& c) {
     if (!qp::attach(e.ctx, *c.qp)) {
@@ -55,7 +54,7 @@ void query_qps(Impl&, Command& c) {
     }
 }
 void leave_session(Impl& e, const qp::Qp& qp) {
-    Session* s = e.session(qp.spec.session);
+    Session* s = e.sessions.find(qp.spec.session);
     if (s != nullptr && qp.spec.slot < s->slots.size()) s->slots[qp.spec.slot] = nullptr;
 }
 void move_qp(Impl& e, Command& c) {
@@ -74,7 +73,7 @@ void remove_qp(Impl& e, Command& c) {
     leave_session(e, *c.qp);
 }
 qp::Srq** tag_slot(Impl& e, const qp::Srq& srq) {
-    Session* s = e.session(srq.spec.session);
+    Session* s = e.sessions.find(srq.spec.session);
     if (s == nullptr) return nullptr;
     const uint32_t index = srq.spec.tags.slot - abi::kFirstTagSlot;
     if (index >= s->tag_srqs.size()) s->tag_srqs.resize(index + 1);
@@ -103,13 +102,13 @@ void resize_srq(Impl&, Command& c) {
 void remove_srq(Impl& e, Command& c) {
     remove_tags(e, *c.srq);
     if (c.srq->spec.xrcd == 0) return;  // others have no QPs any more
-    for (Session& s : e.sessions) {
+    e.sessions.for_each([&](const Session& s) {
         for (qp::Qp* qp : s.slots) {
             if (qp == nullptr || !qp->responder.recv.held || qp->responder.recv.srq != c.srq) continue;
             qp->responder.recv.held = false;
             qp::enter_error(e.ctx, *qp);
         }
-    }
+    });
 }
 void resize_cq(Impl& e, Command& c) {
     if (!rings::move_lane(c.cq->lanes[e.config.index], c.new_lane, c.consumer)) c.error = EINVAL;
@@ -155,12 +154,6 @@ constexpr bool in_order() {
 static_assert(in_order() && std::size(kCommands) == size_t(Command::Kind::send_frame) + 1);
 
 }  // namespace
-
-Session* Engine::Impl::session(uint32_t id) {
-    for (Session& s : sessions)
-        if (s.id == id) return &s;
-    return nullptr;
-}
 
 void Engine::Impl::run(Command& command) {
     counters.add(Counter::commands);

@@ -20,6 +20,9 @@ constexpr uint32_t kFrameCopies = 64;
 /// Rounds after which sleeping programs are looked for behind a fence.
 constexpr uint32_t kSettleEvery = 64;
 
+/// Of a turn, for the shares of users and sessions. A turn without a packet costs time too: the port may take no more frames.
+uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
+
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
 }  // namespace
@@ -81,25 +84,25 @@ void Engine::Impl::ring(Session& s, uint32_t slot) {
     if (qp != nullptr) qp::activate_requester(ctx, *qp);
 }
 
-bool Engine::Impl::scan_doorbells() {
+bool Engine::Impl::look_for_doorbells() {
     ROCI_STAGE(doorbells);
-    bool any = false;
-    for (Session& s : sessions) {
-        std::array<uint32_t, 64> rung;  // a word's; their QPs are asked for, then looked at
-        uint32_t count = 0;
-        const auto ring_all = [&] {
-            for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
-            count = 0;
-        };
-        rings::collect_doorbells(*s.page, [&](uint32_t slot) {
-            any = true;
-            if (const qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr) qp::prefetch_basics(*qp);
-            rung[count++] = slot;
-            if (count == rung.size()) ring_all();
-        });
-        ring_all();
-    }
-    return any;
+    return sessions.look_around([this](Session& s, uint32_t most) { return collect_doorbells(s, most); });
+}
+
+uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
+    std::array<uint32_t, 64> rung;  // a word's; their QPs are asked for, then looked at
+    uint32_t count = 0;
+    const auto ring_all = [&] {
+        for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
+        count = 0;
+    };
+    const uint32_t all = rings::collect_doorbells(*s.page, s.next_word, most, [&](uint32_t slot) {
+        if (const qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr) qp::prefetch_basics(*qp);
+        rung[count++] = slot;
+        if (count == rung.size()) ring_all();
+    });
+    ring_all();
+    return all;
 }
 
 bool Engine::Impl::run_timers() {
@@ -133,13 +136,16 @@ void Engine::Impl::run_responders(Budget& budget) {
     const uint32_t kept = ctx.requesters.empty() ? 0 : budget.left / 2;
     for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.left > kept && !ctx.responders.empty();
          --n) {
-        qp::Qp& qp = *ctx.responders.first();
-        ctx.responders.remove(qp);
-        if (flushing(qp)) continue;
-        const uint32_t sent = qp::send_responses(ctx, qp, std::min(config.qp_quantum, budget.left - kept));
-        budget.spend(sent);
-        if (sent != 0) qp.linger = kLinger;
-        if (qp::has_responses(qp)) ctx.responders.add(qp);
+        qp::Qp& qp = ctx.responders.take();
+        const uint64_t bytes = qp.counters.tx_bytes;
+        uint32_t sent = 0;
+        if (!flushing(qp)) {
+            sent = qp::send_responses(ctx, qp, std::min(quantum(ctx.responders.contended()), budget.left - kept));
+            budget.spend(sent);
+            if (sent != 0) qp.linger = kLinger;
+            if (qp::has_responses(qp)) ctx.responders.add(qp);
+        }
+        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes));
     }
 }
 
@@ -150,7 +156,7 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
         qp::flush_queues(ctx, qp);
         return qp.requester.queue.tail() + qp.spec.rq.consumed - before;
     }
-    const uint32_t sent = qp.has_work ? qp::send_requests(ctx, qp, config.qp_quantum) : 0;
+    const uint32_t sent = qp.has_work ? qp::send_requests(ctx, qp, quantum(ctx.requesters.contended())) : 0;
     qp::report_drained(ctx, qp);
     return sent;
 }
@@ -193,28 +199,28 @@ void Engine::Impl::run_requesters(Budget& budget) {
     if (!prefetches) pipeline.forget();
     for (uint32_t n = std::min(ctx.requesters.count(), kRoundVisits); n != 0 && budget.left != 0 && !ctx.requesters.empty();
          --n) {
-        qp::Qp& qp = *ctx.requesters.first();
-        if (prefetches) pipeline.turn(&qp);
-        ctx.requesters.remove(qp);
+        if (prefetches) pipeline.turn(ctx.requesters.peek());
+        qp::Qp& qp = ctx.requesters.take();
+        const uint64_t bytes = qp.counters.tx_bytes;
         const uint32_t worked = serve(qp);
         budget.spend(worked);
         if (worked != 0) qp.linger = kLinger;
-        if (qp::hold_back(ctx, qp)) {
+        if (qp::hold_back(ctx, qp) || !stays(qp, worked)) {
             rest(qp);
-            continue;
-        }
-        const bool more = flushing(qp) ? worked != 0 : qp.has_work && qp::has_requests(ctx, qp);
-        const bool lingers = qp.linger != 0 && qp.has_work && !crowded();
-        if (more) {
-            qp::activate(ctx, qp);
-        } else if (lingers) {
-            --qp.linger;
-            qp::activate(ctx, qp);
         } else {
-            rest(qp);
+            qp::activate(ctx, qp);
         }
+        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes));
     }
     settle();
+}
+
+/// True if a requester that had its turn waits for the next one.
+bool Engine::Impl::stays(qp::Qp& qp, uint32_t worked) {
+    if (flushing(qp) ? worked != 0 : qp.has_work && qp::has_requests(ctx, qp)) return true;
+    if (qp.linger == 0 || !qp.has_work || crowded()) return false;
+    --qp.linger;
+    return true;
 }
 
 bool Engine::Impl::run_turns() {
@@ -259,7 +265,7 @@ bool Engine::poll(Nanos now) {
         e.ctx.wheel.start(now);
         e.started = true;
     }
-    bool any = e.scan_doorbells();
+    bool any = e.look_for_doorbells();
     if (e.ctx.slow->awaits()) [[unlikely]]
         any |= qp::collect_slow(e.ctx);
     any |= e.run_timers();
@@ -285,10 +291,12 @@ bool Engine::poll(Nanos now) {
 }
 
 const char* Engine::check() const {
-    for (const Session& s : impl_->sessions)
+    const char* first = nullptr;
+    impl_->sessions.for_each([&](const Session& s) {
         for (const qp::Qp* qp : s.slots)
-            if (const char* wrong = qp != nullptr ? qp::check(*qp) : nullptr) return wrong;
-    return nullptr;
+            if (const char* wrong = qp != nullptr && first == nullptr ? qp::check(*qp) : nullptr) first = wrong;
+    });
+    return first;
 }
 
 Nanos Engine::next_deadline(Nanos now) const {
@@ -304,9 +312,7 @@ Nanos Engine::next_deadline(Nanos now) const {
 }
 
 bool Engine::doorbell_pending() const {
-    for (const Session& s : impl_->sessions)
-        if (rings::doorbell_pending(*s.page)) return true;
-    return impl_->inbox_waits() || impl_->ctx.slow->has_done();
+    return impl_->sessions.doorbell_pending() || impl_->inbox_waits() || impl_->ctx.slow->has_done();
 }
 
 std::vector<rings::Sleeper>& Engine::sleepers() { return impl_->ctx.sleepers; }
@@ -318,7 +324,7 @@ void Engine::settle_sleepers() {
 
 void Engine::stop_lingering() {
     if (impl_->crowded()) return;  // then nobody does
-    for (qp::Qp* qp = impl_->ctx.requesters.first(); qp != nullptr; qp = qp->asking.next) qp->linger = 0;
+    impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
 }
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }

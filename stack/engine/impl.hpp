@@ -7,6 +7,7 @@
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
 #include "engine/prefetch_pipeline.hpp"
+#include "engine/sessions.hpp"
 #include "io/gsi.hpp"
 #include "io/handover.hpp"
 #include "qp/roles.hpp"
@@ -15,16 +16,11 @@
 
 namespace roci::engine {
 
-struct Session {
-    uint32_t id = 0;
-    abi::DoorbellPage* page = nullptr;
-    std::vector<qp::Qp*> slots;      ///< by doorbell bit
-    std::vector<qp::Srq*> tag_srqs;  ///< by doorbell bit - abi::kFirstTagSlot
-};
-
 struct Engine::Impl {
     static constexpr uint32_t kMaxBurst = 256;
     static constexpr uint32_t kCrowd = 64;
+    /// Frames that a QP sends per turn if QPs of several users wait.
+    static constexpr uint32_t kContendedQuantum = 8;
 
     Config config;
     qp::Shared& shared;
@@ -38,7 +34,7 @@ struct Engine::Impl {
     };
     std::vector<OwnDevice> own_devices;
     Counters& counters;
-    std::vector<Session> sessions;
+    Sessions sessions;
     std::array<io::RxFrame, kMaxBurst> frames;
     std::array<wire::Packet, kMaxBurst> packets;
     std::array<qp::Qp*, kMaxBurst> owners;
@@ -54,7 +50,8 @@ struct Engine::Impl {
     ~Impl();
 
     // engine.cpp
-    bool scan_doorbells();
+    bool look_for_doorbells();
+    uint32_t collect_doorbells(Session& s, uint32_t most);
     void ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
     bool run_timers();
@@ -67,7 +64,12 @@ struct Engine::Impl {
     /// True if more QPs have work than fit into the nearest cache. Their data is then prefetched; the QPs of a short list are in
     /// the cache anyway.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
+    /// Frames that a QP may send per turn.
+    uint32_t quantum(bool contended) const {
+        return contended ? std::min(config.qp_quantum, kContendedQuantum) : config.qp_quantum;
+    }
     uint32_t serve(qp::Qp& qp);
+    bool stays(qp::Qp& qp, uint32_t worked);
     void rest(qp::Qp& qp);
     void look_again(qp::Qp& qp);
     void settle();
@@ -80,7 +82,6 @@ struct Engine::Impl {
     bool receive_handed_over();
     bool inbox_waits() const;
     // commands.cpp
-    Session* session(uint32_t id);
     void run(Command& command);
     // gsi.cpp
     void take_management(uint32_t port, const wire::Packet& p);

@@ -54,11 +54,13 @@ void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     enter_error(ctx, qp);
 }
 
+/// Work requests of a queue that a call flushes: other QPs wait meanwhile.
+constexpr uint32_t kFlushed = 64;
+
 /// Flushes what is posted, and forgets what was awaited.
 void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    // One queue length a call: a client that goes on posting gets its turn again later.
-    for (uint32_t n = 0; n < qp.spec.sq.depth; ++n) {
+    for (uint32_t n = 0; n < kFlushed; ++n) {
         if (rq.queue.empty() && !fetch(qp, 1)) break;
         complete_send(ctx, qp, WcStatus::wr_flush_err);
     }
@@ -71,7 +73,7 @@ void flush_send(Context& ctx, Qp& qp) {
 void flush_recv(Context& ctx, Qp& qp) {
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     if (qp.spec.srq != nullptr || qp.spec.rq.depth == 0) return;
-    for (uint32_t n = 0; n < qp.spec.rq.depth && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
+    for (uint32_t n = 0; n < kFlushed && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
         if (!qp.responder.recv.held) return;  // the queue's indices lie: there is nothing to tell of
         complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     }

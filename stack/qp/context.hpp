@@ -12,45 +12,12 @@
 #include "mem/memory_region.hpp"
 #include "qp/outbox.hpp"
 #include "qp/reorder_pool.hpp"
+#include "qp/run_queue.hpp"
 #include "qp/shared.hpp"
 #include "qp/slow_memory.hpp"
 #include "qp/state.hpp"
 
 namespace roci::qp {
-
-/// QPs that wait for their turn, FIFO. No allocation. A QP that its congestion controller holds back is not on it: its pacing
-/// deadline puts it there.
-template <Turn Qp::*turn>
-class RunQueue {
-public:
-    RunQueue() = default;
-    RunQueue(const RunQueue&) = delete;
-    Qp* first() const { return first_; }
-    uint32_t count() const { return count_; }
-    bool empty() const { return first_ == nullptr; }
-    /// At the end, unless it is on the list.
-    void add(Qp& qp) {
-        Turn& t = qp.*turn;
-        if (t.listed()) return;
-        t = {nullptr, end_};
-        *end_ = &qp;
-        end_ = &t.next;
-        ++count_;
-    }
-    void remove(Qp& qp) {
-        Turn& t = qp.*turn;
-        if (!t.listed()) return;
-        *t.link = t.next;
-        (t.next != nullptr ? (t.next->*turn).link : end_) = t.link;
-        t = {};
-        --count_;
-    }
-
-private:
-    Qp* first_ = nullptr;
-    Qp** end_ = &first_;  ///< where the next one is linked
-    uint32_t count_ = 0;
-};
 
 struct Context {
     Nanos now = 0;

@@ -89,8 +89,6 @@ void enter(Context& ctx, Qp& qp, State next) {
         return;
     }
     if (next == State::err) return enter_error(ctx, qp);
-    if (qp.state == State::sqe)
-        flush_queues(ctx, qp);  // what was posted before the way back to RTS is flushed, nothing of it is sent
     if (next == State::rtr && qp.responder.jobs.size == 0) set_dest_reads(qp, Change{});
     if (next == State::rtr && reliable(qp.spec.type)) start_congestion_control(ctx, qp);
     if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram is as long as the port allows
@@ -141,6 +139,19 @@ Srq* create_srq(const SrqSpec& spec) {
 
 void free(Srq* srq) { delete srq; }
 
+namespace {
+
+/// True if no request that was posted in SQE is left: none of them may be sent after the way back to RTS. Else the QP's next
+/// turns flush the rest.
+bool flushed(Context& ctx, Qp& qp) {
+    flush_queues(ctx, qp);
+    if (qp.requester.queue.empty() && !posted(qp)) return true;
+    activate(ctx, qp);
+    return false;
+}
+
+}  // namespace
+
 int apply_change(Context& ctx, Qp& qp, const Change& change) {
     const bool moves = (change.mask & kAttrState) != 0;
     if (moves && change.next == State::reset) {
@@ -148,6 +159,7 @@ int apply_change(Context& ctx, Qp& qp, const Change& change) {
         enter(ctx, qp, State::reset);
         return 0;
     }
+    if (moves && change.next == State::rts && qp.state == State::sqe && !flushed(ctx, qp)) return EAGAIN;
     for (const Setter& s : kSetters)
         if ((change.mask & s.bit) != 0) s.apply(qp, change);
     if (moves) enter(ctx, qp, change.next);

@@ -159,7 +159,7 @@ struct Responder {
 };
 static_assert(sizeof(Responder) == 128);
 
-/// A QP's place in a run queue (RunQueue in context.hpp).
+/// A QP's place in a run queue (run_queue.hpp).
 struct Turn {
     Qp* next = nullptr;
     Qp** link = nullptr;  ///< the pointer that points to the QP; nullptr: it is not on the list
@@ -170,11 +170,12 @@ struct alignas(64) Qp {
     Spec spec;
     // ---- hot, both roles
     State state = State::reset;
-    bool has_work = false;     ///< the requester may have work: a request is not sent, or the client does not ring the doorbell
-    bool sqd_pending = false;  ///< in SQD: the SQ_DRAINED event is due
-    bool notify_drained = false;  ///< … if the client wants it
-    bool established = false;
+    bool has_work = false;  ///< the requester may have work: a request is not sent, or the client does not ring the doorbell
+    bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event is due
+    bool notify_drained : 1 = false;  ///< … if the client wants it
+    bool established : 1 = false;
     uint8_t linger = 0;
+    uint16_t share = 0;  ///< of its session in the run queues
     uint8_t mtu_shift = 0;
     uint8_t retry_cnt = 0, rnr_retry = 0, min_rnr_timer = 0;
     uint8_t max_rd_atomic = 0, max_dest_rd_atomic = 0;

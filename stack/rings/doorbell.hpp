@@ -16,21 +16,42 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
     return false;
 }
 
-/// Clears all doorbells that are set and calls visit(slot) for each. It clears the summary before the words, the opposite of a
-/// client's order: a bit that is set meanwhile is either collected now, or its summary bit remains set for the next call.
-/// kDoorbellSlots bounds the work, whatever a client writes.
+/// Clears doorbells that are set and calls visit(slot) for each; returns how many there were. It begins with word `from` of the
+/// page and ends after the word with doorbell number `most`; the others stay set, and `from` is where the next call begins. It
+/// clears the summary before the words, the opposite of a client's order: a bit that is set meanwhile is either collected now, or
+/// its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
 template <class Visit>
-void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
-    for (uint32_t s = 0; s < std::size(page.summary); ++s) {
+uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t most, Visit visit) {
+    constexpr uint32_t kSummaries = std::size(decltype(page.summary){});
+    const uint32_t first = from / 64;
+    const uint64_t above = ~uint64_t{0} << (from % 64);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i <= kSummaries; ++i) {  // the first one comes twice: its words from `from` on, at last those below
+        const uint32_t s = (first + i) % kSummaries;
         std::atomic_ref summary(page.summary[s]);
-        if (summary.load(std::memory_order_relaxed) == 0) continue;
-        for (uint64_t words = summary.exchange(0, std::memory_order_seq_cst); words != 0; words &= words - 1) {
+        const uint64_t mine = i == 0 ? above : i == kSummaries ? ~above : ~uint64_t{0};
+        if ((summary.load(std::memory_order_relaxed) & mine) == 0) continue;
+        for (uint64_t words = summary.fetch_and(~mine, std::memory_order_seq_cst) & mine; words != 0; words &= words - 1) {
             const uint32_t w = s * 64 + uint32_t(std::countr_zero(words));
+            if (count >= most) {
+                summary.fetch_or(words, std::memory_order_seq_cst);
+                from = w;
+                return count;
+            }
             for (uint64_t bits = std::atomic_ref(page.words[w]).exchange(0, std::memory_order_seq_cst); bits != 0;
-                 bits &= bits - 1)
+                 bits &= bits - 1) {
                 visit(w * 64 + uint32_t(std::countr_zero(bits)));
+                ++count;
+            }
         }
     }
+    return count;
+}
+/// All doorbells that are set.
+template <class Visit>
+void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
+    uint32_t from = 0;
+    collect_doorbells(page, from, abi::kDoorbellSlots, visit);
 }
 
 /// Ceasing to watch a send queue takes two steps with a full fence between them; many queues may share the fence. This is the

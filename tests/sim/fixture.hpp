@@ -43,8 +43,8 @@ struct Side {
     uint32_t pd;
     Cq& cq;
     Mr& mr;
-    Side(World& w, Host& host, uint32_t device = 0, uint64_t bytes = 1 << 20)
-        : world(w), client(host, device), pd(client.alloc_pd()), cq(client.create_cq(1024)), mr(client.reg_mr(pd, bytes)) {}
+    Side(World& w, Host& host, uint32_t device = 0, uint64_t bytes = 1 << 20, uint32_t uid = Client::kNextUser)
+        : world(w), client(host, device, uid), pd(client.alloc_pd()), cq(client.create_cq(1024)), mr(client.reg_mr(pd, bytes)) {}
     Qp& qp(const QpOptions& o = {}) { return client.create_qp(pd, cq, cq, o); }
     Sge sge(uint64_t offset, uint32_t length) const { return {mr.address() + offset, length, mr.lkey}; }
     SendWr send(uint64_t id, uint64_t offset, uint32_t length) const {

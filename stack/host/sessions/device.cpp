@@ -95,6 +95,7 @@ Outcome attach_engines(State& state, Session& s) {
         engine::Command attach;
         attach.kind = engine::Command::Kind::attach_session;
         attach.session = s.id;
+        attach.user = s.who.uid;
         attach.doorbells = pages + e;
         if (const int error = state.execute(e, attach); error != 0) {
             while (e-- > 0) {

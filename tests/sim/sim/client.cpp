@@ -46,9 +46,9 @@ void Client::must(int error, const char* what) {
 
 std::byte* Client::at(const abi::Location& where) { return chunks_.at(where.chunk) + where.offset; }
 
-Client::Client(Host& host, uint32_t device) : host_(host), device_(device) {
+Client::Client(Host& host, uint32_t device, uint32_t uid) : host_(host), device_(device) {
     pid_ = host_.platform().new_pid();
-    session_ = host_.conductor().open_session({.pid = pid_});
+    session_ = host_.conductor().open_session({.pid = pid_, .uid = uid != kNextUser ? uid : host_.user_of(pid_)});
     open_ = true;
     abi::HelloRequest hello{abi::kHelloMagic, abi::kAbiVersion, "simulator"};
     abi::HelloReply hi{};

@@ -109,7 +109,9 @@ struct SendWr {
 class Client {
 public:
     /// Opens a session on a device of the host. If a call is refused, it throws an exception, except for calls named try_….
-    Client(Host& host, uint32_t device);
+    /// `uid`: its user; kNextUser: the users of WorldOptions take turns.
+    Client(Host& host, uint32_t device, uint32_t uid = kNextUser);
+    static constexpr uint32_t kNextUser = ~0u;
     ~Client();
     Client(const Client&) = delete;
 

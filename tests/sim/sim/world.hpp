@@ -22,6 +22,7 @@ struct WorldOptions {
     uint32_t hosts = 2;
     uint32_t devices = 1;     ///< per host
     uint32_t engines = 1;     ///< per host
+    uint32_t users = 1;       ///< of the clients; a single one is root
     uint32_t tx_pool = 1024;  ///< frames per port
     Nanos round_cost = 200;   ///< virtual time of an engine's round
     engine::Config engine{};  ///< index is set by the host
@@ -52,6 +53,7 @@ public:
     uint64_t counter(engine::Counter c) const;
     uint64_t counter(wire::Verdict v) const;
     qp::Shared& shared() { return *shared_; }
+    uint32_t user_of(int pid) const { return users_ == 1 ? 0 : 1000 + uint32_t(pid) % users_; }
 
     // CommandPort
     uint32_t engines() const override { return uint32_t(engines_.size()); }
@@ -70,7 +72,7 @@ public:
 private:
     void drain_events(uint32_t engine);
     World& world_;
-    uint32_t first_endpoint_ = 0;
+    uint32_t first_endpoint_ = 0, users_ = 1;
     std::vector<host::DeviceConfig> devices_;
     std::vector<io::PortAddresses> addresses_;
     std::unique_ptr<qp::Shared> shared_;

@@ -44,6 +44,27 @@ TEST_F(DoorbellTest, AHostilePageCostsABoundedWalk) {
     EXPECT_TRUE(collect().empty());
 }
 
+TEST_F(DoorbellTest, ALookHasALimitAndGoesOnWhereItEnded) {
+    std::memset(static_cast<void*>(page.get()), 0xff, sizeof *page);
+    uint32_t from = 0;
+    std::set<uint32_t> seen;
+    for (uint32_t looks = 0; looks < abi::kDoorbellSlots / 128; ++looks) {
+        EXPECT_TRUE(doorbell_pending(*page));
+        EXPECT_EQ(collect_doorbells(*page, from, 100, [&](uint32_t slot) { seen.insert(slot); }), 128u) << "whole words";
+        EXPECT_FALSE(abi::ring_doorbell(target, 0));  // as a client that rings its first QP all the time
+    }
+    EXPECT_EQ(seen.size(), size_t{abi::kDoorbellSlots}) << "each has its turn";
+}
+
+TEST_F(DoorbellTest, WordsBelowTheStartComeLast) {
+    for (const uint32_t slot : {1u, 700u, 4095u, 4100u, 65000u}) EXPECT_FALSE(abi::ring_doorbell(target, slot));
+    std::vector<uint32_t> order;
+    uint32_t from = 700 / 64;
+    EXPECT_EQ(collect_doorbells(*page, from, 1000, [&](uint32_t slot) { order.push_back(slot); }), 5u);
+    EXPECT_EQ(order, (std::vector<uint32_t>{700, 4095, 4100, 65000, 1}));
+    EXPECT_FALSE(doorbell_pending(*page));
+}
+
 // The idle handshake in every order that matters.
 TEST(Idle, PostToAnIdleQueueRings) {
     SqPair sq(8, 64);

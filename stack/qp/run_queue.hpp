@@ -1,0 +1,161 @@
+// Whose turn it is: deficit round robin (Shreedhar and Varghese, 1995) by user, then by session, then by QP. Users have equal
+// shares of an engine, whatever number of sessions and QPs they have; so have the sessions of a user. No allocation but when a
+// session comes. A QP that its congestion controller holds back is on no list: its pacing deadline puts it there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "qp/state.hpp"
+
+namespace roci::qp {
+
+/// What a turn cost: bytes, and the time of a packet in bytes.
+inline constexpr uint32_t kPacketCost = 512;
+/// What a user or session may spend before the next one has its turn: about eight full packets.
+inline constexpr int64_t kShareQuantum = 8 * (kPacketCost + 4096);
+
+/// Members of a list that take turns: the first one is served, then put at the end. A member has `next` and `previous` of its own
+/// type.
+template <class Member>
+class Rotation {
+public:
+    bool empty() const { return first_ == nullptr; }
+    bool several() const { return first_ != nullptr && first_->next != first_; }
+    Member& first() const { return *first_; }
+    void add(Member& m) {
+        if (first_ == nullptr) {
+            m.next = m.previous = first_ = &m;
+            return;
+        }
+        m.next = first_;
+        m.previous = first_->previous;
+        m.previous->next = first_->previous = &m;
+    }
+    void remove(Member& m) {
+        m.previous->next = m.next;
+        m.next->previous = m.previous;
+        if (first_ == &m) first_ = m.next != &m ? m.next : nullptr;
+        m.next = m.previous = nullptr;
+    }
+    /// The first one that has credit. All that it passes over get a quantum.
+    Member& with_credit() {
+        while (first_->credit <= 0) {
+            first_->credit += kShareQuantum;
+            first_ = first_->next;
+        }
+        return *first_;
+    }
+
+private:
+    Member* first_ = nullptr;
+};
+
+/// QPs that wait for a turn in one role. Each belongs to a share (Qp::share): a session's, or share 0 of QPs without a session.
+template <Turn Qp::*turn>
+class RunQueue {
+public:
+    RunQueue() { open(0, 0); }
+    RunQueue(const RunQueue&) = delete;
+
+    /// Makes a share of a user. Both are small numbers, used again after close().
+    void open(uint16_t share, uint16_t user) {
+        if (user >= users_.size()) users_.resize(user + 1u);
+        if (users_[user] == nullptr) users_[user] = std::make_unique<User>();
+        if (share >= sessions_.size()) sessions_.resize(share + 1u);
+        sessions_[share] = std::make_unique<Session>();
+        sessions_[share]->user = users_[user].get();
+    }
+    /// None of its QPs is on the list.
+    void close(uint16_t share) { sessions_[share].reset(); }
+
+    uint32_t count() const { return count_; }
+    bool empty() const { return count_ == 0; }
+    /// True if QPs of several users wait, so that turns should be short.
+    bool contended() const { return active_.several(); }
+
+    /// At the end of its session's QPs, unless it is on the list.
+    void add(Qp& qp) {
+        Turn& t = qp.*turn;
+        if (t.listed()) return;
+        Session& s = *sessions_[qp.share];
+        t = {nullptr, s.end};
+        *s.end = &qp;
+        s.end = &t.next;
+        ++count_;
+        if (!s.listed()) enlist(s);
+    }
+    void remove(Qp& qp) {
+        if (!(qp.*turn).listed()) return;
+        Session& s = *sessions_[qp.share];
+        unlink(s, qp);
+        if (s.first == nullptr && &s != served_) delist(s);
+    }
+    /// Removes the QP whose turn it is and returns it; not if empty(). done() follows.
+    Qp& take() {
+        served_ = &active_.with_credit().sessions.with_credit();
+        Qp& qp = *served_->first;
+        unlink(*served_, qp);
+        return qp;
+    }
+    /// The turn of the QP that take() returned is over. The QP may be on the list again.
+    void done(uint64_t cost) {
+        Session& s = *std::exchange(served_, nullptr);
+        s.credit -= int64_t(cost);
+        s.user->credit -= int64_t(cost);
+        if (s.first == nullptr) delist(s);
+    }
+    /// The QP that take() is likely to return next; nullptr: none.
+    Qp* peek() const { return active_.empty() ? nullptr : active_.first().sessions.first().first; }
+    template <class Visit>
+    void for_each(Visit visit) const {
+        for (const auto& s : sessions_)
+            for (Qp* qp = s != nullptr ? s->first : nullptr; qp != nullptr; qp = (qp->*turn).next) visit(*qp);
+    }
+
+private:
+    struct User;
+    struct Session {
+        Qp* first = nullptr;
+        Qp** end = &first;  ///< where the next one is linked
+        User* user = nullptr;
+        Session *next = nullptr, *previous = nullptr;
+        int64_t credit = kShareQuantum;
+        bool listed() const { return next != nullptr; }
+    };
+    struct User {
+        Rotation<Session> sessions;  ///< that have QPs on the list
+        User *next = nullptr, *previous = nullptr;
+        int64_t credit = kShareQuantum;
+        bool listed() const { return next != nullptr; }
+    };
+
+    void unlink(Session& s, Qp& qp) {
+        Turn& t = qp.*turn;
+        *t.link = t.next;
+        (t.next != nullptr ? (t.next->*turn).link : s.end) = t.link;
+        t = {};
+        --count_;
+    }
+    void enlist(Session& s) {
+        s.user->sessions.add(s);
+        if (!s.user->listed()) active_.add(*s.user);
+    }
+    /// Whoever has nothing to do saves nothing up; a debt of the last turn stays.
+    void delist(Session& s) {
+        s.credit = std::min(s.credit, kShareQuantum);
+        s.user->sessions.remove(s);
+        if (!s.user->sessions.empty()) return;
+        s.user->credit = std::min(s.user->credit, kShareQuantum);
+        active_.remove(*s.user);
+    }
+
+    std::vector<std::unique_ptr<Session>> sessions_;  ///< by share
+    std::vector<std::unique_ptr<User>> users_;        ///< never removed: as many as there were at a time
+    Rotation<User> active_;                           ///< that have QPs on the list
+    Session* served_ = nullptr;                       ///< by the turn under way
+    uint32_t count_ = 0;
+};
+
+}  // namespace roci::qp

@@ -1,0 +1,187 @@
+// What one user does delays another user's messages by a bounded number of rounds. The attacker's programs run beside the
+// victim's on the same engine. Each storm is run a second time with the victim's own user, which shows that it would delay
+// without shares.
+#include "fixture.hpp"
+#include "qp/shared.hpp"
+#include "qp/state.hpp"
+
+namespace roci::sim {
+namespace {
+
+constexpr uint32_t kVictim = 1000, kAttacker = 1001;
+/// Rounds beyond those of an idle engine that a message may take.
+constexpr uint64_t kDelay = 4;
+
+const WorldOptions kOptions{.hosts = 2, .limits = {.max_sessions = 128, .max_qps = 8192, .max_keys = 4096, .max_ahs = 256}};
+
+struct Fairness : ::testing::Test {
+    World world{kOptions};
+    Side a{world, world.host(0), 0, 1 << 20, kVictim}, b{world, world.host(1), 0, 1 << 20, kVictim};
+    Qp &qa = a.qp(), &qb = b.qp();
+    std::vector<std::unique_ptr<Side>> sides;
+
+    /// The engine is what they compete for, not the wire.
+    Fairness() {
+        for (uint32_t h = 0; h < 2; ++h) world.net().link(world.host(h).endpoint(0)).bits_per_second = 100'000'000'000'000;
+        connect(a.client, qa, b.client, qb);
+    }
+    void TearDown() override { EXPECT_EQ(world.shut_down(), ""); }
+
+    Side& side(uint32_t host, uint32_t uid) {
+        sides.push_back(std::make_unique<Side>(world, world.host(host), 0, 1 << 20, uid));
+        return *sides.back();
+    }
+    /// Rounds until a SEND of 64 bytes is complete, the most of some. `meanwhile` runs before each round.
+    uint64_t rounds_of_a_send(const std::function<void()>& meanwhile = [] {}) {
+        uint64_t most = 0;
+        for (uint64_t i = 0; i < 20; ++i) {
+            b.client.post_recv(qb, i, {b.sge(0, 64)});
+            world.run_until([&, n = 0]() mutable { return meanwhile(), ++n > 3; });
+            const uint64_t before = world.rounds();
+            a.client.post_send(qa, a.send(i, 0, 64));
+            bool done = false;
+            world.run_until([&] {
+                meanwhile();
+                for (auto e = a.client.poll(a.cq); e; e = a.client.poll(a.cq)) done = e->status == WcStatus::success;
+                return done;
+            });
+            EXPECT_TRUE(done);
+            most = std::max(most, world.rounds() - before);
+            b.poll_all();
+        }
+        return most;
+    }
+    /// A storm of RDMA operations over `count` QPs that never ends.
+    std::function<void()> storm(WrOpcode op, uint32_t uid, uint32_t count) {
+        Side &from = side(0, uid), &to = side(1, uid);
+        auto qps = std::make_shared<std::vector<Qp*>>();
+        for (uint32_t i = 0; i < count; ++i) {
+            Qp &x = from.qp({.max_send_wr = 16}), &y = to.qp();
+            connect(from.client, x, to.client, y);
+            qps->push_back(&x);
+        }
+        return [op, &from, &to, qps] {
+            for (Qp* q : *qps)
+                while (from.client.post_send(*q, from.rdma(op, 1, 0, 65536, to.mr.address(), to.mr.rkey))) {
+                }
+            from.poll_all();
+        };
+    }
+};
+
+TEST_F(Fairness, AStormOfWritesDelaysNoOtherUser) {
+    const uint64_t alone = rounds_of_a_send();
+    EXPECT_LE(rounds_of_a_send(storm(WrOpcode::rdma_write, kAttacker, 200)), alone + kDelay);
+}
+
+TEST_F(Fairness, AStormOfReadsDelaysNoOtherUser) {
+    const uint64_t alone = rounds_of_a_send();
+    EXPECT_LE(rounds_of_a_send(storm(WrOpcode::rdma_read, kAttacker, 200)), alone + kDelay);
+}
+
+TEST_F(Fairness, TheStormWouldDelayItsOwnUser) {
+    auto mine = storm(WrOpcode::rdma_write, kVictim, 200);
+    const uint64_t alone = rounds_of_a_send();
+    EXPECT_LE(rounds_of_a_send(mine), alone + kDelay) << "sessions share the turns of their user";
+    // the same QPs in the victim's own session
+    std::vector<Qp*> qps;
+    for (uint32_t i = 0; i < 200; ++i) {
+        Qp &x = a.qp({.max_send_wr = 16}), &y = b.qp();
+        connect(a.client, x, b.client, y);
+        qps.push_back(&x);
+    }
+    const uint64_t in_one = rounds_of_a_send([&] {
+        for (Qp* q : qps)
+            while (a.client.post_send(*q, {.id = 1,
+                                           .opcode = WrOpcode::rdma_write,
+                                           .flags = 0,
+                                           .sges = {a.sge(0, 65536)},
+                                           .remote_addr = b.mr.address(),
+                                           .rkey = b.mr.rkey})) {
+            }
+    });
+    EXPECT_GT(in_one, 4 * alone) << "the storm is one";
+}
+
+TEST_F(Fairness, FullDoorbellPagesDelayNoOtherUser) {
+    const uint64_t alone = rounds_of_a_send();
+    std::vector<abi::DoorbellPage*> pages;
+    for (uint32_t i = 0; i < 30; ++i) pages.push_back(side(0, kAttacker).client.doorbells(0));
+    const auto rings = [&] { return world.host(0).counter(engine::Counter::stray_doorbells); };
+    uint64_t last = rings(), most = 0;
+    const uint64_t delayed = rounds_of_a_send([&] {
+        most = std::max(most, rings() - last);
+        last = rings();
+        for (abi::DoorbellPage* p : pages) std::memset(static_cast<void*>(p), 0xff, sizeof *p);
+    });
+    EXPECT_LE(delayed, alone + kDelay);
+    EXPECT_GT(most, 0u);
+    EXPECT_LE(most, 512u + 64) << "doorbells per round";
+}
+
+TEST_F(Fairness, ManyIdleSessionsDelayNoOtherUser) {
+    const uint64_t alone = rounds_of_a_send();
+    for (uint32_t i = 0; i < 100; ++i) side(0, kAttacker);
+    EXPECT_LE(rounds_of_a_send(), alone + kDelay);
+}
+
+TEST_F(Fairness, AFlushOfManyRequestsDelaysNoOtherUser) {
+    const uint64_t alone = rounds_of_a_send();
+    Side& attacker = side(0, kAttacker);
+    Qp& full = attacker.qp({.max_send_wr = 4096, .max_recv_wr = 4096});
+    attacker.client.to_init(full);
+    for (uint32_t i = 0; i < 4096; ++i) ASSERT_TRUE(attacker.client.post_recv(full, i, {}));
+    attacker.client.to_state(full, IBV_QPS_ERR);
+    uint64_t flushed = 0, most = 0;
+    const uint64_t delayed = rounds_of_a_send([&] {
+        const uint64_t now = attacker.poll_all().size();
+        flushed += now;
+        most = std::max(most, now);
+    });
+    EXPECT_LE(delayed, alone + kDelay);
+    EXPECT_GT(flushed, 500u);
+    EXPECT_LE(most, 64u) << "requests per round";
+    EXPECT_EQ(attacker.wait(4096 - flushed).size(), 4096 - flushed) << "all of them in the end";
+}
+
+TEST_F(Fairness, OneQpGetsAsMuchAsAnothersThousand) {
+    auto flood = storm(WrOpcode::rdma_write, kAttacker, 1000);
+    uint64_t messages = 0;
+    const auto& mine = world.host(0).shared().qps.find(qa.qpn)->counters;
+    const uint64_t before = world.host(0).engine(0).device_counters(0).tx_octets, mine_before = mine.tx_bytes;
+    for (int round = 0; round < 2000; ++round) {
+        flood();
+        while (a.client.post_send(qa, a.rdma(WrOpcode::rdma_write, 1, 0, 4096, b.mr.address(), b.mr.rkey))) ++messages;
+        a.poll_all();
+        world.run_until([n = 0]() mutable { return ++n > 1; });
+    }
+    const uint64_t own = mine.tx_bytes - mine_before;
+    const uint64_t all = world.host(0).engine(0).device_counters(0).tx_octets - before;
+    EXPECT_GT(messages, 100u);
+    EXPECT_GE(double(own) / double(all), 0.25) << "half of it is the fair share";
+}
+
+TEST_F(Fairness, TheWayBackFromSqeWaitsForTheFlush) {
+    Side& s = side(0, kAttacker);
+    Qp& uc = s.qp({.type = IBV_QPT_UC, .max_send_wr = 1024});
+    Side& t = side(1, kAttacker);
+    Qp& peer = t.qp({.type = IBV_QPT_UC});
+    connect(s.client, uc, t.client, peer);
+    for (uint32_t i = 0; i < 500; ++i) {
+        SendWr wr = s.rdma(WrOpcode::rdma_write, i, 0, 64, t.mr.address(), t.mr.rkey);
+        if (i == 0) wr.sges[0].lkey ^= 0xff;
+        ASSERT_TRUE(s.client.post_send(uc, wr));
+    }
+    world.run_until([n = 0]() mutable { return ++n > 2; });
+    ASSERT_EQ(s.client.query(uc).attr.qp_state, uint32_t(IBV_QPS_SQE));
+    s.client.to_state(uc, IBV_QPS_RTS);
+    const auto got = s.poll_all();
+    ASSERT_EQ(got.size(), 500u) << "nothing of it is sent after the way back";
+    EXPECT_EQ(got[0].status, WcStatus::loc_prot_err);
+    for (uint32_t i = 1; i < 500; ++i) EXPECT_EQ(got[i].status, WcStatus::wr_flush_err);
+    s.client.post_send(uc, s.rdma(WrOpcode::rdma_write, 7, 0, 64, t.mr.address(), t.mr.rkey));
+    EXPECT_EQ(s.wait_status(), WcStatus::success);
+}
+
+}  // namespace
+}  // namespace roci::sim

@@ -1,0 +1,131 @@
+// Turns by user, session and QP.
+#include "qp/run_queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace roci::qp {
+namespace {
+
+using Queue = RunQueue<&Qp::asking>;
+
+struct RunQueueTest : ::testing::Test {
+    Queue queue;
+    std::vector<std::unique_ptr<Qp>> qps;
+
+    Qp& qp(uint16_t share) {
+        qps.push_back(std::make_unique<Qp>());
+        qps.back()->share = share;
+        return *qps.back();
+    }
+    /// Serves `turns` QPs that always have more to do; what each share got.
+    std::map<uint16_t, uint64_t> serve(uint32_t turns, const std::map<uint16_t, uint64_t>& cost_of) {
+        std::map<uint16_t, uint64_t> spent;
+        for (uint32_t i = 0; i < turns; ++i) {
+            Qp& next = queue.take();
+            const uint64_t cost = cost_of.at(next.share);
+            queue.add(next);
+            queue.done(cost);
+            spent[next.share] += cost;
+        }
+        return spent;
+    }
+};
+
+TEST_F(RunQueueTest, QpsWithoutASessionAreServedInOrder) {
+    Qp &a = qp(0), &b = qp(0), &c = qp(0);
+    EXPECT_EQ(queue.peek(), nullptr);
+    for (Qp* q : {&a, &b, &c, &a}) queue.add(*q);
+    EXPECT_EQ(queue.count(), 3u);
+    EXPECT_EQ(queue.peek(), &a);
+    queue.remove(b);
+    queue.remove(b);
+    EXPECT_EQ(&queue.take(), &a);
+    queue.done(100);
+    EXPECT_EQ(&queue.take(), &c);
+    queue.done(100);
+    EXPECT_TRUE(queue.empty());
+    EXPECT_FALSE(queue.contended());
+}
+
+TEST_F(RunQueueTest, UsersHaveEqualSharesWhateverTheirQpsAndPackets) {
+    queue.open(1, 1);
+    queue.open(2, 2);
+    for (int i = 0; i < 1000; ++i) queue.add(qp(1));
+    queue.add(qp(2));
+    EXPECT_TRUE(queue.contended());
+    auto spent = serve(20'000, {{1, 8 * (kPacketCost + 4096)}, {2, kPacketCost + 64}});
+    EXPECT_NEAR(double(spent[1]) / double(spent[2]), 1, 0.02);
+}
+
+TEST_F(RunQueueTest, SessionsOfAUserShareItsTurns) {
+    queue.open(1, 1);
+    queue.open(2, 1);
+    queue.open(3, 2);
+    for (uint16_t share : std::initializer_list<uint16_t>{1, 1, 1, 2, 3}) queue.add(qp(share));
+    auto spent = serve(20'000, {{1, 2000}, {2, 1000}, {3, 3000}});
+    EXPECT_NEAR(double(spent[1]) / double(spent[2]), 1, 0.02);
+    EXPECT_NEAR(double(spent[1] + spent[2]) / double(spent[3]), 1, 0.02);
+}
+
+TEST_F(RunQueueTest, WhoeverComesWaitsForOneShareOfEachOther) {
+    for (uint16_t user = 1; user <= 3; ++user) {
+        queue.open(user, user);
+        for (int i = 0; i < 100; ++i) queue.add(qp(user));
+    }
+    constexpr uint64_t kCost = 4608;
+    serve(1000, {{1, kCost}, {2, kCost}, {3, kCost}});
+    queue.open(4, 4);
+    Qp& late = qp(4);
+    queue.add(late);
+    uint64_t waited = 0;
+    for (Qp* next = &queue.take(); next != &late; next = &queue.take()) {
+        queue.add(*next);
+        queue.done(kCost);
+        waited += kCost;
+    }
+    queue.done(0);
+    EXPECT_LE(waited, 3 * (kShareQuantum + kCost));
+}
+
+/// A user that has nothing to do after each of its turns gets no more than one that always has.
+TEST_F(RunQueueTest, ADebtIsNotForgottenByPausing) {
+    queue.open(1, 1);
+    queue.open(2, 2);
+    Qp &pauses = qp(1), &stays = qp(2);
+    uint64_t spent[3] = {};
+    queue.add(stays);
+    for (int i = 0; i < 10'000; ++i) {
+        queue.add(pauses);  // it is off the list after each of its turns
+        Qp& next = queue.take();
+        if (&next == &stays) queue.add(stays);
+        queue.done(20'000);
+        spent[next.share] += 20'000;
+    }
+    EXPECT_LE(double(spent[1]) / double(spent[2]), 1.02);
+    EXPECT_GE(double(spent[1]) / double(spent[2]), 0.3);
+}
+
+TEST_F(RunQueueTest, AQpMayLeaveDuringAnothersTurn) {
+    queue.open(1, 1);
+    Qp &a = qp(1), &b = qp(1);
+    queue.add(a);
+    queue.add(b);
+    ASSERT_EQ(&queue.take(), &a);
+    queue.remove(b);
+    queue.add(b);
+    queue.remove(b);
+    queue.done(1);
+    EXPECT_TRUE(queue.empty());
+    queue.close(1);
+    queue.open(1, 5);
+    queue.add(b);
+    uint32_t seen = 0;
+    queue.for_each([&](Qp& q) { seen += &q == &b; });
+    EXPECT_EQ(seen, 1u);
+    queue.remove(b);
+}
+
+}  // namespace
+}  // namespace roci::qp
