@@ -81,7 +81,6 @@ struct Engine::Impl {
     bool inbox_waits() const;
     // commands.cpp
     Session* session(uint32_t id);
-    void run(Command& command);
     // gsi.cpp
     void take_management(uint32_t port, const wire::Packet& p);
     int send_management(const io::GsiSend& m);
