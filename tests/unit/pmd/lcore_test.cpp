@@ -358,6 +358,7 @@ TEST_F(Lcore, AFenceWakesASleeperThatKeepsReferences) {
 TEST_F(Lcore, AFenceOfABusyLcoreLastsUntilItsNextRound) {
     policy.sleeps = false;
     start();
+    execute();  // it has begun
     for (int i = 0; i < 1000; ++i) {
         const uint32_t before = engine.lets_go;
         fence();

@@ -89,7 +89,7 @@ void use_while_it_changes(uint32_t rests) {
         reader.rouse();
         for (uint32_t round = 1; !stop.load(std::memory_order_relaxed); ++round) {
             reader.note(epoch, [&] { kept = nullptr; });
-            if (kept == nullptr) kept = table.entry.load(std::memory_order_relaxed);  // only the epoch orders its content
+            if (kept == nullptr) kept = table.entry.load(std::memory_order_acquire);
             wrong[which] += kept->a != kept->b;
             if (round % 64 == 0) std::this_thread::yield();
             if (rests == 0 || round % rests != 0) continue;
