@@ -215,9 +215,9 @@ Outcome destroy_qp(Call& c) {
     return done();
 }
 
-bool retire(State& state, Qp& qp, bool force) {
+bool retire(State& state, Qp& qp) {
     state.shared.qps.clear(qp.spec.qpn.value);
-    return state.execute(qp.spec.engine, engine::RemoveQp{.qp = qp.engine_side.get(), .force = force}) != EAGAIN;
+    return state.execute(qp.spec.engine, engine::RemoveQp{.qp = qp.engine_side.get()}) != EAGAIN;
 }
 
 QpFacts facts_of(const Session& session, const Qp& qp) {
