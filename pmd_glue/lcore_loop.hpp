@@ -1,5 +1,5 @@
 // The loop of an engine lcore: it polls the engine, runs the conductor's commands and notifies the event thread. Without work it
-// sleeps, unless `idle` is `spin`, in a way that cannot miss a doorbell.
+// sleeps, unless `idle` is `spin`, in a way that cannot miss a doorbell. While it sleeps it rests from the conductor's epochs.
 #pragma once
 
 #include <sched.h>
@@ -12,58 +12,10 @@
 #include <vector>
 
 #include "abi/cpu_pace.hpp"
-#include "engine/command.hpp"
-#include "io/gsi.hpp"
-#include "sleeper.hpp"
+#include "lcore_commands.hpp"
+#include "wake_flag.hpp"
 
 namespace roci::pmd {
-
-inline void cpu_relax() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
-/// A thread that others must wake only if it sleeps (the event thread). The sleeper raises `sleeping`, (full fence) looks once
-/// more for work, then sleeps; a producer publishes work, then calls notify().
-struct WakeFlag {
-    std::atomic<uint32_t> sleeping{0};
-    Sleeper sleeper;
-    void notify() {
-        std::atomic_thread_fence(std::memory_order_seq_cst);
-        if (sleeping.load(std::memory_order_relaxed) != 0) sleeper.wake();
-    }
-};
-
-/// Hands commands from the conductor to one engine lcore, one at a time.
-class CommandMailbox {
-public:
-    /// Conductor: passes a command to the lcore; returns when the lcore has executed it.
-    void execute(engine::Command& c, WakeFlag& lcore) {
-        begin(c, lcore);
-        finish(c);
-    }
-    /// The two halves of execute(): between them the conductor may begin commands of other engines.
-    void begin(engine::Command& c, WakeFlag& lcore);
-    void finish(engine::Command& c);
-    /// Conductor: passes a datagram to the lcore without waiting for it; waits only until the previous command is done.
-    void post(const io::GsiSend& send, WakeFlag& lcore);
-    /// Lcore: the waiting command, or nullptr.
-    engine::Command* waiting() const { return slot_.load(std::memory_order_acquire); }
-    /// Lcore: reports that the waiting command has been executed. The lcore must not access the command any more.
-    void finished() { slot_.store(nullptr, std::memory_order_release); }
-
-private:
-    static constexpr uint32_t kLooks = 64;
-
-    void wait_empty();
-    void wait_a_little(uint32_t& yields);
-
-    alignas(64) std::atomic<engine::Command*> slot_{nullptr};
-    abi::CpuPace pace_{kLooks};
-    engine::Command posted_;
-    io::GsiSend datagram_;
-};
 
 struct IdlePolicy {
     bool sleeps = true;    ///< false: spin for ever
@@ -86,11 +38,19 @@ struct LoopCounters {
 template <class EngineT, class ClockT>
 class LcoreLoop {
 public:
-    LcoreLoop(EngineT& engine, const ClockT& clock, const IdlePolicy& policy, uint32_t& sleeping_for_clients, WakeFlag& events)
-        : engine_(engine), clock_(clock), policy_(policy), sleeping_for_clients_(sleeping_for_clients), events_(events) {}
+    /// `epoch`: of the tables that the engine reads.
+    LcoreLoop(EngineT& engine, const ClockT& clock, const IdlePolicy& policy, uint32_t& sleeping_for_clients, WakeFlag& events,
+              const Epoch& epoch)
+        : engine_(engine),
+          clock_(clock),
+          policy_(policy),
+          sleeping_for_clients_(sleeping_for_clients),
+          events_(events),
+          epoch_(epoch) {}
 
     /// Runs until stop(). The calling thread becomes the engine's.
     void run() {
+        lcore_.reader.rouse();
         seen_ = engine_.events().pushed();
         idle_since_ = clock_.now();
         while (!stop_.load(std::memory_order_relaxed)) {
@@ -99,14 +59,15 @@ public:
                 idle_since_ = now;
                 pace_.found();
             } else {
-                rest(now);
+                relax(now);
             }
         }
+        end();
     }
     /// Any thread.
     void stop() {
         stop_.store(true, std::memory_order_seq_cst);
-        wake_.sleeper.wake();
+        lcore_.wake.sleeper.wake();
     }
     /// Before run(): sets the wake flags of the other engines, to which this one hands over frames.
     void set_peers(std::vector<WakeFlag*> peers) { peers_ = std::move(peers); }
@@ -114,13 +75,10 @@ public:
     void set_wakers(std::vector<Waker*> wakers) { wakers_ = std::move(wakers); }
     /// Before run(): called by the lcore after a round with events, instead of waking the event thread.
     void set_on_events(std::function<void()> f) { on_events_ = std::move(f); }
-    WakeFlag& wake_flag() { return wake_; }
-    /// Conductor.
-    void execute(engine::Command& c) { mailbox_.execute(c, wake_); }
-    void begin(engine::Command& c) { mailbox_.begin(c, wake_); }
-    void finish(engine::Command& c) { mailbox_.finish(c); }
-    void post(const io::GsiSend& send) { mailbox_.post(send, wake_); }
-    Sleeper& sleeper() { return wake_.sleeper; }
+    WakeFlag& wake_flag() { return lcore_.wake; }
+    Sleeper& sleeper() { return lcore_.wake.sleeper; }
+    /// How the conductor controls this lcore.
+    LcoreCommands& commands() { return lcore_; }
     /// Before run(): the pace, for tests to set.
     abi::CpuPace& pace() { return pace_; }
     const LoopCounters& counters() const { return counters_; }
@@ -128,8 +86,10 @@ public:
 private:
     /// Rounds without work before a yield, on a CPU that no other thread wants.
     static constexpr uint32_t kMostLooks = 64;
+    /// Commands per round, so that many of them do not delay the traffic.
+    static constexpr uint32_t kMostCommands = 4;
 
-    void rest(Nanos now) {
+    void relax(Nanos now) {
         cpu_relax();
         const bool wanted = policy_.adaptive ? give_up_cpu() : share_cpu();
         const bool long_idle = now - idle_since_ >= policy_.spin;
@@ -151,7 +111,8 @@ private:
         return false;
     }
     bool round(Nanos now) {
-        bool worked = run_command(now);
+        lcore_.reader.note(epoch_, [this] { engine_.let_go(); });
+        bool worked = run_commands(now, kMostCommands);
         worked |= engine_.poll(now);
         wake_sleepers();
         announce_events();
@@ -160,13 +121,16 @@ private:
         if (worked) LoopCounters::add(counters_.busy_polls, 1);
         return worked;
     }
-    bool run_command(Nanos now) {
-        engine::Command* c = mailbox_.waiting();
-        if (c == nullptr) return false;
-        engine_.execute(*c, now);
-        mailbox_.finished();
-        LoopCounters::add(counters_.commands, 1);
-        return true;
+    bool run_commands(Nanos now, uint32_t most) {
+        const uint32_t n = lcore_.ring.execute(most, [&](const engine::Command& c) { engine_.execute(c, now); });
+        if (n != 0) LoopCounters::add(counters_.commands, n);
+        return n != 0;
+    }
+    /// After the last round: executes the commands that wait. The conductor refuses those that come later.
+    void end() {
+        run_commands(clock_.now(), engine::CommandRing::kSize);
+        lcore_.reader.rest();
+        lcore_.ring.close();
     }
     void wake_sleepers() {
         if (engine_.sleepers().empty()) return;
@@ -193,7 +157,7 @@ private:
     }
     void say_sleeping(uint32_t v) {
         std::atomic_ref(sleeping_for_clients_).store(v, std::memory_order_relaxed);
-        wake_.sleeping.store(v, std::memory_order_relaxed);
+        lcore_.wake.sleeping.store(v, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
     /// Sets the flags, checks every source of work once more, then sleeps. True: there may be work.
@@ -208,12 +172,20 @@ private:
     Waker::Slept sleep_if_still_idle() {
         using enum Waker::Slept;
         const Nanos now = clock_.now();
-        if (mailbox_.waiting() != nullptr || engine_.doorbell_pending() || round(now)) return not_at_all;
+        if (lcore_.ring.waiting() || engine_.doorbell_pending() || round(now)) return not_at_all;
         settle_sleepers();
         const Nanos next = engine_.next_deadline(now);
         if (next <= now || stop_.load(std::memory_order_seq_cst)) return not_at_all;
         LoopCounters::add(counters_.sleeps, 1);
-        return wake_.sleeper.sleep(std::min(next - now, longest_sleep())) ? until_woken : until_time_was_up;
+        return sleep_at_rest(std::min(next - now, longest_sleep())) ? until_woken : until_time_was_up;
+    }
+    /// An engine that keeps references to CQs does not rest: a fence wakes it.
+    bool sleep_at_rest(Nanos time) {
+        if (engine_.keeps_cqs()) return lcore_.wake.sleeper.sleep(time);
+        lcore_.reader.rest();
+        const bool woken = lcore_.wake.sleeper.sleep(time);
+        lcore_.reader.rouse();
+        return woken;
     }
     Nanos longest_sleep() const {
         const bool all_wake = std::ranges::all_of(wakers_, [](const Waker* w) { return w->wakes(); });
@@ -226,10 +198,10 @@ private:
     uint32_t& sleeping_for_clients_;
     WakeFlag& events_;
     std::function<void()> on_events_;
-    WakeFlag wake_;  ///< how the conductor wakes this lcore
+    const Epoch& epoch_;
     std::vector<WakeFlag*> peers_;
     std::vector<Waker*> wakers_;
-    CommandMailbox mailbox_;
+    LcoreCommands lcore_;
     LoopCounters counters_;
     abi::CpuPace pace_{kMostLooks};
     Nanos idle_since_ = 0;

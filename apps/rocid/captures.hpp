@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/command.hpp"
+#include "engine/command_port.hpp"
 #include "host/conductor.hpp"
 #include "pmd_glue/tap_writer.hpp"
 

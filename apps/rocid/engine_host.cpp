@@ -151,7 +151,7 @@ void EngineHost::make_worker(uint32_t index, qp::Shared& shared, abi::EnginePage
         std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.ethdev != nullptr && p.signals.empty(); });
     w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops, counters.places(index));
     w->loop = std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent, interrupts), page.engine[index].sleeping,
-                                     events.wake_flag());
+                                     events.wake_flag(), epoch_);
     w->loop->set_on_events([&events, &ring = w->engine->events()] { events.pushed(ring); });
     watch_ports(*w, index);
     workers_.push_back(std::move(w));
@@ -207,11 +207,18 @@ void EngineHost::stop() {
     running_ = false;
 }
 
-void EngineHost::execute_all(std::span<engine::Command* const> commands) {
-    for (size_t e = 0; e < commands.size(); ++e)
-        if (commands[e] != nullptr) workers_[e]->loop->begin(*commands[e]);
-    for (size_t e = 0; e < commands.size(); ++e)
-        if (commands[e] != nullptr) workers_[e]->loop->finish(*commands[e]);
+engine::Ticket EngineHost::submit(uint32_t engine, const engine::Command& command) {
+    const Worker& w = *workers_[engine];
+    engine::Ticket ticket = 0;
+    if (w.loop->commands().try_submit(command, ticket)) return ticket;
+    w.engine->count_waited_command();
+    return w.loop->commands().submit(command);
+}
+
+void EngineHost::fence_all() {
+    const Epoch::Number epoch = epoch_.advance();
+    for (auto& w : workers_) w->loop->commands().begin_fence(epoch);
+    for (auto& w : workers_) w->loop->commands().end_fence(epoch);
 }
 
 std::vector<pmd::Sleeper*> EngineHost::sleepers() {

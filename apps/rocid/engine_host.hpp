@@ -35,9 +35,9 @@ public:
 
     void start();
     uint32_t engines() const override { return uint32_t(workers_.size()); }
-    void execute(uint32_t engine, engine::Command& command) override { workers_[engine]->loop->execute(command); }
-    void execute_all(std::span<engine::Command* const> commands) override;
-    void send_gsi(uint32_t engine, const io::GsiSend& send) override { workers_[engine]->loop->post(send); }
+    engine::Ticket submit(uint32_t engine, const engine::Command& command) override;
+    void wait(uint32_t engine, engine::Ticket ticket) override { workers_[engine]->loop->commands().wait(ticket); }
+    void fence_all() override;
 
     std::vector<pmd::Sleeper*> sleepers();
     /// How to wake the lcores.
@@ -78,6 +78,7 @@ private:
     pmd::Eal& eal_;
     const pmd::Clock clock_;
     Ports& ports_;
+    Epoch epoch_;                                   ///< of the tables that the conductor writes
     std::vector<std::unique_ptr<Worker>> workers_;  ///< by engine
     std::unique_ptr<pmd::TapWriter> taps_;
     bool running_ = false;

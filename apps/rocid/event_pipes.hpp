@@ -19,7 +19,7 @@
 #include "abi/rings.hpp"
 #include "host/capabilities.hpp"
 #include "io/event.hpp"
-#include "pmd_glue/lcore_loop.hpp"
+#include "pmd_glue/wake_flag.hpp"
 
 namespace roci::rocid {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mem/slow_memory.hpp"
-#include "pmd_glue/lcore_loop.hpp"
+#include "pmd_glue/wake_flag.hpp"
 
 namespace roci::rocid {
 

@@ -1,11 +1,11 @@
-// Commands from the conductor to an engine. The conductor creates objects; commands add them to an engine, change them or remove
-// them. An engine executes commands in order, between its rounds. It sets `done` with release order.
+// Commands from the conductor to an engine, one struct per operation. The conductor creates objects; commands add them to an
+// engine, change them or remove them. An engine executes commands in order, between its rounds. `error` is a result (an errno);
+// other results are marked "out".
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <span>
-#include <vector>
+#include <type_traits>
+#include <variant>
 
 #include "io/gsi.hpp"
 #include "neighbour/frames.hpp"
@@ -13,86 +13,116 @@
 
 namespace roci::engine {
 
-/// One row of query_qps.
-struct QpQuery {
-    const qp::Qp* qp = nullptr;
-    qp::Snapshot* out = nullptr;
-    qp::Journal* journal = nullptr;  ///< copied to, if the QP has one; nullptr: not wanted
-};
-/// Limit of rows of one query_qps command, because the engine does nothing else meanwhile.
-inline constexpr size_t kMostQpQueries = 64;
-
-struct Command {
-    enum class Kind : uint8_t {
-        attach_session,  ///< watch this session's doorbells
-        detach_session,  ///< stop; its QPs must be gone
-        add_qp,          ///< add a QP made by qp::create
-        modify_qp,
-        query_qp,
-        query_qps,  ///< many of them in one command
-        move_qp,    ///< to another session, after its own has given it up
-        /// Forget it: no more completions, frames or reads of its memory afterwards. CQEs already written stay. EAGAIN: a worker
-        /// may still write its memory (mem/slow_memory.hpp).
-        remove_qp,
-        add_srq,
-        modify_srq,
-        query_srq,
-        resize_srq,  ///< move it to new memory
-        remove_srq,
-        resize_cq,   ///< move this engine's lane to new memory
-        fence,       ///< nothing that was read from shared tables before is used afterwards (keys, address handles, groups)
-        send_gsi,    ///< send a management datagram
-        send_frame,  ///< send a frame that is not RoCE
-    };
-    Kind kind = Kind::fence;
+/// Watches a session's doorbells.
+struct AttachSession {
     uint32_t session = 0;
-    abi::DoorbellPage* doorbells = nullptr;  // attach_session
-    uint32_t user = 0;                       // attach_session: the UID that the session's turns are counted for
+    abi::DoorbellPage* doorbells = nullptr;
+    uint32_t user = 0;  ///< the UID that the session's turns are counted for
+    int error = 0;
+};
+/// Stops watching them. The session's QPs must be gone.
+struct DetachSession {
+    uint32_t session = 0;
+};
+
+/// Adds a QP made by qp::create.
+struct AddQp {
     qp::Qp* qp = nullptr;
-    qp::Srq* srq = nullptr;
-    bool force = false;                  // remove_qp: do not wait for workers
-    const qp::Change* change = nullptr;  // modify_qp
-    const qp::Owner* owner = nullptr;    // move_qp
-    /// query_qp: out. modify_qp: in, the expected state of the QP; if it is in another state, it is not changed (ESTALE).
+    int error = 0;
+};
+struct ModifyQp {
+    qp::Qp* qp = nullptr;
+    const qp::Change* change = nullptr;
+    /// In: the expected state of the QP; if it is in another state, it is not changed (ESTALE). Out: its state before.
     qp::Snapshot* snapshot = nullptr;
-    std::span<const QpQuery> queries{};        // query_qps, kMostQpQueries at most
-    uint32_t srq_limit = 0;                    // modify_srq in, query_srq out
-    const rings::RqView* new_queue = nullptr;  // resize_srq
-    rings::Cq* cq = nullptr;                   // resize_cq
+    int error = 0;
+};
+struct QueryQp {
+    const qp::Qp* qp = nullptr;
+    qp::Snapshot* snapshot = nullptr;  ///< out
+    qp::Journal* journal = nullptr;    ///< out, if the QP has one; nullptr: not wanted
+    int error = 0;
+};
+/// Moves a QP to another session, after its own has given it up.
+struct MoveQp {
+    qp::Qp* qp = nullptr;
+    const qp::Owner* owner = nullptr;
+};
+/// Removes a QP: no more completions, frames or reads of its memory afterwards. CQEs already written stay. EAGAIN: a worker may
+/// still write its memory (mem/slow_memory.hpp).
+struct RemoveQp {
+    qp::Qp* qp = nullptr;
+    bool force = false;  ///< do not wait for workers
+    int error = 0;
+};
+
+struct AddSrq {
+    qp::Srq* srq = nullptr;
+    int error = 0;
+};
+struct ModifySrq {
+    qp::Srq* srq = nullptr;
+    uint32_t limit = 0;
+    int error = 0;
+};
+struct QuerySrq {
+    const qp::Srq* srq = nullptr;
+    uint32_t limit = 0;  ///< out
+    int error = 0;
+};
+/// Moves an SRQ to new memory.
+struct ResizeSrq {
+    qp::Srq* srq = nullptr;
+    const rings::RqView* new_queue = nullptr;
+    int error = 0;
+};
+struct RemoveSrq {
+    qp::Srq* srq = nullptr;
+};
+
+/// Moves this engine's lane of a CQ to new memory.
+struct ResizeCq {
+    rings::Cq* cq = nullptr;
     rings::CqLane new_lane{};
     uint32_t consumer = 0;
-    const io::GsiSend* gsi = nullptr;         // send_gsi
-    const neighbour::Frame* frame = nullptr;  // send_frame
-    int error = 0;                            ///< out: errno
-    std::atomic<bool> done{false};            ///< out
+    int error = 0;
 };
 
-/// The conductor's interface to the engines. rocid passes a command to the lcore and wakes it; the simulator executes it at once.
-/// Functions return when the command is done.
-class CommandPort {
-public:
-    virtual ~CommandPort() = default;
-    virtual uint32_t engines() const = 0;
-    virtual void execute(uint32_t engine, Command& command) = 0;
-    /// commands[e] goes to engine e (nullptr: nothing does); the engines run them at the same time. Returns when all are done.
-    virtual void execute_all(std::span<Command* const> commands) {
-        for (uint32_t e = 0; e < commands.size(); ++e)
-            if (commands[e] != nullptr) execute(e, *commands[e]);
-    }
-    /// After it returns, no engine uses an entry that was cleared from the shared tables before the call.
-    void fence_all() {
-        std::vector<Command> fences(engines());
-        std::vector<Command*> all;
-        for (Command& c : fences) all.push_back(&c);
-        execute_all(all);
-    }
-    /// Sends a management datagram; need not wait until it is sent. `send` is the caller's again.
-    virtual void send_gsi(uint32_t engine, const io::GsiSend& send) {
-        Command command;
-        command.kind = Command::Kind::send_gsi;
-        command.gsi = &send;
-        execute(engine, command);
-    }
+/// Sends a frame that is not RoCE.
+struct SendFrame {
+    const neighbour::Frame* frame = nullptr;
+    int error = 0;
 };
+/// Sends a management datagram.
+struct SendGsi {
+    io::GsiSend datagram;
+};
+/// Does nothing. An engine runs a whole round between two barriers of which the second was submitted after the first was done.
+struct Barrier {};
+
+/// A command on its way. The conductor owns the struct of an operation with results until the command is done; the others travel
+/// by value.
+using Command = std::variant<AttachSession*, DetachSession*, AddQp*, ModifyQp*, QueryQp*, MoveQp*, RemoveQp*, AddSrq*, ModifySrq*,
+                             QuerySrq*, ResizeSrq*, RemoveSrq*, ResizeCq*, SendFrame*, SendGsi, Barrier>;
+
+/// Calls `f` with the struct of the command's operation.
+template <class F>
+void visit(const Command& command, F&& f) {
+    std::visit(
+        [&](const auto& c) {
+            if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(c)>>)
+                f(*c);
+            else
+                f(c);
+        },
+        command);
+}
+
+/// Sets the result of a command that no engine will execute.
+inline void refuse(const Command& command, int error) {
+    visit(command, [&](auto& c) {
+        if constexpr (requires { c.error; }) c.error = error;
+    });
+}
 
 }  // namespace roci::engine

@@ -17,6 +17,7 @@ namespace roci::engine {
     X(rx_frames, "frames received")                                            \
     X(tx_frames, "frames handed to ports")                                     \
     X(commands, "commands of the conductor executed")                          \
+    X(commands_waited, "commands that found the engine's ring full")           \
     X(doorbells, "doorbells of QPs seen")                                      \
     X(stray_doorbells, "doorbells for a slot that holds no QP")                \
     X(timers, "timers that expired")                                           \

@@ -51,7 +51,14 @@ public:
     /// One round: doorbells, frames of every port, timers, transmission. True if there was anything to do.
     bool poll(Nanos now);
     /// Runs one command now. Called by the thread that polls.
-    void execute(Command& command, Nanos now);
+    void execute(const Command& command, Nanos now);
+    /// Gives up references that the engine keeps from round to round to objects about to be freed: CQs without QPs, and QPs whose
+    /// data it prefetches. Called by the thread that polls, before it notes a new epoch (base/epoch.hpp).
+    void let_go();
+    /// True: the engine still has to notify somebody of entries in CQs. These must not be freed before let_go().
+    bool keeps_cqs() const;
+    /// Called by the conductor's thread, the only writer of this counter.
+    void count_waited_command();
     /// The next time at which poll() has work without new input. kNever: only with input; <= now: at once.
     Nanos next_deadline(Nanos now) const;
     /// True if a doorbell is set, another engine has handed frames over, or a worker has reached slow memory: checked after the

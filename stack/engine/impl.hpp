@@ -82,7 +82,6 @@ struct Engine::Impl {
     bool receive_handed_over();
     bool inbox_waits() const;
     // commands.cpp
-    void run(Command& command);
     // gsi.cpp
     void take_management(uint32_t port, const wire::Packet& p);
     int send_management(const io::GsiSend& m);

@@ -65,10 +65,10 @@ Session* Sessions::find(uint32_t id) {
     return found != all_.end() ? found->second.get() : nullptr;
 }
 
-void Sessions::enter(qp::Context& ctx, Session& session, qp::Qp& qp) {
+void Sessions::enter(qp::Context& ctx, const Session* session, qp::Qp& qp) {
     const bool asks = qp.asking.listed(), answers = qp.answering.listed();
     qp::deactivate(ctx, qp);
-    qp.share = session.share;
+    qp.share = session != nullptr ? session->share : uint16_t{0};
     if (asks) qp::activate(ctx, qp);
     if (answers) qp::activate_responder(ctx, qp);
 }

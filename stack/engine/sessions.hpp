@@ -33,8 +33,8 @@ public:
     void detach(qp::Context& ctx, uint32_t id);
     /// nullptr: none has this number.
     Session* find(uint32_t id);
-    /// The QP belongs to the session, and has its share of the engine's turns from now on.
-    void enter(qp::Context& ctx, Session& session, qp::Qp& qp);
+    /// From now on the QP's turns are the session's; nullptr: nobody's.
+    void enter(qp::Context& ctx, const Session* session, qp::Qp& qp);
 
     template <class Visit>
     void for_each(Visit visit) const {

@@ -10,7 +10,7 @@
 
 #include "abi/control.hpp"
 #include "base/types.hpp"
-#include "engine/command.hpp"
+#include "engine/command_port.hpp"
 #include "host/config.hpp"
 #include "host/platform.hpp"
 #include "qp/shared.hpp"

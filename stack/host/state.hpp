@@ -81,9 +81,12 @@ struct Conductor::State {
     uint32_t pick_engine();
     /// After it returns, no engine uses an entry that was cleared from the shared tables before the call.
     void fence_all();
-    int execute(uint32_t engine, engine::Command& command) {
-        engines.execute(engine, command);
-        return command.error;
+    /// The error of one operation, or 0. Its other results are in `operation`.
+    template <class Operation>
+    int execute(uint32_t engine, Operation&& operation) {
+        engines.execute(engine, operation);
+        if constexpr (requires { operation.error; }) return operation.error;
+        return 0;
     }
     Session* find(uint32_t session) const {
         const auto it = sessions.find(session);

@@ -15,7 +15,7 @@
 namespace roci::sim {
 namespace {
 
-enum Word : uint8_t { entry, sleeping, sleeping2, doorbell, words };
+enum Word : uint8_t { entry, sleeping, sleeping2, doorbell, command, epoch, passed, cleared, freed, zero, words };
 using Memory = std::array<uint8_t, words>;
 
 struct Step {
@@ -209,6 +209,108 @@ TEST(SleepModel, AStoppedClientThatOwesAWakeUpDelaysNoOtherClient) {
         EXPECT_FALSE(w.threads[0].asleep && !w.threads[0].found && w.memory[doorbell] == 1 && w.threads[2].at == ringer().size())
             << "the other client's wake-up was enough";
     });
+}
+
+// ---- commands of the conductor (engine/command_ring.hpp, WakeFlag)
+// -------------------------------------------------------------
+
+/// LcoreLoop::nap again: CommandRing::waiting, which is a load.
+Program commanded(bool fenced) {
+    Program p{{Step::store, sleeping, 1}, {Step::store, sleeping2, 1}};
+    if (fenced) p.push_back({Step::fence});
+    const auto end = uint8_t(p.size() + 2);
+    p.insert(p.end(), {{Step::skip_if, command, 0, end}, {Step::work}, {Step::wait_while, sleeping2, 1}});
+    return p;
+}
+/// CommandRing::push, WakeFlag::notify.
+Program commander(bool fenced) {
+    Program p{{Step::store, command, 1}};
+    if (fenced) p.push_back({Step::fence});
+    const auto end = uint8_t(p.size() + 3);
+    p.insert(p.end(), {{Step::skip_if, sleeping, 0, end}, {Step::store, sleeping2, 0}, {Step::wake, sleeping2}});
+    return p;
+}
+/// Counts the worlds in which the lcore sleeps with a command in its ring that it has not seen.
+size_t unheard(const Program& l, const Program& c) {
+    Explorer x({l, c});
+    size_t n = 0;
+    x.run([&](const World& w) { n += w.threads[0].asleep && !w.threads[0].found ? 1 : 0; });
+    return n;
+}
+
+TEST(SleepModel, AnLcoreThatFallsAsleepSeesTheCommand) {
+    EXPECT_EQ(unheard(commanded(true), commander(true)), 0u);
+    EXPECT_GT(unheard(commanded(false), commander(true)), 0u) << "without the lcore's fence";
+    EXPECT_GT(unheard(commanded(true), commander(false)), 0u) << "without the conductor's";
+}
+
+// ---- fences of the conductor, and lcores that rest while they sleep (base/epoch.hpp) ------------------------------------------
+//
+// `passed`: what EpochReader has published. `cleared`: the entry of a table is gone. `freed`: so is what it pointed to.
+
+constexpr uint8_t kResting = 0, kRoused = 1, kNoted = 2;
+
+/// Leaves its rest, notes the epoch, uses the entry if it is there, rests again. It finds `work` if what it uses was freed.
+Program reader(bool fenced) {
+    Program p{{Step::store, passed, kRoused}};
+    if (fenced) p.push_back({Step::fence});
+    const auto at = [&](size_t n) { return uint8_t(p.size() + n); };
+    const uint8_t table = at(2), end = at(5);
+    p.insert(p.end(), {{Step::skip_if, epoch, 0, table},
+                       {Step::store, passed, kNoted},
+                       {Step::skip_if, cleared, 1, end},  // table
+                       {Step::skip_if, freed, 0, end},
+                       {Step::work},
+                       {Step::store, passed, kResting}});  // end
+    return p;
+}
+/// Clears the entry, advances the epoch, waits until the reader has passed it, frees.
+Program fencer(bool fenced) {
+    Program p{{Step::store, cleared, 1}, {Step::store, epoch, 1}};
+    if (fenced) p.push_back({Step::fence});
+    const auto again = uint8_t(p.size()), end = uint8_t(p.size() + 3);
+    p.insert(p.end(), {{Step::skip_if, passed, kResting, end},
+                       {Step::skip_if, passed, kNoted, end},
+                       {Step::skip_if, zero, 0, again},
+                       {Step::store, freed, 1}});  // end
+    return p;
+}
+/// Counts the worlds in which the reader has used what was freed.
+size_t misused(const Program& r, const Program& f) {
+    Explorer x({r, f});
+    size_t n = 0;
+    x.run([&](const World& w) {
+        n += w.threads[0].found ? 1 : 0;
+        EXPECT_EQ(w.memory[freed], 1) << "the conductor waits for ever";
+    });
+    EXPECT_GT(x.worlds(), 20u);
+    return n;
+}
+
+TEST(SleepModel, AnLcoreThatWakesDuringAFenceUsesNothingThatWasRemoved) { EXPECT_EQ(misused(reader(true), fencer(true)), 0u); }
+
+TEST(SleepModel, TheModelFindsWhatTheFencesOfEpochsAreFor) {
+    EXPECT_GT(misused(reader(false), fencer(true)), 0u) << "without the lcore's locked operation";
+    EXPECT_GT(misused(reader(true), fencer(false)), 0u) << "without the conductor's";
+}
+
+/// An lcore that keeps references: it falls asleep without resting, and passes when it is awake.
+Program keeper() {
+    return {{Step::store, sleeping, 1},   {Step::store, sleeping2, 1},      {Step::fence},
+            {Step::skip_if, epoch, 1, 5}, {Step::wait_while, sleeping2, 1}, {Step::skip_if, epoch, 0, uint8_t(0)},
+            {Step::store, passed, kNoted}};
+}
+/// LcoreCommands::begin_fence, end_fence.
+Program waker() {
+    return {
+        {Step::store, epoch, 1},     {Step::fence},          {Step::skip_if, passed, kNoted, 6}, {Step::skip_if, sleeping, 0, 6},
+        {Step::store, sleeping2, 0}, {Step::wake, sleeping2}};
+}
+
+TEST(SleepModel, AFenceWakesAnLcoreThatSleepsWithReferences) {
+    Explorer x({keeper(), waker()});
+    x.run([](const World& w) { EXPECT_EQ(w.memory[passed], kNoted) << "the conductor waits for ever"; });
+    EXPECT_GT(x.worlds(), 20u);
 }
 
 }  // namespace

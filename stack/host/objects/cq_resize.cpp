@@ -25,13 +25,7 @@ struct Ring {
 };
 
 int move_lane(State& state, Cq& cq, uint32_t lane, const Ring& to, uint32_t consumer) {
-    engine::Command move;
-    move.kind = engine::Command::Kind::resize_cq;
-    move.session = cq.ring.session;
-    move.cq = &cq.ring;
-    move.new_lane = to.parts.lanes[lane];
-    move.consumer = consumer;
-    return state.execute(lane, move);
+    return state.execute(lane, engine::ResizeCq{.cq = &cq.ring, .new_lane = to.parts.lanes[lane], .consumer = consumer});
 }
 
 /// Moves the lanes into `to`, one after the other, until one is refused. Returns how many have moved.
@@ -85,10 +79,9 @@ Outcome resize_cq(Call& c) {
     if (!cq->stranded.empty()) return fail(EINVAL, "CQ {} is dead after a failed resize; destroy it", in.handle);
     Ring ring;
     if (Outcome o = cq_depth(c.state.limits, in.cqe, ring.depth); o.failed()) return o;
-    if (ring.depth <
-        cq->depth) {  // two fences, so that each engine runs a round: requests posted before the call may complete and be counted
-        c.state.fence_all();
-        c.state.fence_all();
+    if (ring.depth < cq->depth) {  // each engine runs a round: requests posted before the call may complete and be counted
+        c.state.engines.barrier_all();
+        c.state.engines.barrier_all();
     }
     for (uint32_t e = 0; e < cq->ring.lane_count; ++e) {
         // `entries` of a lane changes only by commands of this thread.

@@ -54,8 +54,8 @@ void free_resources(State&, Srq&);  ///< frees its memory and number; called aft
 Outcome create_qp(Call&);
 Outcome query_qp(Call&);
 Outcome destroy_qp(Call&);
-/// The engine lets go of it. False: a worker may still write its buffers, ask again; never with `force`.
-[[nodiscard]] bool retire(State&, Qp&, bool force = false);
+/// The engine lets go of it. False: a worker may still write its buffers, ask again.
+[[nodiscard]] bool retire(State&, Qp&);
 void free_resources(State&, Qp&);
 /// What `roci why` can say without asking the engine.
 QpFacts facts_of(const Session& session, const Qp& qp);

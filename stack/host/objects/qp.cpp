@@ -9,8 +9,6 @@
 namespace roci::host::objects {
 namespace {
 
-using engine::Command;
-
 /// The queues of a type of QP.
 struct Needs {
     qp::Type type;
@@ -97,20 +95,11 @@ Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, con
     return done();
 }
 
-int run(State& state, Qp& qp, Command::Kind kind, bool force = false) {
-    Command command;
-    command.kind = kind;
-    command.force = force;
-    command.session = qp.spec.session;
-    command.qp = qp.engine_side.get();
-    return state.execute(qp.spec.engine, command);
-}
-
 /// Adds the QP to its engine. From then on it receives packets.
 Outcome start(State& state, Qp& qp) {
     qp.engine_side = state.qps.create(qp.spec);
     if (qp.engine_side == nullptr) return fail(ENOMEM, "no memory for another QP");
-    if (const int error = run(state, qp, Command::Kind::add_qp); error != 0) {
+    if (const int error = state.execute(qp.spec.engine, engine::AddQp{.qp = qp.engine_side.get()}); error != 0) {
         qp.engine_side.reset();
         return fail(error, "the engine refused the QP");
     }
@@ -191,12 +180,7 @@ Outcome create_qp(Call& c) {
 }
 
 int snapshot(State& state, const Qp& qp, qp::Snapshot& out) {
-    Command query;
-    query.kind = Command::Kind::query_qp;
-    query.session = qp.spec.session;
-    query.qp = qp.engine_side.get();
-    query.snapshot = &out;
-    return state.execute(qp.spec.engine, query);
+    return state.execute(qp.spec.engine, engine::QueryQp{.qp = qp.engine_side.get(), .snapshot = &out});
 }
 
 Outcome query_qp(Call& c) {
@@ -231,9 +215,9 @@ Outcome destroy_qp(Call& c) {
     return done();
 }
 
-bool retire(State& state, Qp& qp, bool force) {
+bool retire(State& state, Qp& qp) {
     state.shared.qps.clear(qp.spec.qpn.value);
-    return run(state, qp, Command::Kind::remove_qp, force) != EAGAIN;
+    return state.execute(qp.spec.engine, engine::RemoveQp{.qp = qp.engine_side.get()}) != EAGAIN;
 }
 
 QpFacts facts_of(const Session& session, const Qp& qp) {

@@ -116,12 +116,7 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
 Outcome apply(State& state, Qp& qp, qp::State from, const qp::Change& change) {
     qp::Snapshot seen;
     seen.state = from;
-    engine::Command command;
-    command.kind = engine::Command::Kind::modify_qp;
-    command.session = qp.spec.session;
-    command.qp = qp.engine_side.get();
-    command.change = &change;
-    command.snapshot = &seen;
+    engine::ModifyQp command{.qp = qp.engine_side.get(), .change = &change, .snapshot = &seen};
     if (const int error = state.execute(qp.spec.engine, command); error != 0) {
         if (error == EAGAIN) return wait_for_memory();
         return fail(error, "the engine refused to take the QP to {}", qp::state_name(change.next));

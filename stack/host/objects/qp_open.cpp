@@ -13,12 +13,7 @@ constexpr size_t kMostHolders = 1024;  ///< bounds the search when a handle is c
 
 /// Changes the owner of a QP, of which engines know only one. Called when the owner closes its handle.
 void move_to(State& state, Qp& qp, const qp::Owner& owner) {
-    engine::Command move;
-    move.kind = engine::Command::Kind::move_qp;
-    move.session = owner.session;
-    move.qp = qp.engine_side.get();
-    move.owner = &owner;
-    state.execute(qp.spec.engine, move);
+    state.execute(qp.spec.engine, engine::MoveQp{.qp = qp.engine_side.get(), .owner = &owner});
     qp::set_owner(qp.spec, owner);
 }
 

@@ -31,14 +31,10 @@ Outcome find_xrc_parts(const Session& s, const abi::CreateSrqRequest& in, XrcPar
     return look_up(s.cqs, in.cq, "CQ", p.cq);
 }
 
-int execute(State& state, Srq& srq, engine::Command::Kind kind, uint32_t& limit) {
-    engine::Command command;
-    command.kind = kind;
-    command.session = srq.spec.session;
-    command.srq = srq.engine_side;
-    command.srq_limit = limit;
-    const int error = state.execute(srq.engine, command);
-    limit = command.srq_limit;
+int query_limit(State& state, const Srq& srq, uint32_t& limit) {
+    engine::QuerySrq query{.srq = srq.engine_side};
+    const int error = state.execute(srq.engine, query);
+    limit = query.limit;
     return error;
 }
 
@@ -74,8 +70,9 @@ Outcome create_srq(Call& c) {
     srq->spec.pd = pd->number;
     set_xrc_parts(*srq, xrc);
     srq->engine_side = qp::create_srq(srq->spec);
-    uint32_t no_limit = 0;  // ibv_create_srq(3) ignores the limit
-    const int error = srq->engine_side == nullptr ? ENOMEM : execute(c.state, *srq, engine::Command::Kind::add_srq, no_limit);
+    // ibv_create_srq(3) ignores the limit.
+    const int error =
+        srq->engine_side == nullptr ? ENOMEM : c.state.execute(srq->engine, engine::AddSrq{.srq = srq->engine_side});
     if (error != 0) {
         if (srq->engine_side != nullptr) qp::free(srq->engine_side);
         c.state.srqns.release(*number);
@@ -107,8 +104,7 @@ Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_
     }
     uint32_t limit = in.limit;
     if ((in.mask & kSrqLimit) == 0) {
-        if (const int error = execute(c.state, srq, engine::Command::Kind::query_srq, limit); error != 0)
-            return fail(error, "the engine does not answer");
+        if (const int error = query_limit(c.state, srq, limit); error != 0) return fail(error, "the engine does not answer");
     }
     if (limit > depth) return fail(EINVAL, "SRQ limit {} is more than its {} entries", limit, depth);
     return done();
@@ -121,12 +117,8 @@ Outcome resize(Call& c, Srq& srq, uint32_t depth) {
     ArenaBlock memory;
     rings::RqView queue;
     if (Outcome o = lay_out_rq(c.session, shape, memory, queue); o.failed()) return o;
-    engine::Command command;
-    command.kind = engine::Command::Kind::resize_srq;
-    command.session = srq.spec.session;
-    command.srq = srq.engine_side;
-    command.new_queue = &queue;
-    if (c.state.execute(srq.engine, command) != 0) return fail(EINVAL, "more than {} entries are queued in the SRQ", depth);
+    if (c.state.execute(srq.engine, engine::ResizeSrq{.srq = srq.engine_side, .new_queue = &queue}) != 0)
+        return fail(EINVAL, "more than {} entries are queued in the SRQ", depth);
     std::swap(srq.memory, memory);
     srq.spec.rq = queue;
     c.answer(abi::ModifySrqReply{depth, depth, srq.memory.where()});
@@ -145,8 +137,7 @@ Outcome modify_srq(Call& c) {
         if (Outcome o = resize(c, *srq, depth); o.failed()) return o;
     }
     if ((in.mask & kSrqLimit) == 0) return done();
-    uint32_t limit = in.limit;
-    if (const int error = execute(c.state, *srq, engine::Command::Kind::modify_srq, limit); error != 0)
+    if (const int error = c.state.execute(srq->engine, engine::ModifySrq{.srq = srq->engine_side, .limit = in.limit}); error != 0)
         return fail(error, "the engine refused the limit");
     return done();
 }
@@ -155,8 +146,7 @@ Outcome query_srq(Call& c) {
     Srq* srq;
     if (Outcome o = look_up(c.session.srqs, c.in<abi::HandleRequest>().handle, "SRQ", srq); o.failed()) return o;
     uint32_t limit = 0;
-    if (const int error = execute(c.state, *srq, engine::Command::Kind::query_srq, limit); error != 0)
-        return fail(error, "the engine does not answer");
+    if (const int error = query_limit(c.state, *srq, limit); error != 0) return fail(error, "the engine does not answer");
     c.answer(abi::QuerySrqReply{srq->spec.rq.depth, srq->spec.rq.max_sge, limit, 0});
     return done();
 }
@@ -175,8 +165,7 @@ Outcome destroy_srq(Call& c) {
 
 void retire(State& state, Srq& srq) {
     if (srq.spec.xrcd != 0) state.shared.srqs.clear(srq.spec.srqn);
-    uint32_t unused = 0;
-    execute(state, srq, engine::Command::Kind::remove_srq, unused);
+    state.execute(srq.engine, engine::RemoveSrq{.srq = srq.engine_side});
 }
 
 void free_resources(State& state, Srq& srq) {

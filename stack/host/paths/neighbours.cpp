@@ -50,10 +50,7 @@ Outcome next_hop(State& state, uint32_t device, const Gid& source, const Gid& de
 
 void send_frame(State& state, neighbour::Frame& frame) {
     if (const uint16_t vlan = state.devices[frame.port].vlan; vlan != 0 && !neighbour::insert_tag(frame, vlan)) return;
-    engine::Command command;
-    command.kind = engine::Command::Kind::send_frame;
-    command.frame = &frame;
-    (void)state.execute(0, command);  // if the port is full, the frame is lost; the cache repeats it
+    (void)state.execute(0, engine::SendFrame{.frame = &frame});  // if the port is full, the frame is lost; the cache repeats it
 }
 
 // ---- asking ---------------------------------------------------------------------------------------------------------

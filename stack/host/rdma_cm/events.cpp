@@ -176,7 +176,7 @@ void send_one(State& state, const cm::Outgoing& m) {
     send.path = wire::make_path(path.spec);
     send.dest = m.dest;
     send.mad = m.mad;
-    state.engines.send_gsi(0, send);  // if the port is full, the message is lost; the manager repeats it
+    state.engines.submit(0, engine::SendGsi{send});  // if the port is full, the message is lost; the manager repeats it
 }
 
 bool exists(const CmClient& client, uint32_t handle, uint32_t generation) {

@@ -91,24 +91,21 @@ private:
 
 Outcome attach_engines(State& state, Session& s) {
     auto* pages = reinterpret_cast<abi::DoorbellPage*>(s.doorbells.base);
-    for (uint32_t e = 0; e < state.engines.engines(); ++e) {
-        engine::Command attach;
-        attach.kind = engine::Command::Kind::attach_session;
-        attach.session = s.id;
-        attach.user = s.who.uid;
-        attach.doorbells = pages + e;
-        if (const int error = state.execute(e, attach); error != 0) {
-            while (e-- > 0) {
-                engine::Command detach;
-                detach.kind = engine::Command::Kind::detach_session;
-                detach.session = s.id;
-                state.execute(e, detach);
-            }
-            state.platform.free_memory(std::exchange(s.doorbells, {}));
-            return fail(error, "an engine refused the session; it serves too many");
-        }
+    std::vector<engine::AttachSession> attach(state.engines.engines());
+    engine::Batch batch(state.engines);
+    for (uint32_t e = 0; e < attach.size(); ++e) {
+        attach[e] = {.session = s.id, .doorbells = pages + e, .user = s.who.uid};
+        batch.submit(e, &attach[e]);
     }
-    return done();
+    batch.wait();
+    const auto refused = std::ranges::find_if(attach, [](const auto& a) { return a.error != 0; });
+    if (refused == attach.end()) return done();
+    engine::DetachSession detach{s.id};
+    for (uint32_t e = 0; e < attach.size(); ++e)
+        if (attach[e].error == 0) batch.submit(e, &detach);
+    batch.wait();
+    state.platform.free_memory(std::exchange(s.doorbells, {}));
+    return fail(refused->error, "an engine refused the session; it serves too many");
 }
 
 }  // namespace
@@ -147,12 +144,10 @@ Outcome open_device(Call& c) {
 
 void close_device(State& state, Session& s) {
     if (s.doorbells.base == nullptr) return;
-    for (uint32_t e = 0; e < state.engines.engines(); ++e) {
-        engine::Command detach;
-        detach.kind = engine::Command::Kind::detach_session;
-        detach.session = s.id;
-        state.execute(e, detach);
-    }
+    engine::DetachSession detach{s.id};
+    engine::Batch batch(state.engines);
+    for (uint32_t e = 0; e < state.engines.engines(); ++e) batch.submit(e, &detach);
+    batch.wait();
     state.platform.close_event_pipe(s.id, abi::kNoHandle);
     state.platform.close_wake_fds(s.id);
     state.platform.free_memory(std::exchange(s.doorbells, {}));

@@ -1,4 +1,6 @@
 // The end of a session: all its objects are freed, each before the objects that it uses.
+#include <deque>
+
 #include "host/objects/handlers.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/handlers.hpp"
@@ -17,9 +19,19 @@ void leave_shared(State& state, Session& s) {
         if (objects::leave(state, {s.id, *it, s.qps.generation(*it)}, *s.qps.find(*it))) s.qps.erase(*it);
 }
 
+/// Does not wait for workers that may still write buffers of the QPs.
+void remove_qps(State& state, Session& s) {
+    std::deque<engine::RemoveQp> removals;
+    engine::Batch batch(state.engines);
+    s.qps.each([&](uint32_t, Qp& qp) {
+        state.shared.qps.clear(qp.spec.qpn.value);
+        batch.submit(qp.spec.engine, &removals.emplace_back(engine::RemoveQp{.qp = qp.engine_side.get(), .force = true}));
+    });
+}
+
 /// Removes the session's objects from the tables of the engines. After the fence no engine uses them.
 void withdraw(State& state, Session& s) {
-    s.qps.each([&](uint32_t, Qp& qp) { (void)objects::retire(state, qp, true); });
+    remove_qps(state, s);
     s.srqs.each([&](uint32_t, Srq& srq) { objects::retire(state, srq); });
     s.mrs.each([&](uint32_t, Mr& mr) { state.shared.keys.clear(mr.region->key.index()); });
     s.mws.each([&](uint32_t, Mw& mw) { state.shared.keys.clear(mw.region->key.index()); });

@@ -1,6 +1,7 @@
 // The JSON of `roci status`. Top level: rocinante, devices, engines, sessions, limits; for root and the user of rocid also
 // totals, rdma_cm, neighbours, host. Fields may be added, but are never renamed.
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -56,33 +57,21 @@ bool may_see(const State& state, const Client& viewer, const Session& s) {
     return state.privileged(viewer) || s.who.uid == viewer.uid;
 }
 
-/// Takes snapshots of the first kDetailedQps QPs that `viewer` may see: one batch per engine at a time, in all engines at once.
+/// Takes snapshots of the first kDetailedQps QPs that `viewer` may see, in all engines at once.
 Snapshots take_snapshots(const State& state, const Client& viewer) {
     Snapshots out;
-    std::vector<std::vector<engine::QpQuery>> queries(state.engines.engines());
-    size_t longest = 0;
+    std::deque<engine::QueryQp> queries;
+    engine::Batch batch(state.engines);
     for (const auto& [id, s] : state.sessions) {
         if (!may_see(state, viewer, *s)) continue;
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (out.size() >= kDetailedQps && !out.contains(&qp)) return;
             const auto [entry, is_new] = out.try_emplace(&qp);
             if (!is_new) return;  // an XRC target is in several sessions
-            auto& of_engine = queries[qp.spec.engine];
-            of_engine.push_back({qp.engine_side.get(), &entry->second});
-            longest = std::max(longest, of_engine.size());
+            batch.submit(qp.spec.engine, &queries.emplace_back(engine::QueryQp{qp.engine_side.get(), &entry->second}));
         });
     }
-    for (size_t at = 0; at < longest; at += engine::kMostQpQueries) {
-        std::vector<engine::Command> commands(queries.size());
-        std::vector<engine::Command*> due(queries.size());
-        for (size_t e = 0; e < queries.size(); ++e) {
-            if (at >= queries[e].size()) continue;
-            commands[e].kind = engine::Command::Kind::query_qps;
-            commands[e].queries = std::span(queries[e]).subspan(at, std::min(engine::kMostQpQueries, queries[e].size() - at));
-            due[e] = &commands[e];
-        }
-        state.engines.execute_all(due);
-    }
+    batch.wait();
     return out;
 }
 

@@ -24,11 +24,8 @@ uint64_t slow_ops(const Session& s) {
 
 QpFacts live_facts(const State& state, const Session& s, const Qp& qp) {
     QpFacts f = objects::facts_of(s, qp);
-    engine::QpQuery query{qp.engine_side.get(), &f.now, &f.journal};
-    engine::Command command;
-    command.kind = engine::Command::Kind::query_qps;
-    command.queries = std::span(&query, 1);
-    state.engines.execute(qp.spec.engine, command);
+    engine::QueryQp query{.qp = qp.engine_side.get(), .snapshot = &f.now, .journal = &f.journal};
+    state.engines.execute(qp.spec.engine, query);
     f.slow_ops = slow_ops(s);
     f.engine_qps = state.engine_load[qp.spec.engine];
     return f;

@@ -95,12 +95,13 @@ sim::Qp& Rig::add_end(std::vector<End>& ends, Side& side, abi::CqConsumer& cq, A
 bool Rig::run(const Case& c, Account& account) {
     const ModelClock clock;
     pmd::WakeFlag events;
+    const Epoch epoch;
     std::vector<std::unique_ptr<Loop>> loops;
     std::vector<std::function<void()>> bodies;
     for (uint32_t e = 0; e < c.engines; ++e) {
         loops.push_back(std::make_unique<Loop>(world_.host(0).engine(e), clock,
                                                pmd::IdlePolicy{.sleeps = false, .adaptive = false, .share_cpu = false},
-                                               page_->engine[e].sleeping, events));
+                                               page_->engine[e].sleeping, events, epoch));
         bodies.push_back([&loop = *loops.back()] { loop.run(); });
     }
     bool good = true;

@@ -58,7 +58,13 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o)
 
 Host::~Host() = default;
 
-void Host::execute(uint32_t e, engine::Command& command) { engines_[e]->execute(command, world_.now()); }
+engine::Ticket Host::submit(uint32_t e, const engine::Command& command) {
+    engines_[e]->execute(command, world_.now());
+    return 0;
+}
+void Host::fence_all() {
+    for (const auto& e : engines_) e->let_go();
+}
 
 uint64_t Host::counter(engine::Counter c) const {
     uint64_t n = 0;

@@ -57,7 +57,9 @@ public:
 
     // CommandPort
     uint32_t engines() const override { return uint32_t(engines_.size()); }
-    void execute(uint32_t engine, engine::Command& command) override;
+    engine::Ticket submit(uint32_t engine, const engine::Command& command) override;
+    void wait(uint32_t, engine::Ticket) override {}
+    void fence_all() override;
 
     /// One round of every engine; true if any had work.
     bool poll();

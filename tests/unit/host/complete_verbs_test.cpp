@@ -8,7 +8,6 @@ namespace roci::host::test {
 namespace {
 
 using abi::Op;
-using Kind = engine::Command::Kind;
 
 class CompleteVerbs : public ConductorTest {
 protected:
@@ -98,14 +97,14 @@ TEST_F(OpenedTarget, EndsWithItsLastHandle) {
     EXPECT_EQ(call_as(other, Op::close_xrcd, abi::HandleRequest{domain, 0}).error, EBUSY);
     EXPECT_EQ(close_target(other, first), 0);
     EXPECT_EQ(close_target(other, first), ENOENT);
-    EXPECT_EQ(port.count(Kind::move_qp), 0u);
+    EXPECT_EQ(port.count(kind_of<engine::MoveQp>), 0u);
     EXPECT_EQ(close_target(session, own.handle), 0);
-    EXPECT_EQ(port.count(Kind::move_qp), 1u) << "its events go elsewhere now";
+    EXPECT_EQ(port.count(kind_of<engine::MoveQp>), 1u) << "its events go elsewhere now";
     EXPECT_TRUE(lives());
     EXPECT_EQ(call_as(other, Op::query_qp, abi::HandleRequest{second, 0}).error, 0);
     EXPECT_EQ(close_target(other, second), 0);
     EXPECT_FALSE(lives());
-    EXPECT_EQ(port.count(Kind::remove_qp), 1u);
+    EXPECT_EQ(port.count(kind_of<engine::RemoveQp>), 1u);
     EXPECT_EQ(open_target(other, domain).error, EINVAL) << "there is none any more";
     EXPECT_EQ(call_as(other, Op::close_xrcd, abi::HandleRequest{domain, 0}).error, 0);
 }
@@ -133,8 +132,8 @@ TEST_F(OpenedTarget, HasALimitOfHandlesAndGoesOnlyOnce) {
     EXPECT_EQ(opened, 1023u);
     conductor.close_session(session);
     conductor.close_session(other);
-    EXPECT_EQ(port.count(Kind::move_qp), 1u);
-    EXPECT_EQ(port.count(Kind::remove_qp), 1u);
+    EXPECT_EQ(port.count(kind_of<engine::MoveQp>), 1u);
+    EXPECT_EQ(port.count(kind_of<engine::RemoveQp>), 1u);
     EXPECT_FALSE(lives());
 }
 

@@ -126,47 +126,36 @@ public:
     bool refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
 };
 
+/// What the log of a RecordingPort holds: the index of a command's alternative in engine::Command, or a fence.
+enum class Kind : size_t { fence = std::variant_size_v<engine::Command> };
+template <class Operation>
+inline constexpr Kind kind_of = Kind(engine::Command(static_cast<Operation*>(nullptr)).index());
+
 /// Engines that only record commands.
 class RecordingPort : public engine::CommandPort {
 public:
-    using Kind = engine::Command::Kind;
     struct Record {
         Kind kind;
-        uint32_t engine;
-        qp::Qp* qp;
-        uint32_t srq_limit;
+        uint32_t engine;  ///< of a fence: 0
     };
     explicit RecordingPort(uint32_t engines) : engines_(engines) {}
     uint32_t engines() const override { return engines_; }
-    void execute(uint32_t engine, engine::Command& c) override {
-        ASSERT_LT(engine, engines_);
-        log.push_back({c.kind, engine, c.qp, c.srq_limit});
-        c.done = true;
-        if (c.kind == refuse && engine == refuse_engine && refuse_times != 0) {
+    void wait(uint32_t engine, engine::Ticket ticket) override {
+        EXPECT_LE(ticket, submitted[engine]);
+        ++waits;
+    }
+    void fence_all() override { log.push_back({Kind::fence, 0}); }
+    engine::Ticket submit(uint32_t engine, const engine::Command& command) override {
+        EXPECT_LT(engine, engines_);
+        const auto kind = Kind(command.index());
+        log.push_back({kind, engine});
+        if (kind == refuse && engine == refuse_engine && refuse_times != 0) {
             --refuse_times;
-            c.error = refuse_error;
-            return;
+            engine::refuse(command, refuse_error);
+        } else {
+            engine::visit(command, [&](auto& c) { take(engine, c); });
         }
-        if (c.kind == Kind::modify_qp && c.snapshot != nullptr && c.snapshot->state != state[c.qp]) {
-            c.error = ESTALE;
-            return;
-        }
-        if (c.kind == Kind::modify_qp) {
-            last_change = *c.change;
-            if ((c.change->mask & IBV_QP_STATE) != 0) state[c.qp] = c.change->next;
-        }
-        if (c.kind == Kind::query_qp) *c.snapshot = {.state = state[c.qp], .send_psn = Psn(11), .expected_psn = Psn(22)};
-        for (const engine::QpQuery& q : c.queries)
-            *q.out = {.state = state[const_cast<qp::Qp*>(q.qp)], .send_psn = Psn(11), .expected_psn = Psn(22)};
-        if (c.kind == Kind::send_gsi) mads.push_back(*c.gsi);
-        if (c.kind == Kind::send_frame) frames.push_back(*c.frame);
-        if (c.kind == Kind::remove_qp) state.erase(c.qp);
-        if (c.kind == Kind::modify_srq) limit = c.srq_limit;
-        if (c.kind == Kind::query_srq) c.srq_limit = limit;
-        if (c.kind == Kind::resize_cq) {
-            c.cq->lanes[engine] = c.new_lane;
-            consumers.push_back(c.consumer);
-        }
+        return ++submitted[engine];
     }
     size_t count(Kind k) const {
         size_t n = 0;
@@ -175,6 +164,8 @@ public:
     }
 
     std::vector<Record> log;
+    std::map<uint32_t, engine::Ticket> submitted;  ///< by engine
+    size_t waits = 0;
     std::map<qp::Qp*, qp::State> state;
     std::vector<uint32_t> consumers;
     std::vector<io::GsiSend> mads;
@@ -187,6 +178,29 @@ public:
     int refuse_error = EINVAL;
 
 private:
+    template <class Other>
+    void take(uint32_t, Other&) {}
+    void take(uint32_t, engine::ModifyQp& c) {
+        if (c.snapshot != nullptr && c.snapshot->state != state[c.qp]) {
+            c.error = ESTALE;
+            return;
+        }
+        last_change = *c.change;
+        if ((c.change->mask & IBV_QP_STATE) != 0) state[c.qp] = c.change->next;
+    }
+    void take(uint32_t, engine::QueryQp& c) {
+        *c.snapshot = {.state = state[const_cast<qp::Qp*>(c.qp)], .send_psn = Psn(11), .expected_psn = Psn(22)};
+    }
+    void take(uint32_t, engine::RemoveQp& c) { state.erase(c.qp); }
+    void take(uint32_t, engine::ModifySrq& c) { limit = c.limit; }
+    void take(uint32_t, engine::QuerySrq& c) { c.limit = limit; }
+    void take(uint32_t engine, engine::ResizeCq& c) {
+        c.cq->lanes[engine] = c.new_lane;
+        consumers.push_back(c.consumer);
+    }
+    void take(uint32_t, engine::SendFrame& c) { frames.push_back(*c.frame); }
+    void take(uint32_t, const engine::SendGsi& c) { mads.push_back(c.datagram); }
+
     uint32_t engines_;
 };
 

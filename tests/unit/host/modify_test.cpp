@@ -7,7 +7,6 @@ namespace roci::host::test {
 namespace {
 
 using abi::Op;
-using Kind = engine::Command::Kind;
 
 class ModifyTest : public ConductorTest {};
 
@@ -73,11 +72,11 @@ TEST_F(ModifyTest, AttributeRulesAndValuesAreChecked) {
     const auto fails = [&](const Step& good, auto&& change, int error, const char* word) {
         Step s = good;
         change(s);
-        const size_t before = port.count(Kind::modify_qp);
+        const size_t before = port.count(kind_of<engine::ModifyQp>);
         const Result r = modify(q.handle, s.mask, s.attr);
         EXPECT_EQ(r.error, error) << word << ": " << r.reason;
         EXPECT_TRUE(r.says(word)) << r.reason;
-        EXPECT_EQ(port.count(Kind::modify_qp), before) << "nothing reached the engine";
+        EXPECT_EQ(port.count(kind_of<engine::ModifyQp>), before) << "nothing reached the engine";
     };
     fails(
         to_rts(), [](Step&) {}, EINVAL, "not a legal transition");
@@ -160,7 +159,7 @@ TEST_F(ModifyTest, SeveralStepsInOneRequestEndAtTheFirstThatFails) {
 
 TEST_F(ModifyTest, WhatTheEngineRefusesIsNotRemembered) {
     const auto q = qp();
-    port.refuse = Kind::modify_qp;
+    port.refuse = kind_of<engine::ModifyQp>;
     port.refuse_engine = q.engine;
     port.refuse_error = ENOMEM;
     EXPECT_EQ(modify(q.handle, to_init().mask, to_init().attr).error, ENOMEM);

@@ -100,7 +100,7 @@ TEST_F(SessionTest, OpenDeviceHandsOverItsDescriptorsInOrder) {
     EXPECT_EQ(r.as<abi::OpenDeviceReply>().engines, 2u);
     EXPECT_EQ(r.as<abi::OpenDeviceReply>().session, s);
     EXPECT_EQ(r.as<abi::OpenDeviceReply>().doorbell_stride, sizeof(abi::DoorbellPage));
-    EXPECT_EQ(port.count(RecordingPort::Kind::attach_session), 2u);
+    EXPECT_EQ(port.count(kind_of<engine::AttachSession>), 2u);
 }
 
 TEST_F(SessionTest, AFailedOpenLeavesNothing) {
@@ -113,7 +113,7 @@ TEST_F(SessionTest, AFailedOpenLeavesNothing) {
     platform.refuse_memory = true;
     EXPECT_EQ(call_as(s, Op::open_device, abi::OpenDeviceRequest{0, 0}).error, ENOMEM);
     platform.refuse_memory = false;
-    port.refuse = RecordingPort::Kind::attach_session;
+    port.refuse = kind_of<engine::AttachSession>;
     port.refuse_engine = 1;
     port.refuse_error = ENOSPC;
     EXPECT_EQ(call_as(s, Op::open_device, abi::OpenDeviceRequest{0, 0}).error, ENOSPC);
@@ -121,8 +121,7 @@ TEST_F(SessionTest, AFailedOpenLeavesNothing) {
     EXPECT_EQ(platform.memory.size(), memory);
     EXPECT_EQ(platform.pipes.size(), pipes);
     EXPECT_EQ(platform.wake.size(), wakes);
-    EXPECT_EQ(port.count(RecordingPort::Kind::detach_session), 2u + 1u)
-        << "both engines after EMFILE, engine 0 after the refusal";
+    EXPECT_EQ(port.count(kind_of<engine::DetachSession>), 2u + 1u) << "both engines after EMFILE, engine 0 after the refusal";
     EXPECT_EQ(call_as(s, Op::open_device, abi::OpenDeviceRequest{0, 0}).error, 0) << "and it can be tried again";
 }
 
@@ -225,17 +224,18 @@ TEST_F(SessionTest, StatusIsJsonThatNamesTheProgramAndItsQps) {
     EXPECT_EQ(nlohmann::json::parse(conductor.status_json())["host"], "{ broken");
 }
 
-TEST_F(SessionTest, StatusAsksAnEngineForManyQpsInOneCommand) {
+TEST_F(SessionTest, StatusAsksForAllQpsBeforeItWaits) {
     constexpr size_t kQps = 150;  // 75 on each of the two engines
     for (size_t i = 0; i < kQps; ++i) qp();
     port.log.clear();
+    port.waits = 0;
     const auto j = nlohmann::json::parse(conductor.status_json());
     const auto& rows = j["sessions"][0]["qps"];
     ASSERT_EQ(rows.size(), kQps);
     for (const auto& row : rows) EXPECT_EQ(row["psn"]["send"], 11);
-    constexpr size_t kCommands = 2 * ((kQps / 2 + engine::kMostQpQueries - 1) / engine::kMostQpQueries);
-    EXPECT_EQ(port.log.size(), kCommands);
-    EXPECT_EQ(port.count(engine::Command::Kind::query_qps), kCommands);
+    EXPECT_EQ(port.log.size(), kQps);
+    EXPECT_EQ(port.count(kind_of<engine::QueryQp>), kQps);
+    EXPECT_EQ(port.waits, 2u) << "once per engine";
 }
 
 TEST_F(SessionTest, AProgramsNameCannotBreakTheStatus) {
@@ -275,12 +275,12 @@ TEST_F(SessionTest, ClosingTakesEverythingBackInOrder) {
     EXPECT_EQ(shared.qps.find(made.qpn), nullptr);
     EXPECT_EQ(shared.keys.find(Key{lkey}), nullptr);
     EXPECT_EQ(shared.ahs.find(ah), nullptr);
-    std::vector<RecordingPort::Kind> kinds;
+    std::vector<Kind> kinds;
     for (const auto& record : port.log) {
         if (kinds.empty() || kinds.back() != record.kind) kinds.push_back(record.kind);
     }
-    using enum engine::Command::Kind;
-    EXPECT_EQ(kinds, (std::vector{remove_qp, remove_srq, fence, detach_session}));
+    using namespace engine;
+    EXPECT_EQ(kinds, (std::vector{kind_of<RemoveQp>, kind_of<RemoveSrq>, Kind::fence, kind_of<DetachSession>}));
     expect_nothing_left();
     EXPECT_TRUE(platform.clean());
 }

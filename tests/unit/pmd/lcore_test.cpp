@@ -6,7 +6,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "io/event.hpp"
@@ -41,7 +44,17 @@ struct FakeEngine {
         served.fetch_add(1);
         return true;
     }
-    void execute(engine::Command& c, Nanos) { c.error = 42; }
+    void execute(const engine::Command& c, Nanos) {
+        engine::refuse(c, 42);
+        ++executed;
+        polls_at_command = polls.load();
+        if (in_command) in_command();
+    }
+    void let_go() { lets_go.fetch_add(1); }
+    bool keeps_cqs() const { return keeps.load(); }
+    std::atomic<uint32_t> executed{0}, polls_at_command{0}, lets_go{0};
+    std::atomic<bool> keeps{false};
+    std::function<void()> in_command;
     Nanos next_deadline(Nanos) const { return deadline.load(); }
     bool doorbell_pending() const { return doorbell.load() != 0; }
     std::vector<rings::Sleeper> sleeping_programs;
@@ -67,17 +80,29 @@ struct Lcore : testing::Test {
     RealTime time;
     uint32_t sleeping = 0;
     WakeFlag events;
+    Epoch epoch;
     IdlePolicy policy{.sleeps = true, .spin = 1000, .max_sleep = 3600'000'000'000, .share_cpu = true};
     std::unique_ptr<LcoreLoop<FakeEngine, RealTime>> loop;
     std::thread thread;
 
     void make() {
-        loop = std::make_unique<LcoreLoop<FakeEngine, RealTime>>(engine, time, policy, sleeping, events);
+        loop = std::make_unique<LcoreLoop<FakeEngine, RealTime>>(engine, time, policy, sleeping, events, epoch);
         loop->set_peers({&loop->wake_flag(), &events});
     }
     void start() {
         if (loop == nullptr) make();
         thread = std::thread([this] { loop->run(); });
+    }
+    /// What the conductor does with one command, and with a fence.
+    int execute() {
+        engine::AddQp c;
+        loop->commands().wait(loop->commands().submit(&c));
+        return c.error;
+    }
+    void fence() {
+        const Epoch::Number now = epoch.advance();
+        loop->commands().begin_fence(now);
+        loop->commands().end_fence(now);
     }
     bool asleep() {
         return soon([&] { return std::atomic_ref(sleeping).load() == 1 && loop->counters().sleeps.load() > 0; });
@@ -112,7 +137,7 @@ struct Interrupts final : Waker {
 
 TEST_F(Lcore, SleepsShortWhileAWakerDoesNotWake) {
     Interrupts interrupts;
-    loop = std::make_unique<LcoreLoop<FakeEngine, RealTime>>(engine, time, policy, sleeping, events);
+    loop = std::make_unique<LcoreLoop<FakeEngine, RealTime>>(engine, time, policy, sleeping, events, epoch);
     loop->set_wakers({&interrupts});
     thread = std::thread([this] { loop->run(); });
     ASSERT_TRUE(asleep());
@@ -146,9 +171,7 @@ TEST_F(Lcore, WhereABusyProgramWantsItsCpuItSleepsAtOnce) {
     start();
     ASSERT_TRUE(asleep());
     EXPECT_FALSE(engine.lingers) << "it does not wait until the engine stops watching queues by itself";
-    engine::Command c;
-    loop->execute(c);
-    EXPECT_EQ(c.error, 42) << "it wakes for a command";
+    EXPECT_EQ(execute(), 42) << "it wakes for a command";
 }
 
 TEST_F(Lcore, WakesAProgramThatSleepsWhileItPolls) {
@@ -205,9 +228,7 @@ TEST_F(Lcore, AWakeDescriptorThatAClientDrainedOrMadeBlockingHurtsNobody) {
     ASSERT_EQ(write(wake, &most, sizeof most), ssize_t(sizeof most));
     uint64_t v = 0;
     ASSERT_EQ(read(wake, &v, sizeof v), ssize_t(sizeof v));
-    engine::Command c;
-    loop->execute(c);  // the lcore still answers
-    EXPECT_EQ(c.error, 42);
+    EXPECT_EQ(execute(), 42) << "the lcore still answers";
     close(wake);
 }
 
@@ -217,31 +238,139 @@ TEST_F(Lcore, ACommandWakesItAndComesBackDone) {
         if (i % 10 == 0) {
             ASSERT_TRUE(asleep());
         }
-        engine::Command c;
-        loop->execute(c);
-        ASSERT_EQ(c.error, 42);
-        ASSERT_TRUE(c.done.load());
+        ASSERT_EQ(execute(), 42);
     }
     EXPECT_EQ(loop->counters().commands.load(), 100u);
 }
 
-TEST_F(Lcore, ACommandIsBegunBeforeItIsWaitedFor) {
+TEST_F(Lcore, ManyCommandsAreSubmittedAndThenWaitedForOnce) {
     make();
-    engine::Command c;
-    loop->begin(c);  // returns although no lcore runs yet
-    EXPECT_FALSE(c.done.load());
+    std::array<engine::AddQp, engine::CommandRing::kSize> c;
+    engine::Ticket last = 0;
+    for (auto& one : c) ASSERT_TRUE(loop->commands().try_submit(&one, last)) << "although no lcore runs yet";
+    EXPECT_FALSE(loop->commands().try_submit(&c[0], last)) << "the ring is full";
+    EXPECT_EQ(c[0].error, 0);
     start();
-    loop->finish(c);
-    EXPECT_EQ(c.error, 42);
-    EXPECT_TRUE(c.done.load());
+    loop->commands().wait(last);
+    for (auto& one : c) EXPECT_EQ(one.error, 42);
+    EXPECT_EQ(engine.executed, c.size());
+}
+
+TEST_F(Lcore, AFullRingIsWaitedFor) {
+    start();
+    constexpr uint32_t kMany = 2000;
+    std::vector<engine::AddQp> c(kMany);
+    engine::Ticket last = 0;
+    for (auto& one : c) last = loop->commands().submit(&one);
+    loop->commands().wait(last);
+    EXPECT_EQ(engine.executed, kMany);
+    for (auto& one : c) ASSERT_EQ(one.error, 42);
+}
+
+TEST_F(Lcore, ARoundExecutesFourCommands) {
+    make();
+    std::array<engine::AddQp, 9> c;
+    std::vector<uint32_t> rounds;
+    engine.in_command = [&] { rounds.push_back(engine.polls); };
+    engine::Ticket last = 0;
+    for (auto& one : c) ASSERT_TRUE(loop->commands().try_submit(&one, last));
+    start();
+    loop->commands().wait(last);
+    EXPECT_EQ(rounds, (std::vector<uint32_t>{0, 0, 0, 0, 1, 1, 1, 1, 2}));
+}
+
+TEST_F(Lcore, AWholeRoundPassesBetweenTwoBarriers) {
+    start();
+    for (int i = 0; i < 200; ++i) {
+        uint32_t at[2];
+        for (uint32_t& n : at) {
+            loop->commands().wait(loop->commands().submit(engine::Barrier{}));
+            n = engine.polls_at_command;
+        }
+        ASSERT_GT(at[1], at[0]) << "the engine has polled";
+    }
+}
+
+TEST_F(Lcore, CommandsThatWaitWhenItStopsAreExecutedAndLaterOnesRefused) {
+    make();
+    std::array<engine::AddQp, 20> c;
+    engine::Ticket last = 0;
+    for (auto& one : c) ASSERT_TRUE(loop->commands().try_submit(&one, last));
+    loop->stop();
+    start();
+    thread.join();
+    loop->commands().wait(last);
+    for (auto& one : c) EXPECT_EQ(one.error, 42);
+    EXPECT_EQ(engine.executed, c.size());
+    EXPECT_EQ(execute(), ESHUTDOWN);
+    std::vector<engine::AddQp> more(3 * engine::CommandRing::kSize);
+    for (auto& one : more) last = loop->commands().submit(&one);  // does not wait for ever for room
+    loop->commands().wait(last);
+    for (auto& one : more) ASSERT_EQ(one.error, ESHUTDOWN);
+    EXPECT_EQ(engine.executed, c.size());
+    fence();  // nor does this
+}
+
+TEST_F(Lcore, NobodyWaitsForEverForAnLcoreThatStopsMeanwhile) {
+    for (int i = 0; i < 50; ++i) {
+        loop.reset();
+        engine.executed = 0;
+        start();
+        std::thread stopper([&] { loop->stop(); });
+        uint32_t executed = 0;
+        for (int n = 0; n < 100; ++n) {
+            const int error = execute();
+            ASSERT_TRUE(error == 42 || error == ESHUTDOWN) << error;
+            executed += error == 42;
+            fence();
+        }
+        stopper.join();
+        thread.join();
+        ASSERT_EQ(engine.executed, executed);
+    }
+}
+
+TEST_F(Lcore, AFenceDoesNotWakeASleeper) {
+    start();
+    ASSERT_TRUE(asleep());
+    ASSERT_TRUE(soon([&] { return loop->commands().reader.passed(~Epoch::Number{0}); })) << "it rests";
+    const uint32_t polls = engine.polls;
+    for (int i = 0; i < 100; ++i) fence();
+    EXPECT_EQ(engine.polls, polls);
+    const uint32_t before = engine.lets_go;
+    execute();
+    EXPECT_GT(engine.lets_go, before) << "when it wakes it gives up what it kept before the fence";
+}
+
+TEST_F(Lcore, AFenceWakesASleeperThatKeepsReferences) {
+    engine.keeps = true;
+    start();
+    for (int i = 0; i < 50; ++i) {
+        if (i % 5 == 0) {
+            ASSERT_TRUE(asleep());
+        }
+        const uint32_t before = engine.lets_go;
+        fence();
+        ASSERT_GT(engine.lets_go, before);
+    }
+}
+
+TEST_F(Lcore, AFenceOfABusyLcoreLastsUntilItsNextRound) {
+    policy.sleeps = false;
+    start();
+    execute();  // it has begun
+    for (int i = 0; i < 1000; ++i) {
+        const uint32_t before = engine.lets_go;
+        fence();
+        ASSERT_EQ(engine.lets_go, before + 1);
+    }
 }
 
 TEST_F(Lcore, WakesForTheNextDeadlineByItself) {
     start();
     ASSERT_TRUE(asleep());
     engine.deadline = time.now() + 20'000'000;
-    engine::Command c;
-    loop->execute(c);  // so that it looks at its deadline again
+    execute();  // so that it looks at its deadline again
     EXPECT_TRUE(soon([&] { return engine.served.load() == 1; }));
 }
 
@@ -249,8 +378,7 @@ TEST_F(Lcore, TellsASleepingEventThread) {
     start();
     events.sleeping = 1;
     engine.event_wanted = true;
-    engine::Command c;
-    loop->execute(c);
+    execute();
     EXPECT_TRUE(events.sleeper.sleep(5'000'000'000));
 }
 
@@ -258,8 +386,7 @@ TEST_F(Lcore, WakesAnEngineThatFramesWereHandedTo) {
     start();
     events.sleeping = 1;  // stands for engine 1
     engine.wake_mask = 1u << 1;
-    engine::Command c;
-    loop->execute(c);
+    execute();
     EXPECT_TRUE(events.sleeper.sleep(5'000'000'000));
 }
 

@@ -1,0 +1,47 @@
+// What the conductor's thread and an engine lcore share for commands and fences.
+#pragma once
+
+#include <cstdint>
+
+#include "abi/cpu_pace.hpp"
+#include "base/epoch.hpp"
+#include "engine/command_ring.hpp"
+#include "wake_flag.hpp"
+
+namespace roci::pmd {
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/// Its members are the lcore's; the functions are called by the conductor's thread.
+struct LcoreCommands {
+    engine::CommandRing ring;
+    EpochReader reader;
+    WakeFlag wake;
+
+    /// Passes a command to the lcore. False: the ring is full.
+    bool try_submit(const engine::Command& command, engine::Ticket& ticket);
+    /// Waits until the ring has room.
+    engine::Ticket submit(const engine::Command& command);
+    /// Returns when the command has been executed, or refused because the lcore has ended.
+    void wait(engine::Ticket ticket);
+    /// The two halves of a fence: between them the conductor begins the fences of other lcores. The first wakes an lcore that
+    /// sleeps although its engine keeps references.
+    void begin_fence(Epoch::Number epoch);
+    void end_fence(Epoch::Number epoch);
+
+private:
+    static constexpr uint32_t kLooks = 64;
+
+    /// Waits until `done` returns true.
+    template <class Done>
+    void wait_until(Done&& done);
+    void wait_a_little(uint32_t& yields);
+
+    abi::CpuPace pace_{kLooks};
+};
+
+}  // namespace roci::pmd

@@ -1,0 +1,22 @@
+// How a thread wakes another one that may be asleep.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "sleeper.hpp"
+
+namespace roci::pmd {
+
+/// A thread that others must wake only if it sleeps. The sleeper raises `sleeping`, (full fence) looks once more for work, then
+/// sleeps; a producer publishes work, then calls notify().
+struct WakeFlag {
+    std::atomic<uint32_t> sleeping{0};
+    Sleeper sleeper;
+    void notify() {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        if (sleeping.load(std::memory_order_relaxed) != 0) sleeper.wake();
+    }
+};
+
+}  // namespace roci::pmd
