@@ -78,9 +78,7 @@ struct Change {
     uint32_t mask = 0;
     State next = State::reset;  ///< with IBV_QP_STATE; else the current one
     abi::QpAttr attr{};
-    wire::PathTemplate path{};   ///< with IBV_QP_AV
-    wire::PathSpec path_spec{};  ///< with IBV_QP_AV: addresses that incoming packets must carry, reversed
-    bool hairpin = false;        ///< with IBV_QP_AV: the peer is this very device
+    wire::PathTemplate path{};  ///< with IBV_QP_AV
 };
 
 /// What query_qp and status show.

@@ -66,23 +66,17 @@ Outcome find_step(const Qp& qp, const abi::ModifyQpRequest& in, qp::State curren
     return done();
 }
 
-Outcome set_path(Call& c, const Qp& qp, qp::Change& change) {
+/// Resolves the path, and claims the peer QP for this user. If QPs of two users had the same peer QP, each could send into the
+/// other's connection.
+Outcome set_path(Call& c, const Qp& qp, qp::Change& change, PeerClaim& claim) {
     const uint32_t remote = (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num;
     paths::ResolvedPath path;
     if (Outcome o = paths::resolve_path(c.state, qp.spec.port, change.attr.ah, {qp.spec.qpn.value, remote}, path); o.failed())
         return o;
     if (path.multicast)
         return fail(EINVAL, "a connected QP cannot go to multicast address {}", wire::to_text(path.spec.dest_gid));
-    change.path_spec = path.spec;
     change.path = wire::make_path(path.spec);
-    change.hairpin = path.hairpin;
-    return done();
-}
-
-/// Claims the peer QP for this user. If QPs of two users had the same peer QP, each could send into the other's connection.
-Outcome claim_peer(Call& c, const Qp& qp, const qp::Change& change, PeerClaim& claim) {
-    PeerKey key{qp.spec.port, change.path_spec.dest_gid,
-                (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num};
+    const PeerKey key{qp.spec.port, path.spec.dest_gid, remote};
     claim = PeerClaim(c.state.peers, key, c.session.who.uid);
     if (!claim.holds()) return fail(EADDRINUSE, "another user's QP is connected to QP {} at {}", key.qpn, wire::to_text(key.gid));
     return done();
@@ -146,8 +140,7 @@ Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State f
     change.attr.sq_psn &= kMask24;
     PeerClaim peer;
     if ((in.mask & qp::kAttrAv) != 0) {
-        if (Outcome o = set_path(c, qp, change); o.failed()) return o;
-        if (Outcome o = claim_peer(c, qp, change, peer); o.failed()) return o;
+        if (Outcome o = set_path(c, qp, change, peer); o.failed()) return o;
     }
     if (Outcome o = apply(c.state, qp, from, change); o.failed()) return o;
     if (peer.holds() || change.next == qp::State::reset) qp.peer = std::move(peer);
