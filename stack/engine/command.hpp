@@ -49,11 +49,11 @@ struct Command {
     abi::DoorbellPage* doorbells = nullptr;  // attach_session
     qp::Qp* qp = nullptr;
     qp::Srq* srq = nullptr;
-    bool force = false;                  // remove_qp: do not wait for workers
-    const qp::Change* change = nullptr;  // modify_qp
-    const qp::Owner* owner = nullptr;    // move_qp
-    /// query_qp: out. modify_qp: in, the expected state of the QP; if it is in another state, it is not changed (ESTALE).
-    qp::Snapshot* snapshot = nullptr;
+    bool force = false;                        // remove_qp: do not wait for workers
+    const qp::Change* change = nullptr;        // modify_qp
+    const qp::Owner* owner = nullptr;          // move_qp
+    qp::Decision* step = nullptr;              // modify_qp: out; if it is refused, `error` is EINVAL
+    qp::Snapshot* snapshot = nullptr;          // query_qp: out
     std::span<const QpQuery> queries{};        // query_qps, kMostQpQueries at most
     uint32_t srq_limit = 0;                    // modify_srq in, query_srq out
     const rings::RqView* new_queue = nullptr;  // resize_srq

@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "engine/impl.hpp"
+#include "qp/attributes.hpp"
 
 namespace roci::engine {
 namespace {
@@ -34,18 +35,15 @@ void add_qp(Impl& e, Command& c) {
 void acknowledge_first(Impl& e, qp::Qp& qp) {
     if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
-/// Does nothing if the QP is not in the state that the conductor expects (snapshot).
 void modify_qp(Impl& e, Command& c) {
-    if (c.snapshot != nullptr) {
-        const qp::State believed = c.snapshot->state;
-        qp::snapshot(*c.qp, *c.snapshot);
-        if (c.snapshot->state != believed) {
-            c.error = ESTALE;
-            return;
-        }
+    *c.step = qp::check_step(c.qp->spec.type, c.qp->state, *c.change);
+    if (c.step->refusal != qp::Refusal::none) {
+        c.error = EINVAL;
+        return;
     }
+    if (c.change->trial) return;
     acknowledge_first(e, *c.qp);
-    c.error = qp::apply_change(e.ctx, *c.qp, *c.change);
+    c.error = qp::apply_change(e.ctx, *c.qp, *c.change, c.step->to);
 }
 void query_qp(Impl&, Command& c) { qp::snapshot(*c.qp, *c.snapshot); }
 void query_qps(Impl&, Command& c) {

@@ -217,7 +217,7 @@ private:
 struct Qp {
     qp::Pool::Handle engine_side;
     qp::Spec spec;
-    abi::QpAttr attr{};  ///< what modify_qp has set so far
+    abi::QpAttr attr{};  ///< what modify_qp has set so far; the state is the engine's
     ArenaBlock sq, rq;
     Use pd, send_cq, recv_cq, srq;
     std::vector<Holder> holders;  ///< XRC target: its handles, oldest first

@@ -1,5 +1,5 @@
-// Creation, the actions of the state machine, and snapshots. The conductor has checked transitions and attributes
-// (qp/attributes.hpp); this file applies each attribute and each state to the transport.
+// Creation, the actions of the state machine, and snapshots. qp/attributes.hpp has decided that the step is legal; this file
+// applies each attribute and each state to the transport.
 #include <bit>
 #include <cerrno>
 #include <new>
@@ -141,16 +141,16 @@ Srq* create_srq(const SrqSpec& spec) {
 
 void free(Srq* srq) { delete srq; }
 
-int apply_change(Context& ctx, Qp& qp, const Change& change) {
+int apply_change(Context& ctx, Qp& qp, const Change& change, State next) {
     const bool moves = (change.mask & kAttrState) != 0;
-    if (moves && change.next == State::reset) {
+    if (moves && next == State::reset) {
         if (!close_slow(ctx, qp)) return EAGAIN;
         enter(ctx, qp, State::reset);
         return 0;
     }
     for (const Setter& s : kSetters)
         if ((change.mask & s.bit) != 0) s.apply(qp, change);
-    if (moves) enter(ctx, qp, change.next);
+    if (moves) enter(ctx, qp, next);
     return 0;
 }
 

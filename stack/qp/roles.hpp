@@ -171,8 +171,9 @@ void settle_sleepers(Context& ctx);
 [[gnu::cold]] abi::Reason note_failure(Context& ctx, Qp& qp, abi::WcStatus status);
 
 // ---- lifecycle.cpp: RESET .. ERR as modify_qp asks, snapshots
-/// 0, or EAGAIN: the QP cannot be reset while a worker may write its buffers (slow_memory.hpp).
-int apply_change(Context& ctx, Qp& qp, const Change& change);
+/// Carries out a legal step to the state `next`. 0, or EAGAIN: the QP cannot be reset while a worker may write its buffers
+/// (slow_memory.hpp).
+int apply_change(Context& ctx, Qp& qp, const Change& change, State next);
 void snapshot(const Qp& qp, Snapshot& out);
 /// Adds the QP to the engine. False: no memory for its work requests.
 [[nodiscard]] bool attach(Context& ctx, Qp& qp);

@@ -72,13 +72,30 @@ inline void set_owner(Spec& spec, const Owner& owner) {
     spec.generation = owner.generation;
 }
 
-/// Attributes of modify_qp after the conductor applied the mask rules (qp/attributes.hpp). `mask`: enum ibv_qp_attr_mask, only
-/// what is to be changed.
+/// A request of modify_qp whose values the conductor has checked and resolved. The engine, which alone knows the state of the QP,
+/// decides whether the step is legal (qp/attributes.hpp).
 struct Change {
-    uint32_t mask = 0;
-    State next = State::reset;  ///< with IBV_QP_STATE; else the current one
+    uint32_t mask = 0;   ///< enum ibv_qp_attr_mask
+    bool trial = false;  ///< only decide, change nothing
     abi::QpAttr attr{};
     wire::PathTemplate path{};  ///< with IBV_QP_AV
+};
+
+/// Why an engine refuses a step of the state machine.
+enum class Refusal : uint8_t {
+    none,
+    no_table,       ///< the type of the QP has no state machine
+    no_such_state,  ///< IBV_QP_STATE is no state
+    no_transition,  ///< there is no way from the current state to the other
+    missing,        ///< attributes that the transition requires
+    forbidden,      ///< attributes that the transition must not have
+    another_state,  ///< IBV_QP_CUR_STATE is not the state of the QP
+};
+/// The engine's decision on a Change.
+struct Decision {
+    State from = State::reset, to = State::reset;
+    Refusal refusal = Refusal::none;
+    uint32_t named = 0;  ///< missing, forbidden: the attributes. no_such_state, another_state: the state in the request
 };
 
 /// What query_qp and status show.

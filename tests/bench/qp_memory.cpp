@@ -47,7 +47,7 @@ void measure() {
     const size_t before = mallinfo2().uordblks;
     for (uint32_t i = 0; i < kQps; ++i) {
         qps.push_back(pool.create(spec_of(ring)));
-        qp::apply_change(ctx, *qps.back(), change);
+        qp::apply_change(ctx, *qps.back(), change, qp::State::reset);
     }
     report("transport.bytes_a_qp", double(mallinfo2().uordblks - before + pool.bytes()) / kQps, "B");
 }

@@ -15,6 +15,7 @@
 #include "host/conductor.hpp"
 #include "neighbour/frames.hpp"
 #include "qp/attributes.hpp"
+#include "qp/state.hpp"
 
 namespace roci::host::test {
 
@@ -147,14 +148,7 @@ public:
             c.error = refuse_error;
             return;
         }
-        if (c.kind == Kind::modify_qp && c.snapshot != nullptr && c.snapshot->state != state[c.qp]) {
-            c.error = ESTALE;
-            return;
-        }
-        if (c.kind == Kind::modify_qp) {
-            last_change = *c.change;
-            if ((c.change->mask & IBV_QP_STATE) != 0) state[c.qp] = c.change->next;
-        }
+        if (c.kind == Kind::modify_qp) modify(c);
         if (c.kind == Kind::query_qp) *c.snapshot = {.state = state[c.qp], .send_psn = Psn(11), .expected_psn = Psn(22)};
         for (const engine::QpQuery& q : c.queries)
             *q.out = {.state = state[const_cast<qp::Qp*>(q.qp)], .send_psn = Psn(11), .expected_psn = Psn(22)};
@@ -168,6 +162,17 @@ public:
             consumers.push_back(c.consumer);
         }
     }
+    void modify(engine::Command& c) {
+        *c.step = qp::check_step(c.qp->spec.type, state[c.qp], *c.change);
+        if (c.step->refusal != qp::Refusal::none) {
+            c.error = EINVAL;
+            return;
+        }
+        if (c.change->trial) return;
+        ++changes;
+        last_change = *c.change;
+        state[c.qp] = c.step->to;
+    }
     size_t count(Kind k) const {
         size_t n = 0;
         for (const Record& r : log) n += r.kind == k;
@@ -180,6 +185,7 @@ public:
     std::vector<io::GsiSend> mads;
     std::vector<neighbour::Frame> frames;
     qp::Change last_change;
+    size_t changes = 0;  ///< carried out
     uint32_t limit = 0;
     Kind refuse = Kind::fence;
     uint32_t refuse_engine = ~0u;

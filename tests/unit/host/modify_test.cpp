@@ -45,7 +45,7 @@ TEST_F(ModifyTest, TheEngineGetsThePath) {
     ASSERT_EQ(modify(q.handle, to_init().mask, to_init().attr).error, 0);
     ASSERT_EQ(modify(q.handle, to_rtr().mask, to_rtr().attr).error, 0);
     const qp::Change& c = port.last_change;
-    EXPECT_EQ(c.next, qp::State::rtr);
+    EXPECT_EQ(c.attr.qp_state, uint32_t(IBV_QPS_RTR));
     EXPECT_EQ(c.attr.rq_psn, 7u) << "24 bits";
     const uint64_t product = uint64_t{q.qpn} * 0x55;  // below 2^14: nothing to fold
     ASSERT_LT(product, 1u << 14);
@@ -74,11 +74,11 @@ TEST_F(ModifyTest, AttributeRulesAndValuesAreChecked) {
     const auto fails = [&](const Step& good, auto&& change, int error, const char* word) {
         Step s = good;
         change(s);
-        const size_t before = port.count(Kind::modify_qp);
+        const size_t before = port.changes;
         const Result r = modify(q.handle, s.mask, s.attr);
         EXPECT_EQ(r.error, error) << word << ": " << r.reason;
         EXPECT_TRUE(r.says(word)) << r.reason;
-        EXPECT_EQ(port.count(Kind::modify_qp), before) << "nothing reached the engine";
+        EXPECT_EQ(port.changes, before) << "the engine changed nothing";
     };
     fails(
         to_rts(), [](Step&) {}, EINVAL, "not a legal transition");
@@ -141,6 +141,26 @@ TEST_F(ModifyTest, TheEnginesOwnChangesOfStateCount) {
     EXPECT_EQ(modify(q.handle, to_rtr().mask, to_rtr().attr).error, EINVAL);
     EXPECT_EQ(on(Op::query_qp, q.handle).as<abi::QueryQpReply>().attr.qp_state, uint32_t(IBV_QPS_ERR));
     EXPECT_EQ(modify(q.handle, IBV_QP_STATE, {.qp_state = IBV_QPS_RESET}).error, 0);
+}
+
+TEST_F(ModifyTest, AnOrdinaryStepIsOneCommand) {
+    const auto q = qp();
+    for (const Step& s : {to_init(), to_rtr(), to_rts()}) {
+        const size_t before = port.log.size();
+        ASSERT_EQ(modify(q.handle, s.mask, s.attr).error, 0);
+        EXPECT_EQ(port.log.size(), before + 1);
+    }
+}
+
+TEST_F(ModifyTest, AnIllegalStepIsRefusedAsSuchWhateverItsValues) {
+    const auto q = qp();
+    Step rtr = to_rtr();
+    rtr.attr.ah.dgid.raw[12] = 11;  // unreachable
+    EXPECT_TRUE(modify(q.handle, rtr.mask, rtr.attr).says("not a legal transition"));
+    rtr.attr.path_mtu = 9;
+    EXPECT_TRUE(modify(q.handle, rtr.mask, rtr.attr).says("not a legal transition"));
+    ASSERT_EQ(modify(q.handle, to_init().mask, to_init().attr).error, 0);
+    EXPECT_TRUE(modify(q.handle, rtr.mask, rtr.attr).says("path_mtu"));
 }
 
 TEST_F(ModifyTest, SeveralStepsInOneRequestEndAtTheFirstThatFails) {
