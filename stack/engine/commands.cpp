@@ -14,13 +14,14 @@ void detach_session(Impl& e, Command& c) {
     std::erase_if(e.sessions, [&](const Session& s) { return s.id == c.session; });
 }
 void join_session(Impl& e, Command& c) {
-    Session* s = e.session(c.qp->spec.session);
+    Session* s = e.session(c.qp->owner.session);
     if (s == nullptr) {
         c.error = EINVAL;
         return;
     }
-    if (c.qp->spec.slot >= s->slots.size()) s->slots.resize(c.qp->spec.slot + 1);
-    s->slots[c.qp->spec.slot] = c.qp;
+    const uint32_t slot = c.qp->owner.handle;
+    if (slot >= s->slots.size()) s->slots.resize(slot + 1);
+    s->slots[slot] = c.qp;
 }
 void add_qp(Impl& e, Command& c) {
     if (!qp::attach(e.ctx, *c.qp)) {
@@ -53,12 +54,12 @@ void query_qps(Impl&, Command& c) {
     }
 }
 void leave_session(Impl& e, const qp::Qp& qp) {
-    Session* s = e.session(qp.spec.session);
-    if (s != nullptr && qp.spec.slot < s->slots.size()) s->slots[qp.spec.slot] = nullptr;
+    Session* s = e.session(qp.owner.session);
+    if (s != nullptr && qp.owner.handle < s->slots.size()) s->slots[qp.owner.handle] = nullptr;
 }
 void move_qp(Impl& e, Command& c) {
     leave_session(e, *c.qp);
-    qp::set_owner(c.qp->spec, *c.owner);
+    c.qp->owner = *c.owner;
     join_session(e, c);
 }
 /// EAGAIN: a worker may still write the QP's buffers. Its owner waits for that; whoever reclaims a session does not (`force`).
@@ -95,7 +96,7 @@ void modify_srq(Impl& e, Command& c) {
 }
 void query_srq(Impl&, Command& c) { c.srq_limit = c.srq->limit; }
 void resize_srq(Impl&, Command& c) {
-    if (!rings::move_queue(c.srq->rq, *c.new_queue)) c.error = EINVAL;
+    if (!rings::move_queue(c.srq->rq, c.srq->cursor, *c.new_queue)) c.error = EINVAL;
 }
 /// Removes an SRQ. If an XRC target is receiving a message for it, the receive and the message are dropped.
 void remove_srq(Impl& e, Command& c) {

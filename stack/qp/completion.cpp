@@ -178,7 +178,7 @@ void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solici
 }
 
 void raise(Context& ctx, Qp& qp, abi::AsyncEvent event) {
-    send_event(ctx, {io::Event::Kind::async, qp.spec.session, uint32_t(event), qp.spec.handle, qp.spec.generation});
+    send_event(ctx, {io::Event::Kind::async, qp.owner.session, uint32_t(event), qp.owner.handle, qp.owner.generation});
 }
 
 void raise_srq(Context& ctx, const Srq& srq, abi::AsyncEvent event) {

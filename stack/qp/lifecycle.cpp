@@ -66,7 +66,7 @@ void reset(Context& ctx, Qp& qp) {
     qp.established = qp.sqd_pending = qp.notify_drained = qp.has_work = false;
     qp.qkey = 0;
     qp.access = 0;
-    qp.spec.rq.consumed = qp.spec.rq.seen = qp.spec.rq.enough = 0;
+    qp.rq_cursor = {};
     if (qp.spec.sq.depth != 0) std::atomic_ref(qp.spec.sq.shared->idle).store(1, std::memory_order_release);
     if (qp.spec.rq.depth == 0) return;
     std::atomic_ref(qp.spec.rq.shared->producer).store(0, std::memory_order_relaxed);
@@ -108,11 +108,10 @@ void enter(Context& ctx, Qp& qp, State next) {
 
 Pool::Pool(ChunkSource& chunks) : slab_(chunks, sizeof(Qp)) {}
 
-Pool::Handle Pool::create(const Spec& spec) {
+Pool::Handle Pool::create(const Spec& spec, const Owner& owner) {
     void* block = slab_.take();
     if (block == nullptr) return {};
-    Handle qp(new (block) Qp, {this});
-    qp->spec = spec;
+    Handle qp(new (block) Qp{.spec = spec, .owner = owner}, {this});
     qp->timer.owner = qp.get();
     if (spec.sq.depth != 0) std::atomic_ref(spec.sq.shared->idle).store(1, std::memory_order_release);
     // an XRC target may use any SRQ of its domain
@@ -130,16 +129,18 @@ void Pool::free(Qp* qp) {
     slab_.give_back(qp);
 }
 
-Srq* create_srq(const SrqSpec& spec) {
-    auto srq = std::make_unique<Srq>();
-    srq->spec = spec;
-    srq->rq = spec.rq;
-    srq->limit = spec.limit;
-    if (spec.tags.shared != nullptr) srq->tags = std::make_unique<TagSrq>(spec.tags);
+Srq* create_srq(const SrqSpec& spec, const rings::RqView& queue) {
+    std::unique_ptr<Srq> srq(new Srq{.spec = spec, .rq = queue});
+    if (spec.tags.shared != nullptr) srq->tags = std::make_unique<TagSrq>(srq->spec.tags);
     return srq.release();
 }
 
 void free(Srq* srq) { delete srq; }
+
+const Spec& spec_of(const Qp& qp) { return qp.spec; }
+const Owner& owner_of(const Qp& qp) { return qp.owner; }
+const SrqSpec& spec_of(const Srq& srq) { return srq.spec; }
+const rings::RqView& queue_of(const Srq& srq) { return srq.rq; }
 
 int apply_change(Context& ctx, Qp& qp, const Change& change, State next) {
     const bool moves = (change.mask & kAttrState) != 0;

@@ -55,12 +55,12 @@ Outcome check_values(const Call& c, const abi::QpAttr& a, uint32_t mask) {
 Outcome set_path(Call& c, const Qp& qp, qp::Change& change, PeerClaim& claim) {
     const uint32_t remote = (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num;
     paths::ResolvedPath path;
-    if (Outcome o = paths::resolve_path(c.state, qp.spec.port, change.attr.ah, {qp.spec.qpn.value, remote}, path); o.failed())
+    if (Outcome o = paths::resolve_path(c.state, qp.spec().port, change.attr.ah, {qp.spec().qpn.value, remote}, path); o.failed())
         return o;
     if (path.multicast)
         return fail(EINVAL, "a connected QP cannot go to multicast address {}", wire::to_text(path.spec.dest_gid));
     change.path = wire::make_path(path.spec);
-    const PeerKey key{qp.spec.port, path.spec.dest_gid, remote};
+    const PeerKey key{qp.spec().port, path.spec.dest_gid, remote};
     claim = PeerClaim(c.state.peers, key, c.session.who.uid);
     if (!claim.holds()) return fail(EADDRINUSE, "another user's QP is connected to QP {} at {}", key.qpn, wire::to_text(key.gid));
     return done();
@@ -94,20 +94,19 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
 Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decision& step) {
     engine::Command command;
     command.kind = engine::Command::Kind::modify_qp;
-    command.session = qp.spec.session;
     command.qp = qp.engine_side.get();
     command.change = &change;
     command.step = &step;
-    const int error = state.execute(qp.spec.engine, command);
+    const int error = state.execute(qp.spec().engine, command);
     if (error == 0) return done();
     if (error == EAGAIN) return wait_for_memory();
-    if (step.refusal != qp::Refusal::none) return {error, qp::explain(qp.spec.type, step)};
+    if (step.refusal != qp::Refusal::none) return {error, qp::explain(qp.spec().type, step)};
     return fail(error, "the engine refused to take the QP to {}", qp::state_name(step.to));
 }
 
 /// Checks what the engine does not: the values of the attributes, and the path.
 Outcome translate(Call& c, const abi::ModifyQpRequest& in, const Qp& qp, qp::Change& change, PeerClaim& peer) {
-    change.mask = in.mask & ~qp::ignored_attributes(qp.spec.type);
+    change.mask = in.mask & ~qp::ignored_attributes(qp.spec().type);
     change.attr = in.attr;
     change.attr.rq_psn &= kMask24;  // ibv_modify_qp(3) leaves more bits undefined; drivers drop them
     change.attr.sq_psn &= kMask24;

@@ -34,17 +34,16 @@ Outcome find_xrc_parts(const Session& s, const abi::CreateSrqRequest& in, XrcPar
 int execute(State& state, Srq& srq, engine::Command::Kind kind, uint32_t& limit) {
     engine::Command command;
     command.kind = kind;
-    command.session = srq.spec.session;
     command.srq = srq.engine_side;
     command.srq_limit = limit;
-    const int error = state.execute(srq.engine, command);
+    const int error = state.execute(srq.spec().engine, command);
     limit = command.srq_limit;
     return error;
 }
 
-void set_xrc_parts(Srq& srq, const XrcParts& xrc) {
-    if (xrc.xrcd != nullptr) srq.spec.xrcd = xrc.xrcd->domain->number;
-    if (xrc.cq != nullptr) srq.spec.cq = &xrc.cq->ring;
+void set_xrc_parts(qp::SrqSpec& spec, const XrcParts& xrc) {
+    if (xrc.xrcd != nullptr) spec.xrcd = xrc.xrcd->domain->number;
+    if (xrc.cq != nullptr) spec.cq = &xrc.cq->ring;
 }
 
 }  // namespace
@@ -60,28 +59,29 @@ Outcome create_srq(Call& c) {
 
     auto srq = std::make_unique<Srq>();
     const RqShape shape = rq_shape(in.max_wr, in.max_sge);
-    if (Outcome o = lay_out_rq(s, shape, srq->memory, srq->spec.rq); o.failed()) return o;
-    srq->engine = srq->spec.engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.state.pick_engine();
+    qp::SrqSpec spec;
+    rings::RqView queue;
+    if (Outcome o = lay_out_rq(s, shape, srq->memory, queue); o.failed()) return o;
+    spec.engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.state.pick_engine();
     abi::TagQueue tags{};
-    if (Outcome o = add_tag_matching(c, in, *srq, tags); o.failed()) return o;
+    if (Outcome o = add_tag_matching(c, in, *srq, spec, tags); o.failed()) return o;
     const auto number = c.state.srqns.allocate(c.state.platform.random());
     if (!number) return fail(ENOMEM, "all SRQ numbers are in use");
     const auto place = s.srqs.next();
-    srq->spec.session = s.id;
-    srq->spec.handle = place.handle;
-    srq->spec.generation = place.generation;
-    srq->spec.srqn = *number;
-    srq->spec.pd = pd->number;
-    set_xrc_parts(*srq, xrc);
-    srq->engine_side = qp::create_srq(srq->spec);
+    spec.session = s.id;
+    spec.handle = place.handle;
+    spec.generation = place.generation;
+    spec.srqn = *number;
+    spec.pd = pd->number;
+    set_xrc_parts(spec, xrc);
+    srq->engine_side = qp::create_srq(spec, queue);
     uint32_t no_limit = 0;  // ibv_create_srq(3) ignores the limit
-    const int error = srq->engine_side == nullptr ? ENOMEM : execute(c.state, *srq, engine::Command::Kind::add_srq, no_limit);
-    if (error != 0) {
-        if (srq->engine_side != nullptr) qp::free(srq->engine_side);
+    if (const int error = execute(c.state, *srq, engine::Command::Kind::add_srq, no_limit); error != 0) {
+        qp::free(srq->engine_side);
         c.state.srqns.release(*number);
         return fail(error, "the engine refused the SRQ");
     }
-    ++c.state.engine_load[srq->engine];
+    ++c.state.engine_load[spec.engine];
     srq->pd = Use(pd->uses);
     if (xrc.xrcd != nullptr) {
         srq->xrcd = Use(xrc.xrcd->uses);
@@ -100,7 +100,7 @@ namespace {
 Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_t& depth) {
     const uint32_t most = c.state.caps.max_srq_wr;
     if ((in.mask & ~(kSrqMaxWr | kSrqLimit)) != 0) return fail(EINVAL, "unknown SRQ attributes {:#x}", in.mask);
-    depth = srq.spec.rq.depth;
+    depth = srq.queue().depth;
     if ((in.mask & kSrqMaxWr) != 0) {
         if (in.max_wr == 0 || in.max_wr > most) return fail(EINVAL, "SRQ of {} entries: 1 to {} are possible", in.max_wr, most);
         depth = rq_shape(in.max_wr, 0).depth;
@@ -116,19 +116,18 @@ Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_
 
 /// Moves the queued requests to a new ring, between two messages.
 Outcome resize(Call& c, Srq& srq, uint32_t depth) {
-    const rings::RqView& now = srq.spec.rq;
+    const rings::RqView& now = srq.queue();
     const RqShape shape{depth, now.stride, now.max_sge};
     ArenaBlock memory;
     rings::RqView queue;
     if (Outcome o = lay_out_rq(c.session, shape, memory, queue); o.failed()) return o;
     engine::Command command;
     command.kind = engine::Command::Kind::resize_srq;
-    command.session = srq.spec.session;
     command.srq = srq.engine_side;
     command.new_queue = &queue;
-    if (c.state.execute(srq.engine, command) != 0) return fail(EINVAL, "more than {} entries are queued in the SRQ", depth);
+    if (c.state.execute(srq.spec().engine, command) != 0)
+        return fail(EINVAL, "more than {} entries are queued in the SRQ", depth);
     std::swap(srq.memory, memory);
-    srq.spec.rq = queue;
     c.answer(abi::ModifySrqReply{depth, depth, srq.memory.where()});
     return done();
 }
@@ -141,7 +140,7 @@ Outcome modify_srq(Call& c) {
     if (Outcome o = look_up(c.session.srqs, in.handle, "SRQ", srq); o.failed()) return o;
     uint32_t depth = 0;
     if (Outcome o = check_change(c, *srq, in, depth); o.failed()) return o;
-    if (depth != srq->spec.rq.depth) {
+    if (depth != srq->queue().depth) {
         if (Outcome o = resize(c, *srq, depth); o.failed()) return o;
     }
     if ((in.mask & kSrqLimit) == 0) return done();
@@ -157,7 +156,7 @@ Outcome query_srq(Call& c) {
     uint32_t limit = 0;
     if (const int error = execute(c.state, *srq, engine::Command::Kind::query_srq, limit); error != 0)
         return fail(error, "the engine does not answer");
-    c.answer(abi::QuerySrqReply{srq->spec.rq.depth, srq->spec.rq.max_sge, limit, 0});
+    c.answer(abi::QuerySrqReply{srq->queue().depth, srq->queue().max_sge, limit, 0});
     return done();
 }
 
@@ -174,15 +173,15 @@ Outcome destroy_srq(Call& c) {
 }
 
 void retire(State& state, Srq& srq) {
-    if (srq.spec.xrcd != 0) state.shared.srqs.clear(srq.spec.srqn);
+    if (srq.spec().xrcd != 0) state.shared.srqs.clear(srq.spec().srqn);
     uint32_t unused = 0;
     execute(state, srq, engine::Command::Kind::remove_srq, unused);
 }
 
 void free_resources(State& state, Srq& srq) {
+    state.srqns.release(srq.spec().srqn);
+    --state.engine_load[srq.spec().engine];
     qp::free(srq.engine_side);
-    state.srqns.release(srq.spec.srqn);
-    --state.engine_load[srq.engine];
 }
 
 }  // namespace roci::host::objects

@@ -28,9 +28,9 @@ QpFacts live_facts(const State& state, const Session& s, const Qp& qp) {
     engine::Command command;
     command.kind = engine::Command::Kind::query_qps;
     command.queries = std::span(&query, 1);
-    state.engines.execute(qp.spec.engine, command);
+    state.engines.execute(qp.spec().engine, command);
     f.slow_ops = slow_ops(s);
-    f.engine_qps = state.engine_load[qp.spec.engine];
+    f.engine_qps = state.engine_load[qp.spec().engine];
     return f;
 }
 
@@ -39,7 +39,7 @@ std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
     for (const auto& [id, s] : c.state.sessions) {
         const Qp* found = nullptr;
         s->qps.each([&](uint32_t, const Qp& qp) {
-            if (qp.spec.qpn.value == qpn) found = &qp;
+            if (qp.spec().qpn.value == qpn) found = &qp;
         });
         if (found != nullptr) return may_see(c, s->who.uid) ? std::optional(live_facts(c.state, *s, *found)) : std::nullopt;
     }
