@@ -166,7 +166,7 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.probes = qp.requester.probes;
     out.round_trip = qp.requester.round_trip.smoothed();
     out.policy = qp.requester.congestion.policy;
-    out.window = qp.requester.congestion.window;
+    out.window = uint16_t(cc::packets(qp.requester.congestion));
     out.rate = qp.adaptation.rate;
     out.send_queued = qp.requester.queue.length();
     out.recv_posted = recv_available(qp);
