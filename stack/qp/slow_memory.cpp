@@ -226,7 +226,7 @@ Placing exchange_slowly(Context& ctx, Qp& qp, const wire::Packet& p, const Targe
 
 void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p) {
     SlowQueue& q = queue_of(*qp.slow, role);
-    const bool takes = qp.state != State::err && !qp.slow->closing && q.count < SlowQueue::kMost && q.now != nullptr;
+    const bool takes = qp.state != State::err && !qp.slow->closing && q.count < SlowQueue::kMost;
     SlowJob* job = takes ? ctx.slow->take_frame_behind(role, p, *q.now->lane) : nullptr;
     if (job == nullptr) {
         count(ctx, qp, &EventCounters::dropped);
@@ -339,7 +339,6 @@ void forget_slow(Context& ctx, Qp& qp) {
     drop_behind(ctx, qp.slow->responses);
     leave(ctx, qp.slow->payload);
     leave(ctx, qp.slow->answer);
-    if (qp.slow->requests.now == nullptr && !qp.slow->closing) qp.waits_requests = false;
 }
 
 bool close_slow(Context& ctx, Qp& qp) {
