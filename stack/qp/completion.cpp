@@ -85,20 +85,6 @@ uint32_t vendor_error(WcStatus status, abi::Reason reason) {
     return uint32_t(status == WcStatus::wr_flush_err ? abi::Reason::flushed : reason);
 }
 
-void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status, abi::Reason reason) {
-    ROCI_STAGE(cqe);
-    if (qp.tags != nullptr) return end_rendezvous(ctx, qp, wqe(r), status);
-    abi::Cqe e{};
-    e.wr_id = wqe(r).wr_id;
-    e.wqe_index = qp.requester.queue.tail();
-    e.status = status;
-    e.opcode = r.wc;
-    e.queue = abi::kCqeSend;
-    e.byte_len = r.length;
-    e.vendor_err = vendor_error(status, reason);
-    push(ctx, qp, qp.spec.send_cq, e, false);
-}
-
 void count_error(Context& ctx, Qp& qp, WcStatus status, uint64_t DeviceCounters::*errors, uint64_t DeviceCounters::*flushed) {
     bump(ctx.device(qp).*errors);
     if (status == WcStatus::wr_flush_err) bump(ctx.device(qp).*flushed);
@@ -124,11 +110,24 @@ uint64_t DeviceCounters::*failure(WcStatus status) {
 
 }  // namespace
 
+void ClientQueue::report(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status, abi::Reason reason) {
+    ROCI_STAGE(cqe);
+    abi::Cqe e{};
+    e.wr_id = wqe(r).wr_id;
+    e.wqe_index = qp.requester.queue.tail();
+    e.status = status;
+    e.opcode = r.wc;
+    e.queue = abi::kCqeSend;
+    e.byte_len = r.length;
+    e.vendor_err = vendor_error(status, reason);
+    push(ctx, qp, qp.spec.send_cq, e, false);
+}
+
 void complete_send(Context& ctx, Qp& qp, WcStatus status, abi::Reason reason) {
     const SendRecord& r = *qp.requester.queue.oldest();
     if (status != WcStatus::success) [[unlikely]]
         count_error(ctx, qp, status, &DeviceCounters::tx_errors, &DeviceCounters::tx_flushed);
-    if (status != WcStatus::success || r.signaled) tell_sender(ctx, qp, r, status, reason);
+    if (status != WcStatus::success || r.signaled) report(ctx, qp, r, status, reason);
     qp.requester.queue.drop_oldest();
 }
 

@@ -1,24 +1,11 @@
-// The roles of a QP: one file each, functions over the state.
+// The roles of a QP: one file each, functions over the state. For fetching see work_source.hpp.
 #pragma once
 
 #include "qp/context.hpp"
+#include "qp/work_source.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::qp {
-
-// ---- fetch.cpp: from the client's ring to the engine's
-/// Copies and validates posted WQEs while there is room, `most` at a time, so that only WQEs that are sent soon are fetched. True
-/// if any was fetched.
-bool fetch(Qp& qp, uint32_t most);
-/// True if the client has posted WQEs that were not fetched yet.
-bool posted(const Qp& qp);
-/// Called when all posted WQEs are fetched: from now on the client rings the doorbell (see SqShared in abi/rings.hpp). True: the
-/// client may have posted meanwhile, so a full fence and recheck_doorbell() must follow.
-bool arm_doorbell(Qp& qp);
-bool recheck_doorbell(Qp& qp);
-
-/// Validates the copied WQE and fills in the record.
-void admit(Qp& qp, SendRecord& r);
 
 // ---- tag_matching.cpp: messages that arrive at a QP of a tag matching SRQ
 /// Called at the start of a SEND: determines its kind and its buffer. Results as for take_recv.
@@ -41,11 +28,6 @@ bool take_tag_operations(Context& ctx, Srq& srq);
 // ---- rendezvous.cpp: READ and FIN, by the QP's own requester
 /// Adds a rendezvous with the matched buffer. The caller has checked that there is room.
 void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::Packet& packet);
-bool rendezvous_waits(const Qp& qp);
-/// Like fetch.
-bool fetch_rendezvous(Qp& qp);
-/// A READ or FIN has ended.
-void end_rendezvous(Context& ctx, Qp& qp, const abi::SendWqe& w, abi::WcStatus status);
 
 // ---- requester.cpp: sending requests
 /// Sends up to `quantum` request packets. Returns how many.
