@@ -1,7 +1,7 @@
 // Completions, events and errors. Every work request completes exactly once, in order. In ERR all queued requests are flushed
 // (IBA 10.3.1.7, 11.6.2).
+#include "qp/receive_source.hpp"
 #include "qp/reorder.hpp"
-#include "qp/roles.hpp"
 #include "wire/ip_checksum.hpp"
 
 namespace roci::qp {
@@ -163,7 +163,7 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
         }
     }
     work.held = false;
-    if (matches_tags(qp)) describe_tagged(qp, e);
+    describe(qp, e);
     rings::Cq* cq = work.srq != nullptr && work.srq->spec.cq != nullptr ? work.srq->spec.cq : qp.spec.recv_cq;
     push(ctx, qp, cq, e, packet != nullptr && packet->solicited);
 }

@@ -1,4 +1,5 @@
-// The roles of a QP: one file each, functions over the state. For fetching see work_source.hpp.
+// The roles of a QP: one file each, functions over the state. For fetching see work_source.hpp, for the buffers of
+// messages receive_source.hpp.
 #pragma once
 
 #include "qp/context.hpp"
@@ -7,17 +8,7 @@
 
 namespace roci::qp {
 
-// ---- tag_matching.cpp: messages that arrive at a QP of a tag matching SRQ
-/// Called at the start of a SEND: determines its kind and its buffer. Results as for take_recv.
-enum class TakeRecv : uint8_t;
-TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& packet);
-/// Computes the position of a packet's payload in the buffer and the length of its header. False: no payload to place (a
-/// rendezvous request).
-bool place_tagged(const Qp& qp, const wire::Packet& packet, uint64_t& offset, const uint8_t*& payload, uint32_t& length);
-/// The headers of a rendezvous request that waited for slow memory are in place, or cannot be. False: the packet is none.
-bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
-/// Makes a receive completion one of tag matching.
-void describe_tagged(const Qp& qp, abi::Cqe& e);
+// ---- tag_matching.cpp
 /// An incomplete unexpected message is not counted.
 void forget_unexpected(TagSrq& t);
 /// Drops the current message and outstanding rendezvous: the QP is reset or being destroyed.
