@@ -33,19 +33,19 @@ struct Limits {
 
 /// After a timeout: two packets, each with an ACK request. With one, a lost ACK would cost a retry as often as a lost request.
 inline constexpr uint16_t kWindowAfterTimeout = 2;
-inline constexpr uint16_t kFullWindow = 0xffff;
+inline constexpr uint32_t kFraction = 256;  ///< of a packet: Controller::window
+inline constexpr uint32_t kFullWindow = 0xffff * kFraction;
 
 struct Controller {
-    Nanos not_before = 0;           ///< the next request
-    uint16_t window = kFullWindow;  ///< packets, if fewer than Limits::max_window
-    Policy policy = Policy::fixed_window;
+    Nanos not_before = 0;                ///< the next request
+    uint32_t window : 24 = kFullWindow;  ///< packets * kFraction, if less than Limits::max_window: may be less than one packet
+    Policy policy : 8 = Policy::fixed_window;
 };
 static_assert(sizeof(Controller) == 16);
 
 /// What policies that adapt remember. The fixed window does not touch it.
 struct State {
     static constexpr uint8_t kFewSamples = 8;  ///< with fewer, a QP has just begun
-    uint32_t window = 0;                       ///< packets * kFraction: may be less than one
     uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit
     uint32_t target_rate = 0;                  ///< dcqcn: what the rate was before it was cut
     uint32_t alpha = 0;                        ///< dcqcn: how congested, of kWhole
@@ -60,14 +60,17 @@ struct State {
     bool slow_start : 1 = true;
     bool crowded : 1 = false;  ///< the last round trip was longer than the target
 };
-static_assert(sizeof(State) == 40);
+static_assert(sizeof(State) == 36);
 
 /// A QP's congestion control starts anew.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);
 
+/// What the window allows, in packets: one at least.
+inline uint32_t packets(const Controller& c) { return c.window < kFraction ? 1 : c.window / kFraction; }
 /// Packets that may be unacknowledged.
 inline uint32_t window(const Controller& c, const Limits& limits) {
-    return c.window < limits.max_window ? c.window : limits.max_window;
+    const uint32_t allowed = packets(c);
+    return allowed < limits.max_window ? allowed : limits.max_window;
 }
 inline Nanos not_before(const Controller& c) { return c.not_before; }
 
@@ -96,7 +99,7 @@ inline const Row& row(const Controller& c) { return kPolicies[size_t(c.policy)];
 /// The fixed window neither paces nor counts bytes.
 inline bool rests(const Controller& c) { return c.policy == Policy::fixed_window; }
 /// No event but a timeout changes an open fixed window.
-inline bool rests_open(const Controller& c, const Limits& l) { return rests(c) && c.window >= l.max_window; }
+inline bool rests_open(const Controller& c, const Limits& l) { return rests(c) && c.window >= l.max_window * kFraction; }
 
 inline uint32_t begin_turn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
     if (rests(c)) [[likely]]

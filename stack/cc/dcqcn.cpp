@@ -36,8 +36,7 @@ void catch_up(State& s, const Limits& l, Nanos now) {
 void follow_rate(Controller& c, State& s, const Limits& l, uint32_t round_trip) {
     if (s.rate == 0 || round_trip == 0) return;
     const uint64_t packets = uint64_t{s.rate} * 2 * round_trip / 1'000'000 / (1u << s.packet_shift) + 2;
-    s.window = uint32_t(std::min<uint64_t>(packets, l.max_window)) * kFraction;
-    publish(c, s);
+    set_window(c, uint32_t(std::min<uint64_t>(packets, l.max_window)) * kFraction);
 }
 
 }  // namespace
@@ -67,14 +66,13 @@ void acked_dcqcn(Controller& c, State& s, const Limits& l, const Acked& a) {
         catch_up(s, l, a.now);
         return follow_rate(c, s, l, a.smoothed);
     }
-    if (uint64_t{a.in_flight} * 2 * kFraction < s.window) return;
-    s.window = std::min(s.window + a.packets * kFraction / 2, l.max_window * kFraction);
-    publish(c, s);
+    if (uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
+    set_window(c, std::min(c.window + a.packets * kFraction / 2, l.max_window * kFraction));
 }
 
 void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (s.rate == 0) {
-        const uint64_t now_sent = (uint64_t{s.window} << s.packet_shift) / kFraction * 1'000'000 / std::max(round_trip, 10'000u);
+        const uint64_t now_sent = (uint64_t{c.window} << s.packet_shift) / kFraction * 1'000'000 / std::max(round_trip, 10'000u);
         s.rate = uint32_t(std::clamp<uint64_t>(now_sent, kLeastRate, kNoLimit - 1));
         s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;
@@ -94,8 +92,7 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
 
 void silent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now) {
     if (s.rate != 0) notified_dcqcn(c, s, l, now, 0);
-    s.window = kWindowAfterTimeout * kFraction;
-    publish(c, s);
+    set_window(c, kWindowAfterTimeout * kFraction);
 }
 
 }  // namespace roci::cc

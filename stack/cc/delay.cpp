@@ -12,34 +12,32 @@ constexpr uint32_t kMostCut = 2;  ///< the window is divided by this at most
 
 /// The round trip to aim at. Narrow windows get more than wide ones, so that flows which share a queue become equal; a network
 /// whose empty round trip is long has a target of its own.
-uint32_t target(const State& s, const Limits& l, uint32_t shortest) {
+uint32_t target(const Controller& c, const Limits& l, uint32_t shortest) {
     const auto base = uint32_t(l.target);
-    return std::max(base + uint32_t(uint64_t{2} * base * kFraction / (kFraction + s.window)), 2 * shortest);
+    return std::max(base + uint32_t(uint64_t{2} * base * kFraction / (kFraction + c.window)), 2 * shortest);
 }
 
 void cut(Controller& c, State& s, Nanos now, uint32_t to) {
-    s.window = std::max({to, s.window / kMostCut, kLeastWindow});
+    set_window(c, std::max({to, c.window / kMostCut, kLeastWindow}));
     s.cut_at = uint32_t(now);
     s.slow_start = false;
-    publish(c, s);
 }
 
 void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
-    const uint32_t aim = target(s, l, a.shortest);
+    const uint32_t aim = target(c, l, a.shortest);
     s.crowded = a.sample > aim;
     if (a.sample > (aim + a.shortest) / 2) s.slow_start = false;
     if (!s.crowded || uint32_t(a.now) - s.cut_at < a.smoothed) return;
     const uint64_t excess = a.sample - aim;
-    cut(c, s, a.now, uint32_t(s.window - uint64_t{s.window} * 4 / 5 * excess / a.sample));
+    cut(c, s, a.now, uint32_t(c.window - uint64_t{c.window} * 4 / 5 * excess / a.sample));
 }
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
-    if (s.crowded || uint64_t{a.in_flight} * 2 * kFraction < s.window) return;  // a window that is not used says nothing
+    if (s.crowded || uint64_t{a.in_flight} * 2 * kFraction < c.window) return;  // a window that is not used says nothing
     const uint32_t step = s.slow_start            ? a.packets * kFraction / 2
-                          : s.window >= kFraction ? a.packets * kStep * kFraction / s.window
+                          : c.window >= kFraction ? a.packets * kStep * kFraction / c.window
                                                   : a.packets * kStep / 4;
-    s.window = std::min(s.window + std::max(step, 1u), l.max_window * kFraction);
-    publish(c, s);
+    set_window(c, std::min(c.window + std::max(step, 1u), l.max_window * kFraction));
 }
 
 }  // namespace
@@ -56,8 +54,8 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (a.sample != 0) judge(c, s, l, a);
     grow(c, s, l, a);
     const uint32_t since_sent = uint32_t(a.now) - s.active_at;
-    if (s.window < kFraction && a.smoothed != 0) {
-        const Nanos pause = std::min(Nanos{a.smoothed} * kFraction / s.window, kLongestPause);
+    if (c.window < kFraction && a.smoothed != 0) {
+        const Nanos pause = std::min(Nanos{a.smoothed} * kFraction / c.window, kLongestPause);
         c.not_before = a.now + (pause > since_sent ? pause - since_sent : 0);
     }
 }
@@ -66,14 +64,13 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
     s.slow_start = false;
     if (!s.crowded || uint32_t(now) - s.cut_at < round_trip) return;
-    cut(c, s, now, s.window / kMostCut);
+    cut(c, s, now, c.window / kMostCut);
 }
 
 void silent_delay(Controller& c, State& s, const Limits&, Nanos now) {
-    s.window = std::min<uint32_t>(s.window, kWindowAfterTimeout * kFraction);
+    set_window(c, std::min<uint32_t>(c.window, kWindowAfterTimeout * kFraction));
     s.cut_at = uint32_t(now);
     s.slow_start = false;
-    publish(c, s);
 }
 
 }  // namespace roci::cc

@@ -5,9 +5,10 @@
 namespace roci::cc {
 
 void widen_fixed(Controller& c, State&, const Limits& l, const Acked& a) {
-    if (c.window < l.max_window) c.window = uint16_t(std::min(c.window + a.packets, l.max_window));
+    const uint32_t whole = l.max_window * kFraction;
+    if (c.window < whole) set_window(c, std::min(c.window + a.packets * kFraction, whole));
 }
 
-void narrow_fixed(Controller& c, State&, const Limits&, Nanos) { c.window = kWindowAfterTimeout; }
+void narrow_fixed(Controller& c, State&, const Limits&, Nanos) { set_window(c, kWindowAfterTimeout * kFraction); }
 
 }  // namespace roci::cc

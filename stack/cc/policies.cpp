@@ -43,8 +43,7 @@ void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_
     c = {.policy = policy};
     s = {.packet_shift = uint8_t(std::countr_zero(packet_bytes))};
     if (policy == Policy::fixed_window) return;
-    s.window = limits.first_window * kFraction;
-    publish(c, s);
+    set_window(c, limits.first_window * kFraction);
 }
 
 }  // namespace roci::cc

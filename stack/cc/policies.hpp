@@ -7,7 +7,6 @@
 
 namespace roci::cc {
 
-inline constexpr uint32_t kFraction = 256;  ///< of a packet: State::window
 inline constexpr uint32_t kWhole = 1 << 16;
 /// One packet per 64 round trips is the slowest.
 inline constexpr uint32_t kLeastWindow = kFraction / 64;
@@ -15,9 +14,8 @@ inline constexpr uint32_t kLeastWindow = kFraction / 64;
 // ---- slow_start.cpp: what delay and dcqcn have in common
 /// A QP that was idle knows nothing of the network any more: it starts with the first window again.
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
-/// Makes State::window the controller's: as whole packets.
-void publish(Controller& c, const State& s);
 
+inline void set_window(Controller& c, uint32_t window) { c.window = std::min(window, kFullWindow) & 0xffffff; }
 inline void count_sample(State& s, const Acked& a) {
     s.samples = uint8_t(s.samples + (a.sample != 0 && s.samples < State::kFewSamples));
 }

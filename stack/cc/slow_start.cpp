@@ -8,16 +8,13 @@ constexpr uint32_t kIdle = 1'000'000;
 
 }  // namespace
 
-void publish(Controller& c, const State& s) { c.window = uint16_t(std::clamp<uint32_t>(s.window / kFraction, 1, kFullWindow)); }
-
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now) {
     if (uint32_t(now) - s.active_at < kIdle) return;
     s.active_at = uint32_t(now);
-    if (s.window <= l.first_window * kFraction) return;
-    s.window = l.first_window * kFraction;
+    if (c.window <= l.first_window * kFraction) return;
+    set_window(c, l.first_window * kFraction);
     s.slow_start = true;
     s.crowded = false;
-    publish(c, s);
 }
 
 }  // namespace roci::cc

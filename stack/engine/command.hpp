@@ -33,8 +33,7 @@ struct AddQp {
 struct ModifyQp {
     qp::Qp* qp = nullptr;
     const qp::Change* change = nullptr;
-    /// In: the expected state of the QP; if it is in another state, it is not changed (ESTALE). Out: its state before.
-    qp::Snapshot* snapshot = nullptr;
+    qp::Decision* step = nullptr;  ///< out; if it is refused, `error` is EINVAL
     int error = 0;
 };
 struct QueryQp {

@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "engine/impl.hpp"
+#include "qp/attributes.hpp"
 
 namespace roci::engine {
 namespace {
@@ -12,11 +13,12 @@ void run(Impl& e, AttachSession& c) { c.error = e.sessions.attach(e.ctx, c.sessi
 void run(Impl& e, DetachSession& c) { e.sessions.detach(e.ctx, c.session); }
 /// 0 or an errno.
 int join_session(Impl& e, qp::Qp& qp) {
-    Session* s = e.sessions.find(qp.spec.session);
+    Session* s = e.sessions.find(qp.owner.session);
     e.sessions.enter(e.ctx, s, qp);
     if (s == nullptr) return EINVAL;
-    if (qp.spec.slot >= s->slots.size()) s->slots.resize(qp.spec.slot + 1);
-    s->slots[qp.spec.slot] = &qp;
+    const uint32_t slot = qp.owner.handle;
+    if (slot >= s->slots.size()) s->slots.resize(slot + 1);
+    s->slots[slot] = &qp;
     return 0;
 }
 void run(Impl& e, AddQp& c) {
@@ -32,30 +34,27 @@ void run(Impl& e, AddQp& c) {
 void acknowledge_first(Impl& e, qp::Qp& qp) {
     if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
-/// Does nothing if the QP is not in the state that the conductor expects (snapshot).
 void run(Impl& e, ModifyQp& c) {
-    if (c.snapshot != nullptr) {
-        const qp::State believed = c.snapshot->state;
-        qp::snapshot(*c.qp, *c.snapshot);
-        if (c.snapshot->state != believed) {
-            c.error = ESTALE;
-            return;
-        }
+    *c.step = qp::check_step(c.qp->spec.type, c.qp->state, *c.change);
+    if (c.step->refusal != qp::Refusal::none) {
+        c.error = EINVAL;
+        return;
     }
+    if (c.change->trial) return;
     acknowledge_first(e, *c.qp);
-    c.error = qp::apply_change(e.ctx, *c.qp, *c.change);
+    c.error = qp::apply_change(e.ctx, *c.qp, *c.change, c.step->to);
 }
 void run(Impl&, QueryQp& c) {
     qp::snapshot(*c.qp, *c.snapshot);
     if (c.journal != nullptr && c.qp->journal != nullptr) *c.journal = *c.qp->journal;
 }
 void leave_session(Impl& e, const qp::Qp& qp) {
-    Session* s = e.sessions.find(qp.spec.session);
-    if (s != nullptr && qp.spec.slot < s->slots.size()) s->slots[qp.spec.slot] = nullptr;
+    Session* s = e.sessions.find(qp.owner.session);
+    if (s != nullptr && qp.owner.handle < s->slots.size()) s->slots[qp.owner.handle] = nullptr;
 }
 void run(Impl& e, MoveQp& c) {
     leave_session(e, *c.qp);
-    qp::set_owner(c.qp->spec, *c.owner);
+    c.qp->owner = *c.owner;
     (void)join_session(e, *c.qp);  // fails only if the session is gone; then nobody rings for the QP
 }
 /// EAGAIN: a worker may still write the QP's buffers. Its owner waits for that; whoever reclaims a session does not (`force`).
@@ -92,7 +91,7 @@ void run(Impl& e, ModifySrq& c) {
 }
 void run(Impl&, QuerySrq& c) { c.limit = c.srq->limit; }
 void run(Impl&, ResizeSrq& c) {
-    if (!rings::move_queue(c.srq->rq, *c.new_queue)) c.error = EINVAL;
+    if (!rings::move_queue(c.srq->rq, c.srq->cursor, *c.new_queue)) c.error = EINVAL;
 }
 /// Removes an SRQ. If an XRC target is receiving a message for it, the receive and the message are dropped.
 void run(Impl& e, RemoveSrq& c) {

@@ -152,9 +152,9 @@ void Engine::Impl::run_responders(Budget& budget) {
 /// Serves a requester. Returns how many frames it sent or work requests it flushed.
 uint32_t Engine::Impl::serve(qp::Qp& qp) {
     if (flushing(qp)) {
-        const uint32_t before = qp.requester.queue.tail() + qp.spec.rq.consumed;
+        const uint32_t before = qp.requester.queue.tail() + qp.rq_cursor.consumed;
         qp::flush_queues(ctx, qp);
-        return qp.requester.queue.tail() + qp.spec.rq.consumed - before;
+        return qp.requester.queue.tail() + qp.rq_cursor.consumed - before;
     }
     const uint32_t sent = qp.has_work ? qp::send_requests(ctx, qp, quantum(ctx.requesters.contended())) : 0;
     qp::report_drained(ctx, qp);

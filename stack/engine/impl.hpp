@@ -81,7 +81,6 @@ struct Engine::Impl {
     unsigned execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done);
     bool receive_handed_over();
     bool inbox_waits() const;
-    // commands.cpp
     // gsi.cpp
     void take_management(uint32_t port, const wire::Packet& p);
     int send_management(const io::GsiSend& m);

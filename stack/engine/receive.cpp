@@ -189,10 +189,12 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
     if (crowded()) return qp::prefetch_basics(qp);
     __builtin_prefetch(&qp.responder);
     if (!p.info->has(wire::kSend) || qp.spec.engine != config.index) return;
-    const rings::RqView& rq = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
+    const qp::Srq* srq = qp.spec.srq;
+    const rings::RqView& rq = srq != nullptr ? srq->rq : qp.spec.rq;
+    const rings::RqCursor& at = srq != nullptr ? srq->cursor : qp.rq_cursor;
     if (rq.depth == 0) return;
-    if (rq.seen == rq.consumed) __builtin_prefetch(rq.shared);
-    __builtin_prefetch(rq.slot(rq.consumed));
+    if (at.seen == at.consumed) __builtin_prefetch(rq.shared);
+    __builtin_prefetch(rq.slot(at.consumed));
 }
 
 /// Parses frames[first, end) and looks their QPs up.

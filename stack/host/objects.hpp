@@ -154,8 +154,8 @@ private:
 
 struct Srq {
     qp::Srq* engine_side = nullptr;
-    qp::SrqSpec spec;
-    uint32_t engine = 0;
+    const qp::SrqSpec& spec() const { return qp::spec_of(*engine_side); }
+    const rings::RqView& queue() const { return qp::queue_of(*engine_side); }
     ArenaBlock memory;
     ArenaBlock tags;  ///< tag matching: the ring of operations
     TagSlot tag_slot;
@@ -216,8 +216,8 @@ private:
 
 struct Qp {
     qp::Pool::Handle engine_side;
-    qp::Spec spec;
-    abi::QpAttr attr{};  ///< what modify_qp has set so far
+    const qp::Spec& spec() const { return qp::spec_of(*engine_side); }
+    abi::QpAttr attr{};  ///< what modify_qp has set so far; the state is the engine's
     ArenaBlock sq, rq;
     Use pd, send_cq, recv_cq, srq;
     std::vector<Holder> holders;  ///< XRC target: its handles, oldest first

@@ -14,11 +14,8 @@ namespace roci::io {
 
 /// A UD address, resolved by the conductor.
 struct AddressHandle {
-    uint32_t session = 0;
     uint32_t pd = 0;
     uint32_t port = 0;
-    bool hairpin = false;  ///< the destination is the port's own address
-    bool multicast = false;
     wire::PathTemplate path{};
 };
 

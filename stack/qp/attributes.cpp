@@ -1,13 +1,12 @@
 #include "qp/attributes.hpp"
 
 #include <bit>
-#include <cerrno>
 
 namespace roci::qp {
 namespace {
 
 /// Attributes of one transition for one service. The state itself is always allowed.
-struct Rule {
+struct Transition {
     State current, next;
     uint32_t required, optional;
 };
@@ -23,7 +22,7 @@ constexpr uint32_t kDrained = kAttrAv | kRights | kAttrPkeyIndex | kAttrPathMigS
 
 using enum State;
 
-constexpr Rule kRc[] = {
+constexpr Transition kRc[] = {
     {reset, init, kToInit | kAttrAccessFlags, 0},
     {init, init, 0, kToInit | kAttrAccessFlags},
     {init, rtr, kConnect | kResponder, kRights | kAttrPkeyIndex},
@@ -33,7 +32,7 @@ constexpr Rule kRc[] = {
     {sqd, rts, 0, kLive | kAttrMinRnrTimer},
     {sqd, sqd, 0, kDrained | kAttrPort | kRequester | kResponder},
 };
-constexpr Rule kUc[] = {
+constexpr Transition kUc[] = {
     {reset, init, kToInit | kAttrAccessFlags, 0},
     {init, init, 0, kToInit | kAttrAccessFlags},
     {init, rtr, kConnect, kRights | kAttrPkeyIndex},
@@ -44,7 +43,7 @@ constexpr Rule kUc[] = {
     {sqd, sqd, 0, kDrained},
     {sqe, rts, 0, kAttrCurState | kAttrAccessFlags},
 };
-constexpr Rule kUd[] = {
+constexpr Transition kUd[] = {
     {reset, init, kToInit | kAttrQkey, 0},      {init, init, 0, kToInit | kAttrQkey},
     {init, rtr, 0, kAttrPkeyIndex | kAttrQkey}, {rtr, rts, kAttrSqPsn, kAttrCurState | kAttrQkey},
     {rts, rts, 0, kAttrCurState | kAttrQkey},   {rts, sqd, 0, kAttrEnSqdAsyncNotify},
@@ -52,7 +51,7 @@ constexpr Rule kUd[] = {
     {sqe, rts, 0, kAttrCurState | kAttrQkey},
 };
 // XRC splits RC: the initiator has no responder attributes, the target no retry counters (annex A14).
-constexpr Rule kXrcSend[] = {
+constexpr Transition kXrcSend[] = {
     {reset, init, kToInit | kAttrAccessFlags, 0},
     {init, init, 0, kToInit | kAttrAccessFlags},
     {init, rtr, kConnect, kRights | kAttrPkeyIndex},
@@ -62,7 +61,7 @@ constexpr Rule kXrcSend[] = {
     {sqd, rts, 0, kLive},
     {sqd, sqd, 0, kDrained | kAttrPort | kRequester},
 };
-constexpr Rule kXrcRecv[] = {
+constexpr Transition kXrcRecv[] = {
     {reset, init, kToInit | kAttrAccessFlags, 0},
     {init, init, 0, kToInit | kAttrAccessFlags},
     {init, rtr, kConnect | kResponder, kRights | kAttrPkeyIndex},
@@ -76,8 +75,8 @@ constexpr Rule kXrcRecv[] = {
 struct Service {
     Type type;
     const char* name;
-    const Rule* begin;
-    const Rule* end;
+    const Transition* begin;
+    const Transition* end;
 };
 constexpr Service kServices[] = {
     {Type::rc, "RC", std::begin(kRc), std::end(kRc)},
@@ -94,12 +93,12 @@ const Service* service(Type type) {
     return nullptr;
 }
 
-const Rule* rule(const Service& s, State current, State next) {
+const Transition* transition(const Service& s, State current, State next) {
     // Any state may go to RESET or ERR, carrying nothing else (IBA 10.3.1).
-    static constexpr Rule kAlways{};
+    static constexpr Transition kAlways{};
     if (next == reset || next == err) return &kAlways;
-    for (const Rule* r = s.begin; r != s.end; ++r) {
-        if (r->current == current && r->next == next) return r;
+    for (const Transition* t = s.begin; t != s.end; ++t) {
+        if (t->current == current && t->next == next) return t;
     }
     return nullptr;
 }
@@ -158,27 +157,48 @@ uint32_t ignored_attributes(Type type) {
     return type == Type::xrc_recv ? kAttrMaxRdAtomic | kAttrRetryCount | kAttrRnrRetry : 0;
 }
 
-int check_modify(Type type, State current, State next, uint32_t mask, std::string& why) {
+Decision check_step(Type type, State current, const Change& change) {
+    Decision step{.from = current, .to = current};
+    const auto refuse = [&step](Refusal refusal, uint32_t named = 0) {
+        step.refusal = refusal;
+        step.named = named;
+        return step;
+    };
+    if ((change.mask & kAttrState) != 0) {
+        if (change.attr.qp_state > uint32_t(err)) return refuse(Refusal::no_such_state, change.attr.qp_state);
+        step.to = State(change.attr.qp_state);
+    }
     const Service* s = service(type);
-    if (s == nullptr) {
-        why = std::string("QP type ") + type_name(type) + " has no state table";
-        return EINVAL;
+    if (s == nullptr) return refuse(Refusal::no_table);
+    const Transition* t = transition(*s, current, step.to);
+    if (t == nullptr) return refuse(Refusal::no_transition);
+    if (const uint32_t missing = t->required & ~change.mask; missing != 0) return refuse(Refusal::missing, missing);
+    if (const uint32_t forbidden = change.mask & ~(t->required | t->optional | kAttrState); forbidden != 0)
+        return refuse(Refusal::forbidden, forbidden);
+    if ((change.mask & kAttrCurState) != 0 && change.attr.cur_qp_state != uint32_t(current))
+        return refuse(Refusal::another_state, change.attr.cur_qp_state);
+    return step;
+}
+
+std::string explain(Type type, const Decision& step) {
+    const std::string way = std::string(type_name(type)) + " QP, " + state_name(step.from) + " to " + state_name(step.to);
+    switch (step.refusal) {
+        case Refusal::none:
+            return way;
+        case Refusal::no_table:
+            return std::string("QP type ") + type_name(type) + " has no state table";
+        case Refusal::no_such_state:
+            return "qp_state " + std::to_string(step.named) + " is not a valid state";
+        case Refusal::no_transition:
+            return way + ": not a legal transition; QPs go RESET, INIT, RTR, RTS, and from anywhere to RESET or ERR";
+        case Refusal::missing:
+            return way + ": missing " + names(step.named);
+        case Refusal::forbidden:
+            return way + ": must not carry " + names(step.named);
+        case Refusal::another_state:
+            return "cur_qp_state is " + std::to_string(step.named) + ", but the QP is in " + state_name(step.from);
     }
-    const std::string step = std::string(s->name) + " QP, " + state_name(current) + " to " + state_name(next);
-    const Rule* r = rule(*s, current, next);
-    if (r == nullptr) {
-        why = step + ": not a legal transition; QPs go RESET, INIT, RTR, RTS, and from anywhere to RESET or ERR";
-        return EINVAL;
-    }
-    if (const uint32_t missing = r->required & ~mask; missing != 0) {
-        why = step + ": missing " + names(missing);
-        return EINVAL;
-    }
-    if (const uint32_t forbidden = mask & ~(r->required | r->optional | kAttrState); forbidden != 0) {
-        why = step + ": must not carry " + names(forbidden);
-        return EINVAL;
-    }
-    return 0;
+    return way;
 }
 
 }  // namespace roci::qp

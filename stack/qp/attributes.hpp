@@ -46,8 +46,10 @@ const char* attribute_name(uint32_t bit);
 /// kernel ignores the same attributes for all devices.
 uint32_t ignored_attributes(Type type);
 
-/// Checks whether a QP of `type` may go from `current` to `next` with exactly the attributes `mask`. Returns 0, or EINVAL with a
-/// sentence in `why` that names the missing or forbidden attribute. Without kAttrState pass next == current.
-int check_modify(Type type, State current, State next, uint32_t mask, std::string& why);
+/// Decides whether a QP of `type` in state `current` may take the step, with exactly these attributes. Only the QP's engine asks,
+/// because only its state counts.
+Decision check_step(Type type, State current, const Change& change);
+/// A refusal as a sentence for the program's author.
+std::string explain(Type type, const Decision& step);
 
 }  // namespace roci::qp

@@ -1,5 +1,6 @@
 // The invariants of a QP between the rounds of its engine. The simulator checks them after each round.
 #include "qp/reorder_pool.hpp"
+#include "qp/slow_memory.hpp"
 #include "qp/state.hpp"
 
 namespace roci::qp {
@@ -43,6 +44,13 @@ const char* check_reorder(const Qp& qp) {
     return check_backlog(r.responses, qp.keeps_responses, r.has_ack);
 }
 
+const char* check_waiting(bool waits, const Qp& qp, const SlowQueue SlowState::*queue) {
+    if (!waits)
+        return qp.slow != nullptr && (qp.slow->*queue).now != nullptr ? "a packet waits, but not those behind it" : nullptr;
+    const bool for_something = qp.slow != nullptr && (qp.slow->closing || (qp.slow->*queue).now != nullptr);
+    return for_something ? nullptr : "packets wait for nothing";
+}
+
 }  // namespace
 
 const char* check(const Qp& qp) {
@@ -51,6 +59,8 @@ const char* check(const Qp& qp) {
     if (const char* wrong = qp.responder.sequence.check()) return wrong;
     if (const char* wrong = check_jobs(qp)) return wrong;
     if (const char* wrong = check_reorder(qp)) return wrong;
+    if (const char* wrong = check_waiting(qp.waits_requests, qp, &SlowState::requests)) return wrong;
+    if (const char* wrong = check_waiting(qp.waits_responses, qp, &SlowState::responses)) return wrong;
     if (qp.state != State::rts && qp.state != State::sqd) return nullptr;
     if (const char* wrong = rq.queue.check(rq.window)) return wrong;
     return check_deadlines(qp);

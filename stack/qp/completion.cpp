@@ -1,7 +1,7 @@
 // Completions, events and errors. Every work request completes exactly once, in order. In ERR all queued requests are flushed
 // (IBA 10.3.1.7, 11.6.2).
+#include "qp/receive_source.hpp"
 #include "qp/reorder.hpp"
-#include "qp/roles.hpp"
 #include "wire/ip_checksum.hpp"
 
 namespace roci::qp {
@@ -87,20 +87,6 @@ uint32_t vendor_error(WcStatus status, abi::Reason reason) {
     return uint32_t(status == WcStatus::wr_flush_err ? abi::Reason::flushed : reason);
 }
 
-void tell_sender(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status, abi::Reason reason) {
-    ROCI_STAGE(cqe);
-    if (qp.tags != nullptr) return end_rendezvous(ctx, qp, wqe(r), status);
-    abi::Cqe e{};
-    e.wr_id = wqe(r).wr_id;
-    e.wqe_index = qp.requester.queue.tail();
-    e.status = status;
-    e.opcode = r.wc;
-    e.queue = abi::kCqeSend;
-    e.byte_len = r.length;
-    e.vendor_err = vendor_error(status, reason);
-    push(ctx, qp, qp.spec.send_cq, e, false);
-}
-
 void count_error(Context& ctx, Qp& qp, WcStatus status, uint64_t DeviceCounters::*errors, uint64_t DeviceCounters::*flushed) {
     bump(ctx.device(qp).*errors);
     if (status == WcStatus::wr_flush_err) bump(ctx.device(qp).*flushed);
@@ -126,11 +112,24 @@ uint64_t DeviceCounters::*failure(WcStatus status) {
 
 }  // namespace
 
+void ClientQueue::report(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status, abi::Reason reason) {
+    ROCI_STAGE(cqe);
+    abi::Cqe e{};
+    e.wr_id = wqe(r).wr_id;
+    e.wqe_index = qp.requester.queue.tail();
+    e.status = status;
+    e.opcode = r.wc;
+    e.queue = abi::kCqeSend;
+    e.byte_len = r.length;
+    e.vendor_err = vendor_error(status, reason);
+    push(ctx, qp, qp.spec.send_cq, e, false);
+}
+
 void complete_send(Context& ctx, Qp& qp, WcStatus status, abi::Reason reason) {
     const SendRecord& r = *qp.requester.queue.oldest();
     if (status != WcStatus::success) [[unlikely]]
         count_error(ctx, qp, status, &DeviceCounters::tx_errors, &DeviceCounters::tx_flushed);
-    if (status != WcStatus::success || r.signaled) tell_sender(ctx, qp, r, status, reason);
+    if (status != WcStatus::success || r.signaled) report(ctx, qp, r, status, reason);
     qp.requester.queue.drop_oldest();
 }
 
@@ -166,7 +165,7 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, WcStatus st
         }
     }
     work.held = false;
-    if (matches_tags(qp)) describe_tagged(qp, e);
+    describe(qp, e);
     rings::Cq* cq = work.srq != nullptr && work.srq->spec.cq != nullptr ? work.srq->spec.cq : qp.spec.recv_cq;
     push(ctx, qp, cq, e, packet != nullptr && packet->solicited);
 }
@@ -180,7 +179,7 @@ void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solici
 }
 
 void raise(Context& ctx, Qp& qp, abi::AsyncEvent event) {
-    send_event(ctx, {io::Event::Kind::async, qp.spec.session, uint32_t(event), qp.spec.handle, qp.spec.generation});
+    send_event(ctx, {io::Event::Kind::async, qp.owner.session, uint32_t(event), qp.owner.handle, qp.owner.generation});
 }
 
 void raise_srq(Context& ctx, const Srq& srq, abi::AsyncEvent event) {

@@ -51,7 +51,7 @@ inline void count(Context& ctx, Qp& qp, uint64_t EventCounters::*counter, uint64
     bump(ctx.device(qp).*counter, n);
 }
 inline void count(Context& ctx, Qp& qp, RequestFault fault) {
-    count(ctx, qp, &EventCounters::access_errors);
+    count(ctx, qp, &EventCounters::requests_refused);
     bump(ctx.device(qp), fault);
 }
 

@@ -33,7 +33,7 @@ namespace roci::qp {
     X(duplicates, "packets", "", "requests that came again, and responses that nobody waited for")                     \
     X(out_of_order, "packets", "hw_counters/out_of_sequence", "requests that came before an earlier one")              \
     X(implied_naks, "events", "hw_counters/implied_nak_seq_err", "responses that showed that an earlier one was lost") \
-    X(access_errors, "requests", "", "requests refused; request_* counts them by reason")                              \
+    X(requests_refused, "requests", "", "requests of the peer refused for any fault; request_* counts each")           \
     X(dropped, "packets", "", "packets and messages without effect: no state, no receive, or no meaning")
 
 #define ROCI_PORT_COUNTERS(X)                                                                                                 \

@@ -84,13 +84,9 @@ void admit(Qp& qp, SendRecord& r) {
     r.fence = (w.send_flags & abi::kSendFence) != 0;
 }
 
-bool posted(const Qp& qp) {
-    if (qp.tags != nullptr) return rendezvous_waits(qp);
-    return qp.spec.sq.depth != 0 && qp.spec.sq.posted(qp.requester.queue.fetched());
-}
+bool ClientQueue::posted(const Qp& qp) { return qp.spec.sq.depth != 0 && qp.spec.sq.posted(qp.requester.queue.fetched()); }
 
-bool arm_doorbell(Qp& qp) {
-    if (qp.tags != nullptr) return false;  // received messages activate it
+bool ClientQueue::arm_doorbell(Qp& qp) {
     if (qp.spec.sq.depth == 0) return false;
     rings::announce_idle(qp.spec.sq);
     return true;
@@ -98,9 +94,8 @@ bool arm_doorbell(Qp& qp) {
 
 bool recheck_doorbell(Qp& qp) { return rings::stays_idle(qp.spec.sq, qp.requester.queue.fetched()); }
 
-bool fetch(Qp& qp, uint32_t most) {
+bool ClientQueue::fetch(Qp& qp, uint32_t most) {
     ROCI_STAGE(fetch);
-    if (qp.tags != nullptr) return fetch_rendezvous(qp);
     Requester& rq = qp.requester;
     const uint32_t depth = qp.spec.sq.depth;
     if (depth == 0) return false;

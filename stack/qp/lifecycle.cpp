@@ -1,5 +1,5 @@
-// Creation, the actions of the state machine, and snapshots. The conductor has checked transitions and attributes
-// (qp/attributes.hpp); this file applies each attribute and each state to the transport.
+// Creation, the actions of the state machine, and snapshots. qp/attributes.hpp has decided that the step is legal; this file
+// applies each attribute and each state to the transport.
 #include <bit>
 #include <cerrno>
 #include <new>
@@ -66,7 +66,7 @@ void reset(Context& ctx, Qp& qp) {
     qp.established = qp.sqd_pending = qp.notify_drained = qp.has_work = false;
     qp.qkey = 0;
     qp.access = 0;
-    qp.spec.rq.consumed = qp.spec.rq.seen = qp.spec.rq.enough = 0;
+    qp.rq_cursor = {};
     if (qp.spec.sq.depth != 0) std::atomic_ref(qp.spec.sq.shared->idle).store(1, std::memory_order_release);
     if (qp.spec.rq.depth == 0) return;
     std::atomic_ref(qp.spec.rq.shared->producer).store(0, std::memory_order_relaxed);
@@ -106,11 +106,10 @@ void enter(Context& ctx, Qp& qp, State next) {
 
 Pool::Pool(ChunkSource& chunks) : slab_(chunks, sizeof(Qp)) {}
 
-Pool::Handle Pool::create(const Spec& spec) {
+Pool::Handle Pool::create(const Spec& spec, const Owner& owner) {
     void* block = slab_.take();
     if (block == nullptr) return {};
-    Handle qp(new (block) Qp, {this});
-    qp->spec = spec;
+    Handle qp(new (block) Qp{.spec = spec, .owner = owner}, {this});
     qp->timer.owner = qp.get();
     if (spec.sq.depth != 0) std::atomic_ref(spec.sq.shared->idle).store(1, std::memory_order_release);
     // an XRC target may use any SRQ of its domain
@@ -128,16 +127,18 @@ void Pool::free(Qp* qp) {
     slab_.give_back(qp);
 }
 
-Srq* create_srq(const SrqSpec& spec) {
-    auto srq = std::make_unique<Srq>();
-    srq->spec = spec;
-    srq->rq = spec.rq;
-    srq->limit = spec.limit;
-    if (spec.tags.shared != nullptr) srq->tags = std::make_unique<TagSrq>(spec.tags);
+Srq* create_srq(const SrqSpec& spec, const rings::RqView& queue) {
+    std::unique_ptr<Srq> srq(new Srq{.spec = spec, .rq = queue});
+    if (spec.tags.shared != nullptr) srq->tags = std::make_unique<TagSrq>(srq->spec.tags);
     return srq.release();
 }
 
 void free(Srq* srq) { delete srq; }
+
+const Spec& spec_of(const Qp& qp) { return qp.spec; }
+const Owner& owner_of(const Qp& qp) { return qp.owner; }
+const SrqSpec& spec_of(const Srq& srq) { return srq.spec; }
+const rings::RqView& queue_of(const Srq& srq) { return srq.rq; }
 
 namespace {
 
@@ -152,17 +153,17 @@ bool flushed(Context& ctx, Qp& qp) {
 
 }  // namespace
 
-int apply_change(Context& ctx, Qp& qp, const Change& change) {
+int apply_change(Context& ctx, Qp& qp, const Change& change, State next) {
     const bool moves = (change.mask & kAttrState) != 0;
-    if (moves && change.next == State::reset) {
+    if (moves && next == State::reset) {
         if (!close_slow(ctx, qp)) return EAGAIN;
         enter(ctx, qp, State::reset);
         return 0;
     }
-    if (moves && change.next == State::rts && qp.state == State::sqe && !flushed(ctx, qp)) return EAGAIN;
+    if (moves && next == State::rts && qp.state == State::sqe && !flushed(ctx, qp)) return EAGAIN;
     for (const Setter& s : kSetters)
         if ((change.mask & s.bit) != 0) s.apply(qp, change);
-    if (moves) enter(ctx, qp, change.next);
+    if (moves) enter(ctx, qp, next);
     return 0;
 }
 
@@ -177,7 +178,7 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.probes = qp.requester.probes;
     out.round_trip = qp.requester.round_trip.smoothed();
     out.policy = qp.requester.congestion.policy;
-    out.window = qp.requester.congestion.window;
+    out.window = uint16_t(cc::packets(qp.requester.congestion));
     out.rate = qp.adaptation.rate;
     out.send_queued = qp.requester.queue.length();
     out.recv_posted = recv_available(qp);

@@ -17,32 +17,36 @@ Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
 }  // namespace
 
 void check_srq_limit(Context& ctx, Srq& srq) {
-    if (srq.limit == 0 || srq.rq.posted(srq.limit) >= srq.limit) return;
+    if (srq.limit == 0 || srq.cursor.posted(srq.rq, srq.limit) >= srq.limit) return;
     srq.limit = 0;  // the event disarms it (IBA 10.2.9.3)
     raise_srq(ctx, srq, abi::AsyncEvent::srq_limit_reached);
 }
 
 uint32_t recv_available(const Qp& qp) {
-    const rings::RqView& q = qp.spec.srq != nullptr ? qp.spec.srq->rq : qp.spec.rq;
-    return q.depth != 0 ? std::min(q.producer() - q.consumed, q.depth) : 0;
+    const Srq* srq = qp.spec.srq;
+    const rings::RqView& q = srq != nullptr ? srq->rq : qp.spec.rq;
+    const rings::RqCursor& at = srq != nullptr ? srq->cursor : qp.rq_cursor;
+    return q.depth != 0 ? std::min(q.producer() - at.consumed, q.depth) : 0;
 }
 
 uint32_t recv_credits(Qp& qp) {
-    rings::RqView& q = qp.spec.rq;
-    return q.depth != 0 ? std::min(q.posted(std::max(q.enough, 1u)), q.depth) : 0;
+    const rings::RqView& q = qp.spec.rq;
+    rings::RqCursor& at = qp.rq_cursor;
+    return q.depth != 0 ? std::min(at.posted(q, std::max(at.enough, 1u)), q.depth) : 0;
 }
 
 TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t least) {
     ROCI_STAGE(fetch);
     Srq* srq = srq_of(ctx, qp, packet);
     if (srq == nullptr && qp.spec.type == Type::xrc_recv) return TakeRecv::no_queue;
-    rings::RqView& q = srq != nullptr ? srq->rq : qp.spec.rq;
+    const rings::RqView& q = srq != nullptr ? srq->rq : qp.spec.rq;
+    rings::RqCursor& at = srq != nullptr ? srq->cursor : qp.rq_cursor;
     if (q.depth == 0) return TakeRecv::empty;
-    const uint32_t available = q.posted(1);
+    const uint32_t available = at.posted(q, 1);
     if (available == 0) return TakeRecv::empty;
     if (available > q.depth) return TakeRecv::malformed;  // the client claims more than its queue holds
-    const std::byte* slot = q.slot(q.consumed);
-    __builtin_prefetch(q.slot(q.consumed + 1));  // of the next message, if it is posted: from another core's cache
+    const std::byte* slot = q.slot(at.consumed);
+    __builtin_prefetch(q.slot(at.consumed + 1));  // of the next message, if it is posted: from another core's cache
     abi::RecvWqe head;
     std::memcpy(&head, slot, sizeof head);
     RecvWork& work = qp.responder.recv;
@@ -53,7 +57,7 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t le
     work.num_sge = 0;
     work.capacity = 0;
     if (head.num_sge > q.max_sge) {
-        ++q.consumed;
+        ++at.consumed;
         return TakeRecv::malformed;
     }
     work.num_sge = uint16_t(head.num_sge);
@@ -64,7 +68,7 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t le
         work.held = false;
         return TakeRecv::too_short;
     }
-    ++q.consumed;
+    ++at.consumed;
     if (srq != nullptr) check_srq_limit(ctx, *srq);
     return TakeRecv::ok;
 }

@@ -64,13 +64,13 @@ void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::P
     activate_requester(ctx, qp);
 }
 
-bool rendezvous_waits(const Qp& qp) { return qp.tags->to_read.count + qp.tags->to_finish.count != 0; }
+bool MatchedRendezvous::posted(const Qp& qp) { return qp.tags->to_read.count + qp.tags->to_finish.count != 0; }
 
-bool fetch_rendezvous(Qp& qp) {
+bool MatchedRendezvous::fetch(Qp& qp, uint32_t) {
     TagQp& t = *qp.tags;
     Requester& rq = qp.requester;
     bool any = false;
-    while (rendezvous_waits(qp) && rq.queue.length() < qp.spec.sq.depth) {
+    while (posted(qp) && rq.queue.length() < qp.spec.sq.depth) {
         // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2).
         if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
         SendRecord& r = rq.queue.append();
@@ -85,8 +85,10 @@ bool fetch_rendezvous(Qp& qp) {
     return any;
 }
 
-void end_rendezvous(Context& ctx, Qp& qp, const abi::SendWqe& w, WcStatus status) {
+/// A READ or FIN has ended.
+void MatchedRendezvous::report(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status, abi::Reason) {
     TagQp& t = *qp.tags;
+    const abi::SendWqe& w = wqe(r);
     const auto slot = uint32_t(w.compare_add);
     if (w.opcode != WrOpcode::rdma_read) return t.free.push(slot);
     const Rendezvous& job = t.jobs[slot];

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "mem/memory_region.hpp"
+#include "qp/receive_source.hpp"
 #include "qp/reorder.hpp"
 #include "qp/requests.hpp"
-#include "qp/roles.hpp"
 
 namespace roci::qp {
 namespace {
@@ -162,15 +162,13 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 Placed place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
-    uint64_t offset = rs.received;
-    const uint8_t* payload = p.payload;
-    uint32_t length = p.payload_length;
-    if (matches_tags(qp) && !place_tagged(qp, p, offset, payload, length)) return {RequestFault::none};
-    if (offset + length > rs.recv.capacity) return {RequestFault::message_too_long};
+    Part part{rs.received, p.payload, p.payload_length};
+    if (!locate(qp, p, part)) return {RequestFault::none};
+    if (part.offset + part.length > rs.recv.capacity) return {RequestFault::message_too_long};
     const SgeList sges(ctx, rs.recv.pd, {rs.recv.sges.get(), rs.recv.num_sge});
-    if (sges.scatter(offset, payload, length)) return {RequestFault::none};
-    const Target to{.sges = &sges, .offset = offset};
-    return {RequestFault::recv_protection, place_slowly(ctx, qp, SlowRole::request, p, to, payload, length)};
+    if (sges.scatter(part.offset, part.payload, part.length)) return {RequestFault::none};
+    const Target to{.sges = &sges, .offset = part.offset};
+    return {RequestFault::recv_protection, place_slowly(ctx, qp, SlowRole::request, p, to, part.payload, part.length)};
 }
 
 Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
@@ -190,7 +188,7 @@ Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
 /// The first packet of a SEND, or the last packet of a WRITE with immediate, takes the receive WQE.
 TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.responder.recv.held || !p.info->has(wire::kConsumesRecv)) return TakeRecv::ok;
-    return p.info->has(wire::kSend) && matches_tags(qp) ? take_tagged(ctx, qp, p) : take_recv(ctx, qp, &p);
+    return p.info->has(wire::kSend) ? take_message(ctx, qp, p) : take_recv(ctx, qp, &p);
 }
 
 /// SEND with invalidate: the R_Key is invalid before the program can see the completion (IBA 9.4.1.1.3).
@@ -351,7 +349,7 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 void finish_request(Context& ctx, Qp& qp, const wire::Packet& p, bool good, uint64_t original) {
     if (qp.spec.type == Type::ud) return finish_datagram(ctx, qp, p, good);
-    if (matches_tags(qp) && finish_handed(ctx, qp, p, good)) {
+    if (finish_handed(ctx, qp, p, good)) {
         begin_message(qp, p);
         return finish_message(ctx, qp, p);
     }

@@ -1,36 +1,14 @@
-// The roles of a QP: one file each, functions over the state.
+// The roles of a QP: one file each, functions over the state. For fetching see work_source.hpp, for the buffers of
+// messages receive_source.hpp.
 #pragma once
 
 #include "qp/context.hpp"
+#include "qp/work_source.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::qp {
 
-// ---- fetch.cpp: from the client's ring to the engine's
-/// Copies and validates posted WQEs while there is room, `most` at a time, so that only WQEs that are sent soon are fetched. True
-/// if any was fetched.
-bool fetch(Qp& qp, uint32_t most);
-/// True if the client has posted WQEs that were not fetched yet.
-bool posted(const Qp& qp);
-/// Called when all posted WQEs are fetched: from now on the client rings the doorbell (see SqShared in abi/rings.hpp). True: the
-/// client may have posted meanwhile, so a full fence and recheck_doorbell() must follow.
-bool arm_doorbell(Qp& qp);
-bool recheck_doorbell(Qp& qp);
-
-/// Validates the copied WQE and fills in the record.
-void admit(Qp& qp, SendRecord& r);
-
-// ---- tag_matching.cpp: messages that arrive at a QP of a tag matching SRQ
-/// Called at the start of a SEND: determines its kind and its buffer. Results as for take_recv.
-enum class TakeRecv : uint8_t;
-TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& packet);
-/// Computes the position of a packet's payload in the buffer and the length of its header. False: no payload to place (a
-/// rendezvous request).
-bool place_tagged(const Qp& qp, const wire::Packet& packet, uint64_t& offset, const uint8_t*& payload, uint32_t& length);
-/// The headers of a rendezvous request that waited for slow memory are in place, or cannot be. False: the packet is none.
-bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
-/// Makes a receive completion one of tag matching.
-void describe_tagged(const Qp& qp, abi::Cqe& e);
+// ---- tag_matching.cpp
 /// An incomplete unexpected message is not counted.
 void forget_unexpected(TagSrq& t);
 /// Drops the current message and outstanding rendezvous: the QP is reset or being destroyed.
@@ -41,11 +19,6 @@ bool take_tag_operations(Context& ctx, Srq& srq);
 // ---- rendezvous.cpp: READ and FIN, by the QP's own requester
 /// Adds a rendezvous with the matched buffer. The caller has checked that there is room.
 void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::Packet& packet);
-bool rendezvous_waits(const Qp& qp);
-/// Like fetch.
-bool fetch_rendezvous(Qp& qp);
-/// A READ or FIN has ended.
-void end_rendezvous(Context& ctx, Qp& qp, const abi::SendWqe& w, abi::WcStatus status);
 
 // ---- requester.cpp: sending requests
 /// Sends up to `quantum` request packets. Returns how many.
@@ -171,8 +144,9 @@ void settle_sleepers(Context& ctx);
 [[gnu::cold]] abi::Reason note_failure(Context& ctx, Qp& qp, abi::WcStatus status);
 
 // ---- lifecycle.cpp: RESET .. ERR as modify_qp asks, snapshots
-/// 0, or EAGAIN: the QP cannot be reset while a worker may write its buffers (slow_memory.hpp).
-int apply_change(Context& ctx, Qp& qp, const Change& change);
+/// Carries out a legal step to the state `next`. 0, or EAGAIN: the QP cannot be reset while a worker may write its buffers
+/// (slow_memory.hpp).
+int apply_change(Context& ctx, Qp& qp, const Change& change, State next);
 void snapshot(const Qp& qp, Snapshot& out);
 /// Adds the QP to the engine. False: no memory for its work requests.
 [[nodiscard]] bool attach(Context& ctx, Qp& qp);

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "qp/receive_source.hpp"
 #include "qp/reorder.hpp"
-#include "qp/roles.hpp"
 
 namespace roci::qp {
 
@@ -111,7 +111,7 @@ Placing begin(Context& ctx, Qp& qp, SlowJob* job, bool described) {
         job->qp = &qp;
         queue_of(*qp.slow, job->role).now = job;
         flag_of(qp, job->role) = true;
-        if (job->role == SlowRole::request && matches_tags(qp)) ++qp.spec.srq->tags->unreported;
+        if (job->role == SlowRole::request) message_waits(qp, true);
         return Placing::waits;
     }
     const bool full = slow && job->pieces[0].region->process->worker() != nullptr;
@@ -150,7 +150,7 @@ void run_behind(Context& ctx, Qp& qp, SlowRole role) {
 /// The packet takes effect.
 void go_on(Context& ctx, Qp& qp, SlowJob& job) {
     queue_of(*qp.slow, job.role).now = nullptr;
-    if (job.role == SlowRole::request && matches_tags(qp)) --qp.spec.srq->tags->unreported;
+    if (job.role == SlowRole::request) message_waits(qp, false);
     if (qp.slow->closing) return;
     flag_of(qp, job.role) = false;
     if (qp.state == State::err) return activate(ctx, qp);  // its queues may be flushed now
@@ -226,7 +226,7 @@ Placing exchange_slowly(Context& ctx, Qp& qp, const wire::Packet& p, const Targe
 
 void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p) {
     SlowQueue& q = queue_of(*qp.slow, role);
-    const bool takes = qp.state != State::err && !qp.slow->closing && q.count < SlowQueue::kMost && q.now != nullptr;
+    const bool takes = qp.state != State::err && !qp.slow->closing && q.count < SlowQueue::kMost;
     SlowJob* job = takes ? ctx.slow->take_frame_behind(role, p, *q.now->lane) : nullptr;
     if (job == nullptr) {
         count(ctx, qp, &EventCounters::dropped);
@@ -339,7 +339,6 @@ void forget_slow(Context& ctx, Qp& qp) {
     drop_behind(ctx, qp.slow->responses);
     leave(ctx, qp.slow->payload);
     leave(ctx, qp.slow->answer);
-    if (qp.slow->requests.now == nullptr && !qp.slow->closing) qp.waits_requests = false;
 }
 
 bool close_slow(Context& ctx, Qp& qp) {
@@ -353,7 +352,7 @@ bool close_slow(Context& ctx, Qp& qp) {
 void drop_slow(Context& ctx, Qp& qp) {
     if (qp.slow == nullptr) return;
     forget_slow(ctx, qp);
-    if (qp.slow->requests.now != nullptr && matches_tags(qp)) --qp.spec.srq->tags->unreported;
+    if (qp.slow->requests.now != nullptr) message_waits(qp, false);
     leave(ctx, qp.slow->requests.now);
     leave(ctx, qp.slow->responses.now);
     qp.waits_requests = qp.waits_responses = false;

@@ -26,25 +26,26 @@ struct Journal;  // journal.hpp
 enum class Type : uint8_t { rc = 2, uc = 3, ud = 4, raw_packet = 8, xrc_send = 9, xrc_recv = 10 };
 enum class State : uint8_t { reset, init, rtr, rts, sqd, sqe, err };
 
-/// A shared receive queue. One engine owns it and all its QPs.
+/// What a shared receive queue is, from its creation to its end. One engine owns it and all its QPs. Its ring may be replaced
+/// (resize_srq), so the ring is no part of it.
 struct SrqSpec {
     uint32_t session = 0, handle = 0, generation = 0, srqn = 0;
     uint32_t pd = 0;
-    rings::RqView rq;
-    uint32_t limit = 0;
     uint32_t engine = 0;
     uint32_t xrcd = 0;        ///< XRC: global number of the domain, else 0
     rings::Cq* cq = nullptr;  ///< XRC and tag matching: the CQ of its receives
     TagSpec tags;             ///< tag matching
 };
 
-/// The owner of a QP, to which its events go.
+/// The owner of a QP, to which its events go. An XRC target may get another one (move_qp). A session's handles are its doorbell
+/// slots.
 struct Owner {
     uint32_t session = 0, handle = 0, generation = 0;
     bool operator==(const Owner&) const = default;
 };
 
-/// One cache line for sending, one for receiving and events.
+/// What a QP is, from its creation to its end. It is stored once, in the engine's object, which the conductor reads too. One
+/// cache line for sending, one for receiving.
 struct Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
@@ -55,32 +56,38 @@ struct Spec {
     uint32_t port = 0;  ///< device index
     uint32_t pd = 0;    ///< global PD number
     uint32_t xrcd = 0;  ///< XRC_RECV: global number of the domain
-    uint32_t slot = 0;  ///< doorbell bit
     rings::SqView sq;   ///< .depth 0: none
     rings::Cq* send_cq = nullptr;
-    alignas(64) rings::RqView rq;  ///< .depth 0: none (SRQ); consumed by the engine
+    alignas(64) rings::RqView rq;  ///< .depth 0: none (SRQ)
     rings::Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
-    uint32_t session = 0, handle = 0, generation = 0;
 };
 static_assert(sizeof(Spec) == 128 && offsetof(Spec, rq) == 64);
 
-/// A session's handles are its doorbell slots.
-inline void set_owner(Spec& spec, const Owner& owner) {
-    spec.session = owner.session;
-    spec.handle = spec.slot = owner.handle;
-    spec.generation = owner.generation;
-}
-
-/// Attributes of modify_qp after the conductor applied the mask rules (qp/attributes.hpp). `mask`: enum ibv_qp_attr_mask, only
-/// what is to be changed.
+/// A request of modify_qp whose values the conductor has checked and resolved. The engine, which alone knows the state of the QP,
+/// decides whether the step is legal (qp/attributes.hpp).
 struct Change {
-    uint32_t mask = 0;
-    State next = State::reset;  ///< with IBV_QP_STATE; else the current one
+    uint32_t mask = 0;   ///< enum ibv_qp_attr_mask
+    bool trial = false;  ///< only decide, change nothing
     abi::QpAttr attr{};
-    wire::PathTemplate path{};   ///< with IBV_QP_AV
-    wire::PathSpec path_spec{};  ///< with IBV_QP_AV: addresses that incoming packets must carry, reversed
-    bool hairpin = false;        ///< with IBV_QP_AV: the peer is this very device
+    wire::PathTemplate path{};  ///< with IBV_QP_AV
+};
+
+/// Why an engine refuses a step of the state machine.
+enum class Refusal : uint8_t {
+    none,
+    no_table,       ///< the type of the QP has no state machine
+    no_such_state,  ///< IBV_QP_STATE is no state
+    no_transition,  ///< there is no way from the current state to the other
+    missing,        ///< attributes that the transition requires
+    forbidden,      ///< attributes that the transition must not have
+    another_state,  ///< IBV_QP_CUR_STATE is not the state of the QP
+};
+/// The engine's decision on a Change.
+struct Decision {
+    State from = State::reset, to = State::reset;
+    Refusal refusal = Refusal::none;
+    uint32_t named = 0;  ///< missing, forbidden: the attributes. no_such_state, another_state: the state in the request
 };
 
 /// What query_qp and status show.
@@ -110,7 +117,7 @@ public:
 
     explicit Pool(ChunkSource& chunks);
     /// Creates a QP in RESET. nullptr: no memory. It may be destroyed only after the engine has executed remove_qp.
-    Handle create(const Spec& spec);
+    Handle create(const Spec& spec, const Owner& owner);
     size_t bytes() const { return slab_.taken_bytes(); }
 
 private:
@@ -119,7 +126,13 @@ private:
 };
 /// State, counters and journal of a QP that its engine has forgotten. False: nothing ever went wrong on it.
 bool last_words(const Qp& qp, Snapshot& now, Journal& journal);
-Srq* create_srq(const SrqSpec& spec);
+Srq* create_srq(const SrqSpec& spec, const rings::RqView& queue);
 void free(Srq* srq);
+
+// What the conductor reads of the engine's objects: it is constant, or changes only by a command of the conductor itself.
+const Spec& spec_of(const Qp& qp);
+const Owner& owner_of(const Qp& qp);
+const SrqSpec& spec_of(const Srq& srq);
+const rings::RqView& queue_of(const Srq& srq);
 
 }  // namespace roci::qp

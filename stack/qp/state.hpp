@@ -51,8 +51,9 @@ static_assert(offsetof(Requester, congestion) == 128 && sizeof(Requester) == 192
 
 /// A shared receive queue. Like all data that an engine writes, it has its own cache lines.
 struct alignas(64) Srq {
-    SrqSpec spec;
-    rings::RqView rq;
+    const SrqSpec spec;
+    rings::RqView rq;  ///< resize_srq replaces it
+    rings::RqCursor cursor;
     uint32_t limit = 0;            ///< 0: not armed
     std::unique_ptr<TagSrq> tags;  ///< tag matching, else nullptr
 };
@@ -167,7 +168,9 @@ struct Turn {
 };
 
 struct alignas(64) Qp {
-    Spec spec;
+    [[no_unique_address]] const Spec spec;  // its padding is used
+    rings::RqCursor rq_cursor;              ///< in spec.rq
+    Owner owner;
     // ---- hot, both roles
     State state = State::reset;
     bool has_work = false;  ///< the requester may have work: a request is not sent, or the client does not ring the doorbell

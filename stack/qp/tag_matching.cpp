@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/bytes.hpp"
-#include "qp/roles.hpp"
+#include "qp/receive_source.hpp"
 
 namespace roci::qp {
 namespace {
@@ -116,7 +116,8 @@ bool well_formed(TmOperation op, const wire::Packet& p) {
 
 }  // namespace
 
-TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& p) {
+/// Determines the kind of the message and its buffer.
+TakeRecv TaggedReceives::take(Context& ctx, Qp& qp, const wire::Packet& p) {
     TagQp& m = *qp.tags;
     m.message = TagMessage::ordinary;
     if (p.payload_length == 0) return TakeRecv::refused;
@@ -130,7 +131,7 @@ TakeRecv take_tagged(Context& ctx, Qp& qp, const wire::Packet& p) {
     return op == TmOperation::eager ? take_eager(ctx, qp, *entry, p) : take_rendezvous(ctx, qp, *entry, p);
 }
 
-bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
+bool TaggedReceives::finish_handed(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     TagQp& m = *qp.tags;
     if (m.message != TagMessage::handed) return false;
     m.message = TagMessage::rendezvous;
@@ -138,19 +139,25 @@ bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     return true;
 }
 
-bool place_tagged(const Qp& qp, const wire::Packet& p, uint64_t& offset, const uint8_t*& payload, uint32_t& length) {
+bool TaggedReceives::locate(const Qp& qp, const wire::Packet& p, Part& part) {
     const TagMessage kind = qp.tags->message;
     if (kind != TagMessage::matched) return kind != TagMessage::rendezvous;
     if (p.info->has(wire::kFirst | wire::kOnly)) {
-        payload += kTmhBytes;
-        length -= kTmhBytes;
+        part.payload += kTmhBytes;
+        part.length -= kTmhBytes;
     } else {
-        offset -= kTmhBytes;
+        part.offset -= kTmhBytes;
     }
     return true;
 }
 
-void describe_tagged(const Qp& qp, abi::Cqe& e) {
+/// Until such a message ends, the results of the client's operations have to wait.
+void TaggedReceives::waits(Qp& qp, bool begins) {
+    uint32_t& unreported = qp.spec.srq->tags->unreported;
+    unreported = begins ? unreported + 1 : unreported - 1;
+}
+
+void TaggedReceives::describe(const Qp& qp, abi::Cqe& e) {
     TagQp& m = *qp.tags;
     TagSrq& t = *qp.spec.srq->tags;
     const bool good = e.status == WcStatus::success;

@@ -64,10 +64,10 @@ private:
     uint32_t waiting_ = 0;
 };
 
-/// The tag matching state of an SRQ.
+/// The tag matching state of an SRQ, whose spec it uses.
 struct alignas(64) TagSrq {
     explicit TagSrq(const TagSpec& s) : spec(s), list(s.max_tags) {}
-    TagSpec spec;
+    const TagSpec& spec;
     TagList list;
     uint32_t taken = 0;       ///< operations taken from the client's ring
     uint32_t returned = 0;    ///< handles given back

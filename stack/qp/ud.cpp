@@ -17,29 +17,25 @@ bool place(const SgeList& sges, const wire::Packet& p) {
     return sges.scatter(0, grh, kGrhLength) && sges.scatter(kGrhLength, p.payload, p.payload_length);
 }
 
-void place_elsewhere(Context& ctx, Qp& qp, const wire::Packet& p, const SgeList& sges) {
-    const Placing placing = place_datagram_slowly(ctx, qp, p, sges);
-    if (placing == Placing::refused) finish_datagram(ctx, qp, p, false);
-    if (placing == Placing::lost) qp.waits_requests = true;  // the receive that it took waits for the next datagram
-}
-
 void place_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     RecvWork& work = qp.responder.recv;
     const SgeList sges(ctx, work.pd, {work.sges.get(), work.num_sge});
-    if (!place(sges, p)) [[unlikely]]
-        return place_elsewhere(ctx, qp, p, sges);
+    if (!place(sges, p)) [[unlikely]] {
+        if (place_datagram_slowly(ctx, qp, p, sges) == Placing::refused) finish_datagram(ctx, qp, p, false);
+        return;
+    }
     finish_datagram(ctx, qp, p, true);
 }
 
-/// While one before it waits for slow memory.
-void receive_later(Context& ctx, Qp& qp, const wire::Packet& p) {
-    if (qp.slow->closing || qp.slow->requests.now != nullptr) return keep_behind(ctx, qp, SlowRole::request, p);
-    if (qp.responder.recv.capacity < kGrhLength + p.payload_length) {
-        count(ctx, qp, &EventCounters::dropped);
-        return;
-    }
-    qp.waits_requests = false;
-    place_datagram(ctx, qp, p);
+/// Whether there is a receive for `bytes`. The QP may still hold the receive of a datagram that was lost for want of room
+/// (Placing::lost): the next datagram gets it.
+bool hold_receive(Context& ctx, Qp& qp, const wire::Packet& p, uint32_t bytes) {
+    RecvWork& work = qp.responder.recv;
+    if (work.held) [[unlikely]]
+        return work.capacity >= bytes;
+    if (take_recv(ctx, qp, &p, bytes) == TakeRecv::ok) return true;
+    work.held = false;
+    return false;
 }
 
 }  // namespace
@@ -56,16 +52,14 @@ const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     if ((p.qkey ^ qp.qkey) | uint32_t{qp.waits_requests}) [[unlikely]] {
-        if (p.qkey == qp.qkey) return receive_later(ctx, qp, p);
+        if (p.qkey == qp.qkey) return keep_behind(ctx, qp, SlowRole::request, p);
         count(ctx, qp, RequestFault::wrong_qkey);  // silently dropped (IBA 9.6.1.5.1)
         note_fault(ctx, qp, RequestFault::wrong_qkey);
         return;
     }
     // A datagram that does not fit into the next receive is dropped and consumes none (IBA 9.9.3.2, class D): any host that knows
     // the Q_Key may send, and must not be able to do harm.
-    const uint32_t bytes = kGrhLength + p.payload_length;
-    if (take_recv(ctx, qp, &p, bytes) != TakeRecv::ok) {
-        qp.responder.recv.held = false;
+    if (!hold_receive(ctx, qp, p, kGrhLength + p.payload_length)) {
         count(ctx, qp, &EventCounters::dropped);
         note(ctx, qp, Happening::refused, p.psn, 0, abi::Reason::datagram_dropped);
         return;

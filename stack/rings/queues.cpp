@@ -95,17 +95,16 @@ bool take_sleeper(Cq& cq, CqLane& lane) {
     return true;
 }
 
-bool move_queue(RqView& queue, const RqView& to) {
+bool move_queue(RqView& queue, RqCursor& cursor, const RqView& to) {
     const uint32_t producer = queue.producer();
-    const uint32_t left = producer - queue.consumed;
+    const uint32_t left = producer - cursor.consumed;
     if (left > queue.depth || left > to.depth) return false;
-    for (uint32_t i = queue.consumed; i != producer; ++i)
+    for (uint32_t i = cursor.consumed; i != producer; ++i)
         std::memcpy(const_cast<std::byte*>(to.slot(i)), queue.slot(i), queue.stride);
     std::atomic_ref(to.shared->producer).store(producer, std::memory_order_release);
-    const uint32_t consumed = queue.consumed;
     queue = to;
-    queue.consumed = consumed;
-    queue.seen = producer;
+    cursor.seen = producer;
+    cursor.enough = 0;
     return true;
 }
 

@@ -27,25 +27,29 @@ struct SqView {
     }
 };
 
-/// Consumer of a receive queue or SRQ. It reads the client's index seldom: the index is in a cache line of another core, and the
-/// client, which writes it with every post, has to fetch the line back.
+/// Where a receive queue or SRQ lies.
 struct RqView {
     abi::RqShared* shared = nullptr;  ///< the slots follow
     uint32_t depth = 0;
     uint32_t stride = 0;
     uint32_t max_sge = 0;
-    uint32_t consumed = 0;  ///< free-running; engine-private
-    uint32_t seen = 0;      ///< last result of producer()
-    uint32_t enough = 0;    ///< half of the receives that were posted then
     const std::byte* slot(uint32_t index) const {
         return reinterpret_cast<const std::byte*>(shared + 1) + size_t(index & (depth - 1)) * stride;
     }
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
+};
+
+/// The engine's place in a receive queue. It reads the client's index seldom: the index is in a cache line of another core, and
+/// the client, which writes it with every post, has to fetch the line back.
+struct RqCursor {
+    uint32_t consumed = 0;  ///< free-running
+    uint32_t seen = 0;      ///< last result of producer()
+    uint32_t enough = 0;    ///< half of the receives that were posted then
     /// Receives that are known to be posted and not taken. Reads the client's index if there are fewer than `wanted`. A result
-    /// above `depth` means that the client's index is invalid.
-    uint32_t posted(uint32_t wanted) {
+    /// above the queue's depth means that the client's index is invalid.
+    uint32_t posted(const RqView& queue, uint32_t wanted) {
         if (seen - consumed < wanted) {
-            seen = producer();
+            seen = queue.producer();
             enough = (seen - consumed) / 2;
         }
         return seen - consumed;
@@ -54,7 +58,7 @@ struct RqView {
 
 /// Moves a queue to the ring `to` (ibv_modify_srq with IBV_SRQ_MAX_WR), which is unused and has the same stride. Receives that
 /// are posted and not taken keep their indices. False, nothing changed: they do not fit, or the producer index is invalid.
-[[nodiscard]] bool move_queue(RqView& queue, const RqView& to);
+[[nodiscard]] bool move_queue(RqView& queue, RqCursor& cursor, const RqView& to);
 
 /// One engine's lane of a CQ. An engine does not access the lanes of other engines.
 struct alignas(64) CqLane {

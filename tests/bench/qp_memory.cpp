@@ -27,7 +27,7 @@ private:
     alignas(64) static inline std::byte memory_[2 << 20];
 };
 
-qp::Spec spec_of(abi::RqShared& ring) {
+qp::Spec spec_for(abi::RqShared& ring) {
     qp::Spec s;
     s.type = qp::Type::rc;
     s.rq = {.shared = &ring, .depth = 1, .stride = kStride, .max_sge = 1};
@@ -46,8 +46,8 @@ void measure() {
     change.attr.max_dest_rd_atomic = kReads;
     const size_t before = mallinfo2().uordblks;
     for (uint32_t i = 0; i < kQps; ++i) {
-        qps.push_back(pool.create(spec_of(ring)));
-        qp::apply_change(ctx, *qps.back(), change);
+        qps.push_back(pool.create(spec_for(ring), {}));
+        qp::apply_change(ctx, *qps.back(), change, qp::State::reset);
     }
     report("transport.bytes_a_qp", double(mallinfo2().uordblks - before + pool.bytes()) / kQps, "B");
 }

@@ -102,6 +102,27 @@ def write(a, b, **how):
     return a, b
 
 
+def message(a, b, length=64, receive=None):
+    """One SEND from a to b, which posts a receive of `receive` bytes, or none."""
+    if receive is not None:
+        b.receive(receive)
+    a.send(a.sge(length))
+    a.complete()
+    return a, b
+
+
+def datagram(a_qkey=0x11, b_qkey=0x11, length=64, receive=False):
+    a, b = End('roci0', service=e.IBV_QPT_UD), End('roci1', service=e.IBV_QPT_UD)
+    a.datagrams(a_qkey)
+    b.datagrams(b_qkey)
+    if receive:
+        b.receive()
+    a.ah = AH(a.pd, attr=AHAttr(gr=GlobalRoute(dgid=b.gid, sgid_index=GID_INDEX), is_global=1, port_num=1))
+    a.send(a.sge(length), datagram=(a.ah, b.qp.qp_num, a_qkey))
+    a.complete()
+    return a, b
+
+
 def wrong_rkey():
     return write(*pair(), rkey=0xdead00)
 
@@ -129,10 +150,7 @@ def access_flags():
 
 
 def no_receive():
-    a, b = pair()
-    a.send()
-    a.complete()
-    return a, b
+    return message(*pair())
 
 
 def slow_reader():
@@ -145,58 +163,34 @@ def slow_reader():
 
 
 def receive_too_small():
-    a, b = pair()
-    b.receive(16)
-    a.send(a.sge(4096))
-    a.complete()
-    return a, b
+    return message(*pair(), length=4096, receive=16)
 
 
 def path_mtu():
-    a, b = pair(b_options={'mtu': 1024})
-    b.receive()
-    a.send(a.sge(4096))
-    a.complete()
-    return a, b
+    return message(*pair(b_options={'mtu': 1024}), length=4096, receive=SIZE)
 
 
 def small_mtu():
-    a, b = pair({'mtu': 1024}, {'mtu': 1024})
-    b.receive()
-    a.send(a.sge(4096))
-    a.complete()
-    return a, b
+    return message(*pair({'mtu': 1024}, {'mtu': 1024}), length=4096, receive=SIZE)
 
 
 def wrong_qpn():
-    a, b = pair({'qpn': 0xabcde})
-    a.send()
-    a.complete()
-    return a, b
+    return message(*pair({'qpn': 0xabcde}))
 
 
 def wrong_gid():
     a, b = End('roci0'), End('roci1')
     a.connect(b, gid=a.gid)
     b.connect(a)
-    a.send()
-    a.complete()
-    return a, b
+    return message(a, b)
 
 
 def wrong_psn():
-    a, b = pair({'psn': 5000})
-    b.receive()
-    a.send()
-    a.complete()
-    return a, b
+    return message(*pair({'psn': 5000}), receive=SIZE)
 
 
 def peer_not_ready():
-    a, b = pair(b_options={'until': e.IBV_QPS_INIT})
-    a.send()
-    a.complete()
-    return a, b
+    return message(*pair(b_options={'until': e.IBV_QPS_INIT}))
 
 
 def cq_too_small():
@@ -232,34 +226,17 @@ def misaligned_atomic():
 
 
 def wrong_qkey():
-    a, b = End('roci0', service=e.IBV_QPT_UD), End('roci1', service=e.IBV_QPT_UD)
-    a.datagrams(0x11)
-    b.datagrams(0x22)
-    b.receive()
-    a.ah = AH(a.pd, attr=AHAttr(gr=GlobalRoute(dgid=b.gid, sgid_index=GID_INDEX), is_global=1, port_num=1))
-    a.send(datagram=(a.ah, b.qp.qp_num, 0x11))
-    a.complete()
+    a, b = datagram(b_qkey=0x22, receive=True)
     return b, a
 
 
 def datagram_without_receive():
-    a, b = End('roci0', service=e.IBV_QPT_UD), End('roci1', service=e.IBV_QPT_UD)
-    a.datagrams(0x11)
-    b.datagrams(0x11)
-    a.ah = AH(a.pd, attr=AHAttr(gr=GlobalRoute(dgid=b.gid, sgid_index=GID_INDEX), is_global=1, port_num=1))
-    a.send(datagram=(a.ah, b.qp.qp_num, 0x11))
-    a.complete()
+    a, b = datagram()
     return b, a
 
 
 def datagram_too_long():
-    a, b = End('roci0', service=e.IBV_QPT_UD), End('roci1', service=e.IBV_QPT_UD)
-    a.datagrams(0x11)
-    b.datagrams(0x11)
-    a.ah = AH(a.pd, attr=AHAttr(gr=GlobalRoute(dgid=b.gid, sgid_index=GID_INDEX), is_global=1, port_num=1))
-    a.send(a.sge(8192), datagram=(a.ah, b.qp.qp_num, 0x11))
-    a.complete()
-    return a, b
+    return datagram(length=8192)
 
 
 def deregistered():
@@ -295,11 +272,7 @@ def lossy():
 
 
 def idle_program():
-    a, b = pair()
-    b.receive()
-    a.send()
-    a.complete()
-    return a, b
+    return message(*pair(), receive=SIZE)
 
 
 def not_connected():

@@ -59,25 +59,39 @@ TEST_F(Pair, Ipv6) {
     for (const Sent& s : world.net().capture()) EXPECT_TRUE(s.packet.ipv6);
 }
 
-// If any single frame of a long message is lost, the message arrives without a timeout, and only that frame and perhaps a probe
-// are sent again.
+/// Sends a message of six frames, of which the network loses one.
+struct OneLoss {
+    uint32_t data_frames = 0;  ///< that the sender sent
+    Nanos took = 0;
+};
+OneLoss send_with_one_loss(PairTest& t, uint32_t lost) {
+    constexpr uint32_t kBytes = 6 * 1024;
+    OneLoss out;
+    t.world.net().set_script([&out, nth = NthFrame{[](const Sent& s) { return s.from == 0; }, lost}](const Sent& s) mutable {
+        out.data_frames += s.from == 0;
+        return nth(s);
+    });
+    t.b.client.post_recv(t.qb, lost, {t.b.sge(0, 8192)});
+    fill(t.a.mr.data(), kBytes, lost);
+    t.a.client.post_send(t.qa, t.a.send(lost, 0, kBytes));
+    const Nanos start = t.world.now();
+    EXPECT_EQ(t.a.wait_status(), WcStatus::success);
+    EXPECT_EQ(first_wrong(t.b.mr.data(), kBytes, lost), -1);
+    out.took = t.world.now() - start;
+    t.b.poll_all();
+    t.world.net().set_script({});
+    return out;
+}
+constexpr Nanos kTimeout = Nanos{4096} << 8;
+
+// The message arrives without a timeout, and only the lost frame and perhaps a probe are sent again.
 TEST_F(Pair, AnySingleLossCostsOneFrameAndAtMostAProbe) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
         SCOPED_TRACE(lost);
-        uint32_t data_frames = 0;
-        world.net().set_script([&, nth = NthFrame{[&](const Sent& s) { return s.from == 0; }, lost}](const Sent& s) mutable {
-            data_frames += s.from == 0;
-            return nth(s);
-        });
-        b.client.post_recv(qb, lost, {b.sge(0, 8192)});
-        fill(a.mr.data(), 6 * 1024, lost);
-        a.client.post_send(qa, a.send(lost, 0, 6 * 1024));
-        const Nanos start = world.now();
-        EXPECT_EQ(a.wait_status(), WcStatus::success);
-        EXPECT_EQ(first_wrong(b.mr.data(), 6 * 1024, lost), -1);
-        EXPECT_LT(world.now() - start, Nanos{4096} << 8);
-        EXPECT_LE(data_frames, 8u) << "the lost one again, and a probe at most";
+        const OneLoss loss = send_with_one_loss(*this, lost);
+        EXPECT_LT(loss.took, kTimeout);
+        EXPECT_LE(loss.data_frames, 8u) << "the lost one again, and a probe at most";
     }
 }
 
@@ -85,32 +99,19 @@ struct PairThatGoesBack : PairTest {
     PairThatGoesBack() : PairTest({.engine = {.selective_repeat = false}}) {}
 };
 
-// If any single frame of a long message is lost, the message arrives, and only the packets that go-back-N requires are sent
-// again.
-TEST_F(PairThatGoesBack, AnySinglelossRecovers) {
+// The message arrives, and only the packets that go-back-N requires are sent again.
+TEST_F(PairThatGoesBack, AnySingleLossRepeatsFromTheLostFrameOn) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
         SCOPED_TRACE(lost);
-        uint32_t data_frames = 0;
-        world.net().set_script([&, nth = NthFrame{[&](const Sent& s) { return s.from == 0; }, lost}](const Sent& s) mutable {
-            data_frames += s.from == 0;
-            return nth(s);
-        });
-        b.client.post_recv(qb, lost, {b.sge(0, 8192)});
-        fill(a.mr.data(), 6 * 1024, lost);
-        a.client.post_send(qa, a.send(lost, 0, 6 * 1024));
-        const Nanos start = world.now();
-        EXPECT_EQ(a.wait_status(), WcStatus::success);
-        EXPECT_EQ(first_wrong(b.mr.data(), 6 * 1024, lost), -1);
-        const Nanos took = world.now() - start;
+        const OneLoss loss = send_with_one_loss(*this, lost);
         if (lost < 6) {
-            EXPECT_EQ(data_frames, 6 + (6 - lost + 1)) << "sent again from the lost one on, nothing older";
-            EXPECT_LT(took, 500'000u) << "a NAK tells of the gap, no timeout is needed";
+            EXPECT_EQ(loss.data_frames, 6 + (6 - lost + 1)) << "sent again from the lost one on, nothing older";
+            EXPECT_LT(loss.took, 500'000u) << "a NAK tells of the gap, no timeout is needed";
         } else {
-            EXPECT_GE(took, Nanos{4096} << 8) << "tail loss: by timeout";
-            EXPECT_EQ(data_frames, 6u + 2 + 1) << "two to ask, whose ACK tells that only the last is missing";
+            EXPECT_GE(loss.took, kTimeout) << "tail loss: by timeout";
+            EXPECT_EQ(loss.data_frames, 6u + 2 + 1) << "two to ask, whose ACK tells that only the last is missing";
         }
-        b.poll_all();
     }
 }
 

@@ -227,7 +227,7 @@ int ibv_modify_qp(ibv_qp* p, ibv_qp_attr* attr, int mask) {
     roci::abi::ModifyQpReply reply{};
     if (const int err = c.call(Op::modify_qp, request, reply); err != 0) return err;
     if (to_reset) reset_queues(c, *Qp::from(p));
-    if (new_state) p->state = attr->qp_state;
+    if (new_state) p->state = attr->qp_state;  // a snapshot: the engine may change the state at any time
     return 0;
 }
 

@@ -17,11 +17,8 @@ Outcome create_ah(Call& c) {
     if (!number) return fail(ENOMEM, "all {} address handles are in use", c.state.ahs.capacity());
 
     auto ah = std::make_unique<Ah>();
-    ah->address.session = s.id;
     ah->address.pd = pd->number;
     ah->address.port = *s.device;
-    ah->address.hairpin = path.hairpin;
-    ah->address.multicast = path.multicast;
     ah->address.path = wire::make_path(path.spec);
     ah->pd = Use(pd->uses);
     c.state.shared.ahs.publish(*number, &ah->address);

@@ -50,7 +50,7 @@ Outcome add(const Capabilities& caps, MulticastTable& table, uint32_t port, cons
 Outcome find_parts(Call& c, const abi::McastRequest& in, Qp*& qp, Gid& gid) {
     if (Outcome o = look_up(c.session.qps, in.qp, "QP", qp); o.failed()) return o;
     gid = to_gid(in.gid);
-    if (qp->spec.type != qp::Type::ud) return fail(EINVAL, "only UD QPs can be attached to a multicast group");
+    if (qp->spec().type != qp::Type::ud) return fail(EINVAL, "only UD QPs can be attached to a multicast group");
     if (!neighbour::is_multicast(gid)) return fail(EINVAL, "{} is not a multicast address", to_text(gid));
     return done();
 }
@@ -65,7 +65,7 @@ Outcome attach_mcast(Call& c) {
     if (Outcome o = find_parts(c, in, qp, gid); o.failed()) return o;
     if (std::find(qp->groups.begin(), qp->groups.end(), gid) != qp->groups.end()) return done();
     auto next = copy_table(c.state);
-    if (Outcome o = add(c.state.caps, *next, qp->spec.port, gid, qp->spec.qpn.value); o.failed()) return o;
+    if (Outcome o = add(c.state.caps, *next, qp->spec().port, gid, qp->spec().qpn.value); o.failed()) return o;
     qp->groups.push_back(gid);
     replace(c.state, std::move(next));
     return done();
@@ -80,7 +80,7 @@ Outcome detach_mcast(Call& c) {
     if (it == qp->groups.end()) return fail(EINVAL, "the QP is not attached to {}", to_text(gid));
     qp->groups.erase(it);
     auto next = copy_table(c.state);
-    remove(*next, qp->spec.port, gid, qp->spec.qpn.value);
+    remove(*next, qp->spec().port, gid, qp->spec().qpn.value);
     replace(c.state, std::move(next));
     return done();
 }
@@ -88,7 +88,7 @@ Outcome detach_mcast(Call& c) {
 void leave_groups(State& state, Qp& qp) {
     if (qp.groups.empty()) return;
     auto next = copy_table(state);
-    for (const Gid& gid : qp.groups) remove(*next, qp.spec.port, gid, qp.spec.qpn.value);
+    for (const Gid& gid : qp.groups) remove(*next, qp.spec().port, gid, qp.spec().qpn.value);
     qp.groups.clear();
     replace(state, std::move(next));
 }

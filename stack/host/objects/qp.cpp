@@ -61,7 +61,7 @@ Outcome find_parts(Call& c, const abi::CreateQpRequest& in, const Needs& needs, 
     if (Outcome o = look_up(s.cqs, in.recv_cq, "receive CQ", p.recv_cq); o.failed()) return o;
     if (in.srq == abi::kNoHandle) return done();
     if (Outcome o = look_up(s.srqs, in.srq, "SRQ", p.srq); o.failed()) return o;
-    if (p.srq->spec.xrcd != 0)
+    if (p.srq->spec().xrcd != 0)
         return fail(EINVAL, "SRQ {} is an XRC SRQ: XRC targets reach it by its number, a QP cannot be created with it", in.srq);
     return check_tag_qp(in, *p.pd, p.srq);
 }
@@ -77,18 +77,19 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
 }
 
 /// Allocates the queues. `cap`: the granted capabilities.
-Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, const Srq* srq, Qp& qp, abi::QpCap& cap) {
+Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, const Srq* srq, Qp& qp, qp::Spec& spec,
+                abi::QpCap& cap) {
     if (needs.send) {
         const SqShape shape = sq_shape(matches_tags(srq) ? rendezvous_cap() : in.cap, c.state.limits);
-        if (Outcome o = lay_out_sq(c.session, shape, qp.sq, qp.spec.sq); o.failed()) return o;
+        if (Outcome o = lay_out_sq(c.session, shape, qp.sq, spec.sq); o.failed()) return o;
         cap.max_send_wr = shape.depth;
         cap.max_send_sge = shape.max_sge;
-        qp.spec.max_send_sge = uint16_t(shape.max_sge);
-        cap.max_inline_data = qp.spec.max_inline_data = shape.max_inline;
+        spec.max_send_sge = uint16_t(shape.max_sge);
+        cap.max_inline_data = spec.max_inline_data = shape.max_inline;
     }
     if (needs.receive && in.srq == abi::kNoHandle) {
         const RqShape shape = rq_shape(in.cap.max_recv_wr, in.cap.max_recv_sge);
-        if (Outcome o = lay_out_rq(c.session, shape, qp.rq, qp.spec.rq); o.failed()) return o;
+        if (Outcome o = lay_out_rq(c.session, shape, qp.rq, spec.rq); o.failed()) return o;
         cap.max_recv_wr = shape.depth;
         cap.max_recv_sge = shape.max_sge;
     }
@@ -96,21 +97,21 @@ Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, con
 }
 
 /// Adds the QP to its engine. From then on it receives packets.
-Outcome start(State& state, Qp& qp) {
-    qp.engine_side = state.qps.create(qp.spec);
+Outcome start(State& state, Qp& qp, const qp::Spec& spec, const qp::Owner& owner) {
+    qp.engine_side = state.qps.create(spec, owner);
     if (qp.engine_side == nullptr) return fail(ENOMEM, "no memory for another QP");
-    if (const int error = state.execute(qp.spec.engine, engine::AddQp{.qp = qp.engine_side.get()}); error != 0) {
+    if (const int error = state.execute(qp.spec().engine, engine::AddQp{.qp = qp.engine_side.get()}); error != 0) {
         qp.engine_side.reset();
         return fail(error, "the engine refused the QP");
     }
-    state.shared.qps.publish(qp.spec.qpn.value, qp.engine_side.get());
-    ++state.engine_load[qp.spec.engine];
+    state.shared.qps.publish(spec.qpn.value, qp.engine_side.get());
+    ++state.engine_load[spec.engine];
     return done();
 }
 
 /// The engine of a QP: that of its SRQ or XRC domain, if it has one.
 uint32_t home(State& state, const Parts& p) {
-    if (p.srq != nullptr) return p.srq->engine;
+    if (p.srq != nullptr) return p.srq->spec().engine;
     return p.xrcd != nullptr ? p.xrcd->domain->engine : state.pick_engine();
 }
 
@@ -124,13 +125,13 @@ void hold(const std::shared_ptr<Qp>& shared, Parts& p) {
 }
 
 void answer(Call& c, const Qp& qp) {
-    const qp::Spec& s = qp.spec;
+    const qp::Spec& s = qp.spec();
+    const qp::Owner& owner = qp::owner_of(*qp.engine_side);
     abi::CreateQpReply out{};
-    out.handle = s.handle;
-    out.generation = s.generation;
+    out.handle = out.slot = owner.handle;
+    out.generation = owner.generation;
     out.qpn = s.qpn.value;
     out.engine = s.engine;
-    out.slot = s.slot;
     out.sq_depth = qp.attr.cap.max_send_wr != 0 ? s.sq.depth : 0;  // 0: the send queue belongs to its tag matching SRQ
     out.sq_stride = s.sq.stride;
     out.rq_depth = s.rq.depth;
@@ -152,24 +153,23 @@ Outcome create_qp(Call& c) {
 
     auto qp = std::make_shared<Qp>();
     abi::QpCap cap{};
-    if (Outcome o = lay_out(c, in, *needs, parts.srq, *qp, cap); o.failed()) return o;
+    qp::Spec spec;
+    if (Outcome o = lay_out(c, in, *needs, parts.srq, *qp, spec, cap); o.failed()) return o;
     const auto number = c.state.qpns.allocate(c.state.platform.random());
     if (!number) return fail(ENOMEM, "all QP numbers are in use");
     const auto place = c.session.qps.next();
-    qp::Spec& spec = qp->spec;
     spec.type = needs->type;
     spec.qpn = Qpn{*number};
     spec.engine = home(c.state, parts);
     spec.port = *c.session.device;
     spec.pd = parts.pd != nullptr ? parts.pd->number : 0;
     spec.xrcd = parts.xrcd != nullptr ? parts.xrcd->domain->number : 0;
-    qp::set_owner(spec, {c.session.id, place.handle, place.generation});
     spec.sq_sig_all = in.sq_sig_all != 0;
     spec.send_cq = parts.send_cq != nullptr ? &parts.send_cq->ring : nullptr;
     spec.recv_cq = parts.recv_cq != nullptr ? &parts.recv_cq->ring : nullptr;
     spec.srq = parts.srq != nullptr ? parts.srq->engine_side : nullptr;
     if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // else the client has no access to the queues
-    if (Outcome o = start(c.state, *qp); o.failed()) {
+    if (Outcome o = start(c.state, *qp, spec, {c.session.id, place.handle, place.generation}); o.failed()) {
         c.state.qpns.release(*number);
         return o;
     }
@@ -180,7 +180,7 @@ Outcome create_qp(Call& c) {
 }
 
 int snapshot(State& state, const Qp& qp, qp::Snapshot& out) {
-    return state.execute(qp.spec.engine, engine::QueryQp{.qp = qp.engine_side.get(), .snapshot = &out});
+    return state.execute(qp.spec().engine, engine::QueryQp{.qp = qp.engine_side.get(), .snapshot = &out});
 }
 
 Outcome query_qp(Call& c) {
@@ -194,7 +194,7 @@ Outcome query_qp(Call& c) {
     out.attr.sq_draining = now.sq_draining;
     out.attr.sq_psn = now.send_psn.value();
     out.attr.rq_psn = now.expected_psn.value();
-    out.sq_sig_all = qp->spec.sq_sig_all;
+    out.sq_sig_all = qp->spec().sq_sig_all;
     c.answer(out);
     return done();
 }
@@ -216,35 +216,36 @@ Outcome destroy_qp(Call& c) {
 }
 
 bool retire(State& state, Qp& qp) {
-    state.shared.qps.clear(qp.spec.qpn.value);
-    return state.execute(qp.spec.engine, engine::RemoveQp{.qp = qp.engine_side.get()}) != EAGAIN;
+    state.shared.qps.clear(qp.spec().qpn.value);
+    return state.execute(qp.spec().engine, engine::RemoveQp{.qp = qp.engine_side.get()}) != EAGAIN;
 }
 
 QpFacts facts_of(const Session& session, const Qp& qp) {
     QpFacts f;
-    f.qpn = qp.spec.qpn.value;
-    f.device = qp.spec.port;
+    f.qpn = qp.spec().qpn.value;
+    f.device = qp.spec().port;
     f.uid = session.who.uid;
     f.pid = int(session.who.pid);
     f.program = session.program;
-    f.type = qp.spec.type;
+    f.type = qp.spec().type;
     f.attr = qp.attr;
-    f.send_depth = qp.spec.sq.depth;
-    f.recv_depth = qp.spec.rq.depth;
-    f.has_srq = qp.spec.srq != nullptr;
+    f.send_depth = qp.spec().sq.depth;
+    f.recv_depth = qp.spec().rq.depth;
+    f.has_srq = qp.spec().srq != nullptr;
     return f;
 }
 
 void free_resources(State& state, Qp& qp) {
-    if (const Session* s = state.find(qp.spec.session); s != nullptr && qp.engine_side != nullptr) {
+    const uint32_t qpn = qp.spec().qpn.value, engine = qp.spec().engine;
+    if (const Session* s = state.find(qp::owner_of(*qp.engine_side).session); s != nullptr) {
         QpFacts f = facts_of(*s, qp);
         f.gone = true;
         if (qp::last_words(*qp.engine_side, f.now, f.journal)) state.gone.keep(std::move(f));
     }
     leave_groups(state, qp);
     qp.engine_side.reset();
-    state.qpns.release(qp.spec.qpn.value);
-    --state.engine_load[qp.spec.engine];
+    state.qpns.release(qpn);
+    --state.engine_load[engine];
 }
 
 }  // namespace roci::host::objects

@@ -1,5 +1,5 @@
-// modify_qp checks the attribute rules (qp/attributes.hpp) and the attributes' values, resolves the path, then commands the
-// engine.
+// modify_qp translates: it checks the attributes' values, resolves the path and commands the engine, which alone knows the QP's
+// state and decides whether the step is legal (qp/attributes.hpp).
 #include "host/objects/handlers.hpp"
 #include "host/paths/resolve.hpp"
 #include "qp/attributes.hpp"
@@ -50,39 +50,17 @@ Outcome check_values(const Call& c, const abi::QpAttr& a, uint32_t mask) {
     return done();
 }
 
-/// Determines the new state of the QP and checks the current one.
-Outcome find_step(const Qp& qp, const abi::ModifyQpRequest& in, qp::State current, qp::State& next) {
-    next = current;
-    if ((in.mask & qp::kAttrState) != 0) {
-        if (in.attr.qp_state > uint32_t(qp::State::err))
-            return fail(EINVAL, "qp_state {} is not a valid state", in.attr.qp_state);
-        next = qp::State(in.attr.qp_state);
-    }
-    std::string why;
-    if (const int error = qp::check_modify(qp.spec.type, current, next, in.mask, why); error != 0) return {error, std::move(why)};
-    if ((in.mask & qp::kAttrCurState) != 0 && in.attr.cur_qp_state != uint32_t(current)) {
-        return fail(EINVAL, "cur_qp_state is {}, but the QP is in {}", in.attr.cur_qp_state, qp::state_name(current));
-    }
-    return done();
-}
-
-Outcome set_path(Call& c, const Qp& qp, qp::Change& change) {
+/// Resolves the path, and claims the peer QP for this user. If QPs of two users had the same peer QP, each could send into the
+/// other's connection.
+Outcome set_path(Call& c, const Qp& qp, qp::Change& change, PeerClaim& claim) {
     const uint32_t remote = (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num;
     paths::ResolvedPath path;
-    if (Outcome o = paths::resolve_path(c.state, qp.spec.port, change.attr.ah, {qp.spec.qpn.value, remote}, path); o.failed())
+    if (Outcome o = paths::resolve_path(c.state, qp.spec().port, change.attr.ah, {qp.spec().qpn.value, remote}, path); o.failed())
         return o;
     if (path.multicast)
         return fail(EINVAL, "a connected QP cannot go to multicast address {}", wire::to_text(path.spec.dest_gid));
-    change.path_spec = path.spec;
     change.path = wire::make_path(path.spec);
-    change.hairpin = path.hairpin;
-    return done();
-}
-
-/// Claims the peer QP for this user. If QPs of two users had the same peer QP, each could send into the other's connection.
-Outcome claim_peer(Call& c, const Qp& qp, const qp::Change& change, PeerClaim& claim) {
-    PeerKey key{qp.spec.port, change.path_spec.dest_gid,
-                (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num};
+    const PeerKey key{qp.spec().port, path.spec.dest_gid, remote};
     claim = PeerClaim(c.state.peers, key, c.session.who.uid);
     if (!claim.holds()) return fail(EADDRINUSE, "another user's QP is connected to QP {} at {}", key.qpn, wire::to_text(key.gid));
     return done();
@@ -112,55 +90,46 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     set(qp::kAttrSqPsn, to.sq_psn, from.sq_psn);
 }
 
-/// Commands the engine. ESTALE: the QP is not in the state `from` any more.
-Outcome apply(State& state, Qp& qp, qp::State from, const qp::Change& change) {
-    qp::Snapshot seen;
-    seen.state = from;
-    engine::ModifyQp command{.qp = qp.engine_side.get(), .change = &change, .snapshot = &seen};
-    if (const int error = state.execute(qp.spec.engine, command); error != 0) {
-        if (error == EAGAIN) return wait_for_memory();
-        return fail(error, "the engine refused to take the QP to {}", qp::state_name(change.next));
-    }
-    if (change.next == qp::State::reset) {
-        const abi::QpCap cap = qp.attr.cap;
-        qp.attr = {};
-        qp.attr.cap = cap;
-    }
-    remember(qp.attr, change.attr, change.mask);
-    qp.attr.qp_state = uint32_t(change.next);
-    return done();
+/// The engine decides on the step, and unless the change is a trial, takes it.
+Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decision& step) {
+    engine::ModifyQp command{.qp = qp.engine_side.get(), .change = &change, .step = &step};
+    const int error = state.execute(qp.spec().engine, command);
+    if (error == 0) return done();
+    if (error == EAGAIN) return wait_for_memory();
+    if (step.refusal != qp::Refusal::none) return {error, qp::explain(qp.spec().type, step)};
+    return fail(error, "the engine refused to take the QP to {}", qp::state_name(step.to));
 }
 
-Outcome modify_from(Call& c, const abi::ModifyQpRequest& in, Qp& qp, qp::State from) {
-    qp::Change change;
-    if (Outcome o = find_step(qp, in, from, change.next); o.failed()) return o;
-    if (Outcome o = check_values(c, in.attr, in.mask); o.failed()) return o;
-    change.mask = in.mask;
+/// Checks what the engine does not: the values of the attributes, and the path.
+Outcome translate(Call& c, const abi::ModifyQpRequest& in, const Qp& qp, qp::Change& change, PeerClaim& peer) {
+    change.mask = in.mask & ~qp::ignored_attributes(qp.spec().type);
     change.attr = in.attr;
     change.attr.rq_psn &= kMask24;  // ibv_modify_qp(3) leaves more bits undefined; drivers drop them
     change.attr.sq_psn &= kMask24;
-    PeerClaim peer;
-    if ((in.mask & qp::kAttrAv) != 0) {
-        if (Outcome o = set_path(c, qp, change); o.failed()) return o;
-        if (Outcome o = claim_peer(c, qp, change, peer); o.failed()) return o;
-    }
-    if (Outcome o = apply(c.state, qp, from, change); o.failed()) return o;
-    if (peer.holds() || change.next == qp::State::reset) qp.peer = std::move(peer);
-    c.answer(abi::ModifyQpReply{uint32_t(change.next), 0});
-    return done();
+    if (Outcome o = check_values(c, change.attr, change.mask); o.failed()) return o;
+    return (change.mask & qp::kAttrAv) != 0 ? set_path(c, qp, change, peer) : done();
 }
 
-/// The rules of a step depend on the QP's state, which the engine owns and may change at any time (ERR, SQE). The conductor
-/// validates against the last state that it knows and names that state in the command; the engine, whose answer decides, refuses
-/// with ESTALE if it is another one. Only then, or if the step is not legal from there, the state is queried: so an ordinary step
-/// is one command.
-Outcome modify_once(Call& c, abi::ModifyQpRequest in, Qp& qp) {
-    in.mask &= ~qp::ignored_attributes(qp.spec.type);
-    if (Outcome o = modify_from(c, in, qp, qp::State(qp.attr.qp_state)); !o.failed() || o.waits_for || o.waits_for_memory)
-        return o;
-    qp::Snapshot now;
-    if (const int error = snapshot(c.state, qp, now); error != 0) return fail(error, "the engine does not answer");
-    return modify_from(c, in, qp, now.state);
+/// An ordinary step is one command. If the request is faulty in itself or has to wait, the engine is asked first whether the step
+/// would be legal: an illegal step is refused as such, and does not wait for a neighbour.
+Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
+    qp::Change change;
+    PeerClaim peer;
+    const Outcome translated = translate(c, in, qp, change, peer);
+    change.trial = translated.failed();
+    qp::Decision step;
+    if (Outcome o = command(c.state, qp, change, step); o.failed()) return o;
+    if (translated.failed()) return translated;
+    if ((change.mask & qp::kAttrState) != 0 && step.to == qp::State::reset) {
+        const abi::QpCap cap = qp.attr.cap;
+        qp.attr = {};
+        qp.attr.cap = cap;
+        qp.peer = {};
+    }
+    remember(qp.attr, change.attr, change.mask);
+    if (peer.holds()) qp.peer = std::move(peer);
+    c.answer(abi::ModifyQpReply{uint32_t(step.to), 0});
+    return done();
 }
 
 }  // namespace

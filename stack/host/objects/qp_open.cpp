@@ -13,17 +13,15 @@ constexpr size_t kMostHolders = 1024;  ///< bounds the search when a handle is c
 
 /// Changes the owner of a QP, of which engines know only one. Called when the owner closes its handle.
 void move_to(State& state, Qp& qp, const qp::Owner& owner) {
-    state.execute(qp.spec.engine, engine::MoveQp{.qp = qp.engine_side.get(), .owner = &owner});
-    qp::set_owner(qp.spec, owner);
+    state.execute(qp.spec().engine, engine::MoveQp{.qp = qp.engine_side.get(), .owner = &owner});
 }
 
 }  // namespace
 
 void share(Xrcd& xrcd, const std::shared_ptr<Qp>& target) {
-    const qp::Spec& s = target->spec;
-    target->holders.push_back({{s.session, s.handle, s.generation}, Use(xrcd.uses)});
+    target->holders.push_back({qp::owner_of(*target->engine_side), Use(xrcd.uses)});
     auto& targets = xrcd.domain->targets;
-    targets[s.qpn.value] = target;
+    targets[target->spec().qpn.value] = target;
     if (targets.size() < xrcd.domain->sweep_at) return;
     std::erase_if(targets, [](const auto& entry) { return entry.second.expired(); });
     xrcd.domain->sweep_at = 2 * targets.size() + 16;

@@ -33,14 +33,14 @@ Outcome find_xrc_parts(const Session& s, const abi::CreateSrqRequest& in, XrcPar
 
 int query_limit(State& state, const Srq& srq, uint32_t& limit) {
     engine::QuerySrq query{.srq = srq.engine_side};
-    const int error = state.execute(srq.engine, query);
+    const int error = state.execute(srq.spec().engine, query);
     limit = query.limit;
     return error;
 }
 
-void set_xrc_parts(Srq& srq, const XrcParts& xrc) {
-    if (xrc.xrcd != nullptr) srq.spec.xrcd = xrc.xrcd->domain->number;
-    if (xrc.cq != nullptr) srq.spec.cq = &xrc.cq->ring;
+void set_xrc_parts(qp::SrqSpec& spec, const XrcParts& xrc) {
+    if (xrc.xrcd != nullptr) spec.xrcd = xrc.xrcd->domain->number;
+    if (xrc.cq != nullptr) spec.cq = &xrc.cq->ring;
 }
 
 }  // namespace
@@ -56,29 +56,29 @@ Outcome create_srq(Call& c) {
 
     auto srq = std::make_unique<Srq>();
     const RqShape shape = rq_shape(in.max_wr, in.max_sge);
-    if (Outcome o = lay_out_rq(s, shape, srq->memory, srq->spec.rq); o.failed()) return o;
-    srq->engine = srq->spec.engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.state.pick_engine();
+    qp::SrqSpec spec;
+    rings::RqView queue;
+    if (Outcome o = lay_out_rq(s, shape, srq->memory, queue); o.failed()) return o;
+    spec.engine = xrc.xrcd != nullptr ? xrc.xrcd->domain->engine : c.state.pick_engine();
     abi::TagQueue tags{};
-    if (Outcome o = add_tag_matching(c, in, *srq, tags); o.failed()) return o;
+    if (Outcome o = add_tag_matching(c, in, *srq, spec, tags); o.failed()) return o;
     const auto number = c.state.srqns.allocate(c.state.platform.random());
     if (!number) return fail(ENOMEM, "all SRQ numbers are in use");
     const auto place = s.srqs.next();
-    srq->spec.session = s.id;
-    srq->spec.handle = place.handle;
-    srq->spec.generation = place.generation;
-    srq->spec.srqn = *number;
-    srq->spec.pd = pd->number;
-    set_xrc_parts(*srq, xrc);
-    srq->engine_side = qp::create_srq(srq->spec);
+    spec.session = s.id;
+    spec.handle = place.handle;
+    spec.generation = place.generation;
+    spec.srqn = *number;
+    spec.pd = pd->number;
+    set_xrc_parts(spec, xrc);
+    srq->engine_side = qp::create_srq(spec, queue);
     // ibv_create_srq(3) ignores the limit.
-    const int error =
-        srq->engine_side == nullptr ? ENOMEM : c.state.execute(srq->engine, engine::AddSrq{.srq = srq->engine_side});
-    if (error != 0) {
-        if (srq->engine_side != nullptr) qp::free(srq->engine_side);
+    if (const int error = c.state.execute(spec.engine, engine::AddSrq{.srq = srq->engine_side}); error != 0) {
+        qp::free(srq->engine_side);
         c.state.srqns.release(*number);
         return fail(error, "the engine refused the SRQ");
     }
-    ++c.state.engine_load[srq->engine];
+    ++c.state.engine_load[spec.engine];
     srq->pd = Use(pd->uses);
     if (xrc.xrcd != nullptr) {
         srq->xrcd = Use(xrc.xrcd->uses);
@@ -97,7 +97,7 @@ namespace {
 Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_t& depth) {
     const uint32_t most = c.state.caps.max_srq_wr;
     if ((in.mask & ~(kSrqMaxWr | kSrqLimit)) != 0) return fail(EINVAL, "unknown SRQ attributes {:#x}", in.mask);
-    depth = srq.spec.rq.depth;
+    depth = srq.queue().depth;
     if ((in.mask & kSrqMaxWr) != 0) {
         if (in.max_wr == 0 || in.max_wr > most) return fail(EINVAL, "SRQ of {} entries: 1 to {} are possible", in.max_wr, most);
         depth = rq_shape(in.max_wr, 0).depth;
@@ -112,15 +112,14 @@ Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_
 
 /// Moves the queued requests to a new ring, between two messages.
 Outcome resize(Call& c, Srq& srq, uint32_t depth) {
-    const rings::RqView& now = srq.spec.rq;
+    const rings::RqView& now = srq.queue();
     const RqShape shape{depth, now.stride, now.max_sge};
     ArenaBlock memory;
     rings::RqView queue;
     if (Outcome o = lay_out_rq(c.session, shape, memory, queue); o.failed()) return o;
-    if (c.state.execute(srq.engine, engine::ResizeSrq{.srq = srq.engine_side, .new_queue = &queue}) != 0)
+    if (c.state.execute(srq.spec().engine, engine::ResizeSrq{.srq = srq.engine_side, .new_queue = &queue}) != 0)
         return fail(EINVAL, "more than {} entries are queued in the SRQ", depth);
     std::swap(srq.memory, memory);
-    srq.spec.rq = queue;
     c.answer(abi::ModifySrqReply{depth, depth, srq.memory.where()});
     return done();
 }
@@ -133,11 +132,11 @@ Outcome modify_srq(Call& c) {
     if (Outcome o = look_up(c.session.srqs, in.handle, "SRQ", srq); o.failed()) return o;
     uint32_t depth = 0;
     if (Outcome o = check_change(c, *srq, in, depth); o.failed()) return o;
-    if (depth != srq->spec.rq.depth) {
+    if (depth != srq->queue().depth) {
         if (Outcome o = resize(c, *srq, depth); o.failed()) return o;
     }
     if ((in.mask & kSrqLimit) == 0) return done();
-    if (const int error = c.state.execute(srq->engine, engine::ModifySrq{.srq = srq->engine_side, .limit = in.limit}); error != 0)
+    if (const int error = c.state.execute(srq->spec().engine, engine::ModifySrq{.srq = srq->engine_side, .limit = in.limit}); error != 0)
         return fail(error, "the engine refused the limit");
     return done();
 }
@@ -147,7 +146,7 @@ Outcome query_srq(Call& c) {
     if (Outcome o = look_up(c.session.srqs, c.in<abi::HandleRequest>().handle, "SRQ", srq); o.failed()) return o;
     uint32_t limit = 0;
     if (const int error = query_limit(c.state, *srq, limit); error != 0) return fail(error, "the engine does not answer");
-    c.answer(abi::QuerySrqReply{srq->spec.rq.depth, srq->spec.rq.max_sge, limit, 0});
+    c.answer(abi::QuerySrqReply{srq->queue().depth, srq->queue().max_sge, limit, 0});
     return done();
 }
 
@@ -164,14 +163,14 @@ Outcome destroy_srq(Call& c) {
 }
 
 void retire(State& state, Srq& srq) {
-    if (srq.spec.xrcd != 0) state.shared.srqs.clear(srq.spec.srqn);
-    state.execute(srq.engine, engine::RemoveSrq{.srq = srq.engine_side});
+    if (srq.spec().xrcd != 0) state.shared.srqs.clear(srq.spec().srqn);
+    state.execute(srq.spec().engine, engine::RemoveSrq{.srq = srq.engine_side});
 }
 
 void free_resources(State& state, Srq& srq) {
+    state.srqns.release(srq.spec().srqn);
+    --state.engine_load[srq.spec().engine];
     qp::free(srq.engine_side);
-    state.srqns.release(srq.spec.srqn);
-    --state.engine_load[srq.engine];
 }
 
 }  // namespace roci::host::objects

@@ -28,7 +28,7 @@ qp::TagSpec locate(std::byte* base, const abi::TagQueue& q) {
 
 }  // namespace
 
-Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, abi::TagQueue& reply) {
+Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, qp::SrqSpec& spec, abi::TagQueue& reply) {
     if (in.type != kTagMatchingSrq) return done();
     if (Outcome o = check_tag_size(in); o.failed()) return o;
     Cq* cq;
@@ -40,12 +40,12 @@ Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, abi
     reply.max_ops = in.tm_max_ops;
     reply.depth = std::bit_ceil(in.tm_max_ops);
     reply.handles = std::bit_ceil(in.tm_max_tags);
-    reply.engine = srq.engine;
+    reply.engine = spec.engine;
     reply.slot = abi::kFirstTagSlot + *slot;
     if (Outcome o = c.session.arena.allocate(abi::tag_queue_bytes(reply.depth, reply.handles), srq.tags); o.failed()) return o;
     reply.where = srq.tags.where();
-    srq.spec.tags = locate(srq.tags.base(), reply);
-    srq.spec.cq = &cq->ring;
+    spec.tags = locate(srq.tags.base(), reply);
+    spec.cq = &cq->ring;
     srq.cq = Use(cq->ring.use_count);
     return done();
 }
@@ -53,7 +53,7 @@ Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, abi
 Outcome check_tag_qp(const abi::CreateQpRequest& in, const Pd& pd, const Srq* srq) {
     if (!matches_tags(srq)) return done();
     if (in.type != uint32_t(qp::Type::rc)) return fail(EINVAL, "a tag matching SRQ serves RC QPs only");
-    if (srq->spec.pd != pd.number) return fail(EINVAL, "a QP must have the PD of its tag matching SRQ");
+    if (srq->spec().pd != pd.number) return fail(EINVAL, "a QP must have the PD of its tag matching SRQ");
     return done();
 }
 

@@ -20,12 +20,12 @@ inline constexpr abi::TagCaps kTagCaps{.max_rndv_hdr_size = qp::kMaxRndvRequest,
 /// are for tag matching SRQs.
 inline constexpr uint32_t kQpSlots = abi::kFirstTagSlot - uint32_t(HandleTable<Qp>::kRest) - 1;
 
-/// Allocates the ring of operations and a doorbell slot, and takes a reference on the CQ. srq.engine must be set. Does nothing
+/// Allocates the ring of operations and a doorbell slot, and takes a reference on the CQ. spec.engine must be set. Does nothing
 /// for other types of SRQs.
-Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, abi::TagQueue& reply);
+Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, qp::SrqSpec& spec, abi::TagQueue& reply);
 /// Checks whether a QP can use this SRQ.
 Outcome check_tag_qp(const abi::CreateQpRequest& in, const Pd& pd, const Srq* srq);
-inline bool matches_tags(const Srq* srq) { return srq != nullptr && srq->spec.tags.shared != nullptr; }
+inline bool matches_tags(const Srq* srq) { return srq != nullptr && srq->spec().tags.shared != nullptr; }
 /// Capabilities of the send queue of such a QP. rocid uses it for READs and FINs of matched rendezvous messages; the client
 /// cannot post to it.
 abi::QpCap rendezvous_cap();

@@ -32,7 +32,7 @@ Outcome find_mac(State& state, uint32_t device, const abi::AhAttr& av, ResolvedP
         return done();
     }
     std::copy(std::begin(av.dmac), std::end(av.dmac), out.spec.dest_mac.bytes.begin());
-    if (!out.spec.dest_mac.is_zero() && !out.hairpin) return done();
+    if (!out.spec.dest_mac.is_zero() && !out.to_itself) return done();
     return find_neighbour(state, device, out.spec.source_gid, to, out.spec.dest_mac);
 }
 
@@ -69,7 +69,7 @@ Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowE
     s.flow_label = av.flow_label & kFlowLabelMask;
     s.udp_source = own.udp_source != 0 ? own.udp_source : udp_source_port(s.flow_label, ends);
     out.multicast = neighbour::is_multicast(s.dest_gid);
-    out.hairpin = !out.multicast && has_gid(own, s.dest_gid);
+    out.to_itself = !out.multicast && has_gid(own, s.dest_gid);
     // Programs set hop limit 1 (ibv_rc_pingpong), which no router forwards. As with kernel drivers, the route decides instead.
     if (own.resolver != Resolver::none && !out.multicast) s.hop_limit = kDefaultHopLimit;
     return find_mac(state, device, av, out);

@@ -10,7 +10,7 @@ namespace roci::host::paths {
 
 struct ResolvedPath {
     wire::PathSpec spec;
-    bool hairpin = false;  ///< the destination is the device itself
+    bool to_itself = false;  ///< the destination is the device itself
     bool multicast = false;
 };
 

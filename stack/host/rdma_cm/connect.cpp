@@ -41,7 +41,7 @@ uint32_t path_mtu(const State& state, const CmId& id) {
 /// Checks that the QP of a connection belongs to the caller. Otherwise a user could connect the QP of another user.
 Outcome check_qpn(const Call& c, uint32_t qpn) {
     const qp::Qp* qp = c.state.shared.qps.find(qpn & kMask24);
-    const Session* owner = qp != nullptr ? c.state.find(qp->spec.session) : nullptr;
+    const Session* owner = qp != nullptr ? c.state.find(qp::owner_of(*qp).session) : nullptr;
     if (owner != nullptr && owner->who.uid != c.session.who.uid)
         return fail(EACCES, "queue pair {} is of another user", qpn & kMask24);
     return done();

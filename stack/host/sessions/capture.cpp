@@ -20,7 +20,7 @@ const Session* owner_of(const State& state, uint32_t qpn) {
     const Session* found = nullptr;
     for (const auto& [id, s] : state.sessions)
         s->qps.each([&, &session = *s](uint32_t, const Qp& qp) {
-            if (qp.spec.qpn.value == qpn) found = &session;
+            if (qp.spec().qpn.value == qpn) found = &session;
         });
     return found;
 }

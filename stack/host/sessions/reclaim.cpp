@@ -24,8 +24,8 @@ void remove_qps(State& state, Session& s) {
     std::deque<engine::RemoveQp> removals;
     engine::Batch batch(state.engines);
     s.qps.each([&](uint32_t, Qp& qp) {
-        state.shared.qps.clear(qp.spec.qpn.value);
-        batch.submit(qp.spec.engine, &removals.emplace_back(engine::RemoveQp{.qp = qp.engine_side.get(), .force = true}));
+        state.shared.qps.clear(qp.spec().qpn.value);
+        batch.submit(qp.spec().engine, &removals.emplace_back(engine::RemoveQp{.qp = qp.engine_side.get(), .force = true}));
     });
 }
 

@@ -68,7 +68,7 @@ Snapshots take_snapshots(const State& state, const Client& viewer) {
             if (out.size() >= kDetailedQps && !out.contains(&qp)) return;
             const auto [entry, is_new] = out.try_emplace(&qp);
             if (!is_new) return;  // an XRC target is in several sessions
-            batch.submit(qp.spec.engine, &queries.emplace_back(engine::QueryQp{qp.engine_side.get(), &entry->second}));
+            batch.submit(qp.spec().engine, &queries.emplace_back(engine::QueryQp{qp.engine_side.get(), &entry->second}));
         });
     }
     batch.wait();
@@ -81,9 +81,13 @@ const char* repeat_name(qp::RepeatMode mode) {
 }
 
 Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
-    Json j = {
-        {"handle", handle}, {"qpn", qp.spec.qpn.value},       {"type", qp::type_name(qp.spec.type)}, {"engine", qp.spec.engine},
-        {"pd", qp.spec.pd}, {"send_depth", qp.spec.sq.depth}, {"recv_depth", qp.spec.rq.depth}};
+    Json j = {{"handle", handle},
+              {"qpn", qp.spec().qpn.value},
+              {"type", qp::type_name(qp.spec().type)},
+              {"engine", qp.spec().engine},
+              {"pd", qp.spec().pd},
+              {"send_depth", qp.spec().sq.depth},
+              {"recv_depth", qp.spec().rq.depth}};
     const auto found = snapshots.find(&qp);
     if (found == snapshots.end()) return j;
     const qp::Snapshot& now = found->second;

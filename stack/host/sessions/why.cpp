@@ -25,9 +25,9 @@ uint64_t slow_ops(const Session& s) {
 QpFacts live_facts(const State& state, const Session& s, const Qp& qp) {
     QpFacts f = objects::facts_of(s, qp);
     engine::QueryQp query{.qp = qp.engine_side.get(), .snapshot = &f.now, .journal = &f.journal};
-    state.engines.execute(qp.spec.engine, query);
+    state.engines.execute(qp.spec().engine, query);
     f.slow_ops = slow_ops(s);
-    f.engine_qps = state.engine_load[qp.spec.engine];
+    f.engine_qps = state.engine_load[qp.spec().engine];
     return f;
 }
 
@@ -36,7 +36,7 @@ std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
     for (const auto& [id, s] : c.state.sessions) {
         const Qp* found = nullptr;
         s->qps.each([&](uint32_t, const Qp& qp) {
-            if (qp.spec.qpn.value == qpn) found = &qp;
+            if (qp.spec().qpn.value == qpn) found = &qp;
         });
         if (found != nullptr) return may_see(c, s->who.uid) ? std::optional(live_facts(c.state, *s, *found)) : std::nullopt;
     }

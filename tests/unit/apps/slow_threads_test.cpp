@@ -11,20 +11,12 @@
 #include <thread>
 
 #include "apps/rocid/remote_process.hpp"
+#include "soon.hpp"
 
 namespace roci::rocid {
 namespace {
 
 using namespace std::chrono_literals;
-
-template <class Condition>
-bool soon(Condition c) {
-    for (int i = 0; i < 10'000; ++i) {
-        if (c()) return true;
-        std::this_thread::sleep_for(1ms);
-    }
-    return false;
-}
 
 /// A client's memory that answers when the test says so.
 class Gate : public mem::RemoteProcess {

@@ -37,6 +37,17 @@ struct Required {
 // The tables of the manual page, and for XRC those of the kernel.
 constexpr uint32_t kInit = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 constexpr uint32_t kConnect = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+/// 0, or EINVAL with the sentence that the program's author reads.
+int check_modify(Type type, State from, State to, uint32_t mask, std::string& why) {
+    Change change;
+    change.mask = mask;
+    change.attr.qp_state = uint32_t(to);
+    change.attr.cur_qp_state = uint32_t(from);
+    const Decision step = check_step(type, from, change);
+    why = explain(type, step);
+    return step.refusal == Refusal::none ? 0 : EINVAL;
+}
+
 constexpr uint32_t kRcRts = IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT;
 constexpr Required kManual[] = {
     {Type::ud, State::reset, State::init, kInit | IBV_QP_QKEY},

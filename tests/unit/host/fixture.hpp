@@ -15,6 +15,7 @@
 #include "host/conductor.hpp"
 #include "neighbour/frames.hpp"
 #include "qp/attributes.hpp"
+#include "qp/state.hpp"
 
 namespace roci::host::test {
 
@@ -171,6 +172,7 @@ public:
     std::vector<io::GsiSend> mads;
     std::vector<neighbour::Frame> frames;
     qp::Change last_change;
+    size_t changes = 0;  ///< carried out
     uint32_t limit = 0;
     Kind refuse = Kind::fence;
     uint32_t refuse_engine = ~0u;
@@ -181,12 +183,15 @@ private:
     template <class Other>
     void take(uint32_t, Other&) {}
     void take(uint32_t, engine::ModifyQp& c) {
-        if (c.snapshot != nullptr && c.snapshot->state != state[c.qp]) {
-            c.error = ESTALE;
+        *c.step = qp::check_step(c.qp->spec.type, state[c.qp], *c.change);
+        if (c.step->refusal != qp::Refusal::none) {
+            c.error = EINVAL;
             return;
         }
+        if (c.change->trial) return;
+        ++changes;
         last_change = *c.change;
-        if ((c.change->mask & IBV_QP_STATE) != 0) state[c.qp] = c.change->next;
+        state[c.qp] = c.step->to;
     }
     void take(uint32_t, engine::QueryQp& c) {
         *c.snapshot = {.state = state[const_cast<qp::Qp*>(c.qp)], .send_psn = Psn(11), .expected_psn = Psn(22)};

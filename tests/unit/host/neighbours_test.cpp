@@ -105,8 +105,9 @@ TEST_F(NeighboursTest, AQpGoesToRtrWhenTheMacIsKnown) {
     conductor.service(++now);
     they_answer(port.frames.at(0));
     EXPECT_EQ(late_error(), 0);
-    EXPECT_EQ(port.last_change.path_spec.dest_mac, kThem);
-    EXPECT_EQ(port.last_change.path_spec.hop_limit, 64);
+    const wire::PathTemplate& path = port.last_change.path;
+    EXPECT_EQ(std::memcmp(path.bytes, kThem.bytes.data(), 6), 0);
+    EXPECT_EQ(path.bytes[path.l3_offset + 8], 64) << "time to live, not the hop limit of the program";
 }
 
 TEST_F(NeighboursTest, ASessionThatEndsWaitsForNothing) {

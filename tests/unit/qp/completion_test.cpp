@@ -13,8 +13,7 @@ TEST(Events, FollowWhatWasCompletedBefore) {
     io::EventRing events(8);
     Context ctx;
     ctx.events = &events;
-    Srq srq;
-    srq.spec.cq = &cq.cq;
+    const Srq srq{.spec = {.cq = &cq.cq}};
     abi::Cqe e{};
     e.wr_id = 5;
     e.byte_len = 15;

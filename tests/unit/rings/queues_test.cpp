@@ -302,9 +302,9 @@ struct Queue {
         auto* slot = const_cast<std::byte*>(view.slot(view.shared->producer++));
         std::memcpy(slot, &id, sizeof id);
     }
-    static uint64_t take(RqView& q) {
+    static uint64_t take(const RqView& q, RqCursor& at) {
         uint64_t id;
-        std::memcpy(&id, q.slot(q.consumed++), sizeof id);
+        std::memcpy(&id, q.slot(at.consumed++), sizeof id);
         return id;
     }
 };
@@ -346,42 +346,45 @@ TEST(SendQueue, AfterAResetNothingIsPosted) {
 TEST(ReceiveQueue, TheClientsIndexIsAskedForWhenTooFewAreKnown) {
     Queue q(16);
     for (uint64_t i = 0; i < 8; ++i) q.post(i);
-    EXPECT_EQ(q.view.posted(1), 8u);
+    RqCursor at;
+    EXPECT_EQ(at.posted(q.view, 1), 8u);
     q.post(8);
-    EXPECT_EQ(q.view.posted(1), 8u) << "enough are known";
-    EXPECT_EQ(q.view.enough, 4u);
-    q.view.consumed += 5;
-    EXPECT_EQ(q.view.posted(q.view.enough), 4u) << "fewer than half of what there was";
-    q.view.consumed += 4;
-    EXPECT_EQ(q.view.posted(1), 0u);
+    EXPECT_EQ(at.posted(q.view, 1), 8u) << "enough are known";
+    EXPECT_EQ(at.enough, 4u);
+    at.consumed += 5;
+    EXPECT_EQ(at.posted(q.view, at.enough), 4u) << "fewer than half of what there was";
+    at.consumed += 4;
+    EXPECT_EQ(at.posted(q.view, 1), 0u);
     q.view.shared->producer += 100;
-    EXPECT_GT(q.view.posted(1), q.view.depth) << "a lie is seen as one";
+    EXPECT_GT(at.posted(q.view, 1), q.view.depth) << "a lie is seen as one";
 }
 
 TEST(MoveQueue, WhatWasNotTakenMovesAndKeepsItsIndices) {
     Queue from(4), to(8);
-    from.view.shared->producer = from.view.consumed = 0xfffffffd;  // over the end of the circle
+    RqCursor at{.consumed = 0xfffffffd};  // over the end of the circle
+    from.view.shared->producer = at.consumed;
     for (uint64_t i = 0; i < 4; ++i) from.post(i);
-    EXPECT_EQ(Queue::take(from.view), 0u);
+    EXPECT_EQ(Queue::take(from.view, at), 0u);
     RqView queue = from.view;
-    ASSERT_TRUE(move_queue(queue, to.view));
+    ASSERT_TRUE(move_queue(queue, at, to.view));
     EXPECT_EQ(queue.shared, to.view.shared);
     EXPECT_EQ(queue.depth, 8u);
     EXPECT_EQ(to.view.shared->producer, from.view.shared->producer);
     for (uint64_t i = 4; i < 9; ++i) to.post(i);
-    for (uint64_t i = 1; i < 9; ++i) EXPECT_EQ(Queue::take(queue), i);
-    EXPECT_EQ(queue.consumed, queue.producer());
+    for (uint64_t i = 1; i < 9; ++i) EXPECT_EQ(Queue::take(queue, at), i);
+    EXPECT_EQ(at.consumed, queue.producer());
 }
 
 TEST(MoveQueue, RefusesLiesAndTooSmallRings) {
     Queue from(4), small(2), large(8);
     for (uint64_t i = 0; i < 3; ++i) from.post(i);
     RqView queue = from.view;
-    EXPECT_FALSE(move_queue(queue, small.view));
-    EXPECT_EQ(Queue::take(queue), 0u);
-    EXPECT_TRUE(move_queue(queue, small.view));
+    RqCursor at;
+    EXPECT_FALSE(move_queue(queue, at, small.view));
+    EXPECT_EQ(Queue::take(queue, at), 0u);
+    EXPECT_TRUE(move_queue(queue, at, small.view));
     small.view.shared->producer += 5;
-    EXPECT_FALSE(move_queue(queue, large.view)) << "more is posted than the queue holds";
+    EXPECT_FALSE(move_queue(queue, at, large.view)) << "more is posted than the queue holds";
     EXPECT_EQ(queue.shared, small.view.shared);
 }
 

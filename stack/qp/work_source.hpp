@@ -1,0 +1,69 @@
+// Where the send work of a QP comes from: the client's send queue, or, for a QP of a tag matching SRQ, the rendezvous that it has
+// matched. Requester, completion and engine use the functions at the end, so that the sources are told apart here alone.
+#pragma once
+
+#include <concepts>
+
+#include "abi/reasons.hpp"
+#include "qp/state.hpp"
+
+namespace roci::qp {
+
+struct Context;
+
+template <class S>
+concept WorkSource = requires(Context& ctx, Qp& qp, const SendRecord& r) {
+    { S::posted(qp) } -> std::same_as<bool>;
+    { S::fetch(qp, 1u) } -> std::same_as<bool>;
+    { S::arm_doorbell(qp) } -> std::same_as<bool>;
+    { S::report(ctx, qp, r, abi::WcStatus{}, abi::Reason{}) } -> std::same_as<void>;
+};
+
+/// The client's send queue (fetch.cpp; its completions: completion.cpp).
+struct ClientQueue {
+    static bool posted(const Qp& qp);
+    static bool fetch(Qp& qp, uint32_t most);
+    static bool arm_doorbell(Qp& qp);
+    static void report(Context& ctx, Qp& qp, const SendRecord& r, abi::WcStatus status, abi::Reason reason);
+};
+/// READ and FIN of each rendezvous (rendezvous.cpp). The client has no access to the send queue.
+struct MatchedRendezvous {
+    static bool posted(const Qp& qp);
+    static bool fetch(Qp& qp, uint32_t most);
+    static bool arm_doorbell(Qp&) { return false; }  // received messages activate the QP
+    static void report(Context& ctx, Qp& qp, const SendRecord& r, abi::WcStatus status, abi::Reason reason);
+};
+static_assert(WorkSource<ClientQueue> && WorkSource<MatchedRendezvous>);
+
+/// Calls `use` with the source of the QP.
+template <class Use>
+inline decltype(auto) with_source(const Qp& qp, Use&& use) {
+    if (qp.tags == nullptr) [[likely]]
+        return use(ClientQueue{});
+    return use(MatchedRendezvous{});
+}
+
+/// Copies and validates posted work requests while there is room, `most` of a client's at a time, so that only those that are
+/// sent soon are fetched. True if any was fetched.
+inline bool fetch(Qp& qp, uint32_t most) {
+    return with_source(qp, [&](auto source) { return source.fetch(qp, most); });
+}
+/// True if there is work that was not fetched yet.
+inline bool posted(const Qp& qp) {
+    return with_source(qp, [&](auto source) { return source.posted(qp); });
+}
+/// Called when all posted work is fetched: from now on the client rings the doorbell (see SqShared in abi/rings.hpp). True: the
+/// client may have posted meanwhile, so a full fence and recheck_doorbell() must follow.
+inline bool arm_doorbell(Qp& qp) {
+    return with_source(qp, [&](auto source) { return source.arm_doorbell(qp); });
+}
+bool recheck_doorbell(Qp& qp);
+/// Tells whoever posted the work that it is complete.
+inline void report(Context& ctx, Qp& qp, const SendRecord& r, abi::WcStatus status, abi::Reason reason) {
+    with_source(qp, [&](auto source) { source.report(ctx, qp, r, status, reason); });
+}
+
+/// Validates the copied WQE and fills in the record.
+void admit(Qp& qp, SendRecord& r);
+
+}  // namespace roci::qp
