@@ -41,6 +41,6 @@ sanitizer_steps() {
     step "ASan + UBSan: unit, simulator, fuzzers" \
         build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/unit/client/memory -tests/unit/client/symbols.sh
     step "UBSan: memory adoption" build_and_test "$BUILD-ubsan" undefined tests/unit/client/memory
-    step "TSan: rings, doorbells, memory windows" build_and_test "$BUILD-tsan" thread tests/unit/rings tests/unit/mem
+    step "TSan: rings, doorbells, commands, epochs, memory windows" build_and_test "$BUILD-tsan" thread tests/unit/rings tests/unit/mem
     step "TSan: the client library under threads" threads_under_tsan
 }

@@ -6,9 +6,9 @@
 // The order of memory accesses:
 //   - A reader that notes an epoch reads what advance() wrote with acquire order, and so sees everything the writer has removed
 //     before. The writer that finds the epoch noted, or the reader at rest, sees that the reader's earlier accesses are over.
-//   - A reader that stops resting may miss an advance() only if the writer finds it awake. For that, rouse() and the loads of
-//   both
-//     sides are sequentially consistent, and rouse() is a locked operation: no later load of the reader can go before it.
+//   - A reader that stops resting tells so first (rouse), then loads the epoch (note). The writer advances the epoch, then looks
+//     whether the reader rests. All four are sequentially consistent: so the writer finds the reader awake, or the reader finds
+//     the new epoch and with it everything that was removed.
 #pragma once
 
 #include <atomic>
