@@ -199,6 +199,7 @@ private:
     void take(uint32_t, engine::RemoveQp& c) { state.erase(c.qp); }
     void take(uint32_t, engine::ModifySrq& c) { limit = c.limit; }
     void take(uint32_t, engine::QuerySrq& c) { c.limit = limit; }
+    void take(uint32_t, engine::ResizeSrq& c) { c.srq->rq = *c.new_queue; }
     void take(uint32_t engine, engine::ResizeCq& c) {
         c.cq->lanes[engine] = c.new_lane;
         consumers.push_back(c.consumer);
