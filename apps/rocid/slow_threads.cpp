@@ -1,5 +1,6 @@
 #include "slow_threads.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -17,15 +18,15 @@ struct SlowThreads::Shared {
     mutable std::condition_variable idle;
     std::vector<pmd::WakeFlag*> lcores;  ///< none: nobody is to be woken any more
     std::array<bool, mem::SlowWorker::kMost> numbers{};
-    size_t threads = 0, busy = 0;
+    size_t threads = 0;
+    std::atomic<uint64_t> submitted{0};  ///< requests, ever
+    uint64_t served = 0;                 ///< likewise
 
-    void begin() {
-        const std::lock_guard lock(mutex);
-        ++busy;
-    }
+    bool busy() const { return served != submitted.load(std::memory_order_seq_cst); }
     void end(uint32_t engine) {
         const std::lock_guard lock(mutex);
-        if (--busy == 0) idle.notify_all();
+        ++served;
+        if (!busy()) idle.notify_all();
         if (engine < lcores.size()) lcores[engine]->notify();
     }
 };
@@ -39,31 +40,34 @@ public:
         shared_->numbers[number_] = false;
     }
     void submitted() override {
-        posted_.fetch_add(1, std::memory_order_seq_cst);
-        posted_.notify_one();
+        shared_->submitted.fetch_add(1, std::memory_order_seq_cst);
+        wake();
     }
     void stop() {
         stop_.store(true, std::memory_order_seq_cst);
-        submitted();
+        wake();
     }
     /// The thread's life.
     void run() {
         while (!stop_.load(std::memory_order_seq_cst)) {
-            const uint32_t seen = posted_.load(std::memory_order_seq_cst);
-            if (!serve_all()) posted_.wait(seen, std::memory_order_seq_cst);
+            const uint32_t seen = wakes_.load(std::memory_order_seq_cst);
+            if (!serve_all()) wakes_.wait(seen, std::memory_order_seq_cst);
         }
         const std::lock_guard lock(shared_->mutex);
         --shared_->threads;
     }
 
 private:
+    void wake() {
+        wakes_.fetch_add(1, std::memory_order_seq_cst);
+        wakes_.notify_one();
+    }
     bool serve_all() {
         bool any = false;
         for (uint32_t e = 0; e < lanes(); ++e) {
             mem::SlowRequest* request;
             if (!lane(e).requests.pop(request)) continue;
             any = true;
-            shared_->begin();
             mem::serve(*request);
             lane(e).done.push(request);
             shared_->end(e);
@@ -73,7 +77,7 @@ private:
 
     const std::shared_ptr<Shared> shared_;
     const uint32_t number_;
-    std::atomic<uint32_t> posted_{0};
+    std::atomic<uint32_t> wakes_{0};
     std::atomic<bool> stop_{false};
 };
 
@@ -120,8 +124,13 @@ size_t SlowThreads::threads() const {
 }
 
 bool SlowThreads::drain(int limit_ms) const {
+    using Clock = std::chrono::steady_clock;
+    // A request may be served a moment before it counts as submitted, so that nobody announces the end: look again soon.
+    constexpr std::chrono::milliseconds kLook{10};
+    const auto end = Clock::now() + std::chrono::milliseconds(limit_ms);
     std::unique_lock lock(shared_->mutex);
-    return shared_->idle.wait_for(lock, std::chrono::milliseconds(limit_ms), [&] { return shared_->busy == 0; });
+    while (shared_->busy() && Clock::now() < end) shared_->idle.wait_until(lock, std::min(end, Clock::now() + kLook));
+    return !shared_->busy();
 }
 
 }  // namespace roci::rocid

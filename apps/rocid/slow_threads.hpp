@@ -25,7 +25,7 @@ public:
     std::shared_ptr<mem::SlowWorker> of(uint32_t user);
     /// Threads that run, hanging ones among them.
     size_t threads() const;
-    /// Waits until no access is under way, or `limit_ms` are over. True: none is.
+    /// Waits until all submitted requests are served, or `limit_ms` are over. Returns true if they are.
     bool drain(int limit_ms) const;
 
 private:
