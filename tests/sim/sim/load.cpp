@@ -160,6 +160,8 @@ std::unique_ptr<Load> make_load(LoadKind kind, const Seats& seats, const Plan& p
             return make_windows(seats, plan, rng);
         case LoadKind::tags:
             return make_tags(seats, plan, rng);
+        case LoadKind::endings:
+            return make_endings(seats, plan, rng);
     }
     return nullptr;
 }

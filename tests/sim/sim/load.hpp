@@ -35,6 +35,8 @@ public:
     /// Checks the final state, after the network is healed and all work is done.
     virtual void check_end() = 0;
     virtual std::string state() const = 0;
+    /// True if the QP ends and begins again, with other PSNs.
+    virtual bool renews(Qpn) const { return false; }
 };
 
 /// The hosts and devices of the two sides of a load.
@@ -51,6 +53,7 @@ std::unique_ptr<Load> make_uc(const Seats& seats, const Plan& plan, Rng& rng);
 std::unique_ptr<Load> make_datagrams(const Seats& seats, const Plan& plan, Rng& rng);
 std::unique_ptr<Load> make_windows(const Seats& seats, const Plan& plan, Rng& rng);
 std::unique_ptr<Load> make_tags(const Seats& seats, const Plan& plan, Rng& rng);
+std::unique_ptr<Load> make_endings(const Seats& seats, const Plan& plan, Rng& rng);
 
 // ---- what all of them use ------------------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ private:
     /// Acknowledgements of a QP never go back, whatever it keeps or repeats.
     void watch(const Sent& s) {
         if (!s.parsed || !s.packet.info->has(wire::kAck) || s.packet.info->has(wire::kAtomic)) return;
+        for (const auto& l : loads_)
+            if (l->renews(s.packet.dest_qp)) return;
         const bool ack = s.packet.syndrome < 0x20;  // a NAK acknowledges what is before its PSN
         const Psn end = s.packet.psn + uint32_t(ack);
         const auto [seen, fresh] = acknowledged_.try_emplace(uint64_t{s.from} << 32 | s.packet.dest_qp.value, end);
