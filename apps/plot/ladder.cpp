@@ -61,7 +61,7 @@ std::string request_text(const Group& g) {
     } else if (m != nullptr && int64_t(g.packets) < whole) {
         what += fmt::format(" packet{} {}{} of {}", g.packets == 1 ? "" : "s", g.first.psn - m->first + 1,
                             g.packets == 1 ? "" : fmt::format(" to {}", g.last - m->first + 1), whole);
-    } else {
+    } else if (wire::opcode_info(g.first.opcode).has(wire::kPayload)) {
         what += ", " + count_of(g.bytes, "byte");
     }
     return what + ", " + psn_text(g);
@@ -87,8 +87,8 @@ std::string text_of(const Group& g) {
                                g.message != nullptr ? g.message->name : "packet", psn_text(g));
         case Kind::response:
         case Kind::response_again:
-            return fmt::format("{}{}, {}, {}", g.first.kind == Kind::response_again ? "again: " : "", own_name(g.first),
-                               count_of(g.bytes, "byte"), psn_text(g));
+            return fmt::format("{}{}{}, {}", g.first.kind == Kind::response_again ? "again: " : "", own_name(g.first),
+                               g.bytes != 0 ? ", " + count_of(g.bytes, "byte") : "", psn_text(g));
         case Kind::ack:
             return fmt::format("ACK up to PSN {}", wire_psn(g.first.psn));
         case Kind::nak_sequence:

@@ -47,7 +47,7 @@ struct Counts {
     uint64_t lost = 0;            ///< requests and responses that did not arrive, each copy
     uint64_t lost_responses = 0;  ///< of `lost`
     uint64_t late = 0;
-    uint64_t not_captured = 0;  ///< acknowledged, but not in the capture
+    uint64_t not_captured = 0;  ///< neither in the capture nor reported missing
     uint64_t responses = 0, responses_again = 0, acks = 0;
     uint64_t sequence_naks = 0, rnr_naks = 0, error_naks = 0;
     uint64_t marked = 0, cnps = 0;

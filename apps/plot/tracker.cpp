@@ -91,7 +91,7 @@ void Tracker::restart(int64_t psn) {
 
 void Tracker::request(const Sighting& s) {
     const Frame& f = *s.frame;
-    const int64_t psn = begun_ ? unwrap(f.psn, next_ - 1) : int64_t{f.psn} + kCircle;
+    const int64_t psn = begun_ ? unwrap(f.psn, next_ - 1) : kFirstCircle + f.psn;
     if (!begun_ || psn > next_ + kWindow) restart(psn);
     ++out_.counts.packets;
     ++requests_seen_;
@@ -192,13 +192,13 @@ void Tracker::prune() {
     for (; owed_.size() > kMostRequests; owed_.erase(owed_.begin())) owed_bytes_ -= owed_.begin()->second.bytes;
 }
 
-/// PSNs that never came: acknowledged ones were overlooked by the capture, others were lost.
+/// PSNs that never came. A reliable requester that was not asked for them sent them, so the capture overlooked them.
 void Tracker::finish_holes() {
     for (const auto& [begin, hole] : holes_) {
-        const int64_t seen_by_peer = reliable_ ? std::clamp(acked_ + 1, begin, hole.end) : begin;
-        out_.counts.not_captured += uint64_t(seen_by_peer - begin);
-        const int64_t end = std::min(hole.end, seen_by_peer + kMostMissing);
-        for (int64_t psn = seen_by_peer; psn < end; ++psn) missing(hole.time, psn, false);
+        const int64_t overlooked = !reliable_ ? begin : hole.reported ? std::clamp(acked_ + 1, begin, hole.end) : hole.end;
+        out_.counts.not_captured += uint64_t(overlooked - begin);
+        const int64_t end = std::min(hole.end, overlooked + kMostMissing);
+        for (int64_t psn = overlooked; psn < end; ++psn) missing(hole.time, psn, false);
     }
 }
 

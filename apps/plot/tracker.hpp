@@ -10,6 +10,10 @@
 
 namespace roci::plot {
 
+/// The first PSNs are counted from here: room for earlier ones, and a multiple of 2^24 and of 10^6, so that round numbers remain
+/// round.
+inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
+
 class Tracker {
 public:
     /// `mtu` 0: unknown. `requests_known`, `responses_known`: whether Sighting::lost is known.

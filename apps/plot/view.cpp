@@ -1,7 +1,6 @@
 #include "view.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -46,18 +45,19 @@ Ends ends_of(const Capture& c, const Flow& flow) {
 using Identity = std::tuple<uint8_t, uint32_t, uint8_t, uint32_t>;
 Identity identity_of(const Frame& f) { return {f.opcode, f.psn, f.syndrome, f.payload}; }
 
-/// Matches what was sent to what was received, each identity in order.
+/// Matches what was received to what was sent: of equal packets to the newest one, because a packet is sent again only when the
+/// earlier one should have arrived.
 std::vector<int64_t> match(const Capture& c, const Flow& flow, const Ends& ends, int64_t& last_received) {
-    std::map<Identity, std::deque<size_t>> waiting;  // positions in flow.frames
+    std::map<Identity, std::vector<size_t>> waiting;  // positions in flow.frames
     std::vector<int64_t> received(flow.frames.size(), -1);
     for (size_t at = 0; at < flow.frames.size(); ++at) {
         const Frame& f = c.frames[flow.frames[at]];
         auto& queue = waiting[identity_of(f)];
         if (f.place == *ends.sender) queue.push_back(at);
         if (f.place != *ends.receiver || queue.empty()) continue;
-        received[queue.front()] = int64_t(flow.frames[at]);
-        last_received = c.frames[flow.frames[queue.front()]].time;
-        queue.pop_front();
+        received[queue.back()] = int64_t(flow.frames[at]);
+        last_received = std::max(last_received, c.frames[flow.frames[queue.back()]].time);
+        queue.pop_back();
     }
     return received;
 }

@@ -80,9 +80,9 @@ void describe(const Stream& s, const std::string& from, const std::string& to, i
     add(naks(s.counts));
     add(round_trips(s));
     if (s.counts.not_captured != 0)
-        add(fmt::format("{} acknowledged, but {} not in the capture: the capture missed {}.",
-                        s.counts.not_captured == 1 ? "1 packet was" : grouped(s.counts.not_captured) + " packets were",
-                        s.counts.not_captured == 1 ? "is" : "are", s.counts.not_captured == 1 ? "it" : "them"));
+        add(fmt::format("{} not in the capture, but nobody reported {} missing: the capture itself has a gap.",
+                        s.counts.not_captured == 1 ? "1 packet is" : grouped(s.counts.not_captured) + " packets are",
+                        s.counts.not_captured == 1 ? "it" : "them"));
 }
 
 void wrap(const std::string& text, size_t columns, const std::string& indent, std::string& out) {

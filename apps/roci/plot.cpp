@@ -62,7 +62,11 @@ plot::Capture live(const PlotOptions& o) {
 
 plot::Capture capture_of(const PlotOptions& o) {
     if (o.qpn != 0) return live(o);
-    if (o.file != "-") return plot::read_capture(o.file, o.file);
+    if (o.file != "-") {
+        plot::Capture out = plot::read_capture(o.file, o.file);
+        out.name = std::filesystem::path(o.file).filename().string();
+        return out;
+    }
     TemporaryFile file;
     copy_standard_input(file);
     return plot::read_capture(file.path(), "standard input");
