@@ -9,6 +9,7 @@
 #include "decoder.hpp"
 #include "failure.hpp"
 #include "pcapng_places.hpp"
+#include "words.hpp"
 
 #ifdef ROCI_HAVE_PCAP
 #include <pcap/pcap.h>
@@ -17,7 +18,7 @@
 namespace roci::plot {
 namespace {
 
-std::string packets(uint64_t n, const char* what = "frame") { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+std::string packets(uint64_t n, const char* what = "frame") { return count_of(n, what); }
 
 /// Why a file without RoCEv2 packets has none.
 std::string what_it_has(const Capture& c) {
@@ -42,8 +43,8 @@ void add_notices(Capture& c, bool without_icrc) {
     else if (n.icrc_good == 0 && n.icrc_wrong != 0)
         note("No frame has a right ICRC: it was captured before the sender's NIC computed it, or its addresses were changed.");
     else if (n.icrc_wrong != 0)
-        note(fmt::format("{} with a wrong ICRC: damaged on the way. A receiver drops them.",
-                         n.icrc_wrong == 1 ? "1 frame is" : fmt::format("{} frames are", n.icrc_wrong)));
+        note(fmt::format("{} damaged on the way: the ICRC is wrong. A receiver drops such frames.",
+                         n.icrc_wrong == 1 ? "1 frame was" : grouped(n.icrc_wrong) + " frames were"));
     if (n.payload_cut != 0)
         note(fmt::format("The payload of {} was not captured, so their ICRC was not checked.", packets(n.payload_cut)));
     if (n.headers_cut != 0) note(fmt::format("{} end before their RoCE headers and are not shown.", packets(n.headers_cut)));

@@ -28,6 +28,11 @@ function duration(ns) {
   const [v, unit] = scaledBy(ns, [[1e9, 's'], [1e6, 'ms'], [1e3, 'us'], [1, 'ns']]);
   return (unit === 'ns' ? v.toFixed(0) : digits(v)) + ' ' + unit;
 }
+// A time of the ladder: one unit for the whole of it, and digits that tell neighbours apart.
+function exactTime(ns, length) {
+  const [size, unit, places] = length >= 1e10 ? [1e9, 's', 6] : length >= 1e6 ? [1e6, 'ms', 4] : [1e3, 'us', 2];
+  return `${(ns / size).toFixed(places)} ${unit}`;
+}
 const bytesText = n => n < 1000 ? `${n} bytes` : scaledBy(n, [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB']]).map((v, i) => i ? v : digits(v)).join(' ');
 const rateText = n => scaledBy(n, [[1e9, 'Gb/s'], [1e6, 'Mb/s'], [1e3, 'kb/s'], [1, 'b/s']]).map((v, i) => i ? v : digits(v)).join(' ');
 
@@ -47,7 +52,7 @@ function timeLabels(list) {
   const span = Math.max(...list.map(Math.abs), 1), step = list.length > 1 ? list[1] - list[0] : span;
   const [size, unit] = [[1e9, 's'], [1e6, 'ms'], [1e3, 'us'], [1, 'ns']].find(([s]) => span >= s);
   const places = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
-  return list.map(t => `${(t / size).toFixed(places)} ${unit}`);
+  return list.map(t => t === 0 ? '0' : `${(t / size).toFixed(places)} ${unit}`);
 }
 
 function mark(g, shape, x, y, r) {
@@ -158,7 +163,7 @@ class Chart {
     return step;
   }
   upward(p, high) {
-    const list = this.range(p, 0, (high || 1) * 1.12, 3);
+    const list = this.range(p, 0, (high || 1) * 1.12, 4);
     return list;
   }
 

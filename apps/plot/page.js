@@ -54,7 +54,7 @@
     const line = make('div', `rung ${toA ? 'a' : 'b'} k-${data.kinds[kind].replace(' ', '-')}${lost ? ' gone' : ''}`), lane = make('div', 'lane');
     line.setAttribute('role', 'row');
     lane.append(make('span', '', (lost ? 'lost: ' : '') + text));
-    line.append(make('time', '', duration(t)), lane, make('div'));
+    line.append(make('time', '', exactTime(t, connection.length)), lane, make('div'));
     out.push(line);
     return out;
   }

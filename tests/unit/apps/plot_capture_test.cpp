@@ -114,7 +114,7 @@ TEST(PlotCapture, FramesWithoutIcrcAreDrawn) {
 TEST(PlotCapture, WrongIcrcIsNoted) {
     std::vector<Captured> frames = exchange();
     frames[1].bytes.back() ^= 1;
-    EXPECT_TRUE(noted(read(pcap(frames)), "1 frame is with a wrong ICRC") || noted(read(pcap(frames)), "wrong ICRC"));
+    EXPECT_TRUE(noted(read(pcap(frames)), "1 frame was damaged on the way"));
     for (Captured& f : frames) std::fill(f.bytes.end() - 4, f.bytes.end(), uint8_t{0});
     const Capture c = read(pcap(frames));
     EXPECT_TRUE(noted(c, "No frame has a right ICRC"));
