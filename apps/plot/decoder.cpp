@@ -145,7 +145,7 @@ void Decoder::add(int64_t time, std::span<const uint8_t> bytes, uint32_t length,
     length_ = std::min(std::max(length, uint32_t(std::min<size_t>(bytes.size(), kMostLength))), kMostLength);
     place_ = {};
     const bool placed = place_ethernet(bytes, link);
-    dirty_ = captured_ + 64;
+    dirty_ = captured_ + 128;
     if (place) place_ = *place;
     Packet packet;
     if (!placed) {

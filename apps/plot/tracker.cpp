@@ -11,7 +11,6 @@ constexpr int64_t kWindow = 1 << 16;       ///< PSNs; a larger step is a new con
 constexpr size_t kMostRequests = 1 << 17;  ///< remembered
 constexpr uint64_t kReorderPackets = 16;   ///< a packet overtaken by more was lost
 constexpr int64_t kReorderTime = 100'000;  ///< ns
-constexpr int64_t kMostMissing = 1 << 12;  ///< events for one hole
 
 }  // namespace
 
@@ -21,11 +20,12 @@ Tracker::Tracker(bool reliable, uint32_t mtu, bool requests_known, bool response
     out_.lost_known = requests_known;
 }
 
-/// The PSN as a number that grows beyond 24 bits, near one that is known.
-int64_t Tracker::unwrap(uint32_t psn, int64_t near) {
-    int64_t steps = Psn(psn).distance_from(Psn(uint32_t(near & int64_t{kMask24})));
-    if (steps < -kWindow) steps += kCircle;
-    return near + steps;
+/// The PSN as a number that grows beyond 24 bits, near one that is known. A PSN far behind what is acknowledged is of the next
+/// circle; a long READ is far ahead of it.
+int64_t Tracker::unwrap(uint32_t psn, int64_t near) const {
+    const int64_t out = near + Psn(psn).distance_from(Psn(uint32_t(near & int64_t{kMask24})));
+    const int64_t oldest = (reliable_ ? acked_ : next_) - kWindow;
+    return out < oldest ? out + kCircle : out;
 }
 
 uint32_t Tracker::span_of(const Frame& f) const {
@@ -197,8 +197,10 @@ void Tracker::finish_holes() {
     for (const auto& [begin, hole] : holes_) {
         const int64_t overlooked = !reliable_ ? begin : hole.reported ? std::clamp(acked_ + 1, begin, hole.end) : hole.end;
         out_.counts.not_captured += uint64_t(overlooked - begin);
-        const int64_t end = std::min(hole.end, overlooked + kMostMissing);
-        for (int64_t psn = overlooked; psn < end; ++psn) missing(hole.time, psn, false);
+        const int64_t shown = std::min(hole.end - overlooked, missing_left_);
+        for (int64_t psn = overlooked; psn < overlooked + shown; ++psn) missing(hole.time, psn, false);
+        out_.counts.lost += uint64_t(hole.end - overlooked - shown);
+        missing_left_ -= shown;
     }
 }
 

@@ -50,7 +50,7 @@ private:
         bool reported = false;  ///< by a NAK
     };
 
-    int64_t unwrap(uint32_t psn, int64_t near);
+    int64_t unwrap(uint32_t psn, int64_t near) const;
     uint32_t span_of(const Frame& f) const;
     Event& add(const Sighting& s, Kind kind, int64_t psn);
     void restart(int64_t psn);
@@ -82,6 +82,7 @@ private:
     std::map<int64_t, Request> requests_;  ///< recent ones
     std::vector<Info> infos_;
     std::map<int64_t, Hole> holes_;
+    int64_t missing_left_ = 1 << 16;  ///< PSNs of holes that may still get an event of their own
     bool begun_ = false;
     int64_t next_ = 0;       ///< behind the highest PSN requested
     int64_t acked_ = -1;     ///< all up to this one

@@ -17,7 +17,7 @@ constexpr uint8_t kSequenceError = 0;
 void Tracker::response(const Sighting& s) {
     const Frame& f = *s.frame;
     if (!begun_) restart(kFirstCircle + f.psn);
-    const int64_t psn = unwrap(f.psn, std::max(acked_, next_ - 1));
+    const int64_t psn = unwrap(f.psn, acked_ + 1);
     if (f.info().has(wire::kRead)) return read_response(s, psn);
     const uint8_t kind = kind_of(f.syndrome);
     if (kind == kRnr || kind == kNak) return nak(s, psn);

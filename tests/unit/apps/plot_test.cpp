@@ -121,6 +121,18 @@ TEST(PlotStream, LostReadResponseIsRequestedAgain) {
     EXPECT_GT(s.messages[0].end, 0);
 }
 
+TEST(PlotStream, ReadsOfManyPsnsKeepTheirResponses) {
+    const uint32_t length = 300'000'000;  // 292,969 responses of 1,024 bytes
+    const Stream s = requests_of({frame(Operation::read_request, 5, 0, false, 0, length),
+                                  frame(Operation::read_response_first, 5, 1024, true, 0x1f),
+                                  frame(Operation::read_response_middle, 6, 1024, true), write(5 + 292'969), ack(5 + 292'969)});
+    EXPECT_EQ(s.counts.sent, 2u);
+    EXPECT_EQ(s.counts.responses, 2u);
+    EXPECT_EQ(s.counts.lost + s.counts.not_captured, 0u);
+    EXPECT_EQ(s.counts.payload, 2 * 1024u + 64u);
+    EXPECT_EQ(s.rtt.size(), 2u);
+}
+
 TEST(PlotStream, UnreliableHolesAreLosses) {
     const auto send = [](uint32_t psn) { return frame(Operation::send_only, psn, 100, false, 0, 0, Service::uc); };
     const Stream s = requests_of({send(5), send(6), send(9)});
