@@ -87,7 +87,7 @@ function from(list, t, time) {
 function panelsOf(stream) {
   const panels = [{id: 'psn', title: 'Packets: PSN by time', height: 330}];
   if (stream.rtt.length) panels.push({id: 'rtt', title: 'Round trip', height: 96, colour: '--rtt', label: duration});
-  if (stream.in_flight.length) panels.push({id: 'flight', title: 'In flight: packets sent and not acknowledged', height: 96, colour: '--flight', label: v => number(Math.round(v)), whole: true});
+  if (stream.in_flight.length) panels.push({id: 'flight', title: 'In flight: packets without an ACK', height: 96, colour: '--flight', label: v => number(Math.round(v)), whole: true});
   panels.push({id: 'good', title: 'Goodput: payload that arrived', height: 96, colour: '--good', label: rateText});
   let y = MARGIN.top;
   for (const p of panels) p.y = y, y += p.height + MARGIN.gap;

@@ -1,9 +1,13 @@
 // `roci plot`: captures of every kind, whole and broken.
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
+
 #include "analysis.hpp"
 #include "capture_file.hpp"
 #include "failure.hpp"
+#include "page.hpp"
 #include "plot_fixture.hpp"
 
 namespace roci::plot {
@@ -182,6 +186,25 @@ TEST(PlotCapture, ConnectionsBetweenTheSameAddressesAreTold) {
     EXPECT_EQ(all[0].b, "10.0.0.2 QP 18");
     EXPECT_EQ(all[1].a, "10.0.0.1 QP 98");
     EXPECT_EQ(all[1].b, "10.0.0.2 QP 99");
+}
+
+TEST(PlotCapture, DamagedFilesAreReadOrRefused) {
+    std::ifstream in(ROCI_TEST_DATA "/rxe-excerpt.pcap", std::ios::binary);
+    const Bytes whole{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    std::mt19937 random(1);
+    int read_ones = 0;
+    for (int round = 0; round < 300; ++round) {
+        Bytes bytes = round % 3 == 0 ? pcapng(exchange()) : whole;
+        for (int i = 0; i < 20; ++i) bytes[24 + random() % (bytes.size() - 24)] = uint8_t(random());
+        try {
+            const Analysis a = analyse_capture(read(bytes), {});
+            EXPECT_FALSE(page_data(a).empty());
+            ++read_ones;
+        } catch (const Failure& f) {
+            EXPECT_STRNE(f.what(), "");
+        }
+    }
+    EXPECT_GT(read_ones, 50);
 }
 
 TEST(PlotCapture, ChoicesThatNameNothingAreRefused) {
