@@ -8,7 +8,7 @@
 
 namespace roci::plot {
 
-inline constexpr size_t kMostFrames = 1'000'000;  ///< a page of so many takes some 300 MB of memory while it is made
+inline constexpr size_t kMostFrames = 1'000'000;  ///< a page of so many takes some 400 MB of memory while it is made
 
 /// Reads the file. `name`: what messages call it. Throws Failure if it cannot be read or has no RoCEv2 packets; a file that is
 /// cut gives what it has, with the reason in `cut`.
