@@ -6,6 +6,7 @@
 #include "cli_manual.hpp"
 #include "doctor.hpp"
 #include "pcap.hpp"
+#include "plot.hpp"
 #include "run.hpp"
 #include "stat.hpp"
 #include "status.hpp"
@@ -42,7 +43,8 @@ roci::manual::Page manual_page(const CLI::App& app) {
     page.sections.push_back(
         {"Exit status",
          "roci run ends as its program does; 125: roci itself failed, 126: the program cannot be executed, 127: there "
-         "is no such program. roci doctor: 1 if something stops RDMA programs here."});
+         "is no such program. roci doctor: 1 if something stops RDMA programs here.\n\n" +
+             std::string(roci::cli::kPlotExitStatus)});
     page.sections.push_back({"See also", "rocid(8), rocinante.toml(5)"});
     return page;
 }
@@ -58,10 +60,11 @@ struct Arguments {
     roci::cli::StatOptions stat;
     roci::cli::WhyOptions why;
     roci::cli::PcapOptions pcap;
+    roci::cli::PlotOptions plot;
     roci::cli::UpOptions up;
     roci::cli::DoctorOptions doctor;
     CLI::App *run_command = nullptr, *stat_command = nullptr, *why_command = nullptr, *pcap_command = nullptr,
-             *up_command = nullptr, *down_command = nullptr, *doctor_command = nullptr;
+             *plot_command = nullptr, *up_command = nullptr, *down_command = nullptr, *doctor_command = nullptr;
 };
 
 void add_program_commands(CLI::App& app, Arguments& a) {
@@ -91,6 +94,26 @@ void add_program_commands(CLI::App& app, Arguments& a) {
     a.why_command = app.add_subcommand("why", "What happened to a queue pair of yours, in words; also to one that is gone");
     add_where(*a.why_command, a.why.where);
     a.why_command->add_option("qpn", a.why.qpn, "its number (`roci status` lists them)")->required()->type_name("QPN");
+}
+
+void add_plot_command(CLI::App& app, Arguments& a) {
+    a.plot_command = app.add_subcommand(
+        "plot", "Draw what connections did as an HTML page: packets by time, losses, round trips, goodput, messages");
+    add_where(*a.plot_command, a.plot.where);
+    auto* file = a.plot_command->add_option("file", a.plot.file, "capture of RoCEv2, pcap or pcapng; - is standard input")
+                     ->type_name("FILE");
+    auto* qp = a.plot_command->add_option("--qp", a.plot.qpn, "look at this queue pair of yours (`roci status` lists them)")
+                   ->check(CLI::Range(1, 0xffffff))
+                   ->excludes(file);
+    a.plot_command->add_option("--seconds", a.plot.seconds, "how long to look at it")
+        ->check(CLI::Range(0.1, 3600.0))
+        ->needs(qp)
+        ->capture_default_str();
+    a.plot_command->add_option("-o,--output", a.plot.output,
+                               "file to write; - is standard output (default: named after the capture)");
+    a.plot_command->add_option("--flow", a.plot.flow, "only the connection with this number")->check(CLI::PositiveNumber);
+    a.plot_command->add_flag("--json", a.plot.as_json,
+                             "the data of the page as JSON, to standard output unless --output names a file");
 }
 
 void add_machine_commands(CLI::App& app, Arguments& a) {
@@ -126,6 +149,7 @@ int parse_and_run(int argc, char** argv) {
     app.add_flag("--print-man", a.print_man)->group("");
     app.add_flag("--print-completion", a.print_completion)->group("");
     add_program_commands(app, a);
+    add_plot_command(app, a);
     add_machine_commands(app, a);
 
     CLI11_PARSE(app, argc, argv);
@@ -139,6 +163,7 @@ int parse_and_run(int argc, char** argv) {
         return 106;  // as CLI11 ends where a command is required
     }
     if (a.pcap_command->parsed()) return roci::cli::pcap(a.pcap);
+    if (a.plot_command->parsed()) return roci::cli::plot(a.plot);
     if (a.stat_command->parsed()) return roci::cli::stat(a.stat);
     if (a.why_command->parsed()) return roci::cli::why(a.why);
     return a.run_command->parsed() ? roci::cli::run(a.run) : roci::cli::status(a.where, a.as_json, a.only_limits);

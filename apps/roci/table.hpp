@@ -17,7 +17,8 @@ public:
     const std::vector<std::string>& columns() const { return columns_; }
     bool empty() const { return rows_.empty(); }
 
-    /// Each line indented by two; the header only if a column has a name. A column without any text is left out.
+    /// Returns the table as text. Two spaces indent each line. The header is included only if a column has a name. Columns
+    /// without any text are omitted.
     std::string text() const {
         const bool headed = std::ranges::any_of(columns_, [](const std::string& c) { return !c.empty(); });
         std::string out = headed ? line(columns_) : "";

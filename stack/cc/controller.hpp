@@ -21,7 +21,7 @@ const char* policy_name(Policy p);
 struct Limits {
     uint32_t max_window = 256;          ///< packets
     uint32_t first_window = 2;          ///< packets: of a QP that knows nothing of the network yet
-    Nanos target = 30'000;              ///< delay: the round trip to aim at, unless the empty network has a longer one
+    Nanos target = 30'000;              ///< delay: target round trip; twice the shortest measured one if that is longer
     Nanos notify_every = 50'000;        ///< shortest time between two notifications of a QP; 0: none is sent
     Nanos raise_every = 55'000;         ///< dcqcn: time between two raises
     uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes between two raises

@@ -215,8 +215,8 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     }
 }
 
-/// With many active QPs: prefetches the data that the packets need, between parsing and execution, one step for all packets at a
-/// time.
+/// Used with many active QPs, between parsing and execution. Prefetches the data that the packets need. Each step runs for all
+/// packets before the next step begins.
 void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     ROCI_STAGE(ahead);
     const auto each = [&](auto step) {

@@ -9,7 +9,7 @@
 
 namespace roci::neighbour {
 
-/// Longest frame that is parsed: an echo request as long as the longest RoCE frame is still answered.
+/// Longest frame that is parsed. rocid answers echo requests up to the length of the longest RoCE frame.
 inline constexpr uint32_t kMaxFrame = 4240;
 
 enum class Kind : uint8_t {

@@ -13,7 +13,8 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p);
 /// Called after a request was executed: executes kept requests that follow it.
 void hand_over_requests(Context& ctx, Qp& qp);
 
-/// Called for a response or ACK behind a missing response. True: nothing is requested again yet.
+/// Called for a response or ACK that arrives after a gap. Returns true if the QP does not request the missing response again yet,
+/// because it may only be late.
 bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p);
 void hand_over_responses(Context& ctx, Qp& qp);
 /// For READs and atomics without all responses: the missing PSNs of [from, end) before the last kept one.

@@ -49,7 +49,8 @@ void extend_ack_timer(Context& ctx, Qp& qp);
 // ---- repair.cpp: sending what was lost again, and nothing else
 /// Called when the peer reports the oldest unacknowledged packet as missing.
 void request_lost(Context& ctx, Qp& qp);
-/// Called when responses are missing although later ones arrived. They are among the oldest `psns` expected; 0: unknown number.
+/// Called when a later response arrived but earlier ones are missing. The missing responses are among the oldest `psns` expected
+/// PSNs; `psns` is 0 if their number is unknown.
 void response_lost(Context& ctx, Qp& qp, uint32_t psns);
 /// Something was acknowledged: what does that say of the repair? Returns the round trip that was measured by it, or 0.
 uint32_t observe_repair(Context& ctx, Qp& qp);

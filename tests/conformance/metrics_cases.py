@@ -36,7 +36,7 @@ def value(text, series):
 
 
 def monitored():
-    """Every line parses, counters move, and the dashboard names only metrics that there are."""
+    """Every line of the metrics parses. A counter grows with traffic. The dashboard uses only metrics that rocid exports."""
     port = lab.free_port()
     with Rocid(args=['--set', f'rocid.metrics="127.0.0.1:{port}"']) as rocid:
         before = scrape(port)

@@ -28,6 +28,7 @@ import lab
 import metrics_cases
 import pairs
 import pcap
+import plot_cases
 import single
 import starts
 import stat_cases
@@ -122,7 +123,7 @@ def clean_cases(report, options, wanted):
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid))
         run_pairs(report, rocid, gids, [p for p in cases.pairs(options.quick) if not p.faults and wanted(p.name)], options.quick)
-        for name, case in (badinput.CASES | hostile.CASES | pcap.CASES | stat_cases.CASES).items():
+        for name, case in (badinput.CASES | hostile.CASES | pcap.CASES | plot_cases.CASES | stat_cases.CASES).items():
             if wanted(name):
                 report.run(name, lambda c=case: c(rocid, gids))
         for name, (case, program) in fabric.CASES.items():
@@ -157,7 +158,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *exam.CASES, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *plot_cases.CASES, *plot_cases.ALONE, *plot_cases.BROWSED, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *exam.CASES, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))
@@ -172,9 +173,10 @@ def main():
         in_rocid(report, connection_load.HALF_LOST,
                  lambda rocid, gids: run_built(report, connection_load.missing(), connection_load.faulty_cases(options.quick), wanted, rocid))
     run_built(report, connection_errors.missing(), connection_errors.ALONE, wanted)
-    for name, case in (config_errors.CASES | starts.CASES | stat_cases.ALONE).items():
+    for name, case in (config_errors.CASES | starts.CASES | plot_cases.ALONE | stat_cases.ALONE).items():
         if wanted(name):
             report.run(name, case)
+    run_built(report, 'only with --full' if options.quick else plot_cases.no_browser(), plot_cases.BROWSED, wanted)
     run_built(report, metrics_cases.missing(), metrics_cases.ALONE, wanted)
     for name, (case, why_not) in (ephemeral.CASES | endings.CASES).items():
         if wanted(name):

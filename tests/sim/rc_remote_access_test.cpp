@@ -84,7 +84,7 @@ TEST_F(Responder, ReadIsAnsweredAndAnsweredAgain) {
         }
         EXPECT_EQ(all, bytes_of(3000, 6));
     }
-    // only the end of it again, as a requester does that lost the tail
+    // A requester that lost the last response repeats only the tail of the READ.
     puppet.send(Operation::read_request, write_at(first + 2, a.mr.address() + 2048, a.mr.rkey, 952));
     const auto tail = puppet.listen(50'000);
     ASSERT_EQ(psns(tail), range(first + 2, 1));

@@ -172,7 +172,7 @@ const Row kRows[] = {
     {"PSN ahead (9.7.4.1.1)", kAcknowledged, out_of_sequence, kNakSequence, kNone, kNone, kUp},
     {"no receive (9.7.5.2.8)", kAcknowledged, nothing_posted, 0x21, kNone, kNone, kUp, 0},
     {"no receive (9.8.2.2)", {Service::uc, Service::ud}, nothing_posted, kSilence, kNone, kNone, kUp, 0},
-    // class C: the peer's fault of a reliable service: NAK, both ends in error
+    // Class C: a fault of the peer on a reliable service. The responder sends a NAK, and both QPs are in error.
     {"Last without First (9.7.4.1.3)", {Service::rc}, end_without_begin, kNakInvalid, kFlushed, kReqErr, kErr},
     {"Last without First, XRC", {Service::xrc}, end_without_begin, kNakInvalid, kNone, kReqErr, kErr},
     {"WRITE goes on as SEND", {Service::rc}, write_goes_on_as_send, kNakInvalid, kFlushed, kReqErr, kErr},
@@ -192,7 +192,8 @@ const Row kRows[] = {
     {"ATOMIC WRITE, length", {Service::rc}, atomic_write_of_another_length, kNakInvalid, kFlushed, kReqErr, kErr},
     {"opcode not served", {Service::rc}, flush, kNakInvalid, kFlushed, kReqErr, kErr},
     {"SRQ that is not there (A14.2.4)", {Service::xrc}, names_no_srq, kNakInvalid, kNone, kReqErr, kErr},
-    // class D: the peer's fault of an unreliable service: dropped, nothing is consumed, nothing happens to the QP
+    // Class D: a fault of the peer on an unreliable service. The responder drops the message, consumes no receive and leaves the
+    // QP in its state.
     {"Last without First (9.8.2.2)", {Service::uc}, end_without_begin, kSilence, kNone, kNone, kUp},
     {"WRITE goes on as SEND", {Service::uc}, write_goes_on_as_send, kSilence, kNone, kNone, kUp},
     {"First after First", {Service::uc}, begins_twice, kSilence, kNone, kNone, kUp},
@@ -202,11 +203,11 @@ const Row kRows[] = {
     {"WRITE with immediate, R_Key", {Service::uc}, wrong_key_with_immediate, kSilence, kNone, kNone, kUp},
     {"WRITE, payload is not the length", {Service::uc}, other_length_than_named, kSilence, kNone, kNone, kUp},
     {"Q_Key (9.6.1.5.1)", {Service::ud}, wrong_qkey, kSilence, kNone, kNone, kUp},
-    // class E: the owner's own fault
+    // Class E: a fault of the QP's owner.
     {"receive names no memory", kAcknowledged, receive_is_nowhere, kNakOperational, int(WcStatus::loc_prot_err), kFatal, kErr, 0},
     {"receive names no memory", {Service::uc}, receive_is_nowhere, kSilence, int(WcStatus::loc_prot_err), kFatal, kErr, 0},
     {"receive names no memory", {Service::ud}, receive_is_nowhere, kSilence, int(WcStatus::loc_prot_err), kNone, kErr, 0},
-    // class J: a SEND with invalidate of what cannot be: no NAK
+    // Class J: a SEND with invalidate names a key that cannot be invalidated. The responder sends no NAK.
     {"invalidate, no such key", kAcknowledged, invalidates_no_key, kSilence, kInvalid, kNone, kErr},
     {"invalidate, a region's key", kAcknowledged, invalidates_a_region, kSilence, kInvalid, kNone, kErr},
     {"invalidate, a window of type 1", {Service::rc}, invalidates_type_1, kSilence, kInvalid, kNone, kErr},

@@ -29,8 +29,8 @@ struct CmCreateIdRequest {
     uint32_t qp_type;
     uint32_t reserved;
 };
-/// Of cm_destroy_id, cm_migrate, cm_leave: how many events of the object have been fetched; its library waits until all are
-/// acknowledged.
+/// Reply to cm_destroy_id, cm_migrate and cm_leave: number of events of the id or group that librdmacm has fetched. librdmacm waits
+/// until the program has acknowledged all of them.
 struct CmEventsReply {
     uint32_t events_reported;
     uint32_t reserved;

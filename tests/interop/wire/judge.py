@@ -28,7 +28,7 @@ class Watch:
                 self.roci.send_signal(signal.SIGINT)
 
     def stop(self):
-        """All captured frames; `dropped` is the number of frames that were not captured."""
+        """Stops the capture and returns all captured frames. Sets `dropped` to the number of frames that the capture missed."""
         if self.roci.poll() is None:
             self.roci.send_signal(signal.SIGINT)
         self.reader.join(60)

@@ -112,7 +112,7 @@ class Network {
 public:
     Network(Rng rng, const Nanos& clock) : rng_(rng), clock_(clock) {}
 
-    /// Returns the endpoint's number. `tx_pool`: frames a port can have in the engine's hands at once.
+    /// Returns the number of the new endpoint. `tx_pool`: TX frames per port that the engine may hold at once.
     uint32_t add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool = 1024);
     SimPort& port(uint32_t endpoint, uint32_t queue) { return *ends_[endpoint].ports[queue]; }
     uint32_t queues(uint32_t endpoint) const { return uint32_t(ends_[endpoint].ports.size()); }

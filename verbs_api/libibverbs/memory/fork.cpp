@@ -46,7 +46,8 @@ void leave() {
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
-/// Returns when the child has its copies or has ended: in both cases its end of the pipe is closed.
+/// Waits until the child has copied the shared memory or has ended; the child's end of the pipe closes in both cases. Waits for
+/// kMostWaitMs at most, and not at all without a pipe.
 void in_parent() {
     close_end(1);
     if (done_pipe[0] >= 0) {

@@ -1,0 +1,50 @@
+// A capture, analysed: what the page and its text show.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "connections.hpp"
+#include "frame.hpp"
+#include "stream.hpp"
+
+namespace roci::plot {
+
+struct LadderRow {
+    int64_t time = 0;
+    bool to_a = false;
+    Kind kind = Kind::sent;
+    bool lost = false;
+    std::string text;       ///< "WRITE 65,536 bytes, PSN 5 to 20"
+    uint64_t left_out = 0;  ///< rows before this one that are not shown
+};
+
+struct Analysed {
+    uint32_t number = 0;  ///< of the connection, from 1
+    Connection connection;
+    Stream streams[2];  ///< requests of A, requests of B
+    std::vector<LadderRow> ladder;
+    int64_t begin = 0, end = 0;
+};
+
+struct Choice {
+    uint32_t flow = 0;  ///< only the connection with this number, 0: all
+    uint32_t qpn = 0;   ///< only connections of this QP, 0: all
+};
+
+struct Analysis {
+    Capture capture;
+    std::vector<Connection> connections;  ///< all of them
+    std::vector<Analysed> drawn;
+    std::vector<std::string> notices;
+};
+
+inline constexpr size_t kMostDrawn = 8;
+
+/// Throws Failure if `choice` names nothing that there is.
+Analysis analyse_capture(Capture capture, const Choice& choice);
+
+std::vector<LadderRow> ladder_of(const Stream (&streams)[2]);
+
+}  // namespace roci::plot

@@ -1,0 +1,28 @@
+// Pairs the two directions of each connection.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "frame.hpp"
+
+namespace roci::plot {
+
+inline constexpr uint32_t kNoFlow = ~uint32_t{0};
+
+struct Connection {
+    uint32_t to_b = kNoFlow;  ///< flow from end A to end B
+    uint32_t to_a = kNoFlow;
+    wire::Service service = wire::Service::rc;
+    std::string a, b;  ///< "10.0.0.1 QP 17"
+    uint64_t frames = 0;
+};
+
+/// All connections, those with the most frames first. End A sent the first request.
+std::vector<Connection> find_connections(const Capture& capture);
+
+/// "RC", "UD" …
+const char* service_name(wire::Service service);
+
+}  // namespace roci::plot

@@ -1,0 +1,50 @@
+// Turns captured bytes into a Frame. Captures are cut by a snap length, have no ICRC, or another link type than Ethernet; the
+// transport's parser sees a whole Ethernet frame all the same.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "frame.hpp"
+#include "wire/packet.hpp"
+
+namespace roci::plot {
+
+/// What precedes the IP header of a captured frame.
+enum class Link : uint8_t { ethernet, raw_ip, linux_any, linux_any2 };
+
+class Decoder {
+public:
+    static constexpr size_t kMostFlows = 20'000;
+
+    /// `without_icrc`: the frames end with their payload.
+    explicit Decoder(Capture& out, bool without_icrc = false) : out_(out), without_icrc_(without_icrc) {}
+
+    /// Adds one frame to the capture, or counts why not. `length`: on the wire. `place`: overrides that of the link header.
+    void add(int64_t time, std::span<const uint8_t> bytes, uint32_t length, Link link, std::optional<Place> place);
+    /// Frames that are RoCEv2 packets only if they have no ICRC.
+    uint64_t only_without_icrc() const { return only_without_icrc_; }
+
+private:
+    bool place_ethernet(std::span<const uint8_t> bytes, Link link);
+    void add_without_icrc();
+    wire::Verdict parse_copy(wire::Packet& packet);
+    void count_refused(wire::Verdict verdict);
+    std::optional<uint32_t> flow_of(const wire::Packet& packet);
+    bool count_icrc(const wire::Packet& packet);
+
+    Capture& out_;
+    const bool without_icrc_;
+    uint64_t only_without_icrc_ = 0;
+    std::map<FlowKey, uint32_t> flows_;
+    std::array<uint8_t, 1 << 17> frame_{};
+    uint32_t captured_ = 0, length_ = 0;  ///< of frame_
+    uint32_t dirty_ = 0;                  ///< bytes of frame_ that may be other than zero
+    Place place_;
+};
+
+}  // namespace roci::plot

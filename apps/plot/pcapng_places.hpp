@@ -1,0 +1,39 @@
+// Interface and direction of each packet of a pcapng file. libpcap reads the packets, but does not report these.
+#pragma once
+
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frame.hpp"
+
+namespace roci::plot {
+
+class PcapngPlaces {
+public:
+    explicit PcapngPlaces(const std::string& path);
+    /// Place of the next packet, in the order of the file. nullopt: the file is no pcapng, or ends.
+    std::optional<Place> next();
+    /// Names of the interfaces so far, "" where the file has none.
+    const std::vector<std::string>& names() const { return names_; }
+
+private:
+    struct Block {
+        uint32_t type = 0;
+        std::vector<uint8_t> body;
+    };
+    bool read_block(Block& block);
+    uint32_t word(const std::vector<uint8_t>& bytes, size_t at) const;
+    uint16_t half(const std::vector<uint8_t>& bytes, size_t at) const;
+    /// The value of an option, empty if it is absent. `at`: where the options begin.
+    std::vector<uint8_t> option(const std::vector<uint8_t>& body, size_t at, uint16_t code) const;
+    Place place_of(const Block& block) const;
+
+    std::ifstream in_;
+    bool swapped_ = false;
+    uint16_t first_interface_ = 0;  ///< of the current section
+    std::vector<std::string> names_;
+};
+
+}  // namespace roci::plot

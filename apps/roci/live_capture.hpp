@@ -1,0 +1,36 @@
+// Captures the frames of one queue pair into a temporary file, for `roci plot`.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon.hpp"
+
+namespace roci::cli {
+
+/// A file without a name, which disappears with its owner.
+class TemporaryFile {
+public:
+    TemporaryFile();
+    /// Opens the file again, from its beginning.
+    std::string path() const;
+    /// False: the file cannot grow.
+    bool append(const char* data, size_t size);
+    int fd() const { return fileno(file_.get()); }
+
+private:
+    std::unique_ptr<FILE, int (*)(FILE*)> file_;
+};
+
+struct LiveCapture {
+    TemporaryFile file;
+    std::vector<std::string> notices;
+};
+
+/// Captures until the time has passed, a signal comes or the queue pair ends. Throws plot::Failure if rocid refuses.
+LiveCapture capture_qp(const Where& where, uint32_t qpn, double seconds);
+
+}  // namespace roci::cli

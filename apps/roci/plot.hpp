@@ -1,0 +1,30 @@
+// `roci plot`: a page with graphs of what a connection did, from a capture or from a queue pair at work.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "daemon.hpp"
+
+namespace roci::cli {
+
+struct PlotOptions {
+    Where where;
+    std::string file;      ///< capture; "-": standard input
+    std::string output;    ///< "-": standard output; "": made from the capture's name
+    uint32_t qpn = 0;      ///< of a live queue pair, 0: none
+    double seconds = 5;    ///< of the live capture
+    uint32_t flow = 0;     ///< number of a connection, 0: all
+    bool as_json = false;  ///< the data instead of the page
+};
+
+/// Returns the exit status (plot::Ending).
+int plot(const PlotOptions& options);
+
+/// The lines of the manual page about the exit status.
+inline constexpr const char* kPlotExitStatus =
+    "roci plot: 0: the page is made, also of a capture that is cut; 1: the capture cannot be read, or the page not be written; "
+    "2: the "
+    "capture has no RoCEv2 packets; 3: there is no such queue pair, or it is another user's; 4: the queue pair was silent.";
+
+}  // namespace roci::cli
