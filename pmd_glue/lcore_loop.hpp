@@ -213,7 +213,9 @@ private:
         const Nanos next = engine_.next_deadline(now);
         if (next <= now || stop_.load(std::memory_order_seq_cst)) return not_at_all;
         LoopCounters::add(counters_.sleeps, 1);
-        return wake_.sleeper.sleep(std::min(next - now, longest_sleep())) ? until_woken : until_time_was_up;
+        const bool woken = wake_.sleeper.sleep(std::min(next - now, longest_sleep()));
+        engine_.slept(now, clock_.now());
+        return woken ? until_woken : until_time_was_up;
     }
     Nanos longest_sleep() const {
         const bool all_wake = std::ranges::all_of(wakers_, [](const Waker* w) { return w->wakes(); });

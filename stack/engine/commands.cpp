@@ -48,9 +48,12 @@ void modify_qp(Impl& e, Command& c) {
     c.error = qp::apply_change(e.ctx, *c.qp, *c.change);
 }
 void query_qp(Impl&, Command& c) { qp::snapshot(*c.qp, *c.snapshot); }
-void query_qps(Impl&, Command& c) {
+void query_qps(Impl& e, Command& c) {
     for (const QpQuery& q : c.queries) {
         qp::snapshot(*q.qp, *q.out);
+        q.out->limit = qp::limit_of(e.ctx, *q.qp);
+        q.out->habits = qp::habits_of(*q.qp);
+        q.out->open_window = cc::window(q.qp->requester.congestion, e.ctx.congestion);
         if (q.journal != nullptr && q.qp->journal != nullptr) *q.journal = *q.qp->journal;
     }
 }

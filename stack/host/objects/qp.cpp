@@ -248,6 +248,7 @@ QpFacts facts_of(const Session& session, const Qp& qp) {
     f.send_depth = qp.spec.sq.depth;
     f.recv_depth = qp.spec.rq.depth;
     f.has_srq = qp.spec.srq != nullptr;
+    f.refused = qp.refused;
     return f;
 }
 
@@ -255,7 +256,8 @@ void free_resources(State& state, Qp& qp) {
     if (const Session* s = state.find(qp.spec.session); s != nullptr && qp.engine_side != nullptr) {
         QpFacts f = facts_of(*s, qp);
         f.gone = true;
-        if (qp::last_words(*qp.engine_side, f.now, f.journal)) state.gone.keep(std::move(f));
+        f.now.state = qp::State(qp.attr.qp_state);
+        if (qp::last_words(*qp.engine_side, f.now, f.journal) || !f.refused.empty()) state.gone.keep(std::move(f));
     }
     leave_groups(state, qp);
     qp.engine_side.reset();

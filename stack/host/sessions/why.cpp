@@ -1,8 +1,10 @@
 // `roci why`: the story of one QP, and of its peer where that is the same user's.
 #include <algorithm>
+#include <deque>
 #include <optional>
 
 #include "host/objects/handlers.hpp"
+#include "host/rdma_cm/journal.hpp"
 #include "host/sessions/handlers.hpp"
 #include "host/sessions/story.hpp"
 
@@ -22,7 +24,35 @@ uint64_t slow_ops(const Session& s) {
     return n;
 }
 
-QpFacts live_facts(const State& state, const Session& s, const Qp& qp) {
+/// QPs that receive on the device of `f`, and those whose packets came out of order; of what the caller may see.
+void count_receivers(const Call& c, QpFacts& f) {
+    constexpr size_t kMost = 1024;  // the engines do nothing else meanwhile
+    std::vector<std::vector<engine::QpQuery>> queries(c.state.engines.engines());
+    std::deque<qp::Snapshot> seen;
+    for (const auto& [id, s] : c.state.sessions) {
+        if (!may_see(c, s->who.uid)) continue;
+        s->qps.each([&](uint32_t, const Qp& qp) {
+            if (qp.spec.port == f.device && seen.size() < kMost)
+                queries[qp.spec.engine].push_back({qp.engine_side.get(), &seen.emplace_back(), nullptr});
+        });
+    }
+    for (uint32_t e = 0; e < queries.size(); ++e)
+        for (size_t at = 0; at < queries[e].size(); at += engine::kMostQpQueries) {
+            engine::Command command;
+            command.kind = engine::Command::Kind::query_qps;
+            command.queries = std::span(queries[e]).subspan(at, std::min(engine::kMostQpQueries, queries[e].size() - at));
+            c.state.engines.execute(e, command);
+        }
+    for (const qp::Snapshot& s : seen) {
+        const qp::EventCounters& events = s.counters.events;
+        if (events.rx_messages == 0) continue;
+        ++f.receiving;
+        if (events.out_of_order + events.seq_nak_sent != 0) ++f.disturbed;
+    }
+}
+
+QpFacts live_facts(const Call& c, const Session& s, const Qp& qp) {
+    const State& state = c.state;
     QpFacts f = objects::facts_of(s, qp);
     engine::QpQuery query{qp.engine_side.get(), &f.now, &f.journal};
     engine::Command command;
@@ -31,6 +61,7 @@ QpFacts live_facts(const State& state, const Session& s, const Qp& qp) {
     state.engines.execute(qp.spec.engine, command);
     f.slow_ops = slow_ops(s);
     f.engine_qps = state.engine_load[qp.spec.engine];
+    count_receivers(c, f);
     return f;
 }
 
@@ -41,7 +72,7 @@ std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (qp.spec.qpn.value == qpn) found = &qp;
         });
-        if (found != nullptr) return may_see(c, s->who.uid) ? std::optional(live_facts(c.state, *s, *found)) : std::nullopt;
+        if (found != nullptr) return may_see(c, s->who.uid) ? std::optional(live_facts(c, *s, *found)) : std::nullopt;
     }
     const QpFacts* gone = c.state.gone.find(qpn);
     return gone != nullptr && may_see(c, gone->uid) ? std::optional(*gone) : std::nullopt;
@@ -71,12 +102,16 @@ std::string other_end(const Call& c, const QpFacts& qp) {
 }  // namespace
 
 Outcome why(Call& c) {
-    const uint32_t qpn = c.in<abi::WhyRequest>().qpn;
-    const auto qp = find_facts(c, qpn);
-    if (!qp)
+    const auto in = c.in<abi::WhyRequest>();
+    std::string text;
+    if (in.connections != 0)
+        text = rdma_cm::connections_text(c.state, c.session.who);
+    else if (const auto qp = find_facts(c, in.qpn))
+        text = story_of(*qp, c.state.devices[qp->device].name) + rdma_cm::connection_text(c.state, c.session.who, in.qpn) +
+               other_end(c, *qp);
+    else
         return fail(ENOENT, "no queue pair of user {} has the number {}, and of those that are gone none had one that failed",
-                    c.session.who.uid, qpn);
-    const std::string text = story_of(*qp, c.state.devices[qp->device].name) + other_end(c, *qp);
+                    c.session.who.uid, in.qpn);
     const int fd = c.state.platform.make_text_fd(text);
     if (fd < 0 && c.state.real_descriptors()) return fail(EMFILE, "rocid could not make a file for the answer");
     c.give(fd, false);

@@ -48,6 +48,7 @@ struct FakeEngine {
     std::atomic<bool> lingers{true};
     std::vector<rings::Sleeper>& sleepers() { return sleeping_programs; }
     void settle_sleepers() {}
+    void slept(Nanos, Nanos) {}
     void stop_lingering() { lingers = false; }
     uint32_t take_wake_mask() { return wake_mask.exchange(0); }
     io::EventRing& events() { return ring; }
