@@ -17,7 +17,7 @@ namespace roci::engine {
 struct QpQuery {
     const qp::Qp* qp = nullptr;
     qp::Snapshot* out = nullptr;
-    qp::Journal* journal = nullptr;  ///< copied to, if the QP has one; nullptr: not wanted
+    qp::Journal* journal = nullptr;  ///< copied to, if the QP has one; nullptr: not wanted, and neither are its habits
 };
 /// Limit of rows of one query_qps command, because the engine does nothing else meanwhile.
 inline constexpr size_t kMostQpQueries = 64;

@@ -52,9 +52,10 @@ void query_qps(Impl& e, Command& c) {
     for (const QpQuery& q : c.queries) {
         qp::snapshot(*q.qp, *q.out);
         q.out->limit = qp::limit_of(e.ctx, *q.qp);
-        q.out->habits = qp::habits_of(*q.qp);
         q.out->open_window = cc::window(q.qp->requester.congestion, e.ctx.congestion);
-        if (q.journal != nullptr && q.qp->journal != nullptr) *q.journal = *q.qp->journal;
+        if (q.journal == nullptr) continue;
+        q.out->habits = qp::habits_of(*q.qp);
+        if (q.qp->journal != nullptr) *q.journal = *q.qp->journal;
     }
 }
 void leave_session(Impl& e, const qp::Qp& qp) {

@@ -3,6 +3,7 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -191,4 +192,29 @@ def case(name):
     return with_its_own
 
 
+# Programs that connect by address (rdma_cm), and what `roci why --cm` must say of them, as they run and once they are gone.
+CM_QUESTIONS = {
+    'nobody listens': ('rping -c -a 10.77.0.2 -I 10.77.0.1 -p 4711 -C 1',
+                       (r'TCP to ::ffff:10.77.0.2 port 4711', r'cause: nobody listens on that port at the peer', r'REJ, reason 8')),
+    'nobody has the address': ('rping -c -a 10.77.0.99 -p 4711 -C 1',
+                               (r'TCP to ::ffff:10.77.0.99 port 4711', r'cause: the address of the peer was not found on the network')),
+}
+
+
+def missing_cm():
+    return None if shutil.which('rping') else 'no rping (./dev setup installs rdmacm-utils)'
+
+
+def answer_cm(rocid, program, questions):
+    done = subprocess.run(rocid.command_of(program.split()), capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == 0:
+        raise Failure(f'{program} worked:\n{done.stdout}')
+    text = subprocess.run([ROCI, 'why', '--cm', '--socket', rocid.socket], capture_output=True, text=True, timeout=30, check=True).stdout
+    last = text.split('\n\n')[-1]
+    for wanted in questions:
+        if not re.search(wanted, last):
+            raise Failure(f'roci why --cm does not say /{wanted}/:\n{last}')
+
+
+CM_CASES = {f'exam: {name}': lambda rocid, p=program, q=questions: answer_cm(rocid, p, q) for name, (program, questions) in CM_QUESTIONS.items()}
 CASES = {f'exam: {name.replace("_", " ")}': case(name) for name in [*QUESTIONS, *TOP_QUESTIONS]}

@@ -134,6 +134,7 @@ def clean_cases(report, options, wanted):
         run_built(report, None, connections.CASES, wanted, rocid)
         run_built(report, metrics_cases.no_node_exporter(), metrics_cases.NODE, wanted, rocid, gids)
         run_built(report, exam.missing(), exam.CASES, wanted, rocid)
+        run_built(report, exam.missing_cm(), exam.CM_CASES, wanted, rocid)
         run_built(report, top_cases.missing(), top_cases.CASES, wanted, rocid)
         run_built(report, top_cases.no_terminal(), top_cases.IN_TERMINAL, wanted, rocid)
         run_built(report, connection_errors.missing(), connection_errors.CASES, wanted, rocid)
@@ -161,7 +162,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *metrics_cases.PROMTOOL, *metrics_cases.NODE, *exam.CASES, *top_cases.CASES, *top_cases.IN_TERMINAL, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *metrics_cases.PROMTOOL, *metrics_cases.NODE, *exam.CASES, *exam.CM_CASES, *top_cases.CASES, *top_cases.IN_TERMINAL, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))

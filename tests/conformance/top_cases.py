@@ -34,7 +34,7 @@ def shows_a_flow(rocid):
             raise Failure(f'no flow of QP {a} to QP {b}:\n{text}')
         if f'limit "{row[1]}" (' not in text:
             raise Failure(f'no words for the limit "{row[1]}":\n{text}')
-        if not re.search(r'(?m)^0 +\d+% +\d+% +\d+% +[\d.]+k? +[\d.]+k? +[\d.]+k? +[\d.]+k? +2$', text):
+        if not re.search(r'(?m)^0 +\d+% +\d+% +\d+% +[\d.]+[kM]? +[\d.]+[kM]? +[\d.]+[kM]? +[\d.]+[kM]? +2$', text):
             raise Failure(f'no engine with frames, messages and cycles per message:\n{text}')
         if wide := [line for line in text.splitlines() if len(line) > 100]:
             raise Failure(f'wider than 100 columns: {wide}')

@@ -20,7 +20,8 @@ struct LimitTest : PairTest {
 
     qp::Snapshot look(uint32_t host, const Qp& qp) {
         qp::Snapshot out;
-        engine::QpQuery query{world.host(host).shared().qps.find(qp.qpn), &out};
+        qp::Journal journal;
+        engine::QpQuery query{world.host(host).shared().qps.find(qp.qpn), &out, &journal};
         engine::Command command;
         command.kind = engine::Command::Kind::query_qps;
         command.queries = std::span(&query, 1);

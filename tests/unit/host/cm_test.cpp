@@ -395,6 +395,15 @@ TEST_F(CmWhyTest, BothEndsOfAConnectionAndItsQp) {
     expect_said({"is established", "QP 33", "a peer asked for a connection", "the program accepted it", "QP 49"});
 }
 
+TEST_F(CmWhyTest, AQpKnowsItsConnection) {
+    const auto made = qp();
+    EXPECT_EQ(call(Op::cm_connect, with(resolved(9999), made.qpn, "")).error, 0);
+    carry();
+    EXPECT_EQ(call(Op::why, abi::WhyRequest{made.qpn, 0}).error, 0);
+    EXPECT_NE(platform.status.find("its connection (rdma_cm):\nid "), std::string::npos) << platform.status;
+    EXPECT_NE(platform.status.find("nobody listens"), std::string::npos) << platform.status;
+}
+
 TEST_F(CmWhyTest, ARejectionByTheProgramAndAFullBacklog) {
     listening(7174, kTcp, 1);
     for (uint32_t i = 0; i < 2; ++i) {
