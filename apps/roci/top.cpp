@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kLooks = 20, kLooksAtMany = 4;
 constexpr size_t kMany = 128;
 constexpr size_t kPlainWidth = 100, kPlainRows = 20;
+constexpr const char* kKeys = "q quit  s sort";
 
 int refuse(const std::string& why) {
     fmt::print(stderr, "roci: {}\n", why);
@@ -118,39 +119,48 @@ int plain(const TopOptions& o, Watcher& watcher, int signals, int connection, To
     return 0;
 }
 
-/// False: the user wants to quit.
-bool take_keys(TopScreen& screen, TopView& view) {
+/// False: the user wants to quit. `changed`: draw again.
+bool take_keys(TopScreen& screen, TopView& view, bool& changed) {
     for (int key = screen.key(); key != 0; key = screen.key()) {
         if (key == 'q' || key == 'Q') return false;
         if (key == 's') view.sort = TopSort((size_t(view.sort) + 1) % kTopSorts.size());
+        changed = true;
     }
     return true;
 }
 
+/// As many QPs as leave room for the words below them.
 void draw(TopScreen& screen, const TopOptions& o, TopView view, const TopModel& model) {
-    constexpr size_t kAround = 12;  // header, engines, devices, notes
-    const size_t beside = kAround + model.engines.size() + model.devices.size();
+    const size_t room = screen.height() - 1;
     view.width = screen.width();
-    view.rows = o.rows != 0 ? o.rows : screen.height() > beside ? screen.height() - beside : 1;
-    screen.show(top_lines(model, view), "q quit  s sort");
+    view.rows = o.rows != 0 ? o.rows : std::min(room, std::max<size_t>(model.qps.size(), 1));
+    std::vector<std::string> lines = top_lines(model, view);
+    if (o.rows == 0 && lines.size() > room) {
+        const size_t less = lines.size() - room + 1;  // one line says how many are left out
+        view.rows = view.rows > less ? view.rows - less : 1;
+        lines = top_lines(model, view);
+    }
+    screen.show(lines, kKeys);
 }
 
 int live(const TopOptions& o, Watcher& watcher, int signals, int connection, TopView view) {
     std::string why;
     {
         TopScreen screen;
+        screen.show({fmt::format("the first figures come in {:g} s", o.interval)}, kKeys);
         std::optional<TopModel> model;
         for (double next = seconds_now() + o.interval; why.empty();) {
             const Woke woke = wait(watcher.pause(o.interval), signals, connection, STDIN_FILENO);
             if (woke == Woke::ended) why = "rocid has ended";
-            if (woke == Woke::signal || !take_keys(screen, view)) break;
+            bool changed = false;
+            if (woke == Woke::signal || !take_keys(screen, view, changed)) break;
             if (woke == Woke::time && !watcher.look(why)) break;
-            if (woke == Woke::time && seconds_now() < next) continue;
-            if (woke == Woke::time) {
+            if (seconds_now() >= next) {
                 model = watcher.finish();
                 next = seconds_now() + o.interval;
+                changed = true;
             }
-            if (model) draw(screen, o, view, *model);
+            if (changed && model) draw(screen, o, view, *model);
         }
     }
     return why.empty() ? 0 : refuse(why);

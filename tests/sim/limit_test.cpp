@@ -137,6 +137,24 @@ TEST_F(LimitTest, HabitsAreThoseOfTheLastRequests) {
     EXPECT_EQ(a.poll_all().size(), 20u);
 }
 
+TEST_F(LimitTest, AnEngineCountsWhereItsTimeGoes) {
+    using engine::Counter;
+    const auto count = [&](Counter c) { return world.host(0).engine(0).counters().get(c); };
+    join();
+    world.run_for(3'000'000);
+    world.host(0).engine(0).poll(world.now());
+    const uint64_t lost = count(Counter::lost_ns), busy = count(Counter::busy_ns);
+    EXPECT_GE(lost, 2'000'000u) << "nothing to do: the world jumps to the next event, as if the lcore had not run";
+    post_writes(1, 64);
+    ASSERT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_GT(count(Counter::busy_ns), busy);
+    EXPECT_LT(count(Counter::busy_ns), busy + 1'000'000);
+    EXPECT_EQ(count(Counter::lost_ns), lost);
+    world.host(0).engine(0).slept(world.now() - 5000, world.now());
+    EXPECT_EQ(count(Counter::sleeps), 1u);
+    EXPECT_EQ(count(Counter::asleep_ns), 5000u);
+}
+
 TEST(Limits, HaveWords) {
     for (const qp::LimitText& l : qp::kLimits) EXPECT_GT(std::strlen(l.text), 20u) << l.name;
 }
