@@ -257,7 +257,8 @@ void free_resources(State& state, Qp& qp) {
         QpFacts f = facts_of(*s, qp);
         f.gone = true;
         f.now.state = qp::State(qp.attr.qp_state);
-        if (qp::last_words(*qp.engine_side, f.now, f.journal) || !f.refused.empty()) state.gone.keep(std::move(f));
+        const bool never_connected = !f.refused.empty() && f.now.state < qp::State::rtr;
+        if (qp::last_words(*qp.engine_side, f.now, f.journal) || never_connected) state.gone.keep(std::move(f));
     }
     leave_groups(state, qp);
     qp.engine_side.reset();
