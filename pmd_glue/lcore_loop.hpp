@@ -177,7 +177,9 @@ private:
         const Nanos next = engine_.next_deadline(now);
         if (next <= now || stop_.load(std::memory_order_seq_cst)) return not_at_all;
         LoopCounters::add(counters_.sleeps, 1);
-        return sleep_at_rest(std::min(next - now, longest_sleep())) ? until_woken : until_time_was_up;
+        const bool woken = sleep_at_rest(std::min(next - now, longest_sleep()));
+        engine_.slept(now, clock_.now());
+        return woken ? until_woken : until_time_was_up;
     }
     /// An engine that keeps references to CQs does not rest: a fence wakes it.
     bool sleep_at_rest(Nanos time) {

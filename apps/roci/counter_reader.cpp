@@ -86,12 +86,19 @@ std::vector<uint64_t> CounterReader::engine_values(uint32_t engine) const {
     return out;
 }
 
+std::vector<uint64_t> CounterReader::device_values_of(uint32_t engine, uint32_t device) const {
+    std::vector<uint64_t> out(header_.device_counters);
+    const uint64_t base = header_.values + uint64_t{engine} * header_.engine_stride + header_.device_offset +
+                          uint64_t{device} * header_.device_stride;
+    for (uint64_t i = 0; i < out.size(); ++i) out[i] = load(base + i * 8);
+    return out;
+}
+
 std::vector<uint64_t> CounterReader::device_values(uint32_t device) const {
     std::vector<uint64_t> out(header_.device_counters);
-    for (uint64_t e = 0; e < header_.engines; ++e) {
-        const uint64_t base =
-            header_.values + e * header_.engine_stride + header_.device_offset + uint64_t{device} * header_.device_stride;
-        for (uint64_t i = 0; i < out.size(); ++i) out[i] += load(base + i * 8);
+    for (uint32_t e = 0; e < header_.engines; ++e) {
+        const std::vector<uint64_t> of_engine = device_values_of(e, device);
+        for (size_t i = 0; i < out.size(); ++i) out[i] += of_engine[i];
     }
     return out;
 }

@@ -37,6 +37,10 @@ public:
     uint32_t pid() const { return header_.pid; }
     /// In the order of the labels.
     std::vector<uint64_t> engine_values(uint32_t engine) const;
+    /// The share of one engine.
+    std::vector<uint64_t> device_values_of(uint32_t engine, uint32_t device) const;
+    /// 0: not known.
+    uint32_t cycles_per_ms() const { return header_.names >= sizeof header_ ? header_.cycles_per_ms : 0; }
     /// The sum over all engines.
     std::vector<uint64_t> device_values(uint32_t device) const;
 

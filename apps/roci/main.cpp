@@ -10,6 +10,8 @@
 #include "run.hpp"
 #include "stat.hpp"
 #include "status.hpp"
+#include "top.hpp"
+#include "top_model.hpp"
 #include "up.hpp"
 #include "why.hpp"
 
@@ -55,17 +57,47 @@ int print(const std::string& text) { return std::fputs(text.c_str(), stdout) < 0
 struct Arguments {
     bool print_man = false, print_completion = false;  ///< for the build
     roci::cli::RunOptions run;
-    roci::cli::Where where;
-    bool as_json = false, only_limits = false;
+    roci::cli::StatusOptions status;
     roci::cli::StatOptions stat;
+    roci::cli::TopOptions top;
     roci::cli::WhyOptions why;
     roci::cli::PcapOptions pcap;
     roci::cli::PlotOptions plot;
     roci::cli::UpOptions up;
     roci::cli::DoctorOptions doctor;
-    CLI::App *run_command = nullptr, *stat_command = nullptr, *why_command = nullptr, *pcap_command = nullptr,
-             *plot_command = nullptr, *up_command = nullptr, *down_command = nullptr, *doctor_command = nullptr;
+    CLI::App *run_command = nullptr, *stat_command = nullptr, *top_command = nullptr, *why_command = nullptr,
+             *pcap_command = nullptr, *plot_command = nullptr, *up_command = nullptr, *down_command = nullptr,
+             *doctor_command = nullptr;
 };
+
+void add_status_command(CLI::App& app, Arguments& a) {
+    CLI::App* command = app.add_subcommand("status", "Devices, GIDs, engines, sessions and QPs of a rocid");
+    add_where(*command, a.status.where);
+    command->add_flag("--json", a.status.as_json, "rocid's own JSON");
+    command->add_flag("--limits", a.status.limits, "what each user has of what it may have, and how often more was refused");
+    command->add_option("-i,--device", a.status.device, "only the sessions on this device");
+    command->add_option("--user", a.status.user, "only the sessions of this user, by number")->type_name("UID");
+    command->add_option("--pid", a.status.pid, "only the sessions of this process");
+    command->add_option("--qp", a.status.qpn, "all of the queue pair with this number")->type_name("QPN");
+}
+
+void add_top_command(CLI::App& app, Arguments& a) {
+    a.top_command =
+        app.add_subcommand("top", "Engines, devices and queue pairs, live: rates, round trips, and what limits each flow now");
+    add_where(*a.top_command, a.top.where);
+    std::vector<std::string> sorts;
+    for (const auto& [name, sort] : roci::cli::kTopSorts) sorts.push_back(name);
+    a.top_command->add_option("--sort", a.top.sort, "what the queue pairs are sorted by; the key s changes it")
+        ->check(CLI::IsMember(sorts))
+        ->capture_default_str();
+    a.top_command->add_option("--interval", a.top.interval, "seconds over which rates are taken")
+        ->check(CLI::Range(0.1, 3600.0))
+        ->capture_default_str();
+    a.top_command->add_option("--rows", a.top.rows, "queue pairs at most (default: as many as fit, 20 without a terminal)");
+    a.top_command->add_option("--width", a.top.width, "columns, without a terminal (default: 100)")->check(CLI::Range(20, 1000));
+    a.top_command->add_flag("--once", a.top.once, "one interval, as text; needs no terminal");
+    a.top_command->add_flag("--json", a.top.as_json, "JSON, one line per interval");
+}
 
 void add_program_commands(CLI::App& app, Arguments& a) {
     a.run_command = app.add_subcommand("run", "Run a program with Rocinante's verbs; starts a loopback rocid when none is there");
@@ -76,10 +108,7 @@ void add_program_commands(CLI::App& app, Arguments& a) {
     a.run_command->add_option("program", a.run.command, "PROGRAM and its arguments, after --")->required()->type_name("PROGRAM");
     a.run_command->positionals_at_end();
 
-    CLI::App* status_command = app.add_subcommand("status", "Devices, GIDs, engines, sessions and QPs of a rocid");
-    add_where(*status_command, a.where);
-    status_command->add_flag("--json", a.as_json, "rocid's own JSON");
-    status_command->add_flag("--limits", a.only_limits, "what each user has of what it may have, and how often more was refused");
+    add_status_command(app, a);
 
     a.stat_command = app.add_subcommand("stat", "Counters of devices and engines: totals, and rates over an interval");
     add_where(*a.stat_command, a.stat.where);
@@ -91,9 +120,15 @@ void add_program_commands(CLI::App& app, Arguments& a) {
     a.stat_command->add_flag("--all", a.stat.all, "counters that are zero, too");
     a.stat_command->add_flag("--json", a.stat.as_json, "JSON, one line per sample");
 
-    a.why_command = app.add_subcommand("why", "What happened to a queue pair of yours, in words; also to one that is gone");
+    add_top_command(app, a);
+
+    a.why_command = app.add_subcommand(
+        "why", "What happened to a queue pair or to the connections of yours, in words; also to those that are gone");
     add_where(*a.why_command, a.why.where);
-    a.why_command->add_option("qpn", a.why.qpn, "its number (`roci status` lists them)")->required()->type_name("QPN");
+    auto* cm = a.why_command->add_flag("--cm", a.why.connections, "all connections and failed attempts of rdma_cm");
+    a.why_command->add_option("qpn", a.why.qpn, "the number of a queue pair (`roci status` lists them)")
+        ->type_name("QPN")
+        ->excludes(cm);
 }
 
 void add_plot_command(CLI::App& app, Arguments& a) {
@@ -165,8 +200,9 @@ int parse_and_run(int argc, char** argv) {
     if (a.pcap_command->parsed()) return roci::cli::pcap(a.pcap);
     if (a.plot_command->parsed()) return roci::cli::plot(a.plot);
     if (a.stat_command->parsed()) return roci::cli::stat(a.stat);
+    if (a.top_command->parsed()) return roci::cli::top(a.top);
     if (a.why_command->parsed()) return roci::cli::why(a.why);
-    return a.run_command->parsed() ? roci::cli::run(a.run) : roci::cli::status(a.where, a.as_json, a.only_limits);
+    return a.run_command->parsed() ? roci::cli::run(a.run) : roci::cli::status(a.status);
 }
 
 }  // namespace

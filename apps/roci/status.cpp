@@ -7,13 +7,17 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "table.hpp"
+#include "top_text.hpp"
 
 namespace roci::cli {
 namespace {
 
 using json = nlohmann::ordered_json;
+
+constexpr size_t kWidth = 100, kLongCell = 40;
 
 }  // namespace
 
@@ -51,25 +55,52 @@ std::string cell(const json& value) {
     return out;
 }
 
-/// Keys of all rows in the order in which they appear.
+/// `text` in lines of at most kWidth, indented by `indent`.
+std::string wrapped(const std::string& text, size_t indent) {
+    const std::string margin(indent, ' ');
+    std::string out;
+    for (const std::string& line : wrap(text, kWidth - indent)) out += margin + line + "\n";
+    return out;
+}
+
+/// An object whose cell would be long gets lines of its own.
+bool is_long(const json& value) { return value.is_object() && cell(value).size() > kLongCell; }
+
+/// Keys of all rows in the order in which they appear, without those that are shown below the table.
 std::vector<std::string> columns_of(const json& rows) {
     std::vector<std::string> columns;
+    std::set<std::string> below;
     for (const json& row : rows)
-        for (const auto& [key, value] : row.items())
-            if (!is_table(value) && std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
+        for (const auto& [key, value] : row.items()) {
+            if (std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
+            if (is_table(value) || is_long(value)) below.insert(key);
+        }
+    std::erase_if(columns, [&](const std::string& c) { return below.contains(c); });
     return columns;
 }
 
 std::string section(const std::string& title, const json& value);
 
+/// What tells a row from the others.
+std::string name_of(const json& row, size_t index) {
+    for (const char* key : {"name", "id", "qpn", "index"})
+        if (row.contains(key)) return cell(row[key]);
+    return std::to_string(index);
+}
+
 /// A table inside a row becomes a table of its own: "device roci0: gids".
 std::string inner_tables(const std::string& title, const json& rows) {
     std::string out;
+    std::set<std::string> long_keys;
+    for (const json& row : rows)
+        for (const auto& [key, value] : row.items())
+            if (is_long(value)) long_keys.insert(key);
     for (size_t i = 0; i < rows.size(); ++i)
-        for (const auto& [key, value] : rows[i].items())
-            if (is_table(value))
-                out += section(fmt::format("{} {}: {}", title, cell(rows[i].value("name", rows[i].value("id", json(i)))), key),
-                               value);
+        for (const auto& [key, value] : rows[i].items()) {
+            const std::string whole = fmt::format("{} {}: {}", title, name_of(rows[i], i), key);
+            if (is_table(value)) out += section(whole, value);
+            if (long_keys.contains(key) && !cell(value).empty()) out += fmt::format("{}\n{}\n", whole, wrapped(cell(value), 2));
+        }
     return out;
 }
 
@@ -80,19 +111,25 @@ std::string rows_section(const std::string& title, const json& rows) {
         for (const std::string& column : table.columns()) cells.push_back(row.contains(column) ? cell(row[column]) : "");
         table.add(std::move(cells));
     }
-    return fmt::format("{}\n{}\n", title, table.text()) + inner_tables(title, rows);
+    return fmt::format("{}\n{}\n", title, table.text(kWidth)) + inner_tables(title, rows);
 }
 
 std::string object_section(const std::string& title, const json& object) {
-    Table facts({"", ""});
-    std::string tables;
+    size_t longest = 0;
+    for (const auto& [key, value] : object.items())
+        if (!is_table(value)) longest = std::max(longest, key.size());
+    std::string facts, tables;
     for (const auto& [key, value] : object.items()) {
-        if (is_table(value))
+        if (is_table(value)) {
             tables += section(fmt::format("{} {}", title, key), value);
-        else
-            facts.add({key, cell(value)});
+            continue;
+        }
+        std::string text = wrapped(cell(value), longest + 3);
+        if (text.empty()) text = "\n";
+        facts +=
+            fmt::format("  {:<{}}", key, longest + (text == "\n" ? 0 : 1)) + (text == "\n" ? text : text.substr(longest + 3));
     }
-    return (facts.empty() ? "" : fmt::format("{}\n{}\n", title, facts.text())) + tables;
+    return (facts.empty() ? "" : fmt::format("{}\n{}\n", title, facts)) + tables;
 }
 
 std::string section(const std::string& title, const json& value) {
@@ -111,6 +148,41 @@ std::string fetch_status(ControlClient& client, std::string& why) {
     return read_text(answer.fds.back().get());
 }
 
+json filter_status(const json& status, const StatusOptions& o) {
+    json out = {{"devices", json::array()}, {"sessions", json::array()}};
+    for (const json& d : status.value("devices", json::array()))
+        if (o.device.empty() || d.value("name", "") == o.device) out["devices"].push_back(d);
+    for (json s : status.value("sessions", json::array())) {
+        if (!o.device.empty() && s.value("device", json()) != o.device) continue;
+        if (o.user && s.value("uid", int64_t{-1}) != *o.user) continue;
+        if (o.pid && s.value("pid", int64_t{-1}) != *o.pid) continue;
+        if (o.qpn) {
+            json qps = json::array();
+            for (const json& q : s["qps"])
+                if (q.value("qpn", 0u) == *o.qpn) qps.push_back(q);
+            if (qps.empty()) continue;
+            s["qps"] = std::move(qps);
+        }
+        out["sessions"].push_back(std::move(s));
+    }
+    return out;
+}
+
+std::string qp_page(const json& status) {
+    std::string out;
+    for (const json& s : status["sessions"])
+        for (const json& q : s["qps"]) {
+            json facts = q;
+            facts.erase("counters");
+            facts["program"] = fmt::format("{} (pid {}, user {})", s.value("program", ""), s.value("pid", int64_t{0}),
+                                           s.value("uid", int64_t{0}));
+            facts["device"] = s.value("device", json());
+            out += object_section(fmt::format("QP {}", q.value("qpn", 0u)), facts);
+            if (q.contains("counters")) out += object_section("counters", q["counters"]);
+        }
+    return out;
+}
+
 std::string status_tables(const json& status) {
     std::string out;
     for (const auto& [key, value] : status.items())
@@ -118,25 +190,44 @@ std::string status_tables(const json& status) {
     return out;
 }
 
-int status(const Where& where, bool as_json, bool limits) {
+namespace {
+
+int refuse(const std::string& why) {
+    fmt::print(stderr, "roci: {}\n", why);
+    return 1;
+}
+
+int filtered(const StatusOptions& o, const json& status) {
+    const json left = filter_status(status, o);
+    if (left["devices"].empty()) return refuse(fmt::format("this rocid has no device '{}'", o.device));
+    if (o.qpn && left["sessions"].empty())
+        return refuse(fmt::format("none of the queue pairs that you may see here has the number {}", *o.qpn));
+    if (o.as_json)
+        fmt::print("{}\n", left.dump(2, ' ', false, json::error_handler_t::replace));
+    else
+        fmt::print("{}", o.qpn ? qp_page(left) : section("devices", left["devices"]) + section("sessions", left["sessions"]));
+    return 0;
+}
+
+}  // namespace
+
+int status(const StatusOptions& o) {
     std::string why;
-    auto daemon = find_daemon(where, why);
+    auto daemon = find_daemon(o.where, why);
     const std::string text = daemon ? fetch_status(daemon->session, why) : "";
-    const json parsed = json::parse(text, nullptr, false);
-    if (!text.empty() && as_json) {
+    if (text.empty()) return refuse(why.empty() ? "rocid sent no status" : why);
+    if (o.as_json && !o.filters()) {
         fmt::print("{}\n", text);
         return 0;
     }
-    if (!text.empty() && limits && parsed.is_object() && parsed.contains("limits")) {
+    const json parsed = json::parse(text, nullptr, false);
+    if (!parsed.is_object()) return refuse("rocid sent a status that is not JSON");
+    if (o.filters()) return filtered(o, parsed);
+    if (o.limits && parsed.contains("limits"))
         fmt::print("{}", section("limits", parsed["limits"]));
-        return 0;
-    }
-    if (!text.empty() && parsed.is_object()) {
-        fmt::print("rocid at {}\n\n{}", daemon->socket, status_tables(parsed));
-        return 0;
-    }
-    fmt::print(stderr, "roci: {}\n", why.empty() ? "rocid sent a status that is not JSON" : why);
-    return 1;
+    else
+        fmt::print("{}", wrapped("rocid at " + daemon->socket, 0) + "\n" + status_tables(parsed));
+    return 0;
 }
 
 }  // namespace roci::cli

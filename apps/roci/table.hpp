@@ -17,12 +17,23 @@ public:
     const std::vector<std::string>& columns() const { return columns_; }
     bool empty() const { return rows_.empty(); }
 
-    /// Returns the table as text. Two spaces indent each line. The header is included only if a column has a name. Columns
-    /// without any text are omitted.
-    std::string text() const {
-        const bool headed = std::ranges::any_of(columns_, [](const std::string& c) { return !c.empty(); });
-        std::string out = headed ? line(columns_) : "";
-        for (const auto& row : rows_) out += line(row);
+    /// Returns the table as text. Two spaces indent each line. The header is included only if a column has a name. Columns without
+    /// any text are omitted. Columns that do not fit into `most` characters follow as a further table, which begins with the first
+    /// column again.
+    std::string text(size_t most = std::string::npos) const {
+        std::string out;
+        for (size_t begin = 0; begin < columns_.size();) {
+            std::vector<size_t> shown;
+            if (begin != 0) shown.push_back(0);
+            size_t used = begin != 0 ? 2 + width(0) : 1;
+            for (; begin < columns_.size(); ++begin) {
+                const size_t more = width(begin) == 0 ? 0 : width(begin) + 1;
+                if (used + more > most && shown.size() > (begin != 0 ? 1u : 0u)) break;
+                used += more;
+                shown.push_back(begin);
+            }
+            out += block(shown);
+        }
         return out;
     }
 
@@ -32,9 +43,15 @@ private:
         for (const auto& row : rows_) cells = std::max(cells, row[column].size());
         return cells == 0 ? 0 : std::max(cells, columns_[column].size());
     }
-    std::string line(const std::vector<std::string>& cells) const {
+    std::string block(const std::vector<size_t>& shown) const {
+        const bool headed = std::ranges::any_of(columns_, [](const std::string& c) { return !c.empty(); });
+        std::string out = headed ? line(columns_, shown) : "";
+        for (const auto& row : rows_) out += line(row, shown);
+        return out;
+    }
+    std::string line(const std::vector<std::string>& cells, const std::vector<size_t>& shown) const {
         std::string out = " ";
-        for (size_t i = 0; i < cells.size(); ++i)
+        for (const size_t i : shown)
             if (width(i) != 0) out += fmt::format(" {:<{}}", cells[i], width(i));
         out.erase(out.find_last_not_of(' ') + 1);
         return out + "\n";

@@ -1,6 +1,7 @@
 #include "counter_page.hpp"
 
 #include <fcntl.h>
+#include <rte_cycles.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ abi::CounterPageHeader layout(uint32_t engines, uint32_t devices) {
     h.engine_stride = h.device_offset + devices * h.device_stride;
     h.bytes = h.values + engines * h.engine_stride;
     h.pid = uint32_t(getpid());
+    h.cycles_per_ms = uint32_t(rte_get_tsc_hz() / 1000);
     return h;
 }
 

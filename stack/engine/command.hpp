@@ -39,7 +39,7 @@ struct ModifyQp {
 struct QueryQp {
     const qp::Qp* qp = nullptr;
     qp::Snapshot* snapshot = nullptr;  ///< out
-    qp::Journal* journal = nullptr;    ///< out, if the QP has one; nullptr: not wanted
+    qp::Journal* journal = nullptr;    ///< out, if the QP has one; nullptr: not wanted, and neither are its habits
     int error = 0;
 };
 /// Moves a QP to another session, after its own has given it up.

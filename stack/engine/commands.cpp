@@ -44,9 +44,13 @@ void run(Impl& e, ModifyQp& c) {
     acknowledge_first(e, *c.qp);
     c.error = qp::apply_change(e.ctx, *c.qp, *c.change, c.step->to);
 }
-void run(Impl&, QueryQp& c) {
+void run(Impl& e, QueryQp& c) {
     qp::snapshot(*c.qp, *c.snapshot);
-    if (c.journal != nullptr && c.qp->journal != nullptr) *c.journal = *c.qp->journal;
+    c.snapshot->limit = qp::limit_of(e.ctx, *c.qp);
+    c.snapshot->open_window = cc::window(c.qp->requester.congestion, e.ctx.congestion);
+    if (c.journal == nullptr) return;
+    c.snapshot->habits = qp::habits_of(*c.qp);
+    if (c.qp->journal != nullptr) *c.journal = *c.qp->journal;
 }
 void leave_session(Impl& e, const qp::Qp& qp) {
     Session* s = e.sessions.find(qp.owner.session);

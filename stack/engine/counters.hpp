@@ -14,6 +14,10 @@ namespace roci::engine {
 #define ROCI_ENGINE_COUNTERS(X)                                                \
     X(polls, "rounds of the engine's loop")                                    \
     X(busy_polls, "rounds that had something to do")                           \
+    X(busy_ns, "nanoseconds of such rounds")                                   \
+    X(sleeps, "times that the lcore went to sleep")                            \
+    X(asleep_ns, "nanoseconds asleep")                                         \
+    X(lost_ns, "nanoseconds in which others had the CPU, 1 ms or more a time") \
     X(rx_frames, "frames received")                                            \
     X(tx_frames, "frames handed to ports")                                     \
     X(commands, "commands of the conductor executed")                          \

@@ -251,6 +251,17 @@ void Engine::Impl::publish_reorder() {
     counters.set(Counter::reorder_held, ctx.reorder->in_use());
 }
 
+/// Counts the time since the last round. The kernel takes a CPU away for a millisecond or more; no round takes so long.
+void Engine::Impl::account(Nanos now) {
+    constexpr Nanos kTaken = 1'000'000;
+    const Nanos passed = now - round_at;
+    if (passed >= kTaken)
+        counters.add(Counter::lost_ns, passed);
+    else if (was_busy)
+        counters.add(Counter::busy_ns, passed);
+    round_at = now;
+}
+
 // ---- the public face ------------------------------------------------------------------------------------------------
 
 Engine::Engine(const Config& config, qp::Shared& shared, std::span<io::Port* const> ports, const CounterPlaces& counters)
@@ -264,7 +275,9 @@ bool Engine::poll(Nanos now) {
     if (!e.started) {
         e.ctx.wheel.start(now);
         e.started = true;
+        e.round_at = now;
     }
+    e.account(now);
     bool any = e.look_for_doorbells();
     if (e.ctx.slow->awaits()) [[unlikely]]
         any |= qp::collect_slow(e.ctx);
@@ -287,6 +300,7 @@ bool Engine::poll(Nanos now) {
     if (e.ctx.reorder != nullptr && e.ctx.reorder->take_counted()) e.publish_reorder();
     e.counters.add(Counter::polls);
     if (any) e.counters.add(Counter::busy_polls);
+    e.was_busy = any;
     return any;
 }
 
@@ -325,6 +339,13 @@ void Engine::settle_sleepers() {
 void Engine::stop_lingering() {
     if (impl_->crowded()) return;  // then nobody does
     impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
+}
+
+void Engine::slept(Nanos from, Nanos to) {
+    impl_->counters.add(Counter::sleeps);
+    impl_->counters.add(Counter::asleep_ns, to - from);
+    impl_->round_at = to;
+    impl_->was_busy = false;
 }
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }

@@ -73,6 +73,8 @@ public:
     /// Called before the engine sleeps: from the next round on it does not watch QPs without work; their clients ring the
     /// doorbell.
     void stop_lingering();
+    /// The lcore was asleep.
+    void slept(Nanos from, Nanos to);
     io::EventRing& events();
     /// For tests, between rounds: the violated invariant of a QP, or nullptr.
     const char* check() const;

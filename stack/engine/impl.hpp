@@ -44,6 +44,8 @@ struct Engine::Impl {
     std::vector<qp::Qp*> resting;  ///< QPs that went idle in this round: their clients must ring
     uint32_t rounds_unsettled = 0;
     bool started = false;
+    bool was_busy = false;  ///< the last round had something to do
+    Nanos round_at = 0;     ///< when it began, or the last sleep ended
     uint32_t gsi_psn = 0;
 
     Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p, const CounterPlaces& places);
@@ -58,6 +60,7 @@ struct Engine::Impl {
     void count_sent(uint32_t port, uint64_t sent, uint64_t octets);
     struct Budget;
     bool run_turns();
+    void account(Nanos now);
     void publish_reorder();
     void run_responders(Budget& budget);
     void run_requesters(Budget& budget);

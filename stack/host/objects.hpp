@@ -223,6 +223,7 @@ struct Qp {
     std::vector<Holder> holders;  ///< XRC target: its handles, oldest first
     std::vector<Gid> groups;      ///< multicast groups that it is attached to
     PeerClaim peer;               ///< of a connected QP
+    std::string refused;          ///< why modify_qp refused the last change; empty: it did not
 };
 
 struct Ah {

@@ -23,6 +23,9 @@ struct QpFacts {
     bool has_srq = false;
     uint64_t slow_ops = 0;    ///< accesses by address to its session's memory
     uint32_t engine_qps = 0;  ///< QPs of its engine
+    /// QPs that receive on its device, and those of them whose packets were lost or overtaken.
+    uint32_t receiving = 0, disturbed = 0;
+    std::string refused;  ///< what modify_qp refused last, if it is the reason that the QP is not connected
 };
 
 /// QPs that had a journal when they went. One user's do not push out those of others, as long as there are few users.

@@ -11,6 +11,7 @@
 #include "base/types.hpp"
 #include "cc/controller.hpp"
 #include "qp/counters.hpp"
+#include "qp/limit.hpp"
 #include "qp/repair.hpp"
 #include "qp/tag_matching.hpp"
 #include "rings/queues.hpp"
@@ -101,9 +102,12 @@ struct Snapshot {
     uint32_t round_trip = 0;  ///< smoothed, ns; 0: not measured yet
     uint32_t probes = 0;      ///< sent because no ACK came for a few round trips
     cc::Policy policy = cc::Policy::fixed_window;
-    uint16_t window = 0;  ///< packets that congestion control allows
-    uint32_t rate = 0;    ///< likewise, bytes per millisecond; 0: no limit
-    uint32_t kept = 0;    ///< frames in its reorder buffer
+    uint16_t window = 0;         ///< packets that congestion control allows
+    uint32_t rate = 0;           ///< likewise, bytes per millisecond; 0: no limit
+    uint32_t kept = 0;           ///< frames in its reorder buffer
+    Limit limit = Limit::state;  ///< query_qps only, as are the next two
+    Habits habits;
+    uint32_t open_window = 0;  ///< packets that may be unacknowledged now
 };
 
 /// All QPs of a rocid, adjacent in memory. Used by the conductor.

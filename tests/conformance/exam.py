@@ -1,6 +1,9 @@
-"""The exam: broken and slow set-ups, each started for real, and what `roci why` must say of it."""
+"""The exam: broken and slow set-ups, each started for real, and what `roci why` or `roci top` must say of it."""
+import contextlib
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -37,8 +40,30 @@ QUESTIONS = {
     'lossy': (r'network loses or delays packets: \d+ of \d+ packets',),
     'idle_program': (r'nothing waits to be sent',),
     'not_connected': (r'not connected: the program must take it to RTR',),
+    'every_request_signalled': (r'every work request is signalled \(each of the last 16\)',),
+    'unaligned_buffers': (r'the buffers of 16 of the last 16 send requests are not aligned',),
+    'many_qps': (r'its engine serves 110\d QPs',),
+    'missing_neighbour': (r'cause: it is not connected: ibv_modify_qp to RTR was refused: .*10\.77\.0\.99',),
+    'retry_limit': (r'cause: (the peer did not answer|packets were lost)', r'retry_cnt is 0: a single loss can end the connection'),
+    'incast': (r'incast: 12 QPs receive on this device, and packets to \d+ of them were lost',),
 }
-LOSS = '[fault]\nseed = 7\ndrop = 0.01\n'
+# The same for `roci top --once`. {qpn} is the first QP of the set-up, {engine} begins the line of its engine.
+TOP_QUESTIONS = {
+    'tiny_window': (r'^{qpn} +window [5-9]\d%|^{qpn} +window 100%', r'^limit "window" \(\d QPs?\): as many packets as engine.max_inflight'),
+    'credits': (r'^{qpn} +credits [5-9]\d%|^{qpn} +credits 100%', r'^limit "credits" \(1 QP\): the peer has no receive posted'),
+    'sleeping_engine': (r'^engine 0 slept \d+ times a second, \d+ % of the time', r'engine.idle = "spin"'),
+    'shared_cpu': (r'^engine 0 lost its CPU to other threads for \d+ % of the time', r'engine.cpus'),
+}
+# What rocid is started with, where a case needs more than the loopback.
+CONFIGS = {
+    'lossy': '[fault]\nseed = 7\ndrop = 0.01\n',
+    'incast': '[fault]\nseed = 7\ndrop = 0.02\n',
+    'retry_limit': '[fault]\nseed = 7\ndrop = 0.1\n',
+    'tiny_window': '[engine]\nmax_inflight = 8\n[fault]\ndelay_us = 2000\n',
+    'shared_cpu': '[engine]\nidle = "spin"\ncpus = "{cpu}"\n',
+}
+PROGRAMS = {'shared_cpu': 'idle_program'}  # others have their own name
+BUSY = 'import os\nos.sched_setaffinity(0, [{cpu}])\nprint("runs", flush=True)\nwhile True: pass'
 
 
 def missing():
@@ -60,6 +85,65 @@ def judge(name, text, when):
     for wanted in QUESTIONS[name]:
         if not re.search(wanted, text, re.M):
             raise Failure(f'roci why ({when}) does not say /{wanted}/:\n{text}')
+
+
+def top(rocid, *arguments):
+    done = subprocess.run([ROCI, 'top', '--once', '--socket', rocid.socket, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise Failure(f'roci top {arguments} returned {done.returncode}: {done.stderr}')
+    return done.stdout
+
+
+@contextlib.contextmanager
+def set_up(rocid, name):
+    """The set-up while it lives: the numbers of its QPs."""
+    command = rocid.command_of([PYTHON, str(PROGRAM), name])
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as program:
+        try:
+            qps = []
+            for line in program.stdout:
+                if line.startswith('QPs'):
+                    qps = line.split()[1:]
+                if line.startswith('ready'):
+                    break
+            if not qps:
+                raise Failure(f'{name} did not come to its end')
+            yield qps
+        finally:
+            program.stdin.close()
+            program.stdout.read()
+
+
+@contextlib.contextmanager
+def busy_cpu(cpu):
+    """Two programs that want this CPU for themselves."""
+    command = [PYTHON, '-c', BUSY.format(cpu=cpu)]
+    some = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for one in some:
+            one.stdout.readline()
+        yield
+    finally:
+        for one in some:
+            one.kill()
+            one.wait()
+            one.stdout.close()
+
+
+def answer_top(rocid, name):
+    with contextlib.ExitStack() as stack:
+        qpn, _ = stack.enter_context(set_up(rocid, PROGRAMS.get(name, name)))
+        if name == 'shared_cpu':
+            stack.enter_context(busy_cpu(last_cpu()))
+        text = top(rocid)
+        for wanted in TOP_QUESTIONS[name]:
+            if not re.search(wanted.replace('{qpn}', qpn), text, re.M):
+                raise Failure(f'roci top does not say /{wanted.replace("{qpn}", qpn)}/:\n{text}')
+    rocid.check_alive()
+
+
+def last_cpu():
+    return max(os.sched_getaffinity(0))
 
 
 def answer(rocid, name):
@@ -95,16 +179,42 @@ def answer(rocid, name):
 
 
 def case(name):
-    if name != 'lossy':
-        return lambda rocid: answer(rocid, name)
+    ask = answer_top if name in TOP_QUESTIONS else answer
+    if name not in CONFIGS:
+        return lambda rocid: ask(rocid, name)
 
-    def with_loss(_):
+    def with_its_own(_):
         with tempfile.NamedTemporaryFile('w', suffix='.toml') as config:
-            config.write(LOSS)
+            config.write(CONFIGS[name].replace('{cpu}', str(last_cpu())))
             config.flush()
-            with Rocid(config.name) as lossy:
-                answer(lossy, name)
-    return with_loss
+            with Rocid(config.name) as own:
+                ask(own, name)
+    return with_its_own
 
 
-CASES = {f'exam: {name.replace("_", " ")}': case(name) for name in QUESTIONS}
+# Programs that connect by address (rdma_cm), and what `roci why --cm` must say of them, as they run and once they are gone.
+CM_QUESTIONS = {
+    'nobody listens': ('rping -c -a 10.77.0.2 -I 10.77.0.1 -p 4711 -C 1',
+                       (r'TCP to ::ffff:10.77.0.2 port 4711', r'cause: nobody listens on that port at the peer', r'REJ, reason 8')),
+    'nobody has the address': ('rping -c -a 10.77.0.99 -p 4711 -C 1',
+                               (r'TCP to ::ffff:10.77.0.99 port 4711', r'cause: the address of the peer was not found on the network')),
+}
+
+
+def missing_cm():
+    return None if shutil.which('rping') else 'no rping (./dev setup installs rdmacm-utils)'
+
+
+def answer_cm(rocid, program, questions):
+    done = subprocess.run(rocid.command_of(program.split()), capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == 0:
+        raise Failure(f'{program} worked:\n{done.stdout}')
+    text = subprocess.run([ROCI, 'why', '--cm', '--socket', rocid.socket], capture_output=True, text=True, timeout=30, check=True).stdout
+    last = text.split('\n\n')[-1]
+    for wanted in questions:
+        if not re.search(wanted, last):
+            raise Failure(f'roci why --cm does not say /{wanted}/:\n{last}')
+
+
+CM_CASES = {f'exam: {name}': lambda rocid, p=program, q=questions: answer_cm(rocid, p, q) for name, (program, questions) in CM_QUESTIONS.items()}
+CASES = {f'exam: {name.replace("_", " ")}': case(name) for name in [*QUESTIONS, *TOP_QUESTIONS]}

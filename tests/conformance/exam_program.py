@@ -2,9 +2,11 @@
 
     exam_program.py CASE
 
-Prints `QPs A B`, then the status and vendor_err of each completion, then `ready`, and ends with its standard input.
+Prints `QPs A B`, then the status and vendor_err of each completion, then `ready`, and ends with its standard input. A case that
+returns a third value calls it again and again until then: traffic to look at.
 """
 import mmap
+import select
 import sys
 import tempfile
 import time
@@ -15,6 +17,7 @@ from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
@@ -34,8 +37,8 @@ class End:
         cap = QPCap(max_send_wr=depth, max_recv_wr=depth, max_send_sge=1, max_recv_sge=1)
         self.qp = QP(self.pd, QPInitAttr(qp_type=service, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=1))
 
-    def connect(self, peer, *, mtu=4096, gid=None, qpn=None, psn=7, peer_psn=7, retry=1, rnr_retry=1, timeout=8, access=ALL, reads=1, dest_reads=1,
-                until=e.IBV_QPS_RTS):
+    def connect(self, peer, *, mtu=4096, gid=None, qpn=None, psn=7, peer_psn=7, retry=1, rnr_retry=1, rnr_timer=1, timeout=8, access=ALL, reads=1,
+                dest_reads=1, until=e.IBV_QPS_RTS):
         attr = QPAttr(qp_state=e.IBV_QPS_INIT, port_num=1)
         attr.qp_access_flags = access
         self.qp.modify(attr, e.IBV_QP_STATE | e.IBV_QP_PKEY_INDEX | e.IBV_QP_PORT | e.IBV_QP_ACCESS_FLAGS)
@@ -43,7 +46,7 @@ class End:
             return
         attr = QPAttr(qp_state=e.IBV_QPS_RTR, port_num=1)
         attr.path_mtu, attr.dest_qp_num, attr.rq_psn = MTU[mtu], peer.qp.qp_num if qpn is None else qpn, peer_psn
-        attr.max_dest_rd_atomic, attr.min_rnr_timer = dest_reads, 1
+        attr.max_dest_rd_atomic, attr.min_rnr_timer = dest_reads, rnr_timer
         attr.ah_attr = AHAttr(gr=GlobalRoute(dgid=gid or peer.gid, sgid_index=GID_INDEX), is_global=1, port_num=1)
         self.qp.modify(attr, e.IBV_QP_STATE | e.IBV_QP_AV | e.IBV_QP_PATH_MTU | e.IBV_QP_DEST_QPN | e.IBV_QP_RQ_PSN | e.IBV_QP_MAX_DEST_RD_ATOMIC
                        | e.IBV_QP_MIN_RNR_TIMER)
@@ -78,12 +81,14 @@ class End:
             wr.set_wr_ud(*datagram)
         self.qp.post_send(wr)
 
-    def complete(self, count=1, limit=20):
+    def complete(self, count=1, limit=20, quiet=False):
+        """`quiet`: says nothing of completions without an error."""
         end = time.monotonic() + limit
         while count and time.monotonic() < end:
             got, completions = self.cq.poll(count)
             for wc in completions[:got]:
-                print('completion', wc.status, wc.vendor_err, flush=True)
+                if wc.status != e.IBV_WC_SUCCESS or not quiet:
+                    print('completion', wc.status, wc.vendor_err, flush=True)
                 count -= 1
         if count:
             print('missing', count, flush=True)
@@ -281,11 +286,121 @@ def not_connected():
     return a, b
 
 
+LONG_WAIT = {'retry': 7, 'timeout': 18}  # 1 s
+
+
+def stream(a, b, length, outstanding):
+    """WRITEs from a to b, as many at a time."""
+    under_way = 0
+
+    def go_on():
+        nonlocal under_way
+        while under_way < outstanding:
+            a.send(a.sge(length), e.IBV_WR_RDMA_WRITE, b.mr.buf, b.mr.rkey)
+            under_way += 1
+        a.complete(quiet=True)
+        under_way -= 1
+    return go_on
+
+
+def tiny_window():
+    """rocid permits 8 packets, and the network is slow (exam.py)."""
+    a, b = pair(LONG_WAIT, LONG_WAIT)
+    return a, b, stream(a, b, SIZE, 15)
+
+
+def credits():
+    """The peer posts a single receive; all other messages wait for one."""
+    a, b = pair({'rnr_retry': 7}, {'rnr_timer': 31})
+    b.receive()
+    for _ in range(8):
+        a.send()
+    a.complete()
+    return a, b
+
+
+def sleeping_engine():
+    a, b = pair()
+    next_one = stream(a, b, 64, 1)
+
+    def ping():
+        next_one()
+        time.sleep(0.02)
+    return a, b, ping
+
+
+def every_request_signalled():
+    a, b = pair()
+    write_next = stream(a, b, 64, 1)
+    for _ in range(1500):
+        write_next()
+    return a, b
+
+
+def unaligned_buffers():
+    a, b = pair()
+    for _ in range(40):
+        a.send(SGE(a.mr.buf + 1, 4096, a.mr.lkey), e.IBV_WR_RDMA_WRITE, b.mr.buf, b.mr.rkey)
+        a.complete(quiet=True)
+    return a, b
+
+
+def many_qps():
+    a, b = pair()
+    cap = QPCap(max_send_wr=1, max_recv_wr=1, max_send_sge=1, max_recv_sge=1)
+    a.more = [QP(a.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=a.cq, rcq=a.cq, cap=cap)) for _ in range(1100)]
+    b.receive()
+    a.send()
+    a.complete()
+    return a, b
+
+
+def missing_neighbour():
+    a, b = End('roci0'), End('roci1')
+    try:
+        a.connect(b, gid=GID('0000:0000:0000:0000:0000:ffff:0a4d:0063'))
+    except PyverbsRDMAError as error:
+        print('refused', error)
+    return a, b
+
+
+def retry_limit():
+    """The network loses packets (exam.py), and the QP may not repeat one."""
+    a, b = pair({'retry': 0}, {'retry': 0})
+    write_next = stream(a, b, SIZE, 1)
+    for _ in range(60):
+        write_next()
+    return a, b
+
+
+SENDERS = 12
+
+
+def incast():
+    """Many senders to one device, and packets are lost on the way (exam.py)."""
+    pairs = [pair(LONG_WAIT | {'timeout': 12}, LONG_WAIT) for _ in range(SENDERS)]
+    streams = [stream(a, b, SIZE, 8) for a, b in pairs]
+    for _ in range(60):
+        for write_next in streams:
+            write_next()
+    a, b = pairs[0]
+    b.others = pairs
+    return b, a
+
+
+def bulk():
+    """Not of the exam: a flow to look at."""
+    a, b = pair(LONG_WAIT, LONG_WAIT)
+    return a, b, stream(a, b, SIZE, 8)
+
+
 def main():
     case = globals()[sys.argv[1]]
-    a, b = case()
+    a, b, *go_on = case()
     print('QPs', a.qp.qp_num, b.qp.qp_num)
     print('ready', flush=True)
+    while go_on and not select.select([sys.stdin], [], [], 0)[0]:
+        go_on[0]()
     sys.stdin.read()
 
 

@@ -5,13 +5,14 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import urllib.error
 import urllib.request
 
 import lab
 import pcap
 import single
-from lab import Failure, Rocid
+from lab import Failure, Program, Rocid
 
 PYTHON = '/usr/bin/python3'  # the one that has prometheus_client
 JUDGE = 'import sys\nfrom prometheus_client.openmetrics.parser import text_string_to_metric_families as parse\n' \
@@ -66,15 +67,72 @@ def monitored():
                 raise Failure(f'rocid ended with {rocid.process.returncode}')
 
 
+def no_promtool():
+    # 96 MB, so it is not in .dev/packages.txt
+    return None if shutil.which('promtool') else "no promtool (Debian's package prometheus)"
+
+
 def promtool():
-    with tempfile.TemporaryDirectory() as folder:
-        where = f'{folder}/metrics'
-        with Rocid(args=['--set', f'rocid.metrics="{where}"']) as rocid:
-            del rocid
-            text = subprocess.run(['curl', '-s', '--unix-socket', where, 'http://x/metrics'], capture_output=True, text=True, check=True).stdout
+    """It parses them. With code 3 it only advises other names and units."""
+    port = lab.free_port()
+    with Rocid(args=['--set', f'rocid.metrics="127.0.0.1:{port}"']) as rocid:
+        pcap.run_pingpong(rocid, {device: lab.gid_indexes(rocid, device) for device in single.DEVICES})
+        text = scrape(port)
     done = subprocess.run(['promtool', 'check', 'metrics'], input=text, capture_output=True, text=True, check=False)
-    if 'error while linting' in done.stderr:
-        raise Failure(f'promtool: {done.stderr[-800:]}')
+    if done.returncode not in (0, 3) or 'error while linting' in done.stderr:
+        raise Failure(f'promtool returned {done.returncode}: {done.stderr[-800:]}')
+    broken = subprocess.run(['promtool', 'check', 'metrics'], input='roci{ 1\n', capture_output=True, text=True, check=False)
+    if broken.returncode in (0, 3):
+        raise Failure('promtool accepts what is no metric')
+
+
+NODE_EXPORTER = 'prometheus-node-exporter'
+# As the collector names them, and what the traffic below makes of them.
+EXPORTED = ('node_infiniband_port_packets_transmitted_total', 'node_infiniband_port_packets_received_total', 'node_infiniband_port_data_transmitted_bytes_total',
+            'node_infiniband_port_data_received_bytes_total')
+
+
+def no_node_exporter():
+    # its package starts a service on all addresses, so it is not in .dev/packages.txt
+    if shutil.which(NODE_EXPORTER) is None:
+        return f"no {NODE_EXPORTER} (Debian's package of this name)"
+    return None
+
+
+def exported(port):
+    """Series of the infiniband collector; None: it does not answer yet."""
+    try:
+        text = scrape(port)
+    except (urllib.error.URLError, ConnectionError):
+        return None
+    return {name: float(value) for name, value in re.findall(r'(?m)^(node_infiniband_\S+) (\S+)$', text)}
+
+
+def wait_for_series(port, wanted, exporter, limit=30):
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        series = exported(port)
+        if series is not None and wanted(series):
+            return series
+        if exporter.process.poll() is not None:
+            break
+        time.sleep(0.1)
+    raise Failure(f'after {limit} s: {series}\n{exporter.output()[-1500:]}')
+
+
+def node_exporter(rocid, gids):
+    """Debian's node exporter, unmodified, reads devices and moving counters from the view that `roci run` gives."""
+    port = lab.free_port()
+    exporter = Program(rocid, [NODE_EXPORTER, '--collector.disable-defaults', '--collector.infiniband', f'--web.listen-address=127.0.0.1:{port}'])
+    try:
+        before = wait_for_series(port, bool, exporter)
+        series = [f'{name}{{device="{device}",port="1"}}' for name in EXPORTED for device in single.DEVICES]
+        if absent := [s for s in series if s not in before]:
+            raise Failure(f'the collector does not find {absent}; it has {list(before)}')
+        pcap.run_pingpong(rocid, gids)
+        wait_for_series(port, lambda now: all(now[s] > before[s] for s in series), exporter)
+    finally:
+        exporter.kill()
 
 
 def refused():
@@ -91,5 +149,5 @@ def refused():
 
 
 ALONE = {'metrics: monitoring gets all counters': monitored, 'metrics: a wrong address is refused': refused}
-if shutil.which('promtool'):  # Debian's package prometheus, 96 MB: not in .dev/packages.txt
-    ALONE['metrics: promtool accepts them'] = promtool
+PROMTOOL = {'metrics: promtool accepts them': promtool}
+NODE = {'counters in /sys: the node exporter reads them': node_exporter}

@@ -32,6 +32,7 @@ import plot_cases
 import single
 import starts
 import stat_cases
+import top_cases
 
 FAULTS = lab.REPO / 'tests/conformance/faults.toml'
 
@@ -132,7 +133,11 @@ def clean_cases(report, options, wanted):
                 report.skip(name, why) if why else report.run(name, lambda c=case: c(rocid))
         run_connections(report, rocid, [row for row in connections.rows(options.quick) if wanted(row.name)])
         run_built(report, None, connections.CASES, wanted, rocid)
+        run_built(report, metrics_cases.no_node_exporter(), metrics_cases.NODE, wanted, rocid, gids)
         run_built(report, exam.missing(), exam.CASES, wanted, rocid)
+        run_built(report, exam.missing_cm(), exam.CM_CASES, wanted, rocid)
+        run_built(report, top_cases.missing(), top_cases.CASES, wanted, rocid)
+        run_built(report, top_cases.no_terminal(), top_cases.IN_TERMINAL, wanted, rocid)
         run_built(report, connection_errors.missing(), connection_errors.CASES, wanted, rocid)
         run_built(report, connection_load.missing(), connection_load.cases(options.quick), wanted, rocid)
         storm = f'kill -9 of either side, {options.kills} times'
@@ -158,7 +163,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *plot_cases.CASES, *plot_cases.ALONE, *plot_cases.BROWSED, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *exam.CASES, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *plot_cases.CASES, *plot_cases.ALONE, *plot_cases.BROWSED, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *metrics_cases.PROMTOOL, *metrics_cases.NODE, *exam.CASES, *exam.CM_CASES, *top_cases.CASES, *top_cases.IN_TERMINAL, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))
@@ -178,6 +183,7 @@ def main():
             report.run(name, case)
     run_built(report, 'only with --full' if options.quick else plot_cases.no_browser(), plot_cases.BROWSED, wanted)
     run_built(report, metrics_cases.missing(), metrics_cases.ALONE, wanted)
+    run_built(report, metrics_cases.no_promtool(), metrics_cases.PROMTOOL, wanted)
     for name, (case, why_not) in (ephemeral.CASES | endings.CASES).items():
         if wanted(name):
             report.skip(name, why_not()) if why_not() else report.run(name, case)

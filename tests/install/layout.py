@@ -67,7 +67,7 @@ def options_in(text):
 @case
 def pages_have_every_option_and_variable(root, at):
     man = root / at['mandir'].lstrip('/')
-    for program, page, commands in ((at['bindir'] + '/roci', 'man1/roci.1', ['run', 'status', 'stat', 'why', 'pcap', 'plot', 'doctor']), (at['sbindir'] + '/rocid', 'man8/rocid.8', [])):
+    for program, page, commands in ((at['bindir'] + '/roci', 'man1/roci.1', ['run', 'status', 'stat', 'top', 'why', 'pcap', 'plot', 'doctor']), (at['sbindir'] + '/rocid', 'man8/rocid.8', [])):
         text = (man / page).read_text(encoding='utf-8').replace('\\-', '-')
         program = root / program.lstrip('/')
         for words in [[]] + [[c] for c in commands]:

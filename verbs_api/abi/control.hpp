@@ -441,10 +441,10 @@ struct RegDmMrRequest {
 
 // ---- capture (roci pcap) --------------------------------------------------------------------------------------------------
 
-/// why
+/// why: of a queue pair, or of all connections and attempts of rdma_cm
 struct WhyRequest {
     uint32_t qpn;
-    uint32_t reserved;
+    uint32_t connections;  ///< 1: the latter; `qpn` is 0 then
 };
 /// start_capture: at most one per session. With `qpn`: only frames of that QP, on its device.
 struct StartCaptureRequest {

@@ -23,6 +23,7 @@ struct CounterPageHeader {
     uint32_t engine_stride;                     ///< from engine to engine
     uint32_t device_offset, device_stride;      ///< of device 0 within an engine; from device to device
     uint32_t pid;                               ///< of rocid
+    uint32_t cycles_per_ms;                     ///< of the CPUs' time stamp counter; 0: not known
 };
 
 struct CounterName {

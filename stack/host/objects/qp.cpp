@@ -232,6 +232,7 @@ QpFacts facts_of(const Session& session, const Qp& qp) {
     f.send_depth = qp.spec().sq.depth;
     f.recv_depth = qp.spec().rq.depth;
     f.has_srq = qp.spec().srq != nullptr;
+    f.refused = qp.refused;
     return f;
 }
 
@@ -240,7 +241,9 @@ void free_resources(State& state, Qp& qp) {
     if (const Session* s = state.find(qp::owner_of(*qp.engine_side).session); s != nullptr) {
         QpFacts f = facts_of(*s, qp);
         f.gone = true;
-        if (qp::last_words(*qp.engine_side, f.now, f.journal)) state.gone.keep(std::move(f));
+        f.now.state = qp::State(qp.attr.qp_state);
+        const bool never_connected = !f.refused.empty() && f.now.state < qp::State::rtr;
+        if (qp::last_words(*qp.engine_side, f.now, f.journal) || never_connected) state.gone.keep(std::move(f));
     }
     leave_groups(state, qp);
     qp.engine_side.reset();

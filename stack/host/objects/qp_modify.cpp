@@ -132,6 +132,18 @@ Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     return done();
 }
 
+/// A refusal is kept for `roci why`.
+Outcome modify_told(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
+    Outcome o = modify_once(c, in, qp);
+    if (o.waits_for || o.waits_for_memory) return o;
+    qp.refused.clear();
+    if (!o.failed()) return o;
+    const bool moves = (in.mask & qp::kAttrState) != 0 && in.attr.qp_state <= uint32_t(qp::State::err);
+    qp.refused = fmt::format("ibv_modify_qp{} was refused: {}",
+                             moves ? fmt::format(" to {}", qp::state_name(qp::State(in.attr.qp_state))) : "", o.reason);
+    return o;
+}
+
 }  // namespace
 
 Outcome modify_qp(Call& c) {
@@ -141,10 +153,10 @@ Outcome modify_qp(Call& c) {
     const auto more = c.after(sizeof in);
     if (more.size() % sizeof in != 0 || more.size() / sizeof in > abi::kMostModifySteps)
         return fail(EINVAL, "{} bytes after the first step: must be whole steps, at most {}", more.size(), abi::kMostModifySteps);
-    if (Outcome o = modify_once(c, in, *qp); o.failed()) return o;
+    if (Outcome o = modify_told(c, in, *qp); o.failed()) return o;
     for (size_t at = 0; at < more.size(); at += sizeof in) {
         std::memcpy(&in, &more[at], sizeof in);
-        if (Outcome o = modify_once(c, in, *qp); o.failed()) return o;
+        if (Outcome o = modify_told(c, in, *qp); o.failed()) return o;
     }
     return done();
 }

@@ -171,6 +171,7 @@ Outcome bind_to(State& state, uint32_t session, CmId& id, const abi::CmAddress& 
 void settle_address(State& state, uint32_t session, CmId& id, int error) {
     CmEvent event;
     id.state = error == 0 ? IdState::addr_resolved : IdState::bound;
+    id.journal.add(state.now, error == 0 ? CmHappening::resolved : CmHappening::unresolved, -error);
     if (error != 0) {
         event.type = CmEventType::addr_error;
         event.status = -error;

@@ -186,6 +186,8 @@ Outcome connect(Call& c) {
     if (Outcome o = id->datagram() ? send_sidr_req(c, *id, in.param) : send_req(c, *id, in.param); o.failed()) return o;
     if (id->connection == 0) return fail(ENOMEM, "rocid has too many connections");
     id->state = IdState::connecting;
+    id->qpn = in.param.qpn & kMask24;
+    id->journal.add(c.state.now, CmHappening::asked);
     settle(c.state);
     return done();
 }
@@ -201,6 +203,8 @@ Outcome accept(Call& c) {
         id->initiator_depth = in.param.initiator_depth;
     }
     if (Outcome o = id->datagram() ? send_sidr_rep(c, *id, in.param) : send_rep(c, *id, in.param); o.failed()) return o;
+    id->qpn = in.param.qpn & kMask24;
+    id->journal.add(c.state.now, CmHappening::accepted);
     settle(c.state);
     return done();
 }
@@ -211,6 +215,7 @@ Outcome establish(Call& c) {
     if (id->state != IdState::connecting || c.state.cm->manager.ready(id->connection, c.state.now) != 0)
         return fail(EINVAL, "the id has no response to confirm");
     id->state = IdState::connected;
+    id->journal.add(c.state.now, CmHappening::established);
     settle(c.state);
     return done();
 }
@@ -229,6 +234,7 @@ Outcome reject(Call& c) {
                                      : manager.reject(id->connection, reason, data, c.state.now);
     if (error != 0) return fail(EINVAL, "the request is over");
     id->state = IdState::disconnected;
+    id->journal.add(c.state.now, CmHappening::turned_away, int32_t(reason));
     settle(c.state);
     return done();
 }

@@ -46,7 +46,10 @@ bool add_child(State& state, uint32_t session, CmId& listener, const Event& e) {
     const bool room = listener.pending < listener.backlog && client.ids.count() < kMaxCmIds;
     if (!room) ++state.cm->refused_backlog;
     const auto header = cm::get_ip_header(e.private_data);
-    if (!room || conn.datagram != listener.datagram() || (!header && listener.space != cm::PortSpace::ib)) return false;
+    if (!room || conn.datagram != listener.datagram() || (!header && listener.space != cm::PortSpace::ib)) {
+        listener.journal.add(state.now, CmHappening::no_room);
+        return false;
+    }
     const auto place = client.ids.next();
     CmId& child = client.ids.put(std::make_unique<CmId>());
     child.handle = place.handle;
@@ -65,6 +68,7 @@ bool add_child(State& state, uint32_t session, CmId& listener, const Event& e) {
     child.psn = state.cm->random() & kMask24;
     child.parent = listener.handle;
     child.connection = e.connection;
+    child.journal.add(state.now, CmHappening::request);
     state.cm->manager.set_owner(e.connection, uint64_t(session) << 32 | child.handle);
     ++listener.pending;
 
@@ -99,7 +103,9 @@ void on_request(State& state, uint32_t session, CmId& listener, const Event& e) 
 void on_sidr_reply(State& state, uint32_t session, CmId& id, const Event& e) {
     CmEvent out;
     set_private(out.param, e.private_data);
-    if (e.reason == uint16_t(cm::SidrStatus::valid)) {
+    const bool served = e.reason == uint16_t(cm::SidrStatus::valid);
+    id.journal.add(state.now, served ? CmHappening::established : CmHappening::unserved, e.reason);
+    if (served) {
         id.state = IdState::connected;
         out.type = CmEventType::established;
         out.param.qpn = e.qpn;
@@ -118,15 +124,16 @@ struct Mapping {
     CmEventType type;
     IdState state;
     int32_t status;
+    std::optional<CmHappening> told;
 };
 constexpr Mapping kMappings[] = {
-    {Event::Kind::reply, CmEventType::connect_response, IdState::connecting, 0},
-    {Event::Kind::established, CmEventType::established, IdState::connected, 0},
-    {Event::Kind::rejected, CmEventType::rejected, IdState::disconnected, 0},
-    {Event::Kind::unreachable, CmEventType::unreachable, IdState::disconnected, -ETIMEDOUT},
-    {Event::Kind::disconnected, CmEventType::disconnected, IdState::disconnected, 0},
-    {Event::Kind::gone, CmEventType::disconnected, IdState::disconnected, -ETIMEDOUT},
-    {Event::Kind::timewait_exit, CmEventType::timewait_exit, IdState::disconnected, 0},
+    {Event::Kind::reply, CmEventType::connect_response, IdState::connecting, 0, {}},
+    {Event::Kind::established, CmEventType::established, IdState::connected, 0, CmHappening::established},
+    {Event::Kind::rejected, CmEventType::rejected, IdState::disconnected, 0, CmHappening::rejected},
+    {Event::Kind::unreachable, CmEventType::unreachable, IdState::disconnected, -ETIMEDOUT, CmHappening::unanswered},
+    {Event::Kind::disconnected, CmEventType::disconnected, IdState::disconnected, 0, CmHappening::disconnected},
+    {Event::Kind::gone, CmEventType::disconnected, IdState::disconnected, -ETIMEDOUT, CmHappening::gone},
+    {Event::Kind::timewait_exit, CmEventType::timewait_exit, IdState::disconnected, 0, {}},
 };
 
 void on_reply(State& state, CmId& id, CmEvent& out) {
@@ -144,6 +151,7 @@ void on_event(State& state, uint32_t session, CmId& id, const Event& e) {
     out.type = m->type;
     out.status = m->kind == Event::Kind::rejected ? int32_t(e.reason) : m->status;
     id.state = m->state;
+    if (m->told) id.journal.add(state.now, *m->told, out.status);
     if (e.kind == Event::Kind::reply) on_reply(state, id, out);
     set_private(out.param, e.private_data);
     push_event(state, session, id, out);

@@ -104,6 +104,7 @@ void destroy_requests(State& state, uint32_t session, const CmId& listener) {
 }
 
 void destroy(State& state, uint32_t session, CmId& id) {
+    archive(state, session, id);
     paths::forget_id(state, session, id.handle);
     CmClient& client = state.cm->client(session);
     if (id.listener != 0) state.cm->manager.unlisten(cm::service_id(id.space, id.source.port), id.listener);

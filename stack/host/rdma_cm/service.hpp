@@ -11,6 +11,7 @@
 #include "host/call.hpp"
 #include "host/handle_table.hpp"
 #include "host/paths/neighbours.hpp"
+#include "host/rdma_cm/journal.hpp"
 
 namespace roci::host::rdma_cm {
 
@@ -92,6 +93,8 @@ struct CmId {
     uint32_t connection = 0;            ///< manager's number
     uint32_t events_reported = 0;
     uint32_t events_waiting = 0;  ///< in its channel
+    uint32_t qpn = 0;             ///< that the program gave to its connection
+    CmJournal journal;
     bool datagram() const { return qp_type == qp::Type::ud; }
 };
 
@@ -115,6 +118,7 @@ struct CmService {
     cm::Manager manager;
     std::unordered_map<uint32_t, CmClient> clients;  ///< by session
     std::map<std::pair<cm::PortSpace, uint16_t>, std::vector<PortUser>> ports;
+    CmArchive gone;
     uint32_t next_signal = 0;
     uint64_t refused_backlog = 0;  ///< requests refused because the listener's backlog was full
     uint64_t random_state;

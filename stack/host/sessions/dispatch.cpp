@@ -153,7 +153,9 @@ Outcome dispatch(Call& call, Op number) {
     if (Outcome o = check_stage(call, *rule, name); o.failed()) return o;
     if (Outcome o = check_shape(call, *rule, name); o.failed()) return o;
     if (Outcome o = check_quota(call, number); o.failed()) return o;
-    return rule->handler(call);
+    Outcome o = rule->handler(call);
+    if (o.failed() && !o.waits_for) rdma_cm::note_refusal(call.state, call.session, call.request, name, o.reason);
+    return o;
 }
 
 }  // namespace roci::host::sessions

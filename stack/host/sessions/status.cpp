@@ -98,6 +98,9 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     j["probes"] = now.probes;
     j["repeat"] = repeat_name(now.repeat);
     if (now.round_trip != 0) j["round_trip_us"] = double(now.round_trip) / 1000;
+    j["limit"] = qp::kLimits[size_t(now.limit)].name;
+    j["in_flight"] = (now.send_psn.value() - now.unacked_psn.value()) & kMask24;
+    j["window"] = now.open_window;
     j["congestion"]["policy"] = cc::policy_name(now.policy);
     if (now.policy != cc::Policy::fixed_window) j["congestion"]["window"] = now.window;
     if (now.rate != 0) j["congestion"]["rate_mbps"] = double(now.rate) * 8 / 1000;

@@ -33,6 +33,8 @@ std::string access_text(const qp::RefusedAccess& a) {
 
 bool of_memory(Reason r) { return r >= Reason::lkey_unknown && r <= Reason::rkey_range; }
 
+constexpr uint32_t kFewRetries = 3;
+
 /// The entry that explains most: the last failure or refusal.
 const JournalEntry* cause_of(const qp::Journal& j) {
     for (uint32_t i = j.count(); i-- != 0;)
@@ -47,6 +49,9 @@ std::string cause_text(const QpFacts& qp) {
     std::string out = fmt::format("cause: {} (vendor_err {})\n", r->text, uint32_t(r->reason));
     if (of_memory(e->reason) && qp.journal.access.fault != mem::Fault::ok)
         out += fmt::format("  {}\n", access_text(qp.journal.access));
+    if ((e->reason == Reason::peer_silent || e->reason == Reason::packets_lost) && qp.attr.retry_cnt < kFewRetries)
+        out += fmt::format("  retry_cnt is {}: {} can end the connection\n", qp.attr.retry_cnt,
+                           qp.attr.retry_cnt == 0 ? "a single loss" : fmt::format("{} losses", qp.attr.retry_cnt + 1));
     return out + fmt::format("look at: {}\n", r->advice);
 }
 
@@ -67,6 +72,12 @@ std::string events_text(const qp::Journal& j) {
     return out;
 }
 
+/// Limits that say something of a flow at a single look. The others change from packet to packet: `roci top` counts them.
+bool lasts(qp::Limit l) {
+    return l == qp::Limit::credits || l == qp::Limit::congestion || l == qp::Limit::reads || l == qp::Limit::memory ||
+           l == qp::Limit::window;
+}
+
 /// What slows a QP that works.
 struct Finding {
     bool (*applies)(const QpFacts&);
@@ -75,7 +86,7 @@ struct Finding {
 double lost_share(const QpFacts& q) {
     return double(q.now.counters.events.retransmits) / double(std::max<uint64_t>(q.now.counters.tx_packets, 1));
 }
-constexpr uint32_t kManyQps = 1000;
+constexpr uint32_t kManyQps = 1000, kManySenders = 8, kManyMessages = 1000;
 const Finding kFindings[] = {
     {[](const QpFacts& q) { return q.now.counters.events.rnr_nak_received != 0; },
      [](const QpFacts& q) {
@@ -99,6 +110,13 @@ const Finding kFindings[] = {
          return fmt::format("packets were lost or overtaken on the way here: {} came before an earlier one",
                             q.now.counters.events.out_of_order);
      }},
+    {[](const QpFacts& q) { return q.receiving >= kManySenders && q.disturbed >= q.receiving / 2; },
+     [](const QpFacts& q) {
+         return fmt::format(
+             "incast: {} QPs receive on this device, and packets to {} of them were lost or overtaken: together their "
+             "senders are faster than the path to it; let fewer send at once, or use congestion control",
+             q.receiving, q.disturbed);
+     }},
     {[](const QpFacts& q) { return q.slow_ops != 0; },
      [](const QpFacts& q) {
          return fmt::format(
@@ -116,6 +134,28 @@ const Finding kFindings[] = {
      [](const QpFacts& q) {
          return fmt::format("the path MTU is {}: a larger one, where network and peer permit it, sends fewer packets",
                             mtu_bytes(q.attr.path_mtu));
+     }},
+    {[](const QpFacts& q) {
+         const qp::Habits& h = q.now.habits;
+         return !q.gone && h.looked != 0 && h.signaled == h.looked && q.now.counters.events.tx_messages >= kManyMessages;
+     },
+     [](const QpFacts& q) {
+         return fmt::format(
+             "every work request is signalled (each of the last {}): the program polls a completion for each of {} messages; "
+             "one signalled request in 16 is enough to free the send queue",
+             q.now.habits.looked, q.now.counters.events.tx_messages);
+     }},
+    {[](const QpFacts& q) { return !q.gone && q.now.habits.unaligned != 0 && q.now.habits.unaligned * 2 >= q.now.habits.looked; },
+     [](const QpFacts& q) {
+         return fmt::format(
+             "the buffers of {} of the last {} send requests are not aligned: begin them at a multiple of 64 bytes, so that no "
+             "copy crosses cache lines",
+             q.now.habits.unaligned, q.now.habits.looked);
+     }},
+    {[](const QpFacts& q) { return !q.gone && lasts(q.now.limit); },
+     [](const QpFacts& q) {
+         const qp::LimitText& l = qp::kLimits[size_t(q.now.limit)];
+         return fmt::format("at this moment the limit is \"{}\": {}", l.name, l.text);
      }},
     {[](const QpFacts& q) { return !q.gone && q.now.state == qp::State::rts && q.send_depth != 0 && q.now.send_queued == 0; },
      [](const QpFacts&) { return std::string("nothing waits to be sent: at this moment the program is what it waits for"); }},
@@ -145,7 +185,8 @@ std::string story_of(const QpFacts& qp, const std::string& device) {
     if (cause.empty() && broken)
         out += "cause: nothing failed here; the program, or the end of the connection, put it into this state\n";
     if (cause.empty() && qp.now.state < qp::State::rtr)
-        out += "cause: it is not connected: the program must take it to RTR and RTS with ibv_modify_qp\n";
+        out += qp.refused.empty() ? "cause: it is not connected: the program must take it to RTR and RTS with ibv_modify_qp\n"
+                                  : fmt::format("cause: it is not connected: {}\n", qp.refused);
     if (!broken && qp.now.state >= qp::State::rtr) out += findings_text(qp);
     return out + events_text(qp.journal);
 }

@@ -1,8 +1,10 @@
 // `roci why`: the story of one QP, and of its peer where that is the same user's.
 #include <algorithm>
+#include <deque>
 #include <optional>
 
 #include "host/objects/handlers.hpp"
+#include "host/rdma_cm/journal.hpp"
 #include "host/sessions/handlers.hpp"
 #include "host/sessions/story.hpp"
 
@@ -22,12 +24,36 @@ uint64_t slow_ops(const Session& s) {
     return n;
 }
 
-QpFacts live_facts(const State& state, const Session& s, const Qp& qp) {
+/// QPs that receive on the device of `f`, and those whose packets came out of order; of what the caller may see.
+void count_receivers(const Call& c, QpFacts& f) {
+    constexpr size_t kMost = 1024;
+    std::deque<qp::Snapshot> seen;
+    std::deque<engine::QueryQp> queries;
+    engine::Batch batch(c.state.engines);
+    for (const auto& [id, s] : c.state.sessions) {
+        if (!may_see(c, s->who.uid)) continue;
+        s->qps.each([&](uint32_t, const Qp& qp) {
+            if (qp.spec().port != f.device || seen.size() >= kMost) return;
+            batch.submit(qp.spec().engine, &queries.emplace_back(engine::QueryQp{qp.engine_side.get(), &seen.emplace_back()}));
+        });
+    }
+    batch.wait();
+    for (const qp::Snapshot& s : seen) {
+        const qp::EventCounters& events = s.counters.events;
+        if (events.rx_messages == 0) continue;
+        ++f.receiving;
+        if (events.out_of_order + events.seq_nak_sent != 0) ++f.disturbed;
+    }
+}
+
+QpFacts live_facts(const Call& c, const Session& s, const Qp& qp) {
+    const State& state = c.state;
     QpFacts f = objects::facts_of(s, qp);
     engine::QueryQp query{.qp = qp.engine_side.get(), .snapshot = &f.now, .journal = &f.journal};
     state.engines.execute(qp.spec().engine, query);
     f.slow_ops = slow_ops(s);
     f.engine_qps = state.engine_load[qp.spec().engine];
+    count_receivers(c, f);
     return f;
 }
 
@@ -38,7 +64,7 @@ std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (qp.spec().qpn.value == qpn) found = &qp;
         });
-        if (found != nullptr) return may_see(c, s->who.uid) ? std::optional(live_facts(c.state, *s, *found)) : std::nullopt;
+        if (found != nullptr) return may_see(c, s->who.uid) ? std::optional(live_facts(c, *s, *found)) : std::nullopt;
     }
     const QpFacts* gone = c.state.gone.find(qpn);
     return gone != nullptr && may_see(c, gone->uid) ? std::optional(*gone) : std::nullopt;
@@ -68,12 +94,16 @@ std::string other_end(const Call& c, const QpFacts& qp) {
 }  // namespace
 
 Outcome why(Call& c) {
-    const uint32_t qpn = c.in<abi::WhyRequest>().qpn;
-    const auto qp = find_facts(c, qpn);
-    if (!qp)
+    const auto in = c.in<abi::WhyRequest>();
+    std::string text;
+    if (in.connections != 0)
+        text = rdma_cm::connections_text(c.state, c.session.who);
+    else if (const auto qp = find_facts(c, in.qpn))
+        text = story_of(*qp, c.state.devices[qp->device].name) + rdma_cm::connection_text(c.state, c.session.who, in.qpn) +
+               other_end(c, *qp);
+    else
         return fail(ENOENT, "no queue pair of user {} has the number {}, and of those that are gone none had one that failed",
-                    c.session.who.uid, qpn);
-    const std::string text = story_of(*qp, c.state.devices[qp->device].name) + other_end(c, *qp);
+                    c.session.who.uid, in.qpn);
     const int fd = c.state.platform.make_text_fd(text);
     if (fd < 0 && c.state.real_descriptors()) return fail(EMFILE, "rocid could not make a file for the answer");
     c.give(fd, false);

@@ -86,6 +86,57 @@ TEST(Story, SaysWhatSlowsAQpThatWorks) {
     EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "path MTU is 1024"));
 }
 
+TEST(Story, SaysHowTheProgramSlowsIt) {
+    QpFacts f = facts();
+    f.now.habits = {.looked = 16, .signaled = 16, .unaligned = 16};
+    f.now.counters.events.tx_messages = 10;
+    EXPECT_FALSE(says(sessions::story_of(f, "roci0"), "signalled")) << "few messages";
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "buffers of 16 of the last 16 send requests are not aligned"));
+    f.now.counters.events.tx_messages = 5000;
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "every work request is signalled"));
+    f.now.habits.signaled = 15;
+    f.now.habits.unaligned = 7;
+    EXPECT_FALSE(says(sessions::story_of(f, "roci0"), "signalled"));
+    EXPECT_FALSE(says(sessions::story_of(f, "roci0"), "aligned"));
+}
+
+TEST(Story, NamesIncastAndTheLimitOfTheMoment) {
+    QpFacts f = facts();
+    f.receiving = 12;
+    f.disturbed = 5;
+    EXPECT_FALSE(says(sessions::story_of(f, "roci0"), "incast"));
+    f.disturbed = 11;
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "incast: 12 QPs receive on this device, and packets to 11"));
+    f.now.limit = qp::Limit::lcore;
+    EXPECT_FALSE(says(sessions::story_of(f, "roci0"), "the limit is"));
+    f.now.limit = qp::Limit::credits;
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "the limit is \"credits\": the peer has no receive posted"));
+}
+
+TEST(Story, SaysThatFewRetriesWereLeft) {
+    QpFacts f = facts();
+    f.now.state = qp::State::err;
+    f.journal.add(1, Happening::failed, 0, {}, Reason::peer_silent);
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), "retry_cnt is 0: a single loss can end the connection"));
+    f.attr.retry_cnt = 7;
+    EXPECT_FALSE(says(sessions::story_of(f, "roci0"), "retry_cnt is"));
+}
+
+TEST_F(WhyTest, KeepsWhatModifyQpRefused) {
+    const auto made = qp();
+    abi::ModifyQpRequest r{};
+    r.handle = made.handle;
+    r.mask = qp::kAttrState;
+    r.attr.qp_state = uint32_t(qp::State::rts);
+    const std::string reason = call(Op::modify_qp, r).reason;
+    EXPECT_EQ(why(session, made.qpn).error, 0);
+    EXPECT_TRUE(says(platform.status, "not connected: ibv_modify_qp to RTS was refused: " + reason)) << platform.status;
+    EXPECT_EQ(call(Op::destroy_qp, abi::HandleRequest{made.handle}).error, 0);
+    EXPECT_EQ(why(session, made.qpn).error, 0);
+    EXPECT_TRUE(says(platform.status, "gone")) << platform.status;
+    EXPECT_TRUE(says(platform.status, reason)) << platform.status;
+}
+
 TEST(Story, FindsEndsThatDoNotFit) {
     const auto devices = two_devices();
     QpFacts a = facts(18), b = facts(19);

@@ -61,6 +61,8 @@ struct FakeEngine {
     std::atomic<bool> lingers{true};
     std::vector<rings::Sleeper>& sleepers() { return sleeping_programs; }
     void settle_sleepers() {}
+    std::atomic<uint32_t> naps{0};  ///< that it was told of
+    void slept(Nanos from, Nanos to) { naps += from <= to ? 1u : 0u; }
     void stop_lingering() { lingers = false; }
     uint32_t take_wake_mask() { return wake_mask.exchange(0); }
     io::EventRing& events() { return ring; }
@@ -215,6 +217,7 @@ TEST_F(Lcore, NoDoorbellIsMissed) {
         ASSERT_TRUE(soon([&] { return engine.served.load() == i; })) << "doorbell " << i << " was missed";
     }
     EXPECT_GT(loop->counters().sleeps.load(), 1u);
+    EXPECT_GE(engine.naps.load(), 1u) << "the engine is told";
     loop->sleeper().forget(wake);
     close(wake);
 }

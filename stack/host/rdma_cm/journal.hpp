@@ -1,0 +1,92 @@
+// What happened to the ids of rdma_cm: for `roci why --cm`. Each id keeps its last events; those of ids that are gone are kept
+// per user, failures longer than connections that ended as they should.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "cm/ip_cm.hpp"
+#include "host/state.hpp"
+
+namespace roci::host::rdma_cm {
+
+struct CmId;
+
+// name; is a failure; what happened, with {} for the code
+#define ROCI_CM_EVENTS(X)                                                                                     \
+    X(resolved, false, "found the peer's address on the network")                                             \
+    X(unresolved, true, "did not find the peer's address on the network: {}")                                 \
+    X(call_refused, true, "a call was refused")                                                               \
+    X(asked, false, "asked for the connection (REQ)")                                                         \
+    X(request, false, "a peer asked for a connection (REQ)")                                                  \
+    X(accepted, false, "the program accepted it (REP)")                                                       \
+    X(turned_away, true, "the program rejected it (REJ)")                                                     \
+    X(no_room, true, "rocid rejected a request: the backlog was full, or the listener is of another QP type") \
+    X(rejected, true, "the peer rejected it (REJ, reason {})")                                                \
+    X(unserved, true, "the peer does not serve it (SIDR_REP, status {})")                                     \
+    X(unanswered, true, "the peer did not answer any of the repeated messages")                               \
+    X(established, false, "is established")                                                                   \
+    X(disconnected, false, "is disconnected")                                                                 \
+    X(gone, true, "the peer did not answer the disconnect (DREQ)")
+
+enum class CmHappening : uint8_t {
+#define X(name, fails, text) name,
+    ROCI_CM_EVENTS(X)
+#undef X
+};
+
+struct CmEntry {
+    Nanos at = 0;
+    CmHappening what{};
+    int32_t code = 0;
+    std::string text;  ///< of a refused call
+};
+
+/// Of one id. The oldest entries give way, but for the first.
+class CmJournal {
+public:
+    static constexpr size_t kMost = 8;
+    void add(Nanos at, CmHappening what, int32_t code = 0, std::string text = {});
+    const std::vector<CmEntry>& entries() const { return entries_; }
+    bool failed() const;
+
+private:
+    std::vector<CmEntry> entries_;
+};
+
+struct CmStory {
+    uint32_t id = 0, uid = 0, qpn = 0;
+    int pid = 0;
+    std::string program;
+    cm::PortSpace space{};
+    Gid local, remote;
+    uint16_t local_port = 0, remote_port = 0;
+    bool listener = false, passive = false, gone = false;
+    CmJournal journal;
+};
+
+class CmArchive {
+public:
+    static constexpr size_t kMost = 512, kFailedOfUser = 64, kOtherOfUser = 16;
+    void keep(CmStory story);
+    const std::deque<CmStory>& all() const { return all_; }
+
+private:
+    std::deque<CmStory> all_;
+};
+
+/// The words of one id. `now`: to say how long ago it was.
+std::string story_text(const CmStory& story, Nanos now);
+
+/// A call of the program failed; the request's body begins with its id.
+void note_refusal(State& state, Session& session, std::span<const std::byte> request, const char* operation,
+                  const std::string& reason);
+void archive(State& state, uint32_t session, const CmId& id);
+/// Ids that `viewer` may see, the living ones and those that are gone, the latest last.
+std::string connections_text(const State& state, const Client& viewer);
+/// The connection of a QP; empty: it has none.
+std::string connection_text(const State& state, const Client& viewer, uint32_t qpn);
+
+}  // namespace roci::host::rdma_cm

@@ -1,0 +1,54 @@
+// What limits a QP's flow at this moment, and how its program posts. Both are found when somebody asks (`roci status`, `roci
+// top`, `roci why`), from the state that the requester has anyway: nothing is recorded for them while the QP works.
+#pragma once
+
+#include <cstdint>
+
+namespace roci::qp {
+
+struct Context;
+struct Qp;
+
+// name; what it means
+#define ROCI_LIMITS(X)                                                                        \
+    X(state, "the QP is not in RTS: it sends nothing")                                        \
+    X(program, "nothing is posted: the flow waits for the program")                           \
+    X(credits, "the peer has no receive posted for the next message")                         \
+    X(window, "as many packets as engine.max_inflight allows wait for their acknowledgement") \
+    X(congestion, "congestion control holds the flow back")                                   \
+    X(loss, "packets are lost, or the peer is silent: they are sent again")                   \
+    X(reads, "max_rd_atomic READs and atomics are outstanding, or a fence waits for them")    \
+    X(memory, "memory that is reached by address has not answered")                           \
+    X(peer, "everything that is posted is sent: the answer of the peer is awaited")           \
+    X(port, "the port takes no more frames")                                                  \
+    X(lcore, "the QP may send and waits for its turn: the engine has more to do")
+
+enum class Limit : uint8_t {
+#define X(name, text) name,
+    ROCI_LIMITS(X)
+#undef X
+};
+struct LimitText {
+    const char* name;
+    const char* text;
+};
+inline constexpr LimitText kLimits[] = {
+#define X(name, text) {#name, text},
+    ROCI_LIMITS(X)
+#undef X
+};
+
+/// Called between rounds of the QP's engine. A sample: a flow is described by the most frequent of some.
+Limit limit_of(const Context& ctx, const Qp& qp);
+
+/// How the last send requests of a program were posted, read from its ring. The client may write there at any time, so the values
+/// are for people only.
+struct Habits {
+    static constexpr uint32_t kMost = 16;
+    uint8_t looked = 0;     ///< requests
+    uint8_t signaled = 0;   ///< of them: those that make a completion
+    uint8_t unaligned = 0;  ///< of them: those with a long buffer that does not begin at a cache line
+};
+Habits habits_of(const Qp& qp);
+
+}  // namespace roci::qp
