@@ -37,7 +37,7 @@ class End:
         cap = QPCap(max_send_wr=depth, max_recv_wr=depth, max_send_sge=1, max_recv_sge=1)
         self.qp = QP(self.pd, QPInitAttr(qp_type=service, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=1))
 
-    def connect(self, peer, *, mtu=4096, gid=None, qpn=None, psn=7, peer_psn=7, retry=1, rnr_retry=1, rnr_timer=1, timeout=8, access=ALL, reads=1,
+    def connect(self, peer, *, mtu=4096, gid=None, qpn=None, psn=7, peer_psn=7, retry=1, rnr_retry=1, rnr_timer=1, timeout=16, access=ALL, reads=1,
                 dest_reads=1, until=e.IBV_QPS_RTS):
         attr = QPAttr(qp_state=e.IBV_QPS_INIT, port_num=1)
         attr.qp_access_flags = access
@@ -159,7 +159,7 @@ def no_receive():
 
 
 def slow_reader():
-    a, b = pair(a_options={'rnr_retry': 7})
+    a, b = pair(a_options=LONG_WAIT | {'rnr_retry': 7})
     a.send()
     time.sleep(0.2)
     b.receive()
@@ -269,7 +269,7 @@ def memory_by_address():
 
 def lossy():
     """The network loses 1 % (exam.py)."""
-    a, b = pair({'retry': 7, 'timeout': 12}, {'retry': 7})
+    a, b = pair({'retry': 7, 'timeout': 14}, {'retry': 7})
     for _ in range(60):
         a.send(a.sge(SIZE), e.IBV_WR_RDMA_WRITE, b.mr.buf, b.mr.rkey)
         a.complete()
@@ -311,7 +311,7 @@ def tiny_window():
 
 def credits():
     """The peer posts a single receive; all other messages wait for one."""
-    a, b = pair({'rnr_retry': 7}, {'rnr_timer': 31})
+    a, b = pair(LONG_WAIT | {'rnr_retry': 7}, {'rnr_timer': 31})
     b.receive()
     for _ in range(8):
         a.send()
