@@ -35,8 +35,8 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
-/// True if `length` is at most half of `available`; rocid leaves the other half to other programs. Always true if `available` is 0
-/// (unknown).
+/// True if `length` is at most half of `available`; rocid leaves the other half to other programs. Always true if `available` is
+/// 0 (unknown).
 bool leaves_enough(uint64_t length, uint64_t available);
 
 class OsPlatform final : public host::Platform {

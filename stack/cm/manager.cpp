@@ -148,7 +148,8 @@ void Manager::expire(Connection& c, Nanos now) {
         return end(c);
     }
     if (now >= c.give_up) return give_up(c, now);
-    // All repeats are sent. A DREQ without a reply ends the connection now. For any other message the manager waits until give_up.
+    // All repeats are sent. A DREQ without a reply ends the connection now. For any other message the manager waits until
+    // give_up.
     if (c.repeats_left == 0) return c.state == State::dreq_sent ? give_up(c, now) : set_timer(c, c.give_up);
     --c.repeats_left;
     ++counters_.repeated;

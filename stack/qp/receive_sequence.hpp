@@ -48,7 +48,8 @@ public:
     }
     /// UC: skips a gap (IBA 9.8.2.2.2).
     void pass_over(Psn next) { expected_ = acknowledged_ = next; }
-    /// Records that the responder sent the reply that was due: an ACK of every PSN before the expected one, or a NAK. Returns true if the NAK ends the QP.
+    /// Records that the responder sent the reply that was due: an ACK of every PSN before the expected one, or a NAK. Returns
+    /// true if the NAK ends the QP.
     bool replied() {
         ack_due_ = nak_due_ = false;
         acknowledged_ = expected_;

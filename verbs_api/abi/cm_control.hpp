@@ -29,8 +29,8 @@ struct CmCreateIdRequest {
     uint32_t qp_type;
     uint32_t reserved;
 };
-/// Reply to cm_destroy_id, cm_migrate and cm_leave: number of events of the id or group that librdmacm has fetched. librdmacm waits
-/// until the program has acknowledged all of them.
+/// Reply to cm_destroy_id, cm_migrate and cm_leave: number of events of the id or group that librdmacm has fetched. librdmacm
+/// waits until the program has acknowledged all of them.
 struct CmEventsReply {
     uint32_t events_reported;
     uint32_t reserved;

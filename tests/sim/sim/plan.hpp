@@ -18,7 +18,8 @@ struct Plan {
     uint32_t messages = 50;       ///< a direction of a load
     uint32_t largest = 8192;      ///< bytes of a message
     bool shared_receive = false;
-    /// True if frames may be duplicated or reordered. An unreliable service (UC, UD) then delivers messages twice or out of order.
+    /// True if frames may be duplicated or reordered. An unreliable service (UC, UD) then delivers messages twice or out of
+    /// order.
     bool reorders() const { return faults.duplicate > 0 || faults.delay > 0 || faults.corrupt > 0 || spread_by_chance; }
     std::string text() const;
 };
