@@ -82,6 +82,9 @@ Link link_of(pcap_t* file, const std::string& name) {
                                                 text != nullptr ? text : "an unknown kind"));
 }
 
+/// A time in nanoseconds has 63 bits.
+constexpr int64_t kLastSecond = 9'000'000'000;
+
 void read_frames(pcap_t* file, const std::string& path, Link link, Decoder& decoder, Capture& out, size_t most) {
     PcapngPlaces places(path);
     pcap_pkthdr* header = nullptr;
@@ -92,7 +95,9 @@ void read_frames(pcap_t* file, const std::string& path, Link link, Decoder& deco
             out.notices.push_back(fmt::format("The capture is long: the page shows its first {} RoCEv2 packets.", most));
             break;
         }
-        const int64_t time = int64_t(header->ts.tv_sec) * 1'000'000'000 + header->ts.tv_usec;  // nanoseconds, as opened
+        // In nanoseconds, as opened. A pcapng has 64 bits for it: a damaged file names times that nanoseconds cannot hold.
+        const int64_t time = std::clamp<int64_t>(header->ts.tv_sec, 0, kLastSecond) * 1'000'000'000 +
+                             std::clamp<int64_t>(header->ts.tv_usec, 0, 999'999'999);
         decoder.add(time, {bytes, header->caplen}, header->len, link, places.next());
     }
     if (result == PCAP_ERROR) out.cut = pcap_geterr(file);

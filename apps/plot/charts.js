@@ -44,7 +44,7 @@ function ticks(low, high, most, whole) {
   let step = [1, 2, 5, 10].map(f => f * power).find(s => s >= raw * 0.999);
   if (whole) step = Math.max(1, Math.round(step));
   const out = [];
-  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-6; v += step) out.push(v);
+  for (let i = Math.ceil(low / step), n = 0; i * step <= high + step * 1e-6 && n < 1000; i++, n++) out.push(i * step);
   return out;
 }
 // A label per tick with one unit and as many digits as tell neighbours apart.

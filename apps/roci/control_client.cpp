@@ -57,7 +57,9 @@ std::vector<std::byte> receive(int fd, std::vector<UniqueFd>& fds) {
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const ssize_t length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    ssize_t length = 0;
+    do length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    while (length < 0 && errno == EINTR);  // with a time limit the kernel does not restart it after a signal (signal(7))
     if (length == 0) errno = ECONNRESET;
     packet.resize(length > 0 ? size_t(length) : 0);
     if (length > 0) fds = take_fds(message);
@@ -111,7 +113,10 @@ Answer ControlClient::request(abi::Op op, std::span<const std::byte> body) {
     std::vector<std::byte> packet(sizeof header + body.size());
     std::memcpy(packet.data(), &header, sizeof header);
     std::copy(body.begin(), body.end(), packet.begin() + sizeof header);
-    if (send(fd_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) return broken(errno);
+    ssize_t sent = 0;
+    do sent = send(fd_.get(), packet.data(), packet.size(), MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0) return broken(errno);
     std::vector<UniqueFd> fds;
     const std::vector<std::byte> reply = receive(fd_.get(), fds);
     if (reply.empty()) return broken(errno);

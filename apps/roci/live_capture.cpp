@@ -97,7 +97,9 @@ private:
         if (gone || signalled || full_ || passed() >= seconds_) stop();
     }
     void stop() {
-        const auto counts = session_.request(abi::Op::stop_capture).as<abi::StopCaptureReply>();
+        const Answer answer = session_.request(abi::Op::stop_capture);
+        if (answer.error != 0) throw Failure(Ending::failed, answer.reason);
+        const auto counts = answer.as<abi::StopCaptureReply>();
         if (counts.missed != 0)
             note(fmt::format("The capture missed {} of {} frames: more came than it could write.", counts.missed,
                              counts.missed + counts.captured));

@@ -86,7 +86,9 @@ Woke wait(double seconds, int signals, int connection, int keys) {
     pollfd fds[] = {{signals, POLLIN, 0}, {connection, POLLIN, 0}, {keys, POLLIN, 0}};
     const timespec limit{time_t(seconds), long((seconds - double(time_t(seconds))) * 1e9)};
     if (ppoll(fds, std::size(fds), &limit, nullptr) <= 0) return Woke::time;
-    return fds[0].revents != 0 ? Woke::signal : fds[1].revents != 0 ? Woke::ended : Woke::key;
+    if (fds[0].revents != 0 || (fds[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
+        return Woke::signal;  // the terminal is gone
+    return fds[1].revents != 0 ? Woke::ended : Woke::key;
 }
 
 /// One whole interval of looks without a terminal. False: it was interrupted, or rocid ended.
@@ -154,8 +156,9 @@ int live(const TopOptions& o, Watcher& watcher, int signals, int connection, Top
             if (woke == Woke::ended) why = "rocid has ended";
             bool changed = false;
             if (woke == Woke::signal || !take_keys(screen, view, changed)) break;
-            if (woke == Woke::time && !watcher.look(why)) break;
-            if (seconds_now() >= next) {
+            const bool due = seconds_now() >= next;
+            if ((woke == Woke::time || due) && !watcher.look(why)) break;
+            if (due) {
                 model = watcher.finish();
                 next = seconds_now() + o.interval;
                 changed = true;

@@ -54,10 +54,18 @@ public:
             if (!serve_all()) wakes_.wait(seen, std::memory_order_seq_cst);
         }
         const std::lock_guard lock(shared_->mutex);
+        drop_rest();
         --shared_->threads;
     }
 
 private:
+    /// Nobody has the worker any more, so nobody waits for what was submitted last, and its memory may be gone.
+    void drop_rest() {
+        mem::SlowRequest* left;
+        for (uint32_t e = 0; e < lanes(); ++e)
+            while (lane(e).requests.pop(left)) ++shared_->served;
+        shared_->idle.notify_all();
+    }
     void wake() {
         wakes_.fetch_add(1, std::memory_order_seq_cst);
         wakes_.notify_one();

@@ -35,13 +35,13 @@ void acknowledge_first(Impl& e, qp::Qp& qp) {
     if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
 void run(Impl& e, ModifyQp& c) {
+    if (!c.change->trial) acknowledge_first(e, *c.qp);  // a NAK among the responses may end the QP
     *c.step = qp::check_step(c.qp->spec.type, c.qp->state, *c.change);
     if (c.step->refusal != qp::Refusal::none) {
         c.error = EINVAL;
         return;
     }
     if (c.change->trial) return;
-    acknowledge_first(e, *c.qp);
     c.error = qp::apply_change(e.ctx, *c.qp, *c.change, c.step->to);
 }
 void run(Impl& e, QueryQp& c) {
@@ -127,12 +127,24 @@ void Engine::execute(const Command& command, Nanos now) {
     qp::notify_all(impl_->ctx);
 }
 
-/// Also drops unused CQs that still wait for room in the event ring, because they are about to be freed.
+/// Also drops CQs without QPs, because they may be about to be freed. One that stays and gets QPs again must find its lane as if
+/// it had never been listed. An event that moderation holds back is reported now.
 void Engine::let_go() {
-    const auto unused = [](const rings::Cq* cq) { return cq->use_count.load() == 0; };
-    impl_->pipeline.forget();
-    std::erase_if(impl_->ctx.dirty, unused);
-    std::erase_if(impl_->ctx.unsettled, unused);
+    Impl& e = *impl_;
+    e.pipeline.forget();
+    std::erase_if(e.ctx.dirty, [&](rings::Cq* cq) {
+        if (cq->use_count.load() != 0) return false;
+        rings::CqLane& lane = cq->lanes[e.config.index];
+        rings::notify(*cq, lane.solicited, e.events);
+        lane.dirty = lane.solicited = false;
+        lane.unannounced = 0;
+        return true;
+    });
+    std::erase_if(e.ctx.unsettled, [&](rings::Cq* cq) {
+        if (cq->use_count.load() != 0) return false;
+        cq->lanes[e.config.index].unsettled = false;
+        return true;
+    });
 }
 
 bool Engine::keeps_cqs() const { return !impl_->ctx.dirty.empty() || !impl_->ctx.unsettled.empty(); }

@@ -145,7 +145,7 @@ void Engine::Impl::run_responders(Budget& budget) {
             if (sent != 0) qp.linger = kLinger;
             if (qp::has_responses(qp)) ctx.responders.add(qp);
         }
-        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes));
+        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), sent != 0);
     }
 }
 
@@ -210,7 +210,7 @@ void Engine::Impl::run_requesters(Budget& budget) {
         } else {
             qp::activate(ctx, qp);
         }
-        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes));
+        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), worked != 0);
     }
     settle();
 }
@@ -254,7 +254,7 @@ void Engine::Impl::publish_reorder() {
 /// Counts the time since the last round. The kernel takes a CPU away for a millisecond or more; no round takes so long.
 void Engine::Impl::account(Nanos now) {
     constexpr Nanos kTaken = 1'000'000;
-    const Nanos passed = now - round_at;
+    const Nanos passed = now - std::min(now, round_at);
     if (passed >= kTaken)
         counters.add(Counter::lost_ns, passed);
     else if (was_busy)

@@ -13,7 +13,7 @@
 
 namespace roci::engine {
 
-struct Session {
+struct alignas(64) Session {  // no line of another engine's
     uint32_t id = 0;
     abi::DoorbellPage* page = nullptr;
     uint16_t share = 0;              ///< in the run queues
@@ -61,7 +61,7 @@ public:
     }
 
 private:
-    struct User {
+    struct alignas(64) User {
         uint32_t uid = 0;
         uint16_t number = 0;  ///< in the run queues
         std::vector<Session*> sessions;

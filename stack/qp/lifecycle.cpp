@@ -160,7 +160,10 @@ int apply_change(Context& ctx, Qp& qp, const Change& change, State next) {
         enter(ctx, qp, State::reset);
         return 0;
     }
-    if (moves && next == State::rts && qp.state == State::sqe && !flushed(ctx, qp)) return EAGAIN;
+    if (moves && next == State::rts && qp.state == State::sqe) {
+        if (!flushed(ctx, qp)) return EAGAIN;
+        if (qp.state != State::sqe) return EAGAIN;  // the flush overran a CQ: the QP is in ERR, and the next try is refused
+    }
     for (const Setter& s : kSetters)
         if ((change.mask & s.bit) != 0) s.apply(qp, change);
     if (moves) enter(ctx, qp, next);

@@ -39,6 +39,8 @@ public:
         if (first_ == &m) first_ = m.next != &m ? m.next : nullptr;
         m.next = m.previous = nullptr;
     }
+    /// The first one has had its turn.
+    void pass_on() { first_ = first_->next; }
     /// The first one that has credit. All that it passes over get a quantum.
     Member& with_credit() {
         while (first_->credit <= 0) {
@@ -99,11 +101,16 @@ public:
         unlink(*served_, qp);
         return qp;
     }
-    /// The turn of the QP that take() returned is over. The QP may be on the list again.
-    void done(uint64_t cost) {
+    /// The turn of the QP that take() returned is over. The QP may be on the list again. After a turn without work the others
+    /// come first, whatever credit is left.
+    void done(uint64_t cost, bool worked) {
         Session& s = *std::exchange(served_, nullptr);
         s.credit -= int64_t(cost);
         s.user->credit -= int64_t(cost);
+        if (!worked) {
+            s.user->sessions.pass_on();
+            active_.pass_on();
+        }
         if (s.first == nullptr) delist(s);
     }
     /// The QP that take() is likely to return next; nullptr: none.
@@ -116,7 +123,7 @@ public:
 
 private:
     struct User;
-    struct Session {
+    struct alignas(64) Session {  // no line of another engine's
         Qp* first = nullptr;
         Qp** end = &first;  ///< where the next one is linked
         User* user = nullptr;
@@ -124,7 +131,7 @@ private:
         int64_t credit = kShareQuantum;
         bool listed() const { return next != nullptr; }
     };
-    struct User {
+    struct alignas(64) User {
         Rotation<Session> sessions;  ///< that have QPs on the list
         User *next = nullptr, *previous = nullptr;
         int64_t credit = kShareQuantum;

@@ -16,10 +16,11 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
     return false;
 }
 
-/// Clears doorbells that are set and calls visit(slot) for each; returns how many there were. It begins with word `from` of the
-/// page and ends after the word with doorbell number `most`; the others stay set, and `from` is where the next call begins. It
-/// clears the summary before the words, the opposite of a client's order: a bit that is set meanwhile is either collected now, or
-/// its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
+/// Clears doorbells that are set and calls visit(slot) for each; returns how many there were, and empty words that a client
+/// announced. It begins with word `from` of the page and ends after the word with doorbell number `most`; the others stay set,
+/// and `from` is where the next call begins. It clears the summary before the words, the opposite of a client's order: a bit that
+/// is set meanwhile is either collected now, or its summary bit remains set for the next call. kDoorbellSlots bounds the work,
+/// whatever a client writes.
 template <class Visit>
 uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t most, Visit visit) {
     constexpr uint32_t kSummaries = std::size(decltype(page.summary){});
@@ -38,8 +39,9 @@ uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t mos
                 from = w;
                 return count;
             }
-            for (uint64_t bits = std::atomic_ref(page.words[w]).exchange(0, std::memory_order_seq_cst); bits != 0;
-                 bits &= bits - 1) {
+            uint64_t bits = std::atomic_ref(page.words[w]).exchange(0, std::memory_order_seq_cst);
+            if (bits == 0) ++count;  // a word that was announced without a doorbell costs as much as one
+            for (; bits != 0; bits &= bits - 1) {
                 visit(w * 64 + uint32_t(std::countr_zero(bits)));
                 ++count;
             }

@@ -66,6 +66,8 @@ def as_json(rocid):
 
 
 def of_others_nothing(rocid):
+    if os.geteuid() != 0:
+        return  # only root can become another user
     os.chmod(rocid.socket, 0o666)
     os.chmod(os.path.dirname(rocid.socket), 0o755)
     with exam.set_up(rocid, 'idle_program') as qps:

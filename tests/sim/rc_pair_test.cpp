@@ -317,6 +317,33 @@ TEST_F(Pair, SrqServesTwoQpsAndTellsWhenItRunsLow) {
     }
 }
 
+/// A fence for another object comes while moderation holds back an event of a CQ that has lost its last QP.
+TEST_F(Pair, AModeratedCqGetsEventsAgainWithItsNextQp) {
+    Cq& cq = b.client.create_cq(64, true);
+    EXPECT_EQ(b.client.try_call(abi::Op::modify_cq, abi::ModifyCqRequest{cq.handle, 1000, 60'000, 0}), 0);
+    auto& events = b.client.host().platform().completions[{b.client.session(), cq.channel}];
+    const auto arrive = [&] {
+        Qp &qc = a.qp(), &qd = b.client.create_qp(b.pd, cq, cq);
+        connect(a.client, qc, b.client, qd);
+        cq.ring.arm(false);
+        b.client.post_recv(qd, 1, {b.sge(0, 100)});
+        a.client.post_send(qc, a.send(1, 0, 100));
+        EXPECT_EQ(a.wait_status(), WcStatus::success);
+        world.run_for(10'000);
+        b.client.destroy_qp(qd);
+        while (b.client.poll(cq)) {
+        }
+    };
+    arrive();
+    Mr& other = b.client.reg_mr(b.pd, 4096);
+    b.client.dereg_mr(other);
+    world.run_for(10'000);
+    EXPECT_EQ(events.size(), 1u) << "the fence reports it early";
+    EXPECT_EQ(b.client.try_call(abi::Op::modify_cq, abi::ModifyCqRequest{cq.handle, 0, 0, 0}), 0);
+    arrive();
+    EXPECT_EQ(events.size(), 2u) << "the CQ is not forgotten";
+}
+
 TEST_F(Pair, CompletionEventsFollowArming) {
     Cq& cq = b.client.create_cq(16, true);
     Qp& q = b.client.create_qp(b.pd, cq, cq);

@@ -1,4 +1,6 @@
 // Access of a puppet to memory by WRITE, READ and atomics: keys, rights, and repeated responses.
+#include "qp/roles.hpp"
+#include "qp/shared.hpp"
 #include "responder_fixture.hpp"
 
 namespace roci::sim {
@@ -180,6 +182,18 @@ TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
         EXPECT_EQ(std::memcmp(answers[i].data(), a.mr.data() + i * kMtu, kMtu), 0) << i;
     }
     EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
+}
+
+/// The NAK waits for the next round when the program's step comes: the QP that it ends does not come back.
+TEST_F(Responder, AStepBehindAFatalNakIsRefused) {
+    join();
+    const qp::Qp& inside = *world.host(0).shared().qps.find(qp.qpn);
+    puppet.send(Operation::write_only, write_at(first, a.mr.address(), a.mr.rkey ^ 0xff00, 8), bytes_of(8, 1));
+    ASSERT_TRUE(world.run_until([&] { return qp::has_responses(inside); }));
+    abi::QpAttr attr{};
+    attr.qp_state = IBV_QPS_SQD;
+    EXPECT_EQ(a.client.try_modify(qp, IBV_QP_STATE, attr), EINVAL);
+    EXPECT_EQ(a.client.query(qp).attr.qp_state, uint32_t(IBV_QPS_ERR));
 }
 
 }  // namespace

@@ -104,15 +104,17 @@ CmStory story_of(const Session& s, const CmId& id) {
 
 bool may_see(const State& state, const Client& viewer, uint32_t owner) { return state.privileged(viewer) || viewer.uid == owner; }
 
-std::vector<CmStory> stories(const State& state, const Client& viewer) {
+/// What the viewer may see, the oldest first. `qpn`: of that QP only; 0: of all.
+std::vector<CmStory> stories(const State& state, const Client& viewer, uint32_t qpn = 0) {
     std::vector<CmStory> out;
+    const auto wanted = [qpn](uint32_t of) { return qpn == 0 || of == qpn; };
     for (const CmStory& s : state.cm->gone.all())
-        if (may_see(state, viewer, s.uid)) out.push_back(s);
+        if (wanted(s.qpn) && may_see(state, viewer, s.uid)) out.push_back(s);
     for (const auto& [number, client] : state.cm->clients) {
         const Session* s = state.find(number);
         if (s == nullptr || !may_see(state, viewer, s->who.uid)) continue;
         client.ids.each([&](uint32_t, const CmId& id) {
-            if (!id.journal.entries().empty()) out.push_back(story_of(*s, id));
+            if (wanted(id.qpn) && !id.journal.entries().empty()) out.push_back(story_of(*s, id));
         });
     }
     std::ranges::stable_sort(out, {}, [](const CmStory& s) { return s.journal.entries().back().at; });
@@ -189,9 +191,8 @@ std::string connections_text(const State& state, const Client& viewer) {
 }
 
 std::string connection_text(const State& state, const Client& viewer, uint32_t qpn) {
-    const auto all = stories(state, viewer);
-    const auto found = std::find_if(all.rbegin(), all.rend(), [&](const CmStory& s) { return s.qpn == qpn; });
-    return found == all.rend() ? "" : "\nits connection (rdma_cm):\n" + story_text(*found, state.now);
+    const auto all = stories(state, viewer, qpn);
+    return all.empty() ? "" : "\nits connection (rdma_cm):\n" + story_text(all.back(), state.now);
 }
 
 }  // namespace roci::host::rdma_cm

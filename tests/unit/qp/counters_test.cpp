@@ -25,7 +25,7 @@ This page is made from the tables in `stack/qp/counters.hpp`, `stack/qp/faults.h
 - All counters of devices and engines lie in one page of memory, which any user may map read-only (`verbs_api/abi/counter_page.hpp`): to read it asks neither
   rocid nor an engine.
 
-Counters start at 0 with rocid. A counter of a device is the sum over its QPs, those that are gone too.
+All counters are 0 when rocid starts. A counter of a device is the sum over all its QPs, destroyed ones included.
 
 )";
 

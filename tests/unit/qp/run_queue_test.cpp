@@ -26,7 +26,7 @@ struct RunQueueTest : ::testing::Test {
             Qp& next = queue.take();
             const uint64_t cost = cost_of.at(next.share);
             queue.add(next);
-            queue.done(cost);
+            queue.done(cost, true);
             spent[next.share] += cost;
         }
         return spent;
@@ -42,9 +42,9 @@ TEST_F(RunQueueTest, QpsWithoutASessionAreServedInOrder) {
     queue.remove(b);
     queue.remove(b);
     EXPECT_EQ(&queue.take(), &a);
-    queue.done(100);
+    queue.done(100, true);
     EXPECT_EQ(&queue.take(), &c);
-    queue.done(100);
+    queue.done(100, true);
     EXPECT_TRUE(queue.empty());
     EXPECT_FALSE(queue.contended());
 }
@@ -82,10 +82,10 @@ TEST_F(RunQueueTest, WhoeverComesWaitsForOneShareOfEachOther) {
     uint64_t waited = 0;
     for (Qp* next = &queue.take(); next != &late; next = &queue.take()) {
         queue.add(*next);
-        queue.done(kCost);
+        queue.done(kCost, true);
         waited += kCost;
     }
-    queue.done(0);
+    queue.done(0, true);
     EXPECT_LE(waited, 3 * (kShareQuantum + kCost));
 }
 
@@ -100,11 +100,25 @@ TEST_F(RunQueueTest, ADebtIsNotForgottenByPausing) {
         queue.add(pauses);  // it is off the list after each of its turns
         Qp& next = queue.take();
         if (&next == &stays) queue.add(stays);
-        queue.done(20'000);
+        queue.done(20'000, true);
         spent[next.share] += 20'000;
     }
     EXPECT_LE(double(spent[1]) / double(spent[2]), 1.02);
     EXPECT_GE(double(spent[1]) / double(spent[2]), 0.3);
+}
+
+TEST_F(RunQueueTest, ATurnWithoutWorkIsFollowedByTheOthers) {
+    queue.open(1, 1);
+    queue.open(2, 1);
+    queue.open(3, 2);
+    Qp *all[] = {&qp(1), &qp(2), &qp(3)}, *order[] = {all[0], all[2], all[1], all[2]};
+    for (Qp* q : all) queue.add(*q);
+    for (int i = 0; i < 12; ++i) {
+        Qp& next = queue.take();
+        EXPECT_EQ(&next, order[i % 4]) << i;
+        queue.add(next);
+        queue.done(kPacketCost, false);
+    }
 }
 
 TEST_F(RunQueueTest, AQpMayLeaveDuringAnothersTurn) {
@@ -116,7 +130,7 @@ TEST_F(RunQueueTest, AQpMayLeaveDuringAnothersTurn) {
     queue.remove(b);
     queue.add(b);
     queue.remove(b);
-    queue.done(1);
+    queue.done(1, true);
     EXPECT_TRUE(queue.empty());
     queue.close(1);
     queue.open(1, 5);

@@ -56,6 +56,14 @@ TEST_F(DoorbellTest, ALookHasALimitAndGoesOnWhereItEnded) {
     EXPECT_EQ(seen.size(), size_t{abi::kDoorbellSlots}) << "each has its turn";
 }
 
+TEST_F(DoorbellTest, WordsWithoutDoorbellsUseUpTheLimit) {
+    for (uint64_t& word : page->summary) word = ~uint64_t{0};
+    uint32_t from = 0;
+    EXPECT_EQ(collect_doorbells(*page, from, 100, [](uint32_t slot) { FAIL() << slot; }), 100u);
+    EXPECT_EQ(from, 100u);
+    EXPECT_TRUE(doorbell_pending(*page)) << "the rest is looked at later";
+}
+
 TEST_F(DoorbellTest, WordsBelowTheStartComeLast) {
     for (const uint32_t slot : {1u, 700u, 4095u, 4100u, 65000u}) EXPECT_FALSE(abi::ring_doorbell(target, slot));
     std::vector<uint32_t> order;
