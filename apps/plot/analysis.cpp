@@ -66,7 +66,9 @@ Analysis analyse_capture(Capture capture, const Choice& choice) {
         throw Failure(Ending::failed, fmt::format("'{}' has no connection {}: they are numbered from 1 to {}", out.capture.name,
                                                   choice.flow, out.connections.size()));
     if (wanted == 0)
-        throw Failure(Ending::silent, fmt::format("'{}' has no packet of queue pair {}", out.capture.name, choice.qpn));
+        throw Failure(Ending::silent, fmt::format("'{}' has no packet of queue pair {}{}{}", out.capture.name, choice.qpn,
+                                                  out.capture.notices.empty() ? "" : ": ",
+                                                  out.capture.notices.empty() ? "" : out.capture.notices.front()));
     note_connections(out, wanted);
     return out;
 }
