@@ -182,7 +182,7 @@ public:
     void act() override {
         for (uint32_t side : {0u, 1u}) programs_[side]->act(*programs_[1 - side]);
         if (finished() || world().now() < next_) return;
-        (this->*kSteps[phase_])();
+        kSteps[phase_](*this);
         phase_ = (phase_ + 1) % kPhases;
         next_ = world().now() + (phase_ == 0 ? rng_.below(400'000) : kRest);
     }
@@ -255,7 +255,9 @@ private:
     std::set<uint32_t> renewed_;
     uint64_t life_ = 0;
     uint32_t endings_ = 0;
-    static constexpr void (Endings::*kSteps[kPhases])() = {&Endings::end, &Endings::reset, &Endings::join};
+    using Step = void (*)(Endings&);
+    static constexpr Step kSteps[kPhases] = {[](Endings& e) { e.end(); }, [](Endings& e) { e.reset(); },
+                                             [](Endings& e) { e.join(); }};
     uint32_t phase_ = 0;  ///< the step that comes next
     Nanos next_ = 0;
 };
