@@ -145,7 +145,7 @@ void Engine::Impl::run_responders(Budget& budget) {
             if (sent != 0) qp.linger = kLinger;
             if (qp::has_responses(qp)) ctx.responders.add(qp);
         }
-        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), sent != 0);
+        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), sent != 0, true);
     }
 }
 
@@ -205,19 +205,25 @@ void Engine::Impl::run_requesters(Budget& budget) {
         const uint32_t worked = serve(qp);
         budget.spend(worked);
         if (worked != 0) qp.linger = kLinger;
-        if (qp::hold_back(ctx, qp) || !stays(qp, worked)) {
-            rest(qp);
-        } else {
+        const bool held = qp::hold_back(ctx, qp);
+        const bool more = !held && has_more(qp, worked);
+        if (more || (!held && lingers(qp))) {
             qp::activate(ctx, qp);
+        } else {
+            rest(qp);
         }
-        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), worked != 0);
+        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), worked != 0, more);
     }
     settle();
 }
 
-/// True if a requester that had its turn waits for the next one.
-bool Engine::Impl::stays(qp::Qp& qp, uint32_t worked) {
-    if (flushing(qp) ? worked != 0 : qp.has_work && qp::has_requests(ctx, qp)) return true;
+/// True if a requester that had its turn can use another one at once.
+bool Engine::Impl::has_more(const qp::Qp& qp, uint32_t worked) const {
+    return flushing(qp) ? worked != 0 : qp.has_work && qp::has_requests(ctx, qp);
+}
+
+/// True if a requester without requests stays on the run queue.
+bool Engine::Impl::lingers(qp::Qp& qp) const {
     if (qp.linger == 0 || !qp.has_work || crowded()) return false;
     --qp.linger;
     return true;

@@ -72,7 +72,8 @@ struct Engine::Impl {
         return contended ? std::min(config.qp_quantum, kContendedQuantum) : config.qp_quantum;
     }
     uint32_t serve(qp::Qp& qp);
-    bool stays(qp::Qp& qp, uint32_t worked);
+    bool has_more(const qp::Qp& qp, uint32_t worked) const;
+    bool lingers(qp::Qp& qp) const;
     void rest(qp::Qp& qp);
     void look_again(qp::Qp& qp);
     void settle();

@@ -97,17 +97,17 @@ public:
     /// Removes the QP whose turn it is and returns it; not if empty(). done() follows.
     Qp& take() {
         served_ = &active_.with_credit().sessions.with_credit();
-        Qp& qp = *served_->first;
-        unlink(*served_, qp);
-        return qp;
+        turn_of_ = served_->first;
+        unlink(*served_, *turn_of_);
+        return *turn_of_;
     }
-    /// The turn of the QP that take() returned is over. The QP may be on the list again. After a turn without work the others
-    /// come first, whatever credit is left.
-    void done(uint64_t cost, bool worked) {
+    /// The turn of the QP that take() returned is over. The QP may be on the list again. Whatever credit is left, the other
+    /// sessions come first after a turn without work, and if the session has only this QP and it has no `more` to do at once.
+    void done(uint64_t cost, bool worked, bool more) {
         Session& s = *std::exchange(served_, nullptr);
         s.credit -= int64_t(cost);
         s.user->credit -= int64_t(cost);
-        if (!worked) {
+        if (!worked || (!more && s.first == turn_of_)) {
             s.user->sessions.pass_on();
             active_.pass_on();
         }
@@ -162,6 +162,7 @@ private:
     std::vector<std::unique_ptr<User>> users_;        ///< never removed: as many as there were at a time
     Rotation<User> active_;                           ///< that have QPs on the list
     Session* served_ = nullptr;                       ///< by the turn under way
+    Qp* turn_of_ = nullptr;                           ///< whose turn is under way, or was the last
     uint32_t count_ = 0;
 };
 

@@ -23,6 +23,9 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
 /// whatever a client writes.
 template <class Visit>
 uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t most, Visit visit) {
+    uint64_t any = 0;
+    for (uint64_t& word : page.summary) any |= std::atomic_ref(word).load(std::memory_order_relaxed);
+    if (any == 0) return 0;
     constexpr uint32_t kSummaries = std::size(decltype(page.summary){});
     const uint32_t first = from / 64;
     const uint64_t above = ~uint64_t{0} << (from % 64);
