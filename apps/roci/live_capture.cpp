@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ending_signals.hpp"
 #include "failure.hpp"
 #include "status.hpp"
 
@@ -26,15 +26,6 @@ using plot::Failure;
 constexpr uint32_t kHeaderBytes = 128;              // all headers of a frame; the payload is not drawn
 constexpr uint64_t kMostBytes = uint64_t{1} << 28;  // of the temporary file
 constexpr auto kLookEvery = std::chrono::milliseconds(250);
-
-UniqueFd ending_signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigprocmask(SIG_BLOCK, &set, nullptr);
-    return UniqueFd(signalfd(-1, &set, SFD_CLOEXEC));
-}
 
 UniqueFd start(ControlClient& session, uint32_t qpn) {
     const abi::StartCaptureRequest request{abi::kNoHandle, qpn, kHeaderBytes, 0};

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -15,20 +14,10 @@
 #include <fmt/format.h>
 
 #include "devices.hpp"
+#include "ending_signals.hpp"
 
 namespace roci::cli {
 namespace {
-
-/// Descriptors that become readable when a capture has to end.
-UniqueFd ending_signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigprocmask(SIG_BLOCK, &set, nullptr);
-    signal(SIGPIPE, SIG_IGN);
-    return UniqueFd(signalfd(-1, &set, SFD_CLOEXEC));
-}
 
 UniqueFd timer_of(double seconds) {
     if (seconds <= 0) return {};
@@ -93,6 +82,7 @@ int pcap(const PcapOptions& options) {
     std::string why;
     auto daemon = find_daemon(options.where, why);
     if (!daemon) throw std::runtime_error(why);
+    signal(SIGPIPE, SIG_IGN);
     const UniqueFd signals = ending_signals(), output = open_output(options.file);
     const UniqueFd stream = start(daemon->session, options), timer = timer_of(options.seconds);
     fmt::print(stderr, "roci: capturing; {}\n", options.seconds > 0 ? "ends by itself" : "Ctrl-C ends it");

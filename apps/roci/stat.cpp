@@ -1,9 +1,9 @@
 #include "stat.hpp"
+#include "ending_signals.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -104,15 +104,6 @@ Pause pause(int signals, int connection, double seconds) {
     }
 }
 
-int signals_fd() {
-    sigset_t ending;
-    sigemptyset(&ending);
-    sigaddset(&ending, SIGINT);
-    sigaddset(&ending, SIGTERM);
-    sigprocmask(SIG_BLOCK, &ending, nullptr);
-    return signalfd(-1, &ending, SFD_CLOEXEC);
-}
-
 int refuse(const std::string& why) {
     fmt::print(stderr, "roci: {}\n", why);
     return 1;
@@ -155,7 +146,7 @@ int stat(const StatOptions& o) {
     if (!reader) return refuse(why);
     if (!o.device.empty() && std::ranges::find(reader->devices(), o.device) == reader->devices().end())
         return refuse(fmt::format("rocid at {} has no device '{}'; `roci status` lists them", daemon->socket, o.device));
-    const UniqueFd signals(signals_fd());
+    const UniqueFd signals = ending_signals();
     Sample before = take(*reader);
     do {
         const Pause how = pause(signals.get(), daemon->session.fd(), o.interval);

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "ending_signals.hpp"
 #include "status.hpp"
 #include "top_screen.hpp"
 #include "top_text.hpp"
@@ -169,15 +169,6 @@ int live(const TopOptions& o, Watcher& watcher, int signals, int connection, Top
     return why.empty() ? 0 : refuse(why);
 }
 
-int signals_fd() {
-    sigset_t ending;
-    sigemptyset(&ending);
-    sigaddset(&ending, SIGINT);
-    sigaddset(&ending, SIGTERM);
-    sigprocmask(SIG_BLOCK, &ending, nullptr);
-    return signalfd(-1, &ending, SFD_CLOEXEC);
-}
-
 }  // namespace
 
 int top(const TopOptions& o) {
@@ -191,7 +182,7 @@ int top(const TopOptions& o) {
     if (!reader) return refuse(why);
     Watcher watcher(daemon->session, std::move(*reader));
     if (!watcher.look(why)) return refuse(why);
-    const UniqueFd signals(signals_fd());
+    const UniqueFd signals = ending_signals();
     TopView view;
     view.sort = std::ranges::find(kTopSorts, o.sort, &std::pair<std::string, TopSort>::first)->second;
     const int connection = daemon->session.fd();

@@ -3,8 +3,10 @@
 // session comes. A QP that its congestion controller holds back is on no list: its pacing deadline puts it there.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "qp/state.hpp"
@@ -16,8 +18,8 @@ inline constexpr uint32_t kPacketCost = 512;
 /// What a user or session may spend before the next one has its turn: about eight full packets.
 inline constexpr int64_t kShareQuantum = 8 * (kPacketCost + 4096);
 
-/// Members of a list that take turns: the first one is served, then put at the end. A member has `next` and `previous` of its own
-/// type.
+/// A circular list whose members take turns: the first one is served as long as it has credit. A member has `next` and `previous`
+/// of its own type, and `credit`.
 template <class Member>
 class Rotation {
 public:

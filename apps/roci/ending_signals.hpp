@@ -1,0 +1,22 @@
+// SIGINT and SIGTERM as something to poll for, so that a command ends in order.
+#pragma once
+
+#include <sys/signalfd.h>
+
+#include <csignal>
+
+#include "control_client.hpp"
+
+namespace roci::cli {
+
+/// Blocks SIGINT and SIGTERM. Returns a descriptor that becomes readable when one of them arrives.
+inline UniqueFd ending_signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    return UniqueFd(signalfd(-1, &set, SFD_CLOEXEC));
+}
+
+}  // namespace roci::cli
