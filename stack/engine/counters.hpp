@@ -1,5 +1,5 @@
-// Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. The engine writes them
-// with plain stores; any thread may read them (relaxed).
+// Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. The engine writes
+// counters with plain stores. Any thread may read them with relaxed loads.
 #pragma once
 
 #include <array>
@@ -77,14 +77,14 @@ inline constexpr CounterText kCounterTexts[] = {
 
 inline constexpr size_t kCounters = size_t(Counter::count_), kVerdicts = size_t(wire::Verdict::count_);
 
-/// Its value also falls.
+/// True for counters whose value may also decrease.
 constexpr bool is_level(Counter c) { return c == Counter::reorder_held; }
-/// The counter of frames with this verdict: "frames_bad_icrc".
+/// Returns the name of the counter of frames with this verdict, such as "frames_bad_icrc".
 inline std::string verdict_counter(wire::Verdict v) { return std::string("frames_") + wire::verdict_name(v); }
 
 struct Counters {
     std::array<uint64_t, size_t(Counter::count_)> value{};
-    std::array<uint64_t, size_t(wire::Verdict::count_)> verdict{};  ///< frames by the parser's verdict
+    std::array<uint64_t, size_t(wire::Verdict::count_)> verdict{};  ///< number of frames, by the parser's verdict
 
     void add(Counter c, uint64_t n = 1) { bump(value[size_t(c)], n); }
     void add(wire::Verdict v) { bump(verdict[size_t(v)], 1); }
@@ -97,7 +97,7 @@ struct Counters {
     }
 
 private:
-    /// One writer: a relaxed load and store, not a locked add.
+    /// Adds `n`. There is only one writer, so a relaxed load and store suffice instead of an atomic addition.
     static void bump(uint64_t& v, uint64_t n) {
         std::atomic_ref a(v);
         a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
