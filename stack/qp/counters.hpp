@@ -1,5 +1,5 @@
-// Counters of QPs and devices: one table makes the storage, the names in `roci status` and `roci stat`, the files of the sysfs
-// view, and docs/counters.md. An engine writes them with plain stores; anybody may read them (relaxed).
+// Counters of QPs and devices. One table defines the storage, the names in `roci status` and `roci stat`, the files of the sysfs
+// view, and docs/counters.md. An engine writes counters with plain stores. Any thread may read them with relaxed loads.
 #pragma once
 
 #include <array>
@@ -11,16 +11,16 @@
 
 namespace roci::qp {
 
-// name; unit; file below ports/1 of the sysfs view, or ""; meaning
+// Each row: name; unit; file below ports/1 of the sysfs view, or "" if there is none; meaning.
 
-/// Of a QP alone. The first cache line of the counters: every packet needs it.
+/// Counters of QPs only. They are in the first cache line of the counters, because every packet changes them.
 #define ROCI_PACKET_COUNTERS(X)                                     \
     X(tx_packets, "packets", "", "packets sent, repeated ones too") \
     X(tx_bytes, "bytes", "", "bytes of the frames sent")            \
     X(rx_packets, "packets", "", "packets received and accepted")   \
     X(rx_bytes, "bytes", "", "bytes of payload received")
 
-/// Of a QP and of its device.
+/// Counters of both QPs and devices.
 #define ROCI_EVENT_COUNTERS(X)                                                                                         \
     X(tx_messages, "messages", "", "messages and requests sent")                                                       \
     X(rx_messages, "messages", "", "messages and requests executed")                                                   \
@@ -61,7 +61,7 @@ namespace roci::qp {
     X(remote_operation_errors, "requests", "", "requests refused: NAK remote operational error")                              \
     X(local_errors, "requests", "", "requests that failed here: L_Key, length or the work request itself")
 
-/// One counter's text. `file` is empty where no tool has a name for it.
+/// Description of one counter. `file` is empty if the sysfs view has no such file.
 struct CounterInfo {
     const char* name;
     const char* unit;
@@ -73,15 +73,15 @@ struct CounterInfo {
 struct EventCounters {
     ROCI_EVENT_COUNTERS(X)
 };
-/// Of one QP.
+/// The counters of one QP.
 struct Counters {
     ROCI_PACKET_COUNTERS(X)
     EventCounters events;
 };
-/// Of one device on one engine.
+/// The counters of one device on one engine.
 struct DeviceCounters : EventCounters {
     ROCI_PORT_COUNTERS(X)
-    std::array<uint64_t, size_t(RequestFault::count_) - 1> faults{};  ///< by RequestFault, without none
+    std::array<uint64_t, size_t(RequestFault::count_) - 1> faults{};  ///< by RequestFault; fault `none` has no entry
 };
 #undef X
 
@@ -97,14 +97,14 @@ inline constexpr size_t kQpCounterCount = std::size(kQpCounters), kDeviceCounter
 static_assert(sizeof(Counters) == kQpCounterCount * sizeof(uint64_t));
 static_assert(sizeof(DeviceCounters) == kDeviceCounterCount * sizeof(uint64_t));
 
-/// One writer: a relaxed load and store, not a locked add.
+/// Adds `n`. There is only one writer, so a relaxed load and store suffice instead of an atomic addition.
 inline void bump(uint64_t& value, uint64_t n = 1) {
     std::atomic_ref a(value);
     a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 inline void bump(DeviceCounters& d, RequestFault f) { bump(d.faults[size_t(f) - 1]); }
 
-/// In the order of kQpCounters.
+/// Returns the values in the order of kQpCounters.
 inline std::array<uint64_t, kQpCounterCount> values(const Counters& c) {
     std::array<uint64_t, kQpCounterCount> out{};
     size_t at = 0;

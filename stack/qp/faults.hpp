@@ -1,4 +1,5 @@
-// Why the responder refuses a request: a row per fault. The rows name the counters and the reasons that users see.
+// The reasons for which the responder refuses a request, one row per fault. The rows define counters and the reasons that users
+// see.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +7,7 @@
 
 namespace roci::qp {
 
-// name; file below ports/1 of the sysfs view, or ""; meaning
+// Each row: name; file below ports/1 of the sysfs view, or "" if there is none; meaning.
 #define ROCI_REQUEST_FAULTS(X)                                                                               \
     X(invalid_succession, "", "packets whose opcode may not follow the one before it")                       \
     X(not_allowed, "", "requests that are not possible on this QP: its type, or it has no receive queue")    \
