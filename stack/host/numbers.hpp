@@ -1,5 +1,5 @@
-// Allocates numbers. A freed number is reused as late as possible, so that a late packet or a stale handle does not match a new
-// object.
+// Allocates numbers. A freed number is reused as late as possible, so that a delayed packet or a stale handle does not match a
+// new object.
 #pragma once
 
 #include <bit>
@@ -9,16 +9,17 @@
 
 namespace roci::host {
 
-/// Numbers in [first, end), next-fit over a bitmap: each search starts after the last allocated number.
+/// Allocates numbers in [first, end) from a bitmap. Each search starts after the last allocated number.
 class NumberPool {
 public:
     NumberPool(uint32_t first, uint32_t end) : first_(first), end_(end), cursor_(first), words_((size_t(end) + 63) / 64, 0) {
         for (uint32_t n = 0; n < words_.size() * 64; ++n)
-            if (n < first_ || n >= end_) words_[n / 64] |= uint64_t{1} << (n % 64);  // never free
+            if (n < first_ || n >= end_) words_[n / 64] |= uint64_t{1} << (n % 64);  // out of range: never free
     }
 
-    /// A free number that clients cannot predict without `random`. Numbers come in random blocks, because the entries of a block
-    /// share a cache line in the tables that engines read; within a block they come in random order.
+    /// Returns a free number that clients cannot predict, because they do not know `random`. Numbers are taken from random
+    /// blocks, because the entries of a block share a cache line in the tables that engines read. Within a block, the order is
+    /// random too.
     std::optional<uint32_t> allocate(uint64_t random) {
         if (capacity() == in_use_) return std::nullopt;
         if (free_of_block() == 0) {
@@ -33,7 +34,7 @@ public:
         ++in_use_;
         return n;
     }
-    /// The next free number, or nothing if all are in use.
+    /// Returns the next free number, or nullopt if all are in use.
     std::optional<uint32_t> allocate() {
         if (first_ >= end_ || in_use_ == end_ - first_) return std::nullopt;
         std::optional<uint32_t> n = search(cursor_, end_);
@@ -69,7 +70,7 @@ private:
 
     uint32_t first_, end_, cursor_;
     uint32_t in_use_ = 0;
-    uint32_t block_ = 0;  ///< that random numbers are taken from
+    uint32_t block_ = 0;  ///< block from which random numbers are taken
     std::vector<uint64_t> words_;
 };
 
