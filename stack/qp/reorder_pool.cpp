@@ -1,4 +1,4 @@
-// The pool of kept frames, and a QP's patience for late frames.
+// The pool of kept frames, and the limits after which a late frame counts as lost.
 #include "qp/reorder_pool.hpp"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace roci::qp {
 namespace {
 
-/// A QP may keep the number of free frames divided by this. So a single QP can keep nearly its whole window, and if many QPs lose
-/// frames at the same time, each can keep some.
+/// A QP may keep as many frames as are free, divided by this number. So a single QP can keep nearly its whole window. If many QPs
+/// lose frames at the same time, each can still keep some.
 constexpr size_t kPart = 4;
 
 }  // namespace
@@ -70,7 +70,7 @@ Reorder* ReorderPool::make(void* owner) {
 
 void Patience::arrived(Psn psn, uint32_t places, Nanos lateness) {
     Suspect& s = suspects_[next_];
-    // A whole window of packets may be sent between a frame and its repetition, so only a sample of the suspects is stored.
+    // A whole window of packets may be sent between a frame and its second copy, so only a sample of the suspects is stored.
     if (s.valid && psn_span(s.psn, psn) < kSettled) return;
     next_ = uint8_t((next_ + 1) % suspects_.size());
     if (s.valid && ++calm_ == kCalm) {

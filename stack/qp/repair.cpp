@@ -1,10 +1,10 @@
-// Repairing a loss. The missing packet is sent again by itself, with an ACK request, and new packets go on. A peer that keeps
-// packets that follow a lost one acknowledges them all at once; from a peer that does not, the next NAK names the very next
-// packet, and the requester goes back N, at the cost of one round trip. No peer has to agree to anything (IBA 9.7.5.1.1: a
-// requester may repeat any request that is not acknowledged).
+// Repairs a loss. The requester sends only the missing packet again, with an ACK request, and continues to send new packets. A
+// peer that keeps the packets behind a lost one acknowledges them all at once. A peer that does not keep them reports the very
+// next packet as missing; the requester then goes back N, at the cost of one round trip. No negotiation is needed, because a
+// requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
 //
-// A repaired packet, or the last one of a burst, may be lost without anybody noticing: after a few round trips without progress
-// the oldest one is sent again. Such a probe is no retry; the ACK timeout remains what ends a QP.
+// No response reveals the loss of a repaired packet or of the last packet of a burst. Therefore the requester sends the oldest
+// packet again after a few round trips without progress. Such a probe does not count as a retry; only the ACK timeout ends a QP.
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
@@ -13,12 +13,12 @@ namespace {
 
 using Cause = Repair::Cause;
 
-constexpr uint8_t kMostCreeps = 6;  // each doubles the number of repeated packets
+constexpr uint8_t kMostCreeps = 6;  // each of them doubles the number of repeated packets
 constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
 constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
 
-/// A repeated READ request covers all remaining responses: if the first request was lost, a shorter one would be a different
-/// READ.
+/// Returns the number of PSNs to send again for the oldest record. A repeated READ request covers all remaining responses. If the
+/// first request was lost, a shorter one would be a different READ.
 uint32_t whole_record(const SendQueue& queue, Psn acked) {
     const SendRecord& r = *queue.oldest();
     return needs_response(r.kind) ? psn_span(acked, r.first_psn + r.packets) : 1;
@@ -28,7 +28,7 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     Requester& rq = qp.requester;
     rq.window.report_lost(psns);
     Repair& r = rq.repair;
-    // Packets that were sent before an answered repair have left the network.
+    // Packets that were sent before a repair that has been answered have left the network.
     if (r.cause == Cause::none)
         r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
     r.cause = cause;
@@ -54,7 +54,7 @@ void go_back(Context& ctx, Qp& qp) {
     roll_back(ctx, qp);
 }
 
-/// True if a part of the outstanding packets may be repaired separately.
+/// Returns true if a part of the outstanding packets may be repaired separately.
 bool can_repair(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
     if (!ctx.selective_repeat || rq.repair.mode == RepeatMode::go_back_n) return false;
@@ -69,7 +69,7 @@ void repair_request(Context& ctx, Qp& qp) {
     begin_repair(ctx, qp, Cause::nak, psns);
 }
 
-/// Called when the packet after the repaired one is missing too: either the peer keeps no packets, or several were lost.
+/// Called when the packet after the repaired one is missing too. Either the peer keeps no packets, or several packets were lost.
 void crept(Context& ctx, Qp& qp) {
     Repair& r = qp.requester.repair;
     if (r.mode == RepeatMode::unknown || ++r.creeps > kMostCreeps) settle_for_go_back_n(r);
@@ -81,7 +81,7 @@ void jumped(Repair& r) {
     r.creeps = r.trial = 0;
 }
 
-/// Whether a response can be a result of the repair. The peer may have sent it before the repair arrived.
+/// Returns true if a response can be a result of the repair. The peer may have sent it before the repair arrived.
 bool answers_repair(const Requester& rq, Nanos now) {
     return !rq.window.repair_due() && uint32_t(now) - rq.repair.sent_at >= rq.round_trip.shortest() / 4 * 3;
 }
@@ -110,7 +110,7 @@ void request_lost(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     const Repair& r = rq.repair;
     const bool known = r.cause != Cause::none && r.begin == rq.window.acked() && rq.window.lost() != 0;
-    if (known && !answers_repair(rq, ctx.now)) return;  // it is being repaired
+    if (known && !answers_repair(rq, ctx.now)) return;  // the loss is being repaired already
     cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
     repair_request(ctx, qp);
@@ -121,7 +121,7 @@ void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
     Requester& rq = qp.requester;
     const Repair& r = rq.repair;
     cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
-    // Of several holes that were asked for together the next one is the oldest now: its responses are on their way.
+    // If several holes were requested together, the next one is the oldest now, and its responses are on their way.
     const bool asked = r.cause == Cause::response && rq.window.lost() != 0 && r.probes == 0;
     const uint32_t under_way = asked ? psn_span(rq.window.acked(), r.end) : 0;
     const bool repairs = qp.keeps_responses && ctx.selective_repeat && rq.window.awaits_answer() && !rq.queue.empty();
@@ -136,7 +136,7 @@ void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
 
 namespace {
 
-/// Everything that was sent again is acknowledged.
+/// Called when all packets that were sent again are acknowledged.
 void repaired(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Repair& r = rq.repair;
@@ -165,13 +165,13 @@ void probe(Context& ctx, Qp& qp) {
     if (!rq.window.awaits_answer() || rq.deadlines.pending(Deadline::rnr)) return;
     if (rq.queue.empty() || rq.queue.oldest()->kind == WorkKind::local) return;
     ++rq.probes;
-    // One probe in vain may be chance; two are a network that takes less than is sent into it.
+    // One unanswered probe may be chance. Two indicate that the network cannot carry the current load.
     if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
     const bool hole = r.cause == Cause::response && rq.window.lost() != 0;
     if (hole && qp.reorder != nullptr) qp.reorder->responses.again = rq.window.acked() + rq.window.lost();
-    // Holes that opened since the first one was asked for are asked for, too.
+    // Also requests the holes that have opened since the first one was requested.
     const uint32_t again = hole ? std::max(rq.window.lost(), missing_responses(ctx, qp))
                                 : std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
     begin_repair(ctx, qp, r.cause == Cause::none ? Cause::probe : r.cause, again);

@@ -127,7 +127,7 @@ void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& packet
 struct Staged {
     enum class Result : uint8_t { ready, waits, refused } result = Result::refused;
     const std::byte* bytes = nullptr;
-    bool ends = false;  ///< no byte behind this part of the message can be read
+    bool ends = false;  ///< the fetched bytes end here; the rest of the message is not fetched yet
 };
 /// Fetches bytes [offset, offset + length) of the message in the SGEs. `message` identifies the message, which has `total` bytes.
 Staged stage_payload(Context& ctx, Qp& qp, const SgeList& sges, uint64_t message, uint64_t offset, uint32_t length,
