@@ -86,7 +86,7 @@ public:
     const LoopCounters& counters() const { return counters_; }
 
 private:
-    /// Number of rounds without work between two yields, with the fixed rule (adaptive == false).
+    /// Rounds without work before a yield while no other thread needs the CPU.
     static constexpr uint32_t kMostLooks = 64;
     /// Limit of commands per round, so that many commands do not delay the traffic.
     static constexpr uint32_t kMostCommands = 4;
