@@ -16,7 +16,7 @@
 
 namespace roci {
 
-/// The writer's end.
+/// The epoch, which the writer advances.
 class Epoch {
 public:
     using Number = uint64_t;

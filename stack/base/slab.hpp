@@ -47,7 +47,7 @@ class Slab {
 public:
     static constexpr size_t kLine = 64;
 #ifdef ROCI_HEAP_BLOCKS
-    /// With the address sanitizer each block is a heap allocation, so that it detects the use of a freed block.
+    /// With the address sanitizer, each block is a heap allocation, so that the sanitizer detects the use of a freed block.
     static constexpr bool kHeapBlocks = true;
 #else
     static constexpr bool kHeapBlocks = false;
@@ -133,7 +133,7 @@ private:
     const size_t block_;
     Free* free_ = nullptr;
     std::byte *fresh_ = nullptr, *fresh_end_ = nullptr;  ///< the part of the current chunk that was never allocated
-    size_t begun_ = 0;                                   ///< chunks from which blocks were allocated
+    size_t begun_ = 0;                                   ///< number of chunks from which blocks were allocated
     size_t capacity_ = 0, reserved_ = 0, taken_ = 0;
     std::vector<Chunk> chunks_;
 };

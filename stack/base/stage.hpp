@@ -118,7 +118,7 @@ private:
     Stage before_;
 };
 
-/// Measures the cost of a switch: the fastest of many series of empty scopes. Resets the thread's counts.
+/// Measures the cost of a switch between stages: the fastest of many series of empty scopes. Resets the thread's counts.
 inline double calibrate_stage_switch() {
     constexpr uint32_t kRows = 40, kScopes = 1000;
     uint64_t best = ~uint64_t{0};

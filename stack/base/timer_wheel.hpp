@@ -20,7 +20,7 @@ struct Timer {
 
 class TimerWheel {
 public:
-    static constexpr Nanos kTick = 4096;  ///< ns: the granularity of IBA's local ACK timeout
+    static constexpr Nanos kTick = 4096;  ///< in ns; the granularity of IBA's local ACK timeout
     static constexpr uint32_t kLevels = 6, kSlots = 64;
 
     void start(Nanos now) { tick_ = now / kTick; }
@@ -99,7 +99,7 @@ private:
         }
         return ~uint64_t{0};
     }
-    /// At the start of a slot of a higher level, moves its timers to the lower levels.
+    /// Called when a slot of a higher level begins. Moves its timers to the lower levels.
     void cascade() {
         for (uint32_t level = kLevels - 1; level > 0; --level) {
             const uint32_t shift = level * kShift;

@@ -30,9 +30,9 @@ public:
         return *this;
     }
     constexpr bool operator==(const Psn&) const = default;
-    /// Signed steps from `from` to *this, in [-2^23, 2^23): negative means *this is older.
+    /// Returns the signed number of steps from `from` to *this, in [-2^23, 2^23). It is negative if *this is older.
     constexpr int32_t distance_from(Psn from) const { return int32_t((v_ - from.v_) << 8) >> 8; }
-    /// True if *this is one of the `size` PSNs that start at `first`.
+    /// Returns true if *this is one of the `size` PSNs that start at `first`.
     constexpr bool in_window(Psn first, uint32_t size) const { return ((v_ - first.v_) & kMask24) < size; }
 
 private:
