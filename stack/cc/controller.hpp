@@ -12,7 +12,7 @@ namespace roci::cc {
 enum class Policy : uint8_t {
     fixed_window,  ///< the maximum window; after a timeout a small window, which doubles per round trip
     delay,         ///< a window that keeps the round trip near a target
-    dcqcn,         ///< a rate that congestion notifications cut and time raises again
+    dcqcn,         ///< a rate that congestion notifications reduce and time raises again
     adaptive,      ///< like delay; like dcqcn as long as the network sets ECN marks
     count_,
 };
@@ -22,14 +22,15 @@ const char* policy_name(Policy p);
 struct Limits {
     uint32_t max_window = 256;          ///< packets
     uint32_t first_window = 2;          ///< packets; window of a new QP and of a QP that was idle
-    Nanos target = 30'000;              ///< delay: target round trip; twice the shortest measured one if that is longer
-    Nanos notify_every = 50'000;        ///< shortest time between two notifications of a QP; 0: none is sent
+    Nanos target = 30'000;              ///< delay: target round trip; at least twice the shortest one measured
+    Nanos notify_every = 50'000;        ///< shortest time between two notifications that a QP sends; 0: it sends none
     Nanos raise_every = 55'000;         ///< dcqcn: time between two raises
     uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes between two raises
     uint32_t gain = 256;                ///< dcqcn: alpha changes by 1/gain per update
     uint32_t first_cut = 2;             ///< dcqcn: the first notification cuts the rate by 1/first_cut
-    uint32_t additive = 5'000;          ///< dcqcn: kB/s, bytes per millisecond
-    uint32_t hyper = 50'000;            ///< dcqcn: likewise, after a long time without notifications
+    uint32_t additive = 5'000;          ///< dcqcn: size of a small raise, bytes per millisecond
+    uint32_t hyper = 50'000;            ///< dcqcn: size of a large raise, after a long time without notifications; bytes per
+                                        ///< millisecond
 };
 
 /// The window after a timeout is two packets, each with an ACK request. With one packet, the loss of the ACK would also cost a

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint8_t kFastRaises = 5, kMostRaises = 63;
 constexpr uint32_t kLeastRate = 1'000;     ///< bytes per millisecond
-constexpr uint32_t kNoLimit = 12'500'000;  ///< 100 Gb/s: such a rate is none
+constexpr uint32_t kNoLimit = 12'500'000;  ///< bytes per millisecond (100 Gb/s); at this rate the limit is removed
 constexpr uint32_t kMostIdleRaises = 200;  ///< after so many raises without traffic, the old rate is meaningless and the limit is
                                            ///< removed
 constexpr uint32_t kBurst = 8192;          ///< bytes that a QP may send at once after a pause
@@ -79,7 +79,7 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
         s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;
     } else {
-        if (uint32_t(now) - s.cut_at < l.notify_every / 2) return;  // more frequent than any peer may notify
+        if (uint32_t(now) - s.cut_at < l.notify_every / 2) return;  // notifications arrive faster than a peer may send them
         catch_up(s, l, now);
         if (s.rate == 0) return;
     }
