@@ -91,7 +91,7 @@ struct Event {
     uint32_t connection = 0;
     uint64_t owner = 0;
     uint16_t reason = 0;                ///< a value of Reason or SidrStatus
-    uint32_t qpn = 0, qkey = 0;         ///< sidr_reply
+    uint32_t qpn = 0, qkey = 0;         ///< only for sidr_reply
     std::vector<uint8_t> private_data;  ///< the whole private data field of the message
 };
 
