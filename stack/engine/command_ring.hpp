@@ -14,7 +14,7 @@ class CommandRing {
 public:
     static constexpr uint32_t kSize = 64;
 
-    // The conductor's end.
+    // ---- called by the conductor's thread
 
     /// Returns false if the ring is full.
     bool push(const Command& command, Ticket& ticket) {
@@ -33,7 +33,7 @@ public:
         execute(kSize, [=](const Command& c) { refuse(c, error); });
     }
 
-    // The lcore's end.
+    // ---- called by the lcore
 
     bool waiting() const { return pushed_.load(std::memory_order_acquire) != executed_.load(std::memory_order_relaxed); }
     /// Calls `run` for at most `most` commands that are in the ring now, not for commands that are pushed meanwhile. Returns the

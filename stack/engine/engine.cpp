@@ -237,7 +237,7 @@ bool Engine::Impl::run_turns() {
     return budget.spent;
 }
 
-/// Copies the counters of the reorder pool to the engine's table, which other threads read.
+/// Copies the counters of the reorder pool to the engine's table, because other threads may read only that table.
 void Engine::Impl::publish_reorder() {
     struct Row {
         Counter counter;

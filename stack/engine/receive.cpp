@@ -1,4 +1,4 @@
-// Receiving: parses a burst, looks up the QPs, then executes the packets. Frames for another engine are handed over.
+// Receives bursts: parses the frames, looks up the QPs, then executes the packets. Hands over frames of other engines' QPs.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -16,7 +16,8 @@ bool for_this_port(const qp::Shared& shared, uint32_t port, const wire::Packet& 
     return own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
 }
 
-/// A connected QP accepts only frames of its peer: source and destination are those of its path, reversed (A17.4.5).
+/// Returns true if the frame comes from the QP's peer. A connected QP accepts no other frames. Source and destination must be
+/// those of the QP's path, reversed (A17.4.5).
 bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     if (qp.path.length == 0 || qp.path.ipv6 != p.ipv6) return false;
     const uint8_t* mine = qp.path.bytes + qp.path.l3_offset;
@@ -24,7 +25,7 @@ bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     return std::memcmp(mine + 12, p.l3 + 16, 4) == 0 && std::memcmp(mine + 16, p.l3 + 12, 4) == 0;
 }
 
-/// A device accepts only frames of its VLAN. For a connected QP this is the VLAN of its path.
+/// Returns true if the frame has the right VLAN: that of the device, or for a connected QP that of its path.
 bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
     const bool untagged = p.l3 - p.frame == wire::kEthLength;
     if (qp.path.length != 0 && qp.path.l3_offset == wire::kEthLength && untagged) return true;
