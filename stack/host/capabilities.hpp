@@ -28,7 +28,7 @@ struct Capabilities {
     uint64_t clock_khz = 1'000'000;  ///< Cqe::timestamp counts nanoseconds
     uint64_t timestamp_mask = ~uint64_t{0};
     uint32_t vendor_id = 0xffffff;  ///< no vendor: Rocinante has no OUI
-    uint32_t max_rd_atomic = 16;    ///< per QP, as initiator and as responder
+    uint32_t max_rd_atomic = 16;    ///< per QP, both as initiator and as responder
     uint32_t atomic_cap = 1;        ///< IBV_ATOMIC_HCA
     uint32_t max_srq_wr = 32768, max_srq_sge = 27;
     uint32_t local_ca_ack_delay = 15;          ///< 4.096 us * 2^15

@@ -60,7 +60,7 @@ struct Conductor::State {
     uint32_t last_xrcd = 0;
     Archive gone;
     std::unique_ptr<io::MulticastTable> multicast;  ///< the table that the engines use
-    std::vector<uint8_t> key_variant;               ///< by key index
+    std::vector<uint8_t> key_variant;               ///< variant of the last key, by key index
     std::vector<uint32_t> engine_load;              ///< number of QPs and SRQs per engine
     uint32_t next_engine = 0;
     std::vector<std::unique_ptr<io::PortAddresses>> addresses;
@@ -71,7 +71,7 @@ struct Conductor::State {
     std::deque<HeldReply> replies;
     std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< number of refusals, by user and resource
                                                                        ///< (sessions/quotas.cpp)
-    PeerTable peers;                                                   ///< peers of connected QPs
+    PeerTable peers;                                                   ///< claimed peers of connected QPs
 
     uint32_t new_pd_number();
     /// Returns a key with the next variant of a key index. The variants of an index start at a random value and are used in a

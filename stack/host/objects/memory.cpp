@@ -234,7 +234,7 @@ Outcome must_have_no_windows(mem::MemoryRegion& region) {
 /// The new properties of a region: those of the old region, changed by `in.flags`.
 struct Replacement {
     Pool<mem::MemoryRegion>::Handle region;
-    Pd* pd = nullptr;  ///< the new PD, if it changes
+    Pd* pd = nullptr;  ///< the new PD; nullptr if it does not change
     Layout layout;
 };
 

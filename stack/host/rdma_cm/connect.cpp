@@ -1,4 +1,4 @@
-// Connecting, accepting, rejecting, disconnecting, and the QP attributes of a connection.
+// Connects, accepts, rejects and disconnects ids, and returns the QP attributes of a connection.
 #include <algorithm>
 
 #include "host/paths/resolve.hpp"
@@ -14,7 +14,7 @@ constexpr uint8_t kMinRnrTimer = 12;       ///< 0.64 ms
 constexpr uint8_t kHopLimit = 64;
 constexpr uint32_t kStateInit = 1, kStateRtr = 2, kStateRts = 3;
 constexpr uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;  // values of enum ibv_access_flags
-constexpr uint32_t kCommEstablished = 4;                                  // IBV_EVENT_COMM_EST
+constexpr uint32_t kCommEstablished = 4;                                  // value of IBV_EVENT_COMM_EST
 
 cm::Endpoint endpoint_of(const CmId& id) { return {*id.device, id.local, id.remote, id.remote_mac, id.traffic_class}; }
 

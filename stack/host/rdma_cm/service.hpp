@@ -171,7 +171,7 @@ Outcome get_event(Call&);
 void push_event(State&, uint32_t session, CmId& id, CmEvent event);
 /// Reports that `count` events in that channel belong to a destroyed id.
 void forget_events(CmClient&, uint32_t channel, uint32_t count);
-/// Processes received messages and timers, and their consequences.
+/// Processes received messages and expired timers.
 void service(State&);
 /// Sends the manager's messages, and turns its events into events of ids.
 void settle(State&);

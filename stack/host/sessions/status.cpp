@@ -111,7 +111,7 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     return j;
 }
 
-/// Shows MRs that are accessed by address, because they are slow.
+/// Describes the memory of a session. Shows how many MRs are accessed by address, because they are slow.
 Json memory_json(const Session& s) {
     uint64_t bytes = 0, slow = 0, slow_ops = 0;
     s.mrs.each([&](uint32_t, const Mr& mr) {
