@@ -96,7 +96,7 @@ struct alignas(64) MemoryRegion {
     uint32_t pd = 0;      ///< global PD number, never 0 for a client's region
     uint32_t access = 0;  ///< bits of enum Access
     std::atomic<bool> invalidated{
-        false};  ///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
+        false};  ///< closed by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
     // A memory window has no memory of its own: it gives access to a part of the region `parent`. Each access looks up the
     // parent, so no window can be used after its parent has been deregistered. `invalidated` is set while the window is not
     // bound.

@@ -4,7 +4,7 @@ namespace roci::mem {
 namespace {
 
 constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
-/// Local rights have no effect on a window, but programs set them.
+/// Flags that a bind may have. Local rights have no effect on a window, but programs set them.
 constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite | kZeroBased;
 
 /// Checks the rules of the two window types. A type 1 window uses the addresses of its region (o10-36.2.2), and a bind of length
@@ -15,8 +15,8 @@ bool type_allows(const MemoryRegion& window, const BindRequest& b) {
     return b.length != 0 && window.invalidated.load(std::memory_order_acquire);
 }
 
-/// The parent must be of the same PD, allow binding, and cover the range. It must allow local writes if the window allows remote
-/// writes or atomics (IBA 10.6.7.2.3).
+/// Returns true if the window may be bound to its parent. The parent must belong to the same PD, permit binding, and cover the
+/// range. If the window permits remote writes or atomics, the parent must permit local writes (IBA 10.6.7.2.3).
 bool parent_allows(const KeyTable& table, const BindRequest& b) {
     const MemoryRegion* parent = table.find(b.parent);
     if (parent == nullptr || parent->is_window || parent->pd != b.pd || (parent->access & kMwBind) == 0) return false;
