@@ -45,9 +45,9 @@ public:
     struct Config {
         size_t entries = 4096;
         uint32_t tries = 3;
-        Nanos between_tries = 1'000'000'000;   ///< RFC 4861 10: RETRANS_TIMER
-        Nanos fresh = 30'000'000'000;          ///< REACHABLE_TIME: older entries are still used, but checked again
-        Nanos failure_counts = 1'000'000'000;  ///< time before a failed address is solicited again
+        Nanos between_tries = 1'000'000'000;   ///< RETRANS_TIMER (RFC 4861 10)
+        Nanos fresh = 30'000'000'000;          ///< REACHABLE_TIME (RFC 4861 10); an older entry is still used, but verified
+        Nanos failure_counts = 1'000'000'000;  ///< time for which a failed address is not solicited again
     };
     Cache() : Cache(Config{}) {}
     explicit Cache(const Config& config) : config_(config) {}
