@@ -13,8 +13,8 @@ using abi::WcStatus;
 
 bool has_own_response(const SendRecord& r) { return needs_response(r.kind); }
 
-/// Activates the requester if it waits for room in the window or for credits. A requester without work gets no turn: otherwise
-/// each ACK would cost one more visit of the QP.
+/// Activates the requester if it has work and waits for room in the window or for credits. Without work it gets no turn, because
+/// each ACK would then cost one more visit of the QP.
 void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
@@ -157,7 +157,7 @@ void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (qp.requester.window.acked() != before) progressed(ctx, qp, before);
     if (result == Acked::response_missing) response_missing(ctx, qp, p);
-    go_on(ctx, qp);  // there may be new credits
+    go_on(ctx, qp);  // the ACK may carry new credits
 }
 
 /// Completion status per NAK code (IBA 9.9.2.2 … 9.9.2.4.2).

@@ -10,7 +10,8 @@ namespace {
 
 using abi::WcStatus;
 
-/// Checks the shape of the WQE and computes the length of the message. Returns success or the status with which it will complete.
+/// Checks the shape of the WQE and computes the length of the message. Returns success, or the status with which the WQE will
+/// complete.
 WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
     if ((w.send_flags & abi::kSendInline) != 0) {
         length = w.inline_length;

@@ -48,10 +48,10 @@ public:
         expected_ = psn;
         owe_nak(syndrome, true);
     }
-    /// UC: skips a gap (IBA 9.8.2.2.2).
+    /// For UC: skips a gap (IBA 9.8.2.2.2).
     void pass_over(Psn next) { expected_ = acknowledged_ = next; }
-    /// Records that the responder sent the reply that was due: an ACK of every PSN before the expected one, or a NAK. Returns
-    /// true if the NAK ends the QP.
+    /// Records that the pending reply was sent: an ACK of every PSN before the expected one, or a NAK. Returns true if the NAK
+    /// ends the QP.
     bool replied() {
         ack_due_ = nak_due_ = false;
         acknowledged_ = expected_;
@@ -64,7 +64,7 @@ public:
     const char* check() const;
 
 private:
-    Psn expected_;      ///< ePSN
+    Psn expected_;      ///< expected PSN (ePSN)
     Psn acknowledged_;  ///< all earlier PSNs have been acknowledged to the peer
     Msn msn_;
     bool missing_ : 1 = false;

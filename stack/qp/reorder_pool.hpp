@@ -87,8 +87,8 @@ struct Suspect {
 /// to the network. They grow when a frame that was treated as lost was only late, and shrink while frames are really lost.
 class Patience {
 public:
-    static constexpr uint16_t kFewest = 3, kMost = 128;                      ///< frames
-    static constexpr Nanos kShortest = 8 * 4096, kLongest = Nanos{1} << 21;  ///< 33 us, 2.1 ms
+    static constexpr uint16_t kFewest = 3, kMost = 128;                      ///< limits of the number of overtaking frames
+    static constexpr Nanos kShortest = 8 * 4096, kLongest = Nanos{1} << 21;  ///< limits of the time: 33 us and 2.1 ms
 
     bool exhausted(uint32_t places, Nanos waited) const { return places > places_ || waited >= wait_; }
     uint16_t places() const { return places_; }
@@ -100,7 +100,7 @@ public:
     bool repeated(Psn psn);
 
 private:
-    static constexpr uint8_t kCalm = 16;        ///< number of really lost frames before the patience shrinks
+    static constexpr uint8_t kCalm = 16;        ///< number of really lost frames after which the limits shrink
     static constexpr uint32_t kSettled = 1024;  ///< number of PSNs after which a second copy would have arrived
     uint16_t places_ = kFewest;
     uint8_t next_ = 0, calm_ = 0;
@@ -114,7 +114,7 @@ struct Backlog {
     uint32_t count = 0;
     Psn base;
     Psn first, end;      ///< the first kept frame, and one past the last one
-    bool asked = false;  ///< the gap was reported
+    bool asked = false;  ///< the gap at `base` was reported
     Psn again;           ///< frames before this PSN were requested more than once, so a second copy does not show whether the
                          ///< first was late
     Nanos opened = 0;    ///< time when the gap was detected

@@ -39,7 +39,7 @@ public:
         take(sample);
         return sample;
     }
-    /// Time after which an ACK is unlikely to arrive: a few round trips, plus the timer's granularity.
+    /// Returns the time after which an ACK is unlikely to arrive: a few round trips and the granularity of the timer.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
     /// Like patience(), for a QP that has just begun to send. Its round trips become many times longer when other QPs begin at
     /// the same time.

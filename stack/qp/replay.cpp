@@ -5,7 +5,7 @@ namespace roci::qp {
 namespace {
 
 enum class Relation : uint8_t {
-    apart,     ///< both are answered
+    apart,     ///< the parts do not overlap; both are answered
     included,  ///< the other job still has to send the repeated part
     replaced,  ///< a new job replaces the remaining part of the other one
 };

@@ -1,5 +1,5 @@
-// The requester turns send WQEs into request packets, in PSN order, while the window, the peer's credits, fences and the limit of
-// outstanding READs and atomics permit.
+// The requester converts send WQEs to request packets, in PSN order. It sends while the window, the peer's credits, fences and
+// the limit of outstanding READs and atomics permit.
 #include <cstring>
 
 #include "qp/reorder.hpp"

@@ -21,7 +21,7 @@ struct FaultRow {
     WcStatus recv_status;
     std::optional<AsyncEvent> event;
     bool own = false;     ///< local fault (class E): it ends a UC QP too. UC drops packets with faults of the peer (class D)
-    bool silent = false;  ///< sends no NAK (class J); the peer's retries are exhausted
+    bool silent = false;  ///< the responder sends no NAK (class J), so the peer fails when its retries are exhausted
 };
 constexpr FaultRow kFaults[] = {
     {NakCode::psn_sequence, WcStatus::success, {}},                                 // none
@@ -34,7 +34,8 @@ constexpr FaultRow kFaults[] = {
     {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access (11.6.2: of a WRITE with immediate)
     {NakCode::remote_operational, WcStatus::loc_prot_err, AsyncEvent::qp_fatal, true},   // recv_protection
     {NakCode::remote_operational, WcStatus::loc_qp_op_err, AsyncEvent::qp_fatal, true},  // malformed_recv
-    {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory went away
+    {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory does not exist
+                                                                                         // any more
     {NakCode::remote_access, WcStatus::rem_inv_req_err, {}, false, true},                // invalidation
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // no_right
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // misaligned: IBA 9.4.5

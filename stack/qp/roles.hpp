@@ -104,7 +104,7 @@ enum class TakeRecv : uint8_t {
 /// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names, and stores it in responder.recv. If
 /// the WQE has less than `least` bytes, leaves it in the queue and returns too_short.
 TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t least = 0);
-/// Raises SRQ_LIMIT_REACHED if fewer WQEs are left than the armed limit.
+/// Raises SRQ_LIMIT_REACHED if fewer WQEs than the armed limit are left.
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Returns the number of receive WQEs that are posted and not taken.
 uint32_t recv_available(const Qp& qp);

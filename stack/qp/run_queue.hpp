@@ -163,7 +163,7 @@ private:
         active_.remove(*s.user);
     }
 
-    std::vector<std::unique_ptr<Session>> sessions_;  ///< by share
+    std::vector<std::unique_ptr<Session>> sessions_;  ///< indexed by share
     std::vector<std::unique_ptr<User>> users_;        ///< never removed; as many as existed at the same time
     Rotation<User> active_;                           ///< users that have QPs on the list
     Session* served_ = nullptr;                       ///< session whose turn is in progress

@@ -107,7 +107,7 @@ struct Snapshot {
     uint32_t kept = 0;           ///< number of frames in the QP's reorder buffer
     Limit limit = Limit::state;  ///< this field and the next two are set by query_qps only
     Habits habits;
-    uint32_t open_window = 0;  ///< packets that may be unacknowledged now
+    uint32_t open_window = 0;  ///< number of packets that may be unacknowledged now
 };
 
 /// All QPs of a rocid. They are adjacent in memory. The conductor uses the pool.

@@ -52,7 +52,7 @@ static_assert(offsetof(Requester, congestion) == 128 && sizeof(Requester) == 192
 /// A shared receive queue. It has cache lines of its own, like all data that an engine writes.
 struct alignas(64) Srq {
     const SrqSpec spec;
-    rings::RqView rq;  ///< resize_srq replaces it
+    rings::RqView rq;  ///< resize_srq may replace the ring
     rings::RqCursor cursor;
     uint32_t limit = 0;            ///< 0: not armed
     std::unique_ptr<TagSrq> tags;  ///< set for tag matching, otherwise nullptr
@@ -76,7 +76,7 @@ private:
     std::unique_ptr<abi::Sge[], Free> more_;
 };
 
-/// A receive WQE taken from the RQ or SRQ, copied.
+/// A copy of a receive WQE that was taken from the RQ or SRQ.
 struct RecvWork {
     bool held = false;
     uint16_t num_sge = 0;
@@ -176,7 +176,7 @@ struct alignas(64) Qp {
     State state = State::reset;
     bool has_work = false;  ///< the requester may have work: requests are not sent yet, or the engine has to look for them,
                             ///< because the client does not ring the doorbell
-    bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event is due
+    bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event was not raised yet
     bool notify_drained : 1 = false;  ///< raise the SQ_DRAINED event, because the client asked for it
     bool established : 1 = false;
     uint8_t linger = 0;
@@ -201,7 +201,7 @@ struct alignas(64) Qp {
     std::unique_ptr<TagQp> tags;       ///< set if the QP's SRQ matches tags, otherwise nullptr
     Reorder* reorder = nullptr;        ///< allocated when the first frame arrives out of order
     std::unique_ptr<Journal> journal;  ///< allocated when the first unusual event occurs
-    cc::State adaptation;              ///< used by requester.congestion
+    cc::State adaptation;              ///< state of the congestion control policy in requester.congestion
     SlowState* slow = nullptr;         ///< allocated when the QP first uses slow memory
     alignas(64) Responder responder;
 };

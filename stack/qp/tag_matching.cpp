@@ -255,7 +255,7 @@ bool take_tag_operations(Context& ctx, Srq& srq) {
     const uint32_t claimed = posted_operations(t);
     if (t.broken) return false;
     if (t.unreported != 0) return true;  // the client must see these matches before the results of later operations
-    if (claimed > t.spec.depth) {        // more than the ring holds: its indices are invalid
+    if (claimed > t.spec.depth) {        // the client claims more operations than the ring holds
         t.broken = true;
         raise_srq(ctx, srq, abi::AsyncEvent::srq_err);
         return false;

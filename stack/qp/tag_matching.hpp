@@ -28,7 +28,7 @@ enum class TmOperation : uint8_t { no_tag = 0, rendezvous = 1, fin = 2, eager = 
 inline constexpr uint32_t kTmhBytes = 16, kRvhBytes = 16, kRndvBytes = kTmhBytes + kRvhBytes;
 /// Longest rendezvous request, bytes. It fits into one packet at every path MTU, so matching is a single step.
 inline constexpr uint32_t kMaxRndvRequest = 256;
-/// Limit of outstanding rendezvous per QP. A further one is refused with an RNR NAK.
+/// Limit of outstanding rendezvous per QP. Further rendezvous requests are refused with an RNR NAK.
 inline constexpr uint32_t kRendezvous = 32;
 
 /// A tagged buffer.

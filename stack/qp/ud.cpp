@@ -53,7 +53,7 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     if ((p.qkey ^ qp.qkey) | uint32_t{qp.waits_requests}) [[unlikely]] {
         if (p.qkey == qp.qkey) return keep_behind(ctx, qp, SlowRole::request, p);
-        count(ctx, qp, RequestFault::wrong_qkey);  // silently dropped (IBA 9.6.1.5.1)
+        count(ctx, qp, RequestFault::wrong_qkey);  // the datagram is silently dropped (IBA 9.6.1.5.1)
         note_fault(ctx, qp, RequestFault::wrong_qkey);
         return;
     }
