@@ -145,7 +145,7 @@ uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHe
     patch_lengths(frame + path.l3_offset, path, kUdpLength + info.header_length + payload_length + pad + kIcrcLength);
     uint8_t* bth = frame + path.length;
     put_bth(bth, headers, pad);
-    if (headers.opcode == kCnpOpcode) {  // BECN and sixteen zero bytes (A17.9.3)
+    if (headers.opcode == kCnpOpcode) {  // a CNP has BECN set and sixteen zero bytes (A17.9.3)
         bth[4] |= kBecn;
         std::memset(bth + kBthLength, 0, kCnpReserved);
         return bth + kBthLength + kCnpReserved;

@@ -53,7 +53,7 @@ struct Packet {
     uint8_t opcode = 0;
     bool solicited = false, mig_req = false, ack_request = false;
     bool fecn = false, becn = false;
-    uint8_t ecn = 0;  ///< IP ECN bits
+    uint8_t ecn = 0;  ///< ECN bits of the IP header
     uint16_t pkey = 0;
     uint16_t udp_source = 0;
     Qpn dest_qp;

@@ -45,7 +45,7 @@ extern const Kernel kVpclmul512, kVpclmul256, kPclmul;
 extern const Kernel kPmull, kArmCrc;
 #endif
 
-/// All kernels of this architecture, in order of preference. The last one runs everywhere.
+/// All kernels of this architecture, in order of preference. The last kernel runs on every processor.
 std::span<const Kernel* const> kernels();
 
 /// Compares the kernel with a bitwise computation. The lengths and alignments cover all of the kernel's code paths.
