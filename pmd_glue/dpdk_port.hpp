@@ -85,9 +85,9 @@ private:
     MbufPool& pool_;
     const std::atomic<bool>* const up_;
     std::atomic<uint64_t> lost_while_down_{0}, lost_not_taken_{0}, too_large_{0};
-    uint64_t blocked_since_ = 0;  ///< reading of the time stamp counter; 0: the driver accepts frames
+    uint64_t blocked_since_ = 0;  ///< time stamp counter when the driver began to refuse frames; 0: it accepts frames
     Slept slept_ = Slept::not_at_all;
-    uint8_t misses_ = 0;      ///< lost interrupts since the last one that arrived
+    uint8_t misses_ = 0;      ///< lost interrupts since the last interrupt that arrived
     bool suspected_ = false;  ///< the last sleep timed out although a frame was there, without an interrupt
     std::atomic<bool> interrupted_{false}, wakes_{false};
 };

@@ -27,7 +27,7 @@ struct EalOptions {
     bool verbose = false;               ///< show DPDK's messages
 };
 
-/// CPUs that this process may run on, ascending.
+/// Returns the CPUs that this process may run on, in ascending order.
 std::vector<unsigned> allowed_cpus();
 /// Returns the CPUs in the list syntax of cpusets, such as "0-1,4".
 std::string cpu_list(const std::vector<unsigned>& cpus);

@@ -21,9 +21,9 @@ namespace roci::pmd {
 struct IdlePolicy {
     bool sleeps = true;    ///< false: the lcore never sleeps
     bool adaptive = true;  ///< CpuPace decides when the lcore yields its CPU; false: a fixed rule decides
-    Nanos spin = 50'000;   ///< without work before it sleeps
+    Nanos spin = 50'000;   ///< time without work after which the lcore sleeps
     Nanos max_sleep = kNever;
-    Nanos look = 200'000;   ///< longest sleep if a waker cannot wake the lcore
+    Nanos look = 200'000;   ///< longest sleep while a waker cannot wake the lcore
     bool share_cpu = true;  ///< with adaptive == false: other threads use the same CPU, so the lcore yields while it spins
                             ///< without work
 };

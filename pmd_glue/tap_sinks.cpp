@@ -94,7 +94,7 @@ private:
         b.put(kByteOrderMagic);
         b.put(uint16_t{1});
         b.put(uint16_t{0});
-        b.put(~uint64_t{0});  // section length: unspecified
+        b.put(~uint64_t{0});  // the section length is unspecified
         b.option(kUserApplication, "rocinante");
         b.end_options();
         b.write(file_.get());

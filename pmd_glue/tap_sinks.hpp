@@ -11,12 +11,12 @@
 
 namespace roci::pmd {
 
-/// Called by one writer thread only.
+/// Only one writer thread calls a sink.
 class TapSink {
 public:
     virtual ~TapSink() = default;
     virtual void frame(uint32_t interface, const TapRing::Slot& slot) = 0;
-    /// Returns false if nothing more can be written.
+    /// Writes buffered data. Returns false if nothing more can be written.
     virtual bool flush() = 0;
     /// Writes the totals of one tap. Called before the file is closed.
     virtual void totals(uint32_t interface, uint64_t captured, uint64_t missed) = 0;

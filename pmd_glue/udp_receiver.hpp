@@ -82,7 +82,7 @@ private:
     std::array<mmsghdr, kMessages> headers_{};
     std::vector<io::RxFrame> pending_;  ///< frames that were received and that the engine has not taken
     size_t next_ = 0;
-    size_t turn_ = 0;  ///< the socket that is polled first
+    size_t turn_ = 0;  ///< index of the socket that is polled first
     uint32_t expected_piece_ = kPayload;
     unsigned expected_count_ = 1;
     UdpReceiveCounters counters_;

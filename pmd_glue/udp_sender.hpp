@@ -20,7 +20,7 @@ struct UdpSendCounters {
     std::atomic<uint64_t> too_long{0};     ///< longer than the path permits
     std::atomic<uint64_t> unreachable{0};  ///< no route, or a firewall rule
     std::atomic<uint64_t> no_address{0};   ///< the source address of the frame does not belong to this port
-    std::atomic<uint64_t> calls{0};        ///< system calls that sent something
+    std::atomic<uint64_t> calls{0};        ///< system calls that sent frames
     std::atomic<int> last_error{0};        ///< errno of the last frame that was not sent
 };
 

@@ -1,5 +1,5 @@
-// The UDP sockets of one engine for port = "udp": bound to port 4791 on every address, or on single addresses. No privilege is
-// needed.
+// The UDP sockets of one engine for port = "udp". They are bound to port 4791 on every address or on single addresses. No
+// privilege is needed.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace roci::pmd {
 struct UdpSetup {
     std::string interface;            ///< name of the interface, for messages
     int interface_index = 0;          ///< scope of link-local addresses
-    std::vector<Gid> addresses;       ///< empty: every address of this host
+    std::vector<Gid> addresses;       ///< addresses to bind to; empty: every address of this host
     uint32_t engines = 1;             ///< each engine opens the same sockets (SO_REUSEPORT)
     uint32_t buffer_bytes = 8 << 20;  ///< wanted size of the socket buffers, bytes; the kernel limits it (net.core.rmem_max,
                                       ///< wmem_max)
