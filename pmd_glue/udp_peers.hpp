@@ -24,8 +24,9 @@ public:
         return p;
     }
     /// Returns true if the identification `id`, which was computed from the ICRC, is plausible, and records it. The first
-    /// identification of a peer is accepted; it is wrong for only one corrupt frame in 65,536. A later one is accepted if it lies
-    /// in a window around the last one, if it is below the largest number of segments, or if the next frame confirms it.
+    /// identification of a peer is accepted, although one corrupt frame in 65,536 yields a wrong one. A later identification is
+    /// accepted if it lies in a window around the last one, if it is below the largest number of segments, or if the next frame
+    /// confirms it.
     static bool believe(Peer& p, uint16_t id) {
         constexpr uint16_t kAhead = 1024, kBehind = 64, kSegments = 128;
         const auto ahead = uint16_t(id - p.next), behind = uint16_t(p.next - id);

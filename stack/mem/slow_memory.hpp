@@ -1,7 +1,7 @@
-// Access to memory that could not be mapped, off the lcore. Each pair of engine and worker shares a SlowLane, which has two
-// rings. An engine puts a request into `requests`. The worker of the client's user executes the request and puts it into `done`.
-// The client can delay an access for any time, so only the worker waits for it. The engine continues the QP when the request is
-// done.
+// Access to slow memory, which is client memory that rocid could not map. A worker thread accesses it by its address in the
+// client's process, so that no lcore waits. Each pair of engine and worker shares a SlowLane, which has two rings. An engine puts
+// a request into `requests`. The worker of the client's user executes the request and puts it into `done`. The client can delay
+// an access for any time, so only the worker waits for it. The engine continues the QP when the request is done.
 //
 // From submit() until release(), a request holds its regions by MemoryRegion::slow_pending: neither the regions nor the client's
 // RemoteProcess are freed.

@@ -4,7 +4,7 @@
 // requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
 //
 // No response reveals the loss of a repaired packet or of the last packet of a burst. Therefore the requester sends the oldest
-// packet again after a few round trips without progress. Such a probe does not count as a retry; only the ACK timeout ends a QP.
+// packet again after a few round trips without progress. Such a probe does not count as a retry.
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 

@@ -126,10 +126,10 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
     }
 }
 
-/// Returns true if the packet must carry an ACK request. The peer answers ACK requests once per burst, so they cost little. The
-/// requester asks at the end of each message and at intervals within long messages. It also asks with the last packet that the
-/// window permits, and with each packet of a narrow window. With a window that adapts to the network, it asks at least once per
-/// quarter of the window, so that the link does not become idle.
+/// Returns true if the packet must carry an ACK request. The peer responds to ACK requests once per burst, so they cost little.
+/// The requester requests an ACK with the last packet of each message, at intervals within long messages, with the last packet
+/// that the window permits, and with each packet of a narrow window. With a window that adapts to the network, it requests an ACK
+/// at least once per quarter of the window, so that the link does not become idle.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     const uint32_t most = most_in_flight(ctx, rq);
     const bool narrow = most <= cc::kWindowAfterTimeout;

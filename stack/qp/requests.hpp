@@ -6,8 +6,8 @@
 
 namespace roci::qp {
 
-/// The result of storing a payload. If `fault` is set, `later` tells whether the payload may be stored later; the fault then
-/// counts only if that is refused.
+/// The result of storing a payload. With a fault, `later` tells whether the payload waits for slow memory instead. The fault
+/// takes effect only if `later` is `refused`.
 struct Placed {
     RequestFault fault = RequestFault::none;
     Placing later = Placing::refused;

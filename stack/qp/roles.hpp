@@ -43,7 +43,7 @@ void implied_nak(Context& ctx, Qp& qp);
 void roll_back(Context& ctx, Qp& qp);
 /// Restarts the local ACK timer after progress, or stops it if nothing is outstanding.
 void restart_ack_timer(Context& ctx, Qp& qp);
-/// Extends the local ACK timer without progress. The deadline of the probe stays the same.
+/// Restarts the local ACK timer although there was no progress. The deadline of the probe stays the same.
 void extend_ack_timer(Context& ctx, Qp& qp);
 // ---- repair.cpp: retransmission of lost packets only Called when the peer reports the oldest unacknowledged packet as missing.
 void request_lost(Context& ctx, Qp& qp);

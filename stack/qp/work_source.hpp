@@ -36,7 +36,7 @@ struct MatchedRendezvous {
 };
 static_assert(WorkSource<ClientQueue> && WorkSource<MatchedRendezvous>);
 
-/// Calls `use` with the kind of source that the QP has.
+/// Calls `use` with the source of the QP's send work.
 template <class Use>
 inline decltype(auto) with_source(const Qp& qp, Use&& use) {
     if (qp.tags == nullptr) [[likely]]
