@@ -1,7 +1,7 @@
 // Congestion control by delay. While round trips are shorter than a target, the window grows by a fraction of a packet per round
 // trip. Otherwise it shrinks in proportion to the excess over the target, at most once per round trip and by at most a half. The
-// target is an absolute time, so all flows that share a queue use the same one, whenever they began. A window below one packet
-// acts as a pause between packets.
+// target is an absolute time and does not depend on when a flow began, so that flows which share a queue become equal. A window
+// below one packet acts as a pause between packets.
 #include "cc/policies.hpp"
 
 namespace roci::cc {

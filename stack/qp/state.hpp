@@ -45,7 +45,7 @@ struct Requester {
     [[no_unique_address]] RoundTrip round_trip;
     [[no_unique_address]] Repair repair;
     uint16_t since_ack_request = 0;
-    uint16_t probes = 0;  ///< number of probes sent since the QP was created
+    uint16_t probes = 0;  ///< number of probes sent since RESET
 };
 static_assert(offsetof(Requester, congestion) == 128 && sizeof(Requester) == 192);
 
