@@ -11,8 +11,8 @@ inline constexpr uint32_t kWhole = 1 << 16;
 /// The smallest window: one packet per 64 round trips.
 inline constexpr uint32_t kLeastWindow = kFraction / 64;
 
-// ---- slow_start.cpp: common functions of delay and dcqcn Resets a QP that was idle to the first window, because its
-// measurements are out of date.
+// ---- slow_start.cpp: common functions of delay and dcqcn
+/// Resets a QP that was idle to the first window, because its measurements are out of date.
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
 
 inline void set_window(Controller& c, uint32_t window) { c.window = std::min(window, kFullWindow) & 0xffffff; }

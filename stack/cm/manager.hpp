@@ -143,7 +143,8 @@ public:
     explicit Manager(const Config& config) : config_(config), next_id_(config.first_id) {}
 
     // ---- Calls of owners. Those that return int return 0 or an errno: EINVAL if the state does not permit the call, ENOENT if
-    // there is no such connection Adds a listener. Returns its number, never 0.
+    // there is no such connection
+    /// Adds a listener. Returns its number, never 0.
     uint32_t listen(const Listener& listener);
     void unlisten(uint64_t service_id, uint32_t number);
     /// Sends a REQ. Returns the local communication ID, or 0 if there are too many connections.

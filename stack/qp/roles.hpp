@@ -8,7 +8,8 @@
 
 namespace roci::qp {
 
-// ---- tag_matching.cpp Removes an incomplete unexpected message from the count.
+// ---- tag_matching.cpp
+/// Removes an incomplete unexpected message from the count.
 void forget_unexpected(TagSrq& t);
 /// Drops the current message and outstanding rendezvous. Called when the QP is reset or destroyed.
 void forget_tagged(Qp& qp);
@@ -20,15 +21,16 @@ bool take_tag_operations(Context& ctx, Srq& srq);
 /// Adds a rendezvous with the matched buffer. The caller has checked that there is room.
 void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::Packet& packet);
 
-// ---- requester.cpp: sending requests Sends up to `quantum` request packets. Returns the number sent.
+// ---- requester.cpp: sending requests
+/// Sends up to `quantum` request packets. Returns the number sent.
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum);
 /// Returns true if send_requests() would send a packet now, provided that the port has room.
 bool has_requests(const Context& ctx, const Qp& qp);
 /// Returns true if the congestion controller delays the QP. The QP's timer then puts it on the run queue again.
 bool hold_back(Context& ctx, Qp& qp);
 
-// ---- completer.cpp: ACKs and responses to our requests Completes local operations (memory windows) that are executed and now
-// the oldest work requests.
+// ---- completer.cpp: ACKs and responses to our requests
+/// Completes local operations (memory windows) that are executed and now the oldest work requests.
 void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// Executes one response only, without the kept responses behind it.
@@ -38,14 +40,15 @@ void finish_response(Context& ctx, Qp& qp, const wire::Packet& packet, bool good
 /// Requests a lost response again.
 void implied_nak(Context& ctx, Qp& qp);
 
-// ---- retry.cpp: timers and retransmission from the oldest packet on Goes back to the oldest unacknowledged packet: all packets
-// from there on are sent again.
+// ---- retry.cpp: timers and retransmission from the oldest packet on
+/// Goes back to the oldest unacknowledged packet: all packets from there on are sent again.
 void roll_back(Context& ctx, Qp& qp);
 /// Restarts the local ACK timer after progress, or stops it if nothing is outstanding.
 void restart_ack_timer(Context& ctx, Qp& qp);
 /// Restarts the local ACK timer although there was no progress. The deadline of the probe stays the same.
 void extend_ack_timer(Context& ctx, Qp& qp);
-// ---- repair.cpp: retransmission of lost packets only Called when the peer reports the oldest unacknowledged packet as missing.
+// ---- repair.cpp: retransmission of lost packets only
+/// Called when the peer reports the oldest unacknowledged packet as missing.
 void request_lost(Context& ctx, Qp& qp);
 /// Called when a later response arrived but earlier ones are missing. The missing responses are among the oldest `psns` expected
 /// PSNs; `psns` is 0 if their number is unknown.
@@ -58,8 +61,8 @@ void arm_probe(Context& ctx, Qp& qp);
 /// Sends a probe. Called after a few round trips without progress.
 void probe(Context& ctx, Qp& qp);
 
-// ---- retry.cpp Counts one retry. Returns false if none is left; the QP is then in ERR, and the oldest WQE is completed with
-// `status`.
+// ---- retry.cpp
+/// Counts one retry. Returns false if none is left; the QP is then in ERR, and the oldest WQE is completed with `status`.
 bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status);
 void on_timer(Context& ctx, Qp& qp);
 
@@ -73,17 +76,19 @@ void finish_request(Context& ctx, Qp& qp, const wire::Packet& packet, bool good,
 /// Sends a sequence NAK, once until the expected PSN arrives (C9-113).
 void nak_gap(Context& ctx, Qp& qp);
 
-// ---- replay.cpp Answers a repeated READ or atomic from the requested PSN on. Replays do not count against the agreed number of
-// READs; a separate limit of the same size applies to them. Further replays are dropped, and the requester repeats them.
+// ---- replay.cpp
+/// Answers a repeated READ or atomic from the requested PSN on. Replays do not count against the agreed number of READs; a
+/// separate limit of the same size applies to them. Further replays are dropped, and the requester repeats them.
 void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 
-// ---- ud.cpp: datagrams Fills in the destination of a datagram. Returns nullptr if the address handle is not valid for this QP.
+// ---- ud.cpp: datagrams
+/// Fills in the destination of a datagram. Returns nullptr if the address handle is not valid for this QP.
 const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h);
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& packet);
 void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 
-// ---- respond.cpp: READ responses, atomic responses, ACKs and NAKs Sends due responses in PSN order, up to `quantum` packets.
-// Returns the number sent.
+// ---- respond.cpp: READ responses, atomic responses, ACKs and NAKs
+/// Sends due responses in PSN order, up to `quantum` packets. Returns the number sent.
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 /// Sends a congestion notification packet to the peer (RoCEv2 annex A17.9.3). Returns false if the port has no room; the next
@@ -144,8 +149,9 @@ void settle_sleepers(Context& ctx);
 /// Records that the oldest send WQE fails.
 [[gnu::cold]] abi::Reason note_failure(Context& ctx, Qp& qp, abi::WcStatus status);
 
-// ---- lifecycle.cpp: state transitions by modify_qp, snapshots Executes a legal transition to the state `next`. Returns 0, or
-// EAGAIN if the QP cannot be reset because a worker may still write its buffers (slow_memory.hpp).
+// ---- lifecycle.cpp: state transitions by modify_qp, snapshots
+/// Executes a legal transition to the state `next`. Returns 0, or EAGAIN if the QP cannot be reset because a worker may still
+/// write its buffers (slow_memory.hpp).
 int apply_change(Context& ctx, Qp& qp, const Change& change, State next);
 void snapshot(const Qp& qp, Snapshot& out);
 /// Adds the QP to the engine. Returns false if there is no memory for its work requests.
