@@ -117,7 +117,7 @@ void Manager::end(Connection& c) {
     if (!c.owned) erase(c);
 }
 
-// ---- time -----------------------------------------------------------------------------------------------------------
+// ---- timers ---------------------------------------------------------------------------------------------------------
 
 void Manager::set_timer(Connection& c, Nanos deadline) {
     if (c.deadline != kNever) timers_.erase({c.deadline, c.id});
@@ -181,7 +181,7 @@ void Manager::enter_timewait(Connection& c, Nanos now) {
     set_timer(c, now + response_time(ack) * 2);
 }
 
-// ---- messages out, events out ---------------------------------------------------------------------------------------
+// ---- outgoing messages and events -----------------------------------------------------------------------------------
 
 void Manager::transmit(const Endpoint& to, const Mad& mad) {
     Header h;
@@ -245,7 +245,7 @@ bool Manager::next_event(Event& out) {
     return true;
 }
 
-// ---- owners ---------------------------------------------------------------------------------------------------------
+// ---- calls of owners ------------------------------------------------------------------------------------------------
 
 uint32_t Manager::listen(const Listener& listener) {
     listeners_[listener.service_id].emplace_back(++last_listener_, listener);

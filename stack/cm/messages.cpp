@@ -222,7 +222,7 @@ void Manager::on_rtu(const Incoming& in, Nanos) {
     raise(*c, Event::Kind::established);  // without the RTU's private data, as in the kernel
 }
 
-// ---- the end --------------------------------------------------------------------------------------------------------
+// ---- disconnection --------------------------------------------------------------------------------------------------
 
 void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
     const Dreq dreq = decode<Dreq>(in.mad);

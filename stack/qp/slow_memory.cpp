@@ -309,7 +309,7 @@ Staged stage_answer(Context& ctx, Qp& qp, const mem::MemoryRegion& region, const
     });
 }
 
-// ---- both -----------------------------------------------------------------------------------------------------------
+// ---- both directions ------------------------------------------------------------------------------------------------
 
 bool collect_slow(Context& ctx) {
     std::array<SlowJob*, 64> done;

@@ -137,7 +137,7 @@ Staged stage_answer(Context& ctx, Qp& qp, const mem::MemoryRegion& region, const
 /// Returns true if READ responses wait for slow memory.
 inline bool answer_waits(const Qp& qp) { return qp.slow != nullptr && qp.slow->answer != nullptr && qp.slow->answer->pending; }
 
-// ---- both
+// ---- both directions
 /// Continues the QPs whose requests are done. Returns true if there were any.
 bool collect_slow(Context& ctx);
 /// Returns true if the flush must wait, because it would return buffers to the program that a worker may still write.
