@@ -1,5 +1,5 @@
 // The interface by which the conductor reaches the engines. rocid passes commands through a ring per lcore; the simulator
-// executes them at once.
+// does the same, or executes them at once.
 #pragma once
 
 #include <cstdint>
