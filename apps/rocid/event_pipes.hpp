@@ -45,14 +45,14 @@ public:
 
     /// Before start(): called by the event thread when management datagrams wait for the conductor.
     void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
-    /// Sends a signal to the client's end of (session, channel): an event waits. `number` distinguishes signals.
+    /// Signals to the client's end of (session, channel) that an event waits. `number` distinguishes signals.
     void signal(uint32_t session, uint32_t channel, uint32_t number);
 
-    /// An lcore notifies it after it has pushed events.
+    /// The flag that an lcore notifies after it has pushed events.
     pmd::WakeFlag& wake_flag() { return wake_; }
-    /// Called by an lcore that has pushed events into `ring`. Waking the event thread and sending an event both cost the lcore a
-    /// system call, but sending saves the client a wake-up. So if the event thread sleeps, the lcore sends the events itself,
-    /// except those that could make it wait. It never waits for a lock.
+    /// Called by an lcore that has pushed events into `ring`. To wake the event thread and to send an event both cost the lcore
+    /// one system call, but sending saves one wake-up before the client gets the event. So if the event thread sleeps, the lcore
+    /// sends the events itself, except events that could make the lcore wait. The lcore never waits for a lock.
     void pushed(io::EventRing& ring);
 
     struct Counters {
@@ -62,7 +62,7 @@ public:
     size_t pipes() const;
 
 private:
-    /// Kept records, at most one per object: (kind of event, handle) → record.
+    /// Kept records, at most one per object. The key is (kind of event, handle).
     template <class Record>
     using Kept = std::map<std::pair<uint32_t, uint32_t>, Record>;
     struct Pipe {

@@ -1,4 +1,4 @@
-// Addresses, routes and neighbours of the interfaces behind our ports, by rtnetlink, with a notification for each change.
+// Addresses, routes and neighbours of the ports' kernel interfaces, by rtnetlink. The kernel notifies each change.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ public:
     ~KernelNet();
     KernelNet(const KernelNet&) = delete;
 
-    /// Readable when there is something for read_changes().
+    /// The descriptor is readable when read_changes() has messages to read.
     int fd() const;
     void read_changes();
 
@@ -36,7 +36,7 @@ public:
     std::vector<host::DeviceAddress> addresses(int index);
     /// Looks up the route to `dest`. Sets `next` if it is a gateway. Returns 0 or a positive errno.
     int route(int index, const Gid& source, const Gid& dest, Gid& next);
-    /// Passes the known MAC to the handler; if there is none, makes the kernel resolve the address.
+    /// Passes the known MAC to the handler. If the MAC is unknown, makes the kernel resolve the address.
     void solicit(int index, const Gid& address);
 
 private:

@@ -40,7 +40,7 @@ void declare(CLI::App& app, Arguments& a) {
     app.add_option("--exit-when-idle", a.run.exit_when_idle_s, "End after so many seconds without a connection");
     app.add_option("--log-level", a.log_level, "debug, info, warn or error")
         ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-    app.add_option("--print-man", a.print_man)->check(CLI::IsMember({"rocid", "config"}))->group("");  // for the build
+    app.add_option("--print-man", a.print_man)->check(CLI::IsMember({"rocid", "config"}))->group("");  // used by the build
     app.add_flag("--print-completion", a.print_completion)->group("");
     app.set_version_flag("--version", std::string("rocid ") + ROCID_VERSION);
 }
