@@ -1,5 +1,5 @@
-// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. Pure: nothing is written here
-// (private_view.hpp does that).
+// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. The functions
+// write nothing; private_view.hpp does.
 #pragma once
 
 #include <functional>
