@@ -74,7 +74,7 @@ std::string tail(const std::string& file) {
 }
 
 [[noreturn]] void become_rocid(const std::string& rocid, const Where& where, const std::string& socket, int ready_fd) {
-    setsid();                   // Ctrl-C ends the program, not rocid
+    setsid();                   // so that Ctrl-C ends the program, but not rocid
     unsetenv("NOTIFY_SOCKET");  // only the user's program may report to its service manager
     const int log = open((socket + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);

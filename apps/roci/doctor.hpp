@@ -15,7 +15,7 @@ struct Machine {
     std::string root;           ///< prefix of every path; "": this machine
     unsigned uid = 0;           ///< the user who would start rocid
     uint64_t capabilities = 0;  ///< effective capabilities, as the kernel's mask
-    uint64_t memlock = 0;       ///< bytes, UINT64_MAX: unlimited
+    uint64_t memlock = 0;       ///< limit of locked memory in bytes; UINT64_MAX: no limit
     uint64_t open_files = 0;
     int glibc_minor = 0;                                      ///< N of glibc version 2.N
     std::string rocid;                                        ///< path of rocid; "": not found

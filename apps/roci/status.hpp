@@ -14,14 +14,14 @@ struct StatusOptions {
     Where where;
     bool as_json = false;
     bool limits = false;  ///< print only the table of limits
-    // Filters: print only matching sessions.
+    // The following fields select sessions; all must match.
     std::string device;
     std::optional<int64_t> user, pid;
     std::optional<uint32_t> qpn;  ///< print all fields of this QP
     bool filters() const { return !device.empty() || user || pid || qpn; }
 };
 
-/// Prints and returns the exit code: 0, or 1 with the reason on stderr.
+/// Prints the status. Returns the exit code: 0, or 1 with the error on stderr.
 int status(const StatusOptions& options);
 
 /// Reads a text that rocid passed as a descriptor, from its beginning.

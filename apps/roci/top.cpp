@@ -87,7 +87,7 @@ Woke wait(double seconds, int signals, int connection, int keys) {
     const timespec limit{time_t(seconds), long((seconds - double(time_t(seconds))) * 1e9)};
     if (ppoll(fds, std::size(fds), &limit, nullptr) <= 0) return Woke::time;
     if (fds[0].revents != 0 || (fds[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
-        return Woke::signal;  // the terminal is gone
+        return Woke::signal;  // the terminal was closed
     return fds[1].revents != 0 ? Woke::ended : Woke::key;
 }
 

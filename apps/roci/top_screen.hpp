@@ -6,7 +6,7 @@
 
 namespace roci::cli {
 
-/// False: this roci was built without ncurses.
+/// Returns false if this roci was built without ncurses.
 bool has_screen();
 
 /// Controls the terminal as long as the object exists.

@@ -18,7 +18,7 @@ public:
     /// The places of an engine's counters. They are valid as long as the page exists.
     engine::CounterPlaces places(uint32_t engine) const;
     int fd() const { return fd_; }
-    /// Any thread: the sum over all engines, and the counters of one engine.
+    /// The counters of a device, summed over all engines, and the counters of an engine. Any thread may call these functions.
     std::vector<uint64_t> device_values(uint32_t device) const;
     std::vector<uint64_t> engine_values(uint32_t engine) const;
     uint32_t engines() const { return header_.engines; }

@@ -25,7 +25,7 @@ int prepare_process();
 
 class Daemon {
 public:
-    /// Throws pmd::StartError. `signals`: the result of prepare_process().
+    /// `signals` is the result of prepare_process(). Throws pmd::StartError.
     Daemon(const Config& config, const RunOptions& options, int signals);
     ~Daemon();
 

@@ -11,7 +11,7 @@ namespace {
 /// Interval of retries while there are full pipes.
 constexpr Nanos kRetry = 2'000'000;
 
-/// Bounds the kernel memory of a channel's unread records; the kernel doubles the value.
+/// Bytes of kernel memory for a channel's unread records. The kernel doubles the value.
 constexpr int kSendBuffer = 64 << 10;
 
 uint64_t key(uint32_t session, uint32_t channel) { return uint64_t(session) << 32 | channel; }
@@ -212,7 +212,7 @@ bool EventPipes::drain() {
     const std::lock_guard consumer(consumer_);
     bool any = false;
     for (io::EventRing* r : rings_) {
-        constexpr int kTurn = 256;  // so that a busy engine does not starve the events of other engines
+        constexpr int kTurn = 256;  // events per turn, so that a busy engine does not delay the events of other engines
         io::Event e;
         for (int i = 0; i < kTurn && r->pop(e); ++i) {
             hand_on(e);

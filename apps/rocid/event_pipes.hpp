@@ -40,7 +40,7 @@ public:
     int make(uint32_t session, uint32_t channel);
     /// Closes rocid's end. After this nothing is written for (session, channel).
     void close(uint32_t session, uint32_t channel);
-    /// Writes an async event. Any thread.
+    /// Writes an async event. Any thread may call this function.
     void send_async(uint32_t session, const abi::AsyncEventRecord& record);
 
     /// Before start(): called by the event thread when management datagrams wait for the conductor.

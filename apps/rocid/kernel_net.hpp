@@ -18,7 +18,7 @@ public:
     struct Handler {
         /// Addresses of the interface may have changed.
         std::function<void(int index)> addresses;
-        /// An interface may have come up, gone down, or have another MTU.
+        /// The state or the MTU of an interface may have changed.
         std::function<void()> links;
         /// `mac` is zero if no host answers at the address.
         std::function<void(int index, const Gid& address, const MacAddress& mac)> neighbour;

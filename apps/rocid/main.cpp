@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
     } catch (const roci::rocid::ConfigError& e) {  // exit code 2: the service manager does not try again
         std::fprintf(stderr, "rocid: %s\n", e.what());
         return 2;
-    } catch (const std::exception& e) {  // StartError: one line that says what to do
+    } catch (const std::exception& e) {  // a StartError has one line with a remedy
         std::fprintf(stderr, "rocid: %s\n", e.what());
         return 1;
     }

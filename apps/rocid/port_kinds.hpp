@@ -21,7 +21,7 @@ struct PortKind {
     bool sets_mtu = false;        ///< rocid sets the MTU of the port
     bool socket = false;          ///< a UDP socket instead of a DPDK port; the kernel builds the headers before the UDP payload
     bool one_queue = false;       ///< a port of the driver has one queue, so each queue needs a port
-    /// The driver's arguments for `queues` queues from `first` on; nullptr: no driver is probed.
+    /// Returns the driver's arguments for `queues` queues from `first` on. nullptr if no driver is probed.
     std::string (*arguments)(const DeviceSection& device, unsigned queues, unsigned first) = nullptr;
     std::string_view what;   ///< a line of the sample file
     std::string_view needs;  ///< requirements of the port, as a hint in errors

@@ -117,7 +117,7 @@ void Reaper::add(uint32_t number, int fd, void* base, uint64_t length) {
         std::thread([state = state_] { state->serve(); }).detach();
         ++s.threads;
     } catch (const std::system_error&) {
-        s.work.notify_one();  // no further thread: the existing ones do the work one after the other
+        s.work.notify_one();  // if no thread could be started, the existing threads do the work one after the other
     }
 }
 

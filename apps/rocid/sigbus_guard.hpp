@@ -21,7 +21,7 @@ public:
     /// The process-wide table. The first call installs the handler.
     static SigbusGuard& instance();
 
-    /// From now on a fault in [region.base, +mapped_length) poisons `region`. False: the table is full.
+    /// From now on a fault in [region.base, +mapped_length) poisons `region`. Returns false if the table is full.
     bool add(mem::MappedRegion& region, uint64_t mapped_length);
     /// Called before unmapping. No thread may access the mapping any more.
     void remove(const mem::MappedRegion& region);

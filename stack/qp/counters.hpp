@@ -22,8 +22,8 @@ namespace roci::qp {
 
 /// Of a QP and of its device.
 #define ROCI_EVENT_COUNTERS(X)                                                                                            \
-    X(tx_messages, "messages", "", "messages and requests sent")                                                          \
-    X(rx_messages, "messages", "", "messages and requests executed")                                                      \
+    X(tx_messages, "messages", "", "messages sent, including READ requests and atomics")                                  \
+    X(rx_messages, "messages", "", "messages received, including executed READs and atomics")                             \
     X(retransmits, "packets", "", "retransmitted packets")                                                                \
     X(timeouts, "events", "hw_counters/local_ack_timeout_err", "local ACK timeouts: the peer did not respond in time")    \
     X(rnr_nak_sent, "packets", "hw_counters/out_of_buffer", "messages refused because no receive was posted")             \
