@@ -120,12 +120,14 @@ Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     qp::Decision step;
     if (Outcome o = command(c.state, qp, change, step); o.failed()) return o;
     if (translated.failed()) return translated;
-    if ((change.mask & qp::kAttrState) != 0 && step.to == qp::State::reset) {
+    const bool steps = (change.mask & qp::kAttrState) != 0;
+    if (steps && step.to == qp::State::reset) {
         const abi::QpCap cap = qp.attr.cap;
         qp.attr = {};
         qp.attr.cap = cap;
-        qp.peer = {};
     }
+    // It no longer sends, and only RESET leads out of ERR: another user's QP may connect to the same peer.
+    if (steps && (step.to == qp::State::reset || step.to == qp::State::err)) qp.peer = {};
     remember(qp.attr, change.attr, change.mask);
     if (peer.holds()) qp.peer = std::move(peer);
     c.answer(abi::ModifyQpReply{uint32_t(step.to), 0});

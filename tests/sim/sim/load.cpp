@@ -162,6 +162,8 @@ std::unique_ptr<Load> make_load(LoadKind kind, const Seats& seats, const Plan& p
             return make_tags(seats, plan, rng);
         case LoadKind::endings:
             return make_endings(seats, plan, rng);
+        case LoadKind::connections:
+            return make_connections(seats, plan, rng);
     }
     return nullptr;
 }

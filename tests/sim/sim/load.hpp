@@ -37,6 +37,11 @@ public:
     virtual std::string state() const = 0;
     /// True if the QP ends and begins again, with other PSNs.
     virtual bool renews(Qpn) const { return false; }
+    /// Virtual time without progress after which the load counts as hung. It is longer than any chain of its timeouts.
+    virtual Nanos patience() const { return kPatience; }
+    static constexpr Nanos kPatience = 20'000'000'000;
+    /// True if the load has made no progress for so long that only a timer of seconds can give it some.
+    virtual bool waits() const { return false; }
 };
 
 /// The hosts and devices of the two sides of a load.
@@ -54,6 +59,7 @@ std::unique_ptr<Load> make_datagrams(const Seats& seats, const Plan& plan, Rng& 
 std::unique_ptr<Load> make_windows(const Seats& seats, const Plan& plan, Rng& rng);
 std::unique_ptr<Load> make_tags(const Seats& seats, const Plan& plan, Rng& rng);
 std::unique_ptr<Load> make_endings(const Seats& seats, const Plan& plan, Rng& rng);
+std::unique_ptr<Load> make_connections(const Seats& seats, const Plan& plan, Rng& rng);
 
 // ---- what all of them use ------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@
 namespace roci::sim {
 
 const char* load_name(LoadKind kind) {
-    constexpr const char* kNames[] = {"rc", "xrc", "uc", "datagrams", "windows", "tags", "endings"};
+    constexpr const char* kNames[] = {"rc", "xrc", "uc", "datagrams", "windows", "tags", "endings", "connections"};
     return kNames[size_t(kind)];
 }
 
@@ -93,7 +93,9 @@ Plan make_plan(Rng& rng, uint64_t seed) {
         p.loads.resize(1);
     }
     p.shared_receive = rng.chance(0.2);
-    if (seed / 3 % 2 == 0) p.loads.push_back(LoadKind::endings);  // the last, so that the traffic of the others stays the same
+    if (seed / 3 % 2 == 0)
+        p.loads.push_back(LoadKind::endings);  // these are the last, so that the traffic of the others stays the same
+    if (seed / 6 % 2 == 0) p.loads.push_back(LoadKind::connections);
     return p;
 }
 

@@ -7,7 +7,7 @@
 
 namespace roci::sim {
 
-enum class LoadKind : uint8_t { rc, xrc, uc, datagrams, windows, tags, endings };
+enum class LoadKind : uint8_t { rc, xrc, uc, datagrams, windows, tags, endings, connections };
 const char* load_name(LoadKind kind);
 
 struct Plan {
