@@ -24,7 +24,7 @@ public:
     Stream finish();
 
 private:
-    /// A request by its first PSN.
+    /// A recent request. The key in requests_ is its first PSN.
     struct Request {
         uint32_t info = 0;   ///< index in infos_
         uint32_t event = 0;  ///< event of the newest copy

@@ -16,7 +16,8 @@ struct Device {
     std::vector<abi::GidEntry> gids;
 };
 
-/// Queries all devices of the rocid at `socket_path`. Returns an empty list, with `why` set, if no rocid answers or it refuses.
+/// Queries all devices of the rocid at `socket_path`. Returns an empty list, with `why` set, if no rocid answers or if rocid
+/// refuses.
 std::vector<Device> query_devices(const std::string& socket_path, std::string& why);
 
 /// A GID as the kernel writes it: "fe80:0000:…".

@@ -24,7 +24,7 @@ struct StatusOptions {
 /// Prints the status. Returns the exit code: 0, or 1 with the error on stderr.
 int status(const StatusOptions& options);
 
-/// Reads a text that rocid passed as a descriptor, from its beginning.
+/// Reads the whole text of a descriptor that rocid passed.
 std::string read_text(int fd);
 
 /// Returns the status text of rocid. On failure returns "" and sets `why`.

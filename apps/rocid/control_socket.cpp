@@ -128,8 +128,8 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// Programs seldom send a single request. After a request it is cheaper to poll for the next one for some time than to sleep and
-/// be woken. The thread does not poll if a busy program would take the CPU meanwhile.
+/// Programs seldom send a single request. After a request it is cheaper to poll for the next request for some time than to
+/// sleep and be woken. The thread does not poll if a busy program would take the CPU meanwhile.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
     constexpr uint64_t kAttentive = 20'000;
     if (attentive_ && timeout_ms != 0) {

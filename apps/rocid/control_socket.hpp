@@ -1,5 +1,5 @@
-// The control socket: accepts connections of programs, passes their requests to the conductor, and sends its replies. It runs on
-// the conductor's thread and never waits for a client.
+// The control socket accepts connections of programs, passes their requests to the conductor, and sends the conductor's replies.
+// This code runs on the conductor's thread and never waits for a client.
 #pragma once
 
 #include <sys/epoll.h>
@@ -42,7 +42,7 @@ public:
 
     /// Watches another descriptor: `ready` is called when it is readable.
     void watch(int fd, std::function<void()> ready);
-    /// Serves pending events; waits at most `timeout_ms` for one (-1: no limit).
+    /// Serves pending events. If there are none, waits at most `timeout_ms` for an event (-1: no limit).
     void serve(int timeout_ms);
     /// Sends a deferred reply. The connection may be closed already. No further request of the session is read before this call.
     void answer(uint32_t session, host::Reply& reply, bool close_after);

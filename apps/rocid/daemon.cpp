@@ -234,7 +234,7 @@ Daemon::~Daemon() {
     slow_threads_.reset();  // waits for the threads, because they use memory that the conductor owns
     conductor_.reset();
     captures_.reset();
-    if (events_ != nullptr) events_->stop();  // it reads the engines' rings
+    if (events_ != nullptr) events_->stop();  // because the event thread reads the engines' rings
     if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
     ports_.reset();
@@ -310,8 +310,8 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to them; GID 0 may
-/// be the interface's own link-local address, so only its RDMA traffic belongs to rocid.
+/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to these addresses.
+/// GID 0 may be the interface's own link-local address, so only RDMA traffic to this address belongs to rocid.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));

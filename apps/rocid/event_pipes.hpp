@@ -1,6 +1,6 @@
-// Event dispatchers, one per completion vector. The first one is the event thread. It takes events from the engines' rings and
-// sends them to completion channels and open devices, so that lcores never wait for clients. It never blocks on a client: if a
-// channel is full, it keeps one record per object and sends it when there is room again.
+// Event dispatchers, one per completion vector. The first dispatcher is the event thread. It takes events from the engines' rings
+// and sends them to completion channels and open devices, so that lcores never wait for clients. A dispatcher never blocks on a
+// client: if a channel is full, it keeps one record per object and sends the record when the channel has room again.
 #pragma once
 
 #include <array>
@@ -101,7 +101,7 @@ private:
     Pipe* find(uint32_t session, uint32_t channel);
 
     std::mutex consumer_;       ///< held while taking events from rings_; locked before mutex_
-    mutable std::mutex mutex_;  ///< guards pipes_ and every write to one
+    mutable std::mutex mutex_;  ///< guards pipes_ and every write to a pipe
     Table pipes_;
     size_t kept_pipes_ = 0;  ///< pipes that have kept records
     pmd::WakeFlag wake_;

@@ -34,7 +34,7 @@ public:
 
     /// IPv4 addresses first, otherwise in the kernel's order, without tentative addresses.
     std::vector<host::DeviceAddress> addresses(int index);
-    /// Looks up the route to `dest`. Sets `next` if it is a gateway. Returns 0 or a positive errno.
+    /// Looks up the route to `dest`. If the route has a gateway, sets `next` to the gateway. Returns 0 or a positive errno.
     int route(int index, const Gid& source, const Gid& dest, Gid& next);
     /// Passes the known MAC to the handler. If the MAC is unknown, makes the kernel resolve the address.
     void solicit(int index, const Gid& address);

@@ -210,7 +210,7 @@ void OsPlatform::free_memory(const host::SharedMemory& m) {
 std::unique_ptr<mem::MappedRegion> OsPlatform::map_region(int fd, uint64_t length, bool writable, std::string& why) {
     auto region = map_shared(fd, length, writable, why);
     if (region != nullptr)
-        close(fd);  // still mapped shared memory, so this is fast
+        close(fd);  // the shared memory is still mapped, so close() does not free memory and is fast
     else
         close_fd(fd);
     return region;

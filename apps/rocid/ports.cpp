@@ -289,7 +289,7 @@ void Ports::open_pair(const Config& config, size_t a) {
     const auto b = size_t(peer - devices.begin());
     ports_[a].mac = parse_mac(devices[a].mac).value();
     ports_[a].path_mtu = uint32_t(devices[a].mtu);
-    if (b < a) {  // created together with its peer
+    if (b < a) {  // the peer's port was created together with this one
         for (const auto& pair : pairs_)
             if (pair->port_a() == ports_[b].id) ports_[a].id = pair->port_b();
         return;
@@ -393,7 +393,7 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
                                .mtus = mtus,
                                .hint = needs(kind),
                                .checksums = d.checksum_offload == "auto",
-                               // If a NIC's driver uses one interrupt for frames and link, it reports only one of them.
+                               // A NIC's driver that uses one interrupt for frames and link reports only one of the two.
                                .link_interrupts = d.port != "pci"};
     const pmd::Started started = pmd::start_port(p.id, pools.data(), setup);
     p.checksums = started.does;
@@ -406,7 +406,8 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     p.up = p.ethdev->link_up();
 }
 
-/// Opens one DPDK port per queue. For each, the driver loads its own XDP program, which we remove; in the end we attach ours.
+/// Opens one DPDK port per queue. The driver attaches its own XDP program for each port. This function detaches that program, and
+/// attaches ours at the end.
 void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
     for (uint32_t q = 0; q < p.pools.size(); ++q) {
         const std::vector<int> before = frame_sockets();
