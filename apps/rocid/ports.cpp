@@ -289,7 +289,7 @@ void Ports::open_pair(const Config& config, size_t a) {
     const auto b = size_t(peer - devices.begin());
     ports_[a].mac = parse_mac(devices[a].mac).value();
     ports_[a].path_mtu = uint32_t(devices[a].mtu);
-    if (b < a) {  // the peer's port was created together with this one
+    if (b < a) {  // open_pair() of the peer has created this port, too
         for (const auto& pair : pairs_)
             if (pair->port_a() == ports_[b].id) ports_[a].id = pair->port_b();
         return;
