@@ -32,7 +32,8 @@ public:
     int fd() const;
     void read_changes();
 
-    /// IPv4 addresses first, otherwise in the kernel's order, without tentative addresses.
+    /// The addresses of an interface, without tentative ones. IPv4 addresses come first, then IPv6 addresses, each in the
+    /// kernel's order.
     std::vector<host::DeviceAddress> addresses(int index);
     /// Looks up the route to `dest`. If the route has a gateway, sets `next` to the gateway. Returns 0 or a positive errno.
     int route(int index, const Gid& source, const Gid& dest, Gid& next);

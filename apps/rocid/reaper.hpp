@@ -26,9 +26,9 @@ public:
     /// The caller ensures that no thread accesses the mapping any more. The address range is not reused before it is unmapped.
     void unmap(uint32_t user, void* base, uint64_t length);
 
-    /// Descriptors that are not closed yet.
+    /// Number of the user's descriptors that are not closed yet.
     size_t closing(uint32_t user) const;
-    /// Descriptors and mappings of all users.
+    /// Number of descriptors and mappings of all users that are not released yet.
     size_t pending() const;
     /// Waits until nothing is pending, for at most `limit_ms`. Returns true if nothing is pending.
     bool drain(int limit_ms) const;

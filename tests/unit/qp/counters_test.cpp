@@ -46,7 +46,7 @@ std::string document() {
     out += "## Of an engine\n\n| counter | counts |\n| --- | --- |\n";
     for (const engine::CounterText& c : engine::kCounterTexts) out += std::string("| `") + c.name + "` | " + c.text + " |\n";
     for (size_t v = 0; v < engine::kVerdicts; ++v)
-        out += "| `" + engine::verdict_counter(wire::Verdict(v)) + "` | frames with this verdict of the parser |\n";
+        out += "| `" + engine::verdict_counter(wire::Verdict(v)) + "` | frames for which the parser returned this result |\n";
     return out;
 }
 
