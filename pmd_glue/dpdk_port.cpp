@@ -103,9 +103,8 @@ void DpdkPort::tx_free(io::TxFrame* frames, unsigned count) { free_mbufs(frames,
 unsigned DpdkPort::tx_alloc(io::TxFrame* frames, unsigned count) {
     rte_mbuf* mbufs[kMaxBurst];
     unsigned n = std::min(count, kMaxBurst);
-    while (n != 0 && rte_pktmbuf_alloc_bulk(pool_.get(), mbufs, n) != 0)
-        n /= 2;  // the call allocates all frames or none, so
-                 // fewer are requested next
+    // The call allocates all frames or none, so each further call requests fewer.
+    while (n != 0 && rte_pktmbuf_alloc_bulk(pool_.get(), mbufs, n) != 0) n /= 2;
     for (unsigned i = 0; i < n; ++i) frames[i] = {rte_pktmbuf_mtod(mbufs[i], uint8_t*), pool_.room(), 0, mbufs[i]};
     return n;
 }
@@ -235,8 +234,8 @@ Started start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup
         if (e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(setup, "tx queue", e);
     }
     if (e = rte_eth_dev_start(port); e != 0) refuse(setup, "start", e);
-    rte_eth_allmulticast_enable(port);  // the engine itself filters multicast groups; ports without a filter return an error
-                                        // here, which is ignored
+    // The engine itself filters multicast groups. Ports without a filter return an error here, which is ignored.
+    rte_eth_allmulticast_enable(port);
     return out;
 }
 

@@ -18,13 +18,11 @@ struct FaultSpec {
     uint64_t seed = 1;
     double drop = 0;
     double corrupt = 0;         ///< one bit behind the Ethernet header is flipped
-    double reorder = 0;         ///< the frame is delayed until 1..kReorderDepth later frames have been sent or kReorderTimeout
-                                ///< has passed
+    double reorder = 0;         ///< delayed until 1..kReorderDepth later frames have been sent or kReorderTimeout has passed
     double duplicate = 0;       ///< the frame is sent twice
     double ecn = 0;             ///< the frame is marked Congestion Experienced, if the sender is ECN-capable (RFC 3168 clause 5)
     Nanos delay = 0;            ///< delay of every frame
-    bool only_payload = false;  ///< `corrupt` does not change IP and UDP headers. Needed for a socket port, which would send the
-                                ///< frame to the corrupted address
+    bool only_payload = false;  ///< `corrupt` spares IP and UDP headers: a socket port would send to the corrupted address
     bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
 };
 

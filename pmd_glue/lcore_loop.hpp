@@ -24,8 +24,7 @@ struct IdlePolicy {
     Nanos spin = 50'000;   ///< time without work after which the lcore sleeps
     Nanos max_sleep = kNever;
     Nanos look = 200'000;   ///< longest sleep while a waker cannot wake the lcore
-    bool share_cpu = true;  ///< with adaptive == false: other threads use the same CPU, so the lcore yields while it spins
-                            ///< without work
+    bool share_cpu = true;  ///< if not adaptive: other threads use the CPU too, so yield while spinning without work
 };
 
 /// Written by the lcore. Any thread may read them.

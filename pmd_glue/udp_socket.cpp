@@ -45,8 +45,7 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
     set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
     set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
-    set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits the UDP checksum 0, because the ICRC protects the packet
-                                                // (A17.3.2)
+    set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits UDP checksum 0: the ICRC protects the packet (A17.3.2)
 }
 
 /// Sets the size of a socket buffer. Only root may exceed net.core.rmem_max and wmem_max; for other users, the kernel reduces the
@@ -62,8 +61,8 @@ void spread_by_qp(int fd, uint32_t engines) {
     sock_filter code[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kLowestQpByte), BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, engines),
                           BPF_STMT(BPF_RET | BPF_A, 0)};
     const sock_fprog program{3, code};
-    setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);  // if this fails, engines hand frames over to
-                                                                                     // each other
+    // If this fails, engines hand frames over to each other.
+    setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
 }
 
 [[noreturn]] void refuse_bind(const std::string& where) {

@@ -16,8 +16,7 @@ struct UdpSetup {
     int interface_index = 0;          ///< scope of link-local addresses
     std::vector<Gid> addresses;       ///< addresses to bind to; empty: every address of this host
     uint32_t engines = 1;             ///< each engine opens the same sockets (SO_REUSEPORT)
-    uint32_t buffer_bytes = 8 << 20;  ///< wanted size of the socket buffers, bytes; the kernel limits it (net.core.rmem_max,
-                                      ///< wmem_max)
+    uint32_t buffer_bytes = 8 << 20;  ///< wanted size of the socket buffers; the kernel limits it (net.core.rmem_max, wmem_max)
 };
 
 class UdpSockets {

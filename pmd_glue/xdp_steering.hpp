@@ -31,8 +31,7 @@ private:
 
 struct ServedAddress {
     Gid address;
-    bool whole = false;  ///< rocid receives all traffic to the address, including ARP and neighbour discovery; if false, only
-                         ///< RoCEv2
+    bool whole = false;  ///< true: rocid receives all traffic to the address, including ARP; false: only RoCEv2
 };
 
 class XdpSteering {

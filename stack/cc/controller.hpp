@@ -29,8 +29,7 @@ struct Limits {
     uint32_t gain = 256;                ///< dcqcn: alpha changes by 1/gain per update
     uint32_t first_cut = 2;             ///< dcqcn: the first notification cuts the rate by 1/first_cut
     uint32_t additive = 5'000;          ///< dcqcn: size of a small raise, bytes per millisecond
-    uint32_t hyper = 50'000;            ///< dcqcn: size of a large raise, after a long time without notifications; bytes per
-                                        ///< millisecond
+    uint32_t hyper = 50'000;  ///< dcqcn: size of a large raise, bytes per millisecond; after a long time without notifications
 };
 
 /// The window after a timeout is two packets, each with an ACK request. With one packet, the loss of the ACK would also cost a
@@ -41,8 +40,7 @@ inline constexpr uint32_t kFullWindow = 0xffff * kFraction;
 
 struct Controller {
     Nanos not_before = 0;                ///< earliest time of the next request
-    uint32_t window : 24 = kFullWindow;  ///< packets * kFraction; above Limits::max_window it has no effect; may be less than one
-                                         ///< packet
+    uint32_t window : 24 = kFullWindow;  ///< packets * kFraction; no effect above Limits::max_window; may be below one packet
     Policy policy : 8 = Policy::fixed_window;
 };
 static_assert(sizeof(Controller) == 16);

@@ -34,9 +34,8 @@ void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
 }
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
-    if (s.crowded || uint64_t{a.in_flight} * 2 * kFraction < c.window)
-        return;  // a window that is not used does not show whether
-                 // a larger one is possible
+    // A window that is not used does not show whether a larger one is possible.
+    if (s.crowded || uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
     const uint32_t step = s.slow_start            ? a.packets * kFraction / 2
                           : c.window >= kFraction ? a.packets * kStep * kFraction / c.window
                                                   : a.packets * kStep / 4;

@@ -63,9 +63,8 @@ bool Manager::make_room() {
 
 /// Notes a connection that has no owner any more but is still in TimeWait.
 void Manager::forget_later(const Connection& c) {
-    while (!ending_.empty() && !connections_.contains(ending_.front()))
-        ending_.pop_front();  // removes entries whose connections
-                              // have ended
+    // Removes entries whose connections have ended.
+    while (!ending_.empty() && !connections_.contains(ending_.front())) ending_.pop_front();
     ending_.push_back(c.id);
 }
 

@@ -39,8 +39,7 @@ struct ModifyQp {
 struct QueryQp {
     const qp::Qp* qp = nullptr;
     qp::Snapshot* snapshot = nullptr;  ///< out
-    qp::Journal* journal = nullptr;    ///< out, if the QP has a journal. If nullptr, the engine determines neither journal nor
-                                       ///< habits
+    qp::Journal* journal = nullptr;    ///< out, if the QP has a journal; nullptr: neither journal nor habits are wanted
     int error = 0;
 };
 /// Moves a QP to another session. The QP's previous session has given up the QP before.

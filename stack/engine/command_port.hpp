@@ -1,5 +1,5 @@
-// The interface by which the conductor reaches the engines. rocid passes commands through one ring per lcore. The simulator
-// executes them at once.
+// The interface by which the conductor reaches the engines. rocid passes commands through one ring per lcore. The simulator does
+// the same, or executes them at once.
 #pragma once
 
 #include <cstdint>

@@ -31,8 +31,7 @@ struct Config {
     bool selective_repeat = true;  ///< sends only the lost packets again if the peer keeps the packets behind them
     cc::Limits congestion{};       ///< the engine sets max_window to max_inflight
     uint32_t event_ring = 4096;
-    uint32_t reorder_frames = 1024;     ///< a QP keeps frames up to this number of PSNs behind a missing one; a power of two; 0:
-                                        ///< keeps none
+    uint32_t reorder_frames = 1024;     ///< number of PSNs behind a missing one for which a QP keeps frames; a power of two, or 0
     uint64_t reorder_bytes = 32 << 20;  ///< bytes of memory for the kept frames of all QPs of the engine
 };
 

@@ -38,8 +38,8 @@ private:
 class Arena {
 public:
     static constexpr uint64_t kFirstChunk = 256 * 1024;
-    static constexpr uint64_t kLargestStep = uint64_t{64} << 20;  ///< sizes of chunks double up to this value; a larger block
-                                                                  ///< gets a larger chunk
+    /// Sizes of chunks double up to this value. A larger block gets a larger chunk.
+    static constexpr uint64_t kLargestStep = uint64_t{64} << 20;
 
     Arena(Platform& platform, uint64_t max_bytes) : platform_(platform), max_bytes_(max_bytes) {}
     ~Arena();

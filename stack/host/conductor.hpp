@@ -21,8 +21,7 @@ namespace roci::host {
 struct Reply {
     std::vector<std::byte> bytes;      ///< consists of ReplyHeader, body and reason
     std::vector<int> fds;              ///< descriptors to send and then close
-    std::vector<int> shared_fds_mask;  ///< by index into fds; 1: the descriptor stays open after sending (arena chunks, engine
-                                       ///< page)
+    std::vector<int> shared_fds_mask;  ///< by index in fds; 1: stays open after sending (arena chunks, engine page)
     bool deferred = false;  ///< the reply follows later by next_reply(); handle() must not be called for this session before
 };
 

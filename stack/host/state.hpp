@@ -69,8 +69,7 @@ struct Conductor::State {
     std::unique_ptr<rdma_cm::CmService> cm;
     std::unique_ptr<paths::Neighbours> neighbours;
     std::deque<HeldReply> replies;
-    std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< number of refusals, by user and resource
-                                                                       ///< (sessions/quotas.cpp)
+    std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< refusals by user and resource (quotas.cpp)
     PeerTable peers;                                                   ///< claimed peers of connected QPs
 
     uint32_t new_pd_number();

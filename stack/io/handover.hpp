@@ -24,8 +24,7 @@ struct HandoverLane {
     static constexpr uint32_t kSize = 1024;
     SpscRing<HandedFrame> there{kSize};
     SpscRing<HandedFrame> back{kSize};
-    uint32_t away = 0;  ///< number of frames that have not been returned; written by the sender. At most kSize, so `back` is
-                        ///< never full
+    uint32_t away = 0;  ///< frames not returned yet; written by the sender. At most kSize, so `back` is never full
 };
 
 /// Buffers for copies of multicast frames. Each other engine that has receivers gets its own copy of the frame.

@@ -52,8 +52,7 @@ public:
 struct Segment {
     uint64_t offset = 0;  ///< offset of this segment within the region
     uint64_t length = 0;
-    std::byte* base = nullptr;       ///< address in rocid; nullptr if the segment is not mapped and accessed by address through
-                                     ///< `process`
+    std::byte* base = nullptr;       ///< address in rocid; nullptr: not mapped, accessed by address through `process`
     uint64_t client_address = 0;     ///< address in the client; valid if base is nullptr
     MappedRegion* mapped = nullptr;  ///< owner of the mapping; the conductor keeps it alive
     bool writable = true;
@@ -109,13 +108,11 @@ struct alignas(64) MemoryRegion {
     Key parent;
     union {
         RemoteProcess* process = nullptr;  ///< for a region with segments that are not mapped
-        uint64_t start;                    ///< for a window: its first address in the parent; `iova` is 0 if the window is
-                                           ///< zero-based
+        uint64_t start;                    ///< for a window: first address in the parent; `iova` is 0 if it is zero-based
     };
     SegmentList segments;                       ///< stores a single segment without an indirection
     mutable std::atomic<uint64_t> slow_ops{0};  ///< number of accesses by address so far
-    std::atomic<bool> binding{false};           ///< for a window: a bind is in progress; for a region: deregistration is in
-                                                ///< progress
+    std::atomic<bool> binding{false};           ///< for a window: a bind is in progress; for a region: it is being deregistered
     /// For a window: number of accesses in progress on all engines. For a region: number of windows bound to it.
     mutable std::atomic<uint32_t> users{0};
     /// Number of accesses by address in progress. The region must not be freed before they end.

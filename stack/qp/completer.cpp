@@ -250,9 +250,8 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint64_t asked_for = r->kind == WorkKind::read ? r->length : 0;  // an ATOMIC WRITE is answered by an empty response
     const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, asked_for - offset));
     const bool ends = p.info->has(wire::kLast | wire::kOnly);
-    if (final ? !ends : ends && !r->partly)
-        return fail_send(ctx, qp, WcStatus::bad_resp_err);  // wrong order of opcodes (IBA
-                                                            // 9.7.5.1.6)
+    // Wrong order of opcodes (IBA 9.7.5.1.6).
+    if (final ? !ends : ends && !r->partly) return fail_send(ctx, qp, WcStatus::bad_resp_err);
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
     const SgeList sges = sges_of(ctx, qp, *r);
     if (sges.scatter(offset, p.payload, p.payload_length)) return responded(ctx, qp, p.psn, final);

@@ -39,8 +39,7 @@ struct Context {
     RunQueue<&Qp::answering> responders;   ///< QPs whose responder has responses to send
     std::unique_ptr<SlowMemory> slow;
     std::unique_ptr<ReorderPool> reorder;  ///< nullptr: the engine keeps no frames that arrive out of order
-    std::map<uint32_t, Slab> records;      ///< slabs by block size; hold the work requests that were fetched and are not
-                                           ///< completed
+    std::map<uint32_t, Slab> records;      ///< by block size; hold work requests that are fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
     DeviceCounters& device(const Qp& qp) { return *devices[qp.spec.port]; }

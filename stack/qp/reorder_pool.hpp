@@ -15,8 +15,7 @@
 namespace roci::qp {
 
 struct ReorderLimits {
-    uint32_t frames = 1024;     ///< PSNs behind a missing one that may be kept, per QP and direction; a power of two; 0: none are
-                                ///< kept
+    uint32_t frames = 1024;     ///< PSNs behind a missing one that a QP may keep per direction; a power of two, or 0 for none
     uint64_t bytes = 32 << 20;  ///< size of the engine's pool
 };
 
@@ -27,8 +26,7 @@ struct ReorderCounters {
     uint64_t share = 0;       ///< not kept: the QP has used its share of the pool
     uint64_t no_memory = 0;   ///< not kept: the pool is exhausted
     uint64_t late = 0;        ///< frames that were reported as missing but were only late
-    uint64_t freed = 0;       ///< freed without execution: the gap stalled, the QP was reset or failed, or the peer sends all
-                              ///< packets again
+    uint64_t freed = 0;       ///< freed without execution: gap stalled, QP reset or failed, or peer sends all packets again
 };
 
 /// A copy of a parsed frame. `packet` points into the copy.
@@ -115,8 +113,7 @@ struct Backlog {
     Psn base;
     Psn first, end;      ///< the first kept frame, and one past the last one
     bool asked = false;  ///< the gap at `base` was reported
-    Psn again;           ///< frames before this PSN were requested more than once, so a second copy does not show whether the
-                         ///< first was late
+    Psn again;           ///< frames before this PSN were requested repeatedly; a second copy does not show lateness
     Nanos opened = 0;    ///< time when the gap was detected
     Patience patience;
 };

@@ -110,8 +110,8 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
     h.psn = r.first_psn + packet;
     const bool last = packet + 1 >= r.packets || r.kind == WorkKind::read;
     h.solicited = last && (w.send_flags & abi::kSendSolicited) != 0;
-    h.xrc_srqn = r.kind == WorkKind::atomic ? w.atomic_srqn : uint32_t(w.remote_srqn);  // every XRC request names an SRQ (annex
-                                                                                        // A14)
+    // Every XRC request names an SRQ (annex A14).
+    h.xrc_srqn = r.kind == WorkKind::atomic ? w.atomic_srqn : uint32_t(w.remote_srqn);
     h.imm_be = w.imm_or_inv;
     h.invalidate = Key{w.imm_or_inv};
     if (r.kind == WorkKind::read) return fill_read(qp, w, r, part, h);

@@ -29,12 +29,9 @@ struct Shared {
     io::PointerTable<Srq> srqs;               ///< XRC SRQs by SRQ number
     io::PointerTable<io::PortAddresses> addresses;
     std::atomic<const io::MulticastTable*> multicast{nullptr};
-    std::unique_ptr<io::HandoverMatrix> handover;                         ///< only with several engines; created before the
-                                                                          ///< engines
-    std::array<std::unique_ptr<io::GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, which creates its ring; the conductor
-                                                                          ///< reads it
-    std::array<std::unique_ptr<io::FrameRing>, abi::kMaxEngines> frames;  ///< by engine, which creates its ring; the conductor
-                                                                          ///< reads it
+    std::unique_ptr<io::HandoverMatrix> handover;                         ///< only with several engines; created before them
+    std::array<std::unique_ptr<io::GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, which creates it; read by the conductor
+    std::array<std::unique_ptr<io::FrameRing>, abi::kMaxEngines> frames;  ///< by engine, which creates it; read by the conductor
 };
 
 }  // namespace roci::qp

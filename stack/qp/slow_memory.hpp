@@ -32,8 +32,7 @@ struct alignas(64) SlowJob : mem::SlowRequest {
     bool pending = false;
     mem::SlowLane* lane = nullptr;
     Qp* qp = nullptr;       ///< nullptr: no QP waits for the result any more
-    mem::WindowUse window;  ///< holds the memory window, so that the window does not close before a peer's bytes are written
-                            ///< through it
+    mem::WindowUse window;  ///< keeps the window open until a peer's bytes are written through it
     wire::Packet packet;    ///< roles request and response: points into the frame
     SlowJob* next = nullptr;
     int kept_for = -1;  ///< number of the worker for whose user the frame is counted; -1 if for none

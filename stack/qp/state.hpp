@@ -174,8 +174,7 @@ struct alignas(64) Qp {
     Owner owner;
     // ---- hot, both roles
     State state = State::reset;
-    bool has_work = false;  ///< the requester may have work: requests are not sent yet, or the engine has to look for them,
-                            ///< because the client does not ring the doorbell
+    bool has_work = false;  ///< the requester may have requests to send or to find (the client may post without a doorbell)
     bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event was not raised yet
     bool notify_drained : 1 = false;  ///< raise the SQ_DRAINED event, because the client asked for it
     bool established : 1 = false;

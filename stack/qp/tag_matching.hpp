@@ -36,8 +36,7 @@ struct TagEntry {
     static constexpr uint32_t kNone = ~0u;
     uint32_t handle = 0;
     bool listed = false;
-    bool waits = false;  ///< the client added the entry before it had handled all unexpected messages; the entry does not match
-                         ///< until client and rocid agree on their count
+    bool waits = false;  ///< added before the client had handled all unexpected messages; matches only after they agree
     uint16_t num_sge = 0;
     uint32_t prev = kNone, next = kNone;
     uint64_t recv_wr_id = 0, tag = 0, mask = 0;

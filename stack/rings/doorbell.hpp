@@ -31,8 +31,8 @@ uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t mos
     const uint32_t first = from / 64;
     const uint64_t above = ~uint64_t{0} << (from % 64);
     uint32_t count = 0;
-    for (uint32_t i = 0; i <= kSummaries; ++i) {  // visits the first word twice: first its part from `from` on, at last its part
-                                                  // below `from`
+    // Visits the first word twice: first its part from `from` on, at last its part below `from`.
+    for (uint32_t i = 0; i <= kSummaries; ++i) {
         const uint32_t s = (first + i) % kSummaries;
         std::atomic_ref summary(page.summary[s]);
         const uint64_t mine = i == 0 ? above : i == kSummaries ? ~above : ~uint64_t{0};

@@ -14,8 +14,8 @@ Outcome reg_mr(Call&);
 Outcome rereg_mr(Call&);
 Outcome dereg_mr(Call&);
 Outcome alloc_null_mr(Call&);
-Outcome check_access(uint32_t asked, uint32_t& served);  ///< values of enum ibv_access_flags; sets `served` to the flags for the
-                                                         ///< engines
+/// Checks values of enum ibv_access_flags. Sets `served` to the flags for the engines.
+Outcome check_access(uint32_t asked, uint32_t& served);
 bool may_reach(Call&);  ///< returns true if rocid may access the client's memory by address, as on-demand paging requires
 /// Allocates a key for the region and publishes it. Fails with ENOMEM if all keys are in use.
 Outcome take_key(State&, mem::MemoryRegion&);

@@ -209,9 +209,8 @@ Outcome destroy_qp(Call& c) {
     }
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     if (!retire(c.state, *qp)) return wait_for_memory();
-    if (c.state.engine_load.size() > 1)
-        c.state.fence_all();  // only for the other engines, because the QP's own engine has no
-                              // reference any more
+    // Only for the other engines, because the QP's own engine has no reference any more.
+    if (c.state.engine_load.size() > 1) c.state.fence_all();
     free_resources(c.state, *qp);
     c.session.qps.erase(handle);
     return done();

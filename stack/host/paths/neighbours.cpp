@@ -50,8 +50,8 @@ Outcome next_hop(State& state, uint32_t device, const Gid& source, const Gid& de
 
 void send_frame(State& state, neighbour::Frame& frame) {
     if (const uint16_t vlan = state.devices[frame.port].vlan; vlan != 0 && !neighbour::insert_tag(frame, vlan)) return;
-    (void)state.execute(0, engine::SendFrame{.frame = &frame});  // if the port is full, the frame is lost, and the cache repeats
-                                                                 // it
+    // If the port is full, the frame is lost, and the cache repeats it.
+    (void)state.execute(0, engine::SendFrame{.frame = &frame});
 }
 
 // ---- sending solicitations ------------------------------------------------------------------------------------------

@@ -88,8 +88,7 @@ struct CmId {
     uint8_t responder_resources = 0, initiator_depth = 0;
     uint8_t retry_count = 7, rnr_retry_count = 7;
     uint32_t listener = 0;              ///< number of the listener in the communication manager
-    uint32_t backlog = 0, pending = 0;  ///< for a listening id: the limit, and the number of requests that the program has not
-                                        ///< fetched yet
+    uint32_t backlog = 0, pending = 0;  ///< for a listening id: limit and number of requests that the program has not fetched
     uint32_t parent = abi::kNoHandle;   ///< for a request that the program has not fetched yet: its listener
     uint32_t connection = 0;            ///< number of the connection in the communication manager
     uint32_t events_reported = 0;

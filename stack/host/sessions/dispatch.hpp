@@ -12,8 +12,7 @@ inline constexpr uint32_t kVariable = ~uint32_t{0};
 
 struct OpRule {
     uint32_t min_body;    ///< length of the body in the first ABI version, bytes; shorter bodies are refused
-    uint32_t known_body;  ///< length of the body that rocid knows, bytes; further bytes must be zero; kVariable: the handler
-                          ///< checks the length
+    uint32_t known_body;  ///< bytes that rocid knows; further bytes must be zero; kVariable: the handler checks the length
     uint32_t fds;         ///< number of required descriptors
     Stage stage;
     Outcome (*handler)(Call&);

@@ -76,10 +76,8 @@ enum Resource : uint8_t {
 static_assert(std::size(kRows) == kResources && std::size(kUserLimits) == kResources && kResources <= kMostResources);
 
 uint64_t one(const Call&) { return 1; }
-uint64_t none(const Call&) {
-    return 0;
-}  // the growth of an arena is known only afterwards, so a request is refused only if the
-   // limit is already reached
+/// The growth of an arena is known only afterwards, so a request is refused only if the limit is already reached.
+uint64_t none(const Call&) { return 0; }
 
 /// The handler refuses a request for more entries than a CQ can have, so such a request counts as 0 here.
 uint64_t entries(const Call& c, uint32_t cqe) { return cqe > c.state.limits.max_cqe ? 0 : cqe; }

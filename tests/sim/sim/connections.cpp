@@ -31,7 +31,11 @@ struct Attempt {
     bool disturbed = false;    ///< a program rejected it, destroyed an id of it, or was killed
     uint64_t tag(uint32_t message) const { return uint64_t{number} << 8 | message; }
 };
-using Attempts = std::deque<Attempt>;
+/// What outlives the programs.
+struct Shared {
+    std::deque<Attempt> attempts;
+    std::set<uint32_t> qpns;  ///< of all queue pairs ever
+};
 
 enum class Step : uint8_t { resolving, routing, connecting, answered, requested, accepted, connected, leaving, ended, over };
 
@@ -76,9 +80,9 @@ struct Link {
 /// A program with an event channel. `strict`: nothing disturbs a connection.
 class Program {
 public:
-    Program(Host& host, uint32_t device, Attempts& attempts, uint32_t largest, bool strict, Rng rng)
+    Program(Host& host, uint32_t device, Shared& shared, uint32_t largest, bool strict, Rng rng)
         : rng_(rng),
-          attempts_(attempts),
+          shared_(shared),
           largest_(largest),
           strict_(strict),
           device_(device),
@@ -95,8 +99,7 @@ public:
     Client& client() { return client_; }
     uint64_t events() const { return events_; }
     size_t links() const { return links_.size(); }
-    const std::set<uint32_t>& qpns() const { return qpns_; }
-    /// All attempts that this program takes part in fail from now on.
+    /// All attempts that this program takes part in may fail from now on.
     void disturb_all() {
         for (auto& [id, link] : links_) link.attempt->disturbed = true;
     }
@@ -146,7 +149,7 @@ protected:
         link.place = *places_.begin();
         places_.erase(places_.begin());
         link.qp = &client_.create_qp(pd_, cq_, cq_, {.max_send_wr = kMostMessages, .max_recv_wr = kMostMessages});
-        qpns_.insert(link.qp->qpn);
+        shared_.qpns.insert(link.qp->qpn);
         apply(link, kInit);
     }
     void destroy_qp(Link& link) {
@@ -190,7 +193,7 @@ protected:
     }
 
     Rng rng_;
-    Attempts& attempts_;
+    Shared& shared_;
     const uint32_t largest_;
     const bool strict_;
     const uint32_t device_;
@@ -199,7 +202,7 @@ protected:
     Cq& cq_;
     Mr& mr_;
     std::map<uint32_t, Link> links_;
-    std::set<uint32_t> places_, qpns_;
+    std::set<uint32_t> places_;
     uint64_t events_ = 0;
 
 private:
@@ -242,8 +245,8 @@ public:
 
 private:
     void call_up(const Peer& server) {
-        Attempt& a = attempts_.emplace_back();
-        a.number = uint32_t(attempts_.size() - 1);
+        Attempt& a = shared_.attempts.emplace_back();
+        a.number = uint32_t(shared_.attempts.size() - 1);
         a.messages = uint32_t(rng_.below(kMostMessages + 1));
         a.length = uint32_t(rng_.below(largest_ + 1));
         Link& link = add_link(create_id(), a, Step::resolving);
@@ -320,8 +323,8 @@ private:
 
 class Callee final : public Program {
 public:
-    Callee(Host& host, uint32_t device, Attempts& attempts, uint32_t largest, bool strict, Rng rng)
-        : Program(host, device, attempts, largest, strict, rng) {
+    Callee(Host& host, uint32_t device, Shared& shared, uint32_t largest, bool strict, Rng rng)
+        : Program(host, device, shared, largest, strict, rng) {
         const Gid& gid = host.device(device).gids.at(rng_.below(2));
         address_ = {0, gid, host.device(device).mac};
         const uint32_t id = create_id();
@@ -344,10 +347,11 @@ private:
     void on_request(const abi::CmEventReply& e) override {
         uint32_t seen[3];
         std::memcpy(seen, e.param.private_data, sizeof seen);
-        if (seen[0] >= attempts_.size()) broken("a request with unknown private data");
-        Attempt& a = attempts_[seen[0]];
+        if (seen[0] >= shared_.attempts.size()) broken("a request with unknown private data");
+        Attempt& a = shared_.attempts[seen[0]];
         if (seen[1] != a.messages || seen[2] != a.length) broken("attempt %u: the private data of the REQ is wrong", a.number);
-        if (++a.requests != 1) broken("attempt %u was delivered %u times", a.number, a.requests);
+        // After a REJ, a copy of the REQ that the network kept back counts as a new request.
+        if (++a.requests != 1 && !a.disturbed) broken("attempt %u was delivered %u times", a.number, a.requests);
         std::copy(std::begin(e.qp), std::end(e.qp), add_link(e.id, a, Step::requested).attributes);
     }
     void on_step(Link&, const abi::CmEventReply&) override {}
@@ -429,10 +433,8 @@ public:
         since_ = seats_.world.now();
     }
     bool finished() const override { return left_ == 0 && caller_->links() == 0 && callee_->links() == 0; }
-    uint64_t done() const override { return ended_ + caller_->events() + callee_->events() + attempts_.size(); }
-    bool renews(Qpn qpn) const override {
-        return qpns_.contains(qpn.value) || caller_->qpns().contains(qpn.value) || callee_->qpns().contains(qpn.value);
-    }
+    uint64_t done() const override { return ended_ + caller_->events() + callee_->events() + shared_.attempts.size(); }
+    bool renews(Qpn qpn) const override { return shared_.qpns.contains(qpn.value); }
     Nanos patience() const override { return 1'000'000'000'000; }
     bool waits() const override { return seats_.world.now() - since_ > 10'000'000; }
     void check_end() override {
@@ -440,7 +442,7 @@ public:
         callee_->poll();
         caller_->check_end();
         callee_->check_end();
-        for (const Attempt& a : attempts_) {
+        for (const Attempt& a : shared_.attempts) {
             if (a.arrived < a.sent && !a.disturbed) broken("attempt %u: a message that completed did not arrive", a.number);
             if (strict_ && (!a.established || a.sent != a.messages)) broken("attempt %u did not come about", a.number);
         }
@@ -452,16 +454,15 @@ public:
 
 private:
     void start_caller() {
-        caller_ = std::make_unique<Caller>(seats_.left, seats_.left_device, attempts_, largest_, strict_, rng_.fork());
+        caller_ = std::make_unique<Caller>(seats_.left, seats_.left_device, shared_, largest_, strict_, rng_.fork());
     }
     void start_callee() {
-        callee_ = std::make_unique<Callee>(seats_.right, seats_.right_device, attempts_, largest_, strict_, rng_.fork());
+        callee_ = std::make_unique<Callee>(seats_.right, seats_.right_device, shared_, largest_, strict_, rng_.fork());
     }
     template <class P>
     void kill(std::unique_ptr<P>& program) {
         program->disturb_all();
         ended_ += program->events();
-        qpns_.insert(program->qpns().begin(), program->qpns().end());
         program.reset();
     }
 
@@ -470,11 +471,10 @@ private:
     const uint32_t largest_;
     uint32_t left_;
     const bool strict_;
-    Attempts attempts_;
+    Shared shared_;
     std::unique_ptr<Caller> caller_;
     std::unique_ptr<Callee> callee_;
-    std::set<uint32_t> qpns_;  ///< of killed programs
-    uint64_t ended_ = 0;       ///< events of killed programs
+    uint64_t ended_ = 0;  ///< events of killed programs
     uint64_t last_ = 0;
     Nanos since_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/slab.hpp"
+#include "engine/command_ring.hpp"
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
 #include "host/conductor.hpp"
@@ -25,6 +26,8 @@ struct WorldOptions {
     uint32_t users = 1;       ///< of the clients; a single one is root
     uint32_t tx_pool = 1024;  ///< frames per port
     Nanos round_cost = 200;   ///< virtual time of an engine's round
+    /// Commands pass through rings, and engines go on with their rounds while a conductor waits. False: they execute at once.
+    bool commands_travel = false;
     engine::Config engine{};  ///< index is set by the host
     host::Resolver resolver = host::Resolver::none;
     uint16_t vlan = 0;                                 ///< of every device
@@ -58,11 +61,13 @@ public:
     // CommandPort
     uint32_t engines() const override { return uint32_t(engines_.size()); }
     engine::Ticket submit(uint32_t engine, const engine::Command& command) override;
-    void wait(uint32_t, engine::Ticket) override {}
+    void wait(uint32_t engine, engine::Ticket ticket) override;
     void fence_all() override;
 
     /// One round of every engine; true if any had work.
     bool poll();
+    /// The same without the conductor, which waits.
+    bool poll_engines();
     Nanos next_deadline() const;
     /// Runs the world until a deferred reply is ready.
     host::Reply await_reply(uint32_t session);
@@ -72,8 +77,11 @@ public:
     std::string shut_down();
 
 private:
+    bool run_commands(uint32_t engine);
     void drain_events(uint32_t engine);
     World& world_;
+    const bool commands_travel_;
+    std::vector<std::unique_ptr<engine::CommandRing>> commands_;  ///< by engine
     uint32_t first_endpoint_ = 0, users_ = 1;
     std::vector<host::DeviceConfig> devices_;
     std::vector<io::PortAddresses> addresses_;
@@ -104,6 +112,8 @@ public:
     bool run_idle(Nanos at_most = 100'000'000'000) {
         return run_until([] { return false; }, at_most), idle_;
     }
+    /// A round of all engines while a conductor waits for them.
+    void run_engines();
     bool idle() const { return idle_; }
     uint64_t rounds() const { return rounds_; }
 
