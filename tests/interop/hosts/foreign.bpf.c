@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Somebody else's XDP program: counts frames and leaves them to the kernel.
+// A foreign XDP program. It counts frames and passes them to the kernel.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>
@@ -12,9 +12,9 @@ struct {
 } foreign_count SEC(".maps");
 
 SEC("xdp")
-int foreign(struct xdp_md *ctx) {
+int foreign(struct xdp_md* ctx) {
     __u32 first = 0;
-    __u64 *count = bpf_map_lookup_elem(&foreign_count, &first);
+    __u64* count = bpf_map_lookup_elem(&foreign_count, &first);
     if (count) __sync_fetch_and_add(count, 1);
     return XDP_PASS;
 }
