@@ -1,4 +1,4 @@
-"""docs/peers.md, from a run."""
+"""Writes docs/peers.md from the results of a run."""
 import re
 
 HEAD = """# Peers
@@ -45,7 +45,7 @@ ICMP "unreachable" has no effect: a connection ends only by its own retries. roc
 
 
 def figure(output):
-    """The average of a perftest table: bandwidth in MB/s or latency in microseconds."""
+    """Returns the average of a perftest table: bandwidth in MB/s or latency in microseconds."""
     header = columns = None
     for line in output.splitlines():
         if '#bytes' in line:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Wire truth: what rocid puts on the wire, judged by Wireshark's dissector, by an independent ICRC, and by the Linux kernel's Soft-RoCE.
+"""Wire truth: Wireshark's dissector, an independent ICRC and the Linux kernel's Soft-RoCE check the frames that rocid sends.
 
     tests/interop/wire/wire_truth.py [--write] [--keep FILE]
 
---write renews docs/wire.md; without it, that page must say what the capture shows. Ends with `N passed, N failed`.
+With --write the script renews docs/wire.md. Without it, that page must agree with the capture. Ends with `N passed, N failed`.
 """
 import argparse
 import pathlib
@@ -24,7 +24,7 @@ import dissect  # noqa: E402
 REFERENCE = REPO / 'tests/data/rxe-excerpt.pcap'
 PAGE = REPO / 'docs/wire.md'
 
-# The operations of the reference capture, with its message sizes and path MTUs.
+# The operations of the reference capture, with the same message sizes and path MTUs.
 OPERATIONS = [
     Pair('ibv_rc_pingpong', '-n 4 -s 64 -m 1024'),
     Pair('ibv_rc_pingpong', '-n 3 -s 5000 -m 1024'),
@@ -86,7 +86,7 @@ class Tally:
         self.passed = self.failed = 0
 
     def check(self, name, complaints):
-        """A check passes if it has no complaint."""
+        """Counts a check, which passes if it has no complaint."""
         complaints = list(complaints)
         if complaints:
             self.failed += 1
@@ -118,7 +118,7 @@ def check_page(tally, page, write):
 
 
 def judge(tally, path, write):
-    check_frames(tally, 'Soft-RoCE (the reference)', REFERENCE)  # judges the judges
+    check_frames(tally, 'Soft-RoCE (the reference)', REFERENCE)  # checks the checks themselves
     check_frames(tally, 'Rocinante', path)
     tally.check('Rocinante: nothing but RoCEv2 on the wire', dissect.not_roce(path))
     reference, ours = dissect.packets(REFERENCE), dissect.packets(path)
