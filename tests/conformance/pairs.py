@@ -38,7 +38,7 @@ class Pair:
 
 def expected_lines(pair):
     """Returns the minimum number of the client's result lines, and their pattern."""
-    if pair.program == 'ibv_xsrq_pingpong':  # it prints no figures
+    if pair.program == 'ibv_xsrq_pingpong':  # ibv_xsrq_pingpong prints no figures
         return 1, r'^success$'
     if pair.program.startswith('ibv_'):
         return 1, r'^\d+ iters in [\d.]+ seconds'

@@ -116,8 +116,8 @@ struct ReadTestThatKeepsNothing : ReadTest {
 };
 TEST_F(ReadTestThatKeepsNothing, AwaitedResponseIsTakenAlthoughTheReadWasRolledBack) {
     join();
-    for (uint32_t end = 0; end < 2; ++end)
-        world.net().link(end).bits_per_second = 1'000'000'000'000'000;  // both frames arrive at once
+    // The links are so fast that both frames arrive at once.
+    for (uint32_t end = 0; end < 2; ++end) world.net().link(end).bits_per_second = 1'000'000'000'000'000;
     read(1, 2 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
     respond(0x100, 2, 1, 1, 9);

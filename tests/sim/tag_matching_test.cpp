@@ -156,7 +156,7 @@ TEST_F(TagMatching, UnexpectedAndUntaggedMessagesTakeOrdinaryBuffersHeaderAndAll
     EXPECT_EQ(c[0].byte_len, 116u);
     EXPECT_EQ(b.mr.data()[kOrdinary], kEager);
     EXPECT_EQ(first_wrong(b.mr.data() + kOrdinary + 16, 100, 8), -1);
-    // Only the first of them counts.
+    // Only the first of these two synchronisations counts.
     auto sync = op(TagOpcode::sync, 60, abi::kTagSignaled | abi::kTagSync, 1);
     ASSERT_EQ(b.client.post_tag(srq, sync), 0);
     const auto s = b.wait(1);
@@ -164,7 +164,7 @@ TEST_F(TagMatching, UnexpectedAndUntaggedMessagesTakeOrdinaryBuffersHeaderAndAll
     expect(s[0], WcOpcode::tm_sync, 60, 0);
 }
 
-// Without this rule a second message could overtake the first one, which the program has not handled yet.
+// If such entries matched, a second message could overtake the first one, which the program has not handled yet.
 TEST_F(TagMatching, EntriesAddedOutOfPhaseDoNotMatchUntilTheCountsAgree) {
     for (uint64_t id = 50; id < 53; ++id) ordinary(id);
     tagged(kEager, 8, 10);

@@ -88,7 +88,7 @@ struct RqProducer {
     uint32_t depth = 0;
     uint32_t stride = 0;
     uint32_t head = 0;
-    uint32_t tail = 0;  ///< polling threads add to it, so access is atomic
+    uint32_t tail = 0;  ///< polling threads increment `tail`, so access is atomic
 
     uint32_t free_slots() const {
         return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));

@@ -55,7 +55,8 @@ public:
     /// A yield that switches to no other thread takes 3 times as long as the shortest system call. A switch to another thread and
     /// back takes at least 12 times as long.
     static constexpr uint64_t kLone = 6;
-    /// A scheduler's time slice is longer than this. A round of an engine, and a program's work between two polls, are shorter.
+    /// A yield that takes this many nanoseconds has cost a scheduler's time slice. A round of an engine, and a program's work
+    /// between two polls, are shorter.
     static constexpr uint64_t kTimeSlice = 400'000;
     static constexpr uint32_t kFewestSleeps = 64, kMostSleeps = 16384;
 

@@ -27,7 +27,7 @@ inline constexpr uint32_t kMaxTagSge = 4;
 inline constexpr uint32_t kTagSlots = 1024;
 inline constexpr uint32_t kFirstTagSlot = kDoorbellSlots - kTagSlots;
 
-/// The values are those of enum ibv_ops_wr_opcode and enum ibv_ops_flags.
+/// The values are those of verbs: enum ibv_ops_wr_opcode and enum ibv_ops_flags.
 enum class TagOpcode : uint8_t { add = 0, del = 1, sync = 2 };
 enum TagOpFlags : uint8_t { kTagSignaled = 1 << 0, kTagSync = 1 << 1 };
 
@@ -60,7 +60,7 @@ struct TagQueue {
     uint32_t depth;    ///< slots of the ring of operations, power of two
     uint32_t handles;  ///< slots of the ring of handles, power of two
     uint32_t max_tags, max_ops;
-    uint32_t engine;  ///< engine whose doorbell page it uses
+    uint32_t engine;  ///< engine whose doorbell page the SRQ uses
     uint32_t slot;    ///< doorbell bit
     Location where;
 };

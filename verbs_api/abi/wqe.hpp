@@ -68,7 +68,7 @@ struct SendWqe {
     union {
         uint32_t inline_length;  ///< with kSendInline: bytes of payload
         uint32_t bind_mr_lkey;   ///< bind_mw: lkey of the memory region
-        uint32_t atomic_srqn;    ///< XRC atomics: they use `swap` and are never inline
+        uint32_t atomic_srqn;    ///< XRC atomics: SRQ number; `remote_srqn` is occupied by `swap`
     };
     union {
         uint64_t compare_add;  ///< atomics: compare or add operand; atomic_write: the 8 bytes

@@ -38,7 +38,7 @@ void leave_to_parent(Context& c) {
     close_quietly(c.verbs.context.async_fd);
     c.verbs.context.cmd_fd = -1;
     for (int& fd : c.wake_fd) close_quietly(fd);
-    pthread_mutex_init(&c.verbs.context.mutex, nullptr);  // another thread of the parent may have held it
+    pthread_mutex_init(&c.verbs.context.mutex, nullptr);  // another thread of the parent may have held the mutex
 }
 
 void before_fork() { open_contexts().mutex.lock(); }

@@ -97,8 +97,7 @@ int fill_payload(const Qp& qp, const ibv_send_wr& wr, uint8_t carries, abi::Send
 
 int write_send(Qp& qp, const ibv_send_wr& wr) {
     uint32_t opcode;
-    std::memcpy(&opcode, &wr.opcode,
-                sizeof opcode);  // the program's value may be outside the enum, so reading it as the enum would be undefined
+    std::memcpy(&opcode, &wr.opcode, sizeof opcode);  // the program's value may be outside the enum
     if (opcode >= kOpcodes.size() || (qp.send_opcodes & bit(int(opcode))) == 0) return EINVAL;
     if (wr.num_sge < 0 || uint32_t(wr.num_sge) > qp.cap.max_send_sge) return EINVAL;
     if (send_queue_full(qp)) return ENOMEM;

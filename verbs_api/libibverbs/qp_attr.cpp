@@ -6,7 +6,7 @@
 namespace roci::client {
 namespace {
 
-/// Messages carry enums as numbers, so this casts.
+/// Copies a field with a cast, because messages carry enums as numbers.
 template <class To, class From>
 void put(To& to, const From& from) {
     to = static_cast<To>(from);

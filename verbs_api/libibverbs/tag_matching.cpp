@@ -8,8 +8,7 @@ namespace {
 
 int describe(const ibv_ops_wr& wr, abi::TagOp& op) {
     uint32_t opcode;
-    std::memcpy(&opcode, &wr.opcode,
-                sizeof opcode);  // the program's value may be outside the enum, so reading it as the enum would be undefined
+    std::memcpy(&opcode, &wr.opcode, sizeof opcode);  // the program's value may be outside the enum
     if (opcode > IBV_WR_TAG_SYNC || (uint32_t(wr.flags) & ~uint32_t(IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC)) != 0) return EINVAL;
     op.wr_id = wr.wr_id;
     op.opcode = abi::TagOpcode(opcode);
@@ -40,8 +39,7 @@ void ring_bell(Context& c, const abi::TagQueue& q) {
     if (!abi::ring_doorbell(bell, q.slot) || c.wake_fd[q.engine] < 0) return;
     const int saved = errno;
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n =
-        write(c.wake_fd[q.engine], &one, sizeof one);  // EAGAIN means that the engine is awake already
+    [[maybe_unused]] const ssize_t n = write(c.wake_fd[q.engine], &one, sizeof one);  // EAGAIN: the engine is awake already
     errno = saved;
 }
 

@@ -139,8 +139,7 @@ int ended() {
 /// Reads a signal from the channel's socket and fetches the event. Blocks if the descriptor lacks O_NONBLOCK. Returns 0, EAGAIN
 /// if the event does not exist any more, or -1 with errno.
 int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
-    const uint32_t handle =
-        Channel::from(channel)->handle;  // read before read(), because the channel may be destroyed when read() returns
+    const uint32_t handle = Channel::from(channel)->handle;  // the channel may be destroyed when read() returns
     abi::EventSignal signal{};
     const ssize_t n = read(channel->fd, &signal, sizeof signal);
     if (n < 0) return -1;

@@ -18,7 +18,7 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 extern "C" {
-// rdma-core exports these functions without a public declaration.
+// rdma-core exports the following functions without a public declaration.
 int rdma_set_local_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
 int rdma_get_remote_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
 int rdma_reject_ece(struct rdma_cm_id* id, const void* private_data, uint8_t private_data_len);

@@ -351,7 +351,7 @@ constexpr long kPause = SYS_pause;
 constexpr long kPause = SYS_ppoll;  // the system call of pause(3) on newer architectures
 #endif
 
-/// rping leaves its event thread in this state. The thread's call never returns, and nothing is logged about it.
+/// rping's event thread waits on a channel that rping destroys. The thread's call never returns, and nothing is logged about it.
 TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
     rdma_event_channel* doomed = rdma_create_event_channel();
     ASSERT_NE(doomed, nullptr);

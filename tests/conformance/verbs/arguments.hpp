@@ -41,7 +41,7 @@ public:
     ibv_mr* plain = nullptr;    ///< a region without IBV_ACCESS_MW_BIND
     ibv_device_attr device{};
     ibv_gid group{};
-    bool whole = true;  ///< true if all these objects exist
+    bool whole = true;  ///< true if all objects of the stage exist
 
     /// Returns as text everything that a failed verb must leave unchanged.
     std::string snapshot();

@@ -97,7 +97,7 @@ TEST_F(Operations, InlineDataIsTakenWhenPosted) {
     ASSERT_EQ(a->post(IBV_WR_SEND, 2, 0, 64,
                       [](ibv_send_wr& wr) {
                           wr.send_flags |= IBV_SEND_INLINE;
-                          wr.sg_list->lkey = 0;  // the library must ignore it
+                          wr.sg_list->lkey = 0;  // the library must ignore the lkey of inline data
                       }),
               0);
     a->fill(0, 64, 200);

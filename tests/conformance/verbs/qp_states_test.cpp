@@ -65,7 +65,7 @@ TEST_F(QpStates, OnlyTheStepsOfTheTableAreTaken) {
     for (const ibv_qp_state from : kStates) {
         if (from == IBV_QPS_SQE) continue;  // an RC QP is never in SQE
         for (const ibv_qp_state to : kStates) {
-            if (from == IBV_QPS_RESET && to == IBV_QPS_ERR) continue;  // devices differ in this step
+            if (from == IBV_QPS_RESET && to == IBV_QPS_ERR) continue;  // devices differ in the step from RESET to ERR
             ASSERT_EQ(a->to_state(IBV_QPS_RESET), 0);
             ibv_qp_state now = IBV_QPS_RESET;
             for (const ibv_qp_state next : kWay) {

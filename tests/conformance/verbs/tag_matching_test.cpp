@@ -185,7 +185,8 @@ TEST_F(TagMatching, UntaggedMessagesTakeOrdinaryBuffers) {
     EXPECT_TRUE(same(*a, kHeader, *b, kOrdinary + 3 * 4096, 100 + sizeof(ibv_tmh)));
 }
 
-// Without this rule a second message could overtake an unexpected first one, which the program has not handled yet.
+// If new entries matched out of phase, a second message could overtake an unexpected first one, which the program has not handled
+// yet.
 TEST_F(TagMatching, OutOfPhaseNothingNewMatchesUntilTheCountsAgree) {
     for (uint64_t id = 1; id < 4; ++id) ordinary(id);
     send(IBV_TMH_EAGER, 7, 10);
@@ -225,8 +226,7 @@ TEST_F(TagMatching, AFullListIsEnomem) {
     for (; added < 100000; ++added) {
         ibv_ops_wr wr = entry(1, 1000 + added);
         wr.flags = 0;
-        for (int i = 0; i < 1000 && (err = change(wr)) != 0 && added < granted.max_num_tags;
-             ++i)  // if only the ring is full, tries again
+        for (int i = 0; i < 1000 && (err = change(wr)) != 0 && added < granted.max_num_tags; ++i)  // the ring is full
             std::this_thread::sleep_for(1ms);
         if (err != 0) break;
     }

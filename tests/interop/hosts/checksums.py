@@ -1,4 +1,4 @@
-"""IPv4 header checksums that the port or rocid computes and checks; and faulty frames, which are counted by their fault. DPDK's driver of TAPs
+"""IPv4 header checksums that the port or rocid computes and checks; and counters of faulty frames, one per kind of fault. DPDK's driver of TAPs
 treats these checksums as NICs do."""
 from cases import Group, check, cross
 from hosts import Program

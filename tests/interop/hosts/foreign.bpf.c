@@ -12,9 +12,9 @@ struct {
 } foreign_count SEC(".maps");
 
 SEC("xdp")
-int foreign(struct xdp_md* ctx) {
+int foreign(struct xdp_md *ctx) {
     __u32 first = 0;
-    __u64* count = bpf_map_lookup_elem(&foreign_count, &first);
+    __u64 *count = bpf_map_lookup_elem(&foreign_count, &first);
     if (count) __sync_fetch_and_add(count, 1);
     return XDP_PASS;
 }

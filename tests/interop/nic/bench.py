@@ -58,7 +58,7 @@ class End:
     """A device of a rocid, and the way to run a program over it."""
     device: str
     run: str  # words before a program
-    number: int  # number of its network
+    number: int  # number of the device's network
 
 
 class Inside:

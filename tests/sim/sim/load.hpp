@@ -111,13 +111,13 @@ struct Inbox {
     Posted take(uint64_t id);
     /// Arms the SRQ's limit at random times. The limit event must come exactly once, when fewer receives are left.
     void watch_limit(Rng& rng, Host& host);
-    /// Resizes an SRQ at random times, whatever it holds. Uses its own random numbers, so that the traffic of a seed does not
-    /// change.
+    /// Resizes an SRQ at random times, whatever receives the SRQ holds. Uses its own random numbers, so that the traffic of a
+    /// seed does not change.
     void resize_by_chance();
     Rng sizes{1};
 };
 
-/// Resizes a CQ at random times, whatever it holds.
+/// Resizes a CQ at random times, whatever entries the CQ holds.
 void resize_by_chance(Rng& rng, Client& client, Cq& cq);
 
 }  // namespace roci::sim

@@ -93,8 +93,8 @@ Plan make_plan(Rng& rng, uint64_t seed) {
         p.loads.resize(1);
     }
     p.shared_receive = rng.chance(0.2);
-    if (seed / 3 % 2 == 0)
-        p.loads.push_back(LoadKind::endings);  // the last load, so that the traffic of the others stays the same
+    // The last load, so that the traffic of the other loads stays the same.
+    if (seed / 3 % 2 == 0) p.loads.push_back(LoadKind::endings);
     return p;
 }
 

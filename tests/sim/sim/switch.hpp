@@ -70,9 +70,8 @@ private:
     Rng rng_;
     bool by_packet_ = false;
     std::vector<Port> outputs_;
-    std::vector<std::vector<uint32_t>> of_switch_;  ///< outputs per switch
-    std::unordered_map<uint32_t, uint32_t> last_hop_,
-        home_;  ///< last_hop_: output that leads to an endpoint; home_: switch of an endpoint
+    std::vector<std::vector<uint32_t>> of_switch_;            ///< outputs per switch
+    std::unordered_map<uint32_t, uint32_t> last_hop_, home_;  ///< per endpoint: the output that leads to it, its switch
     std::priority_queue<Hop> hops_;
     uint64_t order_ = 0;
 };

@@ -332,7 +332,7 @@ private:
     Qp &sender_qp_, &receiver_qp_;
     Pool headers_, data_;
     Mr* tagged_ = nullptr;
-    std::deque<uint64_t> places_;  ///< free places in this memory for another entry
+    std::deque<uint64_t> places_;  ///< places in the tagged memory that are free for another entry
     Inbox ordinary_, fins_;
     uint32_t longest_eager_ = 0;
     std::deque<Message> pending_;                             ///< messages without a send completion yet

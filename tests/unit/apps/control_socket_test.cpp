@@ -217,8 +217,7 @@ TEST_F(Socket, ADescriptorThatNobodyReceivedHoldsNobody) {
     serve(8);
     {
         LingeringSocket slow;
-        ASSERT_EQ(send(attacker, "bye", 3, 0),
-                  3);  // the handler closes the connection after this; the next message is never read
+        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // the handler then closes; the next message is never read
         const int fd = slow.take();
         send_fds(attacker, 8, {fd});
         close(fd);

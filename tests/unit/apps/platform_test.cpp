@@ -77,7 +77,8 @@ TEST_F(Platform, ArenaMemoryIsZeroedSealedAndShared) {
 }
 
 TEST_F(Platform, AnImpossibleArenaIsRefusedWithAReason) {
-    const host::SharedMemory m = platform.make_memory(uint64_t{1} << 63, why);  // no file can have this length on any machine
+    const host::SharedMemory m =
+        platform.make_memory(uint64_t{1} << 63, why);  // no file can have this length, whatever memory the machine has
     EXPECT_EQ(m.base, nullptr);
     EXPECT_NE(why.find("more than half"), std::string::npos) << why;
     EXPECT_TRUE(leaves_enough(512, 1024));

@@ -48,7 +48,7 @@ public:
             return nullptr;
         }
         auto region = std::make_unique<mem::MappedRegion>();
-        // The conductor never accesses this memory. Without engines the base is only a number that differs per region.
+        // The conductor never accesses the memory of a region. Without engines the base is only a number that differs per region.
         region->base = backed ? new std::byte[length]{} : reinterpret_cast<std::byte*>(next_base);
         next_base += (length + 0xfff) / 0x1000 * 0x1000 + 0x1000;
         region->length = length;

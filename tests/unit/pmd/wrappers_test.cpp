@@ -58,8 +58,8 @@ TEST(Hairpin, AMixedBurstIsAcceptedFromTheFrontOnly) {
         std::memcpy(f[i].data, bytes.data(), bytes.size());
         f[i].length = uint32_t(bytes.size());
     }
-    EXPECT_EQ(port.tx_burst(f, 4),
-              2u);  // one own frame and one other are accepted; the second other frame and the frames after it are refused
+    // One own frame and one other frame are accepted. The second other frame and the frames after it are refused.
+    EXPECT_EQ(port.tx_burst(f, 4), 2u);
     EXPECT_EQ(wire.sent.size(), 1u);
     EXPECT_EQ(receive_all(port), std::vector<uint32_t>{0});
     port.tx_free(f + 2, 2);

@@ -57,7 +57,7 @@ void* here_dlsym(void* handle, const char* name) { return base_dlsym(handle, nam
 ROCI_OLD(int, dladdr, const void* address, Dl_info* out);
 int here_dladdr(const void* address, Dl_info* out) { return base_dladdr(address, out); }
 
-// glibc 2.33 made these functions. Before, they were macros over the following functions.
+// Since glibc 2.33 stat64 and fstat64 are functions. Before, they were macros that called the following functions.
 int __xstat64(int version, const char* path, struct stat64* out);
 int __fxstat64(int version, int fd, struct stat64* out);
 __attribute__((visibility("hidden"), used)) int here_stat64(const char* path, struct stat64* out) __asm__("stat64");

@@ -206,7 +206,7 @@ private:
     }
 
     static void give_back(Placement placement, uint64_t used) {
-        if (placement.file->kind == File::Kind::own && used > 0) return;  // the rest of the range is a hole
+        if (placement.file->kind == File::Kind::own && used > 0) return;  // its unused rest stays a hole
         placement.offset += used;
         placement.address += used;
         placement.length -= used;

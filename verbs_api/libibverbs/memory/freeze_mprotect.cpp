@@ -87,8 +87,7 @@ void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
     if (called_back || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
         default_action(signal);
         if (info->si_code <= 0)
-            ::syscall(SYS_tgkill, getpid(), self,
-                      signal);  // sends the signal again: it was sent and is no fault, so it would not be repeated
+            ::syscall(SYS_tgkill, getpid(), self, signal);  // a program sent this signal, so no fault repeats it
         return;
     }
     chaining_thread = self;

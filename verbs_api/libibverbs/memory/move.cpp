@@ -91,8 +91,7 @@ void populate(const Move& step, uint64_t copied) {
         const off_t hole = ::lseek(step.fd, data, SEEK_HOLE);
         at = hole < 0 ? end : std::min(end, static_cast<uint64_t>(hole));
         const uint64_t from = static_cast<uint64_t>(data);
-        if (::madvise(pointer(step.address + (from - step.offset)), at - from, advice) != 0)
-            return;  // ignores the error, because this is only an optimisation
+        if (::madvise(pointer(step.address + (from - step.offset)), at - from, advice) != 0) return;  // only an optimisation
     }
 }
 

@@ -10,7 +10,7 @@ namespace roci::memory {
 class PageView {
 public:
     enum class State : uint8_t {
-        unknown,    ///< some pages are touched, or the kernel does not report it
+        unknown,    ///< some pages are touched, or the kernel does not report the state
         untouched,  ///< no page was ever touched
         touched     ///< each page is in memory and belongs to this process alone
     };

@@ -35,7 +35,7 @@ TEST(Fork, WritesReachNeitherSide) {
     const pid_t pid = ::fork();
     if (pid == 0) {
         char byte;
-        bool good = ::read(go[0], &byte, 1) == 1;  // the parent has written before this
+        bool good = ::read(go[0], &byte, 1) == 1;  // waits until the parent has written
         good = good && filled(big, bytes) && filled(small, 10'000, 9);
         std::memset(big, 'c', bytes);
         std::memset(small, 'c', 10'000);
