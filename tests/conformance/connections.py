@@ -31,7 +31,7 @@ class Row:
     shows: str = ''  # pattern that the client must print
     served: str = ''  # pattern that the server must print
     joins: bool = False  # there is no listener: the server is ready when it is in a multicast group
-    tcp: bool = False  # rdma_cm listens late: the server is ready when it listens on its TCP port
+    tcp: bool = False  # the server is ready when it listens on its TCP port, before it listens by rdma_cm
     by_cm: bool = True  # rdma_cm makes the connection, so its requests are counted
     settings: tuple = () # environment variables, NAME=value
     usual: str = ''  # harmless output that looks like an error

@@ -78,8 +78,7 @@ class Scribbler(Client):
             self.must(f'modify_qp to {state}', self.request(OP_MODIFY_QP, struct.pack('<2I', handle, mask) + qp_attr(state, qpn, gid)))
 
     def scribble(self):
-        """Writes random data over indices, WQEs, CQEs, arm words and doorbell bits. Some writes are small numbers, which pass more checks, and some
-        are
+        """Writes random data over indices, WQEs, CQEs, arm words and doorbell bits. Some writes are small numbers, which pass more checks. Some are
         bytes that mark a send WQE as posted (abi::phase_of)."""
         for shared in self.maps:
             for _ in range(64):

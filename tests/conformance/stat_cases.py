@@ -88,7 +88,7 @@ def helper_ends_with_its_program(rocid, _):
     """The process that renews the files is no child of the program, keeps none of its descriptors, and ends with it."""
     text = run_once(rocid, ['sh', '-c', 'readlink /proc/self/ns/mnt; cat /proc/$$/task/$$/children'])
     namespace, *children = text.split()
-    if len(children) != 1:  # cat
+    if len(children) != 1:  # the cat that prints them
         raise Failure(f'the program has children that it did not start: {text}')
     end = time.monotonic() + 10
     while members(namespace) and time.monotonic() < end:

@@ -134,7 +134,7 @@ private:
 
 // ---- a program that polls, and sleeps on the word of its CQ (abi::CqShared::sleeping) -----------------------------------------
 
-/// CqConsumer::prepare_sleep, futex, and the poll after it.
+/// CqConsumer::prepare_sleep, futex, and the poll after the futex.
 Program poller(bool fenced) {
     Program p{{Step::store, sleeping, 1}};
     if (fenced) p.push_back({Step::fence});
@@ -177,7 +177,7 @@ TEST(SleepModel, AProgramThatIsStoppedDelaysNobodyElse) {
 
 // ---- an engine that sleeps, and clients that ring (abi::EnginePage, DoorbellPage) ---------------------------------------------
 
-/// LcoreLoop::nap. The eventfd is the word `sleeping2` here: a write to it makes it 0.
+/// LcoreLoop::nap. The word `sleeping2` plays the eventfd: a write to the eventfd stores 0 in the word.
 Program lcore() {
     return {{Step::store, sleeping, 1},
             {Step::store, sleeping2, 1},

@@ -133,7 +133,7 @@ struct CmJoinRequest {
     uint32_t id;
     uint32_t flags;
     CmAddress address;
-};  ///< HandleReply
+};  ///< the reply is HandleReply
 struct CmLeaveRequest {
     uint32_t id;
     uint32_t group;

@@ -57,13 +57,13 @@ struct SendWqe {
     union {
         uint64_t remote_addr;  ///< RDMA and atomics: remote address; bind_mw: start of the window
         struct {
-            uint32_t ah;  ///< UD: address handle (control.hpp, CreateAh)
+            uint32_t ah;  ///< UD: address handle (control.hpp, CreateAhRequest)
             uint32_t remote_qpn;
         } ud;
     };
     union {
         uint32_t rkey;         ///< RDMA and atomics: rkey; bind_mw: new rkey of the window
-        uint32_t remote_qkey;  ///< UD
+        uint32_t remote_qkey;  ///< UD: Q_Key of the receiving QP
     };
     union {
         uint32_t inline_length;  ///< with kSendInline: bytes of payload

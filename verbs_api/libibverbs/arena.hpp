@@ -30,7 +30,8 @@ public:
     ~Arena();
     /// Maps a chunk and closes its descriptor. Returns 0 or an errno.
     int add_chunk(uint32_t id, int fd);
-    /// Returns the memory of a location, or nullptr if it is not within a known chunk or is shorter than `needed` bytes.
+    /// Returns the memory of a location, or nullptr if the location is not within a known chunk or is shorter than `needed`
+    /// bytes.
     std::byte* locate(const abi::Location& where, uint64_t needed) const;
     void leave_to_parent();
 

@@ -85,7 +85,7 @@ public:
     bool gone() const { return gone_.load(std::memory_order_relaxed); }
     /// Called when rocid has ended. All further requests fail with EIO. Prints one line on stderr per process. Returns EIO.
     int lost(const char* why);
-    /// In a fork's child: drops the connection without a message to rocid.
+    /// Called in a fork's child. Drops the connection without a message to rocid.
     void leave_to_parent();
 
 private:

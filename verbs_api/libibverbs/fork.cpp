@@ -1,5 +1,5 @@
-// fork(): the child has copies of all pointers and descriptors of its parent's session. It must not disturb the session, and must
-// not keep it open.
+// fork(): the child has copies of all pointers and descriptors of its parent's session. The child must not disturb the session,
+// and must not keep it open.
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -94,7 +94,6 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
 
 // A private function of rdma-core, which ibv_devinfo -v and pyverbs call. The numbers are those of the kernel's sysfs: 0 for
 // InfiniBand or RoCE v1, 1 for RoCE v2.
-// v2.
 extern "C" __attribute__((visibility("default"))) int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index,
                                                                          unsigned int* type) {
     ibv_gid_entry entry{};

@@ -46,7 +46,7 @@ struct Line {
     std::array<Stay, kCores> stay;
     std::array<Bytes, kCores> ever;
     std::array<const void*, kCores> where{};                     ///< the code that last moved the line to this core
-    std::array<std::array<uint32_t, kCores>, kCores> between{};  ///< moves [to][from]
+    std::array<std::array<uint32_t, kCores>, kCores> between{};  ///< moves by core, [to][from]
     Moves moves;
 };
 

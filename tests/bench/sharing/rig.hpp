@@ -36,7 +36,7 @@ struct alignas(kLine) End {
     uint32_t slot = 0;
     abi::CqConsumer* cq = nullptr;
     uint32_t index = 0;           ///< index of the pair in its program
-    std::byte* buffer = nullptr;  ///< kMessages messages
+    std::byte* buffer = nullptr;  ///< memory of kMessages messages
     uint32_t lkey = 0, rkey = 0;
     uint32_t posted = 0;
 };

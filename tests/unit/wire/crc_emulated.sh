@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 skipped=0
 
-build() {  # COMPILER OUTPUT
+build() {  # arguments: COMPILER OUTPUT
     "$1" -std=c++20 -O2 -static -fno-strict-aliasing -Wall -Wextra -Werror -I"$root/stack" "$root"/stack/wire/crc/*.cpp \
         "$root/tests/unit/wire/crc_check.cpp" -o "$2"
 }

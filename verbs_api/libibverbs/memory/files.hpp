@@ -139,7 +139,7 @@ private:
     uint64_t placements_ = 0;    ///< counted since the last collect()
     uint64_t live_pages_ = 0;    ///< counted by the last collect()
     uint64_t vmas_ = 0;          ///< counted by the last collect()
-    uint64_t refusals_ = 0;      ///< since there were too many
+    uint64_t refusals_ = 0;      ///< adoptions refused since there were too many VMAs
 };
 
 }  // namespace roci::memory

@@ -29,7 +29,7 @@ public:
     virtual bool cover(uint64_t address, uint64_t length, bool shared) = 0;
     /// Returns true if freeze() also blocks writers to pages that were never touched.
     virtual bool holds_untouched() const = 0;
-    /// Makes writers to [address, +length) wait. If it fails, nothing is frozen.
+    /// Makes writers to [address, +length) wait. Returns false on failure; then nothing is frozen.
     virtual bool freeze(uint64_t address, uint64_t length, int protection) = 0;
     /// Lets the writers continue. With `replaced` a new mapping is in place; otherwise the old mapping gets its protection back.
     virtual void thaw(uint64_t address, uint64_t length, int protection, bool replaced) = 0;

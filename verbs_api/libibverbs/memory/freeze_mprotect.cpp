@@ -198,7 +198,7 @@ ThreadLook look_at(pid_t tid) {
 /// functions of the C library. The function waits for such a thread, but only once per thread. On a busy machine the thread may
 /// wait long for a CPU, so only the time counts in which the thread ran or slept.
 bool nobody_blocks_sigsegv() {
-    static pid_t known = 0;  // under the room's mutex
+    static pid_t known = 0;  // protected by room_mutex
     static uint64_t known_start = 0;
     constexpr int kTries = 200, kMostTries = 40'000;  // 100 ms of the thread's own time, 20 s in total
     const timespec pause{.tv_sec = 0, .tv_nsec = 500'000};
