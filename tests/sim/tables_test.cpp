@@ -123,7 +123,7 @@ TEST(Tables, PingPongUnderLoss) {
     expect_table("ping_pong", table);
 }
 
-// Up to 32 frames overtake a tenth of the frames.
+// A tenth of the frames is delayed, and up to 32 later frames overtake each of them.
 TEST(Tables, Reordering) {
     const Nanos place = (4096 + 90) * 8 / 25 + 1;
     std::string table =

@@ -23,7 +23,7 @@ struct RegionKey {
     auto operator<=>(const RegionKey&) const = default;
 };
 
-/// Describes how rocid accesses the memory of one MR. RegionTable::release frees these regions.
+/// Describes how rocid accesses the memory of one MR. RegionTable::release undoes the registration.
 struct RegisteredMemory {
     bool acquired = false;
     uint64_t token = 0;

@@ -21,7 +21,7 @@ enum class Access : uint8_t { read, write, prefetch, prefetch_to_write };
 /// The moves of a line.
 struct Moves {
     uint64_t fetches = 0, takes = 0;
-    uint64_t falsely = 0, in_vain = 0;  ///< of fetches and takes together
+    uint64_t falsely = 0, in_vain = 0;  ///< fetches and takes of the classes "false" and "in vain"
     uint64_t all() const { return fetches + takes; }
     void add(const Moves& m) {
         fetches += m.fetches, takes += m.takes;

@@ -27,7 +27,7 @@ for library in "$ours" ${2:+"$(realpath "$2")"}; do
     absolute=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep /)
     [ -z "$absolute" ] || fail "$library is bound to a place: $absolute"
 done
-leaked=$(nm -D --defined-only "$ours" | awk '$2 != "A" { print $3 }' | grep -v -e '@@IBVERBS_' -e '^madvise@@GLIBC_')  # these symbols would precede libc's
+leaked=$(nm -D --defined-only "$ours" | awk '$2 != "A" { print $3 }' | grep -v -e '@@IBVERBS_' -e '^madvise@@GLIBC_')  # such a symbol would replace libc's
 [ -z "$leaked" ] || fail "exported without a version: $leaked"
 
 if [ -e "$system" ]; then

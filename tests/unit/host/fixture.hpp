@@ -114,7 +114,7 @@ public:
     std::set<std::pair<uint32_t, uint32_t>> pipes;
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> signals;
     std::set<uint32_t> wake;
-    std::vector<std::pair<uint32_t, uint32_t>> asyncs;  ///< session, event
+    std::vector<std::pair<uint32_t, uint32_t>> asyncs;  ///< pairs of session and event type
     std::vector<Gid> solicited;
     Gid gateway;
     int route_error = 0;

@@ -224,7 +224,7 @@ bool find_slots(File& pool, uint64_t count, uint64_t& first) {
 }  // namespace
 
 /// Allocates slots, preferably next to the slot of the preceding window, so that adjacent memory remains one VMA and one piece.
-/// If these are taken, it uses any free slots or creates a new pool.
+/// If the adjacent slots are taken, it uses any free slots or creates a new pool.
 bool Files::take_slots(uint64_t window, uint64_t count, WindowSlot& first) {
     const auto before = windows_.find(window - window_bytes());
     if (before != windows_.end() && slots_free(*before->second.file, before->second.slot + 1, count)) {

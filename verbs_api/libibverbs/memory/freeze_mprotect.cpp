@@ -86,8 +86,7 @@ void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
     const bool called_back = chaining_thread == self && chaining_info == info && frame < chaining_frame;
     if (called_back || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
         default_action(signal);
-        if (info->si_code <= 0)
-            ::syscall(SYS_tgkill, getpid(), self, signal);  // a program sent this signal, so no fault repeats it
+        if (info->si_code <= 0) ::syscall(SYS_tgkill, getpid(), self, signal);  // kill() sent the signal, so no fault repeats it
         return;
     }
     chaining_thread = self;
