@@ -1,4 +1,4 @@
-"""docs/peers.md, from a run."""
+"""Writes docs/peers.md from the results of a run."""
 import re
 
 HEAD = """# Peers
@@ -46,7 +46,7 @@ ICMP "unreachable" messages have no effect: a connection fails only after its re
 
 
 def figure(output):
-    """The average of a perftest table: bandwidth in MB/s or latency in microseconds."""
+    """Returns the average of a perftest table: bandwidth in MB/s or latency in microseconds."""
     header = columns = None
     for line in output.splitlines():
         if '#bytes' in line:

@@ -24,7 +24,7 @@ import dissect  # noqa: E402
 REFERENCE = REPO / 'tests/data/rxe-excerpt.pcap'
 PAGE = REPO / 'docs/wire.md'
 
-# The operations of the reference capture, with its message sizes and path MTUs.
+# The operations of the reference capture, with the same message sizes and path MTUs.
 OPERATIONS = [
     Pair('ibv_rc_pingpong', '-n 4 -s 64 -m 1024'),
     Pair('ibv_rc_pingpong', '-n 3 -s 5000 -m 1024'),
@@ -87,7 +87,7 @@ class Tally:
         self.passed = self.failed = 0
 
     def check(self, name, complaints):
-        """A check passes if it has no complaint."""
+        """Counts a check, which passes if it has no complaint."""
         complaints = list(complaints)
         if complaints:
             self.failed += 1
@@ -119,7 +119,7 @@ def check_page(tally, page, write):
 
 
 def judge(tally, path, write):
-    check_frames(tally, 'Soft-RoCE (the reference)', REFERENCE)  # judges the judges
+    check_frames(tally, 'Soft-RoCE (the reference)', REFERENCE)  # checks the checks themselves
     check_frames(tally, 'Rocinante', path)
     tally.check('Rocinante: nothing but RoCEv2 on the wire', dissect.not_roce(path))
     reference, ours = dissect.packets(REFERENCE), dissect.packets(path)

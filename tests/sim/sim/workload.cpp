@@ -39,18 +39,18 @@ private:
         world_.net().set_faults(plan_.faults);
     }
 
-    /// Acknowledgements of a QP never go back, whatever it keeps or repeats.
+    /// Checks that the acknowledged PSNs of a QP never go back.
     void watch(const Sent& s) {
         if (!s.parsed || !s.packet.info->has(wire::kAck) || s.packet.info->has(wire::kAtomic)) return;
         for (const auto& l : loads_)
             if (l->renews(s.packet.dest_qp)) return;
-        const bool ack = s.packet.syndrome < 0x20;  // a NAK acknowledges what is before its PSN
+        const bool ack = s.packet.syndrome < 0x20;  // a NAK acknowledges the packets before its PSN
         const Psn end = s.packet.psn + uint32_t(ack);
         const auto [seen, fresh] = acknowledged_.try_emplace(uint64_t{s.from} << 32 | s.packet.dest_qp.value, end);
         if (!fresh && end.distance_from(seen->second) < 0 && regressed_.empty()) regressed_ = "an ACK went back: " + s.text();
         seen->second = end;
     }
-    /// What the engines keep is within their pools.
+    /// Checks that the frames that the engines keep are within their pools.
     void check_pools() {
         const uint64_t most = world_.host(0).engines() * (plan_.world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame));
         for (uint32_t h = 0; h < world_.hosts(); ++h)
@@ -103,7 +103,7 @@ private:
         }
     }
 
-    /// After the work is done the network is healed; nothing more may happen, and nothing may be left.
+    /// Called when the work is done. Heals the network. Then nothing more may happen, and no object may be left.
     void settle() {
         world_.net().set_faults({});
         if (!world_.run_idle(100'000'000'000)) broken("the world does not come to rest");
@@ -134,7 +134,7 @@ private:
     bool trace_;
     std::vector<std::unique_ptr<Load>> loads_;
     WorkloadResult result_;
-    std::map<uint64_t, Psn> acknowledged_;  ///< by endpoint and destination QP
+    std::map<uint64_t, Psn> acknowledged_;  ///< key: endpoint and destination QP
     std::string regressed_;
 };
 

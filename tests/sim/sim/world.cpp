@@ -164,7 +164,7 @@ std::string Host::shut_down() {
     for (const auto& [name, n] : totals)
         if (n != 0) left += std::to_string(n) + " " + name + " left; ";
     platform_.finish_workers(world_.now());
-    for (int i = 0; i < 3; ++i) poll();  // frames that other engines handled come back to their port
+    for (int i = 0; i < 3; ++i) poll();  // returns frames that other engines handled to their port
     conductor_.reset();
     engines_.clear();
     if (platform_.blocks() != 0) left += std::to_string(platform_.blocks()) + " blocks of shared memory left; ";

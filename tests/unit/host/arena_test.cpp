@@ -39,14 +39,14 @@ TEST_F(ArenaTest, BlocksAreZeroedAlignedAndApart) {
             live.push_back(std::move(b));
         } else {
             const size_t which = random() % live.size();
-            std::memset(live[which].base(), 0, 64);  // its own bytes only
+            std::memset(live[which].base(), 0, 64);  // writes only to its own bytes
             std::memset(live[which].base(), 0x77, live[which].where().length);
             std::swap(live[which], live.back());
             live.pop_back();
         }
     }
     live.clear();
-    // All merged again: the largest chunk can be taken in one piece.
+    // All blocks are merged again: the largest chunk can be allocated in one piece.
     const size_t chunks = arena.chunks();
     const uint64_t bytes = arena.bytes();
     uint64_t largest = 0;

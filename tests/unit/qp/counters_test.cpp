@@ -1,4 +1,4 @@
-// The table of counters, and docs/counters.md, which is made of it. ROCI_WRITE_TABLES=1 writes the document anew.
+// The table of counters, and docs/counters.md, which is generated from it. ROCI_WRITE_TABLES=1 writes the document again.
 #include "engine/counters.hpp"
 
 #include <gtest/gtest.h>
