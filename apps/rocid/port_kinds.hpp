@@ -28,20 +28,21 @@ struct PortKind {
 };
 
 std::span<const PortKind> port_kinds();
-/// The row of `name`. `name` is always in the table, because the option table allows no other names.
+/// Returns the row of `name`. `name` is always in the table, because the option table allows no other names.
 const PortKind& port_kind(std::string_view name);
 bool takes_key(const PortKind& kind, std::string_view key);
-/// "interface, descriptors"
+/// Returns the keys in `own_keys` of the kind, separated by commas, such as "interface, descriptors".
 std::string own_keys(const PortKind& kind);
-/// DPDK's name and arguments of the port with queue `first`, such as "net_af_packet_roci0,iface=eth0,…".
+/// Returns DPDK's name and arguments of the port with queue `first`, such as "net_af_packet_roci0,iface=eth0,…".
 std::string devargs_of(const DeviceSection& device, unsigned queues, unsigned first = 0);
 
-/// Size of a frame buffer in bytes, if the kind has own_frames. 0 if the kind uses the common size.
+/// Returns the size of a frame buffer in bytes, if the kind has own_frames. Returns 0 if the kind uses the common size.
 uint32_t frame_room(const PortKind& kind);
 
-/// Bytes of the IP packet that carries a full payload: IPv6, UDP, BTH, XRCETH, RETH, ImmDt, ICRC.
+/// Returns the size in bytes of the largest IP packet with `path_mtu` bytes of payload. Its headers are IPv6, UDP, BTH, XRCETH,
+/// RETH and ImmDt, and the ICRC follows the payload.
 uint32_t ip_bytes_for(uint32_t path_mtu);
-/// The largest path MTU, at most `wish`, whose packets fit into `ip_bytes`. 0 if not even path MTU 256 fits.
+/// Returns the largest path MTU, at most `wish`, whose packets fit into `ip_bytes`. Returns 0 if path MTU 256 does not fit.
 uint32_t path_mtu_within(uint32_t ip_bytes, uint32_t wish);
 
 }  // namespace roci::rocid

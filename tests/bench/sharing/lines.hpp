@@ -1,11 +1,13 @@
-// Counts the moves of cache lines between cores, and their reasons. It models coherent, infinite caches (MESI without evictions)
-// and gets every access. A line moves in two cases: a core reads bytes that another core has written since (a fetch), or a core
-// writes to a line that another core holds (a take).
+// A model of the caches of a few cores. It counts the moves of cache lines between cores, and their reasons. The caches are
+// coherent (MESI) and never evict a line. The caller passes every access to the model. A line moves in two cases:
+//   fetch    a core reads or prefetches a line that it does not hold and another core holds
+//   take     a core writes a line that another core holds, or prefetches such a line for writing
 //
-// A move is classified when the core loses the line again, by the bytes that the core accessed meanwhile:
-//   shared   bytes that another core wrote or reads: the purpose of shared memory
-//   false    only bytes that no other core uses: they should be in another line
-//   in vain  no bytes: the line was prefetched and not needed, or lost too soon
+// The stay of a line at a core ends at the next take by any core. The model then classifies the move that began the stay, by the
+// bytes that the core accessed during the stay:
+//   shared   the core read bytes that another core writes, or wrote bytes that another core reads or writes
+//   false    the core accessed only bytes that are not shared in this way: they should be in another line
+//   in vain  the core accessed no byte: the line was prefetched and not needed, or was lost too soon
 #pragma once
 
 #include <array>
@@ -18,7 +20,7 @@ inline constexpr uint32_t kCores = 4, kLine = 64;
 
 enum class Access : uint8_t { read, write, prefetch, prefetch_to_write };
 
-/// The moves of a line.
+/// The number of moves of a line.
 struct Moves {
     uint64_t fetches = 0, takes = 0;
     uint64_t falsely = 0, in_vain = 0;  ///< fetches and takes of the classes "false" and "in vain"
@@ -36,7 +38,7 @@ struct Bytes {
 };
 
 struct Line {
-    /// The time from the moment at which a core gets the line until another core takes it.
+    /// The time from the moment at which a core gets the line until the next take by any core.
     struct Stay {
         bool moved = false;  ///< true if the line came from another core while moves were counted
         Bytes touched;
@@ -55,7 +57,7 @@ public:
     /// What an access cost the core: nothing, a fetch or a take. `bytes` has one bit per accessed byte of the line.
     enum class Cost : uint8_t { none, fetch, take };
     Cost access(uint32_t core, uintptr_t line, uint64_t bytes, Access kind, const void* where);
-    /// Counts from now on.
+    /// Resets the numbers of moves to zero.
     void restart();
     /// Classifies the current moves, and stops counting.
     void stop();

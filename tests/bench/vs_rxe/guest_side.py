@@ -24,7 +24,8 @@ echo "guest: ready"
 while :; do sleep 3600; done
 '''
 
-# Runs one server and one client. SP and CP are words before the programs, SC and CC the programs, then PORT, ADDR and LIMIT.
+# Runs one server and one client. pair() sets the variables. $SP $SC is the server's command, and $CP $CC $ADDR the client's. SP and CP are words
+# before a program, such as `roci run --`. The server listens on TCP port PORT. The client may run for LIMIT seconds.
 PAIR = r'''
 hex=$(printf %04X $PORT)
 setsid $SP $SC >/tmp/pair.s 2>&1 </dev/null & server=$!
@@ -52,8 +53,8 @@ TOPOLOGY = r'''
 set -e
 ip netns add a; ip netns add b
 for n in a b; do ip -n $n link set lo up; done
-# v: the kernel's Soft-RoCE, both ends in this namespace, because its UDP socket and routes exist only in the first one; w: af_packet and TCP; x:
-# af_xdp; s: perftest's own TCP.
+# Four veth pairs. Soft-RoCE uses v. Both ends of v are in the initial namespace, because Soft-RoCE's UDP socket and routes exist only there. The
+# others connect namespaces a and b: af_packet and TCP use w, af_xdp uses x, and perftest's own TCP uses s.
 ip link add va type veth peer name vb
 ip link add wa netns a type veth peer name wb netns b
 ip link add xa netns a type veth peer name xb netns b
@@ -116,7 +117,7 @@ class Bench:
     # ---- rocid --------------------------------------------------------------------------------------------------------
 
     def rocid(self, name, words, netns='', config=''):
-        """Starts a rocid. Returns False and the reason if it does not start."""
+        """Starts a rocid. Raises Failed with the end of its log if it does not start."""
         self.end_rocid(name)
         log, socket = f'/tmp/{name}.log', f'/run/{name}.sock'
         if config:
@@ -191,7 +192,7 @@ class Bench:
         return float(re.findall(r'([\d.]+) Kbits/sec.*receiver', output)[-1]) * 1000 / 8 / 2**20, costs
 
     def figure(self, end, row):
-        """Executes one run that counts."""
+        """Measures a figure once. Before the first time, finds the number of iterations by runs that do not count."""
         if end.name == 'tcp':
             return self.iperf(end, self.options.seconds)
         key = f'{self.options.cpu}{self.options.smp if self.options.smp != 2 else ""}{row.section}: {row.name} {end.name}'
@@ -210,5 +211,5 @@ class Bench:
         return got
 
     def each(self, row, got, latency):
-        """Returns the seconds per iteration."""
+        """Returns the seconds per iteration, from the result of perftest()."""
         return 2 * got[1]['avg'] / 1e6 if latency else row.size * row.qps / max(got[0], 1e-3) / 2**20
