@@ -16,7 +16,7 @@ struct LadderRow {
     bool to_a = false;
     Kind kind = Kind::sent;
     bool lost = false;
-    std::string text;       ///< "WRITE 65,536 bytes, PSN 5 to 20"
+    std::string text;       ///< such as "WRITE 65,536 bytes, PSN 5 to 20"
     uint64_t left_out = 0;  ///< number of omitted rows before this one
 };
 

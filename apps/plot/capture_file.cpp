@@ -136,7 +136,8 @@ void sort_by_time(Capture& c) {
 Capture read_capture(const std::string& path, const std::string& name, size_t most_frames) {
     uint64_t only_without = 0;
     Capture out = read_once(path, name, most_frames, false, only_without);
-    // An ACK has no payload. Without an ICRC its frame is too short, which shows that the capture has no ICRCs.
+    // An ACK without its ICRC is too short for its headers. `only_without` counts such frames. If there are some, and no frame
+    // has a right ICRC, the program that made the capture removed the ICRCs.
     const bool without_icrc = out.counts.icrc_good == 0 && only_without != 0;
     if (without_icrc) out = read_once(path, name, most_frames, true, only_without);
     if (out.frames.empty())

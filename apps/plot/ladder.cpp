@@ -42,7 +42,7 @@ std::string psn_text(const Group& g) {
                           : fmt::format("PSN {} to {}", wire_psn(g.first.psn), wire_psn(g.last));
 }
 
-/// The name by the opcode of the packet: "READ", "SEND", "Atomic".
+/// Returns the operation in the name of the packet's opcode, such as "READ Request" or "SEND".
 std::string own_name(const Event& e) {
     const char* text = wire::opcode_info(e.opcode).name;
     std::string name = text != nullptr ? text : "?";

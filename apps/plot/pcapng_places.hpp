@@ -1,4 +1,4 @@
-// Interface and direction of each packet of a pcapng file. libpcap reads the packets, but does not report these.
+// Finds the interface and the direction of each packet of a pcapng file. libpcap reads the packets, but reports neither.
 #pragma once
 
 #include <fstream>

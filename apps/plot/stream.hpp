@@ -77,7 +77,7 @@ struct Acked {
 };
 
 struct Message {
-    std::string name;             ///< "WRITE", "SEND with Immediate"
+    std::string name;             ///< such as "WRITE" or "SEND with Immediate"
     int64_t first = 0, last = 0;  ///< first and last PSN
     int64_t begin = 0, end = -1;  ///< end: time of the acknowledgement; -1: not in the capture
     uint64_t bytes = 0;
@@ -105,7 +105,7 @@ struct Stream {
 };
 
 /// `requests` are the packets from the requester to the responder, `responses` the packets in the other direction. Both ends may
-/// send requests, so each view may contain both. Only requests of the first and responses of the second are used.
+/// send requests, so each view may contain both. Only requests in `requests` and responses in `responses` are used.
 Stream analyse(const View& requests, const View& responses, wire::Service service);
 
 }  // namespace roci::plot

@@ -162,7 +162,7 @@ void Tracker::again(const Sighting& s, int64_t psn, Request& r) {
     const bool needless = psn + int64_t{r.reads ? 1u : r.span} - 1 <= acked_;
     c.needless += needless;
     const bool back = (last_was_again_ && psn == last_psn_ + 1) || (psn >= back_from_ && psn <= back_to_);
-    // If a READ was answered, its responses are missing, not the request.
+    // A READ that was answered is repeated because responses are missing. So its request was not lost.
     const auto answer = responses_.lower_bound(psn - int64_t{r.reads ? r.span : 0u});
     const bool answered = r.reads && answer != responses_.end() && answer->first < psn + int64_t{r.span};
     if (!requests_known_ && !needless && !back && !answered) mark_lost(out_.events[r.event]);
@@ -192,7 +192,8 @@ void Tracker::prune() {
     for (; owed_.size() > kMostRequests; owed_.erase(owed_.begin())) owed_bytes_ -= owed_.begin()->second.bytes;
 }
 
-/// Handles PSNs that are not in the capture. If no NAK named them, a reliable requester sent them, so the capture has a gap.
+/// Classifies the PSNs that are not in the capture. Those of an unreliable requester count as lost. A reliable requester sends
+/// every PSN: if no NAK reported a gap, or if its PSNs are acknowledged, the packets arrived and only the capture lacks them.
 void Tracker::finish_holes() {
     for (const auto& [begin, hole] : holes_) {
         const int64_t overlooked = !reliable_ ? begin : hole.reported ? std::clamp(acked_ + 1, begin, hole.end) : hole.end;

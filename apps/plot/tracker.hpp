@@ -38,7 +38,7 @@ private:
         uint32_t payload = 0, dma_length = 0, span = 1, resent = 0;
         uint8_t opcode = 0;
     };
-    /// Payload in flight. An ACK confirms it; for a READ the responses carry it.
+    /// The payload of a request in flight. An ACK confirms the payload of a SEND or WRITE. Responses carry the payload of a READ.
     struct Owed {
         uint64_t bytes = 0;
         bool reads = false;

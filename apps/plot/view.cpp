@@ -14,7 +14,7 @@ struct Ends {
     std::optional<Place> sender, receiver;
 };
 
-/// The places where a flow was sent and received. With only one place, `sender` is set to it.
+/// Returns the places where a flow was sent and received. If the flow has only one place, `sender` is that place.
 Ends ends_of(const Capture& c, const Flow& flow) {
     struct Seen {
         uint64_t count = 0;

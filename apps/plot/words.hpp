@@ -9,10 +9,10 @@
 
 namespace roci::plot {
 
-std::string grouped(uint64_t n);                                                ///< "12,345"
-std::string count_of(uint64_t n, const char* one, const char* many = nullptr);  ///< "1 packet", "3 packets"
-std::string duration(int64_t nanos);                                            ///< "4.2 ms"
-std::string byte_text(uint64_t bytes);                                          ///< "65.5 kB"
+std::string grouped(uint64_t n);                                                ///< such as "12,345"
+std::string count_of(uint64_t n, const char* one, const char* many = nullptr);  ///< "1 packet" or "3 packets"
+std::string duration(int64_t nanos);                                            ///< such as "4.2 ms"
+std::string byte_text(uint64_t bytes);                                          ///< such as "65.5 kB"
 std::string rate_text(double bits_per_second);
 uint32_t wire_psn(int64_t psn);  ///< the 24 bits of an extended PSN
 

@@ -85,7 +85,8 @@ Finding client_libraries(const Machine& m) {
     return good(joined(m.libraries));
 }
 
-/// DPDK's drivers are plugins. Without the mempool driver for rings DPDK can allocate no buffer, and reports a lack of memory.
+/// Looks for DPDK's plugin that manages pools of buffers. Without this plugin DPDK cannot allocate buffers, and reports a lack of
+/// memory instead of the missing file.
 Finding dpdk_plugins(const Machine& m) {
     for (const char* base : {"/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64"}) {
         std::vector<std::string> folders{std::string(base)};
@@ -172,7 +173,8 @@ Finding container(const Machine& m) {
                         fs::path(m.socket).parent_path().string())};
 }
 
-/// UCX, pyverbs and other programs search devices in /sys. `roci run` gives the program a private view, in a user namespace.
+/// Checks that `roci run` can create a user namespace. In this namespace `roci run` adds devices to the program's view of /sys,
+/// where UCX, pyverbs and other programs search for devices.
 Finding private_view(const Machine& m) {
     if (has(m, kSysAdmin)) return good("can be made");
     const long allowed = number_of(m, "/proc/sys/user/max_user_namespaces"),
@@ -206,7 +208,8 @@ Finding other_devices(const Machine& m) {
             "the kernel has " + joined(devices) + "; programs under `roci run` see rocid's devices, others the kernel's", ""};
 }
 
-/// Another libibverbs may come from a folder that precedes ours in the search path, or from a preloaded library.
+/// Looks for another libibverbs that a program could load instead of ours: a preloaded one, or one in a folder that an RPATH may
+/// name.
 Finding other_libraries(const Machine& m) {
     const std::string preload = m.variable("LD_PRELOAD");
     for (const char* name : {"libibverbs", "librdmacm", "libmlx5", "libvma"})

@@ -30,7 +30,7 @@ private:
 };
 
 /// Writes the counters of the rocid at `socket` now, and starts a process that renews them every kCounterPeriodMs as long as the
-/// calling process lives. It is no child of the caller, because the caller becomes the user's program. If the process
+/// calling process lives. The process is no child of the caller, because the caller becomes the user's program. If the process
 /// cannot start, the counters stay 0.
 void follow_counters(const std::string& socket);
 

@@ -25,7 +25,7 @@ std::string read_text(int fd) {
     std::string text;
     char buffer[64 * 1024];
     for (off_t at = 0;;) {
-        const ssize_t n = pread(fd, buffer, sizeof buffer, at);  // the memfd's offset is where rocid stopped writing
+        const ssize_t n = pread(fd, buffer, sizeof buffer, at);  // rocid's write left the offset of the memfd at the end
         if (n <= 0) return text;
         text.append(buffer, size_t(n));
         at += n;

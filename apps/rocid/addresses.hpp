@@ -10,12 +10,13 @@
 
 namespace roci::rocid {
 
-/// "02:52:4f:43:49:00"
+/// Parses a MAC address such as "02:52:4f:43:49:00".
 std::optional<MacAddress> parse_mac(const std::string& text);
 std::string mac_text(const MacAddress& mac);
-/// "10.77.0.1/24", "fd77::1/64"; the prefix length may be absent. IPv4 becomes an IPv4-mapped GID.
+/// Parses an address such as "10.77.0.1/24" or "fd77::1". An IPv4 address becomes an IPv4-mapped GID. The prefix length is
+/// optional and not part of the result.
 std::optional<Gid> parse_address(const std::string& text);
-/// "10.77.0.2=02:00:00:00:00:02"
+/// Parses a neighbour such as "10.77.0.2=02:00:00:00:00:02".
 std::optional<std::pair<Gid, MacAddress>> parse_neighbour(const std::string& text);
 /// Number of leading GID bits that all hosts of the link share. 128 if the text has no prefix length.
 uint8_t prefix_of(const std::string& text);

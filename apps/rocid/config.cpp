@@ -278,7 +278,7 @@ void check_port_keys(const std::string& file, const DeviceSection& d) {
     };
     if (!kind.must_have.empty() && kind.must_have != "peer" && value(kind.must_have).empty())
         fail({file, d.line}, "device '{}': port = \"{}\" needs the key '{}'", d.name, kind.name, kind.must_have);
-    constexpr std::string_view kSeparators = ",\n";  // separators of devargs: a value with one could add further arguments
+    constexpr std::string_view kSeparators = ",\n";  // of devargs: a value that contains one could add arguments
     for (const std::string_view key : {"interface", "pci", "path"})
         if (value(key).find_first_of(kSeparators) != std::string::npos)
             fail({file, d.line}, "key 'device.{}' = \"{}\": allowed no comma", key, value(key));

@@ -27,7 +27,7 @@ struct DeviceSection {
     std::map<std::string, int> given;  ///< keys in the file, with their lines
 };
 
-/// A value of the file overrides the default of the option table.
+/// The values of all options. An option that the file does not set has the default of the option table.
 struct Config {
     std::string socket, metrics;
     uint64_t socket_mode = 0;

@@ -310,8 +310,9 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to these addresses.
-/// GID 0 may be the interface's own link-local address, so only RDMA traffic to this address belongs to rocid.
+/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to those of these
+/// addresses that the kernel does not have. GID 0 may be the interface's own link-local address, so only RDMA traffic to this
+/// address belongs to rocid.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));

@@ -14,7 +14,7 @@
 namespace roci::rocid {
 
 struct RunOptions {
-    int ready_fd = -1;              ///< rocid writes "ready\n" to it when it serves clients
+    int ready_fd = -1;              ///< rocid writes "ready\n" to this descriptor when programs can connect
     uint32_t exit_when_idle_s = 0;  ///< rocid ends after this many seconds without a connection; 0: never
     bool verbose = false;
 };

@@ -119,7 +119,7 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
             std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), port.carrier.get(), port.checksums);
         s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, port.mac);
         s.top = s.hairpin.get();
-    } else {  // the kernel delivers frames of this host to this host
+    } else {  // without HairpinPort: the kernel itself delivers frames to addresses of this host
         s.udp = std::make_unique<pmd::UdpPort>(*port.udp[engine], port.mac, port.descriptors, port.carrier.get());
         s.top = s.udp.get();
     }

@@ -31,21 +31,21 @@ public:
     ~EventPipes();
     EventPipes(const EventPipes&) = delete;
 
-    /// Starts the thread that empties `rings`. They must outlive stop().
+    /// Starts the thread that empties `rings`. The rings must exist until stop() has returned.
     void start(std::vector<io::EventRing*> rings);
     void stop();
 
-    /// Creates a channel for (session, channel); channel kNoHandle: async events. Returns the client's end (blocking; each read
-    /// returns one record), or -1.
+    /// Creates the pipe of a completion channel, or of the session's asynchronous events if `channel` is kNoHandle. Returns the
+    /// client's end, or -1 on failure. The client's end is blocking, and each read returns one record.
     int make(uint32_t session, uint32_t channel);
     /// Closes rocid's end. After this nothing is written for (session, channel).
     void close(uint32_t session, uint32_t channel);
     /// Writes an async event. Any thread may call this function.
     void send_async(uint32_t session, const abi::AsyncEventRecord& record);
 
-    /// Before start(): called by the event thread when management datagrams wait for the conductor.
+    /// Sets the function that the event thread calls when management datagrams wait for the conductor. Called before start().
     void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
-    /// Signals to the client's end of (session, channel) that an event waits. `number` distinguishes signals.
+    /// Signals to the client's end of (session, channel) that an event waits, by a record with this `number`.
     void signal(uint32_t session, uint32_t channel, uint32_t number);
 
     /// The flag that an lcore notifies after it has pushed events.

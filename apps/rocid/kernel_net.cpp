@@ -165,7 +165,7 @@ void KernelNet::on_change(const nlmsghdr* h) {
 }
 
 void KernelNet::read_changes() {
-    std::vector<char> buffer(kBuffer);  // handlers send requests of their own
+    std::vector<char> buffer(kBuffer);  // not buffer_, because the handlers send requests by buffer_
     for (;;) {
         const ssize_t n = recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
         if (n < 0 && errno == ENOBUFS) {  // messages were lost: query the state again

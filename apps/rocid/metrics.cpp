@@ -189,7 +189,7 @@ void MetricsServer::run() {
             serve(connection);
             close(connection);
         } else if (errno == EMFILE || errno == ENFILE) {
-            poll(&fds[1], 1, kPatienceMs);  // the connection waits in the queue, and would wake this thread at once
+            poll(&fds[1], 1, kPatienceMs);  // waits for the end only: the queued connection would wake a poll of listen_ at once
         }
     }
 }

@@ -27,7 +27,7 @@ struct Option {
 };
 
 std::span<const Option> options();
-/// The allowed values: "1..256", "auto|always|never", "0.0..1.0".
+/// Returns the allowed values as text, such as "1..256", "auto|always|never" or "0.0..1.0".
 std::string allowed(const Option& o);
 
 }  // namespace roci::rocid

@@ -264,7 +264,7 @@ int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {
         return -1;
     }
     // The descriptor remains open until close_wake_fds(), which removes the eventfd from the lcore's epoll set. So the conductor
-    // sends the descriptor with `keep`.
+    // sends the descriptor with `keep` (Call::give), and the reply does not close the descriptor.
     wake_fds_[session].push_back({engine, fd});
     return fd;
 }
