@@ -173,8 +173,8 @@ Finding container(const Machine& m) {
                         fs::path(m.socket).parent_path().string())};
 }
 
-/// Checks that `roci run` can create a user namespace. In this namespace `roci run` adds devices to the program's view of /sys,
-/// where UCX, pyverbs and other programs search for devices.
+/// Checks that `roci run` may create the namespaces in which it adds devices to the program's view of /sys. UCX, pyverbs and
+/// other programs search for devices there.
 Finding private_view(const Machine& m) {
     if (has(m, kSysAdmin)) return good("can be made");
     const long allowed = number_of(m, "/proc/sys/user/max_user_namespaces"),
