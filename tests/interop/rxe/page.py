@@ -10,12 +10,12 @@ runs the quick subset of the same cases (`./dev test`).
 
 The peer is a QEMU guest with Debian's stock kernel, connected to a TAP in a network namespace. rocid shares the TAP's kernel end through a packet
 socket (`port = "af_packet"`), so rocid's GIDs, neighbours and routes are those of the namespace. Both ends run Debian's programs and
-`tests/interop/rxe/ops.cpp`, which checks every byte. It runs each row in both directions: Rocinante as requester and as responder.
+`tests/interop/rxe/ops.cpp`, which checks every byte. `ops.cpp` runs each operation in both directions: Rocinante as requester and as responder.
 
 - "they" is Soft-RoCE, "we" is Rocinante.
-- "they serve", "we serve": the side that waits for the connection.
-- "they have", "we have": the side that drops, delays or changes frames, by tc netem in the guest or by rocid's fault wrapper.
-- "VLAN": the guest's kernel has a VLAN interface (802.1Q); rocid tags its frames itself.
+- "they serve" or "we serve" names the side that waits for the connection.
+- "they have" or "we have" names the side that drops, delays or changes frames: the guest by tc netem, or rocid by its fault wrapper.
+- "VLAN": the guest's kernel has a VLAN interface (802.1Q). rocid itself tags its frames.
 - "vhost_user": the guest's virtio NIC is connected to rocid's vhost_user port.
 
 QEMU emulates the guest's processor in software, so times and figures show the speed of the guest, not that of Rocinante.
@@ -25,14 +25,14 @@ QEMU emulates the guest's processor in software, so times and figures show the s
 """
 
 TAIL = """
-`ib_send_bw -R`: perftest's client requests its second connection as soon as the first one is closed. If a slow server does not listen again by then, it
+`ib_send_bw -R`: perftest's client requests its second connection as soon as the first one is closed. If a slow server does not listen again by then, the server
 refuses the request (REJ 8, like the kernel), and the client fails. If the emulated side serves, the test therefore delays our frames
 by half a second. rping connects only once and needs no delay. Over IPv6 only rping runs, because this version of perftest supports `-R` over IPv4 only.
 
 ## Where Soft-RoCE differs
 
 - A SEND that is longer than the receive: the specification requires NAK "invalid request" and a local length error (IBA 9.7.5.2.4). Linux 6.1 sends
-  NAK "remote operational error" and reports IBV_WC_LOC_QP_OP_ERR. Rocinante as responder follows the specification. As requester it reports the status of the NAK.
+  NAK "remote operational error" and reports IBV_WC_LOC_QP_OP_ERR. Rocinante as responder follows the specification. Rocinante as requester reports the status of the NAK.
 - MigReq is 0 in Soft-RoCE's frames (docs/wire.md). Soft-RoCE accepts our frames with MigReq 1.
 - Soft-RoCE does not restart its retransmission timer for each request, so it repeats requests that were not lost. Rocinante answers the duplicates.
 - Soft-RoCE accepts 128 outstanding READs and atomics per QP, Rocinante 16. perftest assumes that the peer has the limit of the local device, so

@@ -46,7 +46,8 @@ std::string document() {
     out += "## Of an engine\n\n| counter | counts |\n| --- | --- |\n";
     for (const engine::CounterText& c : engine::kCounterTexts) out += std::string("| `") + c.name + "` | " + c.text + " |\n";
     for (size_t v = 0; v < engine::kVerdicts; ++v)
-        out += "| `" + engine::verdict_counter(wire::Verdict(v)) + "` | frames for which the parser returned this result |\n";
+        out += "| `" + engine::verdict_counter(wire::Verdict(v)) + "` | frames with the parser's result `" +
+               wire::verdict_name(wire::Verdict(v)) + "` |\n";
     return out;
 }
 
