@@ -1,4 +1,4 @@
-# Format, lint, layering, sanitizer builds.
+# Checks formatting, lint and layering, and runs the sanitizer builds.
 source .dev/sanitizers.sh
 
 check_format() { sources | xargs clang-format --dry-run -Werror; }

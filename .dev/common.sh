@@ -21,7 +21,7 @@ as_root() {
     fi
 }
 
-# wanted_packages [demo]: prints all packages, or only the packages of the demo, which a line "# ===" ends.
+# wanted_packages [demo]: prints the packages of .dev/packages.txt. With `demo` prints only those before the first line "# === ", which the demo needs.
 wanted_packages() {
     if [ "${1:-}" = demo ]; then sed '/^# === /q' .dev/packages.txt; else cat .dev/packages.txt; fi | grep -vE '^\s*(#|$)'
 }

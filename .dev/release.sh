@@ -2,7 +2,7 @@
 
 PRODUCTS=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
 
-# dev_release [TARGETS…]: also builds these targets.
+# dev_release [TARGETS…]: builds the release, and these targets in addition.
 dev_release() {
     local folder="${RELEASE:-build-release}"
     say "1 of 3: a build that counts what it executes"

@@ -1,6 +1,6 @@
 # Sanitizer builds: unit tests, simulator and fuzzers run with ASan and UBSan; rings and the client library run with TSan.
 
-# build_and_test FOLDER SANITIZERS TESTS-BELOW…
+# build_and_test FOLDER SANITIZERS TESTS-BELOW…: builds the tests below these folders in build folder FOLDER, with these sanitizers, and runs them.
 build_and_test() {
     local folder="$1" sanitizers="$2" targets
     shift 2

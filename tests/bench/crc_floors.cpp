@@ -17,8 +17,8 @@ using wire::crc::Kernel;
 
 constexpr uint32_t kMtu = 4096;
 
-/// ISA-L chooses its kernel by the processor. Its kernels leave the upper halves of vector registers dirty, which slows down code
-/// that is compiled for SSE.
+/// ISA-L's AVX kernels leave the upper halves of vector registers dirty, which slows down code that is compiled for SSE. So
+/// by_isal() clears the upper halves if the processor has AVX. ISA-L chooses its kernel by the processor.
 #ifdef __x86_64__
 [[gnu::target("avx"), gnu::noinline]] void clear_upper_halves() { __builtin_ia32_vzeroupper(); }
 const bool kHasAvx = __builtin_cpu_supports("avx") != 0;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kQps = 1000, kReads = 4, kStride = 64;
 
-/// Memory that is not from the heap, like rocid's chunks. So the allocator counts only other memory.
+/// The memory of the slab. Like rocid's chunks it is not from the heap, so mallinfo2() counts only other memory.
 class Chunk final : public ChunkSource {
 public:
     size_t unit() const override { return sizeof memory_; }

@@ -31,7 +31,7 @@ inline void report(const std::string& name, double value, const char* unit) {
     std::fflush(stdout);
 }
 
-/// Prints a figure that counts `times` per message. `what` describes it in words.
+/// Prints a figure with two more fields. `times` is the number of its occurrences per message, and `what` describes the figure.
 inline void report(const std::string& name, double value, const char* unit, double times, const char* what) {
     std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"times\": %.6g, \"what\": \"%s\"}\n", name.c_str(), value,
                 unit, times, what);

@@ -31,7 +31,7 @@ class Run:
 
     def __init__(self, quick, build, realtime):
         self.quick, self.build = quick, build
-        # Pins the engine to one CPU and the program to another, with real-time priority. Other programs wait meanwhile.
+        # Command prefixes. With `realtime` they pin the engine to one CPU and the program to another, with priority over all ordinary programs.
         self.engine_cpu = self.program_cpu = []
         if realtime:
             cpus = sorted(os.sched_getaffinity(0))

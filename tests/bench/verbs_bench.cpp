@@ -123,8 +123,8 @@ Rows rates() {
     };
 }
 
-/// Many QPs, which all have work all the time. With a `batch` of 1 each message uses a QP whose last message was 10,000 messages
-/// ago.
+/// Compares 16 QPs with very many QPs. All QPs have work all the time. With a `batch` of 1 the engine sends one message per QP in
+/// turn.
 Rows many_qps() {
     const uint32_t qps = quick ? 2'000 : 10'000;
     Rows rows;
@@ -185,7 +185,8 @@ public:
           flags_(bytes <= kInline ? unsigned(IBV_SEND_INLINE) : 0u) {
         for (uint32_t i = 0; i < kAhead; ++i) post_receive(pair_.left, left_), post_receive(pair_.right, right_);
     }
-    /// Returns the round trips in ticks, without a tenth as many before them as warm-up, and the nanoseconds per tick.
+    /// Makes `rounds` round trips, after a tenth as many for warm-up. Returns the round trips in ticks, and the nanoseconds per
+    /// tick.
     std::pair<Histogram, double> run(uint32_t rounds) {
         Histogram h;
         const uint64_t first_ns = now_ns(), first = ticks();

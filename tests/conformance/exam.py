@@ -147,7 +147,8 @@ def last_cpu():
 
 
 def answer(rocid, name):
-    """Checks the text while the program lives, and if something failed also after the program has ended. Its standard error must name the cause."""
+    """Checks the report of `roci why` while the program lives. If the report names a cause, rocid must still report the QP after the end of the
+    program, and the program's standard error must name the cause."""
     command = rocid.command_of([PYTHON, str(PROGRAM), name])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         said = []

@@ -2,8 +2,8 @@
 
     exam_program.py CASE
 
-Prints `QPs A B`, then the status and vendor_err of each completion, then `ready`. Ends when its standard input ends. If a case returns a third
-value, the program calls it again and again until then, to make traffic.
+Prints `QPs A B`, then the status and vendor_err of each completion, then `ready`. Ends when its standard input ends. If a case returns a
+function as a third value, the program calls this function repeatedly until standard input ends, to make traffic.
 """
 import mmap
 import select

@@ -69,7 +69,7 @@ def wait_for_totals(rocid, wanted):
 
 def storm(rocid, gids, count, seed):
     """Executes `count` kills. The seed repeats the choice of victims and delays; the machine determines the exact moments."""
-    run_pair(rocid, CHECK, gids, quick=False)  # creates what rocid creates once and keeps
+    run_pair(rocid, CHECK, gids, quick=False)  # so that `wanted` includes the objects that rocid creates once and keeps
     wanted = rocid.totals()
     for number, one in enumerate(make_rounds(count, seed), 1):
         try:

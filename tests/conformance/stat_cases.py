@@ -85,10 +85,10 @@ def members(namespace):
 
 
 def helper_ends_with_its_program(rocid, _):
-    """The process that renews the files is no child of the program, keeps none of its descriptors, and ends with it."""
+    """The process that renews the files is no child of the program, keeps no descriptor of the program open, and ends with the program."""
     text = run_once(rocid, ['sh', '-c', 'readlink /proc/self/ns/mnt; cat /proc/$$/task/$$/children'])
     namespace, *children = text.split()
-    if len(children) != 1:  # the cat that prints them
+    if len(children) != 1:  # the only child is the `cat` above
         raise Failure(f'the program has children that it did not start: {text}')
     end = time.monotonic() + 10
     while members(namespace) and time.monotonic() < end:

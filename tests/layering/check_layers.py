@@ -29,7 +29,6 @@ PARTS = {
     'host/rdma_cm': {'host/paths'},
     'host/sessions': {'host/paths', 'host/objects', 'host/rdma_cm'},
 }
-# Namespaces equal folders: a file of stack/ declares things in the namespace of its folder or of an enclosing folder (problem_with_namespace).
 # The modules that folders outside stack/ may include.
 ALL_STACK = set(STACK_ROOMS)
 FOLDERS = {
@@ -37,7 +36,7 @@ FOLDERS = {
     'verbs_api': {'abi'},
     'pmd_glue': ALL_STACK | {'abi', 'pmd_glue'},
 }
-# The core is sans-IO: it makes no system call, uses no clock and no DPDK.
+# System headers that a folder may not include. stack/ makes no system call and uses no clock and no DPDK.
 SYSTEM_BANNED = {
     'stack': re.compile(r'^(rte_.*|sys/(?!types\.h|uio\.h).*|linux/.*|netinet/.*|net/.*|unistd\.h|fcntl\.h|poll\.h|pthread\.h|'
                         r'sched\.h|signal\.h|time\.h|ctime|chrono|thread|fstream|iostream|filesystem)$'),
@@ -87,6 +86,7 @@ def problem_with(relative, bracket, path):
     return f'{relative.parent} may not include "{path}" (allowed: {", ".join(sorted(allowed))})'
 
 
+# A file of stack/ declares things in the namespace of its folder or of an enclosing folder.
 def problem_with_namespace(relative, namespace):
     folders = relative.parts[1:-1]
     if relative.parts[0] != 'stack':

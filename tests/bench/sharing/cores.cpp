@@ -9,9 +9,9 @@
 namespace roci::sharing {
 namespace {
 
-/// A core makes two accesses per nanosecond. A fetch waits for the other core.
+/// A core makes two accesses per nanosecond. A fetch makes the core wait 60 ns for the line.
 constexpr uint64_t kTicksPerNs = 2, kFetchTicks = 120;
-/// The number of ticks that a core may be ahead of the others.
+/// A core may run ahead of the others by a random number of ticks below this one.
 constexpr uint64_t kAhead = 24;
 /// A store waits in the store buffer for its cache line. When the line arrives, the core makes this many accesses before another
 /// core may take the line, because later stores to the line are executed at the same time.
@@ -88,7 +88,8 @@ void run_cores(Lines& lines, std::vector<std::function<void()>> bodies) {
 void touch(const void* p, uint64_t n, Access kind, const void* where) {
     Machine* m = machine;
     if (m == nullptr || m->inside || n == 0) return;
-    // The other cores run first, then the access. No core may run between the access in the model and the access to memory.
+    // If the core is too far ahead, the other cores run first. No other core may run between the access in the model and the
+    // access to memory.
     if (++m->cores[m->current].clock > m->leave_at) m->give_way();
     m->inside = true;
     const auto at = reinterpret_cast<uintptr_t>(p);

@@ -45,7 +45,7 @@ std::vector<std::string> faults_of_writers(uint32_t engines) {
         [&](Account& a) { count_up(x.second, a); });
 }
 
-/// One core sets a word and the other resets it: a fetch and a take per message.
+/// One core sets a word and the other core resets it, in turn. Each change costs a fetch and a take. Returns the violations.
 std::vector<std::string> faults_of_flag(std::span<const Limit> limits) {
     alignas(kLine) uint32_t flag = 0;
     const auto turn = [&flag](Account& a, uint32_t mine) {

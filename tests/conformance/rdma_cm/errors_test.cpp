@@ -253,8 +253,8 @@ TEST_F(Cm, PrivateDataThatDoesNotFit) {
     EXPECT_EQ(next(), RDMA_CM_EVENT_REJECTED);
 }
 
-/// The passive side: limits of private data in accept and reject. A request can still be accepted or rejected after its private
-/// data was refused.
+/// Tests the limits of private data in accept and reject on the passive side. A request can still be accepted or rejected after
+/// its private data was refused.
 TEST_F(Cm, PrivateDataThatDoesNotFitAnAnswer) {
     constexpr uint8_t kMostAccept = 196, kMostReject = 148;
     sockaddr_in at = ipv4(kServer, kPort);

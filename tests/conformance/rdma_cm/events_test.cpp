@@ -12,8 +12,8 @@
 namespace {
 
 constexpr uint16_t kPort = 7631;
-// The length of the private data in each message, which is padded with zeros. It is the size of the MAD's field (IBA 12.6), in a
-// REQ less the addresses.
+// The length of the private data in the event of each message. Zeros pad the data to the size of the field in the MAD (IBA 12.6).
+// In a REQ, the addresses use the first 36 bytes of the field.
 constexpr uint8_t kInReq = 56, kInRep = 196, kInRej = 148, kInSidrReq = 180, kInSidrRep = 136;
 constexpr int kConsumerReject = 28, kNoSuchService = 8;
 

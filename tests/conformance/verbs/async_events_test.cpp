@@ -78,7 +78,7 @@ TEST_F(AsyncEvents, DestroyWaitsForTheAcknowledgement) {
     destroyer.join();
 }
 
-/// Starts and kills its own rocid, whose program ROCI_ROCID names.
+/// Starts and kills a separate rocid. ROCI_ROCID is the path of the program rocid.
 TEST(Fatal, TheEndOfRocidIsADeviceFatalEventAndErrorsNotAHang) {
     const char* rocid = std::getenv("ROCI_ROCID");
     if (rocid == nullptr) GTEST_SKIP() << "ROCI_ROCID is not set";

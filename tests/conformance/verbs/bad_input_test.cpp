@@ -138,7 +138,8 @@ TEST_F(BadInput, AnSrqsBuffersAreOfItsOwnDomain) {
 
 // ---- wrong object ---------------------------------------------------------------------------------------------------
 
-/// Handles are small numbers, so a handle of another open device must be refused.
+/// Handles are small numbers, so objects of two open devices may have the same handle. An object of another open device must be
+/// refused nevertheless.
 TEST_F(BadInput, ObjectsOfAnotherOpenDeviceAreRefused) {
     ASSERT_NE(a->create(), nullptr);
     ASSERT_NE(b->create(), nullptr);
