@@ -36,15 +36,16 @@ constexpr Option kOptions[] = {
     {"engine", "count", Kind::count, "1", 1, 16, "",
      "Engine lcores. Each serves its own queue pairs. More engines than free CPUs reduce performance.", ROCI_COUNT(engine.count)},
     {"engine", "idle", Kind::choice, "\"adaptive\"", 0, 0, "adaptive|spin|backoff",
-     "What an idle engine does. adaptive: it keeps its CPU while no other thread wants it, yields it otherwise, and sleeps after "
-     "spin_us. spin: it never sleeps; for a CPU that nothing else uses. backoff: it spins for spin_us even if other threads want "
-     "the CPU, then sleeps.",
+     "What an idle engine does. adaptive: the engine keeps its CPU while no other thread wants the CPU, yields the CPU "
+     "otherwise, and sleeps after spin_us. spin: the engine never sleeps. Use it with a CPU that nothing else uses. "
+     "backoff: the engine spins for spin_us even if other threads want the CPU, then sleeps.",
      ROCI_TEXT(engine.idle)},
     {"engine", "spin_us", Kind::count, "50", 0, 1000000, "",
      "adaptive, backoff: microseconds without work before an engine sleeps.", ROCI_COUNT(engine.spin_us)},
     {"engine", "max_sleep_us", Kind::count, "10000", 10, 1000000, "",
-     "Longest sleep of an engine in microseconds. With adaptive it applies only to an engine that polls a network card, because "
-     "a received frame does not wake it; other engines sleep until they have work.",
+     "Longest sleep of an engine in microseconds. With idle = \"adaptive\" this limit applies only to an engine with a "
+     "network card, whose interrupts may stop, or with a port that cannot wake the engine. Other engines sleep until they "
+     "have work.",
      ROCI_COUNT(engine.max_sleep_us)},
     {"engine", "cpus", Kind::text, "\"\"", 0, 0, "",
      "Pin engine i to the i-th CPU of this list (\"2,4-6\"). Empty: engines may run on all CPUs that rocid may use.",
@@ -65,8 +66,9 @@ constexpr Option kOptions[] = {
      "this), and a probe after a few round trips without an ACK. go-back-n: all packets from the lost one on.",
      ROCI_TEXT(engine.repeat)},
     {"engine", "reorder_frames", Kind::count, "1024", 0, 8192, "",
-     "Packets behind a lost or late packet that a queue pair keeps, so that the peer repeats only that packet. The peer's limit "
-     "of unacknowledged packets is enough. 0: no packets are kept; all packets behind a gap are dropped.",
+     "Packets behind a lost or late packet that a queue pair keeps, so that the peer repeats only that packet. A value as "
+     "large as the peer's limit of unacknowledged packets is sufficient. 0: no packets are kept; all packets behind a gap "
+     "are dropped.",
      ROCI_COUNT(engine.reorder_frames)},
     {"engine", "reorder_mb", Kind::count, "32", 1, 4096, "",
      "MiB per engine for kept packets. A queue pair may use at most a quarter of the free part. The memory is allocated when it "
@@ -84,8 +86,9 @@ constexpr Option kOptions[] = {
      "More: short messages are faster; many senders that start together overflow the queue of a switch.",
      ROCI_COUNT(congestion.first_window)},
     {"congestion", "target_us", Kind::count, "30", 5, 100000, "",
-     "delay: microseconds of round trip to aim at; narrow windows may take up to three times as long. Less: shorter queues; too "
-     "little: a link that is not full. A network with a longer empty round trip gets twice that.",
+     "delay: microseconds of round trip to aim at. The target of narrow windows is up to three times as long. Less: shorter "
+     "queues; too little: a link that is not full. The target of a queue pair is never less than twice its shortest round "
+     "trip.",
      ROCI_COUNT(congestion.target_us)},
     {"congestion", "cnp_interval_us", Kind::count, "50", 0, 1000000, "",
      "Shortest time between two CNPs of a queue pair whose received frames are marked Congestion Experienced. 50: as network "
@@ -93,9 +96,8 @@ constexpr Option kOptions[] = {
      "CNPs.",
      ROCI_COUNT(congestion.cnp_interval_us)},
     {"congestion", "raise_us", Kind::count, "55", 10, 100000, "",
-     "dcqcn: microseconds between two raises of the rate. Longer than cnp_interval_us of the peer, so that a lasting congestion "
-     "is not "
-     "met by raises.",
+     "dcqcn: microseconds between two raises of the rate. Set it longer than cnp_interval_us of the peer, so that the rate "
+     "does not rise between the CNPs of a lasting congestion.",
      ROCI_COUNT(congestion.raise_us)},
     {"congestion", "raise_mb", Kind::count, "10", 1, 1000, "", "dcqcn: MB sent between two raises of the rate.",
      ROCI_COUNT(congestion.raise_mb)},
