@@ -35,7 +35,8 @@ struct Frame {
     bool cnp() const { return opcode == wire::kCnpOpcode; }
 };
 
-/// Frames from one address to one QP of another. A frame of RC, UC or XRC does not name the QP that sent it.
+/// The key of a flow: the frames from one address to one QP of another address. A frame of RC, UC or XRC does not name the QP
+/// that sent it.
 struct FlowKey {
     Gid source, dest;
     Qpn dest_qp;

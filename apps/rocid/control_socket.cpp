@@ -160,7 +160,7 @@ void ControlSocket::serve(int timeout_ms) {
             drop(p->second);
         } else if (const auto c = connections_.find(fd); c != connections_.end()) {
             if (c->second.waits) {
-                drop(fd);  // only a hang-up is possible
+                drop(fd);  // while a reply is outstanding, the descriptor reports only a hang-up
             } else {
                 read_request(c->second);
                 attentive_ = true;

@@ -54,7 +54,8 @@ bool SocketLock::ours() const {
            named.st_dev == locked.st_dev;
 }
 
-/// Tries to lock the file. If the previous owner removed the file after open(), the path names another file or none.
+/// Tries to lock the file. Returns Took::gone if the previous owner removed the file between open() and the lock: a lock of a
+/// removed file excludes nobody.
 SocketLock::Took SocketLock::take() {
     if (fd_ >= 0) close(fd_);
     fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -47,7 +47,7 @@ StageClock& window_clock() { return stage_clock; }
 #else
 constexpr bool kCounted = false;
 double calibrate_stage_switch() { return 0; }
-/// Without markers a whole window is one stage.
+/// Without ROCI_STAGES the transport has no markers. This clock then measures a whole window as one stage.
 StageClock& window_clock() {
     static StageClock clock;
     return clock;

@@ -55,7 +55,7 @@ protected:
         EXPECT_EQ(bad, err != 0 ? &wr : nullptr);
         return err;
     }
-    /// Returns an add of a buffer of 4,096 bytes for `tag`. Its place follows from the id.
+    /// Returns an operation that adds a buffer of 4,096 bytes for `tag`. `id` selects the place of the buffer.
     ibv_ops_wr entry(uint64_t id, uint64_t tag, uint64_t mask = kAll) {
         sges[id] = b->sge(kTagged + id * 4096, 4096);
         ibv_ops_wr wr{};
