@@ -26,7 +26,8 @@ constexpr size_t kMostCandidates = 256;
 /// Source and destination address of flows. Flows with swapped addresses may belong to the same connection.
 using Addresses = std::pair<Gid, Gid>;
 
-/// Finds for each flow of responses the flow of requests to which it belongs. A response carries the PSN of its request.
+/// Finds for each flow of responses the flow of requests to which the responses belong. A response carries the PSN of its
+/// request.
 class Matcher {
 public:
     explicit Matcher(const Capture& c) : c_(c), requests_(c.flows.size()) {

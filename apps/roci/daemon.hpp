@@ -16,7 +16,7 @@ struct Where {
     bool keep = false;    ///< an ephemeral rocid stays after its last session
 };
 
-/// A rocid that answers. An ephemeral rocid lives as long as `session` is open.
+/// A rocid that accepted a connection. An ephemeral rocid lives at least as long as `session` is open.
 struct Daemon {
     std::string socket;
     bool ephemeral = false;

@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kRounds = 500;
 constexpr Limit kThereAndBack[] = {{"memory", 2.1, "a line there and back"}}, kOneWay[] = {{"memory", 1.5, "too little"}};
 
-/// Two cores that each use only their own word.
+/// A bad layout: each of two cores uses its own word, and both words are in one line.
 struct alignas(kLine) TwoWritersInALine {
     uint32_t first = 0, second = 0;
 };

@@ -1,4 +1,5 @@
-// Sets up and tears down many connections by address, as fast as possible. Prints the rate and the result of each connection.
+// Sets up and tears down many connections by address, as fast as possible. Prints the rate, and the number of connections that
+// failed, by event.
 //
 //     cm_load server ADDRESS PORT
 //     cm_load client ADDRESS PORT TOTAL AT_ONCE [hold]

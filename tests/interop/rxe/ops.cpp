@@ -1,5 +1,6 @@
-// Both ends of a connection between two machines. The program runs every operation in both directions, and checks every byte and
-// the status of errors. It uses only <infiniband/verbs.h>, so it runs over rocid here and over Soft-RoCE in the guest.
+// Both ends of a connection between two machines. The program runs each of the given operations in both directions, and checks
+// every byte and the status of errors. It uses only <infiniband/verbs.h>, so it runs over rocid here and over Soft-RoCE in the
+// guest.
 //
 //     ops -d DEVICE -g GID [-m MTU] [-t rc|uc|ud] [-q QPS] [-r ROUNDS] [-p PORT] [-s SIZE,SIZE…] [SERVER] OPERATION…
 //
