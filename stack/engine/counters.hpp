@@ -22,7 +22,7 @@ namespace roci::engine {
     X(tx_frames, "frames passed to ports")                                                                  \
     X(commands, "commands of the conductor executed")                                                       \
     X(commands_waited, "commands that found the engine's ring full")                                        \
-    X(doorbells, "doorbells of QPs seen")                                                                   \
+    X(doorbells, "doorbells of QPs found set")                                                              \
     X(stray_doorbells, "doorbells for a slot that holds no QP")                                             \
     X(timers, "timers that expired")                                                                        \
     X(handed_over, "frames passed to another engine, which owns their QP")                                  \

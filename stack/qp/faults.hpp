@@ -10,7 +10,7 @@ namespace roci::qp {
 // Each row: name; file below ports/1 of the sysfs view, or "" if there is none; meaning.
 #define ROCI_REQUEST_FAULTS(X)                                                                               \
     X(invalid_succession, "", "packets whose opcode may not follow the one before it")                       \
-    X(not_allowed, "", "requests that are not possible on this QP: its type, or it has no receive queue")    \
+    X(not_allowed, "", "requests that the QP's type forbids, or that need a missing receive queue")          \
     X(too_many_reads, "", "READs and atomics beyond max_dest_rd_atomic")                                     \
     X(bad_length, "", "packets whose length does not fit their opcode or message")                           \
     X(message_too_long, "hw_counters/resp_local_length_error", "messages longer than the receive's buffers") \

@@ -226,7 +226,8 @@ TEST_F(TagMatching, AFullListIsEnomem) {
     for (; added < 100000; ++added) {
         ibv_ops_wr wr = entry(1, 1000 + added);
         wr.flags = 0;
-        for (int i = 0; i < 1000 && (err = change(wr)) != 0 && added < granted.max_num_tags; ++i)  // the ring is full
+        // Retries while the ring is full.
+        for (int i = 0; i < 1000 && (err = change(wr)) != 0 && added < granted.max_num_tags; ++i)
             std::this_thread::sleep_for(1ms);
         if (err != 0) break;
     }
