@@ -55,7 +55,7 @@ sources() { git ls-files 'apps/*.[ch]pp' 'stack/*.[ch]pp' 'pmd_glue/*.[ch]pp' 'v
 LOGS="$BUILD/dev-logs"
 PASSED=0 FAILED=0 SKIPPED=0
 
-# Prints the number before a word in the last line of a log ("12 passed, 0 failed"). Prints nothing if there is none.
+# count_of WORD LOG: prints the number before WORD in the last line of the log: 12 for "passed" in "12 passed, 0 failed". Prints nothing if there is none.
 count_of() { tail -n 1 "$2" | grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || true; }
 
 # step NAME COMMAND…: runs a command as a step. If its output ends with "N passed, N failed", it counts as that many tests, else as one.

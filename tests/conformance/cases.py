@@ -8,7 +8,7 @@ SELF = ('roci0', 'roci0')
 
 # --- ibv_rc_pingpong --------------------------------------------------------------------------------------------------
 
-# Arguments, and further arguments in the short run.
+# One row per case: the arguments, and further arguments that only the short run uses.
 PINGPONG = [
     ('', ''),
     ('-s 1', ''),
@@ -63,7 +63,7 @@ def perftests():
 
 # --- every transport --------------------------------------------------------------------------------------------------
 
-# Program, arguments, and further arguments in the short run.
+# One row per case: the program, its arguments, and further arguments that only the short run uses.
 TRANSPORTS = [
     ('ibv_uc_pingpong', '-s 8192', '-n 300'),
     ('ibv_uc_pingpong', '-e', '-n 300'),

@@ -6,7 +6,7 @@ import tempfile
 
 from lab import ROCID, Failure
 
-# Name, configuration, line of the mistake, texts that the message must contain.
+# One row per case: the name, the configuration, the line of the mistake, and texts that the message must contain.
 TABLE = [
     ('an unknown key', '[engine]\ncuont = 1\n', 2, ('cuont', 'count')),
     ('an unknown section', '\n[egnine]\ncount = 1\n', 2, ('egnine', 'engine')),

@@ -39,7 +39,8 @@ struct Machine {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         return random % kAhead;
     }
-    /// Chooses the core with the earliest clock that has not ended. This core may run until it is ahead of the next one.
+    /// Chooses the core with the earliest clock among those that have not ended. This core may run until it is some ticks ahead
+    /// of the next one.
     bool elect() {
         uint64_t first = UINT64_MAX, second = UINT64_MAX;
         for (uint32_t i = 0; i < cores.size(); ++i) {
