@@ -53,7 +53,8 @@ void bind(const fs::path& from, const fs::path& to) {
     if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) refuse("bind " + from.string());
 }
 
-/// Bind-mounts `source` at `target`. For a socket, device node or file, creates an empty file as the target.
+/// Makes the entry `source` visible as `target`. Copies a symbolic link. Bind-mounts any other entry on a new folder or an empty
+/// file.
 void show_again(const fs::path& source, const fs::path& target) {
     const fs::file_status status = fs::symlink_status(source);
     if (fs::is_symlink(status)) return fs::create_symlink(fs::read_symlink(source), target);
@@ -89,7 +90,8 @@ void cover(const fs::path& folder, Names except) {
     close(old);
 }
 
-/// Provides an empty `folder`/infiniband and returns its path. It hides a folder of this name that the system may have.
+/// Covers `folder`/infiniband, so that entries can be added, and returns its path. If the system has this folder, its entries
+/// other than `devices` remain visible.
 fs::path own_infiniband(const fs::path& folder, Names devices) {
     fs::path ours = folder / "infiniband";
     cover(fs::is_directory(ours) ? ours : folder, devices);

@@ -10,9 +10,9 @@
 
 namespace roci::cli {
 
-/// Moves the calling process into a new mount namespace. A process that is not root also enters a user namespace, which keeps its
-/// uid. Adds `files` as /sys/class/infiniband, and a placeholder for each of `devices` in /dev/infiniband. Must be called before
-/// the process has threads. Returns false if the system refuses a step; `why` then names the step.
+/// Moves the calling process into a new mount namespace. A process that lacks the right to do so also enters a user namespace,
+/// which keeps its uid. Adds `files` as /sys/class/infiniband, and a placeholder for each of `devices` in /dev/infiniband. Must
+/// be called before the process has threads. Returns false if the system refuses a step; `why` then names the step.
 bool enter_private_view(std::span<const ViewEntry> files, std::span<const std::string> devices, std::string& why);
 
 }  // namespace roci::cli

@@ -231,7 +231,7 @@ Daemon::~Daemon() {
     if (status_request_ != nullptr) status_request_->close();
     metrics_.reset();
     socket_.reset();        // ends the sessions, with the engines still running
-    slow_threads_.reset();  // waits for the threads, because they use memory that the conductor owns
+    slow_threads_.reset();  // waits for submitted requests, because they use memory that the conductor owns
     conductor_.reset();
     captures_.reset();
     if (events_ != nullptr) events_->stop();  // because the event thread reads the engines' rings

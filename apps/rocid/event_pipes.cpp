@@ -184,8 +184,8 @@ void EventPipes::dispatch(Dispatcher& d) {
     }
 }
 
-/// Sends the first event of the ring and removes it. Returns false if the ring is empty or if sending could block. The caller
-/// holds both locks.
+/// Sends the first event of the ring and removes it. Returns false if the ring is empty, if the event is not a completion of
+/// vector 0, or if sending could block. The caller holds both locks.
 bool EventPipes::send_first(io::EventRing& ring) {
     io::Event e;
     if (!ring.peek(e) || e.kind != io::Event::Kind::completion || e.vector % kVectors != 0) return false;

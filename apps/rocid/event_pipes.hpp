@@ -52,7 +52,8 @@ public:
     pmd::WakeFlag& wake_flag() { return wake_; }
     /// Called by an lcore that has pushed events into `ring`. To wake the event thread and to send an event both cost the lcore
     /// one system call, but sending saves one wake-up before the client gets the event. So if the event thread sleeps, the lcore
-    /// sends the events itself, except events that could make the lcore wait. The lcore never waits for a lock.
+    /// itself sends up to four completion events of vector 0. It leaves all events to the event thread that could make the lcore
+    /// wait, and never waits for a lock.
     void pushed(io::EventRing& ring);
 
     struct Counters {

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A client that neither sends nor reads for this time is disconnected. The next client waits meanwhile.
+/// Time limit of reading a request, and again of writing the response. The next client waits meanwhile.
 constexpr int kPatienceMs = 2000;
 constexpr size_t kLongestRequest = 8192;
 
@@ -78,7 +78,7 @@ int listen_tcp(const std::string& where) {
     refuse(where, fmt::format("'{}' is no IP address", host));
 }
 
-/// Waits until `fd` is ready. Returns false at time `until`, or if the peer has closed the connection.
+/// Waits until `fd` is ready or the peer has closed the connection. Returns false if the time `until` comes first.
 bool wait_for(int fd, short what, Clock::time_point until) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
     pollfd p{fd, what, 0};

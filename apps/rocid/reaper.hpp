@@ -9,8 +9,8 @@
 
 namespace roci::rocid {
 
-/// One thread at a time releases the items of a user, so a user whose items block delays only itself. All calls are thread-safe
-/// and return at once.
+/// One thread at a time releases the items of a user, so a user whose items block delays no other user, unless more than 64 users
+/// block. All calls are thread-safe and return at once.
 class Reaper {
 public:
     /// Limit of a user's descriptors that wait to be closed. At the limit the user's sessions may send no further descriptors
@@ -18,7 +18,7 @@ public:
     static constexpr size_t kMostClosing = 1024;
 
     Reaper();
-    /// Does not wait for blocked threads; the kernel ends them with the process.
+    /// Waits up to a second until nothing is pending. Threads that are still blocked then end with the process.
     ~Reaper();
     Reaper(const Reaper&) = delete;
 

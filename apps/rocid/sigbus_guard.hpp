@@ -30,7 +30,7 @@ public:
     /// An eventfd that becomes readable when a region was poisoned. -1 if there is no eventfd.
     int event_fd() const { return event_fd_; }
 
-    /// Called by the handler. Returns true if `address` belongs to a mapping of the table.
+    /// Called by the handler. Returns true if `address` belongs to a mapping of the table, and the mapping was replaced.
     bool handle(uintptr_t address);
 
     /// Number of mappings left in the reserve.

@@ -16,7 +16,7 @@ class SlowThreads {
 public:
     /// lcores[i] is woken when a request of engine i is done.
     explicit SlowThreads(std::vector<pmd::WakeFlag*> lcores);
-    /// Does not wait for blocked threads. The kernel ends them with the process.
+    /// Waits up to a second for submitted requests. Threads that are still blocked then end with the process.
     ~SlowThreads();
     SlowThreads(const SlowThreads&) = delete;
 
