@@ -27,8 +27,9 @@ struct Daemon {
 /// Returns "", with `why` set, if there is no safe folder for it.
 std::string ephemeral_socket(const Where& where, std::string& why);
 
-/// Returns the first rocid that answers: that of --socket or $ROCI_SOCKET (only that, if one of them is set), then the system's,
-/// then the user's ephemeral one. Returns nullopt, with `why` set, if there is none.
+/// Connects to the rocid of --socket or $ROCI_SOCKET, if one of them is set. Otherwise connects to the first of these that
+/// accepts: the rocid of `roci up`, the system's rocid, the user's ephemeral rocid. With --config or --single only the ephemeral
+/// rocid of this choice is suitable. Returns nullopt, with `why` set, if there is none.
 std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
 /// The socket of the rocid that `roci up` starts for this user. Returns "", with `why` set, if there is no safe folder for it.

@@ -75,9 +75,9 @@ uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     return (length + page - 1) / page * page;
 }
 
-/// Fills the page table now instead of in the engine's hot path. Skips holes of the file: filling them would charge their memory
-/// to rocid. rocid finds holes through its own descriptor, because the search would change the position of the client's
-/// descriptor.
+/// Fills the page table of a mapping of up to 256 MiB now instead of in the engine's hot path. Skips holes of the file: filling
+/// them would charge their memory to rocid. rocid finds holes through its own descriptor, because the search would change the
+/// position of the client's descriptor.
 void prefault(int fd, std::byte* base, uint64_t mapped, bool writable) {
     constexpr uint64_t kMost = 256 << 20, kBlock = 512;
     constexpr int kMostStretches = 16;
