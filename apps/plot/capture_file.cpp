@@ -122,7 +122,7 @@ Capture read_once(const std::string&, const std::string&, size_t, bool, uint64_t
 
 #endif
 
-/// The packets of several interfaces may not be in the order of time in the file.
+/// Sorts the frames by time. In a file with several interfaces they may be in another order.
 void sort_by_time(Capture& c) {
     const auto earlier = [](const Frame& a, const Frame& b) { return a.time < b.time; };
     if (std::is_sorted(c.frames.begin(), c.frames.end(), earlier)) return;
@@ -137,7 +137,7 @@ Capture read_capture(const std::string& path, const std::string& name, size_t mo
     uint64_t only_without = 0;
     Capture out = read_once(path, name, most_frames, false, only_without);
     // An ACK without its ICRC is too short for its headers. `only_without` counts such frames. If there are some, and no frame
-    // has a right ICRC, the program that made the capture removed the ICRCs.
+    // has a right ICRC, the capture contains no ICRCs.
     const bool without_icrc = out.counts.icrc_good == 0 && only_without != 0;
     if (without_icrc) out = read_once(path, name, most_frames, true, only_without);
     if (out.frames.empty())

@@ -34,7 +34,8 @@ constexpr std::array kPortStates{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTI
 constexpr std::array kPhysStates{
     "<none>", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"};
 
-/// Maps a code to a number. Used for the speed of a lane in 0.1 Gb/s (enum ib_port_speed) and for lanes (enum ib_port_width).
+/// Maps a code to a number. Used for the speed of a lane in 0.1 Gb/s (enum ib_port_speed) and for the number of lanes (enum
+/// ib_port_width).
 struct Coded {
     uint32_t code, value;
 };

@@ -325,7 +325,8 @@ void check_device(const std::string& file, Config& c, size_t index) {
 /// True for a UDP port with configured addresses, which can share its interface with other devices.
 bool own_address(const DeviceSection& d) { return d.port == "udp" && !d.addresses.empty(); }
 
-/// A UDP port on all addresses would receive the frames of all other kernel interfaces of the same rocid.
+/// Checks a UDP port. It has no VLAN tag. A UDP port on all addresses must be the only port with a kernel interface, because it
+/// would receive the frames of the others.
 void check_udp(const std::string& file, const Config& c, const DeviceSection& d) {
     if (d.port != "udp") return;
     if (d.vlan != 0) fail({file, d.line}, "device '{}': a UDP port has no VLAN tag: give the kernel's VLAN interface", d.name);

@@ -17,7 +17,7 @@ void run_cores(Lines& lines, std::vector<std::function<void()>> bodies);
 /// Called by instrumented code (hooks.cpp). Does nothing outside run_cores().
 void touch(const void* p, uint64_t n, Access kind, const void* where);
 
-/// Suspends the model during its lifetime, for code of the benchmark itself within a core.
+/// Suspends the model while the object exists. For code that belongs to the benchmark itself, but runs on a core.
 class Unseen {
 public:
     Unseen();
