@@ -20,8 +20,8 @@ bool problem(const Event& e) {
     return e.lost || e.marked || (e.kind != Kind::sent && e.kind != Kind::ack && e.kind != Kind::response);
 }
 
-/// Chooses the items to keep, about `most` of them. First it takes the items that `matter`: all of them, or every n-th if they are
-/// more than half of `most`. Then it adds every n-th of the other items.
+/// Chooses the items to keep, about `most` of them. First it takes the items that `matter`: all of them, or every n-th if they
+/// are more than half of `most`. Then it adds every n-th of the other items.
 template <class Item, class Matters>
 std::vector<const Item*> thinned(const std::vector<Item>& items, size_t most, Matters matter) {
     std::vector<const Item*> out;
