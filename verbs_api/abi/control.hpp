@@ -343,8 +343,8 @@ struct CreateQpReply {
     Location sq, rq;
 };
 
-/// open_qp makes another handle of an XRC target, which may belong to any session. Closing the last handle destroys the QP.
-/// Events of the QP go to the oldest handle.
+/// open_qp gives the session a handle of an existing XRC target QP, also if another session created the QP. Closing the last
+/// handle of a QP destroys the QP. Events of the QP go to the session with the oldest handle.
 struct OpenQpRequest {
     uint32_t xrcd;  ///< handle of the target's domain
     uint32_t qpn;
