@@ -23,6 +23,11 @@ constexpr uint32_t kSettleEvery = 64;
 /// Of a turn, for the shares of users and sessions. A turn without a packet costs time too: the port may take no more frames.
 uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
 
+qp::TurnEnd turn_end(uint32_t worked, bool more) {
+    if (worked == 0) return qp::TurnEnd::without_work;
+    return more ? qp::TurnEnd::interrupted : qp::TurnEnd::finished;
+}
+
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
 }  // namespace
@@ -145,7 +150,7 @@ void Engine::Impl::run_responders(Budget& budget) {
             if (sent != 0) qp.linger = kLinger;
             if (qp::has_responses(qp)) ctx.responders.add(qp);
         }
-        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), sent != 0, true);
+        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), turn_end(sent, true));
     }
 }
 
@@ -212,7 +217,7 @@ void Engine::Impl::run_requesters(Budget& budget) {
         } else {
             rest(qp);
         }
-        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), worked != 0, more);
+        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), turn_end(worked, more));
     }
     settle();
 }

@@ -83,8 +83,8 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
         take_mark(e, qp);
     if (p.payload_length > qp.mtu) [[unlikely]]
         e.counters.add(Counter::over_path_mtu);
-    ++qp.counters.rx_packets;
-    qp.counters.rx_bytes += p.payload_length;
+    bump(qp.counters.rx_packets);
+    bump(qp.counters.rx_bytes, p.payload_length);
     if (qp.spec.type == qp::Type::ud) return qp::receive_datagram(e.ctx, qp, p);
     if (p.info->has(wire::kRequest)) return qp::receive_request(e.ctx, qp, p);
     qp::receive_response(e.ctx, qp, p);

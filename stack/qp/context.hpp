@@ -47,7 +47,7 @@ struct Context {
 
 /// Something happened on a QP, and so on its device.
 inline void count(Context& ctx, Qp& qp, uint64_t EventCounters::*counter, uint64_t n = 1) {
-    qp.counters.events.*counter += n;
+    bump(qp.counters.events.*counter, n);
     bump(ctx.device(qp).*counter, n);
 }
 inline void count(Context& ctx, Qp& qp, RequestFault fault) {

@@ -1,12 +1,12 @@
 // Counters of QPs and devices: one table makes the storage, the names in `roci status` and `roci stat`, the files of the sysfs
-// view, and docs/counters.md. An engine writes them with plain stores; anybody may read them (relaxed).
+// view, and docs/counters.md. The engine alone writes them; anybody may read them (relaxed).
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/bump.hpp"
 #include "qp/faults.hpp"
 
 namespace roci::qp {
@@ -97,11 +97,7 @@ inline constexpr size_t kQpCounterCount = std::size(kQpCounters), kDeviceCounter
 static_assert(sizeof(Counters) == kQpCounterCount * sizeof(uint64_t));
 static_assert(sizeof(DeviceCounters) == kDeviceCounterCount * sizeof(uint64_t));
 
-/// One writer: a relaxed load and store, not a locked add.
-inline void bump(uint64_t& value, uint64_t n = 1) {
-    std::atomic_ref a(value);
-    a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-}
+using roci::bump;
 inline void bump(DeviceCounters& d, RequestFault f) { bump(d.faults[size_t(f) - 1]); }
 
 /// In the order of kQpCounters.

@@ -134,8 +134,13 @@ void notify_all(Context& ctx);
 /// have reached the cache, so it is not executed in every round.
 void settle_sleepers(Context& ctx);
 
-// ---- journal.cpp: what went wrong, for `roci why`. None of it is for every packet.
+// ---- journal.cpp: what went wrong, for `roci why`. None of it is for every packet. ROCI_UNRECORDED compiles the transport without, to
+// measure what it costs.
+#ifdef ROCI_UNRECORDED
+inline void note(Context&, Qp&, Happening, Psn, uint8_t = 0, abi::Reason = abi::Reason::none) {}
+#else
 [[gnu::cold]] void note(Context& ctx, Qp& qp, Happening what, Psn psn, uint8_t code = 0, abi::Reason reason = abi::Reason::none);
+#endif
 /// Looks why memory may not be used, and writes that down. none: it may.
 [[gnu::cold]] abi::Reason note_access(Context& ctx, Qp& qp, Key key, uint32_t pd, uint64_t va, uint64_t length, uint32_t needed,
                                       bool remote);

@@ -18,6 +18,13 @@ inline constexpr uint32_t kPacketCost = 512;
 /// What a user or session may spend before the next one has its turn: about eight full packets.
 inline constexpr int64_t kShareQuantum = 8 * (kPacketCost + 4096);
 
+/// How a QP ended its turn.
+enum class TurnEnd : uint8_t {
+    without_work,  ///< it did nothing: it had no work, or could not do it yet
+    finished,      ///< it worked, and has no more to do at once
+    interrupted,   ///< it worked, and has more to do
+};
+
 /// A circular list whose members take turns: the first one is served as long as it has credit. A member has `next` and `previous`
 /// of its own type, and `credit`.
 template <class Member>
@@ -104,12 +111,12 @@ public:
         return *turn_of_;
     }
     /// The turn of the QP that take() returned is over. The QP may be on the list again. Whatever credit is left, the other
-    /// sessions come first after a turn without work, and if the session has only this QP and it has no `more` to do at once.
-    void done(uint64_t cost, bool worked, bool more) {
+    /// sessions come first after a turn without work, and if the session has only this QP and it finished.
+    void done(uint64_t cost, TurnEnd end) {
         Session& s = *std::exchange(served_, nullptr);
         s.credit -= int64_t(cost);
         s.user->credit -= int64_t(cost);
-        if (!worked || (!more && s.first == turn_of_)) {
+        if (end == TurnEnd::without_work || (end == TurnEnd::finished && s.first == turn_of_)) {
             s.user->sessions.pass_on();
             active_.pass_on();
         }

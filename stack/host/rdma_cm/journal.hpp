@@ -1,4 +1,4 @@
-// What happened to the ids of rdma_cm: for `roci why --cm`. Each id keeps its last events; those of ids that are gone are kept
+// What happened to the ids of rdma_cm: for `roci why --cm`. Each id keeps its last events; those of destroyed ids are kept
 // per user, failures longer than connections that ended as they should.
 #pragma once
 
@@ -84,7 +84,9 @@ std::string story_text(const CmStory& story, Nanos now);
 void note_refusal(State& state, Session& session, std::span<const std::byte> request, const char* operation,
                   const std::string& reason);
 void archive(State& state, uint32_t session, const CmId& id);
-/// Ids that `viewer` may see, the living ones and those that are gone, the latest last.
+/// The ids of which one answer tells.
+inline constexpr size_t kMostTold = 64;
+/// Ids that `viewer` may see, the living ones and those that are destroyed, the latest last.
 std::string connections_text(const State& state, const Client& viewer);
 /// The connection of a QP; empty: it has none.
 std::string connection_text(const State& state, const Client& viewer, uint32_t qpn);

@@ -57,7 +57,7 @@ QpFacts live_facts(const Call& c, const Session& s, const Qp& qp) {
     return f;
 }
 
-/// Living, or of those that are gone; nobody else's.
+/// Living, or destroyed; nobody else's.
 std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
     for (const auto& [id, s] : c.state.sessions) {
         const Qp* found = nullptr;
@@ -102,7 +102,7 @@ Outcome why(Call& c) {
         text = story_of(*qp, c.state.devices[qp->device].name) + rdma_cm::connection_text(c.state, c.session.who, in.qpn) +
                other_end(c, *qp);
     else
-        return fail(ENOENT, "no queue pair of user {} has the number {}, and of those that are gone none had one that failed",
+        return fail(ENOENT, "no queue pair of user {} has the number {}, and none of the destroyed ones that failed had it",
                     c.session.who.uid, in.qpn);
     const int fd = c.state.platform.make_text_fd(text);
     if (fd < 0 && c.state.real_descriptors()) return fail(EMFILE, "rocid could not make a file for the answer");
