@@ -1,9 +1,15 @@
 # Figures next to their anchors, measured in one run (docs/tuning.md): a table, bench.json and bench.html in the build folder.
 # `vs-rxe`: compared with the kernel's Soft-RoCE, in an emulated guest.
 # `loss`: perftest with frames dropped at random.
+# `cost`: what counters and the journal cost; builds only what it needs.
 
 dev_bench() {
     source .dev/build.sh
+    if [ "${1:-}" = cost ]; then
+        configure "$BUILD" "${FOR_TESTS[@]}"
+        python3 tests/bench/cost.py --build "$BUILD" "${@:2}"
+        return
+    fi
     dev_build >/dev/null
     if [ "${1:-}" = vs-rxe ]; then
         python3 tests/bench/vs_rxe/run.py --build "$BUILD" "${@:2}"

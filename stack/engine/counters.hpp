@@ -88,7 +88,7 @@ struct Counters {
     std::array<uint64_t, size_t(wire::Verdict::count_)> verdict{};  ///< frames by the parser's verdict
 
     void add(Counter c, uint64_t n = 1) { bump(value[size_t(c)], n); }
-    void add(wire::Verdict v) { bump(verdict[size_t(v)]); }
+    void add(wire::Verdict v, uint64_t n = 1) { bump(verdict[size_t(v)], n); }
     void set(Counter c, uint64_t n) { std::atomic_ref(value[size_t(c)]).store(n, std::memory_order_relaxed); }
     uint64_t get(Counter c) const {
         return std::atomic_ref(const_cast<uint64_t&>(value[size_t(c)])).load(std::memory_order_relaxed);

@@ -38,20 +38,24 @@ constexpr uint32_t kBatchBytes = 8 << 10;
 
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
 
+[[gnu::cold, gnu::noinline]] bool refuse(Counters& counters, Counter why) {
+    counters.add(why);
+    return false;
+}
+
 /// The checks before those of the roles (IBA 9.6.1): service, partition, state, address. A failed check is counted and the frame
 /// is silently dropped.
 bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     Counters& counters = e.counters;
     const bool datagram = qp.spec.type == qp::Type::ud;
-    if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return counters.add(Counter::wrong_service), false;
-    if ((p.pkey & 0x7fff) != 0x7fff) return counters.add(Counter::wrong_pkey), false;
+    if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return refuse(counters, Counter::wrong_service);
+    if ((p.pkey & 0x7fff) != 0x7fff) return refuse(counters, Counter::wrong_pkey);
     // An XRC initiator receives no requests, and an XRC target no responses (annex A14).
     const qp::Type deaf = p.info->has(wire::kRequest) ? qp::Type::xrc_send : qp::Type::xrc_recv;
-    if (qp.spec.type == deaf) return counters.add(Counter::wrong_service), false;
-    if (!receives(qp.state)) return counters.add(Counter::wrong_state), false;
-    if (!same_vlan(e.shared, qp, p)) return counters.add(Counter::wrong_vlan), false;
-    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p))
-        return counters.add(Counter::wrong_address), false;
+    if (qp.spec.type == deaf) return refuse(counters, Counter::wrong_service);
+    if (!receives(qp.state)) return refuse(counters, Counter::wrong_state);
+    if (!same_vlan(e.shared, qp, p)) return refuse(counters, Counter::wrong_vlan);
+    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p)) return refuse(counters, Counter::wrong_address);
     return true;
 }
 
@@ -73,7 +77,9 @@ void take_mark(Engine::Impl& e, qp::Qp& qp) {
     qp::bump(e.ctx.device(qp).ecn_marked);
     const bool reliable = qp.spec.type != qp::Type::ud && qp.spec.type != qp::Type::uc && qp.path.length != 0;
     if (!reliable || !cc::take_mark(qp.adaptation, e.ctx.congestion, e.ctx.now)) return;
-    if (qp::send_notification(e.ctx, qp)) e.counters.add(Counter::cnp_sent);
+    if (!qp::send_notification(e.ctx, qp)) return;
+    e.counters.add(Counter::cnp_sent);
+    qp::bump(e.ctx.device(qp).cnp_sent);
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
@@ -175,7 +181,8 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
     return n != 0;
 }
 
-void count_refused(qp::DeviceCounters& device, wire::Verdict v) {
+[[gnu::cold, gnu::noinline]] void count_refused(Counters& counters, qp::DeviceCounters& device, wire::Verdict v) {
+    counters.add(v);
     if (v == wire::Verdict::not_roce) return;
     qp::bump(device.rx_errors);
     if (v == wire::Verdict::bad_icrc) qp::bump(device.icrc_errors);
@@ -200,12 +207,14 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
 /// Parses frames[first, end) and looks their QPs up.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     ROCI_STAGE(lookup);
+    unsigned good = end - first;
     for (unsigned i = first; i < end; ++i) {
         const wire::Verdict v =
             wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum, frames[i].icrc);
-        counters.add(v);
-        if (v != wire::Verdict::ok) [[unlikely]]
-            count_refused(*ctx.devices[port], v);
+        if (v != wire::Verdict::ok) [[unlikely]] {
+            count_refused(counters, *ctx.devices[port], v);
+            --good;
+        }
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != io::kMulticastQpn)
@@ -213,6 +222,7 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
         if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
+    counters.add(wire::Verdict::ok, good);
 }
 
 /// Used with many active QPs, between parsing and execution. Prefetches the data that the packets need. Each step runs for all
@@ -264,17 +274,15 @@ unsigned Engine::Impl::receive(uint32_t port) {
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
     if (n == 0) return 0;
     counters.add(Counter::rx_frames, n);
-    uint64_t octets = 0;
-    for (unsigned i = 0; i < n; ++i) {
-        __builtin_prefetch(frames[i].data);
-        octets += frames[i].length;
-    }
-    qp::bump(ctx.devices[port]->rx_frames, n);
-    qp::bump(ctx.devices[port]->rx_octets, octets);
+    for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
+    qp::DeviceCounters& device = *ctx.devices[port];
+    qp::bump(device.rx_frames, n);
     unsigned done = 0;  // frames[0, done) are ours to give back
     for (unsigned first = 0; first < n;) {
         unsigned end = first;
-        for (uint32_t bytes = 0; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
+        uint32_t bytes = 0;
+        for (; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
+        qp::bump(device.rx_octets, bytes);
         parse_batch(port, first, end);
         if (crowded()) fetch_ahead(first, end);
         done = execute_batch(port, first, end, done);

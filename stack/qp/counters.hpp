@@ -44,6 +44,7 @@ namespace roci::qp {
     X(rx_errors, "frames", "counters/port_rcv_errors", "RoCE frames refused because they are malformed or damaged")           \
     X(icrc_errors, "frames", "hw_counters/rx_icrc_encapsulated", "of them: those whose ICRC is wrong")                        \
     X(ecn_marked, "packets", "hw_counters/np_ecn_marked_roce_packets", "packets marked Congestion Experienced")               \
+    X(cnp_sent, "packets", "hw_counters/np_cnp_sent", "congestion notifications sent, for marked packets")                    \
     X(cnp_received, "packets", "hw_counters/rp_cnp_handled", "congestion notifications of a QP's peer")                       \
     X(cnp_ignored, "packets", "hw_counters/rp_cnp_ignored", "congestion notifications of somebody else")                      \
     X(duplicate_requests, "packets", "hw_counters/duplicate_request", "requests that came again")                             \

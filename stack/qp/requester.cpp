@@ -238,11 +238,10 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     Requester& rq = qp.requester;
     const Part part{rq.queue.packet(), r.packets - rq.queue.packet()};
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
-    const bool again = rq.window.repeats();
-    if (const Step step = transmit(ctx, qp, r, part, request, again, kept); step != Step::done) return step;
+    if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), kept); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
-    if (!again && (part.psns == 1 || needs_response(r.kind))) count(ctx, qp, &EventCounters::tx_messages);
-    rq.window.sent(rq.queue.sent());
+    const bool first = rq.window.sent(rq.queue.sent());
+    if (first && rq.queue.packet() == 0) count_message(ctx, qp, &EventCounters::tx_messages);  // the cursor is at the next one
     return Step::done;
 }
 

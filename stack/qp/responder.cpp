@@ -153,7 +153,7 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     rs.in_message = false;
     rs.sequence.end_message();
-    count(ctx, qp, &EventCounters::rx_messages);
+    count_message(ctx, qp, &EventCounters::rx_messages);
     if (rs.message_is_write) bump(ctx.device(qp).write_requests);
     // A UC WRITE may find a receive held that a broken SEND left behind: it waits for the next message that takes one
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);

@@ -49,11 +49,13 @@ public:
         allocated_ = first + packets;
         return first;
     }
-    /// The packet at `next` was sent; a READ request takes the PSNs of its responses.
-    void sent(uint32_t psns) {
+    /// The packet at `next` was sent; a READ request takes the PSNs of its responses. True: for the first time.
+    bool sent(uint32_t psns) {
         next_ = next_ + psns;
         assert(psn_span(acked_, next_) <= psn_span(acked_, allocated_));
-        if (in_flight() > unanswered()) highest_sent_ = next_;
+        const bool first = in_flight() > unanswered();
+        if (first) highest_sent_ = next_;
+        return first;
     }
     /// The oldest `psns` are acknowledged. True: some of them were due to be sent again, which is not needed any more; the send
     /// queue's cursor must skip them.

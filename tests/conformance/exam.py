@@ -174,6 +174,8 @@ def answer(rocid, name):
         raise Failure(f'{name}: a completion in error without a vendor_err: {"".join(said)}')
     if failed and cause and failed[0] == cause[2] and cause[1] not in errors:
         raise Failure(f'{name}: the program\'s standard error does not have the cause "{cause[1]}":\n{errors}')
+    if cause and (again := [line for line in set(errors.splitlines()) if cause[1] in line and errors.splitlines().count(line) > 1]):
+        raise Failure(f'{name}: the program says it more than once: {again}')
     if cause and 'destroyed, last in' not in why(rocid, first):
         raise Failure(f'{name}: roci why does not know the QP after its end')
 

@@ -202,8 +202,10 @@ const Refused kRefused[] = {
      [](CountersTest& t) { t.puppet.send(Operation::flush, t.write_at(t.first, t.a.mr.address(), t.a.mr.rkey, 64)); }},
     {"request_too_many_reads", kNakInvalid,
      [](CountersTest& t) {
+         constexpr uint32_t kPackets = 100;  // of each response: none is answered when the fifth READ comes
          for (uint32_t i = 0; i < 5; ++i)
-             t.puppet.send(Operation::fetch_add, t.write_at(t.first + i, t.a.mr.address(), t.a.mr.rkey, 0));
+             t.puppet.send(Operation::read_request,
+                           t.write_at(t.first + i * kPackets, t.a.mr.address(), t.a.mr.rkey, kPackets * CountersTest::kMtu));
      }},
     {"request_bad_length", kNakInvalid,
      [](CountersTest& t) {
@@ -264,7 +266,7 @@ TEST_F(CountersTest, OfFramesThatAreDamagedOrMarked) {
     agree("a marked frame, which a notification answers");
     puppet.send_raw(puppet.build(wire::kCnpOpcode, {}));
     agree("a notification of the peer");
-    moved({"rx_errors", "icrc_errors", "ecn_marked", "cnp_received"});
+    moved({"rx_errors", "icrc_errors", "ecn_marked", "cnp_sent", "cnp_received"});
 }
 
 TEST_F(CountersTest, OfSomebodyElsesNotification) {
@@ -293,7 +295,12 @@ TEST_F(CountersTest, OfSomebodyElsesNotification) {
 
 /// A requester that goes back, because its peer keeps nothing, and takes an answer out of turn as a NAK.
 struct CountersThatGoBack : CountersTest {
-    CountersThatGoBack() : CountersTest({.hosts = 1, .engine = {.selective_repeat = false}}) {}
+    static WorldOptions goes_back() {
+        WorldOptions o = keeps_nothing();
+        o.engine.selective_repeat = false;
+        return o;
+    }
+    CountersThatGoBack() : CountersTest(goes_back()) {}
 };
 
 TEST_F(CountersThatGoBack, OfAResponseThatIsMissing) {

@@ -35,6 +35,7 @@ void CaptureJudge::take(const Sent& frame) {
 void CaptureJudge::sent(const Sent& frame) {
     ++device("tx_frames");
     device("tx_octets") += frame.bytes.size();
+    if (frame.parsed && frame.packet.opcode == wire::kCnpOpcode) ++device("cnp_sent");
     if (!frame.parsed || frame.packet.opcode == wire::kCnpOpcode) return;
     ++qp_.at("tx_packets");
     qp_.at("tx_bytes") += frame.bytes.size();

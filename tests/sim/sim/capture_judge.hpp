@@ -33,6 +33,7 @@ public:
                                               "rx_errors",
                                               "icrc_errors",
                                               "ecn_marked",
+                                              "cnp_sent",
                                               "cnp_received",
                                               "cnp_ignored",
                                               "tx_messages",
