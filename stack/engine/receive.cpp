@@ -62,7 +62,7 @@ bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
 constexpr uint8_t kCongestionExperienced = 3;
 
 /// Accepts notifications only from the QP's peer, because any host could send them.
-void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
+[[gnu::noinline]] void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
     e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
     qp::bump(known ? e.ctx.device(qp).cnp_received : e.ctx.device(qp).cnp_ignored);
@@ -72,7 +72,7 @@ void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
 }
 
 /// A frame of a connected peer was marked. UC and UD have no congestion control.
-void take_mark(Engine::Impl& e, qp::Qp& qp) {
+[[gnu::noinline]] void take_mark(Engine::Impl& e, qp::Qp& qp) {
     e.counters.add(Counter::ecn_marked);
     qp::bump(e.ctx.device(qp).ecn_marked);
     const bool reliable = qp.spec.type != qp::Type::ud && qp.spec.type != qp::Type::uc && qp.path.length != 0;
@@ -83,7 +83,8 @@ void take_mark(Engine::Impl& e, qp::Qp& qp) {
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
-    if (p.opcode == wire::kCnpOpcode) return take_notification(e, qp, p);
+    if (p.opcode == wire::kCnpOpcode) [[unlikely]]
+        return take_notification(e, qp, p);
     if (!acceptable(e, qp, p)) return;
     if (p.ecn == kCongestionExperienced) [[unlikely]]
         take_mark(e, qp);
