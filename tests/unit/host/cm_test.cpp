@@ -367,11 +367,13 @@ TEST_F(CmWhyTest, NobodyListensAlsoOfAnIdThatIsGone) {
 /// Of many ids only the newest are put into words.
 TEST_F(CmWhyTest, OfManyIdsTheNewestAreTold) {
     constexpr uint32_t kIds = 1000;
+    constexpr uint8_t kNowhere[4] = {10, 9, 9, 9};
+    const Gid nobodys = Gid::from_ipv4(kNowhere);
     std::vector<uint32_t> ids;
     for (uint32_t i = 0; i < kIds; ++i) {
         ids.push_back(make_id(session, channel));
         conductor.service(now += 1'000'000);
-        EXPECT_NE(bind(session, ids.back(), address(kOtherGid4, 7000)), 0);
+        EXPECT_NE(bind(session, ids.back(), address(nobodys, 7000)), 0);
     }
     const std::string text = why(session);
     const auto place = [&](uint32_t id) { return text.find("id " + std::to_string(id) + " of "); };
