@@ -15,8 +15,8 @@
 
 namespace roci::pmd {
 
-/// Frames on their way from one lcore to the writer: single producer, single consumer, slots of fixed size. The memory is the same for
-/// each snap length: the less is kept of a frame, the more frames fit.
+/// Frames on their way from one lcore to the writer: single producer, single consumer, slots of fixed size. The memory is the
+/// same for each snap length: the less is kept of a frame, the more frames fit.
 class TapRing {
 public:
     static constexpr uint32_t kMaxBytes = 4608;

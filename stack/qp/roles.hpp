@@ -134,8 +134,8 @@ void notify_all(Context& ctx);
 /// have reached the cache, so it is not executed in every round.
 void settle_sleepers(Context& ctx);
 
-// ---- journal.cpp: what went wrong, for `roci why`. None of it is for every packet. ROCI_UNRECORDED compiles the transport without, to
-// measure what it costs.
+// ---- journal.cpp: what went wrong, for `roci why`. None of it is for every packet. ROCI_UNRECORDED compiles the transport
+// without, to measure what it costs.
 #ifdef ROCI_UNRECORDED
 inline void note(Context&, Qp&, Happening, Psn, uint8_t = 0, abi::Reason = abi::Reason::none) {}
 #else
