@@ -1,9 +1,15 @@
 # Measures figures and their anchors in one run (docs/tuning.md). Prints a table and writes bench.json and bench.html into the build folder.
 # `vs-rxe` compares with the kernel's Soft-RoCE in an emulated guest.
 # `loss` runs perftest with frames dropped at random.
+# `cost` counts the instructions that counters and the journal cost. It builds only what it needs.
 
 dev_bench() {
     source .dev/build.sh
+    if [ "${1:-}" = cost ]; then
+        configure "$BUILD" "${FOR_TESTS[@]}"
+        python3 tests/bench/cost.py --build "$BUILD" "${@:2}"
+        return
+    fi
     dev_build >/dev/null
     if [ "${1:-}" = vs-rxe ]; then
         python3 tests/bench/vs_rxe/run.py --build "$BUILD" "${@:2}"

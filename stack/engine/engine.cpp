@@ -24,6 +24,11 @@ constexpr uint32_t kSettleEvery = 64;
 /// port is full.
 uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
 
+qp::TurnEnd turn_end(uint32_t worked, bool more) {
+    if (worked == 0) return qp::TurnEnd::without_work;
+    return more ? qp::TurnEnd::interrupted : qp::TurnEnd::finished;
+}
+
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
 }  // namespace
@@ -67,22 +72,26 @@ Engine::Impl::~Impl() {
 
 // ---- doorbells ------------------------------------------------------------------------------------------------------
 
-bool Engine::Impl::ring_tags(Session& s, uint32_t slot) {
+/// Handles a doorbell that belongs to no QP. Returns false if it belongs to no SRQ either.
+[[gnu::cold, gnu::noinline]] bool Engine::Impl::ring_tags(Session& s, uint32_t slot) {
     const uint32_t index = slot - abi::kFirstTagSlot;
     qp::Srq* srq = index < s.tag_srqs.size() ? s.tag_srqs[index] : nullptr;
-    if (srq == nullptr) return false;
-    counters.add(Counter::doorbells);
+    if (srq == nullptr) {
+        counters.add(Counter::stray_doorbells);
+        return false;
+    }
     if (!qp::take_tag_operations(ctx, *srq)) return true;
     std::atomic_ref(s.page->words[slot / 64]).fetch_or(uint64_t{1} << (slot % 64), std::memory_order_seq_cst);
     std::atomic_ref(s.page->summary[slot / 64 / 64]).fetch_or(uint64_t{1} << (slot / 64 % 64), std::memory_order_seq_cst);
     return true;
 }
 
-void Engine::Impl::ring(Session& s, uint32_t slot) {
+/// Handles a doorbell. Returns false if it belongs to no QP and no SRQ.
+bool Engine::Impl::ring(Session& s, uint32_t slot) {
     qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr;
-    if (qp == nullptr && ring_tags(s, slot)) return;
-    counters.add(qp != nullptr ? Counter::doorbells : Counter::stray_doorbells);
-    if (qp != nullptr) qp::activate_requester(ctx, *qp);
+    if (qp == nullptr) return ring_tags(s, slot);
+    qp::activate_requester(ctx, *qp);
+    return true;
 }
 
 bool Engine::Impl::look_for_doorbells() {
@@ -94,7 +103,10 @@ uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
     std::array<uint32_t, 64> rung;  // the slots of one word; their QPs are prefetched, then processed
     uint32_t count = 0;
     const auto ring_all = [&] {
-        for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
+        if (count == 0) return;
+        uint32_t known = 0;
+        for (uint32_t i = 0; i < count; ++i) known += ring(s, rung[i]);
+        counters.add(Counter::doorbells, known);
         count = 0;
     };
     const uint32_t all = rings::collect_doorbells(*s.page, s.next_word, most, [&](uint32_t slot) {
@@ -146,7 +158,7 @@ void Engine::Impl::run_responders(Budget& budget) {
             if (sent != 0) qp.linger = kLinger;
             if (qp::has_responses(qp)) ctx.responders.add(qp);
         }
-        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), sent != 0, true);
+        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), turn_end(sent, true));
     }
 }
 
@@ -213,7 +225,7 @@ void Engine::Impl::run_requesters(Budget& budget) {
         } else {
             rest(qp);
         }
-        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), worked != 0, more);
+        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), turn_end(worked, more));
     }
     settle();
 }
@@ -263,7 +275,7 @@ void Engine::Impl::publish_reorder() {
 void Engine::Impl::account(Nanos now) {
     constexpr Nanos kTaken = 1'000'000;
     const Nanos passed = now - std::min(now, round_at);
-    if (passed >= kTaken)
+    if (passed >= kTaken) [[unlikely]]
         counters.add(Counter::lost_ns, passed);
     else if (was_busy)
         counters.add(Counter::busy_ns, passed);

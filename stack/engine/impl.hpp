@@ -54,7 +54,7 @@ struct Engine::Impl {
     // engine.cpp
     bool look_for_doorbells();
     uint32_t collect_doorbells(Session& s, uint32_t most);
-    void ring(Session& s, uint32_t slot);
+    bool ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
     bool run_timers();
     void count_sent(uint32_t port, uint64_t sent, uint64_t octets);

@@ -229,7 +229,7 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
         if (step != Step::done) return step;
     }
     ctx.out(qp).commit(b.start, bytes, b.path->checksum_offset, qp.spec.qpn.value);
-    ++qp.counters.tx_packets;
+    bump(qp.counters.tx_packets);
     qp.counters.tx_bytes += bytes;
     if (again) count(ctx, qp, &EventCounters::retransmits);
     if (ack_request && !again && !rq.round_trip.timing()) rq.round_trip.begin(r.first_psn + part.packet, ctx.now);
@@ -243,8 +243,8 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
     if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), kept); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
-    if (part.psns == 1 || needs_response(r.kind)) count(ctx, qp, &EventCounters::tx_messages);
-    rq.window.sent(rq.queue.sent());
+    const bool first = rq.window.sent(rq.queue.sent());
+    if (first && rq.queue.packet() == 0) count_message(ctx, qp, &EventCounters::tx_messages);  // the cursor is at the next one
     return Step::done;
 }
 

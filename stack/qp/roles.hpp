@@ -139,8 +139,13 @@ void notify_all(Context& ctx);
 /// stores have reached the cache, so it is not executed in every round.
 void settle_sleepers(Context& ctx);
 
-// ---- journal.cpp: unusual events, for `roci why`. These functions are not on the hot path.
+// ---- journal.cpp: unusual events, for `roci why`. These functions are not on the hot path. With ROCI_UNRECORDED the transport
+// is compiled without the journal, to measure its cost.
+#ifdef ROCI_UNRECORDED
+inline void note(Context&, Qp&, Happening, Psn, uint8_t = 0, abi::Reason = abi::Reason::none) {}
+#else
 [[gnu::cold]] void note(Context& ctx, Qp& qp, Happening what, Psn psn, uint8_t code = 0, abi::Reason reason = abi::Reason::none);
+#endif
 /// Determines why memory may not be accessed and records the reason. Returns none if the memory may be accessed.
 [[gnu::cold]] abi::Reason note_access(Context& ctx, Qp& qp, Key key, uint32_t pd, uint64_t va, uint64_t length, uint32_t needed,
                                       bool remote);

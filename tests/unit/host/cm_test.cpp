@@ -359,9 +359,28 @@ TEST_F(CmWhyTest, NobodyListensAlsoOfAnIdThatIsGone) {
     carry();
     expect_said({"TCP to ::ffff:10.0.0.2 port 9999", "QP 33", "cause: nobody listens on that port at the peer",
                  "look at: start the server first", "asked for the connection (REQ)", "the peer rejected it (REJ, reason 8)"});
-    EXPECT_EQ(why(session).find(": gone"), std::string::npos);
+    EXPECT_EQ(why(session).find(": destroyed"), std::string::npos);
     EXPECT_EQ(tell(session, Op::cm_destroy_id, id), 0);
-    expect_said({": gone", "cause: nobody listens on that port at the peer"});
+    expect_said({": destroyed", "cause: nobody listens on that port at the peer"});
+}
+
+/// Of many ids only the newest are put into words.
+TEST_F(CmWhyTest, OfManyIdsTheNewestAreTold) {
+    constexpr uint32_t kIds = 1000;
+    constexpr uint8_t kNowhere[4] = {10, 9, 9, 9};
+    const Gid nobodys = Gid::from_ipv4(kNowhere);
+    std::vector<uint32_t> ids;
+    for (uint32_t i = 0; i < kIds; ++i) {
+        ids.push_back(make_id(session, channel));
+        conductor.service(now += 1'000'000);
+        EXPECT_NE(bind(session, ids.back(), address(nobodys, 7000)), 0);
+    }
+    const std::string text = why(session);
+    const auto place = [&](uint32_t id) { return text.find("id " + std::to_string(id) + " of "); };
+    EXPECT_EQ(text.find("(" + std::to_string(kIds - kMostTold) + " older ones are left out)\n\n"), 0u) << text.substr(0, 100);
+    EXPECT_EQ(place(ids[kIds - kMostTold - 1]), std::string::npos);
+    for (size_t i = kIds - kMostTold + 1; i < kIds; ++i) EXPECT_LT(place(ids[i - 1]), place(ids[i])) << "the newest is the last";
+    EXPECT_NE(place(ids.back()), std::string::npos);
 }
 
 TEST_F(CmWhyTest, ASilentPeer) {
