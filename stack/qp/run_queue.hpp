@@ -112,8 +112,8 @@ public:
         unlink(*served_, *turn_of_);
         return *turn_of_;
     }
-    /// The turn of the QP that take() returned is over. The QP may be on the list again. Whatever credit is left, the other
-    /// sessions come first after a turn without work, and if the session has only this QP and it finished.
+    /// Ends the turn of the QP that take() returned; the QP may be on the list again. The other sessions come first, whatever
+    /// credit is left, in two cases: the turn had no work, or the session has only this QP and the QP finished.
     void done(uint64_t cost, TurnEnd end) {
         Session& s = *std::exchange(served_, nullptr);
         s.credit -= int64_t(cost);

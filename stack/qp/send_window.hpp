@@ -50,7 +50,8 @@ public:
         allocated_ = first + packets;
         return first;
     }
-    /// The packet at `next` was sent; a READ request takes the PSNs of its responses. True: for the first time.
+    /// Records that the packet at `next` was sent. A READ request uses the PSNs of its responses. Returns true if it was sent for
+    /// the first time.
     bool sent(uint32_t psns) {
         next_ = next_ + psns;
         assert(psn_span(acked_, next_) <= psn_span(acked_, allocated_));
