@@ -15,9 +15,9 @@ TEST(Bump, AddsNumbersOfAnySize) {
     bump(value, 0x7fffffff);
     bump(value, 0x80000000);
     bump(value, uint64_t{1} << 40);
-    EXPECT_EQ(value, 8 + 0xffffffffu + (uint64_t{1} << 40));
+    EXPECT_EQ(value, 8 + uint64_t{0xffffffff} + (uint64_t{1} << 40));
     bump(value, ~uint64_t{0});
-    EXPECT_EQ(value, 7 + 0xffffffffu + (uint64_t{1} << 40));
+    EXPECT_EQ(value, 7 + uint64_t{0xffffffff} + (uint64_t{1} << 40));
 }
 
 TEST(Bump, AReaderSeesOnlyWholeSums) {
