@@ -180,7 +180,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     shared_ = std::make_unique<qp::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
                                            uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *counters_, *events_);
-    platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_), reaper_);
+    platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_), reaper_, budget_);
     platform_->set_sleepers(engines_->sleepers());
     captures_ = std::make_unique<Captures>(engines_->taps(), names, *engines_);
     platform_->set_captures(captures_.get());

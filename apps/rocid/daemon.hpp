@@ -58,6 +58,7 @@ private:
     int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 
     Reaper reaper_;                          // outlives its users
+    MemoryBudget budget_;                    // likewise
     std::unique_ptr<ControlSocket> socket_;  // first, so that a socket in use is found before any set-up
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;

@@ -21,7 +21,7 @@ namespace roci::host {
 struct Reply {
     std::vector<std::byte> bytes;      ///< ReplyHeader, body, reason
     std::vector<int> fds;              ///< to send, then to close
-    std::vector<int> shared_fds_mask;  ///< 1: the fd at this index stays open after sending (arena chunks, engine page)
+    std::vector<int> shared_fds_mask;  ///< 1: the fd at this index stays open after sending (doorbells, engine page)
     bool deferred = false;  ///< next_reply() returns the reply later; handle no further request of the session meanwhile
 };
 

@@ -25,6 +25,7 @@ import fabric
 import hostile
 import kills
 import lab
+import memory_cases
 import metrics_cases
 import pairs
 import pcap
@@ -163,7 +164,7 @@ def parse_options():
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *plot_cases.CASES, *plot_cases.ALONE, *plot_cases.BROWSED, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *metrics_cases.PROMTOOL, *metrics_cases.NODE, *exam.CASES, *exam.CM_CASES, *top_cases.CASES, *top_cases.IN_TERMINAL, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *plot_cases.CASES, *plot_cases.ALONE, *plot_cases.BROWSED, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *metrics_cases.PROMTOOL, *metrics_cases.NODE, *exam.CASES, *exam.CM_CASES, *top_cases.CASES, *top_cases.IN_TERMINAL, *config_errors.CASES, *starts.CASES, *memory_cases.CASES, *memory_cases.UNPRIVILEGED, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))
@@ -178,6 +179,8 @@ def main():
         in_rocid(report, connection_load.HALF_LOST,
                  lambda rocid, gids: run_built(report, connection_load.missing(), connection_load.faulty_cases(options.quick), wanted, rocid))
     run_built(report, connection_errors.missing(), connection_errors.ALONE, wanted)
+    run_built(report, memory_cases.missing(), memory_cases.CASES, wanted)
+    run_built(report, memory_cases.no_other_users(), memory_cases.UNPRIVILEGED, wanted)
     for name, case in (config_errors.CASES | starts.CASES | plot_cases.ALONE | stat_cases.ALONE).items():
         if wanted(name):
             report.run(name, case)

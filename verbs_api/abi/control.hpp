@@ -23,7 +23,8 @@ inline constexpr uint32_t kNoHandle = 0xffffffff;
 enum class Op : uint16_t {
     hello = 1,  ///< must be first
     list_devices,
-    open_device,  ///< fds: async pipe read end, engine page, doorbell memfd, then one wake eventfd per engine
+    open_device,  ///< request fd, if the client has one: its /proc/self/mem, for memory that cannot be mapped. Reply fds: async
+                  ///< pipe read end, engine page, doorbell memfd, then one wake eventfd per engine
     query_device,
     query_port,
     query_gid_table,
@@ -85,9 +86,10 @@ enum class Op : uint16_t {
     cm_leave,
     start_capture,  ///< reply fd: pipe read end of pcapng, until the session or the capture ends
     stop_capture,
-    open_qp,   ///< reply: HandleReply; destroy_qp frees the handle
-    counters,  ///< reply fd: memfd of the counter page (counter_page.hpp)
-    why,       ///< reply fd: memfd with text, the story of a QP (roci why)
+    open_qp,    ///< reply: HandleReply; destroy_qp frees the handle
+    counters,   ///< reply fd: memfd of the counter page (counter_page.hpp)
+    why,        ///< reply fd: memfd with text, the story of a QP (roci why)
+    add_chunk,  ///< request fd: a new memfd for queues; reply: HandleReply, the number of the chunk
     last_op,
 };
 
@@ -102,9 +104,9 @@ struct ReplyHeader {
     uint32_t cookie;
     uint32_t body_length;
     uint32_t reason_length;  ///< text after the body, no terminator
-    /// New arena chunks made for this reply: their fds come first among the reply's fds, ids are first_chunk, first_chunk + 1, …
-    uint32_t new_chunks;
-    uint32_t first_chunk;
+    /// With error ENOMEM and a value other than 0: the request needs an arena chunk of this many bytes. The client makes one,
+    /// passes it by add_chunk and sends the request again.
+    uint64_t wanted_chunk;
 };
 
 /// Body-less replies and requests that carry only one handle.
@@ -150,10 +152,16 @@ struct OpenDeviceRequest {
     uint32_t device;
     uint32_t reserved;
 };
+enum OpenDeviceFlags : uint32_t {
+    kHugeChunks = 1 << 0,  ///< chunks on huge pages, where the client gets them
+    kPopulate = 1 << 1,    ///< allocate the pages of registered memory: a page that rocid touches first is charged to rocid
+};
 struct OpenDeviceReply {
     uint32_t engines;
     uint32_t session;
     uint64_t doorbell_stride;
+    uint32_t flags;  ///< OpenDeviceFlags
+    uint32_t reserved;
 };  ///< doorbell memfd: DoorbellPage of engine e at e * doorbell_stride
 
 // ---- attributes -----------------------------------------------------------------------------------------------------
@@ -222,7 +230,7 @@ struct AddRegionRequest {
 };
 
 /// A contiguous part of an MR. Segments are in ascending order, without gaps. region = kNoHandle: `offset` is a virtual address
-/// of the client, accessed by process_vm_readv/writev (slow, counted).
+/// of the client, accessed through its /proc/self/mem (slow, counted).
 struct MrSegment {
     uint32_t region;
     uint32_t reserved;
@@ -251,6 +259,12 @@ struct ReregMrRequest {
     uint32_t handle;
     uint32_t flags;
     RegMrRequest mr;
+};
+
+/// A chunk of the arena: shared memory for queues, all of whose pages the client has allocated. rocid seals the file, so that it
+/// keeps its pages: no sealing but F_SEAL_SHRINK and F_SEAL_GROW may have been done before.
+struct AddChunkRequest {
+    uint64_t length;
 };
 
 // ---- completion queues ----------------------------------------------------------------------------------------------

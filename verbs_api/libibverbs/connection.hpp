@@ -19,8 +19,7 @@ namespace roci::client {
 
 class Arena;
 
-/// Descriptors of a reply, without those of arena chunks, which are mapped and closed already. The destructor closes those that
-/// were not taken.
+/// Descriptors of a reply. The destructor closes those that were not taken.
 class ReplyFds {
 public:
     ReplyFds() = default;
@@ -54,7 +53,7 @@ public:
 
     /// Connects and sends hello. Returns 0 or an errno; EPROTO: rocid has another ABI version (also printed on stderr).
     int open();
-    /// Sets the arena for the chunks of later replies.
+    /// Sets the arena, which gets the chunks that later requests need.
     void use(Arena* arena) { arena_ = arena; }
 
     /// Sends a request and waits for its reply. The reply's body is truncated or padded with zeros to `reply`. Returns 0 or
@@ -90,6 +89,8 @@ public:
 private:
     int exchange_alone(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds);
     int exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds);
+    int exchange_once(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds, uint64_t& wanted_chunk);
+    int add_chunk(uint64_t length);
     int send(const Outgoing& out, uint32_t cookie);
     int receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds);
     ssize_t receive_patiently(msghdr& message);

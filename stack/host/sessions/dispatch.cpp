@@ -29,6 +29,7 @@ constexpr OpRule kRegMr{sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, 
 constexpr OpRule kReregMr{sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
 constexpr OpRule kModifyQp{sizeof(abi::ModifyQpRequest), kVariable, 0, Stage::device, modify_qp};
 constexpr OpRule kQueryPort{0, sizeof(abi::HandleRequest), 0, Stage::device, query_port};
+constexpr OpRule kOpenDevice{sizeof(abi::OpenDeviceRequest), sizeof(abi::OpenDeviceRequest), 0, Stage::greeted, open_device, 1};
 constexpr OpRule kOpenXrcd{sizeof(abi::OpenXrcdRequest), sizeof(abi::OpenXrcdRequest), 0, Stage::device, open_xrcd, 1};
 
 struct Entry {
@@ -38,7 +39,7 @@ struct Entry {
 constexpr Entry kOps[] = {
     {Op::hello, kHello},
     {Op::list_devices, op<abi::Empty>(list_devices, Stage::greeted)},
-    {Op::open_device, op<abi::OpenDeviceRequest>(open_device, Stage::greeted)},
+    {Op::open_device, kOpenDevice},
     {Op::query_device, op<abi::Empty>(query_device)},
     {Op::query_port, kQueryPort},
     {Op::query_gid_table, op<abi::Empty>(query_gid_table)},
@@ -102,6 +103,7 @@ constexpr Entry kOps[] = {
     {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},
     {Op::counters, op<abi::Empty>(counters, Stage::greeted)},
     {Op::why, op<abi::WhyRequest>(why, Stage::greeted)},
+    {Op::add_chunk, op<abi::AddChunkRequest>(add_chunk, Stage::device, 1)},
 };
 
 /// Whether kOps contains all numbers in order, so that a number is an index.

@@ -110,6 +110,8 @@ constexpr Taking kTakings[] = {
     {Op::add_region, kMappedBytes, [](const Call& c) { return c.in<abi::AddRegionRequest>().length; }},
     {Op::alloc_dm, kDeviceMemory, [](const Call& c) { return c.in<abi::AllocDmRequest>().length; }},
     {Op::alloc_dm, kArenaBytes, none},
+    {Op::add_chunk, kArenaBytes, [](const Call& c) { return c.in<abi::AddChunkRequest>().length; }},
+    {Op::add_chunk, kMappings, one},
     {Op::create_channel, kChannels, one},
     {Op::cm_open_channel, kChannels, one},
     {Op::cm_create_id, kCmIds, one},
@@ -159,14 +161,34 @@ Outcome check_one(Call& c, const Taking& t) {
 
 }  // namespace
 
+namespace {
+
+/// rocid's own memory for the objects, and the kernel's page tables for what rocid maps: a 512th of it.
+Outcome check_memory(Call& c, Op op) {
+    constexpr uint64_t kPerPageTable = 512;
+    uint64_t tables = 0;
+    if (op == Op::add_region)
+        tables = (sum(c.state, kRows[kMappedBytes], [](const Session&) { return true; }) + c.in<abi::AddRegionRequest>().length) /
+                 kPerPageTable;
+    std::string why;
+    return c.state.platform.has_memory(tables, why) ? done() : fail(ENOMEM, "limit memory.max: {}", why);
+}
+
+}  // namespace
+
 Outcome check_quota(Call& c, Op op) {
-    for (const Taking& t : kTakings)
-        if (t.op == op)
-            if (Outcome o = check_one(c, t); o.failed()) return o;
-    return done();
+    bool takes = false;
+    for (const Taking& t : kTakings) {
+        if (t.op != op) continue;
+        takes = true;
+        if (Outcome o = check_one(c, t); o.failed()) return o;
+    }
+    return takes ? check_memory(c, op) : done();
 }
 
 bool may_open_session(State& state, const Client& who) {
+    std::string why;
+    if (!state.platform.has_memory(0, why)) return false;
     if (state.privileged(who)) return true;
     const uint64_t used = used_by(state, who.uid, kRows[kSessions]), limit = limit_of(state, who, kSessions);
     return used < limit || !refuse(state, who.uid, kSessions, used, limit).failed();

@@ -6,7 +6,7 @@
 ///    at the same address. Writers wait meanwhile (freeze.hpp). The program does not notice.
 ///  - Memory that is already shared (memfd, /dev/shm, hugetlbfs, a file mapped MAP_SHARED) is shared by its file, if a
 ///    descriptor is available.
-///  - All other memory gets fd = -1 and is accessed by process_vm_readv/writev, which is slow: files mapped private, stack and
+///  - All other memory gets fd = -1 and is accessed by address (/proc/self/mem), which is slow: files mapped private, stack and
 ///    TLS of the calling thread, private hugepages, and SysV segments and shared anonymous memory that cannot be reopened for
 ///    lack of privilege.
 ///
@@ -35,9 +35,9 @@
 
 namespace roci::memory {
 
-/// A part of a registered range in one file, or accessed by process_vm only.
+/// A part of a registered range in one file, or accessed by address only.
 struct Piece {
-    int fd;  ///< to be mapped whole and shared; owned by this room, valid until the token is released. -1: process_vm only
+    int fd;  ///< to be mapped whole and shared; owned by this room, valid until the token is released. -1: by address only
     uint64_t fd_offset;  ///< of the piece in the file; 0 if fd is -1
     uint64_t fd_length;  ///< bytes of the whole file; 0 if fd is -1
     uint64_t id;         ///< identifies the file; never reused in this process; 0 if fd is -1
