@@ -124,7 +124,9 @@ constexpr Option kOptions[] = {
     {"limits", "users", Kind::texts, "[]", 0, 0, "",
      "Limits per user, for all programs of the user together, for example [\"* qps=1000\", \"alice qps=5000 cqs=5000\", "
      "\"@hpc mapped_bytes=1099511627776\"]: a user, @group or * for all users, then limits with the names of `roci status "
-     "--limits`. "
+     "--limits`. control_rate is control operations per second: 100000 by default, which is more than a program makes that "
+     "registers "
+     "memory for each message; with 0 there is no limit. "
      "If several entries apply, the last one is used. Root and the user of rocid have no limits.",
      ROCI_TEXTS(limits.users)},
 

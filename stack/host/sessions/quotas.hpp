@@ -20,6 +20,8 @@ struct QuotaLine {
 };
 /// Of the user of `who`; the limits are those of its primary group too.
 std::vector<QuotaLine> quota_lines(const State&, const Client& who);
+/// EAGAIN that names the limit: the user makes more control operations per second than it may.
+Outcome check_rate(Call&, abi::Op);
 
 /// False: the user has as many sessions as it may.
 bool may_open_session(State&, const Client&);

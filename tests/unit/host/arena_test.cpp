@@ -6,6 +6,7 @@
 
 #include "fixture.hpp"
 #include "host/numbers.hpp"
+#include "host/token_bucket.hpp"
 
 namespace roci::host::test {
 namespace {
@@ -113,6 +114,46 @@ TEST(NumberPool, RandomNumbersShareCacheLinesAndRunOut) {
     pool.release(77);
     EXPECT_EQ(pool.allocate(random()), 77u);
     EXPECT_FALSE(NumberPool(5, 5).allocate(random()));
+}
+
+TEST(NumberPool, ARandomNumberThatIsFreedRests) {
+    NumberPool pool(1, 1 << 16);
+    std::mt19937_64 random(6);
+    std::set<uint32_t> seen;
+    for (int i = 0; i < 4096; ++i) {
+        const uint32_t n = *pool.allocate(random());
+        seen.insert(n);
+        pool.release(n);
+    }
+    EXPECT_GT(seen.size(), 3500u) << "pairs of allocate() and release() do not circle in one block";
+}
+
+TEST(TokenBucket, RatesAreExactAndSavedUpForASecond) {
+    constexpr Nanos kSecond = 1'000'000'000;
+    TokenBucket bucket;
+    Nanos now = 5 * kSecond;
+    const auto takes = [&](uint64_t rate) {
+        uint64_t n = 0;
+        while (bucket.take(rate, now)) ++n;
+        return n;
+    };
+    EXPECT_EQ(takes(1000), 1000u) << "a burst at first";
+    now += kSecond / 2;
+    EXPECT_EQ(takes(1000), 500u);
+    now += kSecond / 1000 - 1;
+    EXPECT_EQ(takes(1000), 0u);
+    EXPECT_EQ(bucket.used(1000, now), 1000u);
+    now += 1;
+    EXPECT_EQ(takes(1000), 1u);
+    now += 100 * kSecond;
+    EXPECT_EQ(takes(1000), 1000u) << "no more than a second's";
+    now -= kSecond;
+    EXPECT_EQ(takes(1000), 0u) << "a clock that goes back gives nothing";
+    now += 2 * kSecond;
+    EXPECT_EQ(takes(10), 10u) << "the rate was lowered";
+    now += kSecond;
+    for (int i = 0; i < 50; ++i) bucket.owe(10, now);
+    EXPECT_EQ(takes(10), 0u);
 }
 
 TEST(NumberPool, GoesRoundAndRunsOut) {

@@ -171,6 +171,39 @@ TEST_F(SmallShares, EntriesOfACqCountUntilItIsResizedOrDestroyed) {
 }
 
 TEST(Limits, TheLastRuleThatFitsCounts) {
+class SlowRate : public ConductorTest {
+protected:
+    static Limits limits() {
+        Limits l = small_limits();
+        l.user.control_rate = 20;
+        return l;
+    }
+    SlowRate() : ConductorTest(limits()) {}
+};
+
+TEST_F(SlowRate, ControlOperationsPerSecondAreLimitedByUser) {
+    constexpr Nanos kSecond = 1'000'000'000;
+    conductor.service(10 * kSecond);
+    const uint32_t other = open(0, 1001), root = open(0, 0), mine = pd();
+    Result r;
+    int made = 0;
+    for (; made < 30 && (r = call(Op::query_device)).error == 0; ++made) {
+    }
+    EXPECT_LE(made, 20);
+    EXPECT_EQ(r.error, EAGAIN);
+    EXPECT_TRUE(r.says("limit control_rate: user 1000")) << r.reason;
+    EXPECT_EQ(on(Op::dealloc_pd, mine).error, 0) << "what gives something back is not refused";
+    for (int i = 0; i < 15; ++i) EXPECT_EQ(send(conductor, other, packet(Op::query_device, {})).error, 0) << "another user";
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(send(conductor, root, packet(Op::query_device, {})).error, 0);
+    conductor.service(11 * kSecond);
+    EXPECT_EQ(call(Op::query_device).error, 0);
+    ASSERT_EQ(call(Op::status).error, 0);
+    bool found = false;
+    for (const auto& row : nlohmann::json::parse(platform.status)["limits"])
+        if (row["resource"] == "control_rate") found = row["limit"] == 20 && row["used"] == 2 && row["refused"] == 1;
+    EXPECT_TRUE(found) << platform.status;
+}
+
     Limits l;
     using Whom = LimitRule::Whom;
     l.rules = {{Whom::everybody, 0, &UserLimits::qps, 10},
