@@ -21,14 +21,17 @@ public:
     /// share a cache line in the tables that engines read; within a block they come in random order.
     std::optional<uint32_t> allocate(uint64_t random) {
         if (capacity() == in_use_) return std::nullopt;
-        if (free_of_block() == 0) {
+        // Each number of a block once per visit: a program that frees what it takes would else get the same few numbers again soon.
+        if ((left_ &= free_of_block()) == 0) {
             cursor_ = first_ + uint32_t(random % capacity());
             const auto n = search(cursor_, end_);
             block_ = (n ? *n : *search(first_, cursor_)) / kBlock;
+            left_ = free_of_block();
         }
-        uint32_t free = free_of_block();
+        uint32_t free = left_;
         for (uint32_t skip = uint32_t(random >> 32) % uint32_t(std::popcount(free)); skip != 0; --skip) free &= free - 1;
         const uint32_t n = block_ * kBlock + uint32_t(std::countr_zero(free));
+        left_ &= ~(1u << n % kBlock);
         words_[n / 64] |= uint64_t{1} << (n % 64);
         ++in_use_;
         return n;
@@ -70,6 +73,7 @@ private:
     uint32_t first_, end_, cursor_;
     uint32_t in_use_ = 0;
     uint32_t block_ = 0;  ///< that random numbers are taken from
+    uint32_t left_ = 0;   ///< of block_, a bit per number
     std::vector<uint64_t> words_;
 };
 

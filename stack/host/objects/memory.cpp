@@ -128,7 +128,7 @@ bool may_reach(Call& c) {
 
 Outcome take_key(State& state, mem::MemoryRegion& region) {
     if (state.keys.in_use() >= state.limits.max_keys) return fail(ENOMEM, "all {} memory keys are in use", state.limits.max_keys);
-    const auto index = state.keys.allocate();
+    const auto index = state.keys.allocate(state.platform.random());
     if (!index) return fail(ENOMEM, "all {} memory keys are in use", state.keys.capacity());
     region.key = state.new_key(*index);
     state.shared.keys.publish(*index, &region);

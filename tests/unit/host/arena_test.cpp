@@ -15,7 +15,6 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 struct ArenaTest : ::testing::Test {
     MemoryPlatform platform;
-    ArenaBlock take(Arena& a, uint64_t length) {
     /// Adds the chunk that the arena wants, as a client does.
     Outcome allocate(Arena& a, uint64_t length, ArenaBlock& b) {
         Outcome o = a.allocate(length, b);
@@ -25,6 +24,7 @@ struct ArenaTest : ::testing::Test {
         a.add_chunk(platform.make_memory(o.wanted_chunk, why));
         return a.allocate(length, b);
     }
+    ArenaBlock take(Arena& a, uint64_t length) {
         ArenaBlock b;
         const Outcome o = allocate(a, length, b);
         EXPECT_FALSE(o.failed()) << o.reason;

@@ -58,6 +58,7 @@ TEST_F(Strangers, NumbersAndKeysFollowNoCount) {
     const auto key = [&] { return call(Op::alloc_mw, abi::AllocMwRequest{p, 1}).as<abi::AllocMwReply>().rkey; };
     const uint32_t k = key(), l = key(), m = key();
     EXPECT_FALSE((k & 255) == (l & 255) && (l & 255) == (m & 255));
+    EXPECT_FALSE(l >> 8 == (k >> 8) + 1 && m >> 8 == (l >> 8) + 1);
 }
 
 TEST_F(Strangers, APeerOfAnotherUsersConnectionIsNotConnectedTo) {
@@ -170,7 +171,6 @@ TEST_F(SmallShares, EntriesOfACqCountUntilItIsResizedOrDestroyed) {
     EXPECT_TRUE(create(64).says("limit cq_entries: user 1000 has 64 of 100"));
 }
 
-TEST(Limits, TheLastRuleThatFitsCounts) {
 class SlowRate : public ConductorTest {
 protected:
     static Limits limits() {
@@ -204,6 +204,7 @@ TEST_F(SlowRate, ControlOperationsPerSecondAreLimitedByUser) {
     EXPECT_TRUE(found) << platform.status;
 }
 
+TEST(Limits, TheLastRuleThatFitsCounts) {
     Limits l;
     using Whom = LimitRule::Whom;
     l.rules = {{Whom::everybody, 0, &UserLimits::qps, 10},
