@@ -168,6 +168,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     check_cpus(config_);
     check_icrc_kernel();
     socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), session_handler(), reaper_);
+    if (!config_.socket_group.empty()) give_to_group(config_.socket, config_.socket_group);
     socket_->watch(signals_, [this] { on_signal(); });
 
     const NicTroubles troubles = Ports::nic_troubles(config_);
