@@ -151,13 +151,13 @@ def clean_cases(report, options, wanted):
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--quick', action='store_true', help='fewer cases, fewer iterations (CI)')
-    parser.add_argument('--full', action='store_true', help='everything (default)')
+    parser.add_argument('--full', action='store_true', help='everything (default), and each storm at full length')
     parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
-    parser.add_argument('--kills', type=int, help='how often kill -9 strikes (100; quick: 20)')
+    parser.add_argument('--kills', type=int, help='how often kill -9 strikes (100; quick: 20; --full: 1000)')
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 30), help='of the kills')
     options = parser.parse_args()
-    options.kills = options.kills or (20 if options.quick else 100)
+    options.kills = options.kills or (20 if options.quick else 1000 if options.full else 100)
     return options
 
 
