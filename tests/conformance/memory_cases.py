@@ -2,6 +2,7 @@
 import os
 import pathlib
 import time
+import types
 
 from kills import wait_for_totals
 from lab import BUILD, Failure, Program, Rocid, gid_indexes
@@ -81,7 +82,8 @@ def in_small_rocid(body, args=()):
 
 
 def run_test(rocid, group, name, environment):
-    program = Program(rocid, group.command([MEMORY_TEST, f'--gtest_filter=Memory.{name}']), environment)
+    inside = types.SimpleNamespace(command_of=lambda command: group.command(rocid.command_of(command)))
+    program = Program(inside, [str(MEMORY_TEST), f'--gtest_filter=Memory.{name}'], environment)
     code = program.wait(120)
     rocid.check_alive()
     if code != 0 or ' PASSED ' not in program.output():
@@ -118,7 +120,7 @@ def as_user(uid, command):
 
 def unprivileged():
     """A rocid without any capability serves another user's memory that cannot be shared."""
-    rocid = Rocid(args=('--set', 'socket_mode=0o666'))
+    rocid = Rocid(args=('--set', 'rocid.socket_mode=0o666'))
     os.chmod(rocid.folder.name, 0o777)
     rocid.command = as_user(ROCID_USER, rocid.command)
     with rocid:
