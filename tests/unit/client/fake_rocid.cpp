@@ -135,6 +135,7 @@ void FakeRocid::accept_loop() {
 
 void FakeRocid::serve(int fd) {
     std::vector<std::byte> packet(abi::kMaxMessage);
+    bool has_chunk = false;
     for (;;) {
         iovec part{packet.data(), packet.size()};
         alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)];
@@ -150,7 +151,7 @@ void FakeRocid::serve(int fd) {
             std::memcpy(&passed, CMSG_DATA(c), sizeof passed);
             if (Op op; std::memcpy(&op, packet.data(), sizeof op), op == Op::add_chunk)
                 mmap(arena_, kArenaBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, passed, 0);
-            else
+            else if (op != Op::open_device)
                 ++received_fds_;
             close(passed);
         }
@@ -158,10 +159,11 @@ void FakeRocid::serve(int fd) {
         std::memcpy(&header, packet.data(), sizeof header);
         const std::vector<std::byte> body(packet.begin() + sizeof header, packet.begin() + n);
         std::lock_guard guard(mutex_);
-        if (!has_chunk_ && (header.op == Op::create_cq || header.op == Op::create_qp || header.op == Op::create_srq)) {
+        if (!has_chunk && (header.op == Op::create_cq || header.op == Op::create_qp || header.op == Op::create_srq)) {
             send_reply(fd, header.cookie, ENOMEM, {}, {}, kArenaBytes);
             continue;
         }
+        has_chunk |= header.op == Op::add_chunk;
         ++counts_[header.op];
         last_[header.op] = body;
         Reply reply;
@@ -243,7 +245,6 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
         case Op::query_srq:
             return {bytes_of(abi::QuerySrqReply{8, 2, 3, 0}), {}};
         case Op::add_chunk:
-            has_chunk_ = true;
             return {bytes_of(abi::HandleReply{0, 0}), {}};
         case Op::alloc_pd:
         case Op::add_region:
@@ -257,7 +258,6 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
 }
 
 FakeRocid::Reply FakeRocid::open_device() {
-    has_chunk_ = false;
     close_once(async_write_);
     int read_end;
     make_pipe(read_end, async_write_);

@@ -131,7 +131,6 @@ private:
     int arena_fd_ = -1;
     std::byte* arena_ = nullptr;
     uint64_t arena_used_ = 0;
-    bool has_chunk_ = false;
     std::byte* doorbells_ = nullptr;
     int doorbell_fd_ = -1;
     abi::EnginePage* engine_page_ = nullptr;
