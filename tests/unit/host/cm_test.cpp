@@ -321,6 +321,7 @@ TEST_F(CmTest, EventsOfFailedResolutionsDoNotGrowWithoutEnd) {
     const uint32_t id = make_id(session, channel);
     abi::CmResolveRequest r{};
     r.id = id;
+    r.source = address(kGid4, 0);
     r.dest = address(Gid::from_ipv4(std::array<uint8_t, 4>{10, 0, 0, 99}.data()), 7000);
     Result last;
     int made = 0;

@@ -199,7 +199,8 @@ TEST_F(SlowRate, ControlOperationsPerSecondAreLimitedByUser) {
     EXPECT_EQ(call(Op::query_device).error, 0);
     ASSERT_EQ(call(Op::status).error, 0);
     bool found = false;
-    for (const auto& row : nlohmann::json::parse(platform.status)["limits"])
+    const auto status = nlohmann::json::parse(platform.status);
+    for (const auto& row : status["limits"])
         if (row["resource"] == "control_rate") found = row["limit"] == 20 && row["used"] == 2 && row["refused"] == 1;
     EXPECT_TRUE(found) << platform.status;
 }
