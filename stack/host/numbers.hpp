@@ -21,7 +21,8 @@ public:
     /// share a cache line in the tables that engines read; within a block they come in random order.
     std::optional<uint32_t> allocate(uint64_t random) {
         if (capacity() == in_use_) return std::nullopt;
-        // Each number of a block once per visit: a program that frees what it takes would else get the same few numbers again soon.
+        // Each number of a block once per visit: a program that frees what it takes would else get the same few numbers again
+        // soon.
         if ((left_ &= free_of_block()) == 0) {
             cursor_ = first_ + uint32_t(random % capacity());
             const auto n = search(cursor_, end_);
