@@ -1,6 +1,7 @@
 # Measures figures and their anchors in one run (docs/tuning.md). Prints a table and writes bench.json and bench.html into the build folder.
 # `vs-rxe` compares with the kernel's Soft-RoCE in an emulated guest.
 # `loss` runs perftest with frames dropped at random.
+# `isolation` measures the latency and message rate of a user next to another user that overloads rocid.
 # `cost` counts the instructions that counters and the journal cost. It builds only what it needs.
 
 dev_bench() {
@@ -17,6 +18,10 @@ dev_bench() {
     fi
     if [ "${1:-}" = loss ]; then
         python3 tests/bench/loss.py --build "$BUILD" "${@:2}"
+        return
+    fi
+    if [ "${1:-}" = isolation ]; then
+        python3 tests/bench/isolation.py --build "$BUILD" "${@:2}"
         return
     fi
     python3 tests/bench/run.py --build "$BUILD" "$@"

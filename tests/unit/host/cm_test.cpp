@@ -302,6 +302,38 @@ TEST_F(CmTest, AProgramThatDiesIsDisconnected) {
     (void)id;
 }
 
+TEST_F(CmTest, TheQpOfAnotherUserIsNotConnected) {
+    const uint32_t other = open(0, 1001);
+    const uint32_t p = handle_of(send(conductor, other, packet(Op::alloc_pd, {})));
+    const uint32_t q =
+        call_as(other, Op::create_cq, abi::CreateCqRequest{16, abi::kNoHandle, 0, 0}).as<abi::CreateCqReply>().handle;
+    const uint32_t theirs = call_as(other, Op::create_qp, qp_request(p, q)).as<abi::CreateQpReply>().qpn;
+    ASSERT_NE(theirs, 0u);
+    listening(7180);
+    const Result r = call(Op::cm_connect, with(resolved(7180), theirs, ""));
+    EXPECT_EQ(r.error, EACCES);
+    EXPECT_TRUE(r.says("of another user")) << r.reason;
+    carry();
+    EXPECT_TRUE(no_event(peer, peer_channel)) << "nothing was sent";
+}
+
+TEST_F(CmTest, EventsOfFailedResolutionsDoNotGrowWithoutEnd) {
+    const uint32_t id = make_id(session, channel);
+    abi::CmResolveRequest r{};
+    r.id = id;
+    r.source = address(kGid4, 0);
+    r.dest = address(Gid::from_ipv4(std::array<uint8_t, 4>{10, 0, 0, 99}.data()), 7000);
+    Result last;
+    int made = 0;
+    for (; made < 100 && (last = call(Op::cm_resolve_addr, r)).error == 0; ++made) {
+    }
+    EXPECT_EQ(made, 64);
+    EXPECT_EQ(last.error, ENOMEM);
+    EXPECT_TRUE(last.says("64 events")) << last.reason;
+    event(session, channel, CmEventType::addr_error);
+    EXPECT_EQ(call(Op::cm_resolve_addr, r).error, 0) << "the program fetched one";
+}
+
 TEST_F(CmTest, EventsMoveWithTheirId) {
     const auto [id, child] = connected(7174);
     EXPECT_EQ(tell(session, Op::cm_disconnect, id), 0);
