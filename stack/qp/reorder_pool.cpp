@@ -8,13 +8,6 @@
 #include "qp/state.hpp"
 
 namespace roci::qp {
-namespace {
-
-/// A QP may keep the number of free frames divided by this. So a single QP can keep nearly its whole window, and if many QPs lose
-/// frames at the same time, each can keep some.
-constexpr size_t kPart = 4;
-
-}  // namespace
 
 ReorderPool::ReorderPool(ChunkSource& memory, const ReorderLimits& limits)
     : limits_(limits),

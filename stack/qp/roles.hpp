@@ -49,9 +49,11 @@ void extend_ack_timer(Context& ctx, Qp& qp);
 // ---- repair.cpp: sending what was lost again, and nothing else
 /// Called when the peer reports the oldest unacknowledged packet as missing.
 void request_lost(Context& ctx, Qp& qp);
-/// Called when a later response arrived but earlier ones are missing. The missing responses are among the oldest `psns` expected
-/// PSNs; `psns` is 0 if their number is unknown.
-void response_lost(Context& ctx, Qp& qp, uint32_t psns);
+/// Called when a later response arrived but earlier ones are missing.
+void response_lost(Context& ctx, Qp& qp);
+/// Called when the peer reports that a request is missing, while responses to earlier requests are missing. If the peer keeps
+/// packets, the request is sent again now.
+void later_request_lost(Context& ctx, Qp& qp, Psn psn);
 /// Something was acknowledged: what does that say of the repair? Returns the round trip that was measured by it, or 0.
 uint32_t observe_repair(Context& ctx, Qp& qp);
 /// The deadline of the probe starts anew; the caller updates the timer.

@@ -201,6 +201,7 @@ struct alignas(64) Qp {
     std::unique_ptr<Journal> journal;  ///< since something went wrong
     cc::State adaptation;              ///< of requester.congestion
     SlowState* slow = nullptr;         ///< since it met with memory that only a worker may touch
+    RepairTime repair_time;
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 896);
