@@ -41,6 +41,7 @@ private:
     void on_recv(const abi::Cqe& e);
     void check_recv_data(const Work& w, const Posted& r) const;
     void check_done(const Work& w) const;
+    void seal(const Work& w);
     uint64_t word_address(uint64_t n) const { return (window_.mr->address() + window_.mr->length - kWords) / 8 * 8 + n * 8; }
     uint64_t word(uint64_t n) const;
 
@@ -62,7 +63,8 @@ private:
     uint64_t atomic_word_ = 0, written_word_ = 0;  // the expected values of the peer's words
     std::deque<Work> pending_;                     // posted, no completion seen
     std::deque<Work> owed_;                        // messages that must still arrive at the peer's receive queue
-    uint32_t silent_ = 0;                          // unsignalled requests in a row
+    Sealed read_, written_, received_;
+    uint32_t silent_ = 0;  // unsignalled requests in a row
 };
 
 }  // namespace roci::sim
