@@ -272,8 +272,8 @@ void look_at_kept(Context& ctx, Qp& qp) {
     if (qp.waits_requests) qp.reorder->requests.opened = ctx.now;
     if (qp.waits_responses) qp.reorder->responses.opened = qp.reorder->missing.since = ctx.now;
     const auto stalled = [&](const Backlog& b) { return ctx.now - b.opened >= kStalled; };
-    const bool reported = qp.reorder->requests.asked;
-    if (qp.keeps_requests) reported&& stalled(qp.reorder->requests) ? drop_requests(ctx, qp) : judge_requests(ctx, qp);
+    const bool given_up = qp.reorder->requests.asked && stalled(qp.reorder->requests);
+    if (qp.keeps_requests) given_up ? drop_requests(ctx, qp) : judge_requests(ctx, qp);
     if (qp.keeps_responses) stalled(qp.reorder->responses) ? drop_responses(ctx, qp) : judge_responses(ctx, qp);
     if (qp.reorder != nullptr) arm(ctx, qp);
 }

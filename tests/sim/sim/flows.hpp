@@ -40,13 +40,14 @@ struct FlowResult {
 struct RunResult {
     std::vector<FlowResult> flows;
     Nanos time = 0;
-    uint64_t payload_sent = 0, frames_lost = 0;
+    uint64_t payload_sent = 0, payload_lost = 0, frames_lost = 0;
     uint64_t bytes_needed = 0;
     OutputCounters queue;  ///< in front of host 0
 
-    double gigabits() const;  ///< all of them, over the whole run
-    double resent() const;    ///< retransmitted payload as a share of the needed payload
-    double jain() const;      ///< fairness of `counted`
+    double gigabits() const;         ///< all of them, over the whole run
+    double resent() const;           ///< retransmitted payload as a share of the needed payload
+    double resent_per_lost() const;  ///< bytes
+    double jain() const;             ///< fairness of `counted`
     double slowest_to_mean() const;
     uint32_t failed() const;
 };
