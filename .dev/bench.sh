@@ -1,6 +1,6 @@
-# Figures next to their anchors, measured in one run (docs/tuning.md): a table, bench.json and bench.html in the build folder.
-# `vs-rxe`: compared with the kernel's Soft-RoCE, in an emulated guest.
-# `loss`: perftest with frames dropped at random.
+# Measures figures and their anchors in one run (docs/tuning.md). Prints a table and writes bench.json and bench.html into the build folder.
+# `vs-rxe` compares with the kernel's Soft-RoCE in an emulated guest.
+# `loss` runs perftest with frames dropped at random.
 
 dev_bench() {
     source .dev/build.sh

@@ -1,4 +1,4 @@
-# Functions for all commands of ./dev. Sourced with the repository as working directory.
+# Functions for all commands of ./dev. ./dev sources this file in the folder of the repository.
 
 BUILD="${BUILD:-build}"
 export ROCI="$PWD/$BUILD/apps/roci/roci" ROCID="$PWD/$BUILD/apps/rocid/rocid"
@@ -10,7 +10,7 @@ die() {
     exit 1
 }
 
-# Runs a command as root, directly or by sudo; false if neither is possible.
+# Runs a command as root, directly or by sudo. Fails if neither is possible.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -21,7 +21,7 @@ as_root() {
     fi
 }
 
-# wanted_packages [demo]: all packages, or those above the line that ends the packages of the demo.
+# wanted_packages [demo]: prints all packages, or only the packages of the demo, which a line "# ===" ends.
 wanted_packages() {
     if [ "${1:-}" = demo ]; then sed '/^# === /q' .dev/packages.txt; else cat .dev/packages.txt; fi | grep -vE '^\s*(#|$)'
 }
@@ -33,7 +33,7 @@ missing_packages() {
     done
 }
 
-# Configures a build folder, or changes options of one that exists. configure FOLDER [meson options]
+# configure FOLDER [meson options]: configures a build folder, or changes options of an existing one.
 configure() {
     local folder="$1"
     shift
@@ -47,7 +47,7 @@ configure() {
 # Warnings are errors in our own builds only; other compilers may have more warnings.
 FOR_TESTS=(-Dtests=true -Dwerror=true)
 
-# The files of all sources that we format and lint.
+# Prints the source files that ./dev formats and lints.
 sources() { git ls-files 'apps/*.[ch]pp' 'stack/*.[ch]pp' 'pmd_glue/*.[ch]pp' 'verbs_api/*.[ch]pp' 'tests/*.[ch]pp'; }
 
 # --- steps: each is counted, timed and logged -------------------------------------------------------------------------
@@ -55,10 +55,10 @@ sources() { git ls-files 'apps/*.[ch]pp' 'stack/*.[ch]pp' 'pmd_glue/*.[ch]pp' 'v
 LOGS="$BUILD/dev-logs"
 PASSED=0 FAILED=0 SKIPPED=0
 
-# The number before a word in the last line of a log ("12 passed, 0 failed"), or nothing.
+# Prints the number before a word in the last line of a log ("12 passed, 0 failed"). Prints nothing if there is none.
 count_of() { tail -n 1 "$2" | grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || true; }
 
-# step NAME COMMAND…: a command that ends with "N passed, N failed" counts as that many tests, any other as one.
+# step NAME COMMAND…: runs a command as a step. If its output ends with "N passed, N failed", it counts as that many tests, else as one.
 step() {
     local name="$1" log start status=0
     shift
@@ -66,7 +66,7 @@ step() {
     log="$LOGS/${name//[^a-zA-Z0-9]/-}.log"
     start=$SECONDS
     printf '%-52s ' "$name"
-    # Not in an `if`: that would switch `set -e` off inside of functions.
+    # The command does not run in an `if`, because that would disable `set -e` inside functions.
     set +e
     (
         set -e
@@ -98,7 +98,7 @@ tally() {
     PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) SKIPPED=$((SKIPPED + ${skipped:-0}))
 }
 
-# Prints the summary; exit code 1 if a step failed.
+# Prints the summary. Fails if a step failed.
 verdict() {
     [ "$SKIPPED" = 0 ] || printf '\n%d skipped; the logs in %s say why\n' "$SKIPPED" "$LOGS"
     printf '\n%d passed, %d failed\n' "$PASSED" "$FAILED"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the cases of a meson test log: GoogleTest's own counts if a test prints them, else one per test.
+"""Counts the cases of a meson test log. If a test prints counts of GoogleTest, these count, else the test counts as one case.
 
     count_tests.py BUILD/meson-logs/testlog.json
 """
@@ -12,7 +12,7 @@ COUNT = r'^\[ *%s *\] (\d+) tests?[.,]'
 
 
 def counts_of(test):
-    """(passed, failed, skipped) of one entry of the log."""
+    """Returns (passed, failed, skipped) for one entry of the log."""
     output = test.get('stdout') or ''
     found = {word: re.search(COUNT % word, output, re.M) for word in ('PASSED', 'FAILED', 'SKIPPED')}
     passed, failed, skipped = (int(m[1]) if m else 0 for m in found.values())

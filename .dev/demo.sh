@@ -1,6 +1,6 @@
 # Installs, builds and runs Debian's RDMA programs over rocid. Sourced by ./dev.
 
-HUGEPAGES_WANTED=256  # of 2 MiB: rings and frame buffers of the demo
+HUGEPAGES_WANTED=256  # pages of 2 MiB, for the rings and frame buffers of the demo
 HUGEPAGES=/sys/kernel/mm/hugepages/hugepages-2048kB
 
 reserve_hugepages() {
@@ -56,7 +56,7 @@ wait_for_port() {
     die "no server on port $1 after $((n / 20)) s"
 }
 
-# pair PROGRAM ARGS…: a server on roci0, a client on roci1, both unmodified; the client's output stays in $DEMO_FOLDER/client.
+# pair PROGRAM ARGS…: runs the unmodified program as a server on roci0 and as a client on roci1. The client's output is in $DEMO_FOLDER/client.
 pair() {
     local program="$1" port=18600 server status=0
     shift
@@ -108,7 +108,7 @@ explain() {
 TEXT
 }
 
-# Builds only the programs of the demo. Shows ninja's progress line on a terminal, elsewhere a line per tenth.
+# Builds only the programs of the demo. Shows ninja's progress line on a terminal. Elsewhere prints one line per tenth of the steps.
 build_demo() {
     local log status=0 targets=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
     log="$(mktemp /tmp/roci-demo-build-XXXXXX)"
@@ -122,7 +122,7 @@ build_demo() {
     rm -f "$log"
 }
 
-# Filters lines "[17/150] …": prints those that begin another tenth.
+# Filters lines such as "[17/150] …". Prints the first line of each tenth.
 tenths() {
     awk -F'[][/]' '/^\[[0-9]+\/[0-9]+\]/ { t = int(10 * $2 / $3); if (t > last) { printf "   %d of %d\n", $2, $3; fflush(); last = t } }'
 }

@@ -1,8 +1,8 @@
-# What is released: compiled twice, the second time by the profile of the bench's workload (docs/tuning.md). `meson install -C build-release` installs it.
+# Makes the release build. It compiles twice, the second time with the profile of a fixed workload (docs/tuning.md). `meson install -C build-release` installs it.
 
 PRODUCTS=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
 
-# dev_release [TARGETS…]: targets besides the products.
+# dev_release [TARGETS…]: also builds these targets.
 dev_release() {
     local folder="${RELEASE:-build-release}"
     say "1 of 3: a build that counts what it executes"
@@ -14,6 +14,6 @@ dev_release() {
     say "3 of 3: the build by that profile"
     meson configure "$folder" -Db_pgo=use
     ninja -C "$folder" "${PRODUCTS[@]}" "$@"
-    [ $# != 0 ] || meson configure "$folder" -Dtests=false  # `meson install` builds what is configured
+    [ $# != 0 ] || meson configure "$folder" -Dtests=false  # so that `meson install` does not build the tests
     note "built in $folder; meson install -C $folder installs it"
 }

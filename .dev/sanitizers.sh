@@ -1,5 +1,4 @@
-# Sanitizer builds: unit tests, simulator and fuzzers under ASan+UBSan, rings and the client library
-# under TSan.
+# Sanitizer builds: unit tests, simulator and fuzzers run with ASan and UBSan; rings and the client library run with TSan.
 
 # build_and_test FOLDER SANITIZERS TESTS-BELOW…
 build_and_test() {
@@ -12,7 +11,7 @@ build_and_test() {
     run_meson_tests "$folder" "$@"
 }
 
-# run_meson_tests BUILD-FOLDER TESTS-BELOW…: ends with the count of passed and failed cases.
+# run_meson_tests BUILD-FOLDER TESTS-BELOW…: runs tests. The last line is the number of passed and failed cases.
 run_meson_tests() {
     local folder="$1" names status=0
     shift
@@ -23,7 +22,7 @@ run_meson_tests() {
     return "$status"
 }
 
-# The client library under many threads: conformance's row of that name. rocid is the ordinary one: TSan sees one process.
+# Runs the conformance row for many threads with the client library built with TSan. rocid is the ordinary build, because TSan checks one process.
 threads_under_tsan() {
     local folder="$BUILD-tsan" library=verbs_api/libibverbs/libibverbs.so.1 program=tests/conformance/verbs/conformance_threads
     ninja -C "$folder" "$library" "$program"
@@ -31,12 +30,12 @@ threads_under_tsan() {
     tests/conformance/verbs/run.sh "$ROCID" "$folder/$library" "$folder/$program"
 }
 
-# handle_segv=0: the client library handles write faults itself where userfaultfd is denied.
+# handle_segv=0: if userfaultfd is denied, the client library handles write faults itself.
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:strict_string_checks=1:handle_segv=0" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="halt_on_error=1"
 
-# Under UBSan alone: tests of memory adoption. They move whole pages of their own process, ASan's redzones included, count the machine's memory,
-# lock pages (ASan makes mlock do nothing) and handle faults.
+# Tests of memory registration run with UBSan alone. They move whole pages of their process, which include ASan's redzones. They also measure the
+# machine's memory, lock pages (with ASan mlock does nothing) and handle faults.
 sanitizer_steps() {
     step "ASan + UBSan: unit, simulator, fuzzers" \
         build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/unit/client/memory -tests/unit/client/symbols.sh

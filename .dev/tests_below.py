@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lists Meson's tests whose programs or scripts are below the given folders; -FOLDER excludes a folder.
+"""Lists Meson's tests whose programs or scripts are below the given folders. -FOLDER excludes a folder.
 
     tests_below.py BUILD_FOLDER --targets|--names FOLDER… [-FOLDER…]
 """

@@ -1,6 +1,6 @@
 #!/bin/sh
-# train.sh BUILD-FOLDER: the workload of a build that counts what it executes (-Db_pgo=generate), for the compiler's profile. Numbers of
-# rounds are fixed and no clock decides anything: the same sources give the same profile.
+# train.sh BUILD-FOLDER: runs the workload with a build that counts executed code (-Db_pgo=generate). The result is the compiler's profile. The
+# numbers of rounds are fixed and nothing depends on a clock, so the same sources give the same profile.
 set -eu
 bench="$1/tests/bench/transport_bench"
 # operation, bytes, QPs, requests per post, rounds

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Reserves 2 MiB hugepages for rocid, until the next boot. Without an argument it prints how many are reserved and free.
+# Reserves 2 MiB hugepages for rocid, until the next boot. Without an argument, prints the numbers of reserved and of free pages.
 #   config/hugepages.sh [PAGES]
 # rocid takes about 28 pages per engine with the default configuration, and more for the rings of its clients.
 set -eu

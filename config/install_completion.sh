@@ -1,5 +1,5 @@
 #!/bin/sh
-# install_completion.sh FOLDER PROGRAM...: run by `meson install`. It installs PROGRAM.completion of the build folder as PROGRAM.
+# install_completion.sh FOLDER PROGRAM...: installs PROGRAM.completion of the build folder as FOLDER/PROGRAM. `meson install` runs this script.
 set -eu
 folder=$MESON_INSTALL_DESTDIR_PREFIX/$1
 shift

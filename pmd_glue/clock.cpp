@@ -17,7 +17,7 @@ bool tsc_is_invariant() {
     constexpr unsigned kPowerLeaf = 0x80000007, kInvariantTsc = 1u << 8;
     return __get_cpuid(kPowerLeaf, &a, &b, &c, &d) != 0 && (d & kInvariantTsc) != 0;
 #else
-    return true;  // the generic timer of other machines is
+    return true;  // on other machines, the generic timer is invariant
 #endif
 }
 
@@ -26,7 +26,7 @@ struct Reading {
     Nanos time = 0;
 };
 
-/// Reads both clocks at one instant: the fastest of a few readings.
+/// Reads both clocks as close together as possible: takes the fastest of several readings.
 Reading read_both() {
     Reading best;
     uint64_t shortest = ~uint64_t{0};
@@ -41,7 +41,8 @@ Reading read_both() {
     return best;
 }
 
-/// The rate against CLOCK_MONOTONIC. DPDK rounds its own measurement to 10 MHz, which lets the clock drift by up to 0.2 %.
+/// Measures the rate of the TSC against CLOCK_MONOTONIC. DPDK rounds its own measurement to 10 MHz, which would let the clock
+/// drift by up to 0.2 %.
 uint64_t measured_hz() {
     constexpr timespec kPause{0, 50'000'000};
     const Reading first = read_both();

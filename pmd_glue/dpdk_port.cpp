@@ -17,8 +17,8 @@ namespace {
 constexpr uint32_t kCache = 512;
 constexpr uint32_t kRoom = (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
-/// "None" means that the frame needs no checksum (devices without a wire). RoCEv2 requires one, so the parser verifies it, as
-/// with "unknown".
+/// Converts the port's result of the checksum check. "None" means that the frame needs no checksum, on devices without a wire.
+/// RoCEv2 requires a checksum, so the parser verifies it, as with "unknown".
 wire::HeaderChecksum said_of(uint64_t flags) {
     const uint64_t said = flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
     if (said == RTE_MBUF_F_RX_IP_CKSUM_GOOD) return wire::HeaderChecksum::right;
@@ -31,7 +31,7 @@ void leave_checksum(rte_mbuf& m, uint8_t ip_header) {
     m.l3_len = wire::kIpv4Length;
 }
 
-/// One writer.
+/// Adds to a counter that only this thread writes.
 void add(std::atomic<uint64_t>& counter, uint64_t n) {
     counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
@@ -55,7 +55,8 @@ void free_mbufs(const Frame* frames, unsigned count) {
 }  // namespace
 
 MbufPool::MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room) : room_(room != 0 ? room : kRoom) {
-    // One lcore allocates and frees: the single-producer, single-consumer ring, and a cache in front of it that keeps frames hot.
+    // Only one lcore allocates and frees. The pool therefore uses the single-producer, single-consumer ring. A cache in front of
+    // the ring keeps recently used frames in the processor's caches.
     pool_ = rte_pktmbuf_pool_create_by_ops(name.c_str(), count, kCache, 0, uint16_t(RTE_PKTMBUF_HEADROOM + room_), socket,
                                            "ring_sp_sc");
     if (pool_ == nullptr)
@@ -79,13 +80,13 @@ unsigned DpdkPort::rx_burst(io::RxFrame* frames, unsigned max) {
     unsigned n = 0;
     for (uint16_t i = 0; i < got; ++i) {
         rte_mbuf* m = mbufs[i];
-        // A NIC with power-of-two buffers delivers a long frame in two segments (e1000: 4,096 bytes and the rest).
+        // A NIC whose buffers are powers of two delivers a long frame in two segments (e1000: 4,096 bytes and the rest).
         if (m->nb_segs != 1 && rte_pktmbuf_linearize(m) != 0) [[unlikely]] {
             add(too_large_, 1);
             rte_pktmbuf_free(m);
             continue;
         }
-        // If the port stripped the VLAN tag, insert it again, so that a frame looks the same on every port.
+        // If the port has stripped the VLAN tag, it is inserted again, so that a frame has the same form on every port.
         if ((m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 && rte_vlan_insert(&m) != 0) [[unlikely]] {
             rte_pktmbuf_free(m);
             continue;
@@ -102,7 +103,8 @@ void DpdkPort::tx_free(io::TxFrame* frames, unsigned count) { free_mbufs(frames,
 unsigned DpdkPort::tx_alloc(io::TxFrame* frames, unsigned count) {
     rte_mbuf* mbufs[kMaxBurst];
     unsigned n = std::min(count, kMaxBurst);
-    while (n != 0 && rte_pktmbuf_alloc_bulk(pool_.get(), mbufs, n) != 0) n /= 2;  // all or none: ask for less
+    // The call allocates all frames or none, so each further call requests fewer.
+    while (n != 0 && rte_pktmbuf_alloc_bulk(pool_.get(), mbufs, n) != 0) n /= 2;
     for (unsigned i = 0; i < n; ++i) frames[i] = {rte_pktmbuf_mtod(mbufs[i], uint8_t*), pool_.room(), 0, mbufs[i]};
     return n;
 }
@@ -150,9 +152,9 @@ void DpdkPort::after_sleep(Slept how) {
     if (how == Slept::not_at_all) rte_eth_dev_rx_intr_disable(port_, queue_);
 }
 
-/// The first poll after a sleep. Interrupts stay enabled up to here, so that each frame that this poll finds has raised one. A
-/// frame without an interrupt is only a suspicion, because the interrupt may be late; it then ends the next sleep. If that sleep
-/// ends by time, the interrupt was lost.
+/// Called for the first poll after a sleep. Interrupts stay enabled until now, so each frame that this poll finds should have
+/// raised one. A frame without an interrupt is only a suspicion, because a late interrupt would end the next sleep. If the next
+/// sleep ends by its time limit, the interrupt was lost.
 void DpdkPort::judge_sleep(bool frames) {
     const bool overslept = slept_ == Slept::until_time_was_up;
     slept_ = Slept::not_at_all;
@@ -172,7 +174,7 @@ void DpdkPort::judge_sleep(bool frames) {
 }
 
 int rx_interrupt(uint16_t port, uint16_t queue) {
-    const QuietDpdk quiet;  // a driver without interrupts is no error
+    const QuietDpdk quiet;  // a driver without interrupts is not an error
     const int fd = rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
     if (fd < 0 || rte_eth_dev_rx_intr_enable(port, queue) != 0) return -1;
     rte_eth_dev_rx_intr_disable(port, queue);
@@ -181,8 +183,8 @@ int rx_interrupt(uint16_t port, uint16_t queue) {
 
 namespace {
 
-/// Distributes flows over the queues by addresses and UDP ports, if the port can. This is only for speed: engines hand over what
-/// came to the wrong one.
+/// Returns a configuration that distributes flows over the queues by addresses and UDP ports, if the port supports it. This only
+/// improves speed, because an engine hands over frames of another engine's QPs.
 rte_eth_conf configuration(const rte_eth_dev_info& info, uint16_t queues) {
     rte_eth_conf conf{};
     if (queues > 1 && info.flow_type_rss_offloads != 0) {
@@ -197,7 +199,7 @@ ChecksumOffload checksums_of(const rte_eth_dev_info& info) {
             (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0};
 }
 
-/// Sets the first MTU that the port accepts and returns it; 0: none.
+/// Sets the first MTU that the port accepts. Returns that MTU, or 0 if the port accepts none.
 uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
     for (const uint32_t mtu : candidates)
         if (rte_eth_dev_set_mtu(port, uint16_t(mtu)) == 0) return mtu;
@@ -225,14 +227,15 @@ Started start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup
     if (e != 0) refuse(setup, "queues", e);
     out.mtu = set_mtu(port, setup.mtus);
     uint16_t rx = setup.descriptors, tx = setup.descriptors;
-    rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);  // to what the driver takes
+    rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);  // adjusts the numbers to those that the driver supports
     const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
     for (uint16_t q = 0; q < setup.queues; ++q) {
         if (e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0) refuse(setup, "rx queue", e);
         if (e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(setup, "tx queue", e);
     }
     if (e = rte_eth_dev_start(port); e != 0) refuse(setup, "start", e);
-    rte_eth_allmulticast_enable(port);  // the engine filters groups; ports without a filter return an error here
+    // The engine itself filters multicast groups. Ports without a filter return an error here, which is ignored.
+    rte_eth_allmulticast_enable(port);
     return out;
 }
 

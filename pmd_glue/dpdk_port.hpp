@@ -1,4 +1,4 @@
-// One queue pair of a DPDK ethdev as an engine's port.
+// A port of an engine that uses one queue pair of a DPDK ethdev.
 #pragma once
 
 #include <atomic>
@@ -14,20 +14,20 @@ struct rte_mempool;
 
 namespace roci::pmd {
 
-/// Frames of one engine: mbufs with room for the longest RoCE frame. Used by that engine's lcore only.
+/// The frame buffers of one engine: mbufs with room for the longest RoCE frame. Only that engine's lcore uses the pool.
 class MbufPool {
 public:
-    /// Throws StartError. `room`: bytes of a frame; 0: the longest.
+    /// `room` is the frame size in bytes; 0 selects the longest RoCE frame. Throws StartError.
     MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room = 0);
     ~MbufPool();
     MbufPool(const MbufPool&) = delete;
 
     rte_mempool* get() const { return pool_; }
-    /// Bytes that a frame may have.
+    /// Largest frame size in bytes.
     uint32_t room() const { return room_; }
-    /// Frames that are out: with the engine, in a ring, or cached by the lcore.
+    /// Number of frames that are not in the pool: used by the engine, in a ring, or cached by the lcore.
     uint32_t in_use() const;
-    /// Bytes that a pool of `count` takes, generously.
+    /// Returns an upper bound of the memory that a pool of `count` frames uses, in bytes.
     static uint64_t bytes(uint32_t count, uint32_t room = 0);
 
 private:
@@ -35,7 +35,7 @@ private:
     rte_mempool* pool_ = nullptr;
 };
 
-/// Which checksums of IPv4 headers are the port's business: those of frames that it receives, those of frames that it sends.
+/// The IPv4 header checksums that the port computes: it checks those of received frames, and fills in those of sent frames.
 struct ChecksumOffload {
     bool received = false, sent = false;
     bool operator==(const ChecksumOffload&) const = default;
@@ -45,12 +45,12 @@ class DpdkPort final : public io::Port, public Waker {
 public:
     static constexpr unsigned kMaxBurst = 256;
 
-    /// A driver that accepts nothing for this long has no peer.
+    /// If the driver accepts no frame for this long, it is assumed to have no peer, and frames are dropped.
     static constexpr uint64_t kPatienceMs = 1000;
 
-    /// `up`: state of the port's link, maintained by its watcher; nullptr: always up. Frames for a link that is down, and frames
-    /// that the driver does not accept, are dropped as on any wire. If they were kept, their queue pairs would never reach their
-    /// retry limits. `checksums`: the result of start_port().
+    /// `up` is the state of the port's link, which another thread maintains; nullptr means that the link is always up. Frames for
+    /// a link that is down, and frames that the driver does not accept, are dropped, as on a wire. If the port kept them, their
+    /// queue pairs would never reach their retry limits. `checksums` is the result of start_port().
     DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {})
         : port_(port), queue_(queue), checks_headers_(checksums.received), pool_(pool), up_(up) {}
 
@@ -60,19 +60,19 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
 
-    /// Receive interrupts on and off, for a port that was started with them; see rx_interrupt().
+    /// Turns receive interrupts on and off. The port must have been started with them; see rx_interrupt().
     void before_sleep() override;
     void after_sleep(Slept how) override;
-    /// True after an interrupt arrived, false again after kMisses lost ones without any between them: some drivers promise
-    /// interrupts that never come (e1000's of an 82574).
+    /// Returns true after an interrupt has arrived. Returns false again after kMisses interrupts in succession were lost, because
+    /// some drivers announce interrupts that never arrive (for example e1000 with an 82574).
     bool wakes() const override { return wakes_.load(std::memory_order_relaxed); }
-    /// For Sleeper::watch().
+    /// To be passed to Sleeper::watch().
     std::atomic<bool>& interrupted() { return interrupted_; }
 
     uint64_t lost_while_down() const { return lost_while_down_.load(std::memory_order_relaxed); }
-    /// Frames that the driver would not take for kPatienceMs.
+    /// Frames dropped because the driver did not accept them for kPatienceMs.
     uint64_t lost_not_taken() const { return lost_not_taken_.load(std::memory_order_relaxed); }
-    /// Frames dropped because they are larger than any frame of ours.
+    /// Frames dropped because they are longer than the longest RoCE frame.
     uint64_t too_large() const { return too_large_.load(std::memory_order_relaxed); }
 
 private:
@@ -85,28 +85,28 @@ private:
     MbufPool& pool_;
     const std::atomic<bool>* const up_;
     std::atomic<uint64_t> lost_while_down_{0}, lost_not_taken_{0}, too_large_{0};
-    uint64_t blocked_since_ = 0;  ///< time stamp counter; 0: the driver takes frames
+    uint64_t blocked_since_ = 0;  ///< time stamp counter when the driver began to refuse frames; 0: it accepts frames
     Slept slept_ = Slept::not_at_all;
-    uint8_t misses_ = 0;      ///< lost interrupts since the last one that arrived
-    bool suspected_ = false;  ///< the last timed-out sleep left a frame without an interrupt
+    uint8_t misses_ = 0;      ///< lost interrupts since the last interrupt that arrived
+    bool suspected_ = false;  ///< the last sleep timed out although a frame was there, without an interrupt
     std::atomic<bool> interrupted_{false}, wakes_{false};
 };
 
-/// Descriptor that becomes readable when queue `queue` of a started port has frames and DpdkPort::before_sleep() was called; -1:
-/// the port has no interrupts.
+/// Returns a descriptor that becomes readable when queue `queue` of a started port has frames and DpdkPort::before_sleep() was
+/// called. Returns -1 if the port has no interrupts.
 int rx_interrupt(uint16_t port, uint16_t queue);
 
 struct PortSetup {
     uint16_t queues = 1;
-    uint16_t descriptors = 1024;          ///< a queue; the driver may take another number
+    uint16_t descriptors = 1024;          ///< per queue; the driver may choose another number
     bool interrupts = false;              ///< request receive interrupts, if the port has them
-    std::span<const uint32_t> mtus = {};  ///< IP packet sizes, the best first; empty: the port's MTU is left alone
-    std::string hint = {};                ///< appended to an error: what the port needs
+    std::span<const uint32_t> mtus = {};  ///< sizes of IP packets, the best one first; empty: the port's MTU is not changed
+    std::string hint = {};                ///< appended to error texts; says what the port needs
     bool checksums = false;               ///< use all offloads of ChecksumOffload that the port supports
-    bool link_interrupts = true;          ///< use the driver's last known link state; else query the link each time
+    bool link_interrupts = true;          ///< use the driver's last known link state; if false, query the link each time
 };
 struct Started {
-    uint32_t mtu = 0;  ///< the one that was set; 0: none
+    uint32_t mtu = 0;  ///< the MTU that was set; 0: none was set
     ChecksumOffload can, does;
 };
 /// Configures the queue pairs of an ethdev, queue i with pools[i], and starts it. Throws StartError.

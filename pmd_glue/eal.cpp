@@ -16,11 +16,11 @@ namespace roci::pmd {
 namespace {
 
 constexpr uint64_t kHugepage = 2 << 20;
-constexpr unsigned kHuge2M = 21u << 26;  // MFD_HUGE_2MB: log2 of the size in the upper bits
+constexpr unsigned kHuge2M = 21u << 26;  // MFD_HUGE_2MB: the upper bits contain log2 of the page size
 
 unsigned lcore_of(uint32_t engine) { return engine + 1; }  // lcore 0 is the conductor's thread
 
-/// "0@(0-1),1@(0-1)" or "0@(0-1),1@2": lcore ids and the CPUs that each may use.
+/// Returns lcore ids and the CPUs that each lcore may use, such as "0@(0-1),1@(0-1)" or "0@(0-1),1@2".
 std::string lcore_map(const EalOptions& o) {
     const std::string all = "(" + cpu_list(allowed_cpus()) + ")";
     std::string map = "0@" + all;
@@ -79,7 +79,7 @@ bool hugepages_available(uint64_t bytes) {
     const int fd = memfd_create("rocid-probe", MFD_CLOEXEC | MFD_HUGETLB | kHuge2M);
     if (fd < 0) return false;
     const uint64_t length = (bytes + kHugepage - 1) / kHugepage * kHugepage;
-    // fallocate takes the pages for real: the free count alone forgets reservations and a container's limit.
+    // fallocate really takes the pages. The number of free pages alone includes reserved ones and ignores a container's limit.
     const bool ok = ftruncate(fd, off_t(length)) == 0 && fallocate(fd, 0, 0, off_t(length)) == 0;
     close(fd);
     return ok;
@@ -94,16 +94,16 @@ std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
                                   "--lcores=" + lcore_map(o)};
     if (o.pci.empty()) a.push_back("--no-pci");
     for (const std::string& nic : o.pci) a.insert(a.end(), {"-a", nic});
-    // Neither way leaves a file behind. (EAL refuses --in-memory together with --no-huge.)
+    // Neither of the two ways leaves a file behind. EAL does not permit --in-memory together with --no-huge.
     if (huge) {
-        // One file for all pages: a virtio_user port shares its memory, and vhost accepts at most eight files.
+        // All pages are in one file, because a virtio_user port shares its memory and vhost accepts at most eight files.
         a.insert(a.end(), {"--in-memory", "--single-file-segments"});
     } else {
-        // On ordinary pages DPDK uses whole pages per frame: two for a frame of 4.5 KiB. Untouched pages cost nothing.
+        // On ordinary pages, DPDK uses whole pages per frame: two for a frame of 4.5 KiB. Untouched pages use no memory.
         const uint64_t megabytes = std::max<uint64_t>(64, (2 * o.memory_bytes + (1 << 20) - 1) >> 20);
         a.insert(a.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});
     }
-    // rocid itself reports a refused NIC.
+    // rocid itself reports a NIC that cannot be used.
     a.push_back(o.verbose ? "--log-level=*:info" : o.pci.empty() ? "--log-level=*:error" : "--log-level=*:critical");
     return a;
 }
@@ -124,7 +124,7 @@ Eal::Eal(const EalOptions& o) {
         throw StartError(std::string("DPDK does not start: ") + rte_strerror(rte_errno) +
                          "; run with --log-level debug to see why, or set memory.hugepages = \"never\"");
     if (!o.verbose) rte_log_set_level_pattern("*", RTE_LOG_ERR);
-    // EAL creates this folder even without files in it, and nothing else removes it.
+    // EAL creates this folder even if it stores no files there, and does not remove it.
     rmdir(rte_eal_get_runtime_dir());
     huge_ = memory.huge;
     memory_mode_ = memory.text;

@@ -1,4 +1,5 @@
-// DPDK's environment: started once a process, without leaving files behind, without root, with hugepages where there are any.
+// DPDK's environment (EAL). It is started once per process. It leaves no files behind, needs no root privilege, and uses
+// hugepages if there are any.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace roci::pmd {
 
-/// DPDK or the machine refuses to start something. The text is one line and names the remedy.
+/// DPDK or the machine cannot start something. The text is one line and contains the remedy.
 class StartError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
@@ -18,24 +19,24 @@ public:
 enum class Hugepages : uint8_t { automatic, always, never };
 
 struct EalOptions {
-    uint32_t engines = 1;        ///< worker lcores
-    std::vector<unsigned> cpus;  ///< pin engine i to cpus[i]; empty: engines float over the CPUs the process may use
+    uint32_t engines = 1;        ///< number of worker lcores
+    std::vector<unsigned> cpus;  ///< engine i runs on cpus[i] only; empty: engines may use all CPUs of the process
     Hugepages hugepages = Hugepages::automatic;
     uint64_t memory_bytes = 64 << 20;   ///< size of all mbuf pools and rings
-    std::vector<std::string> pci = {};  ///< NICs to probe, "0000:03:00.0[,devargs]"; no other is touched
+    std::vector<std::string> pci = {};  ///< NICs to probe, as "0000:03:00.0[,devargs]"; no other NIC is touched
     bool verbose = false;               ///< show DPDK's messages
 };
 
-/// CPUs that this process may run on, ascending.
+/// Returns the CPUs that this process may run on, in ascending order.
 std::vector<unsigned> allowed_cpus();
-/// "0-1,4": the list syntax of cpusets.
+/// Returns the CPUs in the list syntax of cpusets, such as "0-1,4".
 std::string cpu_list(const std::vector<unsigned>& cpus);
-/// True if that many bytes of 2 MiB hugepages are available: allocates and frees them.
+/// Allocates and frees `bytes` of 2 MiB hugepages. Returns true if that succeeded.
 bool hugepages_available(uint64_t bytes);
-/// The arguments that start_eal gives to rte_eal_init; apart for tests.
+/// Returns the arguments that start_eal passes to rte_eal_init. A separate function for tests.
 std::vector<std::string> eal_arguments(const EalOptions& options, bool huge);
 
-/// Suppresses DPDK's messages during its lifetime, unless `verbose`: rocid reports each error once, itself.
+/// Suppresses DPDK's messages during its lifetime, unless `verbose` is set. rocid itself reports each error once.
 class QuietDpdk {
 public:
     QuietDpdk();
@@ -46,20 +47,20 @@ private:
     const uint32_t level_;
 };
 
-/// The end of an error text that comes from a driver: where to find more.
+/// The end of an error text that comes from a driver. It tells where to find more details.
 inline constexpr const char* kMore = " (rocid --log-level debug prints what the driver says)";
 
 class Eal {
 public:
-    /// Throws StartError. Once a process.
+    /// Starts EAL. May be called once per process. Throws StartError.
     explicit Eal(const EalOptions& options);
     ~Eal();
     Eal(const Eal&) = delete;
 
     bool uses_hugepages() const { return huge_; }
-    /// "hugepages (2 MiB)" or "ordinary pages: why".
+    /// Returns "hugepages (2 MiB)", or "ordinary pages: " and the reason.
     const std::string& memory_mode() const { return memory_mode_; }
-    /// Starts `body` on the lcore of engine `engine`; it runs until it returns.
+    /// Runs `body` on the lcore of engine `engine`.
     void launch(uint32_t engine, std::function<void()> body);
     /// Waits until all bodies have returned.
     void join();

@@ -1,5 +1,5 @@
-// One DPDK ethdev that rocid asked for by devargs ("net_af_packet_roci0,iface=eth0" or a PCI address): probed, asked about
-// itself, and removed again.
+// One DPDK ethdev that rocid selects by devargs, such as "net_af_packet_roci0,iface=eth0" or a PCI address. This class probes it,
+// queries its properties and removes it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace roci::pmd {
 
 class Ethdev {
 public:
-    /// `name` is what messages call it. `hotplug`: probe it now; else EAL has probed it (PCI). Throws StartError with `hint`.
+    /// `name` is used in messages. With `hotplug`, probes the ethdev now; without, EAL has probed it already (PCI). Throws
+    /// StartError, whose text ends with `hint`.
     Ethdev(const std::string& name, const std::string& devargs, bool hotplug, const std::string& hint);
     /// Stops and closes the port.
     ~Ethdev();
@@ -20,10 +21,10 @@ public:
     uint16_t id() const { return id_; }
     MacAddress mac() const;
     void set_mac(const MacAddress& mac);
-    /// Most queue pairs that the driver gives.
+    /// Largest number of queue pairs that the driver supports.
     uint16_t max_queues() const;
     bool link_up() const;
-    /// Adds to the eventfd `fd` whenever the driver says that the link changed; for drivers that do.
+    /// Writes to the eventfd `fd` whenever the driver reports a change of the link. Some drivers never report changes.
     void watch_link(int fd);
 
 private:

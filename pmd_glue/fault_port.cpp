@@ -23,7 +23,7 @@ uint64_t splitmix(uint64_t& x) {
 
 std::array<uint64_t, 2> seed_state(uint64_t seed) { return {splitmix(seed), splitmix(seed)}; }
 
-/// The IPv4 checksum after one 16-bit word changed (RFC 1624, equation 3).
+/// Returns the IPv4 checksum after one 16-bit word has changed (RFC 1624, equation 3).
 uint16_t patched_checksum(uint16_t checksum, uint16_t before, uint16_t after) {
     uint32_t sum = uint32_t(uint16_t(~checksum)) + uint16_t(~before) + after;
     sum = (sum & 0xffff) + (sum >> 16);
@@ -31,13 +31,13 @@ uint16_t patched_checksum(uint16_t checksum, uint16_t before, uint16_t after) {
     return uint16_t(~sum);
 }
 
-/// One writer, any reader.
+/// Adds to a counter that only this thread writes and any thread may read.
 void bump(uint64_t& v, uint64_t n = 1) {
     std::atomic_ref a(v);
     a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
-/// Sets the ECN field to 11. False: not IP, or the sender is not ECN-capable (00).
+/// Sets the ECN field to binary 11. Returns false if the frame is not IP or the sender is not ECN-capable (binary 00).
 bool set_congestion_experienced(uint8_t* frame, uint32_t length) {
     uint32_t l3 = wire::kEthLength;
     if (length < l3 + wire::kVlanLength + wire::kIpv4Length) return false;
@@ -54,7 +54,7 @@ bool set_congestion_experienced(uint8_t* frame, uint32_t length) {
         store_be<uint16_t>(ip + 10, patched_checksum(load_be<uint16_t>(ip + 10), before, uint16_t(before | kEcnMask)));
         return true;
     }
-    // IPv6: version 4 bits, traffic class 8 bits: ECN is bits 5 and 4 of the first word.
+    // IPv6 begins with 4 bits of version and 8 bits of traffic class, so ECN is in bits 5 and 4 of the first 16-bit word.
     if (type != kEtherIpv6 || (before & (kEcnMask << 4)) == 0) return false;
     store_be<uint16_t>(ip, uint16_t(before | kEcnMask << 4));
     return true;
@@ -96,7 +96,8 @@ unsigned FaultPort::tx_burst(io::TxFrame* frames, unsigned count) {
     release_due(now);
     flush();
     unsigned taken = 0;
-    // The inner port is full, or too many frames are held: the caller keeps the rest, without faults applied.
+    // The inner port may be full, or too many frames may be held. The caller then keeps the remaining frames, to which no faults
+    // are applied yet.
     while (taken < count && out_.size() < kMaxBurst && held_.size() < kMaxHeld - 1) offer(frames[taken++], now);
     flush();
     return taken;
@@ -126,7 +127,7 @@ void FaultPort::offer(io::TxFrame f, Nanos now) {
 void FaultPort::corrupt(io::TxFrame& f) {
     if (f.length <= wire::kEthLength) return;
     bump(counts_.corrupted);
-    complete(f);  // before the bit is flipped, as a NIC would include it in its checksum
+    complete(f);  // before the bit is flipped; otherwise the port would compute its checksum over the flipped bit
     const uint32_t ip = f.data[wire::kEthLength] >> 4 == 4 ? wire::kIpv4Length : wire::kIpv6Length;
     const uint32_t from = wire::kEthLength + (spec_.only_payload ? ip + wire::kUdpLength : 0);
     if (f.length <= from) return;

@@ -1,6 +1,6 @@
-// Fault injection on what a port sends: loss, corruption, reordering, duplicates, delay, congestion marks. Seeded: the same
-// frames and the same seed give the same faults. It wraps any port and is part of the product, so that users can test their
-// programs on a bad network.
+// Injects faults into the frames that a port sends: loss, corruption, reordering, duplicates, delay, congestion marks. The same
+// frames and the same seed give the same faults. FaultPort wraps any port. It is part of the product, so that users can test
+// their programs on a bad network.
 #pragma once
 
 #include <array>
@@ -13,26 +13,26 @@
 
 namespace roci::pmd {
 
-/// Probabilities per frame, 0..1, each drawn independently.
+/// Probabilities per frame, from 0 to 1. Each fault is drawn independently.
 struct FaultSpec {
     uint64_t seed = 1;
     double drop = 0;
-    double corrupt = 0;         ///< one bit flipped somewhere behind the Ethernet header
-    double reorder = 0;         ///< held back until 1..kReorderDepth later frames have gone, or kReorderTimeout has passed
-    double duplicate = 0;       ///< sent twice
-    double ecn = 0;             ///< marked Congestion Experienced, if the sender is ECN-capable (RFC 3168 clause 5)
-    Nanos delay = 0;            ///< of every frame
-    bool only_payload = false;  ///< `corrupt` spares IP and UDP headers: the port is a socket, which would send to where they say
+    double corrupt = 0;         ///< one bit behind the Ethernet header is flipped
+    double reorder = 0;         ///< delayed until 1..kReorderDepth later frames have been sent or kReorderTimeout has passed
+    double duplicate = 0;       ///< the frame is sent twice
+    double ecn = 0;             ///< the frame is marked Congestion Experienced, if the sender is ECN-capable (RFC 3168 clause 5)
+    Nanos delay = 0;            ///< delay of every frame
+    bool only_payload = false;  ///< `corrupt` spares IP and UDP headers: a socket port would send to the corrupted address
     bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
 };
 
-/// Frames that each fault changed.
+/// Number of frames that each fault changed.
 struct FaultCounts {
     uint64_t offered = 0, sent = 0, dropped = 0, corrupted = 0, reordered = 0, duplicated = 0, delayed = 0, marked = 0;
-    uint64_t duplicate_failed = 0;  ///< no free frame for the copy
+    uint64_t duplicate_failed = 0;  ///< duplicates that were omitted because no frame was free for the copy
 };
 
-/// All fields by name.
+/// All fields of FaultCounts. kFaultNames has their names.
 inline constexpr uint64_t FaultCounts::*kFaultFields[] = {
     &FaultCounts::offered,   &FaultCounts::sent,      &FaultCounts::dropped,
     &FaultCounts::corrupted, &FaultCounts::reordered, &FaultCounts::duplicated,
@@ -46,7 +46,7 @@ class FaultPort final : public io::Port {
 public:
     static constexpr uint32_t kReorderDepth = 3;
     static constexpr Nanos kReorderTimeout = 100'000;
-    static constexpr uint32_t kMaxHeld = 1024;  ///< frames held back; more is back-pressure
+    static constexpr uint32_t kMaxHeld = 1024;  ///< limit of frames held back; at the limit, the port accepts no more frames
 
     FaultPort(io::Port& inner, const FaultSpec& spec, const TimeSource& clock);
     ~FaultPort() override;
@@ -58,14 +58,14 @@ public:
     void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override;
 
-    /// Readable from any thread.
+    /// Any thread may read the counts.
     FaultCounts counts() const;
 
 private:
     struct Held {
         io::TxFrame frame;
-        Nanos due = 0;       ///< latest time to send it
-        uint64_t after = 0;  ///< or send it when this many frames have passed
+        Nanos due = 0;       ///< latest time at which the frame is sent
+        uint64_t after = 0;  ///< the frame is sent earlier when this many frames have passed
     };
     bool chance(double p);
     uint64_t random();
@@ -82,9 +82,9 @@ private:
     const TimeSource& clock_;
     std::array<uint64_t, 2> state_;
     FaultCounts counts_;
-    uint64_t passed_ = 0;           ///< frames that went on towards `out_`: the measure of reordering
-    std::vector<Held> held_;        ///< delayed and reordered, in order of arrival
-    std::vector<io::TxFrame> out_;  ///< to be sent now; capacity is reserved, never grown on the hot path
+    uint64_t passed_ = 0;           ///< number of frames that were moved to `out_`; reordering is measured by it
+    std::vector<Held> held_;        ///< delayed and reordered frames, in order of arrival
+    std::vector<io::TxFrame> out_;  ///< frames to be sent now; the capacity is reserved, so the hot path allocates nothing
 };
 
 }  // namespace roci::pmd

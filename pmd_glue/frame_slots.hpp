@@ -1,4 +1,4 @@
-// Frame buffers of fixed size in one mapping, for ports that are not DPDK's. One thread.
+// Frame buffers of fixed size in one mapping, for ports that do not use DPDK. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace roci::pmd {
 class FrameSlots {
 public:
     static constexpr uint32_t kLine = 64;
-    /// Bytes of a slot: the longest frame, with 63 bytes more so that the engine can align a payload.
+    /// Bytes per slot: the longest frame, and 63 bytes more so that the engine can align a payload.
     static constexpr uint32_t kBytes = (wire::kMaxFrame + kLine - 1 + 2 * kLine - 1) / kLine * kLine;
 
     explicit FrameSlots(uint32_t count)
@@ -20,7 +20,7 @@ public:
         free_.reserve(count);
         for (uint32_t i = count; i-- != 0;) free_.push_back(memory_[i].bytes);
     }
-    /// nullptr: none is free.
+    /// Returns a free slot, or nullptr if there is none.
     uint8_t* take() {
         if (free_.empty()) return nullptr;
         uint8_t* slot = free_.back();
@@ -38,7 +38,7 @@ private:
         void operator()(Slot* p) const noexcept { operator delete[](p, std::align_val_t{kLine}); }
     };
     std::unique_ptr<Slot[], Free> memory_;
-    std::vector<uint8_t*> free_;  ///< capacity for all; never grows
+    std::vector<uint8_t*> free_;  ///< has capacity for all slots, so it never grows
 };
 
 }  // namespace roci::pmd

@@ -16,7 +16,7 @@ uint64_t mac_word(const uint8_t* mac) {
 
 bool hairpinned(const io::RxFrame& f) { return (reinterpret_cast<uintptr_t>(f.cookie) & kHairpinned) != 0; }
 
-/// Broadcast frames are never for a QP.
+/// Returns true for multicast frames except broadcast frames, which are never for a QP.
 bool is_multicast(const io::TxFrame& f) { return f.length >= 6 && (f.data[0] & 1) != 0 && mac_word(f.data) != kMacMask; }
 
 io::TxFrame back_to_tx(const io::RxFrame& f) {
@@ -35,7 +35,7 @@ HairpinPort::~HairpinPort() {
 
 bool HairpinPort::is_own(const io::TxFrame& f) const { return f.length >= 6 && mac_word(f.data) == own_; }
 
-/// Computes the checksum that was left to the NIC, which does not see this frame.
+/// Appends a frame to the queue. Computes the checksum that was left to the NIC, because the NIC does not see this frame.
 bool HairpinPort::queue(io::TxFrame& f) {
     if (waiting() > mask_) return false;
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) | kHairpinned);
@@ -75,7 +75,7 @@ void HairpinPort::rx_free(io::RxFrame* frames, unsigned count) {
     }
 }
 
-/// Returns true if the frame was sent. Its copy may be dropped for lack of room, like any datagram.
+/// Returns true if the frame was sent. Its copy for this port may be dropped if there is no room, like any datagram.
 bool HairpinPort::send_multicast(io::TxFrame& f) {
     io::TxFrame copy;
     const bool copied = inner_.tx_alloc(&copy, 1) == 1 && copy.capacity >= f.length;

@@ -1,6 +1,6 @@
-// In-engine loopback: a NIC does not send a frame back to itself, but two QPs of one device must be able to talk. Frames whose
-// destination MAC is the port's own go into a bounded queue and come back at the next rx_burst; multicast frames are sent and
-// copied, as RDMA NICs do; all others pass through.
+// Loopback within an engine. A NIC does not return a frame to its own receive queue, but two QPs of one device must be able to
+// communicate. Frames whose destination MAC is the port's own go into a bounded queue, and the next rx_burst returns them.
+// Multicast frames are both sent and returned as copies, as RDMA NICs do. All other frames pass through.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace roci::pmd {
 
-/// Examines only the six bytes of the destination MAC. If the queue is full, tx_burst accepts fewer frames.
-/// Cookies of `inner` must be pointers or otherwise even: bit 0 of an RxFrame's cookie says that it came by the hairpin.
+/// Examines only the six bytes of the destination MAC. If the queue is full, tx_burst accepts fewer frames. Cookies of `inner`
+/// must be pointers or otherwise even, because bit 0 of an RxFrame's cookie marks frames of the hairpin.
 class HairpinPort final : public io::Port {
 public:
-    /// `depth`: frames that may wait, a power of two.
+    /// `depth` is the number of frames that the queue holds, a power of two.
     HairpinPort(io::Port& inner, const MacAddress& own, uint32_t depth = 1024);
     ~HairpinPort() override;
 
@@ -34,10 +34,10 @@ private:
     bool send_multicast(io::TxFrame& f);
 
     io::Port& inner_;
-    const uint64_t own_;  ///< the MAC in the low 48 bits, as the bytes lie in memory
+    const uint64_t own_;  ///< the MAC in the low 48 bits, in its byte order in memory
     const uint32_t mask_;
     uint32_t head_ = 0, tail_ = 0;
-    bool inner_first_ = false;  ///< alternates, so that neither source starves the other
+    bool inner_first_ = false;  ///< which source is polled first; alternates, so that neither source starves the other
     std::unique_ptr<io::RxFrame[]> fifo_;
 };
 

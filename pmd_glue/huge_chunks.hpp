@@ -1,4 +1,4 @@
-// Memory for slabs on transparent huge pages, so that thousands of QPs lie on a few pages.
+// Memory for slabs on transparent huge pages, so that the data of thousands of QPs lie on a few pages.
 #pragma once
 
 #include "base/slab.hpp"

@@ -5,8 +5,8 @@
 
 namespace roci::pmd {
 
-/// An awake lcore answers within a microsecond. A sleeping lcore, or one that waits for a CPU, takes longer than a short sleep of
-/// the caller.
+/// Waits between two checks of a result. An awake lcore responds within a microsecond, so the caller first spins, then yields. An
+/// lcore that sleeps or waits for a CPU takes longer, so the caller then sleeps.
 void LcoreCommands::wait_a_little(uint32_t& yields) {
     using enum abi::CpuPace::Way;
     constexpr uint32_t kYields = 50;

@@ -1,4 +1,4 @@
-// What the conductor's thread and an engine lcore share for commands and fences.
+// Data that the conductor's thread and an engine lcore share for commands and fences.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ inline void cpu_relax() {
 #endif
 }
 
-/// Its members are the lcore's; the functions are called by the conductor's thread.
+/// The lcore uses the data members. The conductor's thread calls the functions.
 struct LcoreCommands {
     engine::CommandRing ring;
     EpochReader reader;
     WakeFlag wake;
 
-    /// Passes a command to the lcore. False: the ring is full.
+    /// Passes a command to the lcore. Returns false if the ring is full.
     bool try_submit(const engine::Command& command, engine::Ticket& ticket);
-    /// Waits until the ring has room.
+    /// Passes a command to the lcore. Waits until the ring has room.
     engine::Ticket submit(const engine::Command& command);
-    /// Returns when the command has been executed, or refused because the lcore has ended.
+    /// Waits until the command has been executed, or refused because the lcore has ended.
     void wait(engine::Ticket ticket);
-    /// The two halves of a fence: between them the conductor begins the fences of other lcores. The first wakes an lcore that
-    /// sleeps although its engine keeps references.
+    /// The two halves of a fence. Between them, the conductor begins the fences of other lcores. begin_fence() wakes an lcore
+    /// that sleeps while its engine keeps references.
     void begin_fence(Epoch::Number epoch);
     void end_fence(Epoch::Number epoch);
 

@@ -1,5 +1,6 @@
-// The loop of an engine lcore: it polls the engine, runs the conductor's commands and notifies the event thread. Without work it
-// sleeps, unless `idle` is `spin`, in a way that cannot miss a doorbell. While it sleeps it rests from the conductor's epochs.
+// The loop of an engine lcore. It polls the engine, executes the conductor's commands and notifies the event thread. Without work
+// it sleeps, unless `idle` is `spin`. It cannot miss a doorbell while it falls asleep. A sleeping lcore is idle for the
+// conductor's epochs, so fences do not wait for it.
 #pragma once
 
 #include <sched.h>
@@ -18,15 +19,15 @@
 namespace roci::pmd {
 
 struct IdlePolicy {
-    bool sleeps = true;    ///< false: spin for ever
-    bool adaptive = true;  ///< CpuPace decides when it yields its CPU; false: a fixed rule
-    Nanos spin = 50'000;   ///< without work before it sleeps
+    bool sleeps = true;    ///< false: the lcore never sleeps
+    bool adaptive = true;  ///< CpuPace decides when the lcore yields its CPU; false: a fixed rule decides
+    Nanos spin = 50'000;   ///< time without work after which the lcore sleeps
     Nanos max_sleep = kNever;
-    Nanos look = 200'000;   ///< longest sleep if a waker cannot wake the lcore
-    bool share_cpu = true;  ///< not adaptive: the CPU is not the lcore's own; yield while spinning without work
+    Nanos look = 200'000;   ///< longest sleep while a waker cannot wake the lcore
+    bool share_cpu = true;  ///< if not adaptive: other threads use the CPU too, so yield while spinning without work
 };
 
-/// Written by the lcore, read by anyone.
+/// Written by the lcore. Any thread may read them.
 struct LoopCounters {
     std::atomic<uint64_t> polls{0}, busy_polls{0}, sleeps{0}, commands{0};
     static void add(std::atomic<uint64_t>& c, uint64_t n) {
@@ -34,11 +35,11 @@ struct LoopCounters {
     }
 };
 
-/// `EngineT` is engine::Engine, in tests a fake. `sleeping_for_clients` is the engine's line of the engine page.
+/// `EngineT` is engine::Engine, or a fake in tests. `sleeping_for_clients` is the engine's word in the engine page.
 template <class EngineT, class ClockT>
 class LcoreLoop {
 public:
-    /// `epoch`: of the tables that the engine reads.
+    /// `epoch` is the epoch of the tables that the engine reads.
     LcoreLoop(EngineT& engine, const ClockT& clock, const IdlePolicy& policy, uint32_t& sleeping_for_clients, WakeFlag& events,
               const Epoch& epoch)
         : engine_(engine),
@@ -48,7 +49,7 @@ public:
           events_(events),
           epoch_(epoch) {}
 
-    /// Runs until stop(). The calling thread becomes the engine's.
+    /// Runs until stop(). The calling thread becomes the engine's thread.
     void run() {
         lcore_.reader.rouse();
         seen_ = engine_.events().pushed();
@@ -64,29 +65,29 @@ public:
         }
         end();
     }
-    /// Any thread.
+    /// Ends run(). May be called by any thread.
     void stop() {
         stop_.store(true, std::memory_order_seq_cst);
         lcore_.wake.sleeper.wake();
     }
-    /// Before run(): sets the wake flags of the other engines, to which this one hands over frames.
+    /// Sets the wake flags of the other engines, to which this engine hands over frames. Called before run().
     void set_peers(std::vector<WakeFlag*> peers) { peers_ = std::move(peers); }
-    /// Before run(): sets the ports that must be notified before the lcore sleeps.
+    /// Sets the ports that must be notified before the lcore sleeps. Called before run().
     void set_wakers(std::vector<Waker*> wakers) { wakers_ = std::move(wakers); }
-    /// Before run(): called by the lcore after a round with events, instead of waking the event thread.
+    /// Sets a function that the lcore calls after a round with events, instead of waking the event thread. Called before run().
     void set_on_events(std::function<void()> f) { on_events_ = std::move(f); }
     WakeFlag& wake_flag() { return lcore_.wake; }
     Sleeper& sleeper() { return lcore_.wake.sleeper; }
-    /// How the conductor controls this lcore.
+    /// The interface by which the conductor controls this lcore.
     LcoreCommands& commands() { return lcore_; }
-    /// Before run(): the pace, for tests to set.
+    /// The pace, which tests may change before run().
     abi::CpuPace& pace() { return pace_; }
     const LoopCounters& counters() const { return counters_; }
 
 private:
-    /// Rounds without work before a yield, on a CPU that no other thread wants.
+    /// Rounds without work before a yield while no other thread needs the CPU.
     static constexpr uint32_t kMostLooks = 64;
-    /// Commands per round, so that many of them do not delay the traffic.
+    /// Limit of commands per round, so that many commands do not delay the traffic.
     static constexpr uint32_t kMostCommands = 4;
 
     void relax(Nanos now) {
@@ -97,7 +98,7 @@ private:
         if (wanted) engine_.stop_lingering();
         if (nap()) idle_since_ = clock_.now();
     }
-    /// True: a busy program wants this CPU, so that the lcore is better off asleep.
+    /// Yields the CPU if the pace requires it. Returns true if the lcore should sleep, because a busy program needs this CPU.
     bool give_up_cpu() {
         const abi::CpuPace::Way way = pace_.in_vain();
         if (way == abi::CpuPace::Way::yield) {
@@ -126,7 +127,7 @@ private:
         if (n != 0) LoopCounters::add(counters_.commands, n);
         return n != 0;
     }
-    /// After the last round: executes the commands that wait. The conductor refuses those that come later.
+    /// Called after the last round. Executes the commands in the ring. The conductor refuses later commands.
     void end() {
         run_commands(clock_.now(), engine::CommandRing::kSize);
         lcore_.reader.rest();
@@ -160,7 +161,7 @@ private:
         lcore_.wake.sleeping.store(v, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
-    /// Sets the flags, checks every source of work once more, then sleeps. True: there may be work.
+    /// Sets the sleeping flags, checks every source of work once more, then sleeps. Returns true if there may be work.
     bool nap() {
         say_sleeping(1);
         for (Waker* w : wakers_) w->before_sleep();
@@ -181,7 +182,8 @@ private:
         engine_.slept(now, clock_.now());
         return woken ? until_woken : until_time_was_up;
     }
-    /// An engine that keeps references to CQs does not rest: a fence wakes it.
+    /// Sleeps. The lcore is idle for the epochs meanwhile, except if its engine keeps references to CQs: a fence must then wake
+    /// it.
     bool sleep_at_rest(Nanos time) {
         if (engine_.keeps_cqs()) return lcore_.wake.sleeper.sleep(time);
         lcore_.reader.rest();

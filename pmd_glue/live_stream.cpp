@@ -11,16 +11,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kLastWait = std::chrono::seconds(2);
-constexpr int kLook = 50;  // milliseconds between reads of `ending`
+constexpr int kLook = 50;  // interval between two reads of `ending`, ms
 
 struct Stream {
     int fd;
     std::shared_ptr<const std::atomic<bool>> ending;
-    Clock::time_point ends = Clock::time_point::max();  ///< of all waits, once `ending` is set
+    Clock::time_point ends = Clock::time_point::max();  ///< end of all waits, once `ending` is set
     bool broken = false;
 };
 
-/// Waits until the pipe has room. False: the reader has closed it, or did not read in time.
+/// Waits until the pipe has room. Returns false if the reader has closed the pipe or did not read in time.
 bool wait_for_room(Stream& s) {
     for (;;) {
         pollfd p{s.fd, POLLOUT, 0};
@@ -31,7 +31,7 @@ bool wait_for_room(Stream& s) {
     }
 }
 
-/// Writes all bytes and returns their number, or 0 on an error (fopencookie(3)), which is permanent.
+/// Writes all bytes and returns their number. Returns 0 on an error, which is permanent (fopencookie(3)).
 ssize_t write_all(void* cookie, const char* data, size_t size) {
     Stream& s = *static_cast<Stream*>(cookie);
     for (size_t done = 0; done < size && !s.broken;) {

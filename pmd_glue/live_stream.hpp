@@ -1,4 +1,4 @@
-// A stream into a pipe whose reader may be slow or may have ended. It never blocks its writer forever.
+// A stream into a pipe whose reader may be slow or may have ended. No write blocks forever.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,9 @@
 
 namespace roci::pmd {
 
-/// Writes to `fd` (a non-blocking pipe; closed with the stream). While `ending` is unset it waits for the reader as long as there
-/// is one; once it is set, for `kLastWait` at most. A reader that is gone is an error of the stream. nullptr: out of memory.
+/// Returns a stream that writes to `fd`, a non-blocking pipe, which is closed with the stream. While `ending` is not set, a write
+/// waits for the reader as long as there is one. Once `ending` is set, a write waits for kLastWait at most. If the reader is
+/// gone, the write fails. Returns nullptr if memory is exhausted.
 File open_live_stream(int fd, std::shared_ptr<const std::atomic<bool>> ending);
 
 }  // namespace roci::pmd

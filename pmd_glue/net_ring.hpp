@@ -1,5 +1,5 @@
-// Two ethdevs of this process connected by rings: each receives what the other sends. Queue e of one is connected to queue e of
-// the other, so that the same engine has both ends.
+// Two ethdevs of this process that are connected by rings: each receives what the other sends. Queue e of one ethdev is connected
+// to queue e of the other, so that the same engine serves both ends.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ namespace roci::pmd {
 
 class RingPair {
 public:
-    /// Makes ethdevs `a` and `b` with `queues` queue pairs each; a == b: one ethdev tied to itself. Throws StartError.
+    /// Creates ethdevs `a` and `b` with `queues` queue pairs each. If a == b, creates one ethdev that is connected to itself.
+    /// Throws StartError.
     RingPair(const std::string& a, const std::string& b, uint16_t queues);
     ~RingPair();
     RingPair(const RingPair&) = delete;
 
     uint16_t port_a() const { return port_a_; }
     uint16_t port_b() const { return port_b_; }
-    /// Frames that a ring holds; a full ring refuses more, so nothing is lost between the two.
+    /// Number of frames that a ring holds. A full ring accepts no more frames, so no frame is lost between the two.
     static constexpr unsigned kDepth = 2048;
 
 private:

@@ -17,8 +17,8 @@ namespace {
 constexpr Nanos kSecond = 1'000'000'000, kMilli = 1'000'000;
 constexpr int kEvents = 16;
 
-/// epoll_wait with nanoseconds where the kernel (5.11) or a container's filter allows it, else rounded down to milliseconds: an
-/// early return costs a poll, a late one a missed deadline.
+/// Waits with nanosecond resolution if the kernel (5.11 or newer) and a container's filter permit it. Otherwise rounds the time
+/// down to milliseconds: an early return costs one more poll, but a late one would miss a deadline.
 int wait(int epoll, epoll_event* events, Nanos time) {
     static thread_local bool fine = true;
     if (fine) {
@@ -48,7 +48,7 @@ Sleeper::~Sleeper() {
 
 void Sleeper::wake() {
     const uint64_t one = 1;
-    // Fails only if the counter would overflow, which takes 2^64 writes.
+    // The write can fail only if the counter overflows, which takes 2^64 writes.
     [[maybe_unused]] const ssize_t n = write(own_, &one, sizeof one);
 }
 

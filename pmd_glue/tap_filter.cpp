@@ -6,7 +6,7 @@
 namespace roci::pmd {
 namespace {
 
-/// Where the BTH of a RoCEv2 frame begins; 0: it is none. Verifies no checksum.
+/// Returns the offset of the BTH in a RoCEv2 frame, or 0 if the frame is not RoCEv2. Verifies no checksum.
 uint32_t find_bth(const uint8_t* frame, uint32_t length) {
     uint32_t at = wire::kEthLength;
     if (length < at + wire::kVlanLength) return 0;
@@ -33,7 +33,7 @@ bool wants(const TapFilter& filter, Direction direction, const uint8_t* frame, u
     if (filter.qpn == 0) return true;
     if (direction == Direction::out) return sender == filter.qpn;
     const uint32_t bth = find_bth(frame, length);
-    return bth != 0 && load_be24(frame + bth + 5) == filter.qpn;  // BTH's destination QP (IBA 9.2.1)
+    return bth != 0 && load_be24(frame + bth + 5) == filter.qpn;  // destination QP in the BTH (IBA 9.2.1)
 }
 
 }  // namespace roci::pmd

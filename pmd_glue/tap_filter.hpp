@@ -1,4 +1,4 @@
-// Selects the frames of a tap by their headers: all of a port, or those of one QP.
+// Selects frames of a tap by their headers: all frames of a port, or those of one QP.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@ namespace roci::pmd {
 
 enum class Direction : uint8_t { in = 1, out = 2 };  ///< values of the pcapng epb_flags option
 
-/// Frames of one QP: those received are addressed to it, those sent were sent by it. Where a sent frame goes says nothing about
-/// whose it is: the sender chose that.
+/// Selects the frames of one QP: received frames that are addressed to it, and sent frames that it sent. The destination of a
+/// sent frame does not identify the sending QP, because the sender may choose any destination.
 struct TapFilter {
-    uint32_t qpn = 0;  ///< 0: every frame
+    uint32_t qpn = 0;  ///< 0 selects every frame
 };
 
-/// `sender`: as in io::TxFrame, of a frame that is sent.
+/// Returns true if the filter selects the frame. `sender` is that of io::TxFrame, for a frame that is sent.
 bool wants(const TapFilter& filter, Direction direction, const uint8_t* frame, uint32_t length, uint32_t sender);
 
 }  // namespace roci::pmd

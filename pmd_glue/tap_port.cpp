@@ -72,7 +72,8 @@ unsigned TapPort::rx_burst(io::RxFrame* frames, unsigned max) {
     return n;
 }
 
-/// The inner port may free an accepted frame, so the tap copies it before. A refused frame comes again, so its copy is discarded.
+/// Copies the frame before it is sent, because the inner port may free an accepted frame. If the inner port refuses the frame,
+/// the copy is discarded, because the frame will be sent again.
 bool TapPort::tx_one(Nanos now, io::TxFrame& frame) {
     std::array<TapRing*, kMaxRings> rings;
     std::array<TapRing::Offer, kMaxRings> offers;

@@ -1,6 +1,6 @@
-// Taps the frames of a port for a capture (pcapng) or a trace (text). The lcore copies frames into rings; writer threads
-// (tap_writer.hpp) format and write. An lcore never waits: what a ring cannot hold is counted as missed. A port without rings
-// costs one load a burst, so that a capture may start and end while rocid runs.
+// Taps the frames of a port for a capture (pcapng) or a trace (text). The lcore copies frames into rings. Writer threads
+// (tap_writer.hpp) format and write them. An lcore never waits: frames for which a ring has no room are counted as missed. A
+// capture may start and end while rocid runs. A port without rings costs one load per burst.
 #pragma once
 
 #include <array>
@@ -15,32 +15,32 @@
 
 namespace roci::pmd {
 
-/// Frames on their way from one lcore to the writer: single producer, single consumer, slots of fixed size.
+/// A ring of frames from one lcore to the writer, with a single producer, a single consumer and slots of fixed size.
 class TapRing {
 public:
     static constexpr uint32_t kSlots = 1024;
     struct Slot {
         Nanos time;
-        uint32_t length;    ///< on the wire
-        uint32_t captured;  ///< of `bytes`
+        uint32_t length;    ///< length of the frame on the wire
+        uint32_t captured;  ///< number of bytes in `bytes`
         Direction direction;
         uint8_t bytes[4608];
     };
-    /// `snap_length`: bytes of a frame to keep, 0 for all.
+    /// `snap_length` is the number of bytes to keep per frame; 0 keeps all.
     TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter = {}, uint32_t snap_length = 0);
 
-    /// Result for one frame.
+    /// What fill() did with a frame.
     enum class Offer : uint8_t { unwanted, full, filled };
-    /// Copies a frame that passes the filter into the next slot; settle() makes it visible. `checksum_offset`, `sender`:
-    /// as in io::TxFrame; the copy contains the checksum that the port will send.
+    /// Copies a frame that passes the filter into the next slot. The reader sees the frame after settle(). `checksum_offset` and
+    /// `sender` are those of io::TxFrame. The copy contains the checksum that the port will send.
     Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t checksum_offset = 0,
                uint32_t sender = 0);
-    /// Makes the frame of fill() visible, or counts it as missed.
+    /// Makes the frame of fill() visible to the reader, or counts it as missed.
     void settle(Offer offer);
     void push(Nanos time, Direction direction, const uint8_t* data, uint32_t length) {
         settle(fill(time, direction, data, length));
     }
-    /// The oldest slot, or nullptr; valid until pop().
+    /// Returns the oldest slot, which stays valid until pop(), or nullptr if the ring is empty.
     const Slot* peek() const;
     void pop() { tail_.store(tail_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 
@@ -62,20 +62,20 @@ private:
 
 class TapPort final : public io::Port {
 public:
-    static constexpr uint32_t kMaxRings = 5;  ///< the configured capture's, and four live ones
+    static constexpr uint32_t kMaxRings = 5;  ///< one ring of the configured capture, and four of live captures
 
     TapPort(io::Port& inner, const TimeSource& clock) : inner_(inner), clock_(clock) {}
 
-    /// From any thread. False: there are kMaxRings already.
+    /// May be called by any thread. Returns false if there are kMaxRings rings already.
     bool attach(TapRing& ring);
-    /// May be called from any thread. The lcore may access the ring until the end of its current round (wait with a fence
-    /// command).
+    /// May be called by any thread. The lcore may access the ring until the end of its current round. The caller waits for that
+    /// end with a fence command.
     void detach(TapRing& ring);
 
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
     void rx_free(io::RxFrame* frames, unsigned count) override { inner_.rx_free(frames, count); }
     unsigned tx_alloc(io::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
-    /// Records the frames that were accepted.
+    /// Records the frames that the inner port accepted.
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override { return inner_.next_event(); }

@@ -12,7 +12,8 @@ File open_file(const std::string& path, std::string& why) {
     return f;
 }
 
-/// One pcapng block under construction: type, length, body, length again; all fields in the machine's byte order.
+/// A pcapng block under construction. It consists of type, length, body, and the length again. All fields are in the machine's
+/// byte order.
 class Block {
 public:
     explicit Block(uint32_t type) {
@@ -93,7 +94,7 @@ private:
         b.put(kByteOrderMagic);
         b.put(uint16_t{1});
         b.put(uint16_t{0});
-        b.put(~uint64_t{0});  // section length: unspecified
+        b.put(~uint64_t{0});  // the section length is unspecified
         b.option(kUserApplication, "rocinante");
         b.end_options();
         b.write(file_.get());
@@ -105,7 +106,7 @@ private:
         Block b(kInterfaceDescription);
         b.put(kEthernet);
         b.put(uint16_t{0});
-        b.put(uint32_t{0});  // no snap length
+        b.put(uint32_t{0});  // no limit of captured bytes per frame
         b.option(kName, name);
         b.option(kTimeResolution, &kNanoseconds, 1);
         b.end_options();

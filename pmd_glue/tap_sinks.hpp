@@ -11,14 +11,14 @@
 
 namespace roci::pmd {
 
-/// Called by one writer thread only.
+/// Only one writer thread calls a sink.
 class TapSink {
 public:
     virtual ~TapSink() = default;
     virtual void frame(uint32_t interface, const TapRing::Slot& slot) = 0;
-    /// Returns false if nothing more can be written.
+    /// Writes buffered data. Returns false if nothing more can be written.
     virtual bool flush() = 0;
-    /// Before the file is closed: totals of one tap.
+    /// Writes the totals of one tap. Called before the file is closed.
     virtual void totals(uint32_t interface, uint64_t captured, uint64_t missed) = 0;
 };
 
@@ -27,13 +27,13 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-/// Opens a pcapng file with one interface per name (pcapng specification, clauses 4.1 to 4.3). `to_realtime`: added to the taps'
-/// time to give nanoseconds since 1970. nullptr: cannot be opened (reason in `why`).
+/// Opens a pcapng file with one interface per name (pcapng specification, clauses 4.1 to 4.3). `to_realtime` is the offset from
+/// the taps' time to nanoseconds since 1970. If the file cannot be opened, returns nullptr and sets `why` to the reason.
 std::unique_ptr<TapSink> open_pcapng(const std::string& path, const std::vector<std::string>& interfaces, int64_t to_realtime,
                                      std::string& why);
-/// The same into a stream that is open.
+/// Like open_pcapng(), for a stream that is open already.
 std::unique_ptr<TapSink> pcapng_to(File file, const std::vector<std::string>& interfaces, int64_t to_realtime);
-/// Opens a text file; `describe` gives the text of a frame.
+/// Opens a text file. `describe` returns the text of a frame.
 using Describe = std::function<std::string(const uint8_t* frame, uint32_t length)>;
 std::unique_ptr<TapSink> open_trace(const std::string& path, const std::vector<std::string>& interfaces, Describe describe,
                                     std::string& why);

@@ -1,4 +1,4 @@
-// The thread that empties tap rings into sinks.
+// The thread that writes frames from tap rings to sinks.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,15 @@ namespace roci::pmd {
 
 class TapWriter {
 public:
-    /// Rings are kept, not owned; all must outlive the writer. `interface_of[i]`: the interface of ring i.
+    /// The rings are not owned and must outlive the writer. `interface_of[i]` is the interface of ring i.
     TapWriter(std::vector<TapRing*> rings, std::vector<uint32_t> interface_of, std::vector<std::unique_ptr<TapSink>> sinks);
-    /// finish(), and waits for it.
+    /// Calls finish() and waits for the end of the thread.
     ~TapWriter();
 
-    /// Starts the end, without waiting: the thread writes what is left in the rings, then the totals, then closes the sinks.
+    /// Starts the end of the thread and returns at once. The thread writes the remaining frames and the totals, then closes the
+    /// sinks.
     void finish() { stop_ = true; }
-    /// True if the thread has ended: after finish(), or because every sink failed.
+    /// Returns true if the thread has ended, after finish() or because every sink failed.
     bool finished() const { return finished_; }
 
 private:

@@ -1,6 +1,6 @@
-// The identification that a peer's IPv4 header had. The socket hides it, and the ICRC covers it, so it is predicted, and found by
-// the ICRC where the prediction fails. A peer over a UDP socket sends 0, or 0, 1, 2 … within a segmented datagram; the kernel's
-// Soft-RoCE and NICs count.
+// Determines the identification in a peer's IPv4 header. The ICRC covers the identification, but the socket does not report it.
+// The receiver therefore predicts it. If the prediction is wrong, the receiver computes it from the ICRC. A peer over a UDP
+// socket sends 0, or 0, 1, 2 … within a segmented datagram. The kernel's Soft-RoCE and NICs use consecutive numbers.
 #pragma once
 
 #include <array>
@@ -11,20 +11,22 @@ namespace roci::pmd {
 class UdpPeers {
 public:
     struct Peer {
-        uint64_t name = 0;       ///< source address and port, hashed
-        uint16_t next = 0;       ///< identification that the next frame is expected to have
-        uint16_t candidate = 0;  ///< one outside of the window that a second frame may confirm
+        uint64_t name = 0;       ///< hash of source address and port
+        uint16_t next = 0;       ///< expected identification of the next frame
+        uint16_t candidate = 0;  ///< an identification outside of the window, which the next frame may confirm
         bool known = false, has_candidate = false;
     };
-    /// The peer's line. Two peers that share one replace each other, which costs each time the certainty of one frame.
+    /// Returns the entry of a peer. Two peers whose entries collide replace each other. Each replacement accepts the next frame's
+    /// identification without a check against earlier ones.
     Peer& of(uint64_t name) {
         Peer& p = peers_[(name * 0x9e3779b97f4a7c15ull) >> 56];
         if (p.name != name) p = {name};
         return p;
     }
-    /// Whether `id`, found by the ICRC, is to be believed; learns from it. The first identification of a peer is believed: it is
-    /// right but for one corrupt frame in 65,536. Later ones must lie within a window ahead of the last one or below the largest
-    /// number of segments, or be confirmed by the next frame.
+    /// Returns true if the identification `id`, which was computed from the ICRC, is plausible, and records it. The first
+    /// identification of a peer is accepted, although one corrupt frame in 65,536 yields a wrong one. A later identification is
+    /// accepted if it lies in a window around the last one, if it is below the largest number of segments, or if the next frame
+    /// confirms it.
     static bool believe(Peer& p, uint16_t id) {
         constexpr uint16_t kAhead = 1024, kBehind = 64, kSegments = 128;
         const auto ahead = uint16_t(id - p.next), behind = uint16_t(p.next - id);

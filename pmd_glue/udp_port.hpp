@@ -1,5 +1,5 @@
-// port = "udp": RoCEv2 on plain UDP sockets, without privilege. One engine's end; the headers below UDP's payload are the
-// kernel's.
+// One engine's end of a port with port = "udp": RoCEv2 over plain UDP sockets, without privilege. The kernel builds all headers
+// before the UDP payload.
 #pragma once
 
 #include "frame_slots.hpp"
@@ -11,7 +11,8 @@ namespace roci::pmd {
 
 class UdpPort final : public io::Port {
 public:
-    /// `frames`: buffers for frames to be sent. `up`: state of the link; frames for a link that is down are dropped and counted.
+    /// `frames` is the number of buffers for frames to be sent. `up` is the state of the link; frames for a link that is down are
+    /// dropped and counted.
     UdpPort(const UdpSockets& sockets, const MacAddress& mac, uint32_t frames, const std::atomic<bool>* up);
 
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override { return receiver_.burst(frames, max); }

@@ -47,7 +47,8 @@ UdpReceiver::UdpReceiver(const UdpSockets& sockets, const MacAddress& mac) : soc
     pending_.reserve(kMessages * kSegments);
 }
 
-/// The engine may hold slots for long (frames handed over), so a message gets as many as there are, at least room for the rest.
+/// Prepares the buffers of a message. The engine may hold slots for a long time (frames handed over). If fewer slots are free
+/// than expected, the remaining bytes go to the overflow buffer.
 void UdpReceiver::prepare(Message& m, mmsghdr& header) {
     m.piece = expected_piece_;
     m.prepared = 0;
@@ -118,15 +119,15 @@ UdpReceiver::Header UdpReceiver::read_header(const msghdr& m) const {
     return h;
 }
 
-/// Expects the next datagrams to have the layout of the last long one. A short one is ignored, because it fits into the first
-/// slot.
+/// Expects the next datagrams to have the layout of the last long one. A short datagram does not change the expectation, because
+/// it fits into the first slot.
 void UdpReceiver::expect(const Header& h, uint32_t bytes) {
     if (bytes <= kPayload || h.segment == 0 || h.segment > kPayload) return;
     expected_piece_ = h.segment;
     expected_count_ = std::min((bytes + h.segment - 1) / h.segment + 1, kSegments);
 }
 
-/// Bytes [offset, offset + length) of the datagram, wherever the kernel put them.
+/// Copies bytes [offset, offset + length) of the datagram from the slots and the overflow buffer.
 void UdpReceiver::copy_out(const Message& m, uint32_t offset, uint32_t length, uint8_t* to) {
     const uint32_t in_slots = m.prepared * m.piece;
     while (length != 0) {
@@ -141,8 +142,9 @@ void UdpReceiver::copy_out(const Message& m, uint32_t offset, uint32_t length, u
     }
 }
 
-/// A slot with bytes [offset, offset + length) of the datagram at its BTH's place. `direct`: the frame begins where slot `index`
-/// does, so that it is there already, but for what a datagram of one frame has beyond the slot's piece.
+/// Returns a slot that contains bytes [offset, offset + length) of the datagram, beginning at kBth. If `direct`, the frame begins
+/// at the start of slot `index`, so the kernel has stored it there already. Only bytes beyond the slot's piece are then copied,
+/// if the datagram is a single frame.
 uint8_t* UdpReceiver::piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index, bool direct) {
     if (direct && index < m.prepared) {
         uint8_t* slot = std::exchange(m.slots[index], nullptr);
@@ -167,12 +169,12 @@ void UdpReceiver::take(Message& m, const Header& h, uint32_t bytes) {
             continue;
         }
         uint8_t* slot = piece_of(m, offset, length, index, direct);
-        if (slot == nullptr) continue;  // lost, as in a NIC without descriptors
+        if (slot == nullptr) continue;  // the frame is lost, as in a NIC without free descriptors
         deliver(slot, h, length, index);
     }
 }
 
-/// Headers as the sender's were, in front of the BTH. Returns the IP header.
+/// Rebuilds the headers of the sender in front of the BTH. Returns the address of the IP header.
 uint8_t* UdpReceiver::put_headers(uint8_t* slot, const Header& h, uint32_t length, uint16_t id) {
     const auto datagram = uint16_t(length + wire::kUdpLength);
     uint8_t* udp = slot + kBth - wire::kUdpLength;
@@ -202,13 +204,13 @@ uint8_t* UdpReceiver::put_headers(uint8_t* slot, const Header& h, uint32_t lengt
     }
     uint8_t* eth = l3 - wire::kEthLength;
     std::memcpy(eth, mac_.bytes.data(), 6);
-    std::memset(eth + 6, 0, 6);  // the socket does not show the sender's
+    std::memset(eth + 6, 0, 6);  // the socket does not report the sender's MAC address
     store_be<uint16_t>(eth + 12, h.ipv4 ? wire::kEtherIpv4 : wire::kEtherIpv6);
     return l3;
 }
 
-/// True if the ICRC is right, with the identification `id` or, in IPv4, with another one that is believed: then it stands in the
-/// header.
+/// Returns true if the ICRC is right. For IPv4, tries the identification `id` first, then computes the identification from the
+/// ICRC. If that one is plausible, accepts it and writes it to the header.
 bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer) {
     const uint32_t covered = (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length) + wire::kUdpLength + length - wire::kIcrcLength;
     uint32_t sent;
@@ -218,7 +220,7 @@ bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t 
     if (difference == 0) return UdpPeers::believe(peer, id);
     const wire::IcrcShift& shift = shifts_.of(covered);
     auto change = shift.identification_for(difference);
-    const bool fragments = !change.has_value();  // may be fragmented: no peer of ours, but legal
+    const bool fragments = !change.has_value();  // the sender may permit fragmentation; rocid never does, but it is legal
     if (fragments) change = shift.identification_for(difference ^ shift.of_flags(wire::kDontFragmentWord));
     if (!change.has_value()) return false;
     const auto found = uint16_t(id ^ *change);

@@ -1,5 +1,6 @@
-// Datagrams of UDP sockets in, as frames: Ethernet, IP and UDP headers are made anew in front of each, as the sender's were. One
-// system call takes several datagrams, each of which may hold many frames of one length (UDP_GRO).
+// Receives datagrams from UDP sockets and converts them to frames. The receiver rebuilds the Ethernet, IP and UDP headers of each
+// frame as the sender had them. One system call receives several datagrams, each of which may hold many frames of one length
+// (UDP_GRO).
 #pragma once
 
 #include <sys/socket.h>
@@ -19,9 +20,9 @@
 namespace roci::pmd {
 
 struct UdpReceiveCounters {
-    std::atomic<uint64_t> calls{0};        ///< system calls that returned something
-    std::atomic<uint64_t> split{0};        ///< frames that had to be copied once more
-    std::atomic<uint64_t> too_large{0};    ///< frames larger than any of ours
+    std::atomic<uint64_t> calls{0};        ///< system calls that returned datagrams
+    std::atomic<uint64_t> split{0};        ///< frames that had to be copied a second time
+    std::atomic<uint64_t> too_large{0};    ///< frames dropped because they are longer than the longest RoCE frame
     std::atomic<uint64_t> unconfirmed{0};  ///< frames dropped because their IPv4 identification was implausible
 };
 
@@ -38,27 +39,27 @@ private:
     static constexpr unsigned kMessages = 8, kSegments = 64, kSlots = 2048;
     static constexpr uint32_t kOverflow = 1 << 16;
     static constexpr size_t kControl = 256;
-    /// The BTH's place in a slot: a cache line, with room for the headers before it.
+    /// Offset of the BTH in a slot. The BTH begins at a cache line, and the headers fit before it.
     static constexpr uint32_t kBth = 64;
     static constexpr uint32_t kPayload = FrameSlots::kBytes - kBth;
 
-    /// Room for one datagram: slots for the expected frames, and a buffer for the remaining bytes.
+    /// Receives one datagram: slots for the expected frames, and a buffer for the remaining bytes.
     struct Message {
         std::array<iovec, kSegments + 1> pieces;
         std::array<uint8_t*, kSegments> slots{};
-        unsigned prepared = 0;  ///< pieces that are slots
-        uint32_t piece = 0;     ///< bytes of each
+        unsigned prepared = 0;  ///< number of pieces that are slots
+        uint32_t piece = 0;     ///< bytes per such piece
         sockaddr_storage from;
         alignas(cmsghdr) std::array<uint8_t, kControl> control;
         std::unique_ptr<uint8_t[]> overflow = std::make_unique<uint8_t[]>(kOverflow);
     };
-    /// The kernel's control data of a datagram.
+    /// Values from the control data that the kernel returns with a datagram.
     struct Header {
         bool ipv4 = false;
         Gid source, dest;
         uint16_t source_port = 0;
         uint8_t traffic_class = 0, hop_limit = 64;
-        uint32_t segment = 0;  ///< bytes of a frame; 0: the datagram is one
+        uint32_t segment = 0;  ///< bytes per frame; 0: the datagram is a single frame
     };
 
     void prepare(Message& m, mmsghdr& header);
@@ -79,9 +80,9 @@ private:
     wire::IcrcShiftCache shifts_;
     std::vector<std::unique_ptr<Message>> messages_;
     std::array<mmsghdr, kMessages> headers_{};
-    std::vector<io::RxFrame> pending_;  ///< received, not yet taken by the engine
+    std::vector<io::RxFrame> pending_;  ///< frames that were received and that the engine has not taken
     size_t next_ = 0;
-    size_t turn_ = 0;  ///< the socket that is polled first
+    size_t turn_ = 0;  ///< index of the socket that is polled first
     uint32_t expected_piece_ = kPayload;
     unsigned expected_count_ = 1;
     UdpReceiveCounters counters_;

@@ -13,13 +13,13 @@
 namespace roci::pmd {
 namespace {
 
-/// Offsets of the fields that decide whether two frames are of one flow. Frames of these ports have no VLAN tag.
+/// Offsets of the fields that determine whether two frames belong to one flow. Frames of these ports have no VLAN tag.
 constexpr uint32_t kL3 = wire::kEthLength;
 
 struct Layout {
     bool ipv4;
-    uint32_t bth;    ///< from the frame's start
-    uint32_t bytes;  ///< from the BTH to the end of the ICRC
+    uint32_t bth;    ///< offset of the BTH in the frame
+    uint32_t bytes;  ///< number of bytes from the BTH to the end of the ICRC
 };
 
 Layout layout_of(const io::TxFrame& f) {
@@ -28,7 +28,7 @@ Layout layout_of(const io::TxFrame& f) {
     return {ipv4, bth, f.length - bth};
 }
 
-/// True for RoCE over IPv4 without options or over IPv6, which a UDP socket can send.
+/// Returns true for RoCE over IPv4 without options or over IPv6. Only such frames can be sent by a UDP socket.
 bool is_udp(const io::TxFrame& f) {
     constexpr uint32_t kShortest = kL3 + wire::kIpv4Length + wire::kUdpLength + wire::kBthLength + wire::kIcrcLength;
     if (f.length < kShortest) return false;
@@ -37,7 +37,7 @@ bool is_udp(const io::TxFrame& f) {
     return l3[0] >> 4 == 6 && l3[6] == wire::kProtocolUdp && f.length >= kShortest + wire::kIpv6Length - wire::kIpv4Length;
 }
 
-/// Traffic class, hop limit and addresses are the same.
+/// Returns true if traffic class, hop limit and addresses are equal.
 bool same_flow(const uint8_t* a, const uint8_t* b, bool ipv4) {
     if (ipv4) return a[1] == b[1] && a[8] == b[8] && std::memcmp(a + 12, b + 12, 8) == 0;
     return std::memcmp(a, b, 4) == 0 && a[7] == b[7] && std::memcmp(a + 8, b + 8, 32) == 0;
@@ -106,8 +106,9 @@ bool UdpSender::open_group(const io::TxFrame& frame, unsigned index, Group& g) {
     return g.socket != nullptr;
 }
 
-/// A shorter frame can only be a datagram's last. It leaves that place if it begins a run of its own length: Middle packets after
-/// a First, which has a RETH.
+/// Returns true if the next frame can be added to the group. A shorter frame can only be the last one of a datagram. It is not
+/// added if the frame after it has the same length, because both can then start a datagram of their own: Middle packets after a
+/// First, which is longer by its RETH.
 bool UdpSender::joins(const Group& g, const io::TxFrame* frames, unsigned next, unsigned count) const {
     if (!segments_ || g.closed || g.count == kSegments) return false;
     const io::TxFrame& frame = frames[next];
@@ -117,8 +118,8 @@ bool UdpSender::joins(const Group& g, const io::TxFrame* frames, unsigned next, 
            same_flow(frames[g.first].data + kL3, frame.data + kL3, g.ipv4);
 }
 
-/// The kernel numbers the segments of a datagram 0, 1, 2 … in the identification of IPv4, and the ICRC covers that. A second call
-/// takes the numbers off again.
+/// Adapts the ICRCs to the identifications of the segments. The kernel numbers the segments of an IPv4 datagram 0, 1, 2 … in the
+/// identification, and the ICRC covers the identification. A second call reverses the change.
 void UdpSender::number_segments(const Group& g, io::TxFrame* frames) {
     if (!g.ipv4) return;
     for (unsigned i = 1; i < g.count; ++i) {
@@ -162,14 +163,14 @@ void UdpSender::address(const Group& g, const io::TxFrame& frame, unsigned messa
 }
 
 void UdpSender::dropped(const Group& g, int error) {
-    // Before Linux 6.13 a datagram whose segments are too long is EINVAL.
+    // Before Linux 6.13, the error for segments that are too long is EINVAL.
     const bool length = error == EMSGSIZE || (error == EINVAL && g.count > 1);
     add(length ? counters_.too_long : counters_.unreachable, g.count);
     counters_.last_error.store(error, std::memory_order_relaxed);
 }
 
-/// Sends the groups, all of one socket. Returns the index of the first frame that was not done with; `end` is that behind the
-/// last.
+/// Sends the groups, which all use the same socket. Returns the index of the first frame that was neither sent nor dropped. `end`
+/// is the index behind the last frame.
 unsigned UdpSender::submit(io::TxFrame* frames, unsigned groups, unsigned end) {
     unsigned piece = 0;
     for (unsigned i = 0; i < groups; ++i) {
@@ -196,7 +197,7 @@ unsigned UdpSender::submit(io::TxFrame* frames, unsigned groups, unsigned end) {
         const bool full = error == EAGAIN || error == ENOBUFS || error == EINTR;
         const bool refused = g.count > 1 && (error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT);
         if (full || refused) {
-            if (refused) segments_ = false;  // such as over IPsec: from now on a datagram per frame
+            if (refused) segments_ = false;  // for example over IPsec; from now on each frame is a datagram of its own
             for (unsigned i = done; i < groups; ++i) number_segments(groups_[i], frames);
             return g.first;
         }

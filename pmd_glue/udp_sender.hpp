@@ -1,6 +1,6 @@
-// Frames of the engine out by UDP sockets. The kernel makes Ethernet, IP and UDP headers anew; of the frame it gets what follows
-// UDP. Frames of one flow and one length leave as one datagram that the kernel cuts into segments (UDP_SEGMENT): one system call
-// per burst.
+// Sends the engine's frames by UDP sockets. The kernel builds the Ethernet, IP and UDP headers, so the sender passes only the
+// bytes after the UDP header. Frames of one flow and one length are passed as one datagram, which the kernel cuts into segments
+// (UDP_SEGMENT). One system call sends a burst.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,34 +15,34 @@
 
 namespace roci::pmd {
 
-/// Frames that were not sent, by cause; one writer.
+/// Number of frames that were not sent, by cause. Only one thread writes the counters.
 struct UdpSendCounters {
-    std::atomic<uint64_t> too_long{0};     ///< longer than the path carries
+    std::atomic<uint64_t> too_long{0};     ///< longer than the path permits
     std::atomic<uint64_t> unreachable{0};  ///< no route, or a firewall rule
-    std::atomic<uint64_t> no_address{0};   ///< the frame's source is no address of this port
-    std::atomic<uint64_t> calls{0};        ///< system calls that sent something
+    std::atomic<uint64_t> no_address{0};   ///< the source address of the frame does not belong to this port
+    std::atomic<uint64_t> calls{0};        ///< system calls that sent frames
     std::atomic<int> last_error{0};        ///< errno of the last frame that was not sent
 };
 
 class UdpSender {
 public:
     explicit UdpSender(const UdpSockets& sockets) : sockets_(sockets) {}
-    /// Sends frames in order. Returns how many are done with, from the front (sent, or dropped and counted). Fewer than `count`:
-    /// the socket buffer is full.
+    /// Sends frames in order. Returns the number of frames, counted from the first one, that were sent or were dropped and
+    /// counted. If it is less than `count`, the socket buffer is full.
     unsigned send(io::TxFrame* frames, unsigned count);
     const UdpSendCounters& counters() const { return counters_; }
 
 private:
-    /// The kernel takes 64 segments (Linux before 6.9), and what fits one IP packet.
+    /// The kernel accepts up to 64 segments (Linux before 6.9) in a datagram that fits into one IP packet.
     static constexpr unsigned kSegments = 64, kDatagramBytes = 65000, kMessages = 16, kFrames = 256;
     static constexpr size_t kControl = 160;
 
-    /// Frames that leave as one datagram.
+    /// Frames that are sent as one datagram.
     struct Group {
         unsigned first = 0, count = 0;
-        uint32_t bytes = 0;  ///< of a segment
+        uint32_t bytes = 0;  ///< bytes per segment
         bool ipv4 = false;
-        bool closed = false;  ///< the last segment is shorter
+        bool closed = false;  ///< the last segment is shorter, so no further frame may be added
         const UdpSockets::Socket* socket = nullptr;
     };
     struct alignas(16) Message {
@@ -58,7 +58,7 @@ private:
     void dropped(const Group& g, int error);
 
     const UdpSockets& sockets_;
-    bool segments_ = true;  ///< false once the kernel refused UDP_SEGMENT
+    bool segments_ = true;  ///< false after the kernel has refused UDP_SEGMENT
     UdpSendCounters counters_;
     wire::IcrcShiftCache shifts_;
     std::array<Group, kMessages> groups_;

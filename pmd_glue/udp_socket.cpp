@@ -31,7 +31,8 @@ uint32_t buffer_of(int fd, int name) {
     return uint32_t(bytes);
 }
 
-/// Identification 0 with don't-fragment, as the ICRC needs it, comes only from sockets without a peer that discover the path MTU.
+/// Configures IPv4. The ICRC requires identification 0 and the don't-fragment bit. The kernel sends these only from unconnected
+/// sockets that discover the path MTU.
 void set_ipv4(int fd) {
     set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
     set(fd, IPPROTO_IP, IP_PKTINFO, 1);
@@ -44,22 +45,24 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
     set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
     set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
-    set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 has checksum 0, as the ICRC protects it (A17.3.2)
+    set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits UDP checksum 0: the ICRC protects the packet (A17.3.2)
 }
 
-/// Only root may exceed net.core.rmem_max and wmem_max; for others the kernel lowers the value.
+/// Sets the size of a socket buffer. Only root may exceed net.core.rmem_max and wmem_max; for other users, the kernel reduces the
+/// value.
 void set_buffer(int fd, int forced, int limited, int bytes) {
     if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes) != 0) setsockopt(fd, SOL_SOCKET, limited, &bytes, sizeof bytes);
 }
 
-/// Spreads queue pairs over the engines' sockets by the lowest byte of the BTH's destination QP. Without it all frames of a peer
-/// would come to one of them, as addresses and ports are the same.
+/// Distributes queue pairs over the engines' sockets by the lowest byte of the BTH's destination QP. By default all frames of a
+/// peer would arrive at one socket, because their addresses and ports are the same.
 void spread_by_qp(int fd, uint32_t engines) {
     constexpr uint32_t kLowestQpByte = 7;
     sock_filter code[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kLowestQpByte), BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, engines),
                           BPF_STMT(BPF_RET | BPF_A, 0)};
     const sock_fprog program{3, code};
-    setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);  // else engines hand frames over
+    // If this fails, engines hand frames over to each other.
+    setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
 }
 
 [[noreturn]] void refuse_bind(const std::string& where) {
@@ -112,7 +115,7 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     s.address = address;
     s.ipv6 = any || !address.is_ipv4();
     s.fd = socket(s.ipv6 ? AF_INET6 : AF_INET, flags, 0);
-    if (s.fd < 0 && any) {  // a kernel without IPv6
+    if (s.fd < 0 && any) {  // the kernel has no IPv6
         s.ipv6 = false;
         s.fd = socket(AF_INET, flags, 0);
     }
@@ -130,7 +133,7 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     receive_buffer_ = buffer_of(s.fd, SO_RCVBUF);
     send_buffer_ = buffer_of(s.fd, SO_SNDBUF);
     int on = 1;
-    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // without it each frame is a datagram of its own
+    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // if this fails, each frame is a datagram of its own
     bind_to(s.fd, s.ipv6, address, setup.interface_index);
     if (setup.engines > 1) spread_by_qp(s.fd, setup.engines);
     epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.fd = s.fd}};

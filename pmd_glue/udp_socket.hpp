@@ -1,5 +1,5 @@
-// The UDP sockets of one engine for port = "udp": bound to port 4791 on every address, or on single addresses. No privilege is
-// needed.
+// The UDP sockets of one engine for port = "udp". They are bound to port 4791 on every address or on single addresses. No
+// privilege is needed.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 namespace roci::pmd {
 
 struct UdpSetup {
-    std::string interface;            ///< for messages
+    std::string interface;            ///< name of the interface, for messages
     int interface_index = 0;          ///< scope of link-local addresses
-    std::vector<Gid> addresses;       ///< empty: every address of this host
+    std::vector<Gid> addresses;       ///< addresses to bind to; empty: every address of this host
     uint32_t engines = 1;             ///< each engine opens the same sockets (SO_REUSEPORT)
     uint32_t buffer_bytes = 8 << 20;  ///< wanted size of the socket buffers; the kernel limits it (net.core.rmem_max, wmem_max)
 };
@@ -23,23 +23,24 @@ class UdpSockets {
 public:
     struct Socket {
         int fd = -1;
-        bool ipv6 = false;  ///< of family AF_INET6; it carries IPv4 too if `both`
+        bool ipv6 = false;  ///< the socket is of family AF_INET6. If `both` is set too, it also carries IPv4
         bool both = false;
-        Gid address;  ///< that it is bound to; zero: every address
+        Gid address;  ///< address that the socket is bound to; zero: every address
     };
 
-    /// Throws StartError, with the remedy, if the port is in use or a socket cannot be had.
+    /// Throws StartError with the remedy if the port is in use or a socket cannot be created.
     explicit UdpSockets(const UdpSetup& setup);
     ~UdpSockets();
     UdpSockets(const UdpSockets&) = delete;
 
     std::span<const Socket> all() const { return sockets_; }
-    /// The socket that sends from `source`; nullptr: no socket has that address.
+    /// Returns the socket that sends from `source`, or nullptr if no socket has that address.
     const Socket* for_source(const Gid& source) const;
-    /// Readable when any of the sockets is. Edge-triggered users must drain every socket first.
+    /// Returns a descriptor that is readable when any of the sockets is. A caller that watches it edge-triggered must drain every
+    /// socket first.
     int ready_fd() const { return epoll_; }
     int interface_index() const { return interface_index_; }
-    /// What the kernel granted, in bytes of frames.
+    /// Sizes of the socket buffers that the kernel granted, in bytes of frames.
     uint32_t receive_buffer() const { return receive_buffer_; }
     uint32_t send_buffer() const { return send_buffer_; }
 

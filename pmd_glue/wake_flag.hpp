@@ -1,4 +1,4 @@
-// How a thread wakes another one that may be asleep.
+// A flag by which threads wake another thread if it sleeps.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace roci::pmd {
 
-/// A thread that others must wake only if it sleeps. The sleeper raises `sleeping`, (full fence) looks once more for work, then
-/// sleeps; a producer publishes work, then calls notify().
+/// A thread that others must wake only if it sleeps. The sleeping thread sets `sleeping`, executes a full fence, checks once more
+/// for work, and then sleeps. A producer publishes work, then calls notify().
 struct WakeFlag {
     std::atomic<uint32_t> sleeping{0};
     Sleeper sleeper;

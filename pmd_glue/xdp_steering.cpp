@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kProgramName[] = "roci_steer";
 
-/// A descriptor that its destructor closes.
+/// A file descriptor that the destructor closes.
 struct Fd {
     int fd = -1;
     explicit Fd(int f) : fd(f) {}
@@ -38,7 +38,7 @@ struct Fd {
 
 [[noreturn]] void refuse(const std::string& interface, const char* step, int error) {
     std::string why = "XDP on interface '" + interface + "': " + step + ": " + std::strerror(error);
-    if (error == EPERM || error == EACCES)  // the latter from the verifier, without CAP_PERFMON
+    if (error == EPERM || error == EACCES)  // the verifier returns EACCES if the process lacks CAP_PERFMON
         why += "; it takes CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_NET_RAW (run as root, or as config/rocid.service does)";
     if (error == EOPNOTSUPP || error == EINVAL || error == ENOSYS)
         why += "; this kernel may have no XDP: use port = \"af_packet\"";
@@ -50,7 +50,7 @@ uint32_t attached_program(int index) {
     return bpf_xdp_query_id(index, 0, &id) == 0 ? id : 0;
 }
 
-/// "?" where this process may not ask (CAP_SYS_ADMIN).
+/// Returns the name of a program, or "?" if this process may not query it (CAP_SYS_ADMIN).
 std::string name_of(uint32_t id) {
     const Fd program(bpf_prog_get_fd_by_id(id));
     bpf_prog_info info{};
@@ -81,7 +81,7 @@ struct XdpSteering::Program {
         if (skeleton == nullptr) refuse(interface, "the program does not open", errno);
         if (const int e = steer_bpf__load(skeleton); e != 0) refuse(interface, "the program does not load", -e);
     }
-    /// 0 or a positive errno.
+    /// Returns 0 or a positive errno.
     int attach(int index, uint32_t mode) {
         bpf_link_create_opts opts{};
         opts.sz = sizeof opts;
@@ -104,8 +104,8 @@ void XdpSteering::try_out(const std::string& interface, int index, uint32_t mtu)
     program.load(interface);
     const int error = program.attach(index, XDP_FLAGS_DRV_MODE);
     if (error == EOPNOTSUPP && program.attach(index, XDP_FLAGS_SKB_MODE) == 0) return;
-    // Drivers report only this error if a frame and XDP's headroom do not fit into a page. DPDK's driver does not fall back to
-    // generic mode.
+    // Drivers report no more specific error if a frame and XDP's headroom do not fit into a page. DPDK's driver does not fall
+    // back to generic mode.
     if (error == ERANGE || error == EINVAL || error == EOPNOTSUPP) throw StartError(refuses_native(interface, mtu, error));
     if (error != 0) refuse(interface, "the program does not attach", error);
 }
@@ -115,7 +115,7 @@ void XdpSteering::prepare(const std::string& interface, int index, uint32_t mtu)
     const uint32_t id = attached_program(index);
     if (id == 0) return try_out(interface, index, mtu);
     const std::string name = name_of(id);
-    // This cannot detach a program on a bpf_link, such as that of a running rocid.
+    // This call cannot detach a program on a bpf_link, such as that of a running rocid.
     if (name == kProgramName && bpf_xdp_detach(index, 0, nullptr) == 0) return;
     throw StartError("interface '" + interface + "' is taken: it has the XDP program '" + name +
                      (name == kProgramName ? "' of another rocid; give that one's configuration this device too, or stop it"
@@ -143,7 +143,7 @@ XdpSteering::~XdpSteering() = default;
 
 void XdpSteering::set_addresses(std::span<const ServedAddress> addresses) {
     const int map = bpf_map__fd(program_->skeleton->maps.addresses);
-    std::map<Gid, uint8_t> wanted;  // values as in the program
+    std::map<Gid, uint8_t> wanted;  // values of enum ours in xdp/steer.bpf.c
     for (const ServedAddress& a : addresses)
         if (!a.address.is_zero()) wanted[a.address] = a.whole ? 2 : 1;
     std::vector<Gid> gone;

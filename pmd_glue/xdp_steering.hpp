@@ -1,5 +1,6 @@
-// Our XDP program on a network interface: steers RoCEv2 frames to the AF_XDP sockets of DPDK's driver, and leaves the rest to the
-// kernel. It hangs on a bpf_link, which is gone when its descriptor is: at the end of rocid, also of a rocid that crashed.
+// rocid's XDP program on a network interface. It steers RoCEv2 frames to the AF_XDP sockets of DPDK's driver and leaves all other
+// frames to the kernel. A bpf_link attaches it. The kernel removes the program when the link's descriptor is closed, at the end
+// of rocid or after a crash.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@ namespace roci::pmd {
 inline constexpr const char* kSteeringCounters[] = {"steered", "passed_other", "passed_other_address", "passed_fragment",
                                                     "passed_without_socket"};
 
-/// The program's object file as a path that DPDK's driver can open: the driver loads and attaches it and puts its sockets into
-/// the map `xsks_map`; then our program replaces it. The path is valid while this object lives.
+/// Provides the program's object file as a path that DPDK's driver can open. The driver loads the program, attaches it and adds
+/// its sockets to the map `xsks_map`. Then XdpSteering replaces the driver's program. The path is valid as long as this object
+/// exists.
 class XdpObjectFile {
 public:
     XdpObjectFile();  ///< throws StartError
@@ -29,20 +31,21 @@ private:
 
 struct ServedAddress {
     Gid address;
-    bool whole = false;  ///< rocid receives all traffic to the address, including ARP and neighbour discovery, not only RoCEv2
+    bool whole = false;  ///< true: rocid receives all traffic to the address, including ARP; false: only RoCEv2
 };
 
 class XdpSteering {
 public:
-    /// Before DPDK's driver starts: throws StartError if the interface has another XDP program, or if the kernel or the driver
-    /// rejects ours. Removes the program of a rocid that died while it started.
+    /// Called before DPDK's driver starts. Removes the program of a rocid that crashed while it started. Throws StartError if the
+    /// interface has another XDP program, or if the kernel or the driver rejects rocid's program.
     static void prepare(const std::string& interface, int index, uint32_t mtu);
 
-    /// Detaches the program that DPDK's driver attached for one queue, so that it can start the next. Throws StartError.
+    /// Detaches the program that DPDK's driver attached for one queue, so that the driver can start the next queue. Throws
+    /// StartError.
     static void detach(const std::string& interface, int index);
 
-    /// After DPDK's driver has started: its program is replaced by ours, which steers queue i to sockets[i], native if the
-    /// interface's driver can, else generic. Throws StartError.
+    /// Called after DPDK's driver has started. Replaces the driver's program by rocid's, which steers queue i to sockets[i]. Uses
+    /// native mode if the interface's driver supports it, otherwise generic mode. Throws StartError.
     XdpSteering(const std::string& interface, int index, std::span<const int> sockets);
     ~XdpSteering();
     XdpSteering(const XdpSteering&) = delete;
@@ -50,7 +53,7 @@ public:
     /// Replaces the addresses whose frames rocid receives.
     void set_addresses(std::span<const ServedAddress> addresses);
     bool native() const { return native_; }
-    /// Sums over all CPUs; index as in kSteeringCounters.
+    /// Returns the sum of a counter over all CPUs. `which` is an index into kSteeringCounters.
     uint64_t counter(size_t which) const;
 
 private:

@@ -1,5 +1,5 @@
-// Converts the options of a CLI11 program to entries of a manual page and words to complete. Included where main() is, and
-// nowhere else.
+// Converts the options of a CLI11 program to entries of a manual page and to words for completion. Only the files with main()
+// include this header.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 
 namespace roci::manual {
 
-/// The options that --help shows; a hidden one has no group.
+/// The options that --help shows. Hidden options have no group.
 inline std::vector<const CLI::Option*> shown(const CLI::App& app) {
     std::vector<const CLI::Option*> out;
     for (const CLI::Option* option : app.get_options())

@@ -18,7 +18,7 @@ const Entry kEnvironment[] = {
      "this machine allows."},
 };
 
-/// Text with roff's special characters escaped; a line must not begin with a control character.
+/// Escapes the special characters of roff, and control characters at the beginning of a line.
 std::string escape(std::string_view text) {
     std::string out;
     bool line_start = true;

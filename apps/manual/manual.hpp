@@ -1,4 +1,4 @@
-// The manual pages and the completion of our commands, made from the tables that parse their options.
+// The manual pages and the completion of our commands, generated from the tables that parse their options.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ struct Entry {
 
 struct Section {
     std::string title;
-    std::string text;  ///< before the entries; an empty line begins another paragraph
+    std::string text;  ///< text before the entries; an empty line begins another paragraph
     std::vector<Entry> entries = {};
 };
 
@@ -27,7 +27,7 @@ struct Page {
     std::vector<Section> sections = {};
 };
 
-/// The page as roff, in the macros of man(7).
+/// Converts the page to roff with the macros of man(7).
 std::string roff(const Page& page);
 
 struct Command {
@@ -35,12 +35,13 @@ struct Command {
     std::vector<std::string> options;
 };
 
-/// bash completion of a program: names of its commands, then each one's options; after a command of `runs`, other programs.
+/// bash completion of a program. It completes the names of commands, then the options of each command. After the command `runs`
+/// it completes programs.
 std::string bash_completion(const std::string& program, const std::vector<Command>& commands, std::string_view runs);
 
-/// What the client libraries and our commands read from the environment.
+/// The environment variables that the client libraries and our commands read.
 std::span<const Entry> environment();
-/// The same as lines under a --help.
+/// The same variables as lines of a --help text.
 std::string environment_help();
 
 }  // namespace roci::manual

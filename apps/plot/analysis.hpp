@@ -1,4 +1,4 @@
-// A capture, analysed: what the page and its text show.
+// The result of the analysis of a capture, from which page and text are made.
 #pragma once
 
 #include <optional>
@@ -17,32 +17,32 @@ struct LadderRow {
     Kind kind = Kind::sent;
     bool lost = false;
     std::string text;       ///< "WRITE 65,536 bytes, PSN 5 to 20"
-    uint64_t left_out = 0;  ///< rows before this one that are not shown
+    uint64_t left_out = 0;  ///< number of omitted rows before this one
 };
 
 struct Analysed {
-    uint32_t number = 0;  ///< of the connection, from 1
+    uint32_t number = 0;  ///< number of the connection, from 1
     Connection connection;
-    Stream streams[2];  ///< requests of A, requests of B
+    Stream streams[2];  ///< [0]: requests of end A, [1]: requests of end B
     std::vector<LadderRow> ladder;
     int64_t begin = 0, end = 0;
 };
 
 struct Choice {
-    uint32_t flow = 0;  ///< only the connection with this number, 0: all
-    uint32_t qpn = 0;   ///< only connections of this QP, 0: all
+    uint32_t flow = 0;  ///< show only the connection with this number; 0: all
+    uint32_t qpn = 0;   ///< show only connections of this QP; 0: all
 };
 
 struct Analysis {
     Capture capture;
-    std::vector<Connection> connections;  ///< all of them
+    std::vector<Connection> connections;  ///< all connections of the capture
     std::vector<Analysed> drawn;
     std::vector<std::string> notices;
 };
 
 inline constexpr size_t kMostDrawn = 8;
 
-/// Throws Failure if `choice` names nothing that there is.
+/// Throws Failure if no connection matches `choice`.
 Analysis analyse_capture(Capture capture, const Choice& choice);
 
 std::vector<LadderRow> ladder_of(const Stream (&streams)[2]);

@@ -20,7 +20,7 @@ namespace {
 
 std::string packets(uint64_t n, const char* what = "frame") { return count_of(n, what); }
 
-/// Why a file without RoCEv2 packets has none.
+/// Describes the frames of a file that has no RoCEv2 packets.
 std::string what_it_has(const Capture& c) {
     const ReadCounts& n = c.counts;
     if (n.frames == 0) return fmt::format("'{}' has no frames", c.name);
@@ -82,7 +82,7 @@ Link link_of(pcap_t* file, const std::string& name) {
                                                 text != nullptr ? text : "an unknown kind"));
 }
 
-/// A time in nanoseconds has 63 bits.
+/// Limit of the seconds of a time, so that its nanoseconds fit into 63 bits.
 constexpr int64_t kLastSecond = 9'000'000'000;
 
 void read_frames(pcap_t* file, const std::string& path, Link link, Decoder& decoder, Capture& out, size_t most) {
@@ -95,7 +95,7 @@ void read_frames(pcap_t* file, const std::string& path, Link link, Decoder& deco
             out.notices.push_back(fmt::format("The capture is long: the page shows its first {} RoCEv2 packets.", most));
             break;
         }
-        // In nanoseconds, as opened. A pcapng has 64 bits for it: a damaged file names times that nanoseconds cannot hold.
+        // libpcap was opened with nanoseconds. A time of pcapng has 64 bits, so a damaged file may have a time that overflows.
         const int64_t time = std::clamp<int64_t>(header->ts.tv_sec, 0, kLastSecond) * 1'000'000'000 +
                              std::clamp<int64_t>(header->ts.tv_usec, 0, 999'999'999);
         decoder.add(time, {bytes, header->caplen}, header->len, link, places.next());
@@ -122,7 +122,7 @@ Capture read_once(const std::string&, const std::string&, size_t, bool, uint64_t
 
 #endif
 
-/// Files of several interfaces may not be in the order of time.
+/// The packets of several interfaces may not be in the order of time in the file.
 void sort_by_time(Capture& c) {
     const auto earlier = [](const Frame& a, const Frame& b) { return a.time < b.time; };
     if (std::is_sorted(c.frames.begin(), c.frames.end(), earlier)) return;
@@ -136,7 +136,7 @@ void sort_by_time(Capture& c) {
 Capture read_capture(const std::string& path, const std::string& name, size_t most_frames) {
     uint64_t only_without = 0;
     Capture out = read_once(path, name, most_frames, false, only_without);
-    // Headers of an ACK leave no room for a payload, so ACKs without an ICRC are too short, and give the capture away.
+    // An ACK has no payload. Without an ICRC its frame is too short, which shows that the capture has no ICRCs.
     const bool without_icrc = out.counts.icrc_good == 0 && only_without != 0;
     if (without_icrc) out = read_once(path, name, most_frames, true, only_without);
     if (out.frames.empty())

@@ -1,5 +1,5 @@
 'use strict';
-// The graphs: panels with one time axis on one canvas. Data in, marks out; page.js holds the state.
+// The graphs: panels with a common time axis on one canvas. This file only draws; page.js holds the state.
 const LAYERS = [  // name, what it draws, colour, shape
   {id: 'acked', text: 'acknowledged', colour: '--acked', shape: 'step'},
   {id: 'sent', text: 'sent', colour: '--sent', shape: 'dot'},
@@ -28,7 +28,7 @@ function duration(ns) {
   const [v, unit] = scaledBy(ns, [[1e9, 's'], [1e6, 'ms'], [1e3, 'us'], [1, 'ns']]);
   return (unit === 'ns' ? v.toFixed(0) : digits(v)) + ' ' + unit;
 }
-// A time of the ladder: one unit for the whole of it, and digits that tell neighbours apart.
+// A time of the ladder. All times have the same unit, and enough digits to distinguish neighbours.
 function exactTime(ns, length) {
   const [size, unit, places] = length >= 1e10 ? [1e9, 's', 6] : length >= 1e6 ? [1e6, 'ms', 4] : [1e3, 'us', 2];
   return `${(ns / size).toFixed(places)} ${unit}`;
@@ -47,7 +47,7 @@ function ticks(low, high, most, whole) {
   for (let i = Math.ceil(low / step), n = 0; i * step <= high + step * 1e-6 && n < 1000; i++, n++) out.push(i * step);
   return out;
 }
-// A label per tick with one unit and as many digits as tell neighbours apart.
+// A label per tick. All labels have the same unit, and enough digits to distinguish neighbours.
 function timeLabels(list) {
   const span = Math.max(...list.map(Math.abs), 1), step = list.length > 1 ? list[1] - list[0] : span;
   const [size, unit] = [[1e9, 's'], [1e6, 'ms'], [1e3, 'us'], [1, 'ns']].find(([s]) => span >= s);
@@ -83,7 +83,7 @@ function from(list, t, time) {
   return low;
 }
 
-// The panels of a direction that have something to show.
+// The panels of a direction that contain data.
 function panelsOf(stream) {
   const panels = [{id: 'psn', title: 'Packets: PSN by time', height: 330}];
   if (stream.rtt.length) panels.push({id: 'rtt', title: 'Round trip', height: 96, colour: '--rtt', label: duration});
@@ -243,7 +243,7 @@ class Chart {
     g.globalAlpha = 1;
   }
 
-  // What is under the pointer: [title, lines], or null.
+  // Describes the mark under the pointer as [title, lines]; null if there is none.
   at(x, y) {
     const panel = this.panels.find(p => y >= p.y - 6 && y <= p.y + p.height + 6), t = this.timeAt(x);
     if (!panel || x < MARGIN.left - 6 || x > this.width - MARGIN.right + 6) return null;

@@ -19,14 +19,14 @@ struct Requests {
     std::optional<Psn> first;
     Psn highest, last;
 };
-constexpr int32_t kRecent = 1 << 15;    ///< PSNs behind the newest request that may still be acknowledged
+constexpr int32_t kRecent = 1 << 15;    ///< PSNs before the newest request that may still be acknowledged
 constexpr int32_t kMostRead = 1 << 20;  ///< PSNs of the responses of one READ
 constexpr size_t kMostCandidates = 256;
 
-/// Flows by their two addresses: candidates for each other.
+/// Source and destination address of flows. Flows with swapped addresses may belong to the same connection.
 using Addresses = std::pair<Gid, Gid>;
 
-/// Which flow of requests the responses of another flow answer: a response carries the PSN of its request.
+/// Finds for each flow of responses the flow of requests that it answers. A response carries the PSN of its request.
 class Matcher {
 public:
     explicit Matcher(const Capture& c) : c_(c), requests_(c.flows.size()) {
@@ -58,7 +58,7 @@ private:
         const auto found = between_.find({key.dest, key.source});
         if (found == between_.end()) return;
         const Psn psn(f.psn);
-        std::vector<std::pair<uint32_t, bool>> fitting;  // flow, whether this answers its last request
+        std::vector<std::pair<uint32_t, bool>> fitting;  // flow, and whether the response has the PSN of its last request
         for (size_t i = 0; i < std::min(found->second.size(), kMostCandidates); ++i) {
             const uint32_t flow = found->second[i];
             const Requests& r = requests_[flow];
@@ -93,7 +93,7 @@ public:
     void by_responses() {
         for (const auto& [points, flows] : Matcher(c_).best()) pair(flows.first, flows.second);
     }
-    /// Datagrams name both QPs.
+    /// Pairs flows of UD: a datagram names both QPs.
     void datagrams() {
         std::map<FlowKey, uint32_t> by_key;
         for (uint32_t i = 0; i < c_.flows.size(); ++i)
@@ -102,7 +102,7 @@ public:
             if (const auto found = by_key.find({key.dest, key.source, key.source_qp, key.dest_qp}); found != by_key.end())
                 pair(flow, found->second);
     }
-    /// Of UC, and of flows that only have CNPs: paired if only one flow each way is left between two addresses.
+    /// Pairs flows of UC and flows that contain only CNPs, if only one flow per direction is left between two addresses.
     void remaining() {
         std::map<Addresses, std::vector<uint32_t>> left;
         for (uint32_t i = 0; i < c_.flows.size(); ++i)

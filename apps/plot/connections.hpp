@@ -15,14 +15,14 @@ struct Connection {
     uint32_t to_b = kNoFlow;  ///< flow from end A to end B
     uint32_t to_a = kNoFlow;
     wire::Service service = wire::Service::rc;
-    std::string a, b;  ///< "10.0.0.1 QP 17"
+    std::string a, b;  ///< the ends, such as "10.0.0.1 QP 17"
     uint64_t frames = 0;
 };
 
 /// All connections, those with the most frames first. End A sent the first request.
 std::vector<Connection> find_connections(const Capture& capture);
 
-/// "RC", "UD" …
+/// The name of the service: "RC", "UD" …
 const char* service_name(wire::Service service);
 
 }  // namespace roci::plot

@@ -15,7 +15,7 @@ constexpr uint16_t kEtherRoceV1 = 0x8915;
 constexpr uint8_t kProtocolTcp = 6;
 constexpr uint32_t kMostLength = 1 << 16;
 
-/// Link headers that are not Ethernet: their length, and where protocol and packet type are (LINKTYPE_LINUX_SLL and _SLL2).
+/// A link header that is not Ethernet: its length, and the offsets of protocol and packet type (LINKTYPE_LINUX_SLL and _SLL2).
 struct LinkRow {
     Link link;
     uint32_t length, protocol, type;
@@ -28,7 +28,7 @@ uint32_t l3_offset(const uint8_t* frame) {
 }
 uint16_t ether_type(const uint8_t* frame) { return load_be<uint16_t>(frame + l3_offset(frame) - 2); }
 
-/// Where the IP packet ends by its own length, or 0.
+/// Offset of the end of the IP packet, by the length in its header. 0 if unknown.
 uint32_t ip_end(const uint8_t* frame) {
     const uint32_t l3 = l3_offset(frame);
     if (ether_type(frame) == wire::kEtherIpv4) return l3 + load_be<uint16_t>(frame + l3 + 2);
@@ -37,7 +37,7 @@ uint32_t ip_end(const uint8_t* frame) {
 }
 
 Verdict parse_frame(const uint8_t* frame, uint32_t length, Packet& packet, bool check_icrc) {
-    // The checksum is not checked: ports that compute checksums fill them in after a capture on the sender.
+    // The IPv4 checksum is not checked: if the NIC computes checksums, a capture at the sender does not contain them.
     return wire::parse(frame, length, packet, check_icrc, wire::HeaderChecksum::right);
 }
 
@@ -76,7 +76,7 @@ bool Decoder::place_ethernet(std::span<const uint8_t> bytes, Link link) {
     return true;
 }
 
-/// Makes room for an ICRC behind the payload, in the lengths too.
+/// Adds space for an ICRC behind the payload, and adjusts the lengths in the headers.
 void Decoder::add_without_icrc() {
     uint8_t* l3 = &frame_[l3_offset(frame_.data())];
     const bool ipv6 = ether_type(frame_.data()) == wire::kEtherIpv6;
@@ -87,7 +87,7 @@ void Decoder::add_without_icrc() {
     length_ += wire::kIcrcLength;
 }
 
-/// Parses frame_ as if all its bytes had been captured: what was cut off is zero.
+/// Parses frame_ as if all its bytes had been captured. The missing bytes are zero.
 Verdict Decoder::parse_copy(Packet& packet) {
     if (without_icrc_) add_without_icrc();
     const uint32_t whole = std::min(std::max(length_, ip_end(frame_.data())), kMostLength + wire::kEthLength);
@@ -112,7 +112,7 @@ void Decoder::count_refused(Verdict verdict) {
     if (ether_type(frame_.data()) == wire::kEtherIpv6 && frame_[l3 + 6] == kProtocolTcp) ++c.tcp;
 }
 
-/// The flow of a packet; nullopt: there are too many.
+/// The flow of a packet. nullopt if there are too many flows.
 std::optional<uint32_t> Decoder::flow_of(const Packet& packet) {
     const FlowKey key = key_of(packet);
     if (const auto found = flows_.find(key); found != flows_.end()) return found->second;
@@ -122,7 +122,7 @@ std::optional<uint32_t> Decoder::flow_of(const Packet& packet) {
     return uint32_t(out_.flows.size() - 1);
 }
 
-/// False if the headers themselves were cut off.
+/// Counts the result of the ICRC check. Returns false if the capture does not contain all headers.
 bool Decoder::count_icrc(const Packet& packet) {
     ReadCounts& c = out_.counts;
     if (size_t(packet.payload - packet.frame) > captured_) {

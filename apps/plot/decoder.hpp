@@ -1,5 +1,5 @@
-// Turns captured bytes into a Frame. Captures are cut by a snap length, have no ICRC, or another link type than Ethernet; the
-// transport's parser sees a whole Ethernet frame all the same.
+// Converts captured bytes to a Frame. A captured frame may be cut by a snap length, have no ICRC, or have a link type other than
+// Ethernet. The decoder makes a complete Ethernet frame of it for the transport's parser.
 #pragma once
 
 #include <array>
@@ -14,19 +14,20 @@
 
 namespace roci::plot {
 
-/// What precedes the IP header of a captured frame.
+/// The kind of header before the IP header of a captured frame.
 enum class Link : uint8_t { ethernet, raw_ip, linux_any, linux_any2 };
 
 class Decoder {
 public:
     static constexpr size_t kMostFlows = 20'000;
 
-    /// `without_icrc`: the frames end with their payload.
+    /// `without_icrc`: the frames of the capture end with their payload.
     explicit Decoder(Capture& out, bool without_icrc = false) : out_(out), without_icrc_(without_icrc) {}
 
-    /// Adds one frame to the capture, or counts why not. `length`: on the wire. `place`: overrides that of the link header.
+    /// Adds one frame to the capture, or counts the reason why it is not a RoCEv2 packet. `length` is the length on the wire.
+    /// `place` overrides the place in the link header.
     void add(int64_t time, std::span<const uint8_t> bytes, uint32_t length, Link link, std::optional<Place> place);
-    /// Frames that are RoCEv2 packets only if they have no ICRC.
+    /// Number of frames that are RoCEv2 packets only if the capture has no ICRCs.
     uint64_t only_without_icrc() const { return only_without_icrc_; }
 
 private:
@@ -42,8 +43,8 @@ private:
     uint64_t only_without_icrc_ = 0;
     std::map<FlowKey, uint32_t> flows_;
     std::array<uint8_t, 1 << 17> frame_{};
-    uint32_t captured_ = 0, length_ = 0;  ///< of frame_
-    uint32_t dirty_ = 0;                  ///< bytes of frame_ that may be other than zero
+    uint32_t captured_ = 0, length_ = 0;  ///< captured and full length of frame_
+    uint32_t dirty_ = 0;                  ///< number of bytes at the start of frame_ that may not be zero
     Place place_;
 };
 

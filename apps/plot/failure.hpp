@@ -1,4 +1,4 @@
-// Why nothing is drawn.
+// The errors that end `roci plot`.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +9,7 @@ namespace roci::plot {
 /// Exit statuses of `roci plot`.
 enum class Ending : int {
     drawn = 0,
-    failed = 1,    ///< unreadable, not a capture, or the page cannot be written
+    failed = 1,    ///< the capture cannot be read, or the page cannot be written
     not_roce = 2,  ///< a capture without RoCEv2 packets
     refused = 3,   ///< no such queue pair, or not the user's
     silent = 4,    ///< the queue pair sent and received nothing

@@ -1,4 +1,4 @@
-// What the analysis keeps of a captured frame.
+// The data that the analysis keeps per captured frame.
 #pragma once
 
 #include <cstdint>
@@ -39,24 +39,24 @@ struct Frame {
 struct FlowKey {
     Gid source, dest;
     Qpn dest_qp;
-    Qpn source_qp;  ///< UD only
+    Qpn source_qp;  ///< set for UD only
     auto operator<=>(const FlowKey&) const = default;
 };
 
 struct Flow {
     FlowKey key;
-    wire::Service service = wire::Service::cnp;  ///< of its first frame that is not a CNP
-    std::vector<uint32_t> frames = {};           ///< indices, by time
+    wire::Service service = wire::Service::cnp;  ///< service of the first frame that is not a CNP
+    std::vector<uint32_t> frames = {};           ///< indices of frames, in the order of time
     uint32_t requests = 0, responses = 0, cnps = 0;
 };
 
-/// Frames of a file by what became of them.
+/// Number of frames of a file, by the result of decoding.
 struct ReadCounts {
-    uint64_t frames = 0;            ///< in the file
-    uint64_t roce = 0;              ///< drawn
-    uint64_t other = 0;             ///< no RoCEv2
-    uint64_t tcp = 0, roce_v1 = 0;  ///< of `other`
-    uint64_t malformed = 0;         ///< to port 4791, but no RoCEv2 packet
+    uint64_t frames = 0;            ///< all frames of the file
+    uint64_t roce = 0;              ///< RoCEv2 packets, which are drawn
+    uint64_t other = 0;             ///< not RoCEv2
+    uint64_t tcp = 0, roce_v1 = 0;  ///< part of `other`: TCP, and RoCE v1
+    uint64_t malformed = 0;         ///< sent to UDP port 4791, but not a RoCEv2 packet
     uint64_t headers_cut = 0;       ///< the snap length cut the headers off
     uint64_t payload_cut = 0;       ///< the snap length cut the payload: no ICRC to check
     uint64_t icrc_good = 0, icrc_wrong = 0;
@@ -64,12 +64,12 @@ struct ReadCounts {
 };
 
 struct Capture {
-    std::string name;           ///< what the page calls it
-    std::vector<Frame> frames;  ///< by time
+    std::string name;           ///< name of the capture on the page
+    std::vector<Frame> frames;  ///< in the order of time
     std::vector<Flow> flows;
-    std::vector<std::string> places;  ///< names of interfaces, where the file has them
+    std::vector<std::string> places;  ///< names of interfaces, if the file contains them
     ReadCounts counts;
-    std::string cut;  ///< why reading ended before the end of the file; "": it did not
+    std::string cut;  ///< reason why reading ended early; "": the whole file was read
     std::vector<std::string> notices;
 };
 

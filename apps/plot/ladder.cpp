@@ -42,7 +42,7 @@ std::string psn_text(const Group& g) {
                           : fmt::format("PSN {} to {}", wire_psn(g.first.psn), wire_psn(g.last));
 }
 
-/// "READ", "SEND", "Atomic": by the packet itself.
+/// The name by the opcode of the packet: "READ", "SEND", "Atomic".
 std::string own_name(const Event& e) {
     const char* text = wire::opcode_info(e.opcode).name;
     std::string name = text != nullptr ? text : "?";
@@ -124,7 +124,7 @@ std::vector<Group> groups_of(const Stream (&streams)[2]) {
     }
 }
 
-/// Rows of a long ladder that stay: its begin and end, and what surrounds problems.
+/// Chooses the rows that a long ladder shows: the beginning, the end, and the rows around errors.
 std::vector<bool> kept(const std::vector<Group>& groups) {
     std::vector<bool> keep(groups.size(), groups.size() <= kMostRows);
     if (groups.size() <= kMostRows) return keep;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostListed = 200;
 
-/// JSON inside a script element: no character that could end the element.
+/// Escapes JSON for a script element: no character of the result can end the element.
 std::string for_script(std::string json) {
     std::string out;
     out.reserve(json.size() + json.size() / 16);
@@ -60,7 +60,7 @@ constexpr Row kRows[] = {{"requests sent", &Counts::sent},
                          {"CNPs", &Counts::cnps},
                          {"payload, bytes", &Counts::payload}};
 
-/// A column per direction that has packets.
+/// The table of figures. It has one column per direction with packets.
 std::string table_html(const Analysis& a) {
     std::string head = "<tr><th>packets</th>";
     std::vector<const Counts*> columns;

@@ -1,4 +1,4 @@
-// The page: one HTML file with its data, its style and its script.
+// The page: one HTML file that contains data, style and script.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace roci::plot {
 
-/// What the page draws, as JSON.
+/// The data of the page as JSON.
 std::string page_data(const Analysis& a);
-/// The page. It loads nothing else.
+/// The HTML text of the page. The page loads no other files.
 std::string page(const Analysis& a);
 
-/// Text for HTML: nothing in it is markup.
+/// Escapes a text for HTML.
 std::string escaped(const std::string& text);
 
-/// Parts of the page that are files of their own in the sources.
+/// Parts of the page that are separate files in the sources.
 extern const char* const kStyle;
 extern const char* const kBody;
 extern const char* const kScript;

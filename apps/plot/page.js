@@ -159,7 +159,7 @@
   id('connection').replaceChildren(...data.connections.map((c, i) => option(i, `${c.number}: ${c.a} \u2194 ${c.b}, ${c.service}`)));
   id('app').hidden = false;
   streams(0);
-  // A link may name what to show: #stream=1&from=1200&to=5600 (nanoseconds).
+  // The fragment of a link may name a view: #stream=1&from=1200&to=5600 (nanoseconds).
   const wanted = new URLSearchParams(location.hash.slice(1));
   if (wanted.has('theme')) root.dataset.theme = wanted.get('theme') === 'dark' ? 'dark' : 'light';
   if (data.connections[+wanted.get('connection') - 1]) { id('connection').value = String(+wanted.get('connection') - 1); streams(+id('connection').value); }

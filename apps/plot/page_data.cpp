@@ -1,4 +1,4 @@
-// The data of the page. Long series are thinned; what went wrong stays.
+// The data of the page. Of a long series, some items are omitted, but no errors.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr size_t kMostEvents = 20'000;  ///< of one direction
-constexpr size_t kMostSamples = 4'000;  ///< of one series
+constexpr size_t kMostEvents = 20'000;  ///< events per direction
+constexpr size_t kMostSamples = 4'000;  ///< samples per series
 constexpr size_t kMostMessages = 2'000;
 constexpr size_t kBins = 300;
 
@@ -20,7 +20,7 @@ bool problem(const Event& e) {
     return e.lost || e.marked || (e.kind != Kind::sent && e.kind != Kind::ack && e.kind != Kind::response);
 }
 
-/// Which of the items stay: all that `matter`, as far as there is room, and every n-th other one.
+/// Chooses the items to keep: all that `matter`, up to the limit, and every n-th of the others.
 template <class Item, class Matters>
 std::vector<const Item*> thinned(const std::vector<Item>& items, size_t most, Matters matter) {
     std::vector<const Item*> out;
@@ -36,7 +36,7 @@ std::vector<const Item*> thinned(const std::vector<Item>& items, size_t most, Ma
     return out;
 }
 
-/// The largest of each group of neighbours: peaks stay.
+/// Keeps the largest of each group of neighbours, so that peaks remain visible.
 template <class Item, class Value>
 std::vector<const Item*> peaks(const std::vector<Item>& items, size_t most, Value value) {
     std::vector<const Item*> out;

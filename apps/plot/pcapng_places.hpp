@@ -13,9 +13,9 @@ namespace roci::plot {
 class PcapngPlaces {
 public:
     explicit PcapngPlaces(const std::string& path);
-    /// Place of the next packet, in the order of the file. nullopt: the file is no pcapng, or ends.
+    /// Place of the next packet, in the order of the file. nullopt at the end of the file, or if the file is not a pcapng.
     std::optional<Place> next();
-    /// Names of the interfaces so far, "" where the file has none.
+    /// Names of the interfaces read so far. "" for an interface without a name.
     const std::vector<std::string>& names() const { return names_; }
 
 private:
@@ -26,13 +26,13 @@ private:
     bool read_block(Block& block);
     uint32_t word(const std::vector<uint8_t>& bytes, size_t at) const;
     uint16_t half(const std::vector<uint8_t>& bytes, size_t at) const;
-    /// The value of an option, empty if it is absent. `at`: where the options begin.
+    /// The value of an option, empty if the option is absent. `at` is the offset of the first option.
     std::vector<uint8_t> option(const std::vector<uint8_t>& body, size_t at, uint16_t code) const;
     Place place_of(const Block& block) const;
 
     std::ifstream in_;
     bool swapped_ = false;
-    uint16_t first_interface_ = 0;  ///< of the current section
+    uint16_t first_interface_ = 0;  ///< number of the first interface of the current section
     std::vector<std::string> names_;
 };
 

@@ -8,7 +8,7 @@
 namespace roci::plot {
 namespace {
 
-/// The path MTU: full packets have it. 0: no message had two packets.
+/// The path MTU, which is the payload of full packets. 0 if no message has two packets.
 uint32_t path_mtu(const View& a, const View& b) {
     uint32_t most = 0;
     for (const View* view : {&a, &b})

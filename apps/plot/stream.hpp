@@ -1,5 +1,5 @@
-// The requests of one end of a connection and what the other end answers, analysed: what was sent, sent again, acknowledged,
-// reported missing, lost or marked.
+// Analysis of the requests of one end of a connection and of the responses to them: which packets were sent, sent again,
+// acknowledged, reported as missing, lost or marked.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace roci::plot {
 
-/// What a packet was.
+/// The classification of a packet.
 enum class Kind : uint8_t {
     sent,      ///< a request, for the first time
     resent,    ///< a request that was sent before
     late,      ///< a request overtaken by others on its way
     missing,   ///< a packet that was lost before the place of the capture
-    response,  ///< of a READ or an atomic
+    response,  ///< a response to a READ or an atomic
     response_again,
     ack,
     nak_sequence,
@@ -25,33 +25,33 @@ enum class Kind : uint8_t {
     cnp,
     count_,
 };
-/// For the page: "sent", "resent", …
+/// The name of the kind for the page: "sent", "resent", …
 const char* kind_name(Kind kind);
 
 struct Event {
     int64_t time = 0;
-    int64_t psn = 0;  ///< counted on beyond 24 bits
+    int64_t psn = 0;  ///< PSN extended beyond 24 bits, so that it never wraps
     uint32_t bytes = 0;
     Kind kind = Kind::sent;
     uint8_t opcode = 0, syndrome = 0;
     bool lost = false, marked = false;
-    bool of_responder = false;  ///< travels from the responder to the requester
+    bool of_responder = false;  ///< sent by the responder to the requester
 };
 
 struct Counts {
-    uint64_t packets = 0;         ///< requests seen, all copies
-    uint64_t sent = 0;            ///< PSNs of requests
-    uint64_t resent = 0;          ///< copies seen of requests that had been sent before
-    uint64_t again = 0;           ///< of them: seen before
-    uint64_t needless = 0;        ///< of `again`: acknowledged before
-    uint64_t lost = 0;            ///< requests and responses that did not arrive, each copy
-    uint64_t lost_responses = 0;  ///< of `lost`
+    uint64_t packets = 0;         ///< captured request packets, including copies
+    uint64_t sent = 0;            ///< number of PSNs of requests
+    uint64_t resent = 0;          ///< captured copies of requests that had been sent before
+    uint64_t again = 0;           ///< part of `resent`: an earlier copy was captured
+    uint64_t needless = 0;        ///< part of `again`: the request was already acknowledged
+    uint64_t lost = 0;            ///< copies of requests and responses that did not arrive
+    uint64_t lost_responses = 0;  ///< part of `lost`
     uint64_t late = 0;
-    uint64_t not_captured = 0;  ///< neither in the capture nor reported missing
+    uint64_t not_captured = 0;  ///< packets neither in the capture nor reported as missing
     uint64_t responses = 0, responses_again = 0, acks = 0;
     uint64_t sequence_naks = 0, rnr_naks = 0, error_naks = 0;
     uint64_t marked = 0, cnps = 0;
-    uint64_t payload = 0;  ///< bytes that arrived, each once
+    uint64_t payload = 0;  ///< bytes that arrived, without repetitions
     bool operator==(const Counts&) const = default;
 };
 
@@ -73,26 +73,26 @@ struct Delivered {
 
 struct Acked {
     int64_t time = 0;
-    int64_t psn = 0;  ///< all up to this one
+    int64_t psn = 0;  ///< all PSNs up to this one are acknowledged
 };
 
 struct Message {
     std::string name;             ///< "WRITE", "SEND with Immediate"
-    int64_t first = 0, last = 0;  ///< PSNs
-    int64_t begin = 0, end = -1;  ///< end: acknowledged; -1: not in the capture
+    int64_t first = 0, last = 0;  ///< first and last PSN
+    int64_t begin = 0, end = -1;  ///< end: time of the acknowledgement; -1: not in the capture
     uint64_t bytes = 0;
     uint32_t resent = 0;
 };
 
-/// The longest time in which a reliable requester with packets in flight got no further.
+/// The longest time in which a reliable requester had packets in flight and made no progress.
 struct Gap {
     int64_t length = 0, begin = 0, psn = 0;
 };
 
 struct Stream {
     bool reliable = false;
-    bool lost_known = false;  ///< both ends are in the capture
-    bool answered = false;    ///< there are responses
+    bool lost_known = false;  ///< losses are known, because both ends are in the capture
+    bool answered = false;    ///< the capture contains responses
     std::vector<Event> events;
     std::vector<Acked> acked;
     std::vector<RttSample> rtt;
@@ -104,8 +104,8 @@ struct Stream {
     bool empty() const { return events.empty(); }
 };
 
-/// `requests`: packets from the requester to the responder, `responses`: the other way. Only requests of the first and responses
-/// of the second count; each may contain both, because both ends may send requests.
+/// `requests` are the packets from the requester to the responder, `responses` the packets in the other direction. Both ends may
+/// send requests, so each view may contain both. Only requests of the first and responses of the second are used.
 Stream analyse(const View& requests, const View& responses, wire::Service service);
 
 }  // namespace roci::plot

@@ -1,4 +1,4 @@
-// Requests: sent, sent again, late, missing.
+// Classifies requests: sent, sent again, late, missing.
 #include "tracker.hpp"
 
 #include <algorithm>
@@ -8,9 +8,9 @@ namespace {
 
 constexpr int64_t kCircle = int64_t{1} << 24;
 constexpr int64_t kWindow = 1 << 16;       ///< PSNs; a larger step is a new connection of the same QP numbers
-constexpr size_t kMostRequests = 1 << 17;  ///< remembered
-constexpr uint64_t kReorderPackets = 16;   ///< a packet overtaken by more was lost
-constexpr int64_t kReorderTime = 100'000;  ///< ns
+constexpr size_t kMostRequests = 1 << 17;  ///< requests that the tracker keeps
+constexpr uint64_t kReorderPackets = 16;   ///< a packet overtaken by more packets counts as lost
+constexpr int64_t kReorderTime = 100'000;  ///< nanoseconds; a packet that is later counts as lost
 
 }  // namespace
 
@@ -20,8 +20,8 @@ Tracker::Tracker(bool reliable, uint32_t mtu, bool requests_known, bool response
     out_.lost_known = requests_known;
 }
 
-/// The PSN as a number that grows beyond 24 bits, near one that is known. A PSN far behind what is acknowledged is of the next
-/// circle; a long READ is far ahead of it.
+/// Extends a 24-bit PSN to a number that never wraps, near the known number `near`. A PSN far behind the acknowledged ones
+/// belongs to the next cycle. A PSN far ahead may be a long READ.
 int64_t Tracker::unwrap(uint32_t psn, int64_t near) const {
     const int64_t out = near + Psn(psn).distance_from(Psn(uint32_t(near & int64_t{kMask24})));
     const int64_t oldest = (reliable_ ? acked_ : next_) - kWindow;
@@ -51,7 +51,7 @@ void Tracker::mark_lost(Event& event) {
     ++out_.counts.lost;
 }
 
-/// A packet that the capture does not have, because it was lost before.
+/// Records a packet that is not in the capture, because it was lost before the place of the capture.
 void Tracker::missing(int64_t time, int64_t psn, bool response) {
     Event e{.time = time, .psn = psn, .kind = Kind::missing};
     e.lost = true;
@@ -102,7 +102,7 @@ void Tracker::request(const Sighting& s) {
         again(s, psn, known->second);
         repeats = true;
     } else if (const auto read = read_with(psn); psn < next_ && read != requests_.end()) {
-        again(s, psn, read->second);  // a part of a READ: responses are missing
+        again(s, psn, read->second);  // repeats a part of a READ, because responses are missing
         repeats = true;
     } else {
         const bool behind = psn < next_ && !datagram;
@@ -130,7 +130,7 @@ void Tracker::first_sight(const Sighting& s, int64_t psn, uint32_t span) {
     add(s, Kind::sent, psn);
 }
 
-/// A request that comes for the first time, but behind later ones. Returns true if it was lost and sent again.
+/// Handles a request that appears for the first time, but behind later ones. Returns true if an earlier copy was lost.
 bool Tracker::fill_hole(const Sighting& s, int64_t psn) {
     ++out_.counts.sent;
     const auto at = hole_with(psn);
@@ -162,7 +162,7 @@ void Tracker::again(const Sighting& s, int64_t psn, Request& r) {
     const bool needless = psn + int64_t{r.reads ? 1u : r.span} - 1 <= acked_;
     c.needless += needless;
     const bool back = (last_was_again_ && psn == last_psn_ + 1) || (psn >= back_from_ && psn <= back_to_);
-    // Of a READ that was answered, responses are missing, not the request.
+    // If a READ was answered, its responses are missing, not the request.
     const auto answer = responses_.lower_bound(psn - int64_t{r.reads ? r.span : 0u});
     const bool answered = r.reads && answer != responses_.end() && answer->first < psn + int64_t{r.span};
     if (!requests_known_ && !needless && !back && !answered) mark_lost(out_.events[r.event]);
@@ -192,7 +192,7 @@ void Tracker::prune() {
     for (; owed_.size() > kMostRequests; owed_.erase(owed_.begin())) owed_bytes_ -= owed_.begin()->second.bytes;
 }
 
-/// PSNs that never came. A reliable requester that was not asked for them sent them, so the capture overlooked them.
+/// Handles PSNs that are not in the capture. If no NAK named them, a reliable requester sent them, so the capture has a gap.
 void Tracker::finish_holes() {
     for (const auto& [begin, hole] : holes_) {
         const int64_t overlooked = !reliable_ ? begin : hole.reported ? std::clamp(acked_ + 1, begin, hole.end) : hole.end;

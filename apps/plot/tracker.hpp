@@ -1,4 +1,4 @@
-// Follows the requests of one end packet by packet. It keeps what it needs to classify the next packet, and writes a Stream.
+// Follows the requests of one end packet by packet. It keeps the state to classify the next packet, and writes a Stream.
 #pragma once
 
 #include <map>
@@ -10,13 +10,13 @@
 
 namespace roci::plot {
 
-/// The first PSNs are counted from here: room for earlier ones, and a multiple of 2^24 and of 10^6, so that round numbers remain
+/// Extended PSNs start here, which leaves room for earlier ones. It is a multiple of 2^24 and of 10^6, so that round PSNs remain
 /// round.
 inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
 
 class Tracker {
 public:
-    /// `mtu` 0: unknown. `requests_known`, `responses_known`: whether Sighting::lost is known.
+    /// `mtu` is 0 if unknown. `requests_known` and `responses_known` are true if Sighting::lost is known.
     Tracker(bool reliable, uint32_t mtu, bool requests_known, bool responses_known);
     void request(const Sighting& s);
     void response(const Sighting& s);
@@ -24,30 +24,30 @@ public:
     Stream finish();
 
 private:
-    /// A request by its first PSN.
+    /// A recent request. The key in requests_ is its first PSN.
     struct Request {
         uint32_t info = 0;   ///< index in infos_
-        uint32_t event = 0;  ///< its newest copy
-        uint32_t span = 1;   ///< PSNs: of a READ, those of its responses
+        uint32_t event = 0;  ///< event of the newest copy
+        uint32_t span = 1;   ///< number of PSNs; for a READ, the number of its responses
         uint32_t copies = 1;
         bool reads = false;
     };
-    /// What remains of each request for its message.
+    /// The data of each request from which its message is made.
     struct Info {
         int64_t psn = 0, time = 0;
         uint32_t payload = 0, dma_length = 0, span = 1, resent = 0;
         uint8_t opcode = 0;
     };
-    /// Bytes that an ACK will deliver; those of a READ come with its responses.
+    /// Payload in flight. An ACK confirms it; for a READ the responses carry it.
     struct Owed {
         uint64_t bytes = 0;
         bool reads = false;
     };
-    /// PSNs that others overtook.
+    /// PSNs that later packets overtook.
     struct Hole {
         int64_t end = 0, time = 0;
-        uint64_t requests = 0;  ///< seen before it was
-        bool reported = false;  ///< by a NAK
+        uint64_t requests = 0;  ///< number of requests before the hole was found
+        bool reported = false;  ///< a NAK named it
     };
 
     int64_t unwrap(uint32_t psn, int64_t near) const;
@@ -79,24 +79,24 @@ private:
     const bool reliable_, requests_known_, responses_known_;
     const uint32_t mtu_;
     Stream out_;
-    std::map<int64_t, Request> requests_;  ///< recent ones
+    std::map<int64_t, Request> requests_;  ///< recent requests, by first PSN
     std::vector<Info> infos_;
     std::map<int64_t, Hole> holes_;
-    int64_t missing_left_ = 1 << 16;  ///< PSNs of holes that may still get an event of their own
+    int64_t missing_left_ = 1 << 16;  ///< number of missing PSNs that may still get a separate event
     bool begun_ = false;
-    int64_t next_ = 0;       ///< behind the highest PSN requested
-    int64_t acked_ = -1;     ///< all up to this one
-    int64_t last_psn_ = -2;  ///< end of the previous request
+    int64_t next_ = 0;       ///< the PSN after the highest requested one
+    int64_t acked_ = -1;     ///< all PSNs up to this one are acknowledged
+    int64_t last_psn_ = -2;  ///< last PSN of the previous request
     bool last_was_again_ = false;
-    int64_t back_from_ = 0, back_to_ = -1;   ///< PSNs that a NAK makes the requester repeat, though they are not known to be lost
+    int64_t back_from_ = 0, back_to_ = -1;   ///< PSNs that the requester repeats because of a NAK, although they may not be lost
     std::set<int64_t> waiting_;              ///< responses behind a missing one
-    std::map<int64_t, uint32_t> responses_;  ///< recent ones, with the event of the newest copy
-    int64_t response_next_ = 0;              ///< behind the newest response
+    std::map<int64_t, uint32_t> responses_;  ///< recent responses: PSN → event of the newest copy
+    int64_t response_next_ = 0;              ///< the PSN after the newest response
     int64_t last_response_ = -2;
     bool last_response_again_ = false;
-    std::map<int64_t, Owed> owed_;  ///< by last PSN: what is in flight
+    std::map<int64_t, Owed> owed_;  ///< payload in flight, by last PSN
     uint64_t owed_bytes_ = 0, requests_seen_ = 0;
-    bool span_unknown_ = false;  ///< of the newest READ: the PSN behind it is not known
+    bool span_unknown_ = false;  ///< the length of the newest READ is unknown, and so is the next PSN
     std::vector<Delivered> first_sights_;
     std::optional<int64_t> least_rtt_;
     int64_t progress_ = 0;  ///< time of the last progress while something is in flight

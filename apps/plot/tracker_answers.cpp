@@ -1,4 +1,4 @@
-// What comes back from the responder: ACKs, NAKs, responses, congestion notifications.
+// Handles packets of the responder: ACKs, NAKs, responses, congestion notifications.
 #include <algorithm>
 #include <string_view>
 
@@ -49,7 +49,7 @@ void Tracker::nak(const Sighting& s, int64_t psn) {
     if (const auto hole = hole_with(psn); hole != holes_.end()) hole->second.reported = true;
     const auto known = requests_.find(psn);
     if (known == requests_.end() || requests_known_) return;
-    // A NAK that was on its way when the packet was sent again says nothing of the new copy.
+    // If the NAK was in flight when the packet was sent again, it does not concern the new copy.
     Event& copy = out_.events[known->second.event];
     if (known->second.copies == 1 || s.frame->time - copy.time >= least_rtt_.value_or(0)) mark_lost(copy);
 }
@@ -63,7 +63,7 @@ void Tracker::read_response(const Sighting& s, int64_t psn) {
         return;
     }
     ++c.responses;
-    // A response that comes after later ones was lost before the place of the capture, if its READ was repeated.
+    // If a READ was repeated and its response appears after later ones, the first copy was lost before the place of the capture.
     if (!responses_known_ && psn < response_next_ && read != requests_.end() && read->second.copies > 1)
         missing(s.frame->time, psn, true);
     c.lost_responses += s.lost;
@@ -111,7 +111,7 @@ void Tracker::cnp(const Sighting& s) {
     add(s, Kind::cnp, std::max(acked_ + 1, next_ - 1));
 }
 
-/// A round trip: from a request that was sent once to the packet that answers it by name.
+/// Measures a round trip: from a request that was sent once to the packet that answers exactly this PSN.
 void Tracker::measure(int64_t time, int64_t psn) {
     const auto known = requests_.find(psn);
     if (psn <= acked_ || known == requests_.end() || known->second.copies != 1) return;
@@ -146,7 +146,7 @@ int64_t Tracker::acked_at(int64_t psn) const {
     return at == out_.acked.end() ? -1 : at->time;
 }
 
-/// The name of a message by the opcode of its last packet: "WRITE with Immediate" of "RC WRITE Last with Immediate".
+/// The name of a message by the opcode of its last packet: "RC WRITE Last with Immediate" gives "WRITE with Immediate".
 static std::string message_name(uint8_t opcode) {
     const char* text = wire::opcode_info(opcode).name;
     std::string name = text != nullptr ? text : "?";

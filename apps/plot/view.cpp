@@ -14,7 +14,7 @@ struct Ends {
     std::optional<Place> sender, receiver;
 };
 
-/// The places where a flow was sent and received. Only `sender` is set if there is one place, whichever it is.
+/// The places where a flow was sent and received. With only one place, `sender` is set to it.
 Ends ends_of(const Capture& c, const Flow& flow) {
     struct Seen {
         uint64_t count = 0;
@@ -36,17 +36,17 @@ Ends ends_of(const Capture& c, const Flow& flow) {
     const auto out = most(Direction::out), in = most(Direction::in);
     if (out && in) return {out, in};
     if (out || in || places.size() < 2) return ends;
-    // No directions: the place that saw the first frame earlier is nearer to the sender.
+    // The file has no directions. The place that saw the first frame earlier is nearer to the sender.
     const bool first_earlier = places[0].second.first <= places[1].second.first;
     return {places[first_earlier ? 0 : 1].first, places[first_earlier ? 1 : 0].first};
 }
 
-/// Equal for copies of a packet, and for one packet at both ends.
+/// A key that is equal for all copies of a packet, at both ends.
 using Identity = std::tuple<uint8_t, uint32_t, uint8_t, uint32_t>;
 Identity identity_of(const Frame& f) { return {f.opcode, f.psn, f.syndrome, f.payload}; }
 
-/// Matches what was received to what was sent: of equal packets to the newest one, because a packet is sent again only when the
-/// earlier one should have arrived.
+/// Matches each received packet to a sent packet. If several sent packets are equal, it chooses the newest: a packet is sent
+/// again only when the earlier copy should have arrived.
 std::vector<int64_t> match(const Capture& c, const Flow& flow, const Ends& ends, int64_t& last_received) {
     std::map<Identity, std::vector<size_t>> waiting;  // positions in flow.frames
     std::vector<int64_t> received(flow.frames.size(), -1);
@@ -82,7 +82,7 @@ View view_of(const Capture& c, uint32_t index, bool at_receiver) {
             s.marked = s.marked || there.marked;
             if (at_receiver) s.frame = &there;
         } else if (view.both_ends) {
-            s.lost = f.time < last_received;  // what was sent last may still be on its way
+            s.lost = f.time < last_received;  // the last packets may still be in flight
         }
         view.packets.push_back(s);
     }

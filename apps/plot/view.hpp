@@ -1,4 +1,4 @@
-// The packets of one direction as the analysis sees them: each once, though a capture of both ends has it twice.
+// The packets of one direction for the analysis. Each packet occurs once, even if the capture contains it at both ends.
 #pragma once
 
 #include <vector>
@@ -9,16 +9,17 @@ namespace roci::plot {
 
 struct Sighting {
     const Frame* frame = nullptr;
-    bool lost = false;    ///< seen at the sender, never at the receiver
-    bool marked = false;  ///< Congestion Experienced, at either end
+    bool lost = false;    ///< captured at the sender, but not at the receiver
+    bool marked = false;  ///< marked Congestion Experienced at one of the ends
 };
 
 struct View {
     std::vector<Sighting> packets;
-    bool both_ends = false;  ///< `lost` is known
+    bool both_ends = false;  ///< both ends are in the capture, so `lost` is known
 };
 
-/// `flow`: kNoFlow gives an empty view. `at_receiver`: times are those of the receiving end, if both are in the capture.
+/// The view of `flow`; kNoFlow gives an empty view. With `at_receiver` and both ends in the capture, times are those of the
+/// receiver.
 View view_of(const Capture& capture, uint32_t flow, bool at_receiver);
 
 }  // namespace roci::plot

@@ -1,4 +1,4 @@
-// Numbers and sentences for people.
+// Text forms of numbers, and sentences about connections.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ std::string count_of(uint64_t n, const char* one, const char* many = nullptr);  
 std::string duration(int64_t nanos);                                            ///< "4.2 ms"
 std::string byte_text(uint64_t bytes);                                          ///< "65.5 kB"
 std::string rate_text(double bits_per_second);
-uint32_t wire_psn(int64_t psn);  ///< its 24 bits
+uint32_t wire_psn(int64_t psn);  ///< the 24 bits of an extended PSN
 
-/// What happened on a connection, one sentence each.
+/// Sentences about the events of a connection.
 std::vector<std::string> sentences(const Analysed& a);
-/// The whole text that `roci plot` prints: capture, notices, connections; lines of at most `columns` characters where words
-/// permit.
+/// The text that `roci plot` prints: capture, notices, connections. Lines have at most `columns` characters, unless a word is
+/// longer.
 std::string summary_text(const Analysis& a, size_t columns);
 
 }  // namespace roci::plot

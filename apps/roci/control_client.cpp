@@ -47,7 +47,7 @@ std::vector<UniqueFd> take_fds(msghdr& message) {
     return fds;
 }
 
-/// Receives one packet. Returns an empty one, with errno set, if the connection ended or timed out.
+/// Receives one packet. Returns an empty vector, with errno set, if the connection ended or timed out.
 std::vector<std::byte> receive(int fd, std::vector<UniqueFd>& fds) {
     std::vector<std::byte> packet(abi::kMaxMessage);
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * abi::kMaxFdsPerMessage)];
@@ -59,7 +59,7 @@ std::vector<std::byte> receive(int fd, std::vector<UniqueFd>& fds) {
     message.msg_controllen = sizeof control;
     ssize_t length = 0;
     do length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    while (length < 0 && errno == EINTR);  // with a time limit the kernel does not restart it after a signal (signal(7))
+    while (length < 0 && errno == EINTR);  // with a time limit the kernel does not restart recvmsg() after a signal (signal(7))
     if (length == 0) errno = ECONNRESET;
     packet.resize(length > 0 ? size_t(length) : 0);
     if (length > 0) fds = take_fds(message);

@@ -1,5 +1,5 @@
-// A small client of rocid's control socket: one request, one reply, with time limits. `roci` uses it to query a rocid; the
-// client libraries have their own.
+// A small client of rocid's control socket: one request, one reply, with time limits. `roci` uses this client to query a rocid.
+// The client libraries have separate code.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace roci::cli {
 
-/// A file descriptor that is closed with its owner.
+/// Owns a file descriptor and closes it.
 class UniqueFd {
 public:
     UniqueFd() = default;
@@ -35,12 +35,12 @@ private:
 };
 
 struct Answer {
-    int error = 0;       ///< 0, or a positive errno: rocid's, or of the connection (EPIPE, ETIMEDOUT)
-    std::string reason;  ///< why, in words; empty on success
+    int error = 0;       ///< 0, or a positive errno of rocid or of the connection (EPIPE, ETIMEDOUT)
+    std::string reason;  ///< the error as text; empty on success
     std::vector<std::byte> body;
     std::vector<UniqueFd> fds;
 
-    /// The body as a plain struct, zero-extended: an older rocid may send a shorter one.
+    /// The body as a plain struct. An older rocid may send a shorter body; the rest of the struct is then zero.
     template <class T>
     T as() const {
         T out{};
@@ -51,8 +51,8 @@ struct Answer {
 
 class ControlClient {
 public:
-    /// Connects and exchanges versions. Returns nullopt if no rocid answers, or one of another ABI version; `why` names the cause
-    /// and the remedy.
+    /// Connects and exchanges versions. Returns nullopt if no rocid answers or if its ABI version differs. `why` then names the
+    /// cause and the remedy.
     static std::optional<ControlClient> connect(const std::string& socket_path, std::string& why);
 
     Answer request(abi::Op op, std::span<const std::byte> body = {});

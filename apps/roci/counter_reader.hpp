@@ -1,4 +1,4 @@
-// rocid's counter page (abi/counter_page.hpp), mapped read-only: reading it asks nobody.
+// rocid's counter page (abi/counter_page.hpp), mapped read-only. To read it, no request to rocid is needed.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ namespace roci::cli {
 
 struct CounterLabel {
     std::string name;
-    bool level = false;  ///< its value also falls
+    bool level = false;  ///< the value can also decrease
 };
 
-/// Ends a mapping.
+/// Deleter that unmaps the page.
 struct Unmap {
     size_t bytes = 0;
     void operator()(const std::byte* p) const;
@@ -25,9 +25,9 @@ struct Unmap {
 
 class CounterReader {
 public:
-    /// nullopt, with `why` set: rocid has none, or what it gave is not one.
+    /// Maps rocid's page. Returns nullopt, with `why` set, if rocid has no page or if the page is not valid.
     static std::optional<CounterReader> open(ControlClient& client, std::string& why);
-    /// A page in memory; the caller keeps it.
+    /// Reads a page in memory. The caller keeps ownership of the memory.
     static std::optional<CounterReader> of(std::span<const std::byte> page, std::string& why);
 
     const std::vector<std::string>& devices() const { return devices_; }
@@ -35,13 +35,13 @@ public:
     const std::vector<CounterLabel>& device_labels() const { return device_labels_; }
     uint32_t engines() const { return header_.engines; }
     uint32_t pid() const { return header_.pid; }
-    /// In the order of the labels.
+    /// Values of an engine's counters, in the order of the labels.
     std::vector<uint64_t> engine_values(uint32_t engine) const;
-    /// The share of one engine.
+    /// Values of a device's counters, counted by one engine.
     std::vector<uint64_t> device_values_of(uint32_t engine, uint32_t device) const;
-    /// 0: not known.
+    /// Time stamp counter cycles per millisecond. 0 if unknown.
     uint32_t cycles_per_ms() const { return header_.names >= sizeof header_ ? header_.cycles_per_ms : 0; }
-    /// The sum over all engines.
+    /// Values of a device's counters, summed over all engines.
     std::vector<uint64_t> device_values(uint32_t device) const;
 
 private:

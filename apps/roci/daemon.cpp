@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kStartTimeoutMs = 60'000;    // EAL may have to clear many hugepages
-constexpr const char* kIdleSeconds = "5";  // time to start the next program of a script in the same rocid
+constexpr const char* kIdleSeconds = "5";  // enough to start the next program of a script with the same rocid
 constexpr const char* kHowToStart =
     "no rocid answers here; start one with `rocid --loopback`, or run a program with `roci run -- PROGRAM`, which starts one";
 
@@ -55,8 +55,8 @@ std::optional<Daemon> try_socket(const std::string& socket, bool ephemeral, std:
 /// The socket of --socket or $ROCI_SOCKET, or "".
 std::string named_socket(const Where& where) { return !where.socket.empty() ? where.socket : environment(abi::kSocketEnv); }
 
-/// What to do where a named socket does not answer: its own permissions, or those of its folder, are another matter than no
-/// rocid.
+/// Advice for a named socket that does not answer. It depends on the cause: missing permission for the socket or its folder, or
+/// no rocid.
 std::string remedy(const std::string& socket) {
     if (access(socket.c_str(), W_OK) != 0 && errno == EACCES)
         return "your user may not connect; rocid's configuration (socket_mode) and the socket's folder say who may";
@@ -74,8 +74,8 @@ std::string tail(const std::string& file) {
 }
 
 [[noreturn]] void become_rocid(const std::string& rocid, const Where& where, const std::string& socket, int ready_fd) {
-    setsid();                   // Ctrl-C ends the program, not rocid
-    unsetenv("NOTIFY_SOCKET");  // only the program itself reports to its service manager
+    setsid();                   // so that Ctrl-C ends the program, but not rocid
+    unsetenv("NOTIFY_SOCKET");  // only the user's program may report to its service manager
     const int log = open((socket + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
@@ -108,15 +108,15 @@ UniqueFd spawn_rocid(const std::string& rocid, const Where& where, const std::st
     return UniqueFd(ends[0]);
 }
 
-/// Returns true when rocid writes "ready"; false if it closes the pipe (it died) or takes too long.
+/// Returns true when rocid writes "ready". Returns false if rocid ends first, which closes the pipe, or on timeout.
 bool wait_ready(int fd) {
     pollfd p{.fd = fd, .events = POLLIN, .revents = 0};
     char word[16];
     return poll(&p, 1, kStartTimeoutMs) == 1 && read(fd, word, sizeof word) > 0;
 }
 
-/// Held while a `roci run` looks for and starts the ephemeral rocid, so that two of them share one rocid. (rocid itself locks
-/// another file.)
+/// Takes the lock that a `roci run` holds while it searches and starts the ephemeral rocid. So two concurrent `roci run` share
+/// one rocid. (rocid itself locks another file.)
 UniqueFd lock(const std::string& socket) {
     UniqueFd fd(open((socket + ".starting").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (fd) flock(fd.get(), LOCK_EX);
@@ -181,7 +181,7 @@ std::optional<Daemon> find_or_start_daemon(const Where& where, std::string& why)
     const std::string socket = ephemeral_socket(where, why);
     if (socket.empty()) return std::nullopt;
     const UniqueFd held = lock(socket);
-    if (auto daemon = try_socket(socket, true, why)) return daemon;  // another roci started it meanwhile
+    if (auto daemon = try_socket(socket, true, why)) return daemon;  // another roci may have started rocid meanwhile
     return start_daemon(where, socket, why);
 }
 

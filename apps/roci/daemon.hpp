@@ -1,4 +1,4 @@
-// Finds a running rocid, or starts one on the loopback.
+// Finds a running rocid, or starts an ephemeral rocid with loopback devices.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@ namespace roci::cli {
 /// The user's choice of rocid.
 struct Where {
     std::string socket;   ///< --socket, or ""
-    std::string config;   ///< --config: of an ephemeral rocid, or ""
+    std::string config;   ///< --config: configuration of an ephemeral rocid, or ""
     bool single = false;  ///< --single: an ephemeral rocid with one device
     bool keep = false;    ///< an ephemeral rocid stays after its last session
 };
 
-/// A rocid that answers. Holding `session` keeps an ephemeral one alive.
+/// A rocid that answers. An ephemeral rocid lives as long as `session` is open.
 struct Daemon {
     std::string socket;
     bool ephemeral = false;
@@ -33,9 +33,9 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
 /// The socket of the rocid that `roci up` starts for this user. Returns "", with `why` set, if there is no safe folder for it.
 std::string up_socket(std::string& why);
-/// Starts a rocid that serves `socket`, and waits until it does. nullopt: `why` has the end of its log.
+/// Starts a rocid that serves `socket`, and waits until it serves. Returns nullopt on failure; `why` then has the end of its log.
 std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why);
-/// find_daemon(), or else starts an ephemeral one and waits until it serves.
+/// Calls find_daemon(). If there is no rocid, starts an ephemeral rocid and waits until it serves.
 std::optional<Daemon> find_or_start_daemon(const Where& where, std::string& why);
 
 }  // namespace roci::cli

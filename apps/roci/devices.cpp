@@ -9,7 +9,7 @@
 namespace roci::cli {
 namespace {
 
-/// Checks that a device name from rocid is safe as a file name.
+/// Returns a device name from rocid if it is safe as a file name, else "".
 std::string safe_name(const char* raw, size_t capacity) {
     std::string name(raw, strnlen(raw, capacity));
     return name.find('/') == std::string::npos && name != ".." && name != "." ? name : std::string{};

@@ -16,12 +16,13 @@ struct Device {
     std::vector<abi::GidEntry> gids;
 };
 
-/// Queries all devices of the rocid at `socket_path`. Returns an empty list, with `why` set, if no rocid answers or it refuses.
+/// Queries all devices of the rocid at `socket_path`. Returns an empty list, with `why` set, if no rocid answers or if rocid
+/// refuses.
 std::vector<Device> query_devices(const std::string& socket_path, std::string& why);
 
-/// "fe80:0000:…" as the kernel writes a GID.
+/// A GID as the kernel writes it: "fe80:0000:…".
 std::string gid_text(const abi::GidValue& gid);
-/// "0200:00ff:fe00:0001" as the kernel writes a GUID, which is big endian in memory.
+/// A GUID, which is big endian in memory, as the kernel writes it: "0200:00ff:fe00:0001".
 std::string guid_text(uint64_t guid_be);
 
 }  // namespace roci::cli

@@ -1,4 +1,4 @@
-// roci doctor: looks at a machine and says what stops or slows RDMA programs over rocid, worst first.
+// roci doctor: checks a machine and reports what stops or slows RDMA programs over rocid, worst first.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace roci::cli {
 
 /// The input of the checks. Tests use another root and other limits.
 struct Machine {
-    std::string root;           ///< before every path; "" is this machine
-    unsigned uid = 0;           ///< who would start rocid
-    uint64_t capabilities = 0;  ///< effective, as the kernel's mask
-    uint64_t memlock = 0;       ///< bytes, UINT64_MAX: unlimited
+    std::string root;           ///< prefix of every path; "": this machine
+    unsigned uid = 0;           ///< the user who would start rocid
+    uint64_t capabilities = 0;  ///< effective capabilities, as the kernel's mask
+    uint64_t memlock = 0;       ///< limit of locked memory in bytes; UINT64_MAX: no limit
     uint64_t open_files = 0;
-    int glibc_minor = 0;                                      ///< of version 2.N
-    std::string rocid;                                        ///< "": not found
+    int glibc_minor = 0;                                      ///< N of glibc version 2.N
+    std::string rocid;                                        ///< path of rocid; "": not found
     std::vector<std::string> libraries;                       ///< folders of our client libraries
-    std::string socket;                                       ///< where programs look for rocid
-    std::function<std::string(const std::string&)> variable;  ///< of the environment, "" if unset
-    std::function<std::string()> connect;                     ///< why rocid does not answer at `socket`, "" if it does
+    std::string socket;                                       ///< the socket at which programs look for rocid
+    std::function<std::string(const std::string&)> variable;  ///< value of an environment variable; "" if unset
+    std::function<std::string()> connect;                     ///< why rocid does not answer at `socket`; "" if it answers
 };
 Machine this_machine(const std::string& socket);
 
@@ -31,7 +31,7 @@ enum class Severity : uint8_t { stops, slows, note, good };
 struct Finding {
     Severity severity = Severity::good;
     std::string what;
-    std::string advice;  ///< one command or one sentence; "" if nothing is to be done
+    std::string advice;  ///< one command or one sentence; "" if no action is needed
 };
 
 struct Check {
@@ -44,14 +44,14 @@ struct NamedFinding {
     const char* name;
     Finding finding;
 };
-/// All checks, the worst findings first; equal ones in the order of the table.
+/// Runs all checks. The worst findings come first; equally bad findings are in the order of the table.
 std::vector<NamedFinding> examine(const Machine& machine);
 std::string report(const std::vector<NamedFinding>& findings);
 
 struct DoctorOptions {
     std::string socket, root;
 };
-/// Exit code: 1 if something stops programs.
+/// Prints the findings. Returns the exit code: 1 if a finding stops programs, else 0.
 int doctor(const DoctorOptions& options);
 
 }  // namespace roci::cli

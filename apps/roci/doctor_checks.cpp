@@ -1,4 +1,4 @@
-// The checks of roci doctor, one row per check. A check reads files below the machine's root and nothing else of the machine.
+// The checks of roci doctor, one row per check. A check reads only files below the machine's root, and fields of Machine.
 #include <dirent.h>
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kOldestGlibc = 31;
-constexpr long kPagesWanted = 64;    // of 2 MiB: an engine and the rings of a few clients
-constexpr long kThreadsWanted = 32;  // EAL, engines, conductor, event and capture threads
+constexpr long kPagesWanted = 64;    // pages of 2 MiB for one engine and the rings of a few clients
+constexpr long kThreadsWanted = 32;  // threads of EAL, engines, conductor, events and captures
 constexpr uint64_t kFilesWanted = 1024;
 constexpr uint64_t kMemlockWanted = 64u << 20;
 constexpr int kNetAdmin = 12, kNetRaw = 13, kSysAdmin = 21;
@@ -29,7 +29,7 @@ bool exists(const Machine& m, const std::string& path) {
     return fs::exists(m.root + path, none);
 }
 
-/// The first word of a file, "" if it cannot be read.
+/// The first word of a file. "" if the file cannot be read.
 std::string word_of(const Machine& m, const std::string& path) {
     std::ifstream in(m.root + path);
     std::string word;
@@ -85,7 +85,7 @@ Finding client_libraries(const Machine& m) {
     return good(joined(m.libraries));
 }
 
-/// DPDK's drivers are plugins; without the one for rings no buffer can be made, and DPDK reports that as a lack of memory.
+/// DPDK's drivers are plugins. Without the mempool driver for rings DPDK can allocate no buffer, and reports a lack of memory.
 Finding dpdk_plugins(const Machine& m) {
     for (const char* base : {"/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64"}) {
         std::vector<std::string> folders{std::string(base)};
@@ -172,7 +172,7 @@ Finding container(const Machine& m) {
                         fs::path(m.socket).parent_path().string())};
 }
 
-/// UCX, pyverbs and others look for devices in /sys: `roci run` gives the program a view of its own, in a user namespace.
+/// UCX, pyverbs and other programs search devices in /sys. `roci run` gives the program a private view, in a user namespace.
 Finding private_view(const Machine& m) {
     if (has(m, kSysAdmin)) return good("can be made");
     const long allowed = number_of(m, "/proc/sys/user/max_user_namespaces"),
@@ -206,7 +206,7 @@ Finding other_devices(const Machine& m) {
             "the kernel has " + joined(devices) + "; programs under `roci run` see rocid's devices, others the kernel's", ""};
 }
 
-/// A folder before ours in the search path, or a library that is loaded into every program, may provide another libibverbs.
+/// Another libibverbs may come from a folder that precedes ours in the search path, or from a preloaded library.
 Finding other_libraries(const Machine& m) {
     const std::string preload = m.variable("LD_PRELOAD");
     for (const char* name : {"libibverbs", "librdmacm", "libmlx5", "libvma"})

@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM as something to poll for, so that a command ends in order.
+// Makes SIGINT and SIGTERM readable at a descriptor, so that a command can finish its work before it ends.
 #pragma once
 
 #include <sys/signalfd.h>

@@ -23,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 using plot::Ending;
 using plot::Failure;
 
-constexpr uint32_t kHeaderBytes = 128;              // all headers of a frame; the payload is not drawn
-constexpr uint64_t kMostBytes = uint64_t{1} << 28;  // of the temporary file
+constexpr uint32_t kHeaderBytes = 128;              // snap length: contains all headers; the payload is not drawn
+constexpr uint64_t kMostBytes = uint64_t{1} << 28;  // largest size of the temporary file
 constexpr auto kLookEvery = std::chrono::milliseconds(250);
 
 UniqueFd start(ControlClient& session, uint32_t qpn) {
@@ -39,7 +39,7 @@ UniqueFd start(ControlClient& session, uint32_t qpn) {
 bool lives(ControlClient& session, uint32_t qpn) {
     std::string why;
     const auto status = nlohmann::json::parse(fetch_status(session, why), nullptr, false);
-    if (!status.is_object() || !status.contains("sessions")) return true;  // unknown
+    if (!status.is_object() || !status.contains("sessions")) return true;  // unknown: assume that it exists
     for (const auto& s : status["sessions"])
         if (s.contains("qps"))
             for (const auto& qp : s["qps"])

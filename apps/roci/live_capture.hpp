@@ -11,13 +11,13 @@
 
 namespace roci::cli {
 
-/// A file without a name, which disappears with its owner.
+/// An unlinked file. The kernel frees it when this object is destroyed.
 class TemporaryFile {
 public:
     TemporaryFile();
-    /// Opens the file again, from its beginning.
+    /// A path by which another open() reads the file from its beginning.
     std::string path() const;
-    /// False: the file cannot grow.
+    /// Returns false if the file cannot grow.
     bool append(const char* data, size_t size);
     int fd() const { return fileno(file_.get()); }
 
@@ -30,7 +30,7 @@ struct LiveCapture {
     std::vector<std::string> notices;
 };
 
-/// Captures until the time has passed, a signal comes or the queue pair ends. Throws plot::Failure if rocid refuses.
+/// Captures until the time has passed, a signal arrives or the queue pair is destroyed. Throws plot::Failure if rocid refuses.
 LiveCapture capture_qp(const Where& where, uint32_t qpn, double seconds);
 
 }  // namespace roci::cli

@@ -17,7 +17,7 @@
 namespace roci::cli {
 namespace {
 
-/// IBA 16.1.3.5: PortXmitData and PortRcvData count words of four bytes.
+/// Bytes per unit of a file. PortXmitData and PortRcvData count words of four bytes (IBA 16.1.3.5).
 uint64_t unit_of(const char* file) { return std::strstr(file, "_data") != nullptr ? 4 : 1; }
 
 const qp::CounterInfo* info_of(const std::string& name) {
@@ -25,7 +25,8 @@ const qp::CounterInfo* info_of(const std::string& name) {
     return found != std::end(qp::kDeviceCounters) && found->file[0] != 0 ? found : nullptr;
 }
 
-/// Nothing of the caller's stays open here: a pipe that the user's program closes must end.
+/// Closes all inherited descriptors but `keep`. If a pipe stayed open here, its reader would not see the end when the user's
+/// program closes it.
 void close_others(std::vector<int> keep) {
     std::ranges::sort(keep);
     unsigned from = 0;
@@ -61,7 +62,7 @@ CounterFiles::CounterFiles(CounterReader reader, const std::filesystem::path& ro
         }
 }
 
-/// A count only grows, so a file is never left with digits of a longer number.
+/// A counter only grows, so the new text is never shorter than the old one, and no old digits remain.
 unsigned CounterFiles::renew() {
     unsigned written = 0;
     for (size_t d = 0; d < files_.size(); ++d) {

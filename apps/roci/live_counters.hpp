@@ -10,11 +10,11 @@
 
 namespace roci::cli {
 
-/// The files of all counters below `root`, open, and what is in them.
+/// The open files of all counters below `root`, with their current contents.
 class CounterFiles {
 public:
     CounterFiles(CounterReader reader, const std::filesystem::path& root);
-    /// Writes the files whose counter has changed. Returns how many.
+    /// Writes the files whose counter has changed. Returns the number of written files.
     unsigned renew();
     std::vector<int> descriptors() const;
 
@@ -22,7 +22,7 @@ private:
     struct File {
         UniqueFd fd;
         size_t counter = 0;
-        uint64_t unit = 1;  ///< what the file counts is so many of ours
+        uint64_t unit = 1;  ///< rocid's units per unit of the file
         uint64_t value = 0;
     };
     CounterReader reader_;
@@ -30,7 +30,8 @@ private:
 };
 
 /// Writes the counters of the rocid at `socket` now, and starts a process that renews them every kCounterPeriodMs as long as the
-/// calling process lives. It is no child of the caller, which becomes the user's program. Without it counters stay 0.
+/// calling process lives. It is no child of the caller, because the caller becomes the user's program. If the process
+/// cannot start, the counters stay 0.
 void follow_counters(const std::string& socket);
 
 }  // namespace roci::cli

@@ -53,9 +53,9 @@ roci::manual::Page manual_page(const CLI::App& app) {
 
 int print(const std::string& text) { return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0; }
 
-/// What the command line says.
+/// The parsed command line.
 struct Arguments {
-    bool print_man = false, print_completion = false;  ///< for the build
+    bool print_man = false, print_completion = false;  ///< used by the build
     roci::cli::RunOptions run;
     roci::cli::StatusOptions status;
     roci::cli::StatOptions stat;
@@ -195,7 +195,7 @@ int parse_and_run(int argc, char** argv) {
     if (a.doctor_command->parsed()) return roci::cli::doctor(a.doctor);
     if (app.get_subcommands().empty()) {
         std::fputs(app.help().c_str(), stderr);
-        return 106;  // as CLI11 ends where a command is required
+        return 106;  // exit code of CLI11 for a missing command
     }
     if (a.pcap_command->parsed()) return roci::cli::pcap(a.pcap);
     if (a.plot_command->parsed()) return roci::cli::plot(a.plot);

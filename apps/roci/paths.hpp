@@ -6,8 +6,8 @@
 
 namespace roci::cli {
 
-/// The rocid to start: next to roci, in the build tree, in sbin beside it, where Meson installed it, or in PATH. "" if there is
-/// none.
+/// Path of the rocid to start: in the folder of roci, in the build tree, in the sbin next to roci's bin, in Meson's installation
+/// folder, or in PATH. "" if there is none.
 std::string find_rocid();
 
 /// Folders with our libibverbs.so.1 and librdmacm.so.1, for LD_LIBRARY_PATH. Empty if there is no libibverbs.so.1.

@@ -1,4 +1,4 @@
-// `roci pcap`: frames of a running rocid as pcapng, live.
+// `roci pcap`: captures frames of a running rocid as pcapng.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace roci::cli {
 
 struct PcapOptions {
     Where where;
-    std::string device;  ///< "" = all
-    uint32_t qpn = 0;    ///< 0 = all frames
-    std::string file;    ///< "-" = standard output
+    std::string device;  ///< "": all devices
+    uint32_t qpn = 0;    ///< 0: frames of all QPs
+    std::string file;    ///< "-": standard output
     uint32_t snap_length = 0;
-    double seconds = 0;  ///< 0 = until a signal comes
+    double seconds = 0;  ///< 0: until a signal arrives
 };
 
 /// Captures until a signal or the time limit ends it. Prints to stderr how many frames were captured and missed. Returns the exit

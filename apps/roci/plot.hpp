@@ -1,4 +1,4 @@
-// `roci plot`: a page with graphs of what a connection did, from a capture or from a queue pair at work.
+// `roci plot`: makes a page with graphs of a connection's packets, from a capture or from a queue pair at work.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace roci::cli {
 
 struct PlotOptions {
     Where where;
-    std::string file;      ///< capture; "-": standard input
-    std::string output;    ///< "-": standard output; "": made from the capture's name
-    uint32_t qpn = 0;      ///< of a live queue pair, 0: none
-    double seconds = 5;    ///< of the live capture
+    std::string file;      ///< path of the capture; "-": standard input
+    std::string output;    ///< "-": standard output; "": derived from the capture's name
+    uint32_t qpn = 0;      ///< queue pair to capture; 0: none
+    double seconds = 5;    ///< duration of the live capture
     uint32_t flow = 0;     ///< number of a connection, 0: all
-    bool as_json = false;  ///< the data instead of the page
+    bool as_json = false;  ///< print the data instead of the page
 };
 
 /// Returns the exit status (plot::Ending).

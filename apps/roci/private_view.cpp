@@ -41,11 +41,11 @@ void enter_namespaces() {
     const gid_t gid = getegid();
     if (unshare(CLONE_NEWNS) != 0) {
         if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) refuse("user namespace");
-        write_map("/proc/self/setgroups", "deny");  // or an unprivileged gid_map is refused (user_namespaces(7))
+        write_map("/proc/self/setgroups", "deny");  // without it the kernel refuses an unprivileged gid_map (user_namespaces(7))
         write_map("/proc/self/uid_map", fmt::format("{0} {0} 1", uid));
         write_map("/proc/self/gid_map", fmt::format("{0} {0} 1", gid));
     }
-    // Mounts of this namespace do not propagate out; later mounts of the system still propagate in.
+    // Mounts of this namespace do not propagate to the system. Later mounts of the system still propagate to this namespace.
     if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) refuse("making mounts private");
 }
 
@@ -53,7 +53,7 @@ void bind(const fs::path& from, const fs::path& to) {
     if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) refuse("bind " + from.string());
 }
 
-/// Bind-mounts `source` at `target`. Sockets, device nodes and files are bound over an empty file.
+/// Bind-mounts `source` at `target`. For a socket, device node or file, creates an empty file as the target.
 void show_again(const fs::path& source, const fs::path& target) {
     const fs::file_status status = fs::symlink_status(source);
     if (fs::is_symlink(status)) return fs::create_symlink(fs::read_symlink(source), target);
@@ -73,8 +73,8 @@ void show_entries_again(const std::string& below, const fs::path& folder, Names 
     }
 }
 
-/// Covers `folder` with a tmpfs that shows its old entries but for `except`, so that new ones can be added. On failure the folder
-/// is as it was.
+/// Covers `folder` with a tmpfs, so that entries can be added. The tmpfs shows all old entries except `except`. On failure the
+/// folder is unchanged.
 void cover(const fs::path& folder, Names except) {
     const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // reaches the covered folder after the mount
     if (old < 0) refuse(folder);
@@ -89,7 +89,7 @@ void cover(const fs::path& folder, Names except) {
     close(old);
 }
 
-/// Provides an empty `folder`/infiniband, whether the system has one or not.
+/// Provides an empty `folder`/infiniband and returns its path. It hides a folder of this name that the system may have.
 fs::path own_infiniband(const fs::path& folder, Names devices) {
     fs::path ours = folder / "infiniband";
     cover(fs::is_directory(ours) ? ours : folder, devices);

@@ -1,5 +1,5 @@
-// A program's own view of /sys and /dev: the paths by which programs recognise an RDMA device, made in a mount namespace of its
-// own. Other programs do not see them, and they disappear with the program.
+// A private view of /sys and /dev for a program: the paths by which programs recognise an RDMA device. They are made in a new
+// mount namespace. Other programs do not see these paths, which disappear with the program.
 #pragma once
 
 #include <span>
@@ -10,9 +10,9 @@
 
 namespace roci::cli {
 
-/// Moves the calling process into a new mount namespace (as root at once, else inside a user namespace that keeps its uid), and
-/// adds `files` as /sys/class/infiniband, and a stand-in for each of `devices` in /dev/infiniband. Call it before threads exist.
-/// Returns false if this system does not permit it; `why` names what was refused.
+/// Moves the calling process into a new mount namespace. A process that is not root also enters a user namespace, which keeps its
+/// uid. Adds `files` as /sys/class/infiniband, and a placeholder for each of `devices` in /dev/infiniband. Must be called before
+/// the process has threads. Returns false if the system refuses a step; `why` then names the step.
 bool enter_private_view(std::span<const ViewEntry> files, std::span<const std::string> devices, std::string& why);
 
 }  // namespace roci::cli

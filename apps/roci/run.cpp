@@ -18,14 +18,14 @@
 namespace roci::cli {
 namespace {
 
-constexpr int kOwnFailure = 125;  // as env(1) and timeout(1) do
+constexpr int kOwnFailure = 125;  // exit code that env(1) and timeout(1) also use
 
 int fail(const std::string& why) {
     fmt::print(stderr, "roci: {}\n", why);
     return kOwnFailure;
 }
 
-/// Our library folders first, then the user's LD_LIBRARY_PATH.
+/// Puts our library folders before the user's LD_LIBRARY_PATH.
 bool put_libraries_first(std::string& why) {
     const std::vector<std::string> folders = library_folders();
     if (folders.empty()) {
@@ -54,8 +54,8 @@ void show_devices(const std::string& socket) {
         why);
 }
 
-/// The program inherits the session's descriptor, so that an ephemeral rocid stays while the program or a child of it lives. The
-/// number is high, because some programs expect low numbers for their own files.
+/// The program inherits the session's descriptor, so that an ephemeral rocid lives as long as the program or a child of it. The
+/// number of the descriptor is high, because some programs expect low numbers for their own files.
 void keep_alive_with_program(ControlClient session) {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);

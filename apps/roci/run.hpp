@@ -1,4 +1,4 @@
-// `roci run -- PROGRAM ARGS…`: an unmodified program over rocid.
+// `roci run -- PROGRAM ARGS…`: runs an unmodified program over rocid.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@ namespace roci::cli {
 
 struct RunOptions {
     Where where;
-    bool no_view = false;  ///< leave /sys and /dev alone
+    bool no_view = false;  ///< do not change the program's view of /sys and /dev
     std::vector<std::string> command;
 };
 
-/// Becomes the program (execve), so that its signals, exit code and process id are its own. Returns only on failure: 127 no such
-/// program, 126 it cannot be executed, 125 roci itself failed.
+/// Replaces roci by the program (execve), so that the program itself gets signals and sets the exit code. Returns only on
+/// failure: 127 if there is no such program, 126 if it cannot be executed, 125 if roci itself failed.
 int run(const RunOptions& options);
 
 }  // namespace roci::cli

@@ -16,7 +16,7 @@ namespace {
 using json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// Devices or engines that fit side by side into 100 columns.
+/// Number of devices or engines that fit side by side into 100 columns.
 constexpr size_t kSideBySide = 2;
 constexpr int kNameWidth = 32, kNumberWidth = 20, kRateWidth = 12;
 
@@ -91,7 +91,7 @@ void show(const StatOptions& o, const CounterReader& reader, const Sample& befor
 
 enum class Pause : uint8_t { over, interrupted, rocid_ended };
 
-/// Until the interval is over, somebody interrupts, or rocid ends its connection.
+/// Waits until the interval is over, a signal arrives, or rocid closes the connection.
 Pause pause(int signals, int connection, double seconds) {
     const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     for (;;) {

@@ -40,7 +40,7 @@ bool says_nothing(const json& value) {
     return value.is_null() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-/// A cell: a scalar unchanged, a list of scalars separated by commas, an object as its entries that are not zero.
+/// The text of a cell. A list of scalars is separated by commas. An object is shown as its entries that are not zero.
 std::string cell(const json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_structured()) return value.dump();
@@ -55,7 +55,7 @@ std::string cell(const json& value) {
     return out;
 }
 
-/// `text` in lines of at most kWidth, indented by `indent`.
+/// Breaks `text` into lines of at most kWidth characters, indented by `indent`.
 std::string wrapped(const std::string& text, size_t indent) {
     const std::string margin(indent, ' ');
     std::string out;
@@ -63,7 +63,7 @@ std::string wrapped(const std::string& text, size_t indent) {
     return out;
 }
 
-/// An object whose cell would be long gets lines of its own.
+/// Returns true for an object whose cell would be long. Such an object is printed on separate lines.
 bool is_long(const json& value) { return value.is_object() && cell(value).size() > kLongCell; }
 
 /// Keys of all rows in the order in which they appear, without those that are shown below the table.
@@ -81,14 +81,14 @@ std::vector<std::string> columns_of(const json& rows) {
 
 std::string section(const std::string& title, const json& value);
 
-/// What tells a row from the others.
+/// A name that distinguishes a row from the others.
 std::string name_of(const json& row, size_t index) {
     for (const char* key : {"name", "id", "qpn", "index"})
         if (row.contains(key)) return cell(row[key]);
     return std::to_string(index);
 }
 
-/// A table inside a row becomes a table of its own: "device roci0: gids".
+/// Prints each table inside a row as a separate table, with a title such as "device roci0: gids".
 std::string inner_tables(const std::string& title, const json& rows) {
     std::string out;
     std::set<std::string> long_keys;

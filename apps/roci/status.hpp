@@ -1,4 +1,4 @@
-// `roci status`: what a rocid is doing, as tables or as its JSON.
+// `roci status`: prints the state of a rocid as tables or as JSON.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@ namespace roci::cli {
 struct StatusOptions {
     Where where;
     bool as_json = false;
-    bool limits = false;  ///< that table alone
-    // only the sessions of these
+    bool limits = false;  ///< print only the table of limits
+    // The following fields select sessions; all must match.
     std::string device;
     std::optional<int64_t> user, pid;
-    std::optional<uint32_t> qpn;  ///< all of one QP, on its page
+    std::optional<uint32_t> qpn;  ///< print all fields of this QP
     bool filters() const { return !device.empty() || user || pid || qpn; }
 };
 
-/// Prints and returns the exit code: 0, or 1 with the reason on stderr.
+/// Prints the status. Returns the exit code: 0, or 1 with the error on stderr.
 int status(const StatusOptions& options);
 
-/// A text that rocid gave, from its beginning.
+/// Reads the whole text of a descriptor that rocid passed.
 std::string read_text(int fd);
 
-/// The status text of rocid, or "" and `why`.
+/// Returns the status text of rocid. On failure returns "" and sets `why`.
 std::string fetch_status(ControlClient& client, std::string& why);
 
-/// What is left of rocid's JSON: devices and sessions.
+/// Returns the devices and sessions of rocid's JSON that match the options.
 nlohmann::ordered_json filter_status(const nlohmann::ordered_json& status, const StatusOptions& options);
 /// The tables of `roci status`, from rocid's JSON, at most 100 columns wide.
 std::string status_tables(const nlohmann::ordered_json& status);
-/// The page of one QP, from what filter_status() left.
+/// All fields of one QP as text, from the result of filter_status().
 std::string qp_page(const nlohmann::ordered_json& status);
 
 }  // namespace roci::cli

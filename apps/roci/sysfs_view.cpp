@@ -24,7 +24,7 @@ struct FileOf {
     TextOf text;
 };
 
-/// "4: ACTIVE": index and name of an enumeration of <infiniband/verbs.h>, as the kernel prints it.
+/// Index and name of a value of an enumeration of <infiniband/verbs.h>, as the kernel prints it: "4: ACTIVE".
 template <size_t N>
 std::string numbered(uint32_t value, const std::array<const char*, N>& names) {
     return fmt::format("{}: {}", value, value < N ? names[value] : "<unknown>");
@@ -34,7 +34,7 @@ constexpr std::array kPortStates{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTI
 constexpr std::array kPhysStates{
     "<none>", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"};
 
-/// Gb/s of one lane, in tenths, by enum ib_port_speed; and lanes by enum ib_port_width.
+/// Maps a code to a number. Used for the speed of a lane in 0.1 Gb/s (enum ib_port_speed) and for lanes (enum ib_port_width).
 struct Coded {
     uint32_t code, value;
 };
@@ -86,9 +86,9 @@ constexpr FileOf kPortFiles[] = {
 
 constexpr uint32_t kMaxGids = 1024;
 
-/// Every index has a GID, most of them zero; only a GID in use has a type and a netdev, as in the kernel. A device without an
-/// interface names the one by which the kernel would go there: UCX (from 1.14 on) takes a GID without one, or without a route by
-/// it, for unreachable.
+/// As in the kernel, every index has a GID, most of them zero, and only a GID in use has a type and a netdev. If the device has
+/// no interface, the netdev is the interface by which the kernel would reach the GID. UCX 1.14 and newer treats a GID as
+/// unreachable if it has no netdev, or if the netdev has no route to it.
 void add_gids(const std::string& port, const Device& device, const HostFacts& host, std::vector<ViewEntry>& out) {
     std::vector<abi::GidValue> table(std::min(device.port.gid_table_length, kMaxGids));
     for (const abi::GidEntry& g : device.gids) {
@@ -107,7 +107,7 @@ void add_files(const std::string& folder, std::span<const FileOf> files, const D
     for (const FileOf& file : files) out.push_back({folder + "/" + file.path, file.text(device, host), {}});
 }
 
-/// device/net/ must be there even when empty: programs list it to find the interface behind a device.
+/// device/net/ must exist even if it is empty: programs list this folder to find the interface of a device.
 void add_netdev(const std::string& folder, const Device& device, std::vector<ViewEntry>& out) {
     if (device.netdev.empty())
         out.push_back({folder + "/", {}, {}});
@@ -137,8 +137,8 @@ bool has_address(const ifaddrs& i, const in6_addr& wanted) {
     return std::memcmp(&reinterpret_cast<const sockaddr_in*>(i.ifa_addr)->sin_addr, &wanted.s6_addr[12], 4) == 0;
 }
 
-/// The interface by which this machine's kernel would send to that address; "lo" where it has no way there. Nothing is sent: a
-/// UDP socket that is connected knows its source address.
+/// The interface by which this machine's kernel would send to the address. "lo" if the kernel has no route. The function connects
+/// a UDP socket, which sends nothing, and reads its source address.
 std::string interface_towards(const abi::GidValue& gid) {
     std::string name = "lo";
     const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);

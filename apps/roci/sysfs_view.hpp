@@ -1,5 +1,5 @@
-// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. Pure: nothing is written here
-// (private_view.hpp does that).
+// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. The functions
+// write nothing; private_view.hpp does.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ struct HostFacts {
     std::string local_cpus;      ///< CPU mask as the kernel writes it, such as "3"
     std::string local_cpu_list;  ///< such as "0-1"
     std::string node_name;
-    /// The interface to show for a GID that has none. Empty: show none.
+    /// Returns the interface to show for a GID without an interface. Returns "" to show none.
     std::function<std::string(const abi::GidValue&)> interface_towards;
 };
 HostFacts host_facts();
@@ -32,7 +32,7 @@ HostFacts host_facts();
 /// How often the files of counters are renewed (live_counters.hpp).
 inline constexpr int kCounterPeriodMs = 1000;
 
-/// Files of every device. Counters are zero; live_counters.hpp writes their values.
+/// The files of all devices. Counters are 0 here; live_counters.hpp writes their values.
 std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFacts& host);
 
 }  // namespace roci::cli

@@ -22,7 +22,7 @@ namespace {
 using json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// Looks at the QPs in an interval. Each is a status of rocid; with many QPs there are fewer.
+/// Number of samples of the QPs per interval. Each sample is a status of rocid, so there are fewer samples with many QPs.
 constexpr int kLooks = 20, kLooksAtMany = 4;
 constexpr size_t kMany = 128;
 constexpr size_t kPlainWidth = 100, kPlainRows = 20;
@@ -40,11 +40,11 @@ size_t terminal_width() {
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0 ? size.ws_col : kPlainWidth;
 }
 
-/// Reads a rocid again and again, and makes a model of each interval.
+/// Reads a rocid repeatedly and makes a model of each interval.
 class Watcher {
 public:
     Watcher(ControlClient& client, CounterReader reader) : client_(client), reader_(std::move(reader)) {}
-    /// False: rocid gave no status; `why` says it.
+    /// Takes one sample. Returns false, with `why` set, if rocid gave no status.
     bool look(std::string& why) {
         json status = json::parse(fetch_status(client_, why), nullptr, false);
         if (!status.is_object()) {
@@ -58,7 +58,7 @@ public:
         if (!before_) begin();
         return true;
     }
-    /// The interval that the last look ended.
+    /// The model of the interval that ended with the last sample.
     TopModel finish() {
         TopModel model = make_top(reader_, *before_, now_, limits_);
         begin();
@@ -81,17 +81,17 @@ private:
 
 enum class Woke : uint8_t { time, key, signal, ended };
 
-/// `keys`: -1: there is no terminal.
+/// `keys` is the descriptor of the keyboard, or -1 without a terminal.
 Woke wait(double seconds, int signals, int connection, int keys) {
     pollfd fds[] = {{signals, POLLIN, 0}, {connection, POLLIN, 0}, {keys, POLLIN, 0}};
     const timespec limit{time_t(seconds), long((seconds - double(time_t(seconds))) * 1e9)};
     if (ppoll(fds, std::size(fds), &limit, nullptr) <= 0) return Woke::time;
     if (fds[0].revents != 0 || (fds[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
-        return Woke::signal;  // the terminal is gone
+        return Woke::signal;  // the terminal was closed
     return fds[1].revents != 0 ? Woke::ended : Woke::key;
 }
 
-/// One whole interval of looks without a terminal. False: it was interrupted, or rocid ended.
+/// Takes the samples of one interval, without a terminal. Returns false after a signal, or if rocid ended.
 bool watch_interval(Watcher& watcher, double interval, int signals, int connection, std::string& why) {
     const auto end = Clock::now() + std::chrono::duration<double>(interval);
     do {
@@ -121,7 +121,7 @@ int plain(const TopOptions& o, Watcher& watcher, int signals, int connection, To
     return 0;
 }
 
-/// False: the user wants to quit. `changed`: draw again.
+/// Handles the pressed keys. Returns false to quit. Sets `changed` if the screen must be drawn again.
 bool take_keys(TopScreen& screen, TopView& view, bool& changed) {
     for (int key = screen.key(); key != 0; key = screen.key()) {
         if (key == 'q' || key == 'Q') return false;
@@ -131,14 +131,14 @@ bool take_keys(TopScreen& screen, TopView& view, bool& changed) {
     return true;
 }
 
-/// As many QPs as leave room for the words below them.
+/// Draws as many QPs as leave room for the text below them.
 void draw(TopScreen& screen, const TopOptions& o, TopView view, const TopModel& model) {
     const size_t room = screen.height() - 1;
     view.width = screen.width();
     view.rows = o.rows != 0 ? o.rows : std::min(room, std::max<size_t>(model.qps.size(), 1));
     std::vector<std::string> lines = top_lines(model, view);
     if (o.rows == 0 && lines.size() > room) {
-        const size_t less = lines.size() - room + 1;  // one line says how many are left out
+        const size_t less = lines.size() - room + 1;  // one line for the number of omitted QPs
         view.rows = view.rows > less ? view.rows - less : 1;
         lines = top_lines(model, view);
     }

@@ -1,4 +1,4 @@
-// roci top: who is busy, who sends how much, and what limits each flow now.
+// roci top: shows the load of each engine, the rates of each queue pair, and what limits each flow now.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ struct TopOptions {
     Where where;
     std::string sort = "rate";
     double interval = 1;
-    size_t rows = 0;   ///< QPs at most; 0: as many as fit, without a terminal 20
-    size_t width = 0;  ///< 0: the terminal's, without one 100
+    size_t rows = 0;   ///< maximum number of QPs; 0: as many as fit on the terminal, or 20 without a terminal
+    size_t width = 0;  ///< columns; 0: the width of the terminal, or 100 without a terminal
     bool once = false, as_json = false;
 };
 int top(const TopOptions& options);

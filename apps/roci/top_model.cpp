@@ -16,7 +16,7 @@ constexpr double kGiga = 1e9;
 constexpr double kMuch = 0.05, kMost = 0.5, kFull = 0.9;
 constexpr uint64_t kManyQps = 1000;
 
-/// A counter by its name; 0 if this rocid does not have it.
+/// Values of counters by name. A counter that this rocid does not have is 0.
 class Figures {
 public:
     Figures(const std::vector<CounterLabel>& labels, const std::vector<uint64_t>& before, const std::vector<uint64_t>& now,
@@ -84,7 +84,7 @@ TopDevice device_row(const CounterReader& reader, const TopReading& before, cons
     return row;
 }
 
-using QpKey = std::pair<uint64_t, uint64_t>;  // session, QPN: a number may be used again
+using QpKey = std::pair<uint64_t, uint64_t>;  // session and QPN, because another session may reuse a QPN
 
 std::map<QpKey, const json*> counters_of(const json& status) {
     std::map<QpKey, const json*> out;
@@ -108,7 +108,7 @@ void set_rates(TopQp& row, const json& now, const json* before, double seconds) 
     row.resent = rate("retransmits");
 }
 
-/// The most frequent one, and its share.
+/// Sets the most frequent limit and its share of the samples.
 void set_limit(TopQp& row, const json& qp, const LimitTally& limits) {
     row.limit = qp.value("limit", "");
     const auto found = limits.find(uint32_t(row.qpn));

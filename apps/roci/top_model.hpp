@@ -1,4 +1,5 @@
-// What `roci top` shows: figures of an interval, from two readings of the counters and some looks at the QPs. Pure.
+// The figures of `roci top` for one interval, computed from two readings of the counters and some samples of the QPs. The
+// functions have no side effects.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +22,15 @@ struct TopReading {
 };
 TopReading read_top(const CounterReader& reader, nlohmann::ordered_json status, double at);
 
-/// How often each limit was met by a QP in the looks of the interval.
+/// For each QP number: the number of samples of the interval per limit.
 using LimitTally = std::map<uint32_t, std::map<std::string, uint32_t>>;
 void tally(LimitTally& into, const nlohmann::ordered_json& status);
 
 struct TopEngine {
     uint64_t index = 0, queues = 0;
-    double busy = 0, asleep = 0, lost = 0;  ///< shares of the time
+    double busy = 0, asleep = 0, lost = 0;  ///< shares of the interval, 0 to 1
     double rx_frames = 0, tx_frames = 0, messages = 0, sleeps = 0;
-    double cycles = 0;  ///< per message; 0: not known
+    double cycles = 0;  ///< cycles per message; 0: unknown
 };
 struct TopDevice {
     std::string name;
@@ -42,19 +43,19 @@ struct TopQp {
     double tx_bits = 0, rx_bits = 0, tx_messages = 0, rx_messages = 0, resent = 0;
     double round_trip_us = 0;
     uint64_t in_flight = 0, window = 0;
-    double limit_share = 0;  ///< of the looks
+    double limit_share = 0;  ///< share of the samples with `limit`
 };
 struct TopModel {
     double seconds = 0;
     std::vector<TopEngine> engines;
     std::vector<TopDevice> devices;
     std::vector<TopQp> qps;
-    uint64_t not_shown = 0;          ///< QPs without figures, because there are so many
-    std::vector<std::string> notes;  ///< what is slow, in words
+    uint64_t not_shown = 0;          ///< number of QPs without figures, because there are too many QPs
+    std::vector<std::string> notes;  ///< sentences about bottlenecks
 };
 
 enum class TopSort : uint8_t { rate, messages, retransmissions, rtt, window, limit };
-/// Their names, in this order.
+/// The names of the sort orders, in the order of the help text.
 extern const std::vector<std::pair<std::string, TopSort>> kTopSorts;
 
 TopModel make_top(const CounterReader& reader, const TopReading& before, const TopReading& now, const LimitTally& limits);

@@ -6,10 +6,10 @@
 
 namespace roci::cli {
 
-/// False: this roci was built without ncurses.
+/// Returns false if this roci was built without ncurses.
 bool has_screen();
 
-/// Takes the terminal while it lives.
+/// Controls the terminal as long as the object exists.
 class TopScreen {
 public:
     TopScreen();
@@ -18,7 +18,7 @@ public:
     size_t width() const;
     size_t height() const;
     void show(const std::vector<std::string>& lines, const std::string& footer);
-    /// The next key that was pressed, 0: none. A new size of the terminal is the key kResized.
+    /// Returns the next pressed key, or 0 if there is none. Returns kResized if the size of the terminal has changed.
     int key();
     static constexpr int kResized = -1;
 };

@@ -1,4 +1,4 @@
-// The words of `roci top`: lines that fit a terminal's width.
+// The output of `roci top` as lines that fit the width of a terminal.
 #pragma once
 
 #include <string>
@@ -8,24 +8,24 @@
 
 namespace roci::cli {
 
-/// A column of a table. Where the width is too small, columns of the highest rank are left out first; rank 0 stays.
+/// A column of a table. If the width is too small, columns with the highest rank are omitted first. Rank 0 is never omitted.
 struct TopColumn {
     const char* title;
     int rank;
     bool left;
 };
-/// The lines of a table, header first. `dropped` gets the titles of the columns that were left out.
+/// The lines of a table, header first. `dropped` gets the titles of the omitted columns.
 std::vector<std::string> fit_table(const std::vector<TopColumn>& columns, const std::vector<std::vector<std::string>>& rows,
                                    size_t width, std::vector<std::string>& dropped);
-/// A text in lines of at most `width`, broken at spaces; from the second line on indented.
+/// Breaks a text at spaces into lines of at most `width` characters. All lines but the first are indented.
 std::vector<std::string> wrap(const std::string& text, size_t width);
 
 struct TopView {
     size_t width = 100;
-    size_t rows = 20;  ///< QPs at most
+    size_t rows = 20;  ///< maximum number of QPs
     TopSort sort = TopSort::rate;
 };
-/// The whole screen.
+/// The lines of the whole screen.
 std::vector<std::string> top_lines(const TopModel& model, const TopView& view);
 
 }  // namespace roci::cli

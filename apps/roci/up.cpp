@@ -23,7 +23,7 @@ int fail(const std::string& why) {
     return 1;
 }
 
-/// The interface of the default route: IPv4's, else IPv6's. "": there is none.
+/// The interface of the default route of IPv4, or else of IPv6. "" if there is no default route.
 std::string default_interface() {
     std::string line;
     std::ifstream four("/proc/net/route");
@@ -49,7 +49,7 @@ bool write_config(const std::string& path, const UpOptions& o) {
     return bool(file.flush());
 }
 
-/// Nothing that would leave the quotes of the configuration; rocid checks the rest.
+/// Returns true if the text contains no character that would end a quoted value of the configuration. rocid checks the rest.
 bool plain(const std::string& text) { return text.find_first_of("\"\\\n") == std::string::npos; }
 
 std::string ip_text(const abi::GidValue& gid) {
@@ -60,7 +60,7 @@ std::string ip_text(const abi::GidValue& gid) {
     return text;
 }
 
-/// Addresses by GID index, and a pair of commands to try.
+/// Prints the addresses by GID index, and a pair of commands to try.
 int show(const std::string& socket) {
     std::string why;
     const std::vector<Device> devices = query_devices(socket, why);
@@ -89,7 +89,7 @@ int show(const std::string& socket) {
     return 0;
 }
 
-/// The process at the other end of rocid's socket; 0: unknown.
+/// The process that serves rocid's socket. 0 if unknown.
 pid_t process_of(const ControlClient& client) {
     ucred who{};
     socklen_t length = sizeof who;

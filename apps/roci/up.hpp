@@ -1,4 +1,5 @@
-// `roci up` and `roci down`: RDMA between machines for this user, over a UDP socket, without privilege.
+// `roci up` and `roci down`: start and end a rocid of this user for RDMA between machines. It uses a UDP socket and needs no
+// privilege.
 #pragma once
 
 #include <string>
@@ -6,13 +7,13 @@
 namespace roci::cli {
 
 struct UpOptions {
-    std::string interface;  ///< "": that of the default route
+    std::string interface;  ///< "": interface of the default route
     std::string address;    ///< "": every address of this host
 };
 
-/// Starts a rocid with one UDP device for this user, and prints its addresses and what to type. Returns the exit code.
+/// Starts a rocid with one UDP device for this user. Prints its addresses and the next commands. Returns the exit code.
 int up(const UpOptions& options);
-/// Ends it. Returns the exit code.
+/// Ends the rocid that up() started. Returns the exit code.
 int down();
 
 }  // namespace roci::cli

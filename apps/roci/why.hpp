@@ -1,4 +1,4 @@
-// roci why: what happened to a queue pair or to connections, in words.
+// roci why: reports the errors of a queue pair or of connections, with their causes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace roci::cli {
 struct WhyOptions {
     Where where;
     uint32_t qpn = 0;
-    bool connections = false;  ///< instead: those of rdma_cm
+    bool connections = false;  ///< report the connections of rdma_cm instead of a queue pair
 };
 int why(const WhyOptions& options);
 

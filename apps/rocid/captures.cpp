@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxCaptures = pmd::TapPort::kMaxRings - 1;  // one ring is for the configured capture
 constexpr int kPipeBytes = 1 << 20;                           // the limit of an unprivileged process; a smaller pipe works too
 
-/// 0 or a positive errno.
+/// Returns 0 or a positive errno.
 int make_pipe(int (&ends)[2], std::string& why) {
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         const int error = errno;
@@ -51,7 +51,7 @@ void Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
 
 int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string& why) {
     captures_.remove_if([](const Capture& c) { return c.ended && c.writer->finished(); });
-    // Ending captures count too until their reader has closed the pipe, because each has rings and a thread.
+    // An ending capture counts until its reader has closed the pipe, because it still has rings and a thread.
     if (captures_.size() >= kMaxCaptures) {
         why = "the limit of captures is reached; end one";
         return -EBUSY;

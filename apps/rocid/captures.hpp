@@ -24,7 +24,7 @@ class Captures {
 public:
     /// `engines` executes fences: after a fence no lcore accesses a ring that was removed from its tap.
     Captures(std::vector<TapPoint> taps, std::vector<std::string> devices, engine::CommandPort& engines);
-    /// Ends all running captures. Waits some seconds at most for readers.
+    /// Ends all running captures. Waits at most some seconds for their readers.
     ~Captures();
 
     int start(uint32_t session, const host::CaptureSpec& spec, std::string& why);

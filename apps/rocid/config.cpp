@@ -44,7 +44,7 @@ mac = "02:52:4f:43:49:00"
 addresses = ["10.77.0.1/24", "fd77::1/64"]
 )";
 
-/// The place of an error.
+/// The place of an error in the configuration.
 struct Place {
     std::string file;
     int line = 0;
@@ -278,7 +278,7 @@ void check_port_keys(const std::string& file, const DeviceSection& d) {
     };
     if (!kind.must_have.empty() && kind.must_have != "peer" && value(kind.must_have).empty())
         fail({file, d.line}, "device '{}': port = \"{}\" needs the key '{}'", d.name, kind.name, kind.must_have);
-    constexpr std::string_view kSeparators = ",\n";  // of devargs: a value must not contain further arguments
+    constexpr std::string_view kSeparators = ",\n";  // separators of devargs: a value with one could add further arguments
     for (const std::string_view key : {"interface", "pci", "path"})
         if (value(key).find_first_of(kSeparators) != std::string::npos)
             fail({file, d.line}, "key 'device.{}' = \"{}\": allowed no comma", key, value(key));
@@ -344,7 +344,8 @@ void check_peers(const std::string& file, const Config& c) {
         for (const DeviceSection& other : c.devices)
             if (&other != &d && !d.mac.empty() && other.mac == d.mac)
                 fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
-        // The kernel would put their packet sockets into one fanout group (DPDK's driver names it by process and interface).
+        // The kernel would put the packet sockets of both devices into one fanout group, which DPDK's driver names by process and
+        // interface.
         for (const DeviceSection& other : c.devices)
             if (&other < &d && !d.interface.empty() && other.interface == d.interface && !(own_address(d) && own_address(other)))
                 fail(at,

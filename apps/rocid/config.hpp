@@ -23,11 +23,11 @@ struct DeviceSection {
     uint64_t mtu = 0;
     uint64_t vlan = 0, traffic_class = 0;
     std::string checksum_offload;
-    int line = 0;                      ///< its line in the file
+    int line = 0;                      ///< line of the section in the file
     std::map<std::string, int> given;  ///< keys in the file, with their lines
 };
 
-/// Every value comes from the option table's defaults, then from the file.
+/// A value of the file overrides the default of the option table.
 struct Config {
     std::string socket, metrics;
     uint64_t socket_mode = 0;
@@ -57,19 +57,19 @@ struct Config {
         std::string file, trace;
     } capture;
 
-    /// engine.cpus as numbers; empty: not pinned.
+    /// CPUs of engine.cpus. Empty if the lcores are not pinned.
     std::vector<unsigned> cpu_numbers;
 };
 
-/// An error in a configuration: "file:line: the error, and the allowed values".
+/// An error in a configuration. The text has the form "file:line: the error, and the allowed values".
 class ConfigError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };
 
-/// Parses TOML text; `name` is the file name in errors. Missing keys have their defaults; a text without [[device]] has the
-/// default loopback pair. `overrides`: "section.key=value" each, applied after the text; a string value needs no quotes. Throws
-/// ConfigError.
+/// Parses TOML text; `name` is the file name in errors. Missing keys get their defaults. A text without [[device]]
+/// gets the default loopback pair. `overrides` are entries "section.key=value", applied after the text. A string value in them
+/// needs no quotes. Throws ConfigError.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
 /// Reads and parses a file. Throws ConfigError.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});

@@ -49,7 +49,7 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// Creates the listening socket. The caller has the lock, but another rocid may still listen if its lock file was removed.
+/// Creates the listening socket. The caller has the lock. Another rocid may still listen if its lock file was removed.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
     struct stat s {};
@@ -128,8 +128,8 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// Programs seldom send a single request. After a request it is cheaper to poll for the next one for some time than to sleep and
-/// be woken. It does not poll if a busy program would take the CPU meanwhile.
+/// Programs seldom send a single request. After a request it is cheaper to poll for the next request for some time than to
+/// sleep and be woken. The thread does not poll if a busy program would take the CPU meanwhile.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
     constexpr uint64_t kAttentive = 20'000;
     if (attentive_ && timeout_ms != 0) {
@@ -245,7 +245,7 @@ void ControlSocket::drop(int fd) {
     reaper_.close(c.who.uid, c.fd);  // also closes unread descriptors in the connection
 }
 
-/// True if the process that opened the session has ended. A child of it that still has the socket must not use the session.
+/// True if the process that opened the session has ended. A child process that still has the socket must not use the session.
 bool ControlSocket::process_gone(const Connection& c) const {
     if (c.pidfd < 0) return false;
     pollfd p{.fd = c.pidfd, .events = POLLIN, .revents = 0};

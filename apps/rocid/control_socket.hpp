@@ -1,5 +1,5 @@
-// The control socket: accepts connections of programs, passes their requests to the conductor, and sends its replies. It runs on
-// the conductor's thread and never waits for a client.
+// The control socket accepts connections of programs, passes their requests to the conductor, and sends the conductor's replies.
+// This code runs on the conductor's thread and never waits for a client.
 #pragma once
 
 #include <sys/epoll.h>
@@ -22,9 +22,9 @@ struct epoll_event;
 
 namespace roci::rocid {
 
-/// The conductor's functions for the socket; tests use others.
+/// The conductor's functions that the socket calls. Tests pass other functions.
 struct SessionHandler {
-    std::function<uint32_t(const host::Client&)> open;  ///< kNoHandle: refuse
+    std::function<uint32_t(const host::Client&)> open;  ///< returns kNoHandle to refuse the client
     std::function<host::Reply(uint32_t session, const host::Client&, std::span<const std::byte>, std::span<const int>,
                               bool& close)>
         handle;
@@ -33,18 +33,18 @@ struct SessionHandler {
 
 class ControlSocket {
 public:
-    /// Binds and listens. Creates the folder; removes a socket file that a killed rocid left behind. Throws pmd::StartError.
-    /// `reaper` closes clients' descriptors, and their connections, which may contain unread descriptors.
+    /// Binds and listens. Creates the folder, and removes a socket file that a killed rocid left behind. Throws pmd::StartError.
+    /// `reaper` closes descriptors of clients, and connections, because a connection may contain unread descriptors.
     ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler, Reaper& reaper);
-    /// Ends every session and removes the socket file, if the lock is still ours.
+    /// Ends every session. Removes the socket file if this rocid still has the lock.
     ~ControlSocket();
     ControlSocket(const ControlSocket&) = delete;
 
     /// Watches another descriptor: `ready` is called when it is readable.
     void watch(int fd, std::function<void()> ready);
-    /// Serves pending events; waits at most `timeout_ms` for one (-1: no limit).
+    /// Serves pending events. If there are none, waits at most `timeout_ms` for an event (-1: no limit).
     void serve(int timeout_ms);
-    /// Sends a deferred reply; the connection may be closed already. Until this call no further request of the session is read.
+    /// Sends a deferred reply. The connection may be closed already. No further request of the session is read before this call.
     void answer(uint32_t session, host::Reply& reply, bool close_after);
     /// Closes a session's connection, which may be closed already.
     void end(uint32_t session, const char* why);
@@ -61,7 +61,7 @@ private:
         int pidfd = -1;  ///< becomes readable when the client's process ends; -1: not supported by the kernel
         uint32_t session = 0;
         host::Client who;
-        bool waits = false;  ///< for a deferred reply
+        bool waits = false;  ///< a deferred reply is outstanding
     };
     int await(epoll_event* events, int most, int timeout_ms);
     void accept_one();
@@ -80,7 +80,7 @@ private:
     SessionHandler handler_;
     Reaper& reaper_;
     int epoll_ = -1, listen_ = -1;
-    int spare_ = -1;  ///< closed for a moment to accept and refuse a connection when there are no descriptors left
+    int spare_ = -1;  ///< closed for a moment to accept and refuse a connection when no descriptor is left
     std::unordered_map<int, Connection> connections_;
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;

@@ -1,4 +1,4 @@
-// The memory that engines count in, as a page that any client may map read-only (abi/counter_page.hpp).
+// The memory of the engines' counters. Any client may map it read-only (abi/counter_page.hpp).
 #pragma once
 
 #include <span>
@@ -15,10 +15,10 @@ public:
     CounterPage(uint32_t engines, std::span<const std::string> devices);
     ~CounterPage();
     CounterPage(const CounterPage&) = delete;
-    /// Where an engine counts. Valid as long as the page.
+    /// The places of an engine's counters. They are valid as long as the page exists.
     engine::CounterPlaces places(uint32_t engine) const;
     int fd() const { return fd_; }
-    /// Any thread: the sum over all engines, and the counters of one engine.
+    /// The counters of a device, summed over all engines, and the counters of an engine. Any thread may call these functions.
     std::vector<uint64_t> device_values(uint32_t device) const;
     std::vector<uint64_t> engine_values(uint32_t engine) const;
     uint32_t engines() const { return header_.engines; }

@@ -86,11 +86,11 @@ host::Limits limits_of(const Config& c) {
 
 constexpr uint8_t kLinkLocalPrefix = 64;
 
-/// True if the device has the addresses of its interface. Configured addresses are unknown to the kernel, and rocid answers for
-/// them.
+/// True if the device has the addresses of its interface. False if addresses are configured: the kernel does not know them, so
+/// rocid answers ARP and neighbour discovery for them.
 bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
 
-/// A loopback has no network to share.
+/// `auto` is `fixed` on a loopback, because no other host shares its network.
 cc::Policy congestion_policy(const std::string& name, const DeviceSection& d) {
     if (name == "auto") return d.port == "loopback" ? cc::Policy::fixed_window : cc::Policy::adaptive;
     for (uint8_t p = 0; p < uint8_t(cc::Policy::count_); ++p)
@@ -231,10 +231,10 @@ Daemon::~Daemon() {
     if (status_request_ != nullptr) status_request_->close();
     metrics_.reset();
     socket_.reset();        // ends the sessions, with the engines still running
-    slow_threads_.reset();  // waits for them: they use what the conductor owns
+    slow_threads_.reset();  // waits for the threads, because they use memory that the conductor owns
     conductor_.reset();
     captures_.reset();
-    if (events_ != nullptr) events_->stop();  // it reads the engines' rings
+    if (events_ != nullptr) events_->stop();  // because the event thread reads the engines' rings
     if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
     ports_.reset();
@@ -310,8 +310,8 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to them; GID 0 may
-/// be the interface's own link-local address, so only its RDMA traffic belongs to rocid.
+/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to these addresses.
+/// GID 0 may be the interface's own link-local address, so only RDMA traffic to this address belongs to rocid.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));
@@ -375,7 +375,7 @@ void Daemon::say_ready() {
     close(options_.ready_fd);
 }
 
-/// How long to wait for requests: until the conductor's next timer, at most `most` (-1: for ever).
+/// Milliseconds to wait for requests: until the conductor's next timer, at most `most` (-1: no limit).
 int Daemon::wait_ms(int most) const {
     constexpr Nanos kMs = 1'000'000;
     constexpr int kLongest = 60'000;

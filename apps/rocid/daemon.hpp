@@ -14,8 +14,8 @@
 namespace roci::rocid {
 
 struct RunOptions {
-    int ready_fd = -1;              ///< "ready\n" is written to it when clients are served
-    uint32_t exit_when_idle_s = 0;  ///< end after this many seconds without a connection; 0: never
+    int ready_fd = -1;              ///< rocid writes "ready\n" to it when it serves clients
+    uint32_t exit_when_idle_s = 0;  ///< rocid ends after this many seconds without a connection; 0: never
     bool verbose = false;
 };
 
@@ -25,7 +25,7 @@ int prepare_process();
 
 class Daemon {
 public:
-    /// Throws pmd::StartError. `signals`: the result of prepare_process().
+    /// `signals` is the result of prepare_process(). Throws pmd::StartError.
     Daemon(const Config& config, const RunOptions& options, int signals);
     ~Daemon();
 
@@ -57,8 +57,8 @@ private:
     bool stop_ = false;
     int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 
-    Reaper reaper_;                          // outlives its users
-    std::unique_ptr<ControlSocket> socket_;  // first, so that a socket in use is found before any set-up
+    Reaper reaper_;                          // destroyed after the members that use it
+    std::unique_ptr<ControlSocket> socket_;  // created first: if the socket is in use, rocid ends before any set-up
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;
     std::unique_ptr<CounterPage> counters_;
@@ -71,9 +71,9 @@ private:
     std::unique_ptr<SlowThreads> slow_threads_;
     std::unique_ptr<OsPlatform> platform_;
     std::unique_ptr<KernelNet> kernel_;
-    std::vector<std::vector<host::DeviceAddress>> followed_;  ///< by device: the interface's addresses as last seen
+    std::vector<std::vector<host::DeviceAddress>> followed_;  ///< last known addresses of the interface, by device
     std::unique_ptr<host::Conductor> conductor_;
-    std::unique_ptr<TextRequest> status_request_;  ///< the metrics' thread requests, this one fulfils
+    std::unique_ptr<TextRequest> status_request_;  ///< the metrics thread requests the text, the conductor's thread makes it
     std::unique_ptr<MetricsServer> metrics_;
 };
 

@@ -54,9 +54,9 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     return e;
 }
 
-/// `silent`: a port cannot wake a sleeper, so the lcore polls it at short intervals. `interrupts`: a port wakes a sleeper by its
-/// driver's interrupts, which may stop. Other ports wake it by a socket of the kernel, or have no frames of their own: then the
-/// sleep has no limit.
+/// `silent`: a port cannot wake a sleeping lcore, so the lcore wakes at short intervals to poll. `interrupts`: a port wakes the
+/// lcore by its driver's interrupts, which may stop, so the sleep is limited. All other ports wake the lcore by a socket of the
+/// kernel, or have no external frames. With these ports the sleep has no limit.
 pmd::IdlePolicy idle_policy(const Config& c, bool silent, bool interrupts) {
     pmd::IdlePolicy p;
     p.sleeps = c.engine.idle != "spin";
@@ -119,7 +119,7 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
             std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), port.carrier.get(), port.checksums);
         s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, port.mac);
         s.top = s.hairpin.get();
-    } else {  // the kernel itself delivers the frames of a host to itself
+    } else {  // the kernel delivers frames of this host to this host
         s.udp = std::make_unique<pmd::UdpPort>(*port.udp[engine], port.mac, port.descriptors, port.carrier.get());
         s.top = s.udp.get();
     }

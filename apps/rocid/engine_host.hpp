@@ -40,7 +40,7 @@ public:
     void fence_all() override;
 
     std::vector<pmd::Sleeper*> sleepers();
-    /// How to wake the lcores.
+    /// The wake flags of the lcores, by engine.
     std::vector<pmd::WakeFlag*> wake_flags();
     std::vector<io::EventRing*> event_rings();
     /// Every port's tap, for captures.
@@ -50,10 +50,10 @@ public:
 
 private:
     using Loop = pmd::LcoreLoop<engine::Engine, pmd::Clock>;
-    /// The port wrappers of one device on one engine, from the wire up: DPDK, hairpin, capture, faults. The engine uses the last
-    /// one.
+    /// The port wrappers of one device on one engine, starting at the wire: DPDK, hairpin, capture, faults. The engine uses the
+    /// last wrapper.
     struct Stack {
-        std::unique_ptr<pmd::DpdkPort> dpdk;  ///< this or `udp`
+        std::unique_ptr<pmd::DpdkPort> dpdk;  ///< nullptr if `udp` is used
         std::unique_ptr<pmd::UdpPort> udp;
         std::unique_ptr<pmd::HairpinPort> hairpin;
         std::unique_ptr<pmd::TapRing> ring;

@@ -11,7 +11,7 @@ namespace {
 /// Interval of retries while there are full pipes.
 constexpr Nanos kRetry = 2'000'000;
 
-/// Bounds the kernel memory of a channel's unread records; the kernel doubles the value.
+/// Bytes of kernel memory for a channel's unread records. The kernel doubles the value.
 constexpr int kSendBuffer = 64 << 10;
 
 uint64_t key(uint32_t session, uint32_t channel) { return uint64_t(session) << 32 | channel; }
@@ -52,14 +52,14 @@ void EventPipes::stop() {
     }
 }
 
-/// Uses a pair of sockets instead of a pipe. If the page of a reader's buffer is never loaded (FUSE, userfaultfd), the reader
-/// holds the lock of a pipe for any time, and even a non-blocking write waits for that lock. A sender on a socket never waits for
-/// a lock of the receiver.
+/// Uses a pair of sockets instead of a pipe. If a page of a reader's buffer is never loaded (FUSE, userfaultfd), the reader
+/// holds the lock of a pipe without limit, and even a non-blocking write waits for that lock. A sender on a socket never waits
+/// for a lock of the receiver.
 int EventPipes::make(uint32_t session, uint32_t channel) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
-    // rocid never reads from it. Without this, messages of a client and their descriptors would remain there until rocid closes
-    // the socket.
+    // rocid never reads from this socket. Without shutdown(), messages of a client and their descriptors would remain there until
+    // rocid closes the socket.
     shutdown(ends[1], SHUT_RD);
     setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
     close(session, channel);
@@ -99,7 +99,7 @@ void EventPipes::send_async(uint32_t session, const abi::AsyncEventRecord& recor
         if (p == nullptr) return count(counters_.no_pipe);
         write_or_keep(*p, p->asyncs, record.event_type, record);
     }
-    wake_.notify();  // it may have to retry
+    wake_.notify();  // the event thread may have to retry
 }
 
 void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
@@ -112,7 +112,7 @@ void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
     wake_.notify();
 }
 
-/// A record is a packet, so it is written completely or not at all.
+/// A record is one packet of the socket, so it is written completely or not at all.
 template <class Record>
 bool EventPipes::write_now(Pipe& p, const Record& r) {
     if (p.broken) return true;
@@ -184,7 +184,8 @@ void EventPipes::dispatch(Dispatcher& d) {
     }
 }
 
-/// Sends the first event of the ring and removes it. False: there is none, or sending it could wait. The caller holds both locks.
+/// Sends the first event of the ring and removes it. Returns false if the ring is empty or if sending could block. The caller
+/// holds both locks.
 bool EventPipes::send_first(io::EventRing& ring) {
     io::Event e;
     if (!ring.peek(e) || e.kind != io::Event::Kind::completion || e.vector % kVectors != 0) return false;
@@ -211,7 +212,7 @@ bool EventPipes::drain() {
     const std::lock_guard consumer(consumer_);
     bool any = false;
     for (io::EventRing* r : rings_) {
-        constexpr int kTurn = 256;  // so that a busy engine does not starve the events of other engines
+        constexpr int kTurn = 256;  // events per turn, so that a busy engine does not delay the events of other engines
         io::Event e;
         for (int i = 0; i < kTurn && r->pop(e); ++i) {
             hand_on(e);
@@ -221,7 +222,7 @@ bool EventPipes::drain() {
     return any;
 }
 
-/// True: some pipes are still full.
+/// Returns true if some pipes are still full.
 bool EventPipes::retry_kept() {
     const std::lock_guard lock(mutex_);
     if (kept_pipes_ == 0) return false;

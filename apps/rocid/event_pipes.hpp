@@ -1,6 +1,6 @@
-// Event dispatchers, one per completion vector. The first one is the event thread. It takes events from the engines' rings and
-// sends them to completion channels and open devices, so that lcores never wait for clients. It never blocks on a client: if a
-// channel is full, it keeps one record per object and sends it when there is room again.
+// Event dispatchers, one per completion vector. The first dispatcher is the event thread. It takes events from the engines' rings
+// and sends them to completion channels and open devices, so that lcores never wait for clients. A dispatcher never blocks on a
+// client: if a channel is full, it keeps one record per object and sends the record when the channel has room again.
 #pragma once
 
 #include <array>
@@ -40,19 +40,19 @@ public:
     int make(uint32_t session, uint32_t channel);
     /// Closes rocid's end. After this nothing is written for (session, channel).
     void close(uint32_t session, uint32_t channel);
-    /// Writes an async event. Any thread.
+    /// Writes an async event. Any thread may call this function.
     void send_async(uint32_t session, const abi::AsyncEventRecord& record);
 
     /// Before start(): called by the event thread when management datagrams wait for the conductor.
     void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
-    /// Sends a signal to the client's end of (session, channel): an event waits. `number` distinguishes signals.
+    /// Signals to the client's end of (session, channel) that an event waits. `number` distinguishes signals.
     void signal(uint32_t session, uint32_t channel, uint32_t number);
 
-    /// An lcore notifies it after it has pushed events.
+    /// The flag that an lcore notifies after it has pushed events.
     pmd::WakeFlag& wake_flag() { return wake_; }
-    /// Called by an lcore that has pushed events into `ring`. Waking the event thread and sending an event both cost the lcore a
-    /// system call, but sending saves the client a wake-up. So if the event thread sleeps, the lcore sends the events itself,
-    /// except those that could make it wait. It never waits for a lock.
+    /// Called by an lcore that has pushed events into `ring`. To wake the event thread and to send an event both cost the lcore
+    /// one system call, but sending saves one wake-up before the client gets the event. So if the event thread sleeps, the lcore
+    /// sends the events itself, except events that could make the lcore wait. The lcore never waits for a lock.
     void pushed(io::EventRing& ring);
 
     struct Counters {
@@ -62,7 +62,7 @@ public:
     size_t pipes() const;
 
 private:
-    /// Kept records, at most one per object: (kind of event, handle) → record.
+    /// Kept records, at most one per object. The key is (kind of event, handle).
     template <class Record>
     using Kept = std::map<std::pair<uint32_t, uint32_t>, Record>;
     struct Pipe {
@@ -101,7 +101,7 @@ private:
     Pipe* find(uint32_t session, uint32_t channel);
 
     std::mutex consumer_;       ///< held while taking events from rings_; locked before mutex_
-    mutable std::mutex mutex_;  ///< guards pipes_ and every write to one
+    mutable std::mutex mutex_;  ///< guards pipes_ and every write to a pipe
     Table pipes_;
     size_t kept_pipes_ = 0;  ///< pipes that have kept records
     pmd::WakeFlag wake_;

@@ -75,7 +75,7 @@ int take_route(const nlmsghdr* h, void* data) {
     if (h->nlmsg_type != RTM_NEWROUTE) return MNL_CB_OK;
     route.found = m->rtm_type == RTN_UNICAST || m->rtm_type == RTN_LOCAL;
     (void)read_gid(find(h, sizeof *m, RTA_GATEWAY), route.family, route.gateway);
-    // An IPv4 route by an IPv6 neighbour (RFC 5549).
+    // An IPv4 route whose next hop is an IPv6 address (RFC 5549).
     if (const nlattr* via = find(h, sizeof *m, RTA_VIA); via != nullptr && mnl_attr_get_payload_len(via) == 18)
         std::memcpy(route.gateway.bytes.data(), static_cast<const uint8_t*>(mnl_attr_get_payload(via)) + 2, 16);
     return MNL_CB_OK;
@@ -178,7 +178,7 @@ void KernelNet::read_changes() {
     }
 }
 
-/// False with errno: the kernel refused.
+/// Returns false, with errno set, if the kernel refuses the request.
 bool KernelNet::ask(nlmsghdr* request, int (*take)(const nlmsghdr*, void*), void* data) {
     request->nlmsg_seq = ++sequence_;
     if (mnl_socket_sendto(questions_, request, request->nlmsg_len) < 0) return false;

@@ -1,4 +1,4 @@
-// Addresses, routes and neighbours of the interfaces behind our ports, by rtnetlink, with a notification for each change.
+// Addresses, routes and neighbours of the ports' kernel interfaces, by rtnetlink. The kernel notifies each change.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ public:
     struct Handler {
         /// Addresses of the interface may have changed.
         std::function<void(int index)> addresses;
-        /// An interface may have come up, gone down, or have another MTU.
+        /// The state or the MTU of an interface may have changed.
         std::function<void()> links;
         /// `mac` is zero if no host answers at the address.
         std::function<void(int index, const Gid& address, const MacAddress& mac)> neighbour;
@@ -28,15 +28,16 @@ public:
     ~KernelNet();
     KernelNet(const KernelNet&) = delete;
 
-    /// Readable when there is something for read_changes().
+    /// The descriptor is readable when read_changes() has messages to read.
     int fd() const;
     void read_changes();
 
-    /// IPv4 addresses first, otherwise in the kernel's order, without tentative addresses.
+    /// The addresses of an interface, without tentative ones. IPv4 addresses come first, then IPv6 addresses, each in the
+    /// kernel's order.
     std::vector<host::DeviceAddress> addresses(int index);
-    /// Looks up the route to `dest`. Sets `next` if it is a gateway. Returns 0 or a positive errno.
+    /// Looks up the route to `dest`. If the route has a gateway, sets `next` to the gateway. Returns 0 or a positive errno.
     int route(int index, const Gid& source, const Gid& dest, Gid& next);
-    /// Passes the known MAC to the handler; if there is none, makes the kernel resolve the address.
+    /// Passes the known MAC to the handler. If the MAC is unknown, makes the kernel resolve the address.
     void solicit(int index, const Gid& address);
 
 private:

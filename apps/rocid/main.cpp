@@ -40,7 +40,7 @@ void declare(CLI::App& app, Arguments& a) {
     app.add_option("--exit-when-idle", a.run.exit_when_idle_s, "End after so many seconds without a connection");
     app.add_option("--log-level", a.log_level, "debug, info, warn or error")
         ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-    app.add_option("--print-man", a.print_man)->check(CLI::IsMember({"rocid", "config"}))->group("");  // for the build
+    app.add_option("--print-man", a.print_man)->check(CLI::IsMember({"rocid", "config"}))->group("");  // used by the build
     app.add_flag("--print-completion", a.print_completion)->group("");
     app.set_version_flag("--version", std::string("rocid ") + ROCID_VERSION);
 }
@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
     } catch (const roci::rocid::ConfigError& e) {  // exit code 2: the service manager does not try again
         std::fprintf(stderr, "rocid: %s\n", e.what());
         return 2;
-    } catch (const std::exception& e) {  // StartError: one line that says what to do
+    } catch (const std::exception& e) {  // a StartError has one line with a remedy
         std::fprintf(stderr, "rocid: %s\n", e.what());
         return 1;
     }

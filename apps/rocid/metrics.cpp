@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A client that sends or takes nothing for so long is dropped; the next one waits for it meanwhile.
+/// A client that neither sends nor reads for this time is disconnected. The next client waits meanwhile.
 constexpr int kPatienceMs = 2000;
 constexpr size_t kLongestRequest = 8192;
 
@@ -30,7 +30,7 @@ constexpr size_t kLongestRequest = 8192;
         fmt::format("metrics = \"{}\": {}; give ADDRESS:PORT, or the absolute path of a unix socket", where, why));
 }
 
-/// `mode`: of a unix socket's file, which bind() gives it.
+/// `mode` is the mode of a unix socket's file. bind() creates the file with this mode.
 int listen_at(const sockaddr* address, socklen_t length, const std::string& where, mode_t mode = 0600) {
     const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int yes = 1;
@@ -43,7 +43,7 @@ int listen_at(const sockaddr* address, socklen_t length, const std::string& wher
     return fd;
 }
 
-/// For rocid's user; chmod gives it to others. The caller owns the path's lock.
+/// Only rocid's user may connect, until the administrator changes the mode of the file. The caller holds the lock of the path.
 int listen_unix(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -78,14 +78,14 @@ int listen_tcp(const std::string& where) {
     refuse(where, fmt::format("'{}' is no IP address", host));
 }
 
-/// False: it is late, or the other end has gone.
+/// Waits until `fd` is ready. Returns false at time `until`, or if the peer has closed the connection.
 bool wait_for(int fd, short what, Clock::time_point until) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
     pollfd p{fd, what, 0};
     return left > 0 && poll(&p, 1, int(left)) == 1;
 }
 
-/// The request's head; empty: none came.
+/// Returns the head of the request, or an empty string if none arrived.
 std::string read_head(int fd, Clock::time_point until) {
     std::string head;
     while (head.find("\r\n\r\n") == std::string::npos && head.size() < kLongestRequest) {

@@ -1,6 +1,5 @@
-// The metrics endpoint: one thread that sleeps in poll(2) until somebody scrapes, and then answers HTTP requests one after the
-// other. A library (cpp-httplib) would load OpenSSL and its thread pool into a daemon that may run as root; what is needed of
-// HTTP here is one GET.
+// The metrics endpoint: one thread sleeps in poll(2) until a client connects. It answers HTTP requests one after the other. It
+// uses no library: cpp-httplib would load OpenSSL and a thread pool into a daemon that may run as root, and only GET is needed.
 #pragma once
 
 #include <condition_variable>
@@ -14,15 +13,15 @@
 
 namespace roci::rocid {
 
-/// A text that one thread requests and another makes. The wait is limited.
+/// A text that one thread requests and another thread makes. The requesting thread waits for a limited time.
 class TextRequest {
 public:
     TextRequest();
     ~TextRequest();
     TextRequest(const TextRequest&) = delete;
-    /// The requesting thread. Empty if no text came within `limit_ms`, or close() was called.
+    /// Called by the requesting thread. Returns an empty text if `limit_ms` passed, or if close() was called.
     std::string wait_for_text(int limit_ms);
-    /// Readable while a request waits; the other thread then calls fulfil().
+    /// The descriptor is readable while a request waits. The other thread then calls fulfil().
     int fd() const { return fd_; }
     void fulfil(std::string text);
     void close();
@@ -42,7 +41,7 @@ public:
     MetricsServer(const std::string& where, std::function<std::string()> text);
     ~MetricsServer();
     MetricsServer(const MetricsServer&) = delete;
-    /// The port that it listens on (with port 0 the kernel's choice); 0: a unix socket.
+    /// The TCP port of the server. If port 0 was configured, this is the kernel's choice. Returns 0 for a unix socket.
     int port() const;
 
 private:

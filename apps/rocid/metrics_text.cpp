@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A label's value: what OpenMetrics escapes.
+/// The value of a label, with the escape sequences of OpenMetrics.
 std::string escaped(const std::string& text) {
     std::string out;
     for (const char c : text) {

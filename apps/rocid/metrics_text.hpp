@@ -1,4 +1,4 @@
-// rocid's counters as OpenMetrics text. Pure: a sample in, text out.
+// rocid's counters as OpenMetrics text. The functions have no side effects.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ struct MetricsSample {
     };
     std::vector<Device> devices;
     std::vector<std::vector<uint64_t>> engines;  ///< counters, then frames by verdict
-    std::string status;                          ///< JSON of the conductor; empty: it did not answer in time
+    std::string status;                          ///< JSON of the conductor; empty: the conductor did not answer in time
 };
 
-/// At most so many QPs have a series each: those with the most bytes. The number of series stays bounded whatever programs do.
+/// Number of QPs with a time series, those with the most bytes. It limits the number of series, whatever programs do.
 inline constexpr size_t kMostQpSeries = 32;
 
 std::string metrics_text(const MetricsSample& sample);

@@ -97,7 +97,7 @@ std::vector<int> frame_sockets() {
 }
 
 QuietUdpPort::QuietUdpPort() : fd_(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    const bool only_ipv4 = fd_ < 0;  // a kernel without IPv6
+    const bool only_ipv4 = fd_ < 0;  // the kernel has no IPv6
     if (only_ipv4) fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd_ < 0) return;
     sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);

@@ -27,7 +27,7 @@ bool is_among(const std::array<const char*, N>& names, const std::string& name) 
     return std::ranges::find(names, name) != names.end();
 }
 
-/// Last part of what the link leads to; "": there is no such link.
+/// Last part of the link's target. "" if the link does not exist.
 std::string link_name(const fs::path& link) {
     std::error_code none;
     return fs::read_symlink(link, none).filename();
@@ -43,7 +43,7 @@ std::string bind(const std::string& address) {
     return fmt::format("modprobe vfio-pci && dpdk-devbind.py -b vfio-pci {}", address);
 }
 
-/// The kernel gives all devices of an IOMMU group to one user.
+/// Returns the reason why the IOMMU group cannot be used. The kernel gives all devices of a group to one process.
 std::string group_trouble(const fs::path& devices, const std::string& address, const std::string& root) {
     std::error_code none;
     for (const fs::directory_entry& other : fs::directory_iterator(devices / address / "iommu_group/devices", none)) {

@@ -1,5 +1,4 @@
-// A NIC of its own (port = "pci"): its address, and the checks of this machine that are made
-// before DPDK opens it.
+// A NIC that only rocid uses (port = "pci"): its address, and the checks before DPDK opens it.
 #pragma once
 
 #include <map>
@@ -9,14 +8,14 @@
 
 namespace roci::rocid {
 
-/// "3:0.1" and "0000:03:00.1" are "0000:03:00.1"; nothing if it is no PCI address.
+/// Converts "3:0.1" or "0000:03:00.1" to "0000:03:00.1". Returns nullopt if the text is no PCI address.
 std::optional<std::string> canonical_pci(std::string_view text);
 
-/// Returns one line: why DPDK cannot open the NIC, and what to do; "" if no obstacle is visible. `root`: where /sys and
-/// /dev are, for tests.
+/// Returns one line with the reason why DPDK cannot open the NIC, and with a remedy. Returns "" if no obstacle is visible. `root`
+/// is the folder of /sys and /dev, for tests.
 std::string nic_trouble(const std::string& address, const std::string& root = "");
 
-/// By address: the NICs of a configuration that have a trouble.
+/// The NICs of a configuration that cannot be opened: address → result of nic_trouble().
 using NicTroubles = std::map<std::string, std::string>;
 
 }  // namespace roci::rocid

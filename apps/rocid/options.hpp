@@ -20,8 +20,8 @@ struct Option {
     std::string_view key;
     Kind kind;
     std::string_view preset;   ///< the default, as written in a file
-    double min, max;           ///< of numbers
-    std::string_view choices;  ///< of a choice: "a|b|c"
+    double min, max;           ///< allowed range of numbers
+    std::string_view choices;  ///< allowed values of a choice: "a|b|c"
     std::string_view why;
     void (*store)(Config&, DeviceSection*, Value&&);
 };

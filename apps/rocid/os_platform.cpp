@@ -16,7 +16,7 @@
 #include "remote_process.hpp"
 #include "sigbus_guard.hpp"
 
-// Since Linux 5.1 and 5.14; the C library's headers may be older.
+// Constants of Linux 5.1 and 5.14. The C library's headers may be older.
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -47,7 +47,7 @@ int make_memfd(uint64_t length, unsigned huge_flags) {
     return -1;
 }
 
-/// Bytes that are available without swapping (MemAvailable); 0: unknown.
+/// Bytes that are available without swapping (MemAvailable). 0 if unknown.
 uint64_t available_memory() {
     std::ifstream in("/proc/meminfo");
     std::string name, unit;
@@ -56,7 +56,7 @@ uint64_t available_memory() {
     return 0;
 }
 
-/// Bytes to map, by the page size of the file; 0: not a file that rocid maps (reason in `why`).
+/// Bytes to map, rounded up to the page size of the file. 0 if rocid does not map such a file; `why` then has the reason.
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
@@ -75,8 +75,9 @@ uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     return (length + page - 1) / page * page;
 }
 
-/// Fills the page table now instead of in the engine's hot path. Only where the file has pages: filling its holes would charge
-/// their memory to rocid. rocid looks for holes through a descriptor of its own, because the client's has a position.
+/// Fills the page table now instead of in the engine's hot path. Skips holes of the file: filling them would charge their memory
+/// to rocid. rocid finds holes through its own descriptor, because the search would change the position of the client's
+/// descriptor.
 void prefault(int fd, std::byte* base, uint64_t mapped, bool writable) {
     constexpr uint64_t kMost = 256 << 20, kBlock = 512;
     constexpr int kMostStretches = 16;
@@ -97,7 +98,8 @@ void prefault(int fd, std::byte* base, uint64_t mapped, bool writable) {
     if (own >= 0) close(own);
 }
 
-/// A mapping whose addresses are aligned as the file's offsets are, so that huge pages of the file are mapped as such.
+/// Maps the file so that addresses and file offsets have the same alignment. The kernel then maps huge pages of the file as huge
+/// pages.
 void* map_aligned(int fd, uint64_t mapped, int protection) {
     constexpr uint64_t kHuge = 2 << 20;
     if (mapped >= kHuge) {
@@ -149,7 +151,8 @@ uint64_t OsPlatform::random() {
 }
 
 host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
-    // The pages are allocated at once. A request for more than is available would not fail but start the out-of-memory killer.
+    // The pages are allocated at once. A request for more memory than is available would not fail: it would start the
+    // out-of-memory killer.
     if (!leaves_enough(length, available_memory())) {
         why = "no shared memory of " + std::to_string(length) + " bytes: it is more than half of what the machine has available";
         return {};
@@ -186,7 +189,7 @@ bool OsPlatform::is_lost(const host::SharedMemory& m) const {
     return it != made_.end() && it->second->poisoned.load(std::memory_order_relaxed);
 }
 
-/// Must not wait for the file's server.
+/// Must not wait for the server of the file (FUSE, NFS).
 bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
     struct statx s {};
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &s) != 0) return false;
@@ -207,7 +210,7 @@ void OsPlatform::free_memory(const host::SharedMemory& m) {
 std::unique_ptr<mem::MappedRegion> OsPlatform::map_region(int fd, uint64_t length, bool writable, std::string& why) {
     auto region = map_shared(fd, length, writable, why);
     if (region != nullptr)
-        close(fd);  // still mapped shared memory, so this is fast
+        close(fd);  // the shared memory is still mapped, so close() does not free memory and is fast
     else
         close_fd(fd);
     return region;
@@ -260,8 +263,8 @@ int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {
         close(fd);
         return -1;
     }
-    // It remains open until close_wake_fds(), which needs it to remove the eventfd from the lcore's epoll set. So the conductor
-    // sends it with `keep`.
+    // The descriptor remains open until close_wake_fds(), which removes the eventfd from the lcore's epoll set. So the conductor
+    // sends the descriptor with `keep`.
     wake_fds_[session].push_back({engine, fd});
     return fd;
 }

@@ -20,7 +20,7 @@
 
 namespace roci::rocid {
 
-/// The page with the engines' sleeping flags. rocid writes it; for clients the descriptor is read-only.
+/// The page with the engines' sleeping flags. rocid writes the page. The clients' descriptor of it is read-only.
 class EnginePageMemory {
 public:
     /// Throws pmd::StartError.
@@ -35,7 +35,7 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
-/// True if `length` is at most half of `available`; rocid leaves the other half to other programs. Always true if `available` is
+/// True if `length` is at most half of `available`: rocid leaves the other half to other programs. Always true if `available` is
 /// 0 (unknown).
 bool leaves_enough(uint64_t length, uint64_t available);
 
@@ -45,7 +45,7 @@ public:
         : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages), reaper_(reaper) {}
     ~OsPlatform() override;
 
-    /// sleepers[i] is the lcore of engine i, which wake eventfds wake.
+    /// sleepers[i] is the sleeper of engine i. Clients wake it by its eventfds.
     void set_sleepers(std::vector<pmd::Sleeper*> sleepers) { sleepers_ = std::move(sleepers); }
     /// Functions for routes and neighbours of the kernel, per device.
     struct KernelHooks {
@@ -54,7 +54,7 @@ public:
     };
     void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
-    /// Who reaches clients' memory by address; without it nobody does.
+    /// Sets the threads that access clients' memory by address. Without them rocid does not access memory by address.
     void set_slow_threads(SlowThreads* threads) { slow_threads_ = threads; }
     void set_captures(Captures* captures) { captures_ = captures; }
     void set_counter_page(int fd) { counter_page_ = fd; }

@@ -23,8 +23,8 @@ std::string af_packet(const D& d, unsigned queues, unsigned) {
                        (d.descriptors + a_block - 1) / a_block * a_block);
 }
 
-/// Busy polling is off, as a sleeping engine waits for the kernel. Each queue has a port of its own: for several queues per port
-/// the driver requires "combined" queues (ethtool -l), which veth and some NICs do not have.
+/// Busy polling is off, because a sleeping engine waits for the kernel. Each queue has a separate port: for several queues per
+/// port the driver requires "combined" queues (ethtool -l), which veth and some NICs do not have.
 std::string af_xdp(const D& d, unsigned, unsigned first) {
     return fmt::format("iface={},start_queue={},queue_count=1,busy_budget=0", d.interface, first);
 }

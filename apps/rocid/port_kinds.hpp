@@ -13,35 +13,35 @@ struct PortKind {
     std::string_view name;
     std::string_view driver;      ///< DPDK's driver; empty: the address names the device (PCI), or there is no DPDK port
     std::string_view own_keys;    ///< "a|b": keys of a [[device]] that only some kinds have
-    std::string_view must_have;   ///< the required key among them
-    bool netdev = false;          ///< it has a kernel interface (`interface`), whose addresses, MTU and link it uses
-    bool has_mac = false;         ///< it has a MAC address of its own
-    uint32_t largest_mtu = 4096;  ///< path MTU
-    bool own_frames = false;      ///< it has its own pool, with buffers of the driver's size
+    std::string_view must_have;   ///< the key of `own_keys` that is required
+    bool netdev = false;          ///< the port uses a kernel interface (`interface`) with its addresses, MTU and link
+    bool has_mac = false;         ///< the port has its own MAC address
+    uint32_t largest_mtu = 4096;  ///< largest path MTU
+    bool own_frames = false;      ///< the port has its own pool, with buffers of the driver's size
     bool sets_mtu = false;        ///< rocid sets the MTU of the port
     bool socket = false;          ///< a UDP socket instead of a DPDK port; the kernel builds the headers before the UDP payload
-    bool one_queue = false;       ///< a port of the driver has one queue; each queue needs a port
-    /// The driver's arguments for `queues` queues from `first` on; nullptr: no driver is probed.
+    bool one_queue = false;       ///< a port of the driver has one queue, so each queue needs a port
+    /// Returns the driver's arguments for `queues` queues from `first` on. nullptr if no driver is probed.
     std::string (*arguments)(const DeviceSection& device, unsigned queues, unsigned first) = nullptr;
     std::string_view what;   ///< a line of the sample file
-    std::string_view needs;  ///< its requirements, as a hint in errors
+    std::string_view needs;  ///< requirements of the port, as a hint in errors
 };
 
 std::span<const PortKind> port_kinds();
-/// `name` is in the table: the option table allows no other names.
+/// The row of `name`. `name` is always in the table, because the option table allows no other names.
 const PortKind& port_kind(std::string_view name);
 bool takes_key(const PortKind& kind, std::string_view key);
 /// "interface, descriptors"
 std::string own_keys(const PortKind& kind);
-/// "net_af_packet_roci0,iface=eth0,…": DPDK's name and arguments of the port with queue `first`.
+/// DPDK's name and arguments of the port with queue `first`, such as "net_af_packet_roci0,iface=eth0,…".
 std::string devargs_of(const DeviceSection& device, unsigned queues, unsigned first = 0);
 
-/// Bytes of a frame buffer of a port with own_frames; 0: the common size.
+/// Size of a frame buffer in bytes, if the kind has own_frames. 0 if the kind uses the common size.
 uint32_t frame_room(const PortKind& kind);
 
 /// Bytes of the IP packet that carries a full payload: IPv6, UDP, BTH, XRCETH, RETH, ImmDt, ICRC.
 uint32_t ip_bytes_for(uint32_t path_mtu);
-/// The largest path MTU, at most `wish`, whose packets fit into `ip_bytes`; 0: not even 256.
+/// The largest path MTU, at most `wish`, whose packets fit into `ip_bytes`. 0 if not even path MTU 256 fits.
 uint32_t path_mtu_within(uint32_t ip_bytes, uint32_t wish);
 
 }  // namespace roci::rocid

@@ -45,8 +45,8 @@ Netdev usable_netdev(const std::string& name, bool packet_socket) {
 std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
 
 /// Removes a deserted socket file. A killed rocid leaves its server socket behind, and DPDK's drivers cannot use an existing
-/// name. If another program listens on the socket (not a rocid: this one has the lock), it is an error, because clients could no
-/// longer find that program.
+/// name. If another program listens on the socket, the function throws, because clients could no longer find that
+/// program. The other program is no rocid, because this rocid has the lock.
 void clear_path(const DeviceSection& d) {
     struct stat there {};
     if (lstat(d.path.c_str(), &there) != 0) return;
@@ -74,7 +74,7 @@ void check_path(const DeviceSection& d) {
                         folder, std::strerror(errno)));
 }
 
-/// Locks the name of the port's socket for the life of the port.
+/// Locks the name of the port's socket as long as the port exists.
 std::unique_ptr<SocketLock> take_path(const DeviceSection& d) {
     check_path(d);
     if (d.role != "server") return nullptr;
@@ -129,14 +129,14 @@ void check_xdp_sockets() {
                                                      : "this kernel has none, or forbids them: use port = \"af_packet\""));
 }
 
-/// Logs if the interface's MTU is too small for the configured path MTU.
+/// Logs an interface MTU that is too small for the configured path MTU.
 void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
     if (path_mtu == d.mtu) return;
     spdlog::info("{}: interface {} has MTU {}: path MTU {}; for {}: ip link set {} mtu {}", d.name, d.interface, n.mtu, path_mtu,
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
 }
 
-/// Logs if the receive buffer is small: bursts then lose frames.
+/// Logs a small receive buffer, because bursts then lose frames.
 void say_buffers(const DeviceSection& d, const pmd::UdpSockets& sockets) {
     constexpr uint32_t kEnough = 4 << 20;
     if (sockets.receive_buffer() >= kEnough) return;
@@ -167,7 +167,7 @@ std::vector<int> new_sockets(const std::vector<int>& before) {
 
 /// Finds the descriptors that wake a sleeping engine: the port's interrupts, or the sockets that its driver has opened.
 void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
-    if (!p.signals.empty()) return;  // known by queue already
+    if (!p.signals.empty()) return;  // open_udp() or start_xdp() has set them per queue
     std::vector<int> fds;
     for (uint16_t q = 0; q < queues; ++q)
         if (const int fd = pmd::rx_interrupt(p.queue(q).port, p.queue(q).queue); fd >= 0) fds.push_back(fd);
@@ -185,8 +185,8 @@ LinkState look(const OpenPort& p, uint32_t wish) {
     return {n.running && fits != 0, fits != 0 ? fits : p.path_mtu};
 }
 
-/// Logs a change of the interface's MAC. Frames keep the MAC from opening the port, because the GUID and GID 0 are derived from
-/// it and peers use it.
+/// Logs a change of the interface's MAC. Frames keep the MAC that the interface had when the port was opened: the GUID and GID 0
+/// are derived from that MAC, and peers use it.
 void say_mac(OpenPort& p) {
     if (p.netdev.empty()) return;
     const Netdev n = query_netdev(p.netdev);
@@ -213,7 +213,7 @@ std::string_view checksums_text(const pmd::ChecksumOffload& c) {
 }
 
 uint64_t Ports::memory_bytes(const Config& c) {
-    constexpr uint64_t kRest = 16 << 20;  // rings, ethdevs, DPDK's own
+    constexpr uint64_t kRest = 16 << 20;  // for rings, ethdevs and DPDK's internal objects
     uint64_t pools = c.engine.count * pmd::MbufPool::bytes(uint32_t(c.mbufs));
     for (const DeviceSection& d : c.devices)
         if (const PortKind& kind = port_kind(d.port); kind.own_frames)
@@ -273,7 +273,7 @@ Ports::Ports(Config& config, pmd::Eal&, const NicTroubles& troubles)
 
 Ports::~Ports() {
     for (size_t d = 0; d < ports_.size(); ++d) {
-        if (ports_[d].ethdev != nullptr || !ports_[d].udp.empty()) continue;  // closes itself
+        if (ports_[d].ethdev != nullptr || !ports_[d].udp.empty()) continue;  // its destructor closes the port
         const auto same = [&](const OpenPort& p) { return p.ethdev == nullptr && p.udp.empty() && p.id == ports_[d].id; };
         if (std::find_if(ports_.begin(), ports_.begin() + long(d), same) == ports_.begin() + long(d))
             pmd::stop_port(ports_[d].id);
@@ -289,7 +289,7 @@ void Ports::open_pair(const Config& config, size_t a) {
     const auto b = size_t(peer - devices.begin());
     ports_[a].mac = parse_mac(devices[a].mac).value();
     ports_[a].path_mtu = uint32_t(devices[a].mtu);
-    if (b < a) {  // created together with its peer
+    if (b < a) {  // open_pair() of the peer has created this port, too
         for (const auto& pair : pairs_)
             if (pair->port_a() == ports_[b].id) ports_[a].id = pair->port_b();
         return;
@@ -315,7 +315,7 @@ void Ports::open_netdev(OpenPort& p, const DeviceSection& d, Netdev& netdev) {
 
 /// Opens a UDP port on the addresses of the configuration, or on all addresses of this host.
 void Ports::open_udp(OpenPort& p, const DeviceSection& d, const Netdev& netdev, uint16_t queues) {
-    constexpr MacAddress kWithout{{0x02, 0x52, 0x4f, 0x43, 0x49, 0xff}};  // an interface such as lo has none
+    constexpr MacAddress kWithout{{0x02, 0x52, 0x4f, 0x43, 0x49, 0xff}};  // for an interface without a MAC, such as lo
     pmd::UdpSetup setup{.interface = d.interface, .interface_index = netdev.index, .engines = queues};
     for (const std::string& a : d.addresses) setup.addresses.push_back(parse_address(a).value());
     for (uint16_t q = 0; q < queues; ++q) {
@@ -393,7 +393,7 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
                                .mtus = mtus,
                                .hint = needs(kind),
                                .checksums = d.checksum_offload == "auto",
-                               // If a NIC's driver uses one interrupt for frames and link, it reports only one of them.
+                               // A NIC's driver that uses one interrupt for frames and link reports only one of the two.
                                .link_interrupts = d.port != "pci"};
     const pmd::Started started = pmd::start_port(p.id, pools.data(), setup);
     p.checksums = started.does;
@@ -406,7 +406,8 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     p.up = p.ethdev->link_up();
 }
 
-/// Opens one DPDK port per queue. For each, the driver loads its own XDP program, which we remove; in the end we attach ours.
+/// Opens one DPDK port per queue. The driver attaches its own XDP program for each port. This function detaches that program, and
+/// attaches ours at the end.
 void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
     for (uint32_t q = 0; q < p.pools.size(); ++q) {
         const std::vector<int> before = frame_sockets();

@@ -26,20 +26,20 @@ struct PortQueue {
     uint16_t port = 0, queue = 0;
 };
 
-/// One device's port, open.
+/// The open port of one device.
 struct OpenPort {
     uint16_t id = 0;
     MacAddress mac;
     std::string netdev;        ///< kernel interface behind it, or ""
-    int netdev_index = 0;      ///< its number
-    MacAddress netdev_mac;     ///< its MAC as last seen
+    int netdev_index = 0;      ///< index of the kernel interface
+    MacAddress netdev_mac;     ///< last known MAC of the kernel interface
     uint32_t path_mtu = 0;     ///< path MTU of the device
     uint32_t largest_mtu = 0;  ///< path MTU that the kind of port can carry
-    bool up = true;            ///< the link, when it was opened
-    /// The link now, for the engines.
+    bool up = true;            ///< state of the link when the port was opened
+    /// Current state of the link, for the engines.
     std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
-    std::vector<int> signals;        ///< by queue: readable when there are frames; empty: none, a sleeper must poll
-    pmd::ChecksumOffload checksums;  ///< checksums that the port does
+    std::vector<int> signals;        ///< by queue: readable when there are frames; empty: a sleeping engine must poll
+    pmd::ChecksumOffload checksums;  ///< checksums that the port computes or checks
     bool armed_by_sleeper = false;   ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, if the kind of port has its own frames
     std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, if it is a UDP port: then there is no DPDK port
@@ -47,7 +47,7 @@ struct OpenPort {
     std::unique_ptr<SocketLock> lock;                   ///< of the port's own socket
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
-    std::vector<std::unique_ptr<pmd::Ethdev>> further;  ///< PortKind::one_queue: by queue, from the second on
+    std::vector<std::unique_ptr<pmd::Ethdev>> further;  ///< if PortKind::one_queue: the ports of all queues but the first
     std::unique_ptr<pmd::XdpSteering> steering;         ///< last member: destroyed first
 
     PortQueue queue(uint32_t engine) const {
@@ -61,7 +61,7 @@ struct LinkState {
     uint32_t path_mtu = 0;
 };
 
-/// The checksums that the port does, for example "received and sent".
+/// The checksums that the port computes or checks, for example "received and sent".
 std::string_view checksums_text(const pmd::ChecksumOffload& checksums);
 
 class Ports {
@@ -76,7 +76,7 @@ public:
     static uint64_t memory_bytes(const Config& config);
     /// The NICs of `config` that DPDK cannot use. Called before EAL starts, which opens the other NICs.
     static NicTroubles nic_troubles(const Config& config);
-    /// NICs that EAL is to probe.
+    /// Addresses of the NICs that EAL probes.
     static std::vector<std::string> pci_addresses(const Config& config, const NicTroubles& troubles);
 
     const OpenPort& port(uint32_t device) const { return ports_[device]; }
@@ -86,9 +86,9 @@ public:
     }
     /// Sets the addresses of a device, for ports that check them.
     void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
-    /// The current state of the link; `wish`: the configured path MTU.
+    /// The current state of the link. `wish` is the configured path MTU.
     LinkState link(uint32_t device, uint32_t wish);
-    /// True if a driver does not report link changes (memif's does not), so that the link must be polled.
+    /// True if the link must be polled, because a driver does not report link changes (memif's does not).
     bool must_look() const;
     /// Readable when the link of a port without kernel interface has changed.
     int link_fd() const { return link_fd_; }

@@ -19,7 +19,7 @@ constexpr size_t kMostThreads = 64;
 constexpr std::chrono::seconds kStaysIdle{10};
 
 struct Thing {
-    int fd = -1;  ///< -1: a mapping
+    int fd = -1;  ///< -1 if the item is a mapping
     void* base = nullptr;
     uint64_t length = 0;
 
@@ -39,7 +39,7 @@ struct User {
 
 }  // namespace
 
-/// Owned by the threads too: they may outlive the Reaper.
+/// The threads share ownership, because they may outlive the Reaper.
 struct Reaper::State {
     mutable std::mutex mutex;
     std::condition_variable work;
@@ -53,7 +53,7 @@ struct Reaper::State {
     void finish_one(uint32_t number, bool was_descriptor);
 };
 
-/// The loop of a thread: releases one item of the next user, then puts that user at the end of the queue.
+/// The loop of a thread. It releases one item of the next user, then puts that user at the end of the queue.
 void Reaper::State::serve() {
     std::unique_lock lock(mutex);
     for (;;) {
@@ -117,7 +117,7 @@ void Reaper::add(uint32_t number, int fd, void* base, uint64_t length) {
         std::thread([state = state_] { state->serve(); }).detach();
         ++s.threads;
     } catch (const std::system_error&) {
-        s.work.notify_one();  // no further thread: the existing ones do the work one after the other
+        s.work.notify_one();  // if no thread could be started, the existing threads do the work one after the other
     }
 }
 

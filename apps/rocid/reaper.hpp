@@ -13,7 +13,7 @@ namespace roci::rocid {
 /// and return at once.
 class Reaper {
 public:
-    /// Limit of a user's descriptors that wait to be closed. Beyond it the user's sessions may send no further ones
+    /// Limit of a user's descriptors that wait to be closed. At the limit the user's sessions may send no further descriptors
     /// (ControlSocket).
     static constexpr size_t kMostClosing = 1024;
 
@@ -23,14 +23,14 @@ public:
     Reaper(const Reaper&) = delete;
 
     void close(uint32_t user, int fd);
-    /// No thread may access the mapping any more. Its address range is not reused before it is unmapped.
+    /// The caller ensures that no thread accesses the mapping any more. The address range is not reused before it is unmapped.
     void unmap(uint32_t user, void* base, uint64_t length);
 
-    /// Descriptors that are not closed yet.
+    /// Number of the user's descriptors that are not closed yet.
     size_t closing(uint32_t user) const;
-    /// Descriptors and mappings of all users.
+    /// Number of descriptors and mappings of all users that are not released yet.
     size_t pending() const;
-    /// Waits until nothing is pending, for `limit_ms` at most. True: nothing is pending.
+    /// Waits until nothing is pending, for at most `limit_ms`. Returns true if nothing is pending.
     bool drain(int limit_ms) const;
 
 private:

@@ -13,8 +13,8 @@ std::unique_ptr<ProcMemory> ProcMemory::open(int pid, uint32_t uid, std::shared_
     const int fd = ::open((folder + "/mem").c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) return nullptr;
     auto memory = std::unique_ptr<ProcMemory>(new ProcMemory(fd, std::move(worker)));
-    // Checked after opening: if the process had changed its user before, its folder would show this now. (The folder of a process
-    // that its own user must not trace belongs to root.)
+    // The check comes after opening: if the process changed its user before, the owner of its folder shows this now. (The folder
+    // of a process that its own user must not trace belongs to root.)
     struct stat s {};
     if (stat(folder.c_str(), &s) != 0 || s.st_uid != uid) return nullptr;
     return memory;

@@ -1,4 +1,4 @@
-// Access by address to client memory that cannot be mapped; slow.
+// Access by address to client memory that cannot be mapped. It is slow.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 
 namespace roci::rocid {
 
-/// Reads and writes through /proc/PID/mem rather than process_vm_readv, because its descriptor is bound to the address space at
-/// the time of opening. So neither a reused PID nor a client that executes a set-user-ID program can make rocid, which may be
-/// root, access memory that the client itself could not access.
+/// Reads and writes through /proc/PID/mem rather than process_vm_readv(2): a descriptor of /proc/PID/mem is bound to the address
+/// space at the time of opening. So neither a reused PID nor a client that executes a set-user-ID program can make rocid, which
+/// may be root, access memory that the client itself could not access.
 class ProcMemory final : public mem::RemoteProcess {
 public:
-    /// `worker` is the user's. nullptr: not permitted, or the process does not (or no longer) belong to user `uid`.
+    /// `worker` is the worker of the user. Returns nullptr if the access is not permitted, or if the process does not belong to
+    /// user `uid`.
     static std::unique_ptr<ProcMemory> open(int pid, uint32_t uid, std::shared_ptr<mem::SlowWorker> worker);
     ~ProcMemory() override;
 

@@ -5,7 +5,7 @@
 
 namespace roci::rocid {
 
-/// `state`: lines such as "READY=1". Does nothing without a service manager.
+/// Sends `state`, lines such as "READY=1". Does nothing without a service manager.
 void tell_service_manager(std::string_view state);
 
 }  // namespace roci::rocid

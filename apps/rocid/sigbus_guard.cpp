@@ -56,7 +56,7 @@ bool SigbusGuard::give_up_one() {
 
 bool SigbusGuard::add_block() {
     if (used_blocks_ == kBlocks) return false;
-    auto* fresh = new Block;  // never freed: the handler may be reading it
+    auto* fresh = new Block;  // never freed, because the handler may read it at any time
     for (size_t i = kPerBlock; i-- > 0;) free_.push_back(&fresh->entries[i]);
     blocks_[used_blocks_++].store(fresh, std::memory_order_release);
     return true;
@@ -90,7 +90,7 @@ void SigbusGuard::remove(const mem::MappedRegion& region) {
     by_base_.erase(it);
 }
 
-/// Replaces the whole mapping, because its other pages may be missing too. Replacing can fail at the kernel's limit of mappings.
+/// Replaces the whole mapping, because its other pages may be missing too. This can fail at the kernel's limit of mappings.
 bool SigbusGuard::cover(uintptr_t base, uint64_t length) {
     do {
         if (mmap(reinterpret_cast<void*>(base), length, PROT_READ | PROT_WRITE,

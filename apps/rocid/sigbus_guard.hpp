@@ -1,5 +1,5 @@
 // A client may truncate a file that rocid has mapped, or punch a hole into it; the next access then raises SIGBUS. The guard's
-// handler replaces the whole mapping by zero pages and marks the region as poisoned. The access continues without harm; the
+// handler replaces the whole mapping by zero pages and marks the region as poisoned. The access then continues. The
 // copying code finds the mark and reports a protection fault. Any other SIGBUS ends rocid as usual.
 #pragma once
 
@@ -21,19 +21,19 @@ public:
     /// The process-wide table. The first call installs the handler.
     static SigbusGuard& instance();
 
-    /// From now on a fault in [region.base, +mapped_length) poisons `region`. False: the table is full.
+    /// From now on a fault in [region.base, +mapped_length) poisons `region`. Returns false if the table is full.
     bool add(mem::MappedRegion& region, uint64_t mapped_length);
     /// Called before unmapping. No thread may access the mapping any more.
     void remove(const mem::MappedRegion& region);
-    /// Regions poisoned so far.
+    /// Number of regions poisoned so far.
     uint64_t poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
-    /// An eventfd that becomes readable when a region was poisoned; -1: there is none.
+    /// An eventfd that becomes readable when a region was poisoned. -1 if there is no eventfd.
     int event_fd() const { return event_fd_; }
 
-    /// The handler's work. True: the address was one of ours.
+    /// Called by the handler. Returns true if `address` belongs to a mapping of the table.
     bool handle(uintptr_t address);
 
-    /// Remaining mappings of the reserve.
+    /// Number of mappings left in the reserve.
     size_t reserve() const { return reserve_left_.load(std::memory_order_relaxed); }
 
 private:

@@ -12,15 +12,15 @@
 
 namespace roci::rocid {
 
-/// Owned by the threads too: they may outlive the SlowThreads.
+/// The threads share ownership, because they may outlive the SlowThreads.
 struct SlowThreads::Shared {
     mutable std::mutex mutex;
     mutable std::condition_variable idle;
-    std::vector<pmd::WakeFlag*> lcores;  ///< none: nobody is to be woken any more
+    std::vector<pmd::WakeFlag*> lcores;  ///< empty once no lcore may be woken any more
     std::array<bool, mem::SlowWorker::kMost> numbers{};
     size_t threads = 0;
-    std::atomic<uint64_t> submitted{0};  ///< requests, ever
-    uint64_t served = 0;                 ///< likewise
+    std::atomic<uint64_t> submitted{0};  ///< number of requests submitted since the start
+    uint64_t served = 0;                 ///< number of requests served since the start
 
     bool busy() const { return served != submitted.load(std::memory_order_seq_cst); }
     void end(uint32_t engine) {
@@ -47,7 +47,7 @@ public:
         stop_.store(true, std::memory_order_seq_cst);
         wake();
     }
-    /// The thread's life.
+    /// The loop of the thread.
     void run() {
         while (!stop_.load(std::memory_order_seq_cst)) {
             const uint32_t seen = wakes_.load(std::memory_order_seq_cst);
@@ -59,7 +59,8 @@ public:
     }
 
 private:
-    /// Nobody has the worker any more, so nobody waits for what was submitted last, and its memory may be gone.
+    /// Drops the remaining requests. No pointer to the worker is left, so nothing waits for these requests, and their memory may
+    /// be gone.
     void drop_rest() {
         mem::SlowRequest* left;
         for (uint32_t e = 0; e < lanes(); ++e)
@@ -120,7 +121,7 @@ std::shared_ptr<mem::SlowWorker> SlowThreads::of(uint32_t user) {
         --shared_->threads;
         return nullptr;
     }
-    // The thread has a pointer of its own; it ends when nobody else has one.
+    // The thread has its own pointer to the worker. When the last other pointer is gone, stop() ends the thread.
     std::shared_ptr<mem::SlowWorker> lease(worker.get(), [worker](mem::SlowWorker*) { worker->stop(); });
     workers_[user] = lease;
     return lease;
@@ -133,7 +134,7 @@ size_t SlowThreads::threads() const {
 
 bool SlowThreads::drain(int limit_ms) const {
     using Clock = std::chrono::steady_clock;
-    // A request may be served a moment before it counts as submitted, so that nobody announces the end: look again soon.
+    // A request may be served a moment before it counts as submitted. Then no thread signals the end, so check again soon.
     constexpr std::chrono::milliseconds kLook{10};
     const auto end = Clock::now() + std::chrono::milliseconds(limit_ms);
     std::unique_lock lock(shared_->mutex);

@@ -1,5 +1,5 @@
-// Threads that reach clients' memory by address: one per user. An access waits for as long as the client likes (a page that
-// userfaultfd or a FUSE server holds back), so no thread that serves others makes one (mem/slow_memory.hpp).
+// Threads that access clients' memory by address, one per user. Such an access can last as long as the client likes (userfaultfd
+// or a FUSE server delays a page), so no thread that serves other users makes one (mem/slow_memory.hpp).
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace roci::rocid {
 
 class SlowThreads {
 public:
-    /// lcores[i] is woken when something of engine i is done.
+    /// lcores[i] is woken when a request of engine i is done.
     explicit SlowThreads(std::vector<pmd::WakeFlag*> lcores);
-    /// Threads that hang are left behind; the kernel ends them with the process.
+    /// Does not wait for blocked threads. The kernel ends them with the process.
     ~SlowThreads();
     SlowThreads(const SlowThreads&) = delete;
 
-    /// The worker of a user; its thread ends with the last pointer to it. nullptr: too many users have one, or no thread could be
-    /// started. Conductor only.
+    /// Returns the worker of a user. Its thread ends with the last pointer to the worker. Returns nullptr if too many users have
+    /// a worker, or if no thread could be started. Called by the conductor only.
     std::shared_ptr<mem::SlowWorker> of(uint32_t user);
-    /// Threads that run, hanging ones among them.
+    /// Number of running threads, including blocked ones.
     size_t threads() const;
-    /// Waits until all submitted requests are served, or `limit_ms` are over. Returns true if they are.
+    /// Waits until all submitted requests are served, for at most `limit_ms`. Returns true if all are served.
     bool drain(int limit_ms) const;
 
 private:

@@ -18,7 +18,7 @@
 namespace roci::rocid {
 namespace {
 
-/// rocid removes its socket, ends its sessions, then releases the lock.
+/// Number of attempts to get the lock. A rocid that ends removes its socket first and releases the lock last.
 constexpr int kTries = 20;
 constexpr useconds_t kBetween = 50'000;
 
@@ -54,7 +54,7 @@ bool SocketLock::ours() const {
            named.st_dev == locked.st_dev;
 }
 
-/// True if the previous owner removed the file after we opened it: the path then names another file, or none.
+/// Tries to lock the file. If the previous owner removed the file after open(), the path names another file or none.
 SocketLock::Took SocketLock::take() {
     if (fd_ >= 0) close(fd_);
     fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

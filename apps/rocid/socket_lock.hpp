@@ -10,7 +10,7 @@ namespace roci::rocid {
 class SocketLock {
 public:
     /// Waits for an owner that is about to end. Throws pmd::StartError if another rocid has the lock (the text names it), or if
-    /// the file cannot be created. `other`: how the user names another socket.
+    /// the file cannot be created. `other` is a hint how the user selects another socket.
     SocketLock(const std::string& socket, const std::string& other);
     /// Removes the file.
     ~SocketLock();
@@ -27,7 +27,7 @@ private:
     int fd_ = -1;
 };
 
-/// True if no process serves the socket at the path. Tests without a connection, which some servers would take for their peer.
+/// True if no process serves the socket at the path. Makes no connection, because some servers would take it for their peer.
 bool deserted(const std::string& path);
 
 }  // namespace roci::rocid

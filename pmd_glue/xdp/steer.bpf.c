@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Selects, before the kernel's network stack, the frames for rocid's AF_XDP sockets: UDP to port 4791 over IPv4 or
-// IPv6, tagged or not, to an address that rocid serves; and everything for an address that only rocid has. The kernel
-// receives all other frames unchanged.
+// Selects frames for rocid's AF_XDP sockets before the kernel's network stack receives them. It selects RoCEv2 frames
+// (UDP to port 4791 over IPv4 or IPv6, with or without a VLAN tag) to an address that rocid serves or to a multicast
+// address. It also selects all frames to an address that only rocid has, and the ARP packets and neighbour
+// solicitations for that address. The kernel receives all other frames unchanged.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_endian.h>
@@ -19,7 +20,7 @@
 #define NEIGHBOUR_SOLICITATION 135
 #define FRAGMENT_BITS 0x3fff
 
-/* The sockets by receive queue. */
+/* The AF_XDP sockets, indexed by receive queue. */
 struct {
     __uint(type, BPF_MAP_TYPE_XSKMAP);
     __uint(max_entries, 64);
@@ -28,17 +29,17 @@ struct {
 } xsks_map SEC(".maps");
 
 struct address {
-    __u8 bytes[16]; /* IPv4 as ::ffff:a.b.c.d */
+    __u8 bytes[16]; /* an IPv4 address is stored as ::ffff:a.b.c.d */
 };
 
 struct {
-    __uint(type, BPF_MAP_TYPE_HASH); /* values: enum ours */
+    __uint(type, BPF_MAP_TYPE_HASH); /* address to enum ours */
     __uint(max_entries, 1024);
     __type(key, struct address);
     __type(value, __u8);
 } addresses SEC(".maps");
 
-/* Order and names: pmd_glue/xdp_steering.hpp. */
+/* pmd_glue/xdp_steering.cpp writes values of `ours`. xdp_steering.hpp has the names of the counters, in this order. */
 enum ours { NOTHING, ROCE, ALL };
 enum counter { STEERED, PASSED_OTHER, PASSED_ADDRESS, PASSED_FRAGMENT, PASSED_NO_SOCKET, COUNTERS };
 

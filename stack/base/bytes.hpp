@@ -1,4 +1,4 @@
-// Big-endian loads and stores for wire formats; unaligned.
+// Big-endian loads and stores at unaligned addresses, for wire formats.
 #pragma once
 
 #include <bit>

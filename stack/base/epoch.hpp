@@ -1,14 +1,14 @@
-// Epochs tell the writer of shared tables when no reader can still use what the writer has removed from them. The writer removes
-// entries, advances the epoch and waits until all readers have passed it: each has noted the new epoch since, or is at rest.
-// Readers note the epoch between two rounds of work, when they hold no reference, and rest while they sleep. The writer therefore
-// waits for all of them at once and wakes none that rests.
+// Epoch-based reclamation. The writer of shared tables learns when no reader can still use an entry that the writer has removed.
+// The writer removes entries, advances the epoch and waits until each reader has either noted the new epoch or is idle. A reader
+// notes the epoch between two rounds of work, when it holds no reference. A reader that sleeps is idle: the writer neither waits
+// for it nor wakes it.
 //
 // The order of memory accesses:
-//   - A reader that notes an epoch reads what advance() wrote with acquire order, and so sees everything the writer has removed
-//     before. The writer that finds the epoch noted, or the reader at rest, sees that the reader's earlier accesses are over.
-//   - A reader that stops resting tells so first (rouse), then loads the epoch (note). The writer advances the epoch, then looks
-//     whether the reader rests. All four are sequentially consistent: so the writer finds the reader awake, or the reader finds
-//     the new epoch and with it everything that was removed.
+//   - note() loads the epoch with acquire order, so the reader sees all removals that precede advance(). If the writer finds that
+//     a reader has noted the epoch or is idle, all earlier accesses of that reader have ended.
+//   - A reader that wakes up first stores that it is active (rouse), then loads the epoch (note). The writer first advances the
+//     epoch, then loads the reader's state. All four accesses are sequentially consistent. So either the writer finds the reader
+//     active, or the reader finds the new epoch and sees all removals.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace roci {
 
-/// The writer's end.
+/// The epoch, which the writer advances.
 class Epoch {
 public:
     using Number = uint64_t;
@@ -28,11 +28,11 @@ private:
     alignas(64) std::atomic<Number> now_{1};
 };
 
-/// One reader. It is at rest when it is made.
+/// One reader. A new reader is idle.
 class alignas(64) EpochReader {
 public:
-    /// Reader, between two rounds: notes the epoch. If it is a new one, calls `let_go` first, which must give up references that
-    /// the reader keeps from round to round.
+    /// Called by the reader between two rounds. Notes the epoch. If the epoch is new, calls `let_go` first, which must drop all
+    /// references that the reader keeps from one round to the next.
     template <class LetGo>
     void note(const Epoch& epoch, LetGo&& let_go) {
         const Epoch::Number now = epoch.now();
@@ -41,20 +41,20 @@ public:
         noted_ = now;
         passed_.store(now, std::memory_order_release);
     }
-    /// Reader: it keeps no reference and reads no table until rouse().
+    /// Called by the reader. Marks the reader as idle: it holds no reference and reads no table until rouse().
     void rest() { passed_.store(kAtRest, std::memory_order_release); }
-    /// Reader: ends the rest. It must note() the epoch before it reads a table.
+    /// Called by the reader. Marks the reader as active. The reader must call note() before it reads a table.
     void rouse() {
         noted_ = 0;
         passed_.exchange(0, std::memory_order_seq_cst);
     }
-    /// Writer: true if the reader uses nothing that was removed before `epoch` began.
+    /// Called by the writer. Returns true if the reader uses nothing that was removed before `epoch` began.
     bool passed(Epoch::Number epoch) const { return passed_.load(std::memory_order_seq_cst) >= epoch; }
 
 private:
     static constexpr Epoch::Number kAtRest = ~Epoch::Number{0};
     std::atomic<Epoch::Number> passed_{kAtRest};
-    Epoch::Number noted_ = 0;  ///< the reader's own copy
+    Epoch::Number noted_ = 0;  ///< the last epoch that this reader noted
 };
 
 }  // namespace roci

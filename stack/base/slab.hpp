@@ -26,12 +26,12 @@ public:
     virtual ~ChunkSource() = default;
     /// Preferred size of a chunk; slabs take multiples of it.
     virtual size_t unit() const = 0;
-    /// Memory aligned to a cache line, or nullptr.
+    /// Returns memory that is aligned to a cache line, or nullptr if there is none.
     virtual void* take(size_t bytes) = 0;
     virtual void give_back(void* chunk, size_t bytes) noexcept = 0;
 };
 
-/// Chunks from the heap: for the simulator and tests.
+/// Allocates chunks from the heap, for the simulator and tests.
 class HeapChunks final : public ChunkSource {
 public:
     size_t unit() const override { return 16 << 10; }
@@ -47,7 +47,7 @@ class Slab {
 public:
     static constexpr size_t kLine = 64;
 #ifdef ROCI_HEAP_BLOCKS
-    /// With the address sanitizer each block is a heap allocation, so that it detects the use of a freed block.
+    /// With the address sanitizer, each block is a heap allocation, so that the sanitizer detects the use of a freed block.
     static constexpr bool kHeapBlocks = true;
 #else
     static constexpr bool kHeapBlocks = false;
@@ -58,7 +58,7 @@ public:
     Slab(const Slab&) = delete;
     Slab& operator=(const Slab&) = delete;
 
-    /// A block with undefined content. nullptr: out of memory, which cannot happen for reserved blocks.
+    /// Returns a block with undefined content, or nullptr if memory is exhausted. For reserved blocks it never returns nullptr.
     void* take() {
         if constexpr (kHeapBlocks) return counted(std::aligned_alloc(kLine, block_));
         if (Free* const f = free_) {
@@ -73,7 +73,7 @@ public:
         if constexpr (kHeapBlocks) return std::free(block);
         free_ = new (block) Free{free_};
     }
-    /// Reserves further blocks, which take() then returns without allocating memory. False: out of memory.
+    /// Reserves `blocks` more blocks. take() then returns them without allocating memory. Returns false if memory is exhausted.
     [[nodiscard]] bool reserve(size_t blocks) {
         reserved_ += blocks;
         if (kHeapBlocks || reserved_ <= capacity_ || grow(reserved_ - capacity_)) return true;
@@ -119,7 +119,8 @@ private:
         if (fresh_ == fresh_end_) use_next_chunk();
         return true;
     }
-    /// The blocks of a new chunk are not put on the free list, so that their pages are not touched before they are needed.
+    /// Starts to allocate from the next chunk. The blocks of a new chunk are not put on the free list: their pages stay untouched
+    /// until they are needed.
     bool use_next_chunk() {
         if (begun_ == chunks_.size()) return false;
         const Chunk& c = chunks_[begun_++];
@@ -131,13 +132,13 @@ private:
     ChunkSource& source_;
     const size_t block_;
     Free* free_ = nullptr;
-    std::byte *fresh_ = nullptr, *fresh_end_ = nullptr;  ///< part of the current chunk that was never allocated
-    size_t begun_ = 0;                                   ///< chunks from which blocks were allocated
+    std::byte *fresh_ = nullptr, *fresh_end_ = nullptr;  ///< the part of the current chunk that was never allocated
+    size_t begun_ = 0;                                   ///< number of chunks from which blocks were allocated
     size_t capacity_ = 0, reserved_ = 0, taken_ = 0;
     std::vector<Chunk> chunks_;
 };
 
-/// Objects in a slab, owned one by one.
+/// A slab of objects; each object has one owner, its Handle.
 template <class T>
 class Pool {
 public:
@@ -151,7 +152,7 @@ public:
     using Handle = std::unique_ptr<T, Free>;
 
     explicit Pool(ChunkSource& source) : slab_(source, sizeof(T)) { static_assert(alignof(T) <= Slab::kLine); }
-    /// Throws std::bad_alloc, as new does.
+    /// Throws std::bad_alloc if memory is exhausted.
     Handle make() {
         void* block = slab_.take();
         if (block == nullptr) throw std::bad_alloc();

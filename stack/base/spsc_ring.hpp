@@ -1,4 +1,4 @@
-// A ring between two threads: one pushes, the other pops.
+// A lock-free ring between two threads: one thread pushes, the other one pops.
 #pragma once
 
 #include <atomic>

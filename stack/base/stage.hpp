@@ -1,6 +1,7 @@
-// Counts the cycles of a message per stage. ROCI_STAGE(icrc) attributes the cycles from here to the end of the block to the stage
-// `icrc`, without those of nested stages. The macro is empty in the product; `transport_stages` (tests/bench) compiles the
-// transport a second time, with ROCI_STAGES. Only code of that second build may have markers: the rooms wire to engine.
+// Counts the cycles of a message per stage. ROCI_STAGE(icrc) attributes the cycles from the macro to the end of the enclosing
+// block to the stage `icrc`, without the cycles of nested stages. The macro is empty in the product. `transport_stages`
+// (tests/bench) compiles the transport a second time, with ROCI_STAGES defined. Only the folders of that second build may contain
+// markers: stack/wire to stack/engine.
 #pragma once
 
 #include <array>
@@ -9,7 +10,7 @@
 
 namespace roci {
 
-/// Stage, description.
+/// Each row: stage, description.
 #define ROCI_STAGE_TABLE(X)                                    \
     X(outside, "posting and polling, outside of the engine")   \
     X(round, "turns, and what has no other stage")             \
@@ -48,21 +49,21 @@ inline constexpr StageInfo kStageInfo[] = {
 #undef ROCI_STAGE_ROW
 };
 
-/// An interval ends when another stage begins or continues. Each interval contains the cost of one switch, part of it at either
-/// end.
+/// The counts of one stage. An interval ends when another stage begins or continues. The cycles of each interval include the cost
+/// of one switch between stages.
 struct alignas(32) StageTally {
     uint64_t cycles = 0, intervals = 0, entries = 0;
     double without_switches(double switch_cycles) const { return double(cycles) - double(intervals) * switch_cycles; }
 };
 
-/// The counts of one thread. Cycles are those of the time stamp counter, whose rate does not follow the processor's clock.
+/// The counts of one thread. Cycles are counted by the time stamp counter, which runs at a constant rate.
 struct StageClock {
     std::array<StageTally, kStages> of{};
     uint64_t since = 0;
     Stage current = Stage::outside;
 
     void start(uint64_t now) { *this = {.since = now}; }
-    /// Returns the interrupted stage, for leave().
+    /// Switches to `stage`. Returns the interrupted stage, which the caller passes to leave().
     Stage enter(Stage stage, uint64_t now) {
         const Stage before = current;
         end_interval(before, now);
@@ -74,13 +75,13 @@ struct StageClock {
         end_interval(stage, now);
         current = before;
     }
-    /// All stages together.
+    /// Returns the cycles of all stages together.
     uint64_t whole() const {
         uint64_t cycles = 0;
         for (const StageTally& t : of) cycles += t.cycles;
         return cycles;
     }
-    /// Ends the current interval; `stage` continues.
+    /// Ends the current interval and counts it for `stage`.
     void end_interval(Stage stage, uint64_t now) {
         StageTally& t = of[size_t(stage)];
         t.cycles += now - since;
@@ -100,7 +101,7 @@ namespace roci {
 
 inline constinit thread_local StageClock stage_clock;
 /// A processor executes instructions of several stages at the same time. The fence waits until all instructions of a stage are
-/// done; without it most cycles of a large copy would be counted for the next stage.
+/// done. Without the fence, most cycles of a large copy would be counted for the next stage.
 inline uint64_t stage_now() {
     __builtin_ia32_lfence();
     return __builtin_ia32_rdtsc();
@@ -117,7 +118,7 @@ private:
     Stage before_;
 };
 
-/// Measures the cost of a switch: the fastest of many series of empty scopes. Resets the thread's counts.
+/// Measures the cost of a switch between stages: the fastest of many series of empty scopes. Resets the thread's counts.
 inline double calibrate_stage_switch() {
     constexpr uint32_t kRows = 40, kScopes = 1000;
     uint64_t best = ~uint64_t{0};

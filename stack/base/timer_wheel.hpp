@@ -1,4 +1,4 @@
-// Hierarchical timing wheel: O(1) arm and cancel, no allocation. A timer fires at the first tick not before its deadline.
+// Hierarchical timing wheel: O(1) arm and cancel, no allocation. A timer fires at the first tick at or after its deadline.
 #pragma once
 
 #include <bit>
@@ -8,10 +8,10 @@
 
 namespace roci {
 
-/// Intrusive: embedded in its owner. The callback gets `owner`.
+/// A timer is embedded in the object that uses it. The callback receives `owner`.
 struct Timer {
     Timer* next = nullptr;
-    Timer** link = nullptr;  ///< the pointer that points to this timer; nullptr: not armed
+    Timer** link = nullptr;  ///< the pointer that points to this timer; nullptr if the timer is not armed
     Nanos deadline = kNever;
     void* owner = nullptr;
     uint8_t level = 0, slot = 0;
@@ -20,12 +20,12 @@ struct Timer {
 
 class TimerWheel {
 public:
-    static constexpr Nanos kTick = 4096;  ///< ns: the granularity of IBA's local ACK timeout
+    static constexpr Nanos kTick = 4096;  ///< in ns; the granularity of IBA's local ACK timeout
     static constexpr uint32_t kLevels = 6, kSlots = 64;
 
     void start(Nanos now) { tick_ = now / kTick; }
 
-    /// Arms a timer or moves its deadline. kNever cancels it.
+    /// Arms a timer or changes its deadline. The deadline kNever cancels the timer.
     void arm(Timer& t, Nanos deadline) {
         cancel(t);
         if (deadline == kNever) return;
@@ -57,7 +57,8 @@ public:
         }
         return fired;
     }
-    /// A time not later than the earliest deadline (rounded up to a tick) of any timer; kNever when there is none.
+    /// Returns a time not later than the earliest deadline of any timer, rounded up to a tick. Returns kNever if no timer is
+    /// armed.
     Nanos next_deadline() const {
         const uint64_t t = next_busy_tick();
         return t == ~uint64_t{0} ? kNever : t * kTick;
@@ -66,7 +67,7 @@ public:
 private:
     static constexpr uint32_t kShift = 6;
 
-    /// `earliest`: the first tick that may still fire.
+    /// `earliest` is the first tick that may still fire.
     void insert(Timer& t, uint64_t earliest) {
         const uint64_t due = t.deadline / kTick + (t.deadline % kTick != 0);
         const uint64_t when = due > earliest ? due : earliest;
@@ -83,7 +84,8 @@ private:
         head = &t;
         occupied_[level] |= uint64_t{1} << t.slot;
     }
-    /// First tick after tick_ with a slot to process: the next nonempty slot of the lowest level that has one ahead.
+    /// Returns the first tick after tick_ that has a slot to process. This is the next nonempty slot of the lowest level that has
+    /// one ahead.
     uint64_t next_busy_tick() const {
         for (uint32_t level = 0; level < kLevels; ++level) {
             if (occupied_[level] == 0) continue;
@@ -92,12 +94,12 @@ private:
             const uint64_t base = (tick_ >> shift) - here;
             const uint64_t ahead = here == kSlots - 1 ? 0 : occupied_[level] & (~uint64_t{0} << (here + 1));
             if (ahead != 0) return (base + uint32_t(std::countr_zero(ahead))) << shift;
-            // only the top level wraps round
+            // only the top level wraps around
             if (level == kLevels - 1) return (base + kSlots + uint32_t(std::countr_zero(occupied_[level]))) << shift;
         }
         return ~uint64_t{0};
     }
-    /// At the start of a slot of a higher level, moves its timers to the lower levels.
+    /// Called when a slot of a higher level begins. Moves its timers to the lower levels.
     void cascade() {
         for (uint32_t level = kLevels - 1; level > 0; --level) {
             const uint32_t shift = level * kShift;
@@ -132,7 +134,7 @@ private:
         return fired;
     }
 
-    uint64_t tick_ = 0;  ///< ticks <= tick_ have been fired
+    uint64_t tick_ = 0;  ///< all ticks up to and including tick_ have been processed
     uint64_t occupied_[kLevels] = {};
     Timer* heads_[kLevels][kSlots] = {};
 };

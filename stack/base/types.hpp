@@ -1,5 +1,5 @@
-// Strong types of the transport: PSN, QPN, keys, MSN, addresses, time. A PSN is a point on a circle: it has distance and
-// window, never operator<.
+// Strong types of the transport: PSN, QPN, keys, MSN, addresses, time. PSNs wrap around, so class Psn offers distances and
+// windows instead of operator<.
 #pragma once
 
 #include <array>
@@ -10,7 +10,8 @@
 
 namespace roci {
 
-/// Nanoseconds of the caller's clock (virtual in the simulator, derived from the TSC in rocid). Only differences are meaningful.
+/// Time in nanoseconds by the caller's clock: virtual in the simulator, derived from the TSC in rocid. Only differences between
+/// times are meaningful.
 using Nanos = uint64_t;
 inline constexpr Nanos kNever = ~Nanos{0};
 
@@ -29,9 +30,9 @@ public:
         return *this;
     }
     constexpr bool operator==(const Psn&) const = default;
-    /// Signed steps from `from` to *this, in [-2^23, 2^23): negative means *this is older.
+    /// Returns the signed number of steps from `from` to *this, in [-2^23, 2^23). It is negative if *this is older.
     constexpr int32_t distance_from(Psn from) const { return int32_t((v_ - from.v_) << 8) >> 8; }
-    /// True if *this is one of the `size` PSNs that start at `first`.
+    /// Returns true if *this is one of the `size` PSNs that start at `first`.
     constexpr bool in_window(Psn first, uint32_t size) const { return ((v_ - first.v_) & kMask24) < size; }
 
 private:
@@ -44,14 +45,14 @@ struct Qpn {
     constexpr auto operator<=>(const Qpn&) const = default;
 };
 
-/// lkey or rkey: index into the key table in the upper 24 bits; a variant in the low 8 bits, so that a stale key is detected.
+/// lkey or rkey. The upper 24 bits are the index into the key table. The low 8 bits are a variant, which detects stale keys.
 struct Key {
     uint32_t value = 0;
     constexpr uint32_t index() const { return value >> 8; }
     constexpr bool operator==(const Key&) const = default;
 };
 
-/// Message sequence number, 24 bits (IBA 9.7.7.1): the number of messages that the responder has completed.
+/// Message sequence number, 24 bits (IBA 9.7.7.1). It counts the messages that the responder has completed.
 struct Msn {
     uint32_t value = 0;
     constexpr Msn& operator++() {
@@ -67,7 +68,7 @@ struct MacAddress {
     bool is_zero() const { return *this == MacAddress{}; }
 };
 
-/// A RoCEv2 GID is an IPv6 address; an IPv4 address a.b.c.d is ::ffff:a.b.c.d (RoCEv2 annex A17.4.5).
+/// A RoCEv2 GID is an IPv6 address. The IPv4 address a.b.c.d is represented as ::ffff:a.b.c.d (RoCEv2 annex A17.4.5).
 struct Gid {
     std::array<uint8_t, 16> bytes{};
     constexpr auto operator<=>(const Gid&) const = default;
@@ -84,7 +85,7 @@ struct Gid {
     }
 };
 
-/// Path MTU in bytes: 256, 512, 1024, 2048 or 4096 (enum ibv_mtu n is 128 << n).
+/// Returns the path MTU in bytes (256, 512, 1024, 2048 or 4096) for a value of enum ibv_mtu (1 to 5).
 constexpr uint32_t mtu_bytes(uint32_t ibv_mtu) { return 128u << ibv_mtu; }
 
 }  // namespace roci

@@ -1,5 +1,6 @@
-// Congestion control of a QP: how much it may send without an acknowledgement, and not before when. A controller is plain data;
-// the policy selects the functions. Nothing here knows of queues, frames or timers.
+// Congestion control of a QP. A controller limits how much the QP may send without an acknowledgement, and gives the earliest
+// time of the next request. A controller is plain data; the policy selects the functions. Nothing here depends on queues, frames
+// or timers.
 #pragma once
 
 #include <cstdint>
@@ -9,83 +10,84 @@
 namespace roci::cc {
 
 enum class Policy : uint8_t {
-    fixed_window,  ///< the whole window; a small one after a timeout, from there it doubles per round trip
+    fixed_window,  ///< the maximum window; after a timeout a small window, which doubles per round trip
     delay,         ///< a window that keeps the round trip near a target
-    dcqcn,         ///< a rate that congestion notifications cut and time raises again
-    adaptive,      ///< by delay; like dcqcn while the network marks
+    dcqcn,         ///< a rate that congestion notifications reduce and time raises again
+    adaptive,      ///< like delay; like dcqcn as long as the network sets ECN marks
     count_,
 };
 const char* policy_name(Policy p);
 
-/// What the configuration allows. The reasons for each value are in apps/rocid/options.cpp.
+/// Limits from the configuration. apps/rocid/options.cpp explains each value.
 struct Limits {
     uint32_t max_window = 256;          ///< packets
-    uint32_t first_window = 2;          ///< packets: of a QP that knows nothing of the network yet
-    Nanos target = 30'000;              ///< delay: target round trip; twice the shortest measured one if that is longer
-    Nanos notify_every = 50'000;        ///< shortest time between two notifications of a QP; 0: none is sent
+    uint32_t first_window = 2;          ///< packets; window of a new QP and of a QP that was idle
+    Nanos target = 30'000;              ///< delay: target round trip; at least twice the shortest one measured
+    Nanos notify_every = 50'000;        ///< shortest time between two notifications that a QP sends; 0: it sends none
     Nanos raise_every = 55'000;         ///< dcqcn: time between two raises
     uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes between two raises
-    uint32_t gain = 256;                ///< dcqcn: alpha moves by one part of this
-    uint32_t first_cut = 2;             ///< dcqcn: the first notification cuts the rate by one part of this
-    uint32_t additive = 5'000;          ///< dcqcn: kB/s, bytes per millisecond
-    uint32_t hyper = 50'000;            ///< dcqcn: likewise, after a long time without notifications
+    uint32_t gain = 256;                ///< dcqcn: alpha changes by 1/gain per update
+    uint32_t first_cut = 2;             ///< dcqcn: the first notification cuts the rate by 1/first_cut
+    uint32_t additive = 5'000;          ///< dcqcn: size of a small raise, bytes per millisecond
+    uint32_t hyper = 50'000;  ///< dcqcn: size of a large raise, bytes per millisecond; after a long time without notifications
 };
 
-/// After a timeout: two packets, each with an ACK request. With one, a lost ACK would cost a retry as often as a lost request.
+/// The window after a timeout is two packets, each with an ACK request. With one packet, the loss of the ACK would also cost a
+/// retry.
 inline constexpr uint16_t kWindowAfterTimeout = 2;
-inline constexpr uint32_t kFraction = 256;  ///< of a packet: Controller::window
+inline constexpr uint32_t kFraction = 256;  ///< Controller::window counts packets in units of 1/kFraction
 inline constexpr uint32_t kFullWindow = 0xffff * kFraction;
 
 struct Controller {
-    Nanos not_before = 0;                ///< the next request
-    uint32_t window : 24 = kFullWindow;  ///< packets * kFraction, if less than Limits::max_window: may be less than one packet
+    Nanos not_before = 0;                ///< earliest time of the next request
+    uint32_t window : 24 = kFullWindow;  ///< packets * kFraction; no effect above Limits::max_window; may be below one packet
     Policy policy : 8 = Policy::fixed_window;
 };
 static_assert(sizeof(Controller) == 16);
 
-/// What policies that adapt remember. The fixed window does not touch it.
+/// The state of the adaptive policies. The fixed window does not use it.
 struct State {
-    static constexpr uint8_t kFewSamples = 8;  ///< with fewer, a QP has just begun
+    static constexpr uint8_t kFewSamples = 8;  ///< with fewer samples a QP counts as new
     uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit
-    uint32_t target_rate = 0;                  ///< dcqcn: what the rate was before it was cut
-    uint32_t alpha = 0;                        ///< dcqcn: how congested, of kWhole
-    uint32_t cut_at = 0;                       ///< low bits of the time when the window or rate was made smaller
-    uint32_t raised_at = 0;                    ///< dcqcn: likewise, of the last raise by time
-    uint32_t bytes = 0;                        ///< dcqcn: sent since the last raise by bytes
-    uint32_t active_at = 0;                    ///< low bits of the time when something was sent or acknowledged
-    uint32_t notified_at = 0;                  ///< low bits of the time when this end sent a notification
+    uint32_t target_rate = 0;                  ///< dcqcn: the rate before it was cut, bytes per millisecond
+    uint32_t alpha = 0;                        ///< dcqcn: estimate of the congestion, in units of 1/kWhole
+    uint32_t cut_at = 0;                       ///< low bits of the time when the window or the rate was last reduced
+    uint32_t raised_at = 0;                    ///< dcqcn: low bits of the time of the last raise by time
+    uint32_t bytes = 0;                        ///< dcqcn: bytes sent since the last raise by bytes
+    uint32_t active_at = 0;                    ///< low bits of the time when the QP last sent or was acknowledged
+    uint32_t notified_at = 0;                  ///< low bits of the time when this end last sent a notification
     uint8_t packet_shift = 12;                 ///< a full packet has 2^packet_shift bytes
-    uint8_t samples = 0;                       ///< round trips measured, at most kFewSamples
+    uint8_t samples = 0;                       ///< number of round trips measured, at most kFewSamples
     uint8_t raises_by_time = 0, raises_by_bytes : 6 = 0;
     bool slow_start : 1 = true;
     bool crowded : 1 = false;  ///< the last round trip was longer than the target
 };
 static_assert(sizeof(State) == 36);
 
-/// A QP's congestion control starts anew.
+/// Starts the congestion control of a QP from its initial state.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);
 
-/// What the window allows, in packets: one at least.
+/// The window in whole packets, at least one.
 inline uint32_t packets(const Controller& c) { return c.window < kFraction ? 1 : c.window / kFraction; }
-/// Packets that may be unacknowledged.
+/// The number of packets that may be unacknowledged.
 inline uint32_t window(const Controller& c, const Limits& limits) {
     const uint32_t allowed = packets(c);
     return allowed < limits.max_window ? allowed : limits.max_window;
 }
 inline Nanos not_before(const Controller& c) { return c.not_before; }
 
-/// Packets were acknowledged.
+/// An acknowledgement of packets.
 struct Acked {
     Nanos now;
     uint32_t packets;
-    uint32_t in_flight;  ///< before
-    uint32_t sample;     ///< a round trip that was measured just now, ns; 0: none
+    uint32_t in_flight;  ///< packets in flight before this acknowledgement
+    uint32_t sample;     ///< round trip measured with this acknowledgement, ns; 0 if none was measured
     uint32_t smoothed, shortest;
 };
 
-/// A policy's reaction to each event; nullptr: none.
+/// The functions of a policy, one per event; nullptr if the policy ignores the event.
 struct Row {
-    /// A turn of the requester begins. Returns how many of `quantum` frames it may send.
+    /// Called when a turn of the requester begins. Returns how many of `quantum` frames the requester may send.
     uint32_t (*begin_turn)(Controller&, State&, const Limits&, Nanos now, uint32_t quantum);
     void (*on_sent)(Controller&, State&, const Limits&, Nanos now, uint32_t bytes);
     void (*on_ack)(Controller&, State&, const Limits&, const Acked&);
@@ -96,9 +98,9 @@ struct Row {
 extern const Row kPolicies[];
 inline const Row& row(const Controller& c) { return kPolicies[size_t(c.policy)]; }
 
-/// The fixed window neither paces nor counts bytes.
+/// True for the fixed window, which neither paces nor counts bytes.
 inline bool rests(const Controller& c) { return c.policy == Policy::fixed_window; }
-/// No event but a timeout changes an open fixed window.
+/// True for a fixed window at its maximum. Only a timeout changes such a window.
 inline bool rests_open(const Controller& c, const Limits& l) { return rests(c) && c.window >= l.max_window * kFraction; }
 
 inline uint32_t begin_turn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
@@ -116,7 +118,7 @@ inline void on_sent(Controller& c, State& s, const Limits& l, Nanos now, uint32_
 inline void on_ack(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (const auto f = row(c).on_ack) f(c, s, l, a);
 }
-/// The peer reported a congestion (RoCEv2 annex A17.9). `round_trip`: smoothed; 0: not known.
+/// The peer reported congestion (RoCEv2 annex A17.9). `round_trip` is the smoothed round trip in ns, 0 if unknown.
 inline void on_cnp(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (const auto f = row(c).on_cnp) f(c, s, l, now, round_trip);
 }
@@ -124,12 +126,13 @@ inline void on_cnp(Controller& c, State& s, const Limits& l, Nanos now, uint32_t
 inline void on_loss(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (const auto f = row(c).on_loss) f(c, s, l, now, round_trip);
 }
-/// The peer was silent for the whole ACK timeout, or probes were in vain.
+/// The ACK timeout elapsed without a response, or all probes remained unanswered.
 inline void on_timeout(Controller& c, State& s, const Limits& l, Nanos now) {
     if (const auto f = row(c).on_timeout) f(c, s, l, now);
 }
 
-/// The other end's part: a frame of its peer was marked Congestion Experienced. True: notify it now.
+/// Called at the receiver of a frame that was marked Congestion Experienced. Returns true if a notification must be sent to the
+/// peer now.
 inline bool take_mark(State& s, const Limits& l, Nanos now) {
     if (l.notify_every == 0 || uint32_t(now) - s.notified_at < l.notify_every) return false;
     s.notified_at = uint32_t(now);

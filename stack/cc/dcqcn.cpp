@@ -1,7 +1,8 @@
-// DCQCN, the reaction point (Zhu et al., SIGCOMM 2015): a notification cuts the rate by a share that follows how often they come;
-// afterwards time and bytes raise it, first back to where it was, then by a step, then by a larger one. Nothing needs a timer:
-// what time has raised is made up for when something is sent, acknowledged or notified. Until the first notification there is no
-// rate, and the window starts small and grows by a half per round trip.
+// DCQCN, the reaction point (Zhu et al., SIGCOMM 2015). Each notification cuts the rate; frequent notifications cut it more.
+// Afterwards both time and bytes sent raise the rate: first back to its previous value, then by a small step, then by a larger
+// one. No timer is needed. Raises that have become due by time are computed when the QP sends, or receives an acknowledgement or
+// a notification. Before the first notification there is no rate limit. The window starts small and grows by a half per round
+// trip.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -9,9 +10,9 @@ namespace {
 
 constexpr uint8_t kFastRaises = 5, kMostRaises = 63;
 constexpr uint32_t kLeastRate = 1'000;     ///< bytes per millisecond
-constexpr uint32_t kNoLimit = 12'500'000;  ///< 100 Gb/s: such a rate is none
-constexpr uint32_t kMostIdleRaises = 200;  ///< then what the rate was says nothing any more
-constexpr uint32_t kBurst = 8192;          ///< bytes that may be made up for after a pause
+constexpr uint32_t kNoLimit = 12'500'000;  ///< bytes per millisecond (100 Gb/s); at this rate the limit is removed
+constexpr uint32_t kMostIdleRaises = 200;  ///< after so many raises without traffic, the limit is removed
+constexpr uint32_t kBurst = 8192;          ///< bytes that a QP may send at once after a pause
 
 void raise(State& s, const Limits& l) {
     const uint8_t least = std::min<uint8_t>(s.raises_by_time, s.raises_by_bytes);
@@ -21,7 +22,7 @@ void raise(State& s, const Limits& l) {
     if (s.rate >= kNoLimit) s.rate = 0;
 }
 
-/// What time has done since it was looked at last.
+/// Computes the raises that have become due by time since the last call.
 void catch_up(State& s, const Limits& l, Nanos now) {
     for (uint32_t n = 0; s.rate != 0 && uint32_t(now) - s.raised_at >= l.raise_every; ++n) {
         s.raised_at += uint32_t(l.raise_every);
@@ -32,7 +33,7 @@ void catch_up(State& s, const Limits& l, Nanos now) {
     }
 }
 
-/// Two round trips' worth of the rate: when the ACKs stay out, so do packets.
+/// Sets the window to twice the product of rate and round trip. If no ACKs arrive, the QP soon stops sending.
 void follow_rate(Controller& c, State& s, const Limits& l, uint32_t round_trip) {
     if (s.rate == 0 || round_trip == 0) return;
     const uint64_t packets = uint64_t{s.rate} * 2 * round_trip / 1'000'000 / (1u << s.packet_shift) + 2;
@@ -77,7 +78,7 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
         s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;
     } else {
-        if (uint32_t(now) - s.cut_at < l.notify_every / 2) return;  // faster than any peer may notify
+        if (uint32_t(now) - s.cut_at < l.notify_every / 2) return;  // notifications arrive faster than a peer may send them
         catch_up(s, l, now);
         if (s.rate == 0) return;
     }

@@ -1,17 +1,18 @@
-// Congestion control by delay: the window grows by a part of a packet per round trip while round trips are shorter than a target,
-// and shrinks, at most once per round trip and by at most a half, in proportion to what they are longer. The target is absolute,
-// so that flows which share a queue agree on it whenever they began. Below one packet the window becomes a pause between packets.
+// Congestion control by delay. While round trips are shorter than a target, the window grows by a fraction of a packet per round
+// trip. Otherwise it shrinks in proportion to the excess over the target, at most once per round trip and by at most a half. The
+// target is an absolute time and does not depend on when a flow began, so that flows which share a queue become equal. A window
+// below one packet acts as a pause between packets.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
 namespace {
 
-constexpr uint32_t kStep = kFraction / 2;  ///< per round trip
+constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
 constexpr Nanos kLongestPause = 10'000'000;
-constexpr uint32_t kMostCut = 2;  ///< the window is divided by this at most
+constexpr uint32_t kMostCut = 2;  ///< divisor of the largest reduction of the window
 
-/// The round trip to aim at. Narrow windows get more than wide ones, so that flows which share a queue become equal; a network
-/// whose empty round trip is long has a target of its own.
+/// Returns the target round trip. Narrow windows get a longer target than wide ones, so that flows which share a queue become
+/// equal. In a network with long round trips, the target is twice the shortest one measured.
 uint32_t target(const Controller& c, const Limits& l, uint32_t shortest) {
     const auto base = uint32_t(l.target);
     return std::max(base + uint32_t(uint64_t{2} * base * kFraction / (kFraction + c.window)), 2 * shortest);
@@ -33,7 +34,8 @@ void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
 }
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
-    if (s.crowded || uint64_t{a.in_flight} * 2 * kFraction < c.window) return;  // a window that is not used says nothing
+    // A window that is not used does not show whether a larger one is possible.
+    if (s.crowded || uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
     const uint32_t step = s.slow_start            ? a.packets * kFraction / 2
                           : c.window >= kFraction ? a.packets * kStep * kFraction / c.window
                                                   : a.packets * kStep / 4;
@@ -60,7 +62,7 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     }
 }
 
-/// A loss while the queues are nearly empty is none of congestion.
+/// A loss while the queues are nearly empty does not indicate congestion, so the window stays.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
     s.slow_start = false;
     if (!s.crowded || uint32_t(now) - s.cut_at < round_trip) return;

@@ -1,5 +1,5 @@
-// The fixed window: many QPs that send to a slow peer share what it can take, instead of sending all of it again and again. A NAK
-// does not narrow the window: a peer that answers takes packets.
+// The fixed window. After a timeout it is small, so that many QPs that send to a slow peer share the peer's capacity instead of
+// sending everything again and again. A NAK does not reduce the window, because a peer that responds can receive packets.
 #include "cc/policies.hpp"
 
 namespace roci::cc {

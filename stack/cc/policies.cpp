@@ -1,5 +1,5 @@
-// The policies of congestion control, one row per policy, and what the adaptive one adds: it goes by delay until the peer
-// notifies it of a congestion, then by notifications until the rate has no limit any more.
+// The policies of congestion control, one row per policy, and the additional functions of the adaptive policy. It works by delay
+// until the peer reports congestion, then by notifications until the rate limit is removed.
 #include <bit>
 
 #include "cc/policies.hpp"

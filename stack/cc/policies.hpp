@@ -1,4 +1,4 @@
-// The policies' functions, for the table in policies.cpp, and what several of them use.
+// The functions of the policies, for the table in policies.cpp, and helpers that several policies share.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 namespace roci::cc {
 
 inline constexpr uint32_t kWhole = 1 << 16;
-/// One packet per 64 round trips is the slowest.
+/// The smallest window: one packet per 64 round trips.
 inline constexpr uint32_t kLeastWindow = kFraction / 64;
 
-// ---- slow_start.cpp: what delay and dcqcn have in common
-/// A QP that was idle knows nothing of the network any more: it starts with the first window again.
+// ---- slow_start.cpp: common functions of delay and dcqcn
+/// Resets a QP that was idle to the first window, because its measurements are out of date.
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
 
 inline void set_window(Controller& c, uint32_t window) { c.window = std::min(window, kFullWindow) & 0xffffff; }

@@ -3,7 +3,7 @@
 namespace roci::cc {
 namespace {
 
-/// Longer than the pauses of a program that works, shorter than those after which a network is another.
+/// Idle time after which the measurements of the network are out of date, ns. Longer than the pauses of a working program.
 constexpr uint32_t kIdle = 1'000'000;
 
 }  // namespace

@@ -34,7 +34,7 @@ int Manager::answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32
     rep.qkey = qkey;
     std::copy_n(private_data.begin(), std::min(private_data.size(), rep.private_data.size()), rep.private_data.begin());
     send(*c, rep);
-    // Kept for some time, so that a repeated request gets the same answer.
+    // The entry is kept for some time, so that a repeated request gets the same answer.
     c->state = State::timewait;
     set_timer(*c, now + response_time(config_.response_timeout));
     return 0;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint8_t kBaseVersion = 1, kClass = 7, kClassVersion = 2, kMethodSend = 3;
 
-/// Bits [at, at + count) of a big-endian bit string.
+/// Returns bits [at, at + count) of a big-endian bit string.
 uint64_t get_bits(const uint8_t* p, uint32_t at, uint32_t count) {
     uint64_t v = 0;
     for (uint32_t i = at; i < at + count; ++i) v = v << 1 | (p[i / 8] >> (7 - i % 8) & 1u);
@@ -24,7 +24,7 @@ void put_bits(uint8_t* p, uint32_t at, uint32_t count, uint64_t v) {
     }
 }
 
-/// The two directions of a field list: field(bit, bits, member) and block(byte, array).
+/// Decodes and encodes a list of fields. Both directions offer field(bit, bits, member) and block(byte, array).
 struct Reader {
     const uint8_t* data;
     template <class T>
@@ -50,7 +50,7 @@ struct Writer {
 
 constexpr uint32_t bytes(uint32_t n) { return n * 8; }
 
-/// The path of 44 bytes, of which a REQ has two (IBA table 107).
+/// The fields of a path, 44 bytes. A REQ contains two paths (IBA table 107).
 template <class A, class P>
 void path_fields(const A& a, uint32_t at, P& p) {
     a.field(bytes(at), 16, p.local_lid);
@@ -72,11 +72,11 @@ void comm_ids(const A& a, M& m) {
     a.field(bytes(4), 32, m.remote_comm_id);
 }
 
-/// M is the message T or its const self.
+/// True if M is the message type T or const T.
 template <class M, class T>
 concept Is = std::is_same_v<std::remove_const_t<M>, T>;
 
-// One list per message; offsets count from the end of the MAD header.
+// The fields of each message. Offsets count from the end of the MAD header.
 
 template <class A, Is<Req> M>  // IBA table 107
 void fields(const A& a, M& m) {

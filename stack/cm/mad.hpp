@@ -1,6 +1,6 @@
-// Communication management messages in a MAD on QP 1 (IBA 12.6, 12.11): typed structs, with encode and decode derived from one
-// list of fields per message. Decoding never fails once the header was accepted: any bits are a valid field. The manager checks
-// the values.
+// Communication management messages in a MAD on QP 1 (IBA 12.6, 12.11). Each message is a struct. encode() and decode() are
+// derived from one list of fields per message. decode() cannot fail once the header was accepted, because any bits form a valid
+// field. The manager checks the values.
 #pragma once
 
 #include <array>
@@ -28,10 +28,10 @@ struct Header {
     uint64_t transaction = 0;
     Attribute attribute = Attribute::req;
 };
-/// False: not a MAD of the communication management class with a supported version and method.
+/// Returns false if the MAD is not of the communication management class or its version or method is not supported.
 bool parse_header(std::span<const uint8_t> mad, Header& out);
 
-/// Why a connection is refused (IBA table 115). A peer may send any number.
+/// Reasons for the rejection of a connection (IBA table 115). A peer may send any number.
 enum class Reason : uint16_t {
     no_qp = 1,
     no_eec = 2,
@@ -58,7 +58,7 @@ enum class Reason : uint16_t {
     unsupported_class_version = 31,
 };
 
-/// The message to which an MRA or REJ responds (IBA 12.6.6, 12.6.7).
+/// The message that an MRA or REJ responds to (IBA 12.6.6, 12.6.7).
 enum class Answered : uint8_t { req = 0, rep = 1, other = 2 };
 
 struct PathFields {
@@ -77,7 +77,7 @@ struct Req {
     static constexpr Attribute kAttribute = Attribute::req;
     uint32_t local_comm_id = 0;
     uint64_t service_id = 0;
-    uint64_t ca_guid = 0;  ///< host order
+    uint64_t ca_guid = 0;  ///< in host byte order
     uint32_t qkey = 0, qpn = 0;
     uint8_t responder_resources = 0, initiator_depth = 0;
     uint8_t remote_response_timeout = 0, local_response_timeout = 0;
@@ -86,7 +86,7 @@ struct Req {
     uint32_t psn = 0;
     uint8_t retry_count = 0, rnr_retry_count = 0;
     uint16_t pkey = 0xffff;
-    uint8_t mtu = 0;  ///< enum ibv_mtu
+    uint8_t mtu = 0;  ///< a value of enum ibv_mtu
     uint8_t max_cm_retries = 0;
     uint8_t srq = 0, extended_transport = 0;
     PathFields primary;
@@ -140,7 +140,7 @@ struct SidrReq {
     uint64_t service_id = 0;
     std::array<uint8_t, 216> private_data{};
 };
-/// IBA table 121.
+/// Status of a SIDR_REP (IBA table 121).
 enum class SidrStatus : uint8_t {
     valid = 0,
     invalid_service_id = 1,
@@ -161,7 +161,7 @@ struct SidrRep {
     std::array<uint8_t, 136> private_data{};
 };
 
-/// A whole MAD. Instantiated for the messages above.
+/// Encodes a whole MAD. Instantiated for the messages above.
 template <class Message>
 Mad encode(uint64_t transaction, const Message& message);
 template <class Message>

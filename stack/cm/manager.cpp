@@ -1,4 +1,4 @@
-// Calls of owners, and timers.
+// The calls of owners, and the timers.
 #include "cm/manager.hpp"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace roci::cm {
 namespace {
 
 /// The first repetition comes early, and the pauses grow by half up to the full response time. So a few lost messages cost little
-/// time, and a slow peer is not flooded. There are at most max_retries repetitions (IBA 12.7.27), and the connection does not
-/// give up before the time of as many full pauses.
+/// time, and a slow peer is not flooded. There are at most max_retries repetitions (IBA 12.7.27). The manager waits at least as
+/// long as max_retries full pauses before it gives the connection up.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>
@@ -50,7 +50,8 @@ Connection* Manager::get(uint32_t id) {
 }
 const Connection* Manager::find(uint32_t id) const { return const_cast<Manager*>(this)->get(id); }
 
-/// Removes the oldest connection without an owner: such connections only wait for the end of TimeWait.
+/// Removes the oldest connections without an owner until there is room. Such connections only wait for the end of TimeWait.
+/// Returns false if there is still no room.
 bool Manager::make_room() {
     while (connections_.size() >= config_.max_connections && !ending_.empty()) {
         Connection* c = get(ending_.front());
@@ -60,9 +61,10 @@ bool Manager::make_room() {
     return connections_.size() < config_.max_connections;
 }
 
-/// The connection has no owner any more, but is still in TimeWait.
+/// Notes a connection that has no owner any more but is still in TimeWait.
 void Manager::forget_later(const Connection& c) {
-    while (!ending_.empty() && !connections_.contains(ending_.front())) ending_.pop_front();  // skips those that have ended
+    // Removes entries whose connections have ended.
+    while (!ending_.empty() && !connections_.contains(ending_.front())) ending_.pop_front();
     ending_.push_back(c.id);
 }
 
@@ -90,7 +92,7 @@ void Manager::pair(Connection& c, uint32_t remote_id, uint32_t remote_qpn) {
     if (remote_qpn != 0) peers_[{c.peer.remote, remote_qpn, kQpn}] = c.id;
 }
 
-/// The peer may use the QP number for another connection now.
+/// Allows the peer to use the QP number for another connection.
 void Manager::unpair_qpn(Connection& c) {
     const auto it = peers_.find({c.peer.remote, c.remote_qpn, kQpn});
     if (it != peers_.end() && it->second == c.id) peers_.erase(it);
@@ -114,7 +116,7 @@ void Manager::end(Connection& c) {
     if (!c.owned) erase(c);
 }
 
-// ---- time -----------------------------------------------------------------------------------------------------------
+// ---- timers ---------------------------------------------------------------------------------------------------------
 
 void Manager::set_timer(Connection& c, Nanos deadline) {
     if (c.deadline != kNever) timers_.erase({c.deadline, c.id});
@@ -148,7 +150,7 @@ void Manager::expire(Connection& c, Nanos now) {
         return end(c);
     }
     if (now >= c.give_up) return give_up(c, now);
-    // All repeats are sent. A DREQ without a reply ends the connection now. For any other message the manager waits until
+    // All repetitions were sent. A DREQ without a reply ends the connection now. For any other message the manager waits until
     // give_up.
     if (c.repeats_left == 0) return c.state == State::dreq_sent ? give_up(c, now) : set_timer(c, c.give_up);
     --c.repeats_left;
@@ -160,7 +162,7 @@ void Manager::expire(Connection& c, Nanos now) {
 
 void Manager::give_up(Connection& c, Nanos now) {
     ++counters_.timeouts;
-    if (c.state == State::dreq_sent) {  // no answer from the peer has the effect of a DREP (IBA 12.9.7.1.2)
+    if (c.state == State::dreq_sent) {  // a missing answer has the effect of a DREP (IBA 12.9.7.1.2)
         raise(c, Event::Kind::gone);
         return enter_timewait(c, now);
     }
@@ -169,7 +171,7 @@ void Manager::give_up(Connection& c, Nanos now) {
     end(c);
 }
 
-/// IBA 12.9.8.4: lasts until no packet of the connection can be in the network any more.
+/// Enters TimeWait (IBA 12.9.8.4), which lasts until no packet of the connection can be in the network any more.
 void Manager::enter_timewait(Connection& c, Nanos now) {
     stop_repeating(c);
     c.state = State::timewait;
@@ -178,7 +180,7 @@ void Manager::enter_timewait(Connection& c, Nanos now) {
     set_timer(c, now + response_time(ack) * 2);
 }
 
-// ---- messages out, events out ---------------------------------------------------------------------------------------
+// ---- outgoing messages and events -----------------------------------------------------------------------------------
 
 void Manager::transmit(const Endpoint& to, const Mad& mad) {
     Header h;
@@ -242,7 +244,7 @@ bool Manager::next_event(Event& out) {
     return true;
 }
 
-// ---- owners ---------------------------------------------------------------------------------------------------------
+// ---- calls of owners ------------------------------------------------------------------------------------------------
 
 uint32_t Manager::listen(const Listener& listener) {
     listeners_[listener.service_id].emplace_back(++last_listener_, listener);
@@ -344,11 +346,11 @@ int Manager::reject(uint32_t id, Reason reason, std::span<const uint8_t> private
     const bool can = c->state == State::req_rcvd || c->state == State::rep_rcvd || c->state == State::rep_sent;
     if (!can) return EINVAL;
     send_rej(*c, rejected_message(c->state), reason, private_data);
-    const bool keep = c->state != State::rep_rcvd;  // a repeated REQ gets the same answer
+    const bool keep = c->state != State::rep_rcvd;  // after a REQ, the answer is kept for a repeated REQ
     stop_repeating(*c);
     unpair_qpn(*c);
     if (!keep) return end(*c), 0;
-    // Kept without an owner: for the owner the connection has ended.
+    // The connection is kept without an owner; its owner considers it ended.
     c->state = State::timewait;
     c->owned = false;
     forget_later(*c);

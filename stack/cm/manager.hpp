@@ -1,9 +1,10 @@
-// The communication manager: connections and their states (IBA 12.9), sans-IO. receive() takes messages and advance() the time;
-// next_message() and next_event() return messages and events. One object serves all ports. Not thread-safe.
+// The communication manager holds connections and their states (IBA 12.9). It does no I/O: receive() takes messages, advance()
+// takes the time, next_message() returns messages to be sent, and next_event() returns events. One object serves all ports. It is
+// not thread-safe.
 //
-// The local communication ID names a connection. Its owner (a program's cm_id) is a cookie. After the owner has called destroy(),
-// the manager ends the connection by itself, as the protocol requires. Config::max_connections bounds the memory: further
-// requests are refused.
+// The local communication ID identifies a connection. The owner of a connection (a program's cm_id) is represented by a cookie.
+// After destroy() was called, the manager ends the connection by itself, as the protocol requires. Config::max_connections limits
+// the memory; further requests are refused.
 #pragma once
 
 #include <deque>
@@ -18,14 +19,14 @@
 
 namespace roci::cm {
 
-/// 4.096 us * 2^n (IBA 12.7.26).
+/// Converts an encoded time to nanoseconds: 4.096 us * 2^n (IBA 12.7.26).
 constexpr Nanos response_time(uint8_t n) { return Nanos{4096} << (n & 31); }
 
 /// The two ends of a message.
 struct Endpoint {
-    uint32_t port = 0;  ///< device index
+    uint32_t port = 0;  ///< index of the device
     Gid local, remote;
-    MacAddress remote_mac;  ///< all zero: unknown
+    MacAddress remote_mac;  ///< all zero if unknown
     uint8_t traffic_class = 0;
 };
 struct Incoming {
@@ -60,15 +61,15 @@ struct Connection {
     State state = State::idle;
     bool active = false, datagram = false;
     bool owned = true;
-    bool paired = false;  ///< is in the tables by the peer's ID
+    bool paired = false;  ///< entered in the tables by the peer's ID
     uint64_t owner = 0;
     Endpoint peer;
     uint32_t local_qpn = 0, remote_qpn = 0;
     uint64_t transaction = 0;
-    Req req;  ///< sent or received
-    Rep rep;  ///< sent or received
+    Req req;  ///< the REQ that was sent or received
+    Rep rep;  ///< the REP that was sent or received
     SidrReq sidr_req;
-    Mad last{};  ///< the message that is repeated
+    Mad last{};  ///< the message that is repeated after a timeout
     uint8_t response_timeout = 20, max_retries = 15;
     uint8_t repeats_left = 0;
     Nanos deadline = kNever, interval = 0, give_up = kNever;
@@ -76,29 +77,29 @@ struct Connection {
 
 struct Event {
     enum class Kind : uint8_t {
-        connect_request,  ///< owner is the listener's; Connection::req (or sidr_req) has the details
-        reply,            ///< REP: the owner sets up its QP and calls ready(), or calls reject()
-        established,      ///< RTU, or evidence that the peer received our REP
-        rejected,         ///< reason
-        unreachable,      ///< no answer to REQ, REP or SIDR_REQ
-        disconnected,     ///< DREQ or DREP of the peer
-        gone,             ///< the peer did not answer our DREQ: disconnected too
+        connect_request,  ///< a REQ or SIDR_REQ arrived; `owner` is the listener's, Connection::req or sidr_req has the details
+        reply,            ///< a REP arrived; the owner sets up its QP and calls ready(), or calls reject()
+        established,      ///< the RTU arrived, or a packet that shows that the peer received our REP
+        rejected,         ///< a REJ arrived with `reason`
+        unreachable,      ///< REQ, REP or SIDR_REQ remained unanswered
+        disconnected,     ///< a DREQ or DREP of the peer arrived
+        gone,             ///< the peer did not answer our DREQ; the connection is disconnected too
         timewait_exit,    ///< the QP numbers of the connection may be used again
-        sidr_reply,       ///< status, qpn, qkey
+        sidr_reply,       ///< a SIDR_REP arrived with status, qpn and qkey
     };
     Kind kind = Kind::established;
     uint32_t connection = 0;
     uint64_t owner = 0;
-    uint16_t reason = 0;                ///< Reason or SidrStatus
-    uint32_t qpn = 0, qkey = 0;         ///< sidr_reply
-    std::vector<uint8_t> private_data;  ///< whole field of the message
+    uint16_t reason = 0;                ///< a value of Reason or SidrStatus
+    uint32_t qpn = 0, qkey = 0;         ///< only for sidr_reply
+    std::vector<uint8_t> private_data;  ///< the whole private data field of the message
 };
 
 struct Listener {
     uint64_t service_id = 0;
-    std::optional<uint32_t> port;   ///< nothing: every device
+    std::optional<uint32_t> port;   ///< nullopt: every device
     Gid address;                    ///< zero: every address
-    bool ipv4 = true, ipv6 = true;  ///< address families, if `address` is zero
+    bool ipv4 = true, ipv6 = true;  ///< address families that are accepted if `address` is zero
     uint64_t owner = 0;
 };
 
@@ -130,41 +131,42 @@ struct SidrSpec {
 };
 
 struct Config {
-    uint32_t first_id = 1;             ///< first communication ID; should differ per run
-    uint32_t max_connections = 65536;  ///< in all states together
-    uint8_t response_timeout = 20;     ///< the response time that we announce, and that we wait for a peer
+    uint32_t first_id = 1;             ///< first communication ID; should differ between runs of rocid
+    uint32_t max_connections = 65536;  ///< limit of all connections together, whatever their state
+    uint8_t response_timeout = 20;     ///< the response time that we announce and also grant to a peer; 4.096 us * 2^n
     uint8_t max_retries = 15;
-    uint8_t mra_timeout = 24;  ///< service timeout of our MRAs
+    uint8_t mra_timeout = 24;  ///< service timeout in our MRAs; 4.096 us * 2^n
 };
 
 class Manager {
 public:
     explicit Manager(const Config& config) : config_(config), next_id_(config.first_id) {}
 
-    // ---- Calls of owners. They return 0 or an errno. EINVAL: not in this state; ENOENT: no such connection
-    /// Returns a listener's number, never 0.
+    // ---- Calls of owners. Those that return int return 0 or an errno: EINVAL if the state does not permit the call, ENOENT if
+    // there is no such connection
+    /// Adds a listener. Returns its number, never 0.
     uint32_t listen(const Listener& listener);
     void unlisten(uint64_t service_id, uint32_t number);
-    /// Sends a REQ. Returns the connection, or 0 if there are too many.
+    /// Sends a REQ. Returns the local communication ID, or 0 if there are too many connections.
     uint32_t connect(const ConnectSpec& spec, Nanos now);
     /// Sends a REP.
     int accept(uint32_t id, const AcceptSpec& spec, Nanos now);
-    /// Sends the RTU: our QP can receive and send.
+    /// Sends the RTU: our QP is ready to receive and send.
     int ready(uint32_t id, Nanos now);
-    /// The QP received a packet from the peer before the RTU arrived (IBA 12.9.6 COMM_EST).
+    /// Reports that the QP received a packet from the peer before the RTU arrived (IBA 12.9.6 COMM_EST).
     int traffic_seen(uint32_t id, Nanos now);
     int reject(uint32_t id, Reason reason, std::span<const uint8_t> private_data, Nanos now);
-    /// Sends a DREQ, or the DREP that answers the peer's DREQ.
+    /// Sends a DREQ, or the DREP if the peer has sent a DREQ.
     int disconnect(uint32_t id, Nanos now);
     uint32_t resolve_service(const SidrSpec& spec, Nanos now);
     int answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> private_data,
                        Nanos now);
-    /// Removes the owner: there are no more events. Notifies the peer if the state requires it.
+    /// Removes the owner, which gets no more events. Notifies the peer if the state requires it.
     void destroy(uint32_t id, Nanos now);
     void set_owner(uint32_t id, uint64_t owner);
     const Connection* find(uint32_t id) const;
 
-    // ---- messages and time
+    // ---- messages from peers, and time
     void receive(const Incoming& in, Nanos now);
     void advance(Nanos now);
     Nanos next_deadline() const { return timers_.empty() ? kNever : timers_.begin()->first; }
@@ -179,7 +181,7 @@ public:
     size_t connections() const { return connections_.size(); }
 
 private:
-    /// The peer's name for a connection: communication IDs and SIDR request IDs are spaces of their own.
+    /// Identifies a connection by the peer's ID. Communication IDs and SIDR request IDs are separate number spaces.
     struct PeerKey {
         Gid gid;
         uint32_t id = 0;
@@ -238,7 +240,7 @@ private:
     PeerTable peers_;
     std::unordered_map<uint64_t, std::vector<std::pair<uint32_t, Listener>>> listeners_;  ///< by service ID
     std::set<std::pair<Nanos, uint32_t>> timers_;
-    std::deque<uint32_t> ending_;  ///< connections without an owner, oldest first; removed when room is needed
+    std::deque<uint32_t> ending_;  ///< connections without an owner, oldest first; the manager removes them when it needs room
     std::deque<Outgoing> messages_;
     std::deque<Event> events_;
     Counters counters_;

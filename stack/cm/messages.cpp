@@ -1,5 +1,5 @@
-// Effects of messages on connections, by state (IBA 12.9.7). All input comes from the network. A message must match the IDs and
-// the address of the connection that it names; else it is ignored.
+// Handles messages by the state of their connection (IBA 12.9.7). All input comes from the network. A message is ignored if its
+// IDs or its address do not match the connection that it names.
 #include <algorithm>
 
 #include "cm/send.hpp"
@@ -34,11 +34,12 @@ void Manager::receive(const Incoming& in, Nanos now) {
         case Attribute::sidr_rep:
             return on_sidr_rep(in, now);
         default:
-            ++counters_.unknown;  // LAP and APR: there are no alternate paths
+            ++counters_.unknown;  // LAP and APR are ignored, because alternate paths are not supported
     }
 }
 
-/// The connection that a message names by our ID and the sender's ID. The latter is compared only once it is known.
+/// Returns the connection that a message identifies by our ID and the sender's ID. The sender's ID is compared only if it is
+/// known.
 Connection* Manager::named(uint32_t id, uint32_t remote_id, const Incoming& in) {
     Connection* c = get(id);
     const bool fits =
@@ -83,7 +84,7 @@ void Manager::on_req(const Incoming& in, uint64_t tid, Nanos now) {
         transmit(in.from, encode(tid, rej));
     };
     if (const auto it = peers_.find({in.from.remote, req.qpn, kQpn}); it != peers_.end()) {
-        // The peer uses the QP for a new connection, so it has dropped the old one (IBA 12.9.8.3.1).
+        // The peer uses the QP for a new connection, so it has given up the old one (IBA 12.9.8.3.1).
         ++counters_.stale;
         Connection* old = get(it->second);
         refuse(Reason::stale_connection);
@@ -113,7 +114,7 @@ void Manager::on_req(const Incoming& in, uint64_t tid, Nanos now) {
 }
 
 void Manager::on_repeated_req(Connection& c) {
-    if (c.state == State::req_rcvd) {  // the program has not answered yet: the MRA makes the peer wait longer (12.9.8.6)
+    if (c.state == State::req_rcvd) {  // the program has not answered yet; the MRA extends the peer's timeout (12.9.8.6)
         Mra mra;
         mra.local_comm_id = c.id;
         mra.remote_comm_id = c.remote_id;
@@ -139,7 +140,7 @@ void Manager::on_mra(const Incoming& in, Nanos now) {
     const bool fits = (c->state == State::req_sent && mra.message == Answered::req) ||
                       (c->state == State::rep_sent && mra.message == Answered::rep && c->remote_id == mra.local_comm_id);
     if (!fits) return;
-    // The peer has received the message: it is repeated only after the time in the MRA.
+    // The peer has received the message, so it is repeated only after the time in the MRA.
     const Nanos pause = response_time(std::min<uint8_t>(mra.service_timeout, 26)) + response_time(c->response_timeout);
     c->interval = response_time(c->response_timeout);
     c->give_up = std::max(c->give_up, now + pause + c->interval);
@@ -149,7 +150,7 @@ void Manager::on_mra(const Incoming& in, Nanos now) {
 void Manager::on_rej(const Incoming& in, Nanos now) {
     const Rej rej = decode<Rej>(in.mad);
     Connection* c = get(rej.remote_comm_id);
-    if (rej.remote_comm_id == 0) {  // the peer has no ID of ours: look up the connection by the peer's ID
+    if (rej.remote_comm_id == 0) {  // the peer does not know our ID, so the connection is found by the peer's ID
         const auto it = peers_.find({in.from.remote, rej.local_comm_id, kCommId});
         c = it != peers_.end() ? get(it->second) : nullptr;
     }
@@ -221,12 +222,12 @@ void Manager::on_rtu(const Incoming& in, Nanos) {
     raise(*c, Event::Kind::established);  // without the RTU's private data, as in the kernel
 }
 
-// ---- the end --------------------------------------------------------------------------------------------------------
+// ---- disconnection --------------------------------------------------------------------------------------------------
 
 void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
     const Dreq dreq = decode<Dreq>(in.mad);
     Connection* c = named(dreq.remote_comm_id, dreq.local_comm_id, in);
-    if (c == nullptr || !c->paired) {  // no such connection any more: a DREP saves the peer the wait (12.9.8.3.2)
+    if (c == nullptr || !c->paired) {  // the connection does not exist any more; a DREP ends the peer's wait (12.9.8.3.2)
         Drep drep;
         drep.local_comm_id = dreq.remote_comm_id;
         drep.remote_comm_id = dreq.local_comm_id;
@@ -239,7 +240,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
     }
     c->transaction = tid;
     switch (c->state) {
-        case State::rep_sent:  // the RTU was lost, and the peer already disconnects
+        case State::rep_sent:  // the RTU was lost, and the peer disconnects already
         case State::established:
             stop_repeating(*c);
             c->state = State::dreq_rcvd;
@@ -250,7 +251,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
             raise(*c, Event::Kind::rejected, uint16_t(Reason::consumer));
             end(*c);
             break;
-        case State::dreq_sent:  // both sides sent a DREQ: each answers with a DREP
+        case State::dreq_sent:  // both ends sent a DREQ, so each answers with a DREP
             raise(*c, Event::Kind::disconnected);
             send_drep(*c);
             enter_timewait(*c, now);

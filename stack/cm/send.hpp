@@ -1,11 +1,11 @@
-// Internal to the manager: sending a message of a connection.
+// Internal part of the manager: sends a message of a connection.
 #pragma once
 
 #include "cm/manager.hpp"
 
 namespace roci::cm {
 
-/// Sends a message and stores it, to repeat it after a timeout or if the peer repeats its own message.
+/// Sends a message and stores it. The stored message is sent again after a timeout, or if the peer repeats its own message.
 template <class Message>
 void Manager::send(Connection& c, const Message& message) {
     c.last = encode(c.transaction, message);

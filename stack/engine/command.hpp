@@ -1,6 +1,6 @@
-// Commands from the conductor to an engine, one struct per operation. The conductor creates objects; commands add them to an
-// engine, change them or remove them. An engine executes commands in order, between its rounds. `error` is a result (an errno);
-// other results are marked "out".
+// Commands from the conductor to an engine, one struct per operation. The conductor creates objects. Commands add objects to an
+// engine, change them or remove them. An engine executes commands in order, between its rounds. The engine sets `error` to 0 or
+// an errno. Other fields that the engine sets are marked "out".
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace roci::engine {
 
-/// Watches a session's doorbells.
+/// Starts to watch a session's doorbells.
 struct AttachSession {
     uint32_t session = 0;
     abi::DoorbellPage* doorbells = nullptr;
-    uint32_t user = 0;  ///< the UID that the session's turns are counted for
+    uint32_t user = 0;  ///< UID of the user whose turns the session uses
     int error = 0;
 };
-/// Stops watching them. The session's QPs must be gone.
+/// Stops watching a session's doorbells. The session's QPs must have been removed.
 struct DetachSession {
     uint32_t session = 0;
 };
 
-/// Adds a QP made by qp::create.
+/// Adds a QP that qp::create has made.
 struct AddQp {
     qp::Qp* qp = nullptr;
     int error = 0;
@@ -33,25 +33,25 @@ struct AddQp {
 struct ModifyQp {
     qp::Qp* qp = nullptr;
     const qp::Change* change = nullptr;
-    qp::Decision* step = nullptr;  ///< out; if it is refused, `error` is EINVAL
+    qp::Decision* step = nullptr;  ///< out; `error` is EINVAL if the step is refused
     int error = 0;
 };
 struct QueryQp {
     const qp::Qp* qp = nullptr;
     qp::Snapshot* snapshot = nullptr;  ///< out
-    qp::Journal* journal = nullptr;    ///< out, if the QP has one; nullptr: not wanted, and neither are its habits
+    qp::Journal* journal = nullptr;    ///< out, if the QP has a journal; nullptr: neither journal nor habits are wanted
     int error = 0;
 };
-/// Moves a QP to another session, after its own has given it up.
+/// Moves a QP to another session. The QP's previous session has given up the QP before.
 struct MoveQp {
     qp::Qp* qp = nullptr;
     const qp::Owner* owner = nullptr;
 };
-/// Removes a QP: no more completions, frames or reads of its memory afterwards. CQEs already written stay. EAGAIN: a worker may
-/// still write its memory (mem/slow_memory.hpp).
+/// Removes a QP. Afterwards the engine writes no more completions or frames for the QP and does not read its memory. CQEs already
+/// written remain. Fails with EAGAIN while a worker may still write the QP's memory (mem/slow_memory.hpp).
 struct RemoveQp {
     qp::Qp* qp = nullptr;
-    bool force = false;  ///< do not wait for workers
+    bool force = false;  ///< does not wait for workers
     int error = 0;
 };
 
@@ -87,7 +87,7 @@ struct ResizeCq {
     int error = 0;
 };
 
-/// Sends a frame that is not RoCE.
+/// Sends a frame other than RoCE.
 struct SendFrame {
     const neighbour::Frame* frame = nullptr;
     int error = 0;
@@ -96,15 +96,15 @@ struct SendFrame {
 struct SendGsi {
     io::GsiSend datagram;
 };
-/// Does nothing. An engine runs a whole round between two barriers of which the second was submitted after the first was done.
+/// Does nothing. If a barrier is submitted after another one was done, the engine runs a whole round between them.
 struct Barrier {};
 
-/// A command on its way. The conductor owns the struct of an operation with results until the command is done; the others travel
-/// by value.
+/// A command to an engine. If an operation has results, the command points to its struct, which the conductor keeps until the
+/// command is done. Other operations travel by value.
 using Command = std::variant<AttachSession*, DetachSession*, AddQp*, ModifyQp*, QueryQp*, MoveQp*, RemoveQp*, AddSrq*, ModifySrq*,
                              QuerySrq*, ResizeSrq*, RemoveSrq*, ResizeCq*, SendFrame*, SendGsi, Barrier>;
 
-/// Calls `f` with the struct of the command's operation.
+/// Calls `f` with the struct of the operation.
 template <class F>
 void visit(const Command& command, F&& f) {
     std::visit(

@@ -14,9 +14,9 @@ class CommandRing {
 public:
     static constexpr uint32_t kSize = 64;
 
-    // The conductor's end.
+    // ---- called by the conductor's thread
 
-    /// False: the ring is full.
+    /// Returns false if the ring is full.
     bool push(const Command& command, Ticket& ticket) {
         const Ticket n = pushed_.load(std::memory_order_relaxed);
         if (n - executed_.load(std::memory_order_acquire) >= kSize) return false;
@@ -26,18 +26,18 @@ public:
         return true;
     }
     bool done(Ticket ticket) const { return executed_.load(std::memory_order_acquire) >= ticket; }
-    /// True: the lcore executes no more commands.
+    /// Returns true if the lcore executes no more commands.
     bool closed() const { return closed_.load(std::memory_order_acquire); }
-    /// Refuses all commands that a closed ring still holds.
+    /// Refuses all commands that remain in a closed ring.
     void refuse_all(int error) {
         execute(kSize, [=](const Command& c) { refuse(c, error); });
     }
 
-    // The lcore's end.
+    // ---- called by the lcore
 
     bool waiting() const { return pushed_.load(std::memory_order_acquire) != executed_.load(std::memory_order_relaxed); }
-    /// Calls `run` for at most `most` commands, only for those that wait now, not for those pushed meanwhile. Returns their
-    /// number.
+    /// Calls `run` for at most `most` commands that are in the ring now, not for commands that are pushed meanwhile. Returns the
+    /// number of commands executed.
     template <class Run>
     uint32_t execute(uint32_t most, Run&& run) {
         Ticket n = executed_.load(std::memory_order_relaxed);
@@ -48,7 +48,7 @@ public:
         }
         return due;
     }
-    /// The lcore's last access to the ring.
+    /// Closes the ring. This is the lcore's last access to it.
     void close() { closed_.store(true, std::memory_order_release); }
 
 private:

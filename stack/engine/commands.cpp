@@ -1,4 +1,4 @@
-// The conductor's commands, with a function per operation. The engine's own thread executes them between rounds.
+// The functions that execute the conductor's commands, one per operation. The engine's own thread calls them between rounds.
 #include <cerrno>
 
 #include "engine/impl.hpp"
@@ -11,7 +11,7 @@ using Impl = Engine::Impl;
 
 void run(Impl& e, AttachSession& c) { c.error = e.sessions.attach(e.ctx, c.session, c.user, c.doorbells) ? 0 : ENOMEM; }
 void run(Impl& e, DetachSession& c) { e.sessions.detach(e.ctx, c.session); }
-/// 0 or an errno.
+/// Adds the QP to its session. Returns 0 or an errno.
 int join_session(Impl& e, qp::Qp& qp) {
     Session* s = e.sessions.find(qp.owner.session);
     e.sessions.enter(e.ctx, s, qp);
@@ -59,9 +59,10 @@ void leave_session(Impl& e, const qp::Qp& qp) {
 void run(Impl& e, MoveQp& c) {
     leave_session(e, *c.qp);
     c.qp->owner = *c.owner;
-    (void)join_session(e, *c.qp);  // fails only if the session is gone; then nobody rings for the QP
+    (void)join_session(e, *c.qp);  // fails only if the session has been removed; then no doorbell is rung for the QP
 }
-/// EAGAIN: a worker may still write the QP's buffers. Its owner waits for that; whoever reclaims a session does not (`force`).
+/// Fails with EAGAIN while a worker may still write the QP's buffers. The owner of the QP then tries again. The reclaim of a
+/// session does not wait (`force`).
 void run(Impl& e, RemoveQp& c) {
     acknowledge_first(e, *c.qp);
     if (!c.force && !qp::close_slow(e.ctx, *c.qp)) {
@@ -78,7 +79,7 @@ qp::Srq** tag_slot(Impl& e, const qp::Srq& srq) {
     if (index >= s->tag_srqs.size()) s->tag_srqs.resize(index + 1);
     return &s->tag_srqs[index];
 }
-/// Only tag matching SRQs have doorbells.
+/// Only tag matching SRQs have doorbells, so other SRQs are not added.
 void run(Impl& e, AddSrq& c) {
     if (c.srq->tags == nullptr) return;
     qp::Srq** slot = tag_slot(e, *c.srq);
@@ -97,10 +98,10 @@ void run(Impl&, QuerySrq& c) { c.limit = c.srq->limit; }
 void run(Impl&, ResizeSrq& c) {
     if (!rings::move_queue(c.srq->rq, c.srq->cursor, *c.new_queue)) c.error = EINVAL;
 }
-/// Removes an SRQ. If an XRC target is receiving a message for it, the receive and the message are dropped.
+/// Removes an SRQ. If an XRC target is receiving a message into a receive of the SRQ, the receive and the message are dropped.
 void run(Impl& e, RemoveSrq& c) {
     remove_tags(e, *c.srq);
-    if (c.srq->spec.xrcd == 0) return;  // others have no QPs any more
+    if (c.srq->spec.xrcd == 0) return;  // other SRQs have no QPs any more
     e.sessions.for_each([&](const Session& s) {
         for (qp::Qp* qp : s.slots) {
             if (qp == nullptr || !qp->responder.recv.held || qp->responder.recv.srq != c.srq) continue;
@@ -113,7 +114,7 @@ void run(Impl& e, ResizeCq& c) {
     if (!rings::move_lane(c.cq->lanes[e.config.index], c.new_lane, c.consumer)) c.error = EINVAL;
 }
 void run(Impl& e, SendFrame& c) { c.error = e.send_other(*c.frame); }
-/// If the port is full, the datagram is lost; its sender repeats it.
+/// If the port is full, the datagram is lost, and its sender repeats it.
 void run(Impl& e, const SendGsi& c) { (void)e.send_management(c.datagram); }
 void run(Impl&, const Barrier&) {}
 
@@ -127,8 +128,8 @@ void Engine::execute(const Command& command, Nanos now) {
     qp::notify_all(impl_->ctx);
 }
 
-/// Also drops CQs without QPs, because they may be about to be freed. One that stays and gets QPs again must find its lane as if
-/// it had never been listed. An event that moderation holds back is reported now.
+/// Also drops CQs without QPs, because they may be freed soon. If such a CQ remains and gets QPs again, its lane must look as if
+/// it had never been listed. An event that moderation holds back is therefore sent now.
 void Engine::let_go() {
     Impl& e = *impl_;
     e.pipeline.forget();

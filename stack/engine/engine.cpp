@@ -10,18 +10,19 @@
 namespace roci::engine {
 namespace {
 
-/// Rounds for which a QP without work remains on the run queue, so that a busy client needs no doorbell; not if there are many
-/// active QPs.
+/// Rounds for which a QP without work remains on the run queue, so that a busy client need not ring the doorbell. Does not apply
+/// while many QPs are active.
 constexpr uint8_t kLinger = 32;
-/// Limits of frames that a round sends, and of QPs that it visits.
+/// Limits of the frames that a round sends and of the QPs that it visits.
 constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
-/// Bursts that a round takes from a port, as long as they are full.
+/// Limit of bursts that a round receives from a port; it receives another burst only after a full one.
 constexpr uint32_t kRoundBursts = 8;
 constexpr uint32_t kFrameCopies = 64;
-/// Rounds after which sleeping programs are looked for behind a fence.
+/// Number of rounds between two checks, behind a fence, for sleeping programs.
 constexpr uint32_t kSettleEvery = 64;
 
-/// Of a turn, for the shares of users and sessions. A turn without a packet costs time too: the port may take no more frames.
+/// Returns the cost of a turn for the shares of users and sessions. A turn without a packet costs time too, for example if the
+/// port is full.
 uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
@@ -91,7 +92,7 @@ bool Engine::Impl::look_for_doorbells() {
 }
 
 uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
-    std::array<uint32_t, 64> rung;  // a word's; their QPs are asked for, then looked at
+    std::array<uint32_t, 64> rung;  // the slots of one word; their QPs are prefetched, then processed
     uint32_t count = 0;
     const auto ring_all = [&] {
         for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
@@ -121,7 +122,7 @@ void Engine::Impl::count_sent(uint32_t port, uint64_t sent, uint64_t octets) {
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
-/// The frames that a round may send; QPs with a turn use them up.
+/// The number of frames that a round may still send. Each turn of a QP reduces it.
 struct Engine::Impl::Budget {
     uint32_t left;
     bool spent = false;
@@ -131,8 +132,8 @@ struct Engine::Impl::Budget {
     }
 };
 
-/// Responders come first, because the QPs that received requests in the previous round are still in the caches. They get at most
-/// half of a round while requesters wait.
+/// Gives turns to responders. They come before requesters, because the QPs that received requests in the previous round are still
+/// in the caches. While requesters wait, responders get at most half of a round.
 void Engine::Impl::run_responders(Budget& budget) {
     const uint32_t kept = ctx.requesters.empty() ? 0 : budget.left / 2;
     for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.left > kept && !ctx.responders.empty();
@@ -150,7 +151,7 @@ void Engine::Impl::run_responders(Budget& budget) {
     }
 }
 
-/// Serves a requester. Returns how many frames it sent or work requests it flushed.
+/// Gives a turn to a requester. Returns the number of frames that it sent or work requests that it flushed.
 uint32_t Engine::Impl::serve(qp::Qp& qp) {
     if (flushing(qp)) {
         const uint32_t before = qp.requester.queue.tail() + qp.rq_cursor.consumed;
@@ -162,8 +163,8 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return sent;
 }
 
-/// Removes a requester without work from the run queue. If all posted requests are taken, the client must ring the doorbell from
-/// now on. If not, the QP was checked too early, or an event that is due (an ACK, a timer) will put it back on the run queue.
+/// Removes a requester without work from the run queue. If all posted requests are fetched, the client must ring the doorbell
+/// from now on. Otherwise, an event that is due (an ACK or a timer) will put the QP on the run queue again.
 void Engine::Impl::rest(qp::Qp& qp) {
     if (!qp.has_work && !flushing(qp)) return;
     if (qp::posted(qp)) return look_again(qp);
@@ -177,8 +178,8 @@ void Engine::Impl::look_again(qp::Qp& qp) {
     if (flushing(qp) ? !qp::flush_waits(qp) : qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
-/// Rechecks the doorbells of all QPs that went idle in this round. A fence waits until all earlier stores have reached the cache,
-/// so there is one per round instead of one per QP.
+/// Checks the send queues of all QPs that became idle in this round once more. A fence waits until all earlier stores have
+/// reached the cache, so there is one fence per round instead of one per QP.
 void Engine::Impl::settle() {
     if (resting.empty()) return;
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -192,9 +193,9 @@ void Engine::Impl::settle() {
     resting.clear();
 }
 
-/// Each requester in the run queue gets a turn, until the round has sent its frames; the next round continues there. If a round
-/// sent for thousands of QPs, rings and pools would fill with frames that have left the caches when they are received, and the
-/// QPs would be visited again without result.
+/// Gives turns to the requesters in the run queue until the round has sent its frames. The next round continues with the next QP.
+/// A round is limited because thousands of QPs would fill rings and pools with frames that have left the caches before they are
+/// received.
 void Engine::Impl::run_requesters(Budget& budget) {
     const bool prefetches = crowded();
     if (!prefetches) pipeline.forget();
@@ -218,12 +219,12 @@ void Engine::Impl::run_requesters(Budget& budget) {
     settle();
 }
 
-/// True if a requester that had its turn can use another one at once.
+/// Returns true if a requester that has had its turn can use another turn at once.
 bool Engine::Impl::has_more(const qp::Qp& qp, uint32_t worked) const {
     return flushing(qp) ? worked != 0 : qp.has_work && qp::has_requests(ctx, qp);
 }
 
-/// True if a requester without requests stays on the run queue.
+/// Returns true if a requester without requests remains on the run queue.
 bool Engine::Impl::lingers(qp::Qp& qp) const {
     if (qp.linger == 0 || !qp.has_work || crowded()) return false;
     --qp.linger;
@@ -237,7 +238,7 @@ bool Engine::Impl::run_turns() {
     return budget.spent;
 }
 
-/// Copies the counters of the reorder pool to the engine's table, which other threads read.
+/// Copies the counters of the reorder pool to the engine's table, because other threads may read only that table.
 void Engine::Impl::publish_reorder() {
     struct Row {
         Counter counter;
@@ -258,7 +259,8 @@ void Engine::Impl::publish_reorder() {
     counters.set(Counter::reorder_held, ctx.reorder->in_use());
 }
 
-/// Counts the time since the last round. The kernel takes a CPU away for a millisecond or more; no round takes so long.
+/// Counts the time since the last round. A gap longer than kTaken means that the kernel gave the CPU to another thread, because
+/// no round takes so long.
 void Engine::Impl::account(Nanos now) {
     constexpr Nanos kTaken = 1'000'000;
     const Nanos passed = now - std::min(now, round_at);
@@ -269,7 +271,7 @@ void Engine::Impl::account(Nanos now) {
     round_at = now;
 }
 
-// ---- the public face ------------------------------------------------------------------------------------------------
+// ---- public functions -----------------------------------------------------------------------------------------------
 
 Engine::Engine(const Config& config, qp::Shared& shared, std::span<io::Port* const> ports, const CounterPlaces& counters)
     : impl_(std::make_unique<Impl>(config, shared, ports, counters)) {}
@@ -329,7 +331,7 @@ Nanos Engine::next_deadline(Nanos now) const {
     for (const qp::Outbox& out : e.ctx.outbox)
         if (out.waiting() != 0) return now;
     Nanos next = e.ctx.wheel.next_deadline();
-    for (const rings::Cq* cq : e.ctx.dirty)  // moderated, or waiting for room in the event ring
+    for (const rings::Cq* cq : e.ctx.dirty)  // CQs whose event is moderated or waits for room in the event ring
         next = std::min<Nanos>(next, std::max<Nanos>(rings::event_due(*cq, cq->lanes[e.config.index]), now));
     for (const io::Port* port : e.ports) next = std::min<Nanos>(next, port->next_event());
     return next;
@@ -347,7 +349,7 @@ void Engine::settle_sleepers() {
 }
 
 void Engine::stop_lingering() {
-    if (impl_->crowded()) return;  // then nobody does
+    if (impl_->crowded()) return;  // no QP lingers then
     impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
 }
 

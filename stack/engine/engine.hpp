@@ -1,6 +1,6 @@
-// The engine: all work of one lcore, sans-IO. Its inputs are frames, commands, doorbells and `now`; its outputs are frames, CQEs
-// and events. One thread calls poll(). The engine never blocks, makes no system call, and allocates memory only during
-// construction and commands.
+// The engine does all work of one lcore, without I/O of its own. Its inputs are frames, commands, doorbells and the time. Its
+// outputs are frames, CQEs and events. One thread calls poll(). The engine never blocks, makes no system call, and allocates
+// memory only during construction and commands.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,21 @@ namespace roci::engine {
 struct Counters;  // counters.hpp
 
 struct Config {
-    uint32_t index = 0;            ///< which engine this is
-    uint32_t rx_burst = 32;        ///< frames taken from a port at once, 1..256
-    uint32_t tx_burst = 32;        ///< frames handed to a port at once, 1..256
-    uint32_t qp_quantum = 32;      ///< frames a QP may send before the next one has its turn
-    uint32_t max_inflight = 256;   ///< unacknowledged packets a QP may have, 8..8192
-    uint32_t ack_every = 32;       ///< a requester asks for an ACK at least every so many packets
-    bool selective_repeat = true;  ///< lost packets alone are sent again where the peer keeps the others
-    cc::Limits congestion{};       ///< its window follows max_inflight
+    uint32_t index = 0;            ///< number of this engine
+    uint32_t rx_burst = 32;        ///< largest number of frames received from a port at once, 1..256
+    uint32_t tx_burst = 32;        ///< largest number of frames passed to a port at once, 1..256
+    uint32_t qp_quantum = 32;      ///< frames that a QP may send per turn
+    uint32_t max_inflight = 256;   ///< unacknowledged packets that a QP may have, 8..8192
+    uint32_t ack_every = 32;       ///< a requester requests an ACK at least once per this number of packets
+    bool selective_repeat = true;  ///< sends only the lost packets again if the peer keeps the packets behind them
+    cc::Limits congestion{};       ///< the engine sets max_window to max_inflight
     uint32_t event_ring = 4096;
-    uint32_t reorder_frames = 1024;     ///< PSNs behind a missing one for which a QP keeps frames, a power of two; 0: none
-    uint64_t reorder_bytes = 32 << 20;  ///< memory for kept frames of all QPs
+    uint32_t reorder_frames = 1024;     ///< number of PSNs behind a missing one for which a QP keeps frames; a power of two, or 0
+    uint64_t reorder_bytes = 32 << 20;  ///< bytes of memory for the kept frames of all QPs of the engine
 };
 
-/// Where an engine counts, if not in memory of its own: in a page that others may read. Kept, not owned.
+/// External memory for the counters, such as a page that other processes may read. Not owned by the engine. Without it, the
+/// engine counts in memory of its own.
 struct CounterPlaces {
     Counters* engine = nullptr;
     std::vector<qp::DeviceCounters*> devices;
@@ -43,42 +44,45 @@ struct CounterPlaces {
 
 class Engine {
 public:
-    /// ports[i] is device i; kept, not owned.
+    /// ports[i] belongs to device i. The ports are not owned and must outlive the engine.
     Engine(const Config& config, qp::Shared& shared, std::span<io::Port* const> ports, const CounterPlaces& counters = {});
     ~Engine();
     Engine(const Engine&) = delete;
 
-    /// One round: doorbells, frames of every port, timers, transmission. True if there was anything to do.
+    /// Runs one round: doorbells, frames of every port, timers, transmission. Returns true if there was anything to do.
     bool poll(Nanos now);
-    /// Runs one command now. Called by the thread that polls.
+    /// Executes one command. Called by the thread that calls poll().
     void execute(const Command& command, Nanos now);
-    /// Gives up references that the engine keeps from round to round to objects about to be freed: CQs without QPs, and QPs whose
-    /// data it prefetches. Called by the thread that polls, before it notes a new epoch (base/epoch.hpp).
+    /// Drops references to objects that may be freed soon and that the engine keeps from one round to the next: CQs without QPs,
+    /// and QPs whose data it prefetches. Called by the thread that calls poll(), before it notes a new epoch (base/epoch.hpp).
     void let_go();
-    /// True: the engine still has to notify somebody of entries in CQs. These must not be freed before let_go().
+    /// Returns true if the engine has yet to send notifications about entries in CQs. These CQs must not be freed before
+    /// let_go().
     bool keeps_cqs() const;
-    /// Called by the conductor's thread, the only writer of this counter.
+    /// Counts a command that the conductor waited for. Called by the conductor's thread, the only writer of this counter.
     void count_waited_command();
-    /// The next time at which poll() has work without new input. kNever: only with input; <= now: at once.
+    /// Returns the next time at which poll() has work without new input. Returns kNever if only input causes work. If the result
+    /// is not after `now`, there is work at once.
     Nanos next_deadline(Nanos now) const;
-    /// True if a doorbell is set, another engine has handed frames over, or a worker has reached slow memory: checked after the
-    /// sleeping flag was raised.
+    /// Returns true if a doorbell is set, another engine has handed frames over, or a worker has completed a request for slow
+    /// memory. Called after the lcore has set its sleeping flag.
     bool doorbell_pending() const;
-    /// Bit e: frames were handed to engine e since the last call; wake it if it sleeps.
+    /// Returns a mask of engines: bit e is set if frames were handed to engine e since the last call. The caller wakes those that
+    /// sleep.
     uint32_t take_wake_mask();
-    /// Threads of clients that sleep while they poll, to be woken after poll(); the caller clears the list.
+    /// Threads of clients that sleep while they poll a CQ. The caller wakes them after poll() and clears the list.
     std::vector<rings::Sleeper>& sleepers();
-    /// Called before the lcore yields its CPU: checks once more for such threads.
+    /// Checks once more for such threads. Called before the lcore yields its CPU.
     void settle_sleepers();
-    /// Called before the engine sleeps: from the next round on it does not watch QPs without work; their clients ring the
-    /// doorbell.
+    /// Stops watching QPs without work from the next round on; their clients ring the doorbell instead. Called before the engine
+    /// sleeps.
     void stop_lingering();
-    /// The lcore was asleep.
+    /// Reports that the lcore slept in this interval.
     void slept(Nanos from, Nanos to);
     io::EventRing& events();
-    /// For tests, between rounds: the violated invariant of a QP, or nullptr.
+    /// For tests, between rounds: describes a violated invariant of a QP, or returns nullptr.
     const char* check() const;
-    /// Readable from any thread.
+    /// Any thread may read the counters.
     const Counters& counters() const;
     const qp::DeviceCounters& device_counters(uint32_t device) const;
 

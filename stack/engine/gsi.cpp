@@ -1,5 +1,5 @@
-// Passes frames for QP 1, ARP and similar frames to the conductor, and sends its MADs and frames. This is not the hot path: it
-// handles only frames for unknown QP numbers and frames that are not RoCE.
+// Passes frames for QP 1, ARP and similar frames to the conductor, and sends the conductor's MADs and frames. This is not the hot
+// path: it handles only frames for unknown QP numbers and frames other than RoCE.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -41,9 +41,9 @@ constexpr uint16_t kEtherArp = 0x0806;
 constexpr uint32_t kMacs = 12;  // bytes before the tag
 constexpr uint8_t kIcmp = 1, kIcmpV6 = 58, kUnreachable = 3, kUnreachableV6 = 1;
 
-/// Checks whether a frame that is not RoCE must go to the conductor. It must be cheap, because it may see all other frames of a
-/// kernel interface. ICMP "unreachable" has its own result: it is only counted, because a connection ends only by its own retries
-/// (IBA 9.7.6.1.3).
+/// Returns true if a frame other than RoCE must be passed to the conductor. The check must be fast, because the engine may
+/// receive all frames of a kernel interface. For ICMP "unreachable" it sets `unreachable`; such frames are only counted, because
+/// a connection ends only by its own retries (IBA 9.7.6.1.3).
 bool concerns_port(const io::RxFrame& f, uint32_t tag, bool& unreachable) {
     if (f.length < wire::kEthLength + tag + wire::kIpv4Length + 8 || f.length - tag > neighbour::kMaxFrame) return false;
     const uint8_t* l3 = f.data + wire::kEthLength + tag;
@@ -71,7 +71,7 @@ void Engine::Impl::take_other(uint32_t port, const io::RxFrame& frame) {
     if (own == nullptr || own->vlan != wire::vlan_id(frame.data)) return;
     if (unreachable) return counters.add(Counter::icmp_unreachable);
     if (!own->answers) return;
-    neighbour::Frame copy;  // without its tag: the conductor knows the VLAN of the port
+    neighbour::Frame copy;  // the copy has no tag, because the conductor knows the VLAN of the port
     copy.port = port;
     copy.length = frame.length - tag;
     std::memcpy(copy.bytes.data(), frame.data, kMacs);
@@ -82,7 +82,7 @@ void Engine::Impl::take_other(uint32_t port, const io::RxFrame& frame) {
 }
 
 int Engine::Impl::send_other(const neighbour::Frame& f) {
-    constexpr uint32_t kShortest = 60;  // Ethernet's, without its checksum
+    constexpr uint32_t kShortest = 60;  // the shortest Ethernet frame, without its checksum
     if (f.port >= ctx.outbox.size() || f.length == 0 || f.length > wire::kMaxFrame) return EINVAL;
     qp::Outbox& out = ctx.outbox[f.port];
     io::TxFrame* frame = out.acquire();

@@ -1,4 +1,4 @@
-// The engine's insides, shared by engine.cpp (the round), receive.cpp (frames in) and commands.cpp.
+// The internals of the engine, shared by engine.cpp (the round), receive.cpp (incoming frames) and commands.cpp.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace roci::engine {
 struct Engine::Impl {
     static constexpr uint32_t kMaxBurst = 256;
     static constexpr uint32_t kCrowd = 64;
-    /// Frames that a QP sends per turn if QPs of several users wait.
+    /// Frames that a QP may send per turn while QPs of several users wait.
     static constexpr uint32_t kContendedQuantum = 8;
 
     Config config;
@@ -28,7 +28,7 @@ struct Engine::Impl {
     qp::Context ctx;
     io::EventRing events;
     Counters own_counters;
-    /// No other engine writes to these cache lines.
+    /// Alignment keeps other engines from writing to the same cache lines.
     struct alignas(64) OwnDevice {
         qp::DeviceCounters counters;
     };
@@ -39,13 +39,13 @@ struct Engine::Impl {
     std::array<wire::Packet, kMaxBurst> packets;
     std::array<qp::Qp*, kMaxBurst> owners;
     io::FrameCopies copies;
-    uint32_t wake_mask = 0;  ///< engines that frames were handed to
+    uint32_t wake_mask = 0;  ///< engines to which frames were handed over
     PrefetchPipeline pipeline;
-    std::vector<qp::Qp*> resting;  ///< QPs that went idle in this round: their clients must ring
+    std::vector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients ring the doorbell from now on
     uint32_t rounds_unsettled = 0;
     bool started = false;
     bool was_busy = false;  ///< the last round had something to do
-    Nanos round_at = 0;     ///< when it began, or the last sleep ended
+    Nanos round_at = 0;     ///< start of the last round, or end of the last sleep if that is later
     uint32_t gsi_psn = 0;
 
     Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p, const CounterPlaces& places);
@@ -64,8 +64,8 @@ struct Engine::Impl {
     void publish_reorder();
     void run_responders(Budget& budget);
     void run_requesters(Budget& budget);
-    /// True if more QPs have work than fit into the nearest cache. Their data is then prefetched; the QPs of a short list are in
-    /// the cache anyway.
+    /// Returns true if more QPs have work than fit into the nearest cache. The data of these QPs is then prefetched. The QPs of a
+    /// short list are in the cache anyway.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
     /// Frames that a QP may send per turn.
     uint32_t quantum(bool contended) const {

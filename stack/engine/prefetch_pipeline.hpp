@@ -1,6 +1,6 @@
-// Prefetches the data of QPs that will have their turn soon. Thousands of QPs do not fit into the nearest cache, and the data of
-// a message is reached from its QP by a chain of pointers. So the pipeline visits each QP of the run queue some turns early, in
-// steps: each step reads what the step before prefetched. Values that a client may change meanwhile are used as hints only.
+// Prefetches the data of QPs whose turn comes soon. Thousands of QPs do not fit into the nearest cache, and a chain of pointers
+// leads from a QP to the data of a message. The pipeline therefore visits each QP of the run queue some turns early, in several
+// steps. Each step reads what the previous step has prefetched. Values that a client may change meanwhile are used as hints only.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace roci::engine {
 class PrefetchPipeline {
 public:
     explicit PrefetchPipeline(const mem::KeyTable& keys) : keys_(keys) {}
-    /// Called before each QP's turn. `first`: the QP at the head of the run queue. The pipeline stays filled from round to round:
-    /// to refill it would cost a chain of cache misses.
+    /// Called before each QP's turn. `first` is the QP at the head of the run queue. The pipeline stays filled from round to
+    /// round, because each refill would cost a chain of cache misses.
     void turn(const qp::Qp* first) {
         ROCI_STAGE(ahead);
         if (stages_.front() == nullptr) {
@@ -26,7 +26,7 @@ public:
         }
         step();
     }
-    /// Called before any QP is removed from the engine.
+    /// Drops all QPs from the pipeline. Called before any QP is removed from the engine.
     void forget() { stages_ = {}; }
 
 private:
@@ -54,13 +54,13 @@ private:
     static bool fetches(const qp::Qp& qp) {
         return qp.has_work && qp.requester.queue.current() == nullptr && qp.spec.sq.depth != 0;
     }
-    /// The next work request in the client's ring.
+    /// Prefetches the next work request in the client's ring.
     static void queues(const qp::Qp& qp) {
         if (!fetches(qp)) return;
         __builtin_prefetch(&qp.spec.sq.shared->idle);
         __builtin_prefetch(qp.spec.sq.slot(qp.requester.queue.fetched()));
     }
-    /// The payload of the next work request.
+    /// Prefetches the payload of the next work request.
     template <uint32_t step>
     void memory(const qp::Qp& qp) const {
         if (!qp.has_work || qp.spec.sq.depth == 0) return;
@@ -73,7 +73,7 @@ private:
     }
 
     const mem::KeyTable& keys_;
-    std::array<const qp::Qp*, kSteps> stages_{};  ///< QPs by the last step that was done for them
+    std::array<const qp::Qp*, kSteps> stages_{};  ///< QPs by the last step that was executed for them
 };
 
 }  // namespace roci::engine

@@ -1,4 +1,4 @@
-// Receiving: parses a burst, looks up the QPs, then executes the packets. Frames for another engine are handed over.
+// Receives bursts: parses the frames, looks up the QPs, then executes the packets. Hands over frames of other engines' QPs.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -9,14 +9,15 @@
 namespace roci::engine {
 namespace {
 
-/// A datagram QP accepts frames to any address of its port, or to a group that it is attached to.
+/// A datagram QP accepts frames to any address of its port, and to groups that it is attached to.
 bool for_this_port(const qp::Shared& shared, uint32_t port, const wire::Packet& p) {
     if (p.dest_qp.value == io::kMulticastQpn) return true;  // the QP was found by its group
     const io::PortAddresses* own = shared.addresses.find(port);
     return own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
 }
 
-/// A connected QP accepts only frames of its peer: source and destination are those of its path, reversed (A17.4.5).
+/// Returns true if the frame comes from the QP's peer. A connected QP accepts no other frames. Source and destination must be
+/// those of the QP's path, reversed (A17.4.5).
 bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     if (qp.path.length == 0 || qp.path.ipv6 != p.ipv6) return false;
     const uint8_t* mine = qp.path.bytes + qp.path.l3_offset;
@@ -24,7 +25,7 @@ bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     return std::memcmp(mine + 12, p.l3 + 16, 4) == 0 && std::memcmp(mine + 16, p.l3 + 12, 4) == 0;
 }
 
-/// A device accepts only frames of its VLAN. For a connected QP this is the VLAN of its path.
+/// Returns true if the frame has the right VLAN: that of the device, or for a connected QP that of its path.
 bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
     const bool untagged = p.l3 - p.frame == wire::kEthLength;
     if (qp.path.length != 0 && qp.path.l3_offset == wire::kEthLength && untagged) return true;
@@ -32,14 +33,14 @@ bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p
     return own != nullptr && own->vlan == wire::vlan_id(p.frame);
 }
 
-/// Bytes of a batch. Frames are checked first and executed later, so a batch must be small enough that payloads are still in the
-/// nearest cache when they are copied.
+/// Bytes per batch. The frames of a batch are parsed first and executed afterwards. Payloads must still be in the nearest cache
+/// when they are copied, so a batch must be small.
 constexpr uint32_t kBatchBytes = 8 << 10;
 
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
 
-/// The checks before those of the roles (IBA 9.6.1): service, partition, state, address. A failed check is counted and the frame
-/// is silently dropped.
+/// Performs the checks that precede those of the roles (IBA 9.6.1): service, partition, state, address. If a check fails, the
+/// frame is counted and silently dropped.
 bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     Counters& counters = e.counters;
     const bool datagram = qp.spec.type == qp::Type::ud;
@@ -57,7 +58,7 @@ bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
 
 constexpr uint8_t kCongestionExperienced = 3;
 
-/// Accepts notifications only from the QP's peer, because any host could send them.
+/// Accepts a notification only from the QP's peer, because any host could send notifications.
 void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
     e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
@@ -67,7 +68,7 @@ void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     cc::on_cnp(rq.congestion, qp.adaptation, e.ctx.congestion, e.ctx.now, rq.round_trip.smoothed());
 }
 
-/// A frame of a connected peer was marked. UC and UD have no congestion control.
+/// Handles a marked frame of a connected peer. UC and UD have no congestion control.
 void take_mark(Engine::Impl& e, qp::Qp& qp) {
     e.counters.add(Counter::ecn_marked);
     qp::bump(e.ctx.device(qp).ecn_marked);
@@ -90,7 +91,7 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     qp::receive_response(e.ctx, qp, p);
 }
 
-/// Hands a frame to another engine. True: that engine has the frame now and returns it later.
+/// Hands a frame to another engine. Returns true if that engine has accepted the frame; it returns the frame later.
 bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& frame, const wire::Packet& p) {
     io::HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
     if (lane.away == io::HandoverLane::kSize || !lane.there.push({frame, port, p}))
@@ -101,7 +102,7 @@ bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& f
     return true;
 }
 
-/// The packet with its pointers moved to a copy of its frame.
+/// Returns the packet with its pointers moved to a copy of its frame.
 wire::Packet moved(const wire::Packet& p, const uint8_t* to) {
     wire::Packet q = p;
     q.frame = to;
@@ -125,8 +126,8 @@ void hand_copy(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& f
     e.counters.add(Counter::multicast_copies);
 }
 
-/// Delivers to each QP of this engine that is attached to the group (IBA 10.5.2.1); each QP consumes its own receive WQE. Returns
-/// the other engines with attached QPs.
+/// Delivers a packet to each QP of this engine that is attached to the group (IBA 10.5.2.1). Each QP consumes its own receive
+/// WQE. Returns a mask of the other engines with attached QPs.
 uint32_t deliver_to_group(Engine::Impl& e, uint32_t port, const wire::Packet& p) {
     const io::MulticastTable* table = e.shared.multicast.load(std::memory_order_acquire);
     const io::MulticastTable::Group* group = table != nullptr ? table->find(port, p.dest_gid()) : nullptr;
@@ -183,8 +184,8 @@ void count_refused(qp::DeviceCounters& device, wire::Verdict v) {
 
 }  // namespace
 
-/// Prefetches the data of a packet's QP. On a short list the QP itself is in the cache, but not the receive that its client has
-/// posted.
+/// Prefetches the data of a packet's QP. If few QPs are active, the QP itself is in the cache, but the receive that its client
+/// has posted is not.
 void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
     if (crowded()) return qp::prefetch_basics(qp);
     __builtin_prefetch(&qp.responder);
@@ -197,7 +198,7 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
     __builtin_prefetch(rq.slot(at.consumed));
 }
 
-/// Parses frames[first, end) and looks their QPs up.
+/// Parses frames[first, end) and looks up their QPs.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {
@@ -215,8 +216,8 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     }
 }
 
-/// Used with many active QPs, between parsing and execution. Prefetches the data that the packets need. Each step runs for all
-/// packets before the next step begins.
+/// Prefetches the data that the packets need. Used while many QPs are active, between parsing and execution. Each step is
+/// executed for all packets before the next step begins.
 void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     ROCI_STAGE(ahead);
     const auto each = [&](auto step) {
@@ -271,7 +272,7 @@ unsigned Engine::Impl::receive(uint32_t port) {
     }
     qp::bump(ctx.devices[port]->rx_frames, n);
     qp::bump(ctx.devices[port]->rx_octets, octets);
-    unsigned done = 0;  // frames[0, done) are ours to give back
+    unsigned done = 0;  // frames[0, done) are to be returned to the port by this engine
     for (unsigned first = 0; first < n;) {
         unsigned end = first;
         for (uint32_t bytes = 0; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;

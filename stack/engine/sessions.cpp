@@ -6,7 +6,7 @@
 namespace roci::engine {
 namespace {
 
-/// The lowest number that is free, taken; 0: none.
+/// Allocates the lowest free number. Returns 0 if there is none.
 uint16_t take_number(std::vector<bool>& used) {
     const auto at = size_t(std::find(used.begin(), used.end(), false) - used.begin());
     if (at > std::numeric_limits<uint16_t>::max()) return 0;

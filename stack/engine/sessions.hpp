@@ -1,5 +1,6 @@
-// The sessions that an engine serves, by user, and whose doorbells it looks at in a round. Users take turns here as in the run
-// queues: what one of them rings, or how many sessions it opens, delays the others by a bounded time.
+// The sessions that an engine serves, grouped by user. It selects the sessions whose doorbells the engine collects in a round.
+// Users take turns, as in the run queues. A user therefore delays the others only by a bounded time, however many doorbells the
+// user rings or sessions the user opens.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +14,36 @@
 
 namespace roci::engine {
 
-struct alignas(64) Session {  // no line of another engine's
+struct alignas(64) Session {  // no cache line is shared with another engine
     uint32_t id = 0;
     abi::DoorbellPage* page = nullptr;
-    uint16_t share = 0;              ///< in the run queues
-    uint32_t next_word = 0;          ///< of the page: where the next look starts
-    std::vector<qp::Qp*> slots;      ///< by doorbell bit
-    std::vector<qp::Srq*> tag_srqs;  ///< by doorbell bit - abi::kFirstTagSlot
+    uint16_t share = 0;              ///< number of the session's share in the run queues
+    uint32_t next_word = 0;          ///< word of the page where the next collection starts
+    std::vector<qp::Qp*> slots;      ///< indexed by doorbell bit
+    std::vector<qp::Srq*> tag_srqs;  ///< indexed by doorbell bit - abi::kFirstTagSlot
 };
 
 class Sessions {
 public:
-    /// Limits of a round: users and sessions that it looks at, and doorbells. A look ends with a whole word of doorbells.
+    /// Limits per round: users, sessions and doorbells; and doorbells per session. The collection always ends with a whole word
+    /// of doorbells.
     static constexpr uint32_t kRoundUsers = 32, kRoundSessions = 32, kRoundRings = 512, kSessionRings = 256;
 
-    /// False: there are too many sessions.
+    /// Adds a session. Returns false if there are too many sessions.
     bool attach(qp::Context& ctx, uint32_t id, uint32_t uid, abi::DoorbellPage* page);
-    /// Its QPs are gone.
+    /// Removes a session whose QPs have been removed before.
     void detach(qp::Context& ctx, uint32_t id);
-    /// nullptr: none has this number.
+    /// Returns nullptr if there is no session with this number.
     Session* find(uint32_t id);
-    /// From now on the QP's turns are the session's; nullptr: nobody's.
+    /// Counts the QP's turns for the session from now on, or for no session if it is nullptr.
     void enter(qp::Context& ctx, const Session* session, qp::Qp& qp);
 
     template <class Visit>
     void for_each(Visit visit) const {
         for (const auto& [id, s] : all_) visit(*s);
     }
-    /// Looks at the doorbells of the sessions whose turn it is; look(session, limit) returns how many were rung.
+    /// Collects the doorbells of the sessions whose turn it is. look(session, limit) collects those of one session and returns
+    /// their number.
     template <class Look>
     bool look_around(Look look) {
         const auto count = uint32_t(users_.size());
@@ -53,7 +56,7 @@ public:
         }
         return any;
     }
-    /// True if a doorbell may be set, of any session.
+    /// Returns true if a doorbell of any session may be set.
     bool doorbell_pending() const {
         for (const auto& [id, s] : all_)
             if (rings::doorbell_pending(*s->page)) return true;
@@ -63,9 +66,9 @@ public:
 private:
     struct alignas(64) User {
         uint32_t uid = 0;
-        uint16_t number = 0;  ///< in the run queues
+        uint16_t number = 0;  ///< number of the user in the run queues
         std::vector<Session*> sessions;
-        uint32_t next = 0;  ///< of its sessions
+        uint32_t next = 0;  ///< the session whose turn is next
     };
 
     template <class Look>
@@ -84,9 +87,9 @@ private:
         return any;
     }
 
-    std::map<uint32_t, std::unique_ptr<Session>> all_;  ///< by number
-    std::vector<std::unique_ptr<User>> users_;          ///< with sessions
-    std::vector<bool> shares_{true}, numbers_{true};    ///< in use; 0 is for QPs without a session
+    std::map<uint32_t, std::unique_ptr<Session>> all_;  ///< all sessions by ID
+    std::vector<std::unique_ptr<User>> users_;          ///< users that have sessions
+    std::vector<bool> shares_{true}, numbers_{true};    ///< numbers that are in use; 0 is for QPs without a session
     uint32_t next_user_ = 0;
 };
 

@@ -49,7 +49,7 @@ Outcome Arena::allocate(uint64_t length, ArenaBlock& out) {
     out.arena_ = this;
     out.base_ = chunks_[chunk].base + offset;
     out.where_ = {.chunk = chunk, .reserved = 0, .offset = offset, .length = wanted};
-    std::memset(out.base_, 0, wanted);  // freed memory of the same client, which may still write to it
+    std::memset(out.base_, 0, wanted);  // the block may be freed memory of the same client, which can still write to it
     return done();
 }
 
@@ -111,7 +111,7 @@ void Arena::drop_unannounced() {
         const auto chunk = uint32_t(chunks_.size() - 1);
         const auto whole = free_by_place_.find({chunk, 0});
         if (whole == free_by_place_.end() || whole->second != chunks_[chunk].length)
-            return;  // in use: a later reply will announce it
+            return;  // the chunk is in use; a later reply will announce it
         erase_free(chunk, 0, whole->second);
         bytes_ -= chunks_[chunk].length;
         platform_.free_memory(chunks_[chunk]);

@@ -1,5 +1,5 @@
-// A session's arena: shared memory for its rings. It grows by chunks and does not shrink while the session lives. Freed blocks
-// are merged with their free neighbours, so that repeatedly creating and destroying queues does not grow the arena.
+// A session's arena is shared memory for its rings. It grows by chunks and does not shrink while the session exists. Freed blocks
+// are merged with free neighbours, so repeated creation and destruction of queues does not grow the arena.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace roci::host {
 
 class Arena;
 
-/// An owned block of the arena. The destructor returns it.
+/// A block of the arena with one owner. The destructor returns it.
 class ArenaBlock {
 public:
     ArenaBlock() = default;
@@ -38,32 +38,33 @@ private:
 class Arena {
 public:
     static constexpr uint64_t kFirstChunk = 256 * 1024;
-    static constexpr uint64_t kLargestStep = uint64_t{64}
-                                             << 20;  ///< chunks double up to this size, or up to the size of a larger block
+    /// Sizes of chunks double up to this value. A larger block gets a larger chunk.
+    static constexpr uint64_t kLargestStep = uint64_t{64} << 20;
 
     Arena(Platform& platform, uint64_t max_bytes) : platform_(platform), max_bytes_(max_bytes) {}
     ~Arena();
     Arena(const Arena&) = delete;
 
-    /// Allocates a zeroed block of at least `length` bytes, aligned to a cache line. ENOMEM: the session's limit, or out of
-    /// memory.
+    /// Allocates a zeroed block of at least `length` bytes, aligned to a cache line. Fails with ENOMEM if the session's limit is
+    /// reached or memory is exhausted.
     Outcome allocate(uint64_t length, ArenaBlock& out);
 
     uint64_t bytes() const { return bytes_; }
-    /// True: the client has removed pages of the arena.
+    /// Returns true if the client has removed pages of the arena.
     bool is_lost() const {
         return std::any_of(chunks_.begin(), chunks_.end(), [&](const SharedMemory& m) { return platform_.is_lost(m); });
     }
     size_t chunks() const { return chunks_.size(); }
 
-    /// Returns the chunks that the client does not have yet, with the index of the first one, and marks them as announced.
+    /// Returns the chunks that the client does not have yet, sets `first` to the index of the first one, and marks them as
+    /// announced.
     std::span<const SharedMemory> announce(uint32_t& first);
-    /// Frees chunks that were created for a request that failed. They are never announced to the client.
+    /// Frees chunks that were created for a request that failed. These chunks were not announced to the client.
     void drop_unannounced();
 
 private:
     friend class ArenaBlock;
-    using Stretch = std::pair<uint32_t, uint64_t>;  // chunk, offset
+    using Stretch = std::pair<uint32_t, uint64_t>;  // index of the chunk, offset
 
     Outcome add_chunk(uint64_t least);
     void insert_free(uint32_t chunk, uint64_t offset, uint64_t length);
@@ -75,8 +76,8 @@ private:
     uint64_t bytes_ = 0;
     uint32_t announced_ = 0;
     std::vector<SharedMemory> chunks_;
-    std::map<Stretch, uint64_t> free_by_place_;            // -> length
-    std::set<std::pair<uint64_t, Stretch>> free_by_size_;  // best fit
+    std::map<Stretch, uint64_t> free_by_place_;            // maps each free block to its length
+    std::set<std::pair<uint64_t, Stretch>> free_by_size_;  // free blocks by length, for best fit
 };
 
 }  // namespace roci::host

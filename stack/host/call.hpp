@@ -37,14 +37,14 @@ private:
 struct Call {
     State& state;
     Session& session;
-    std::span<const std::byte> request;  ///< body, at least as long as the operation's min_body
+    std::span<const std::byte> request;  ///< body of the request, at least min_body of the operation long
     ReceivedFds& received;
-    std::vector<std::byte> body;  ///< of the reply
+    std::vector<std::byte> body;  ///< body of the reply
     std::vector<int> fds;
-    std::vector<int> keep_open;  ///< parallel to fds
+    std::vector<int> keep_open;  ///< has one entry per entry of fds
     bool close = false;
 
-    /// The request's body, padded with zeros if the client's struct is shorter than ours.
+    /// Returns the request's body. If the client's struct is shorter than ours, pads it with zeros.
     template <class T>
     T in() const {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -52,7 +52,7 @@ struct Call {
         if (!request.empty()) std::memcpy(&value, request.data(), std::min(sizeof value, request.size()));
         return value;
     }
-    /// The body after its fixed part.
+    /// Returns the body after its first `fixed` bytes.
     std::span<const std::byte> after(size_t fixed) const {
         return request.size() > fixed ? request.subspan(fixed) : std::span<const std::byte>{};
     }
@@ -63,7 +63,7 @@ struct Call {
         const auto* p = reinterpret_cast<const std::byte*>(&value);
         body.assign(p, p + length);
     }
-    /// Adds a descriptor to the reply. `keep`: it stays open after sending, because the platform owns it.
+    /// Adds a descriptor to the reply. With `keep`, the descriptor stays open after sending, because the platform owns it.
     void give(int fd, bool keep) {
         fds.push_back(fd);
         keep_open.push_back(keep ? 1 : 0);
@@ -71,7 +71,7 @@ struct Call {
     const DeviceConfig& device() const { return state.devices[*session.device]; }
 };
 
-/// Looks up the object of a handle. ENOENT as in the kernel.
+/// Looks up the object of a handle. Fails with ENOENT, as the kernel does.
 template <class T, class Pointer>
 Outcome look_up(const HandleTable<T, Pointer>& table, uint32_t handle, const char* kind, T*& out) {
     out = table.find(handle);

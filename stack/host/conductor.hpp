@@ -1,5 +1,5 @@
-// The conductor: sessions and their objects, sans-IO. It processes one control message at a time: it validates the request,
-// updates the object tables, controls the engines by commands, and replies. Not thread-safe.
+// The conductor manages sessions and their objects. It does no I/O of its own. It processes one control message at a time: it
+// validates the request, updates the object tables, controls the engines by commands, and replies. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace roci::host {
 
-/// The holder of the struct owns its descriptors; the control socket closes them after sending.
+/// A reply to a client. The owner of the struct owns the descriptors in it; the control socket closes them after sending.
 struct Reply {
-    std::vector<std::byte> bytes;      ///< ReplyHeader, body, reason
-    std::vector<int> fds;              ///< to send, then to close
-    std::vector<int> shared_fds_mask;  ///< 1: the fd at this index stays open after sending (arena chunks, engine page)
-    bool deferred = false;  ///< next_reply() returns the reply later; handle no further request of the session meanwhile
+    std::vector<std::byte> bytes;      ///< consists of ReplyHeader, body and reason
+    std::vector<int> fds;              ///< descriptors to send and then close
+    std::vector<int> shared_fds_mask;  ///< by index in fds; 1: stays open after sending (arena chunks, engine page)
+    bool deferred = false;  ///< the reply follows later by next_reply(); handle() must not be called for this session before
 };
 
 struct Client {
@@ -34,38 +34,38 @@ class Conductor {
 public:
     Conductor(const Limits& limits, std::vector<DeviceConfig> devices, qp::Shared& shared, engine::CommandPort& engines,
               Platform& platform);
-    /// Closes the remaining sessions, by commands and fences: the engines must still run.
+    /// Closes the remaining sessions by commands and fences, so the engines must still run.
     ~Conductor();
 
-    /// Opens the session of an accepted connection. Returns its id (not reused while rocid runs), or kNoHandle if there are too
-    /// many.
+    /// Opens the session of an accepted connection. Returns its ID, which is not reused while rocid runs, or kNoHandle if there
+    /// are too many sessions.
     uint32_t open_session(const Client& who);
-    /// Handles a request packet; takes over its descriptors in any case. Always returns a reply. `close`: the connection must be
-    /// closed after it.
+    /// Handles a request packet. Always takes over its descriptors, and always returns a reply. If `close` is set, the connection
+    /// must be closed after the reply was sent.
     Reply handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
-    /// Ends the session of a closed connection and reclaims all its objects. No engine has a reference to them afterwards.
+    /// Ends the session of a closed connection and reclaims all its objects. Afterwards no engine has a reference to them.
     void close_session(uint32_t session);
 
-    /// Sessions whose queues or doorbells are lost (Platform::is_lost). The caller must close their connections.
+    /// Returns the sessions whose queues or doorbells are lost (Platform::is_lost). The caller must close their connections.
     std::vector<uint32_t> sessions_without_memory() const;
 
-    /// Handles received management datagrams and timers of connections. Called before requests, when an engine reports waiting
-    /// MADs (Event::Kind::gsi), and at next_deadline(). Sets the conductor's time.
+    /// Handles received management datagrams and the timers of connections. Called before requests, when an engine reports
+    /// waiting MADs (Event::Kind::gsi), and at next_deadline(). `now` becomes the conductor's time.
     void service(Nanos now);
     Nanos next_deadline() const;
-    /// Returns a deferred reply that is ready now. False: there is none.
+    /// Returns a deferred reply that is ready now. Returns false if there is none.
     bool next_reply(uint32_t& session, Reply& reply, bool& close);
 
-    /// Replaces the addresses of a device. An address that remains keeps its GID index. True: something changed, and programs got
-    /// an event.
+    /// Replaces the addresses of a device. An address that remains keeps its GID index. Returns true if something changed;
+    /// programs then get an event.
     bool set_addresses(uint32_t device, std::span<const DeviceAddress> addresses);
-    /// Sets the link state and path MTU of a device. Programs get port events. True: something changed.
+    /// Sets the link state and path MTU of a device. Returns true if something changed; programs then get port events.
     bool set_link(uint32_t device, bool up, uint32_t mtu_bytes);
-    /// Results of Platform::solicit(), and other changes of the kernel's neighbour table.
+    /// Report the results of Platform::solicit() and other changes of the kernel's neighbour table.
     void neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac);
     void neighbour_gone(uint32_t device, const Gid& address);
 
-    /// Totals of objects, by which tests detect leaks.
+    /// Total numbers of objects. Tests detect leaks by them.
     struct Totals {
         uint64_t sessions, pds, regions, mrs, channels, cqs, srqs, qps, ahs, mws, arena_bytes, mapped_bytes;
     };

@@ -14,46 +14,46 @@
 
 namespace roci::host {
 
-/// How rocid finds the MAC addresses of neighbours on the link.
+/// The method by which rocid finds the MAC addresses of neighbours on the link.
 enum class Resolver : uint8_t {
-    none,    ///< there are no neighbours: a loopback
-    own,     ///< by rocid's own ARP and neighbour discovery; it also answers them, and echo requests
-    kernel,  ///< from the kernel, which serves the interface behind the port
-    socket,  ///< not needed: the port is a kernel socket, and the kernel builds all headers before the UDP payload
+    none,    ///< the port is a loopback and has no neighbours
+    own,     ///< rocid itself sends and answers ARP and neighbour discovery, and answers echo requests
+    kernel,  ///< the kernel, which serves the interface behind the port, provides the addresses
+    socket,  ///< no addresses are needed: the port is a kernel socket, and the kernel builds all headers before the UDP payload
 };
 struct DeviceAddress {
     Gid gid;
-    uint8_t prefix = 0;  ///< length of the subnet prefix of the GID (an IPv4 /24 is 120)
+    uint8_t prefix = 0;  ///< length of the GID's subnet prefix in bits (120 for an IPv4 /24)
     bool operator==(const DeviceAddress&) const = default;
 };
 
-/// One device = one port.
+/// The configuration of one device, which has one port.
 struct DeviceConfig {
-    std::string name;    ///< "roci0"
-    std::string netdev;  ///< kernel interface behind it, or ""
+    std::string name;    ///< such as "roci0"
+    std::string netdev;  ///< kernel interface behind the port, or ""
     MacAddress mac;
     std::vector<Gid> gids;
-    uint32_t mtu_bytes = 4096;                  ///< largest path MTU
+    uint32_t mtu_bytes = 4096;                  ///< largest path MTU, bytes
     bool active = true;                         ///< the link is up
-    std::string peer = {};                      ///< the device of this rocid at the other end, or ""
+    std::string peer = {};                      ///< device of the same rocid at the other end, or ""
     std::map<Gid, MacAddress> neighbours = {};  ///< static entries of the configuration
     Resolver resolver = Resolver::none;
-    std::vector<uint8_t> prefixes = {};  ///< by GID index, as DeviceAddress::prefix; missing: unknown
-    std::vector<Gid> gateways = {};      ///< Resolver::own: at most one per address family
-    uint16_t vlan = 0;                   ///< VLAN of all frames that it sends and accepts; 0: untagged
-    uint8_t traffic_class = 0;           ///< of paths for which the program sets none
-    bool port_sums = false;              ///< its port fills in the checksums of IPv4 headers
-    uint16_t udp_source = 0;             ///< UDP source port of all its frames; 0: one per flow
+    std::vector<uint8_t> prefixes = {};  ///< by GID index; see DeviceAddress::prefix; missing entries are unknown
+    std::vector<Gid> gateways = {};      ///< only for Resolver::own; at most one per address family
+    uint16_t vlan = 0;                   ///< VLAN of all frames that the device sends and accepts; 0: untagged
+    uint8_t traffic_class = 0;           ///< for paths for which the program sets none
+    bool port_sums = false;              ///< the port fills in the checksums of IPv4 headers
+    uint16_t udp_source = 0;             ///< UDP source port of all frames of the device; 0: one source port per flow
     cc::Policy congestion = cc::Policy::fixed_window;
 };
 
-uint32_t active_mtu(const DeviceConfig&);  ///< enum ibv_mtu
+uint32_t active_mtu(const DeviceConfig&);  ///< a value of enum ibv_mtu
 uint32_t gid_table_length(const DeviceConfig&);
-/// The GUID of a device with that MAC: a modified EUI-64, as for other RoCE devices.
+/// Returns the GUID of a device with that MAC address. It is a modified EUI-64, as for other RoCE devices.
 uint64_t guid_of(const MacAddress&);
-/// Whether the device has the GID. False for the zero GID, which marks free entries of the table.
+/// Returns true if the device has the GID. Returns false for the zero GID, which marks free entries of the table.
 bool has_gid(const DeviceConfig&, const Gid&);
-/// Index of the device that has the address.
+/// Returns the index of the device that has the address.
 std::optional<uint32_t> device_of(std::span<const DeviceConfig>, const Gid&);
 
 }  // namespace roci::host

@@ -1,5 +1,5 @@
-// A session's objects of one kind, by handle. A handle is a small number, so that clients can use it as an index. The generation
-// of a slot grows with each object. A freed slot is not reused before kRest other slots have been freed.
+// Stores a session's objects of one kind by handle. A handle is a small number, so that clients can use it as an index. The
+// generation of a slot increases with each object. A freed slot is not reused until kRest other slots have been freed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ public:
         uint32_t handle, generation;
     };
 
-    /// The place of the next put(). Objects often need their handle before they are created.
+    /// Returns the place that the next put() will use. Objects often need their handle before they are created.
     Place next() const {
         if (reuse()) return {free_.front(), slots_[free_.front()].generation};
         return {uint32_t(slots_.size()), 1};

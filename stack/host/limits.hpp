@@ -1,4 +1,4 @@
-// What rocid as a whole and each of its users may have: the table of a user's limits, and the rules that change them.
+// Limits of rocid as a whole and of each user: the table of a user's limits, and the rules that change them.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace roci::host {
 
-/// What one user may have at a time, all its sessions together. Defaults suit one machine.
+/// Limits of one user, for all sessions of the user together. The defaults suit one machine.
 struct UserLimits {
     uint64_t sessions = 512;
     uint64_t qps = 32768, cqs = 32768, cq_entries = 1 << 24, srqs = 16384, pds = 32768, xrc_domains = 16384;
@@ -17,7 +17,7 @@ struct UserLimits {
     uint64_t channels = 16384, cm_ids = 65536, resolving = 512;
 };
 
-/// Names of the limits: in refusals, in `roci status --limits` and in the configuration.
+/// The names of the limits, as used in refusals, in `roci status --limits` and in the configuration.
 struct LimitName {
     const char* name;
     uint64_t UserLimits::*limit;
@@ -41,7 +41,8 @@ inline constexpr LimitName kUserLimits[] = {
     {"resolving", &UserLimits::resolving},
 };
 
-/// A limit of all users, of a user, or of a primary group. If several rules for a limit apply to a user, the last one is used.
+/// A rule that sets a limit of all users, of one user, or of a primary group. If several rules for a limit apply to a user, the
+/// last one is used.
 struct LimitRule {
     enum class Whom : uint8_t { everybody, user, group };
     Whom whom = Whom::everybody;
@@ -52,15 +53,15 @@ struct LimitRule {
 
 struct Limits {
     uint32_t max_sessions = 1024;
-    uint32_t max_qps = 65536;  ///< all devices together
+    uint32_t max_qps = 65536;  ///< of all devices together
     uint32_t max_keys = 1 << 20;
     uint32_t max_ahs = 65536;
     uint32_t max_qp_wr = 32768;
     uint32_t max_sge = 30;
     uint32_t max_inline = 956;
     uint32_t max_cqe = 1 << 22;
-    uint64_t max_arena_bytes = uint64_t{4} << 30;  ///< of one session
-    // Of all users together, so that rocid itself goes on: below vm.max_map_count and the address space of a process.
+    uint64_t max_arena_bytes = uint64_t{4} << 30;  ///< per session, bytes
+    // Limits of all users together. They keep rocid below vm.max_map_count and within the address space of a process.
     uint64_t max_mappings = 49152;
     uint64_t max_mapped_bytes = uint64_t{64} << 40;
     UserLimits user;

@@ -10,7 +10,7 @@ void MemoryWaits::free_later(Region region, std::shared_ptr<mem::RemoteProcess> 
     due_ = std::min(due_, Nanos{0});
 }
 
-/// A request that waits on keeps the pace; a new one is looked at soon.
+/// A request that has to wait again keeps the current interval. A new request restarts with the shortest interval.
 void MemoryWaits::hold(Nanos now, MemoryWait request) {
     const uint32_t session = request.session;
     forget(session);

@@ -1,4 +1,5 @@
-// What a worker may still use after its owner let go of it (mem/slow_memory.hpp), and requests of clients that wait for that.
+// Memory that a worker may still use although its owner has released it (mem/slow_memory.hpp), and client requests that wait
+// until the worker has finished.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +13,27 @@
 
 namespace roci::host {
 
-/// A request to be run again: one a session, as a client waits for its reply.
+/// A request to be run again. There is at most one per session, because a client waits for its reply.
 struct MemoryWait {
     uint32_t session = 0;
     std::vector<std::byte> packet;
 };
 
-/// Workers say nothing to the conductor: it looks, at growing intervals.
+/// Polls for the end of accesses, at growing intervals, because workers do not notify the conductor.
 class MemoryWaits {
 public:
     using Region = Pool<mem::MemoryRegion>::Handle;
 
-    /// Engines do not find the region any more. It goes when no worker and no window needs it, and then `process` too.
+    /// Takes over a region that engines do not find any more. Frees the region when no worker and no window needs it, and then
+    /// `process`.
     void free_later(Region region, std::shared_ptr<mem::RemoteProcess> process);
-    /// The owner of the region, or of a QP with buffers in it, waits.
+    /// Stores a request that releases a region, or a QP with buffers in it, until the memory is no longer used.
     void hold(Nanos now, MemoryWait request);
     void forget(uint32_t session);
 
     Nanos next_deadline() const { return due_; }
-    /// It is time: frees what nobody uses. The requests that wait are to be run again.
+    /// Called when next_deadline() has passed. Frees regions that are no longer used. Returns the waiting requests, which the
+    /// caller runs again.
     std::vector<MemoryWait> look(Nanos now);
     size_t waiting_regions() const { return buried_.size(); }
 
@@ -41,12 +44,12 @@ private:
         Region region;
     };
     std::vector<MemoryWait> requests_;
-    std::vector<uint32_t> looked_;  ///< sessions whose requests were run again last
+    std::vector<uint32_t> looked_;  ///< sessions whose requests look() returned last
     std::vector<Buried> buried_;
     Nanos due_ = kNever, pause_ = kFirst;
 };
 
-/// True: an access is under way.
+/// Returns true if an access to the region is in progress.
 inline bool in_use(const mem::MemoryRegion& region) {
     if (region.slow_pending.load(std::memory_order_acquire) != 0) return true;
     return region.is_window && region.users.load(std::memory_order_acquire) != 0;

@@ -1,26 +1,33 @@
-// Allocates numbers. A freed number is reused as late as possible, so that a late packet or a stale handle does not match a new
-// object.
+// Allocates numbers. A freed number is reused only after many others have been freed. Therefore a delayed packet, a stale handle
+// or a peer that still has the old connection does not match a new object.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
 namespace roci::host {
 
-/// Numbers in [first, end), next-fit over a bitmap: each search starts after the last allocated number.
+/// Allocates numbers in [first, end) from a bitmap. Each search starts after the last allocated number.
 class NumberPool {
 public:
+    /// Limit of freed numbers that are held back from reuse; a small pool holds back at most a quarter of its numbers. If no
+    /// other numbers are left, the pool reuses those that were freed first.
+    static constexpr uint32_t kMostResting = 1024;
+
     NumberPool(uint32_t first, uint32_t end) : first_(first), end_(end), cursor_(first), words_((size_t(end) + 63) / 64, 0) {
         for (uint32_t n = 0; n < words_.size() * 64; ++n)
-            if (n < first_ || n >= end_) words_[n / 64] |= uint64_t{1} << (n % 64);  // never free
+            if (n < first_ || n >= end_) words_[n / 64] |= uint64_t{1} << (n % 64);  // out of range: never free
     }
 
-    /// A free number that clients cannot predict without `random`. Numbers come in random blocks, because the entries of a block
-    /// share a cache line in the tables that engines read; within a block they come in random order.
+    /// Returns a free number that clients cannot predict, because they do not know `random`. Numbers are taken from random
+    /// blocks, because the entries of a block share a cache line in the tables that engines read. Within a block, the order is
+    /// random too.
     std::optional<uint32_t> allocate(uint64_t random) {
-        if (capacity() == in_use_) return std::nullopt;
+        if (!has_free()) return std::nullopt;
         if (free_of_block() == 0) {
             cursor_ = first_ + uint32_t(random % capacity());
             const auto n = search(cursor_, end_);
@@ -33,9 +40,9 @@ public:
         ++in_use_;
         return n;
     }
-    /// The next free number, or nothing if all are in use.
+    /// Returns the next free number, or nullopt if all are in use.
     std::optional<uint32_t> allocate() {
-        if (first_ >= end_ || in_use_ == end_ - first_) return std::nullopt;
+        if (!has_free()) return std::nullopt;
         std::optional<uint32_t> n = search(cursor_, end_);
         if (!n) n = search(first_, cursor_);
         if (!n) return std::nullopt;
@@ -45,14 +52,26 @@ public:
         return n;
     }
     void release(uint32_t n) {
-        words_[n / 64] &= ~(uint64_t{1} << (n % 64));
         --in_use_;
+        resting_.push_back(n);
+        if (resting_.size() > std::min(kMostResting, capacity() / 4)) end_rest();
     }
     uint32_t in_use() const { return in_use_; }
     uint32_t capacity() const { return first_ < end_ ? end_ - first_ : 0; }
 
 private:
     static constexpr uint32_t kBlock = 8;
+    /// Returns true if a number can be allocated. If all free numbers are held back, releases the one that was freed first.
+    bool has_free() {
+        if (capacity() == in_use_) return false;
+        if (capacity() == in_use_ + resting_.size()) end_rest();
+        return true;
+    }
+    void end_rest() {
+        const uint32_t n = resting_.front();
+        resting_.pop_front();
+        words_[n / 64] &= ~(uint64_t{1} << (n % 64));
+    }
     uint32_t free_of_block() const {
         const uint32_t at = block_ * kBlock;
         return uint32_t(~words_[at / 64] >> (at % 64)) & ((1u << kBlock) - 1);
@@ -69,7 +88,8 @@ private:
 
     uint32_t first_, end_, cursor_;
     uint32_t in_use_ = 0;
-    uint32_t block_ = 0;  ///< that random numbers are taken from
+    uint32_t block_ = 0;            ///< block from which random numbers are taken
+    std::deque<uint32_t> resting_;  ///< freed numbers that are held back, the oldest first
     std::vector<uint64_t> words_;
 };
 

@@ -1,4 +1,5 @@
-// The objects of a session. An object that uses another one holds a Use of it, so that a busy object can be detected.
+// The objects of a session. An object that uses another one holds a Use of it, so that the conductor can refuse to destroy an
+// object in use.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,7 @@
 
 namespace roci::host {
 
-/// Increments the use count of an object for its own lifetime.
+/// Increments the use count of an object as long as the Use exists.
 class Use {
 public:
     Use() = default;
@@ -41,17 +42,17 @@ private:
 };
 
 struct Pd {
-    uint32_t number = 0;  ///< unique in rocid, never 0
+    uint32_t number = 0;  ///< unique among all PDs of rocid, never 0
     std::atomic<uint32_t> uses{0};
 };
 
-/// Totals of a session's mapped memory. They include removed regions that an MR still uses.
+/// Totals of a session's mapped memory. They include regions that were removed but that an MR still uses.
 struct Mapped {
     uint64_t regions = 0;
     uint64_t bytes = 0;
 };
 
-/// Client memory that rocid has mapped. Its handle and the MRs in it share ownership.
+/// Memory of a client that rocid has mapped. The region's handle and its MRs share the ownership.
 class Region {
 public:
     Region(Platform& platform, Mapped& total, std::unique_ptr<mem::MappedRegion> memory)
@@ -87,7 +88,7 @@ struct Mw {
     Use pd;
 };
 
-/// Device memory: a block of the session's arena.
+/// Device memory, which is a block of the session's arena.
 struct Dm {
     ArenaBlock memory;
     uint64_t length = 0;
@@ -95,12 +96,12 @@ struct Dm {
     ~Dm() {
         if (total != nullptr) *total -= length;
     }
-    uint64_t* total = nullptr;  ///< of the session
+    uint64_t* total = nullptr;  ///< total of the session
 };
 
 struct Qp;
 
-/// An XRC domain, shared by the sessions that have opened it. One engine serves all its objects.
+/// An XRC domain. The sessions that have opened it share it. One engine serves all its objects.
 struct XrcDomain {
     explicit XrcDomain(Platform& p) : platform(p) {}
     ~XrcDomain() {
@@ -108,16 +109,16 @@ struct XrcDomain {
     }
     XrcDomain(const XrcDomain&) = delete;
     Platform& platform;
-    uint32_t number = 0;  ///< unique in rocid, never 0
+    uint32_t number = 0;  ///< unique among all XRC domains of rocid, never 0
     uint32_t engine = 0;
     int file = -1;                                  ///< kept open, so that no other file gets its inode number
-    std::map<uint32_t, std::weak_ptr<Qp>> targets;  ///< by QPN; some may be destroyed
-    size_t sweep_at = 16;                           ///< number of targets at which destroyed ones are removed
+    std::map<uint32_t, std::weak_ptr<Qp>> targets;  ///< by QPN; some of the QPs may have been destroyed
+    size_t sweep_at = 16;                           ///< number of targets at which destroyed ones are removed from the map
 };
 /// A session's handle of an XRC domain.
 struct Xrcd {
     std::shared_ptr<XrcDomain> domain;
-    std::atomic<uint32_t> uses{0};  ///< SRQs and QPs of this session
+    std::atomic<uint32_t> uses{0};  ///< number of SRQs and QPs of this session that use the domain
 };
 
 struct Channel {
@@ -128,11 +129,11 @@ struct Cq {
     rings::Cq ring;
     ArenaBlock memory;
     uint32_t depth = 0;                ///< entries per lane
-    std::vector<ArenaBlock> stranded;  ///< rings of a failed resize_cq that some lanes may still use
+    std::vector<ArenaBlock> stranded;  ///< rings of a failed resize_cq that some engines may still use
     Use channel;
 };
 
-/// A doorbell slot. The destructor frees it.
+/// A doorbell slot of a tag matching SRQ. The destructor frees it.
 class TagSlot {
 public:
     TagSlot() = default;
@@ -157,7 +158,7 @@ struct Srq {
     const qp::SrqSpec& spec() const { return qp::spec_of(*engine_side); }
     const rings::RqView& queue() const { return qp::queue_of(*engine_side); }
     ArenaBlock memory;
-    ArenaBlock tags;  ///< tag matching: the ring of operations
+    ArenaBlock tags;  ///< tag matching: memory of the ring of operations
     TagSlot tag_slot;
     Use pd, xrcd, cq;
     std::atomic<uint32_t> uses{0};
@@ -169,10 +170,10 @@ struct Holder {
     Use xrcd;
 };
 
-/// What a connected QP sends to. A responder tells its requesters apart by nothing else, so that two QPs of different users must
-/// not have the same.
+/// The peer of a connected QP. A responder identifies its requesters by these values only, so two QPs of different users must not
+/// have the same peer.
 struct PeerKey {
-    uint32_t port = 0;  ///< device index
+    uint32_t port = 0;  ///< index of the device
     Gid gid;
     uint32_t qpn = 0;
     auto operator<=>(const PeerKey&) const = default;
@@ -183,11 +184,11 @@ struct PeerUse {
 };
 using PeerTable = std::map<PeerKey, PeerUse>;
 
-/// Holds a peer for its user, as long as it lives.
+/// Reserves a peer for a user as long as the claim exists.
 class PeerClaim {
 public:
     PeerClaim() = default;
-    /// Of another user: the claim is empty.
+    /// If another user has claimed the peer, the new claim is empty.
     PeerClaim(PeerTable& table, const PeerKey& key, uint32_t uid) {
         PeerUse& use = table[key];
         if (use.count != 0 && use.uid != uid) return;
@@ -217,13 +218,13 @@ private:
 struct Qp {
     qp::Pool::Handle engine_side;
     const qp::Spec& spec() const { return qp::spec_of(*engine_side); }
-    abi::QpAttr attr{};  ///< what modify_qp has set so far; the state is the engine's
+    abi::QpAttr attr{};  ///< attributes that modify_qp has set so far; only the engine knows the current state
     ArenaBlock sq, rq;
     Use pd, send_cq, recv_cq, srq;
-    std::vector<Holder> holders;  ///< XRC target: its handles, oldest first
-    std::vector<Gid> groups;      ///< multicast groups that it is attached to
-    PeerClaim peer;               ///< of a connected QP
-    std::string refused;          ///< why modify_qp refused the last change; empty: it did not
+    std::vector<Holder> holders;  ///< XRC target: its handles in all sessions, oldest first
+    std::vector<Gid> groups;      ///< multicast groups that the QP is attached to
+    PeerClaim peer;               ///< the claim of a connected QP
+    std::string refused;          ///< reason for which modify_qp refused the last change; empty if it did not
 };
 
 struct Ah {
@@ -243,11 +244,11 @@ struct Session {
     std::optional<uint32_t> device;
     SharedMemory doorbells;
 
-    // Destroyed from the bottom up, so that an object is destroyed before the objects that it uses.
+    // The members are destroyed in reverse order, so an object is destroyed before the objects that it uses.
     Arena arena;
     Mapped mapped;
     uint64_t device_memory = 0;  ///< bytes allocated
-    uint64_t cq_entries = 0;     ///< of all its CQs
+    uint64_t cq_entries = 0;     ///< entries of all its CQs together
     std::shared_ptr<mem::RemoteProcess> process;
     HandleTable<Pd> pds;
     HandleTable<Xrcd> xrcds;
@@ -259,7 +260,7 @@ struct Session {
     HandleTable<Cq> cqs;
     NumberPool tag_slots{0, abi::kTagSlots};
     HandleTable<Srq> srqs;
-    HandleTable<Qp, std::shared_ptr<Qp>> qps;  ///< XRC targets are shared with other sessions
+    HandleTable<Qp, std::shared_ptr<Qp>> qps;  ///< an XRC target may be shared with other sessions
     std::unordered_map<uint32_t, std::unique_ptr<Ah>> ahs;
 };
 

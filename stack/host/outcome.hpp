@@ -15,8 +15,8 @@ namespace roci::host {
 struct [[nodiscard]] Outcome {
     int error = 0;                                 ///< 0 or a positive errno
     std::string reason;                            ///< cause and remedy
-    std::optional<neighbour::Key> waits_for = {};  ///< set: run the request again when this neighbour is resolved
-    /// Failed for now: run the request again when no worker uses the client's memory any more (mem/slow_memory.hpp).
+    std::optional<neighbour::Key> waits_for = {};  ///< if set: run the request again when this neighbour is resolved
+    /// If set, the request failed for now: run it again when no worker uses the client's memory any more (mem/slow_memory.hpp).
     bool waits_for_memory = false;
     bool failed() const { return error != 0; }
 };

@@ -1,5 +1,5 @@
-// The conductor's interface to the operating system: memfds, pipes, eventfds, the kernel's routes, randomness. rocid implements
-// it with system calls, the simulator with plain memory.
+// The conductor's interface to the operating system: memfds, pipes, eventfds, the kernel's routes, random numbers. rocid
+// implements the interface with system calls, the simulator with plain memory.
 #pragma once
 
 #include <cerrno>
@@ -21,7 +21,7 @@ struct SharedMemory {
     int fd = -1;
 };
 
-/// Identifies a file while it exists: device and inode number of stat(2).
+/// Identifies a file as long as the file exists, by device and inode number of stat(2).
 struct FileIdentity {
     uint64_t device = 0, inode = 0;
     auto operator<=>(const FileIdentity&) const = default;
@@ -29,11 +29,11 @@ struct FileIdentity {
 
 /// The frames that a capture selects.
 struct CaptureSpec {
-    uint32_t device = 0;  ///< index, or kNoHandle: all
+    uint32_t device = 0;  ///< index of a device, or kNoHandle for all devices
     uint32_t snap_length = 0;
-    // Capture of one QP (qpn != 0): the properties that identify its frames.
+    // For the capture of one QP (qpn != 0): properties that identify its frames.
     uint32_t qpn = 0;
-    uint32_t peer_qpn = 0;  ///< 0: it has no peer (UD)
+    uint32_t peer_qpn = 0;  ///< 0: the QP has no peer (UD)
     Gid peer_gid;
 };
 struct CaptureCounts {
@@ -43,27 +43,29 @@ struct CaptureCounts {
 class Platform {
 public:
     virtual ~Platform() = default;
-    /// A random number: in rocid unpredictable to clients and peers, in the simulator from a seeded sequence.
+    /// Returns a random number. In rocid, clients and peers cannot predict it. In the simulator, it comes from a seeded sequence.
     virtual uint64_t random() = 0;
-    /// Allocates zeroed shared memory. base == nullptr: out of memory (reason in `why`).
+    /// Allocates zeroed shared memory. If memory is exhausted, the result has base == nullptr, and `why` is set to the reason.
     virtual SharedMemory make_memory(uint64_t length, std::string& why) = 0;
     virtual void free_memory(const SharedMemory&) = 0;
-    /// True: a client removed pages of the memory. rocid has replaced them by private zero pages.
+    /// Returns true if a client has removed pages of the memory. rocid has replaced these pages by private zero pages.
     virtual bool is_lost(const SharedMemory&) const { return false; }
-    /// Maps the whole file of a client's descriptor. nullptr: refused (reason in `why`). Takes the descriptor in any case.
+    /// Maps the whole file of a client's descriptor. If that is refused, returns nullptr and sets `why` to the reason. Always
+    /// takes over the descriptor.
     virtual std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) = 0;
     virtual void unmap_region(mem::MappedRegion&) = 0;
-    /// Closes a client's descriptor. The default calls map_region() with length 0, which takes any descriptor and refuses it.
+    /// Closes a client's descriptor. The default implementation calls map_region() with length 0, which takes over any descriptor
+    /// and refuses it.
     virtual void close_fd(int fd) {
         std::string why;
         if (auto region = map_region(fd, 0, false, why)) unmap_region(*region);
     }
-    /// Identifies the file of a client's descriptor, which stays open. False: not possible.
+    /// Identifies the file of a client's descriptor, which stays open. Returns false if that is not possible.
     virtual bool identify_file(int fd, FileIdentity& out) {
         out = {0, uint64_t(uint32_t(fd))};
         return fd >= 0;
     }
-    /// Access by address to the session's process, or nullptr if not permitted.
+    /// Returns access by address to the session's process, or nullptr if that is not permitted.
     virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;
     /// Creates a pipe for completion events (channel != kNoHandle) or async events. Registers the write end with the event thread
     /// under (session, channel). Returns the read end for the client, or -1 (simulator, or out of descriptors).
@@ -71,41 +73,44 @@ public:
     virtual void close_event_pipe(uint32_t session, uint32_t channel) = 0;
     /// Writes an async event of the conductor (port and device events) to the session's pipe.
     virtual void send_async(uint32_t session, const abi::AsyncEventRecord& record) = 0;
-    /// Writes a record of the conductor to the pipe of (session, channel): an event waits there. `number` distinguishes records.
+    /// Writes a record to the pipe of (session, channel) to report that an event waits there. `number` distinguishes records.
     virtual void signal_channel(uint32_t session, uint32_t channel, uint32_t number) {
         (void)session, (void)channel, (void)number;
     }
-    /// Creates a non-blocking eventfd by which the client of `session` wakes engine `engine`; -1 in the simulator.
+    /// Creates a non-blocking eventfd by which the client of `session` wakes engine `engine`. Returns -1 in the simulator.
     virtual int make_wake_fd(uint32_t session, uint32_t engine) = 0;
     virtual void close_wake_fds(uint32_t session) = 0;
-    /// Descriptor of the engine page for clients, read-only; -1 in the simulator.
+    /// Returns a read-only descriptor of the engine page for clients, or -1 in the simulator.
     virtual int engine_page_fd() = 0;
-    /// Descriptor of the counter page for clients, read-only; -1: there is none.
+    /// Returns a read-only descriptor of the counter page for clients, or -1 if there is none.
     virtual int counter_page_fd() { return -1; }
-    /// Resolver::kernel: looks up the kernel's route to `dest`. Sets `next` if it is a gateway. Returns 0 or ENETUNREACH.
+    /// For Resolver::kernel: looks up the kernel's route to `dest`. If the next hop is a gateway, sets `next` to it. Returns 0 or
+    /// ENETUNREACH.
     virtual int route(uint32_t device, const Gid& source, const Gid& dest, Gid& next) {
         (void)device, (void)source, (void)dest, (void)next;
         return 0;
     }
-    /// Resolver::kernel: requests the MAC of `address`. The result comes by Conductor::neighbour_heard() or neighbour_gone(),
-    /// immediately or later.
+    /// For Resolver::kernel: requests the MAC address of `address`. The result arrives by Conductor::neighbour_heard() or
+    /// neighbour_gone(), immediately or later.
     virtual void solicit(uint32_t device, const Gid& address) { (void)device, (void)address; }
-    /// JSON text for `roci status` from rocid (ports, lcores). The conductor adds it under "host".
+    /// Returns JSON text about rocid's ports and lcores for `roci status`. The conductor adds it under "host".
     virtual std::string host_status_json() = 0;
     /// The user id of rocid.
     virtual uint32_t uid() const { return 0; }
-    /// Starts the capture of a session; returns the read end of a pipe of pcapng, or a negative errno (reason in `why`).
+    /// Starts the capture of a session. Returns the read end of a pipe with pcapng data. On failure, returns a negative errno and
+    /// sets `why` to the reason.
     virtual int start_capture(uint32_t session, const CaptureSpec& spec, std::string& why) {
         (void)session, (void)spec;
         why = "there is nothing to capture here";
         return -ENOTSUP;
     }
-    /// Ends the capture of a session, if there is one. Captured frames still go through the pipe. No engine uses it afterwards.
+    /// Ends the capture of a session, if there is one. Frames captured so far are still written to the pipe. No engine uses the
+    /// capture afterwards.
     virtual CaptureCounts stop_capture(uint32_t session) {
         (void)session;
         return {};
     }
-    /// A descriptor from which the client reads `text` (status reply).
+    /// Returns a descriptor from which the client reads `text` (status reply).
     virtual int make_text_fd(const std::string& text) = 0;
 };
 

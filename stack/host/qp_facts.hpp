@@ -1,4 +1,4 @@
-// What `roci why` knows of one QP, and what is kept of those that are gone.
+// The facts about one QP for `roci why`, and the archive of facts about destroyed QPs.
 #pragma once
 
 #include <deque>
@@ -21,19 +21,19 @@ struct QpFacts {
     bool gone = false;
     uint32_t send_depth = 0, recv_depth = 0;
     bool has_srq = false;
-    uint64_t slow_ops = 0;    ///< accesses by address to its session's memory
-    uint32_t engine_qps = 0;  ///< QPs of its engine
-    /// QPs that receive on its device, and those of them whose packets were lost or overtaken.
+    uint64_t slow_ops = 0;    ///< number of accesses by address to memory of the QP's session
+    uint32_t engine_qps = 0;  ///< number of QPs of the engine
+    /// Number of QPs that receive on the device, and of those among them whose packets were lost or overtaken.
     uint32_t receiving = 0, disturbed = 0;
-    std::string refused;  ///< what modify_qp refused last, if it is the reason that the QP is not connected
+    std::string refused;  ///< the last refusal of modify_qp, if the QP is unconnected because of it
 };
 
-/// QPs that had a journal when they went. One user's do not push out those of others, as long as there are few users.
+/// Facts about destroyed QPs that had a journal. While there are few users, the QPs of one user do not displace those of others.
 class Archive {
 public:
     static constexpr size_t kMost = 256, kMostOfUser = 32;
     void keep(QpFacts facts);
-    /// The latest of that number; nullptr: none.
+    /// Returns the last destroyed QP with that number, or nullptr.
     const QpFacts* find(uint32_t qpn) const;
     size_t size() const { return all_.size(); }
 

@@ -1,4 +1,4 @@
-// Internal to the conductor: the tables of all sessions.
+// Internal to the conductor: tables that cover all sessions.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ namespace rdma_cm {
 struct CmService;  // rdma_cm/service.hpp
 }
 
-/// The reply to a held request, ready to be sent.
+/// The reply to a request that was held, ready to be sent.
 struct HeldReply {
     uint32_t session = 0;
     Reply reply;
@@ -41,7 +41,7 @@ struct Conductor::State {
 
     const Limits limits;
     const Capabilities caps;
-    std::vector<DeviceConfig> devices;  ///< constant except for addresses and link
+    std::vector<DeviceConfig> devices;  ///< constant except for addresses and link state
     qp::Shared& shared;
     engine::CommandPort& engines;
     Platform& platform;
@@ -54,34 +54,35 @@ struct Conductor::State {
     NumberPool qpns, keys, ahs, srqns;
     std::unordered_set<uint32_t> pd_numbers;
     uint32_t last_pd = 0;
-    /// XRC domains that were opened with a file, by device and file. The entry of a destroyed domain is replaced.
+    /// XRC domains that were opened with a file, by device and file. The next domain of the same file replaces the entry of a
+    /// destroyed one.
     std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
     uint32_t last_xrcd = 0;
     Archive gone;
     std::unique_ptr<io::MulticastTable> multicast;  ///< the table that the engines use
-    std::vector<uint8_t> key_variant;               ///< by key index
-    std::vector<uint32_t> engine_load;              ///< QPs and SRQs per engine
+    std::vector<uint8_t> key_variant;               ///< variant of the last key, by key index
+    std::vector<uint32_t> engine_load;              ///< number of QPs and SRQs per engine
     uint32_t next_engine = 0;
     std::vector<std::unique_ptr<io::PortAddresses>> addresses;
 
-    Nanos now = 0;  ///< of the last service()
+    Nanos now = 0;  ///< time of the last service()
     std::unique_ptr<rdma_cm::CmService> cm;
     std::unique_ptr<paths::Neighbours> neighbours;
     std::deque<HeldReply> replies;
-    std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< by user and resource (sessions/quotas.cpp)
-    PeerTable peers;                                                   ///< of connected QPs
+    std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< refusals by user and resource (quotas.cpp)
+    PeerTable peers;                                                   ///< claimed peers of connected QPs
 
     uint32_t new_pd_number();
-    /// The next variant of a key index. The variants of an index start at a random value and are used in a cycle, so that a stale
-    /// key does not become valid again soon.
+    /// Returns a key with the next variant of a key index. The variants of an index start at a random value and are used in a
+    /// cycle, so that a stale key does not become valid again soon.
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
-    /// True for root and the user of rocid.
+    /// Returns true for root and the user of rocid.
     bool privileged(const Client& who) const { return who.uid == 0 || who.uid == platform.uid(); }
-    /// The engine with the fewest QPs; round-robin among equals.
+    /// Returns the engine with the fewest QPs. Engines with equal numbers are used in turn.
     uint32_t pick_engine();
-    /// After it returns, no engine uses an entry that was cleared from the shared tables before the call.
+    /// Waits until no engine uses an entry that was cleared from the shared tables before the call.
     void fence_all();
-    /// The error of one operation, or 0. Its other results are in `operation`.
+    /// Executes one operation on an engine. Returns its error or 0. Other results are in `operation`.
     template <class Operation>
     int execute(uint32_t engine, Operation&& operation) {
         engines.execute(engine, operation);
@@ -92,7 +93,7 @@ struct Conductor::State {
         const auto it = sessions.find(session);
         return it == sessions.end() ? nullptr : it->second.get();
     }
-    /// False in the simulator, where descriptors are -1.
+    /// Returns false in the simulator, where descriptors are -1.
     bool real_descriptors() const { return platform.engine_page_fd() >= 0; }
 };
 using State = Conductor::State;

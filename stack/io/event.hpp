@@ -1,6 +1,6 @@
-// Events from an engine to completion channels and async pipes. The ring has one producer (the engine), one consumer (the event
-// thread), and a fixed size, a power of two. If it is full, push() returns false; the engine keeps the event pending in its
-// object and tries again, so no event is lost.
+// Events from an engine to completion channels and async pipes. The ring has one producer (the engine) and one consumer (the
+// event thread). Its size is fixed, a power of two. If the ring is full, push() returns false. The engine then keeps the event
+// pending in the CQ, QP or SRQ and tries again, so no event is lost.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,11 @@ namespace roci::io {
 struct Event {
     enum class Kind : uint32_t { completion, async, gsi /* MADs wait for the conductor */ } kind = Kind::completion;
     uint32_t session = 0;
-    uint32_t type = 0;    ///< async: abi::AsyncEvent
+    uint32_t type = 0;    ///< async: a value of abi::AsyncEvent
     uint32_t handle = 0;  ///< CQ, QP or SRQ handle of the session
     uint32_t generation = 0;
-    uint32_t channel = 0;  ///< completion: channel handle
-    uint32_t vector = 0;   ///< completion: number of the dispatcher that serves it
+    uint32_t channel = 0;  ///< completion: handle of the completion channel
+    uint32_t vector = 0;   ///< completion: number of the dispatcher that serves the channel
 };
 
 class EventRing {
@@ -29,7 +29,7 @@ public:
         head_.store(h + 1, std::memory_order_release);
         return true;
     }
-    /// Consumer: reads the event that pop() would take. False: there is none.
+    /// Called by the consumer. Reads the next event without removing it. Returns false if the ring is empty.
     bool peek(Event& e) const {
         const uint32_t t = tail_.load(std::memory_order_relaxed);
         if (t == head_.load(std::memory_order_acquire)) return false;
@@ -43,7 +43,7 @@ public:
         tail_.store(t + 1, std::memory_order_release);
         return true;
     }
-    /// Events pushed so far. The lcore loop wakes the event thread when the number changes.
+    /// Number of events pushed so far. The lcore loop wakes the event thread when the number changes.
     uint32_t pushed() const { return head_.load(std::memory_order_acquire); }
     bool empty() const { return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_acquire); }
 

@@ -16,19 +16,20 @@ inline constexpr Qpn kGsiQpn{1};
 inline constexpr uint32_t kGsiQkey = 0x80010000;  ///< well-known Q_Key of QP 1 (IBA 10.2.5)
 inline constexpr uint32_t kMadLength = 256;       ///< IBA 13.4.2
 
-/// A MAD that arrived, copied.
+/// A copy of a MAD that arrived.
 struct GsiFrame {
     uint32_t port = 0;
     Gid local, remote;
-    MacAddress remote_mac;  ///< Ethernet source: the peer, or the last router
+    MacAddress remote_mac;  ///< Ethernet source address: that of the peer or of the last router
     Qpn source;
     std::array<uint8_t, kMadLength> mad;
 };
-/// Engine → conductor. If it is full, the MAD is dropped and counted; its protocol tolerates loss.
+/// Carries MADs from an engine to the conductor. If the ring is full, the MAD is dropped and counted; MAD protocols tolerate
+/// loss.
 using GsiRing = SpscRing<GsiFrame>;
 inline constexpr uint32_t kGsiRingSize = 512;
 
-/// A MAD to be sent, as one UD SEND Only from QP 1.
+/// A MAD to be sent as one UD SEND Only packet from QP 1.
 struct GsiSend {
     uint32_t port = 0;
     wire::PathTemplate path{};
@@ -36,8 +37,8 @@ struct GsiSend {
     std::array<uint8_t, kMadLength> mad;
 };
 
-/// Engine → conductor: frames that are not RoCE and that rocid must answer (PortAddresses::answers). If it is full, the frame is
-/// dropped.
+/// Carries frames other than RoCE that rocid must answer (PortAddresses::answers) from an engine to the conductor. If the ring is
+/// full, the frame is dropped.
 using FrameRing = SpscRing<neighbour::Frame>;
 inline constexpr uint32_t kFrameRingSize = 64;
 

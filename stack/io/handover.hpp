@@ -1,5 +1,5 @@
-// Frames that arrive at one engine for a QP of another. They are passed by pointer and handed back after use, so that only its
-// own engine calls a port's methods. There is one pair of single-producer single-consumer rings per (from, to).
+// Hands frames that arrive at one engine to the engine of their QP. Frames are passed by pointer and returned after use, so that
+// only its own engine calls a port's methods. There is one pair of single-producer single-consumer rings per pair of engines.
 #pragma once
 
 #include <atomic>
@@ -17,17 +17,17 @@ struct HandedFrame {
     RxFrame frame;
     uint32_t port = 0;
     wire::Packet packet;  ///< parsed already; points into the frame
-    bool copy = false;    ///< of a multicast frame: the buffer is one of the sender's FrameCopies, not the port's
+    bool copy = false;    ///< copy of a multicast frame: the buffer belongs to the sender's FrameCopies, not to the port
 };
 
 struct HandoverLane {
     static constexpr uint32_t kSize = 1024;
     SpscRing<HandedFrame> there{kSize};
     SpscRing<HandedFrame> back{kSize};
-    uint32_t away = 0;  ///< frames that have not come back; written by the sender. At most kSize, so `back` always has room
+    uint32_t away = 0;  ///< frames not returned yet; written by the sender. At most kSize, so `back` is never full
 };
 
-/// Buffers for copies of multicast frames. Each other engine with receivers gets a copy of the frame.
+/// Buffers for copies of multicast frames. Each other engine that has receivers gets its own copy of the frame.
 class FrameCopies {
 public:
     explicit FrameCopies(uint32_t count) {
@@ -36,7 +36,7 @@ public:
             free_.push_back(buffers_.back().get());
         }
     }
-    /// nullptr: all buffers are in use.
+    /// Returns a buffer, or nullptr if all buffers are in use.
     uint8_t* take() {
         if (free_.empty()) return nullptr;
         uint8_t* b = free_.back();

@@ -1,8 +1,8 @@
 // The engine's interface to a port: it receives and sends bursts, with one indirect call per burst. There is one object per
 // (port, engine), and only one thread calls its methods.
 //
-// Implementations: DPDK (pmd_glue), in-engine hairpin, the simulator; and wrappers that stack on any of them (fault injection,
-// trace, pcap).
+// Implementations are the DPDK port (pmd_glue), the hairpin within an engine and the simulator. Wrappers for fault injection,
+// traces and pcap files stack on any of them.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,26 @@ namespace roci::io {
 struct RxFrame {
     const uint8_t* data = nullptr;
     uint32_t length = 0;
-    void* cookie = nullptr;                                            ///< the port's own (an mbuf)
+    void* cookie = nullptr;                                            ///< private to the port (an mbuf)
     wire::HeaderChecksum ip_checksum = wire::HeaderChecksum::unknown;  ///< result of the port's check of the IPv4 header
-    wire::HeaderChecksum icrc = wire::HeaderChecksum::unknown;         ///< the same for the ICRC
+    wire::HeaderChecksum icrc = wire::HeaderChecksum::unknown;         ///< result of the port's check of the ICRC
 };
 
-/// A frame to be sent. The engine owns the bytes from tx_alloc() until tx_burst() accepts it, or tx_free(). The engine may move
-/// `data` forward within the capacity, so that the frame starts later in the buffer.
+/// A frame to be sent. The engine owns the bytes from tx_alloc() until tx_burst() accepts the frame or tx_free() returns it. The
+/// engine may move `data` forward within the capacity, so that the frame starts later in the buffer.
 struct TxFrame {
     uint8_t* data = nullptr;
-    uint32_t capacity = 0;  ///< at least wire::kMaxFrame; with 63 bytes more the engine aligns payloads to cache lines
+    uint32_t capacity = 0;  ///< at least wire::kMaxFrame. With 63 bytes more, the engine aligns payloads to cache lines
     uint32_t length = 0;    ///< set by the engine before tx_burst
     void* cookie = nullptr;
-    /// Offset of the IPv4 header whose checksum is zero and that the port fills in. 0: nothing to fill in. Nonzero only for ports
-    /// that compute checksums.
+    /// Offset of the IPv4 header whose checksum the port fills in; the engine leaves that checksum zero. 0 if the port fills in
+    /// nothing. Nonzero only with ports that compute checksums.
     uint8_t checksum_offset = 0;
-    uint32_t sender = 0;  ///< number of the QP that sends it; 0: no QP does (ARP, neighbour discovery)
+    uint32_t sender = 0;  ///< number of the QP that sends the frame; 0 for frames of no QP (ARP, neighbour discovery)
 };
 
-/// Fills in the checksum that was left to the port. Code that reads or changes a frame before the port calls this first.
+/// Fills in the checksum that the engine left to the port. Code that reads or changes a frame before it reaches the port must
+/// call this function first.
 inline void complete(TxFrame& f) {
     if (f.checksum_offset == 0) return;
     wire::fill_header_checksum(f.data + f.checksum_offset);
@@ -43,17 +44,18 @@ inline void complete(TxFrame& f) {
 class Port {
 public:
     virtual ~Port() = default;
-    /// Takes up to `max` received frames. Returns how many.
+    /// Receives up to `max` frames. Returns the number received.
     virtual unsigned rx_burst(RxFrame* frames, unsigned max) = 0;
-    /// Gives back frames of rx_burst(), in any order and grouping.
+    /// Returns frames of rx_burst() to the port, in any order and grouping.
     virtual void rx_free(RxFrame* frames, unsigned count) = 0;
-    /// Allocates up to `count` empty frames. Returns how many; fewer mean that the pool is exhausted: try later.
+    /// Allocates up to `count` empty frames. Returns the number allocated. If it is less than `count`, the pool is exhausted, and
+    /// the caller tries again later.
     virtual unsigned tx_alloc(TxFrame* frames, unsigned count) = 0;
-    /// Sends frames in order. Returns how many it accepted, from the front; the others remain the caller's.
+    /// Sends frames in order. Returns the number of frames accepted, counted from the first one. The caller keeps the others.
     virtual unsigned tx_burst(TxFrame* frames, unsigned count) = 0;
-    /// Gives back frames of tx_alloc() that will not be sent.
+    /// Returns unsent frames of tx_alloc() to the port.
     virtual void tx_free(TxFrame* frames, unsigned count) = 0;
-    /// Earliest time at which the port has work of its own (a delayed frame); kNever by default.
+    /// Earliest time at which the port has work of its own, such as a delayed frame. kNever by default.
     virtual uint64_t next_event() const { return ~uint64_t{0}; }
 };
 

@@ -1,5 +1,5 @@
-// Tables that the conductor writes and every engine reads. As in the key table, the conductor publishes an entry with release
-// order. After clearing an entry it sends a fence command to every engine before it frees the object.
+// Tables that the conductor writes and every engine reads. The conductor publishes an entry with release order, as in the key
+// table. After the conductor has cleared an entry, it waits for a fence command on every engine before it frees the object.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace roci::io {
 
-/// A UD address, resolved by the conductor.
+/// The destination of UD messages, resolved by the conductor.
 struct AddressHandle {
     uint32_t pd = 0;
     uint32_t port = 0;
@@ -32,17 +32,18 @@ private:
     std::vector<std::atomic<T*>> slots_;
 };
 
-/// Addresses of a port, for the destination check of incoming frames. Replaced as a whole.
+/// The addresses of a port, for the destination check of incoming frames. The conductor replaces the object as a whole.
 struct PortAddresses {
     MacAddress mac;
-    std::vector<Gid> gids;      ///< index = GID index; zero = empty
+    std::vector<Gid> gids;      ///< by GID index; a zero GID marks an unused index
     uint32_t mtu_bytes = 4096;  ///< active path MTU
-    bool answers = false;       ///< no kernel answers ARP, neighbour discovery and echo requests: the conductor does
-    uint16_t vlan = 0;          ///< VLAN of the port, 0: untagged; frames of other VLANs are dropped
-    cc::Policy congestion = cc::Policy::fixed_window;  ///< of its QPs
+    bool answers = false;       ///< the conductor answers ARP, neighbour discovery and echo requests, because no kernel does
+    uint16_t vlan = 0;          ///< VLAN of the port, 0 if untagged; frames of other VLANs are dropped
+    cc::Policy congestion = cc::Policy::fixed_window;  ///< policy of the port's QPs
 };
 
-/// QPs that are attached to multicast groups, by port. Replaced as a whole; the old table is freed after a fence.
+/// The QPs that are attached to multicast groups, by port. The conductor replaces the table as a whole and frees the old table
+/// after a fence.
 struct MulticastTable {
     struct Group {
         uint32_t port = 0;

@@ -14,11 +14,11 @@ constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
 const MemoryRegion kEmptyRegion{};
 
 bool inside(const MemoryRegion& r, uint64_t va, uint64_t length) {
-    const uint64_t offset = va - r.iova;  // wraps to a huge value if va is below iova
+    const uint64_t offset = va - r.iova;  // wraps around to a huge value if va is below iova
     return offset <= r.length && length <= r.length - offset;
 }
 
-/// The segment with byte `offset`. The conductor guarantees ascending segments without gaps.
+/// Returns the segment that contains byte `offset`. The conductor guarantees ascending segments without gaps.
 const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
     auto after =
         std::upper_bound(r.segments.begin(), r.segments.end(), offset, [](uint64_t o, const Segment& s) { return o < s.offset; });
@@ -27,14 +27,16 @@ const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
     return offset - s.offset < s.length ? &s : nullptr;
 }
 
-/// Called after the access: the SIGBUS guard may replace lost pages and poison the region during the copy.
+/// Returns true if the memory is still mapped. Called after the access, because the SIGBUS guard may replace lost pages and
+/// poison the region during the copy.
 bool whole(const MappedRegion* mapped) {
     std::atomic_signal_fence(std::memory_order_acq_rel);
     return mapped == nullptr || !mapped->poisoned.load(std::memory_order_relaxed);
 }
 bool intact(const Segment& s) { return whole(s.mapped); }
 
-/// Stores the last bytes last. A library memcpy may store the beginning of a long range last, but programs poll its end.
+/// Stores the last bytes of a range last. A library memcpy may store the beginning of a long range last, but programs poll its
+/// end.
 void store_tail_last(std::byte* to, const std::byte* from, uint64_t length) {
     constexpr uint64_t kTail = 8;
     if (length <= kTail) {
@@ -58,7 +60,7 @@ bool write_segment(const Segment& s, uint64_t at, const std::byte* in, uint64_t 
     return intact(s);
 }
 
-/// Calls op(segment, offset within it, bytes done, length) for each segment of the range. Stops when op returns false.
+/// Calls op(segment, offset within the segment, bytes done, length) for each segment of the range. Stops when op returns false.
 template <class Op>
 bool walk(const MemoryRegion& r, uint64_t va, uint64_t length, Op op) {
     if (length == 0) return true;
@@ -77,7 +79,7 @@ bool walk(const MemoryRegion& r, uint64_t va, uint64_t length, Op op) {
     return true;
 }
 
-/// The segment of a region with a single one, if it contains the range; else nullptr.
+/// Returns the segment if the region has a single one that contains the range, otherwise nullptr.
 const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
     if (r.segments.size() != 1 || length == 0 || !inside(r, va, length)) return nullptr;
     const Segment& s = r.segments.front();

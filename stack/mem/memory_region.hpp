@@ -1,6 +1,6 @@
 // Memory regions and the table that resolves lkeys and rkeys to them. The conductor writes the table, and engines read it without
-// a lock. The conductor publishes a slot with release order. To free a region it clears the slot and waits until every engine has
-// executed a fence command.
+// a lock. The conductor publishes a slot with release order. To free a region, the conductor clears the slot and waits until
+// every engine has executed a fence command.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ enum Access : uint32_t {
     kOnDemand = 1 << 6,
 };
 
-/// Client memory that rocid has mapped (a memfd from the client). If the client truncates the file, rocid's SIGBUS guard marks
-/// the region as poisoned, and accesses then fail with a protection fault.
+/// Memory of a client that rocid has mapped from a memfd. If the client truncates the file, rocid's SIGBUS guard marks the region
+/// as poisoned, and accesses then fail with a protection fault.
 struct MappedRegion {
     std::byte* base = nullptr;
     uint64_t length = 0;
@@ -37,24 +37,24 @@ struct MappedRegion {
 
 class SlowWorker;  // slow_memory.hpp
 
-/// A client's address space, for memory that could not be mapped. An access may take as long as the client likes, so only the
-/// worker of the client's user makes one. Both return false on failure.
+/// A client's address space, for memory that rocid could not map. The client can delay an access for any time, so only the worker
+/// of the client's user accesses the memory. Both functions return false on failure.
 class RemoteProcess {
 public:
     virtual ~RemoteProcess() = default;
     virtual bool read(uint64_t client_address, std::byte* out, uint64_t length) = 0;
     virtual bool write(uint64_t client_address, const std::byte* in, uint64_t length) = 0;
-    /// Who calls them. nullptr: nobody does, every access fails.
+    /// The worker that accesses this process. nullptr: there is none, and every access fails.
     virtual SlowWorker* worker() { return nullptr; }
 };
 
 /// A contiguous part of a region. The segments of a region are in ascending order.
 struct Segment {
-    uint64_t offset = 0;  ///< of this segment within the region
+    uint64_t offset = 0;  ///< offset of this segment within the region
     uint64_t length = 0;
-    std::byte* base = nullptr;       ///< where it is mapped; nullptr: accessed by address, through `process`
-    uint64_t client_address = 0;     ///< with base == nullptr
-    MappedRegion* mapped = nullptr;  ///< owner of base (kept alive by the conductor)
+    std::byte* base = nullptr;       ///< address in rocid; nullptr: not mapped, accessed by address through `process`
+    uint64_t client_address = 0;     ///< address in the client; valid if base is nullptr
+    MappedRegion* mapped = nullptr;  ///< owner of the mapping; the conductor keeps it alive
     bool writable = true;
 };
 
@@ -88,38 +88,41 @@ private:
     std::vector<Segment> many_;
 };
 
-/// The first cache line has the fields that every access reads. The next one has the segment of a region with a single segment.
+/// The first cache line contains the fields that every access reads. The next cache line contains the segment of a region with a
+/// single segment.
 struct alignas(64) MemoryRegion {
     Key key;
     uint32_t pd = 0;      ///< global PD number, never 0 for a client's region
-    uint32_t access = 0;  ///< Access
+    uint32_t access = 0;  ///< bits of enum Access
     std::atomic<bool> invalidated{
-        false};  ///< by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
-    // A memory window has no memory of its own: it gives access to a part of the region `parent`. Each access looks the parent
-    // up, so deregistering the parent closes its windows. `invalidated` is set while the window is not bound.
+        false};  ///< closed by local invalidate or SEND with invalidate (fast-register keys and type 2 windows)
+    // A memory window has no memory of its own: it gives access to a part of the region `parent`. Each access looks up the
+    // parent, so no window can be used after its parent has been deregistered. `invalidated` is set while the window is not
+    // bound.
     bool is_window = false;
     bool is_null = false;  ///< no memory and no segments: writes are discarded, reads give zeros (ibv_alloc_null_mr)
-    bool type2 = false;    ///< bound by a work request of a QP, usable by that QP only
+    bool type2 = false;    ///< a work request of a QP binds the window, and only that QP may use it
     uint64_t iova = 0;
     uint64_t length = 0;
-    uint32_t bound_qpn = 0;  ///< type 2: the QP that may use it; else 0
+    uint32_t bound_qpn = 0;  ///< type 2: the QP that may use the window; otherwise 0
     Key parent;
     union {
-        RemoteProcess* process = nullptr;  ///< of a region with segments that are not mapped
-        uint64_t start;                    ///< of a window: its first address in the parent; `iova` is 0 if it is zero based
+        RemoteProcess* process = nullptr;  ///< for a region with segments that are not mapped
+        uint64_t start;                    ///< for a window: first address in the parent; `iova` is 0 if it is zero-based
     };
-    SegmentList segments;                       ///< a single segment is the fast case
-    mutable std::atomic<uint64_t> slow_ops{0};  ///< accesses by address
-    std::atomic<bool> binding{false};           ///< of a window: a bind is in progress; of a region: it is being deregistered
-    /// Of a window: accesses in progress, of all engines. Of a region: windows that are bound to it.
+    SegmentList segments;                       ///< stores a single segment without an indirection
+    mutable std::atomic<uint64_t> slow_ops{0};  ///< number of accesses by address so far
+    std::atomic<bool> binding{false};           ///< for a window: a bind is in progress; for a region: it is being deregistered
+    /// For a window: number of accesses in progress on all engines. For a region: number of windows bound to it.
     mutable std::atomic<uint32_t> users{0};
-    /// Accesses by address that are under way: the region must not be freed before they end.
+    /// Number of accesses by address in progress. The region must not be freed before they end.
     mutable std::atomic<uint32_t> slow_pending{0};
 };
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
 
-/// A reference on a window, held by an access from its check until its last byte. A bind of the window waits for it, so no access
-/// reaches the memory of the old binding after the bind has completed. For a region that is not a window it does nothing.
+/// A reference to a window. An access holds it from its check until its last byte. A bind of the window waits for all references,
+/// so no access reaches the memory of the old binding after the bind has completed. For a region that is not a window, the class
+/// does nothing.
 class WindowUse {
 public:
     WindowUse() = default;
@@ -133,27 +136,27 @@ public:
         window.users.fetch_add(1, std::memory_order_seq_cst);
         window_ = &window;
     }
-    /// The access goes on as `other`.
+    /// Transfers the reference to `other`, which continues the access.
     void pass_to(WindowUse& other) { other.window_ = std::exchange(window_, nullptr); }
 
 private:
     const MemoryRegion* window_ = nullptr;
 };
 
-/// Binds a window (IBA 10.6.7.2). `fresh`: its new R_Key, with the same index. [iova, iova+length): the part of region `parent`
-/// that it gives access to, with the remote rights of `access`. kZeroBased: the peer's addresses are relative to the window's
-/// first byte. Length 0 unbinds the window (type 1 only).
+/// Binds a window (IBA 10.6.7.2). `fresh` is the new R_Key of the window, with the same index. [iova, iova+length) is the part of
+/// region `parent` that the window gives access to, with the remote rights of `access`. With kZeroBased, the peer's addresses are
+/// relative to the window's first byte. Length 0 unbinds the window (type 1 only).
 struct BindRequest {
     Key fresh, parent;
     uint32_t pd = 0, qpn = 0, access = 0;
     uint64_t iova = 0, length = 0;
 };
 
-/// Key table. 2^n slots; a key's index selects the slot.
+/// The key table has 2^n slots. The index of a key selects the slot.
 class KeyTable {
 public:
     explicit KeyTable(uint32_t slots) : slots_(slots) {}
-    /// The region of a key, or nullptr. Engines' side.
+    /// Called by engines. Returns the region of a key, or nullptr if the key is invalid.
     const MemoryRegion* find(Key k) const {
         if (k.index() >= slots_.size()) return nullptr;
         MemoryRegion* r = slots_[k.index()].load(std::memory_order_acquire);
@@ -162,13 +165,13 @@ public:
     void prefetch(Key k) const {
         if (k.index() < slots_.size()) __builtin_prefetch(&slots_[k.index()]);
     }
-    /// The region in the slot of a key, with any variant.
+    /// Returns the region in the slot of a key, whatever the variant of the key.
     const MemoryRegion* in_slot(Key k) const {
         return k.index() < slots_.size() ? slots_[k.index()].load(std::memory_order_acquire) : nullptr;
     }
     MemoryRegion* slot(Key k) { return k.index() < slots_.size() ? slots_[k.index()].load(std::memory_order_acquire) : nullptr; }
     MemoryRegion* find(Key k) { return const_cast<MemoryRegion*>(static_cast<const KeyTable*>(this)->find(k)); }
-    /// Conductor's side. index in [1, size): 0 is never used so that key 0 is invalid.
+    /// Called by the conductor, with an index in [1, size). Slot 0 is never used, so key 0 is invalid.
     void publish(uint32_t index, MemoryRegion* r) { slots_[index].store(r, std::memory_order_release); }
     void clear(uint32_t index) { slots_[index].store(nullptr, std::memory_order_release); }
     uint32_t size() const { return uint32_t(slots_.size()); }
@@ -179,63 +182,66 @@ private:
 
 enum class BindResult : uint8_t {
     done,
-    refused,  ///< window, region, PD, rights or range do not fit: a memory window bind error
-    in_use,   ///< another engine is accessing memory through it: it is closed already; try again
+    refused,  ///< window, region, PD, rights or range do not match: memory window bind error
+    in_use,   ///< another engine is accessing memory through the window. The window is closed already; the caller tries again
 };
 BindResult bind_window(KeyTable& table, const BindRequest& request);
-/// Closes a window until it is bound again (local invalidate, SEND with invalidate). False: no such window, or not this QP's.
+/// Closes a window until it is bound again (local invalidate, SEND with invalidate). Returns false if there is no such window or
+/// the QP may not use it.
 bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn);
 
-/// Releases the parent of a window that is being deallocated. No engine may access or bind the window any more.
+/// Releases the parent of a window that is being deallocated. The caller ensures that no engine can access or bind the window any
+/// more.
 void let_go(KeyTable& table, MemoryRegion& window);
-/// Called before a region is deregistered: prevents further binds to it. False, nothing changed: windows are bound to it.
+/// Called before a region is deregistered. Prevents further binds to the region. Returns false, and changes nothing, if windows
+/// are bound to the region.
 [[nodiscard]] bool close_to_windows(MemoryRegion& region);
 
-/// Why an access was refused. `ok` is 0.
+/// The reason why an access was refused. `ok` is 0.
 enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };
 
 /// Checks that a QP of protection domain `pd` may access [va, va+length) through `key` with all rights of `needed` (IBA 10.6.3.3
 /// …). The order is key, PD, rights, range.
 ///
-/// Zero length is always ok, without a key (IBA 9.7.4.1.3): `out` is then an empty region that any zero-length copy accepts. A
-/// window gives remote access only; its key is not an lkey (IBA 10.6.7.2.2). `use` must live until the access ends. `va` becomes
-/// the address within `out`, which differs for a zero-based window.
+/// A range of length zero is always ok and needs no valid key (IBA 9.7.4.1.3). `out` is then an empty region that any zero-length
+/// copy accepts. A window gives remote access only; its key is not an lkey (IBA 10.6.7.2.2). `use` must live until the access
+/// ends. check() changes `va` to the address within `out`, which differs for a zero-based window.
 Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t& va, uint64_t length, uint32_t needed,
             const MemoryRegion*& out, WindowUse& use);
-/// For callers that do not access the memory, and for local keys, which never belong to a window.
+/// For callers that do not access the memory, and for lkeys, which never belong to a window.
 inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
                    const MemoryRegion*& out) {
     WindowUse use;
     return check(table, key, pd, qpn, va, length, needed, out, use);
 }
 
-/// Copy between a frame and a region that check() approved. False: the memory is gone (poisoned), is read-only, does not contain
-/// the range, or is accessed by address only (slow_memory.hpp); bytes before the fault may have been copied. Zero length is
-/// allowed. Frame and region never overlap: frames are rocid's own memory, also on loopback. copy_in stores the last 8 bytes of a
-/// range last, because programs poll the end of a buffer for an RDMA WRITE (x86-64 keeps the order of stores). Only direct()
-/// guarantees 8-byte atomicity.
+/// Copies between a frame and a region that check() approved. Returns false if the memory is poisoned, is read-only, does not
+/// contain the range, or is accessed by address only (slow_memory.hpp). Bytes before the fault may have been copied by then. Zero
+/// length is allowed. Frame and region never overlap, because frames are rocid's own memory, also on loopback. copy_in() stores
+/// the last 8 bytes of a range last, because programs poll the end of a buffer for an RDMA WRITE; x86-64 keeps the order of
+/// stores. Only direct() guarantees 8-byte atomicity.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
-/// A part of a range that lies in one segment.
+/// A part of a range within one segment.
 struct Stretch {
     const Segment* segment = nullptr;
     uint64_t at = 0;  ///< offset within the segment
     uint32_t length = 0;
 };
-/// Splits a range by segments; returns their number. 0: more than `out` holds, or the region does not contain the range.
+/// Splits a range by segments. Returns the number of parts. Returns 0 if `out` is too small or the region does not contain the
+/// range.
 size_t stretches(const MemoryRegion& r, uint64_t va, uint64_t length, std::span<Stretch> out);
-/// True if `window` is a memory window with accesses in progress.
+/// Returns true if `window` is a memory window with accesses in progress.
 bool in_use(const KeyTable& table, Key window);
-/// A range within one mapped segment, which the caller reads in place. After reading, the caller checks intact() before it uses
-/// the bytes.
+/// A range within one mapped segment. The caller reads the bytes in place, then calls intact() before it uses the result.
 struct InPlace {
-    const std::byte* data = nullptr;  ///< nullptr: not within one mapped segment; use copy_out
+    const std::byte* data = nullptr;  ///< nullptr if the range is not within one mapped segment; the caller then uses copy_out()
     const MappedRegion* mapped = nullptr;
     bool intact() const;
 };
 InPlace in_place(const MemoryRegion& r, uint64_t va, uint64_t length);
-/// Address of `length` naturally aligned bytes for an atomic operation, in one mapped and writable segment; else nullptr: use
-/// copies.
+/// Returns the address of `length` naturally aligned bytes for an atomic operation. Returns nullptr if they do not lie in one
+/// mapped and writable segment; the caller then uses copies.
 std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length);
 
 }  // namespace roci::mem

@@ -1,5 +1,5 @@
-// Prefetches the memory that a key and an address name. It is reached by a chain of three loads: each step reads what the step
-// before has prefetched, so some time should pass between the steps. Invalid keys and addresses are harmless.
+// Prefetches the memory that a key and an address refer to. A chain of three loads leads there. Each step reads what the previous
+// step has prefetched, so the caller lets some time pass between two steps. Invalid keys and addresses are harmless.
 #pragma once
 
 #include "mem/memory_region.hpp"
@@ -22,7 +22,7 @@ void prefetch(const KeyTable& keys, Key key, uint64_t va) {
         if (r->segments.empty()) return;
         __builtin_prefetch(r->segments.front().mapped);
         if (r->segments.front().base != nullptr)
-            // Computed as an integer: an address from a peer may be outside of the object.
+            // computed as an integer, because an address from a peer may lie outside of the object
             __builtin_prefetch(
                 reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(r->segments.front().base) + (va - r->iova)));
     }

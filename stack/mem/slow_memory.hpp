@@ -1,9 +1,10 @@
-// Access to memory that could not be mapped, off the lcore. An engine puts a request into the ring of its lane; the worker of the
-// memory's user serves it and puts it into the ring of what is done. An access may take as long as the client likes, so nobody
-// but the worker waits for it: the QP has its turn again when the request is done.
+// Access to slow memory, which is client memory that rocid could not map. A worker thread accesses it by its address in the
+// client's process, so that no lcore waits. Each pair of engine and worker shares a SlowLane, which has two rings. An engine puts
+// a request into `requests`. The worker of the client's user executes the request and puts it into `done`. The client can delay
+// an access for any time, so only the worker waits for it. The engine continues the QP when the request is done.
 //
-// A request holds the regions that it names (MemoryRegion::slow_pending) from submit() until release(): they, and the client's
-// process behind them, are not freed meanwhile.
+// From submit() until release(), a request holds its regions by MemoryRegion::slow_pending: neither the regions nor the client's
+// RemoteProcess are freed.
 #pragma once
 
 #include <array>
@@ -16,7 +17,7 @@
 
 namespace roci::mem {
 
-/// One stretch of a client's memory, and the place of its bytes in the engine's memory.
+/// A part of a client's memory, and the place of its bytes in the engine's memory.
 struct SlowPiece {
     const MemoryRegion* region = nullptr;
     uint64_t address = 0;
@@ -26,56 +27,58 @@ struct SlowPiece {
 
 struct SlowRequest {
     enum class Kind : uint8_t { read, write, fetch_add, compare_swap };
-    /// More than a packet has that is scattered by 30 SGEs.
+    /// Enough for a packet that is scattered over 30 SGEs.
     static constexpr uint32_t kMostPieces = 48;
 
     Kind kind = Kind::read;
-    bool good = false;  ///< out
+    bool good = false;  ///< result: the access succeeded
     uint16_t count = 0;
-    uint64_t operand = 0;  ///< of an atomic: what is added, or stored
+    uint64_t operand = 0;  ///< for an atomic: the value to add, or the value to store
     uint64_t compare = 0;
-    uint64_t original = 0;  ///< out: the value before an atomic; the bytes of its pieces are in here
+    uint64_t original = 0;  ///< result of an atomic: the value before it; the request's pieces point to this field
     std::array<SlowPiece, kMostPieces> pieces;
 };
 
-/// Adds what is reached by address of [va, va + length) to the request, and copies the rest between `bytes` and the memory now.
-/// False: a part cannot be reached, is read-only, or there are too many. An atomic has no mapped part.
+/// Handles the range [va, va + length) of `region`: adds the parts that are accessed by address to the request, and copies the
+/// mapped parts from or to `bytes` at once. Returns false if a part is unreachable or read-only, or if there are too many parts.
+/// An atomic operation has no mapped part.
 bool add(SlowRequest& request, const MemoryRegion& region, uint64_t va, std::byte* bytes, uint32_t length);
 
-/// The worker's part: may take as long as the client likes.
+/// Executes the request. Called by the worker; the client can delay it for any time.
 void serve(SlowRequest& request);
 
-/// Between one engine and one worker.
+/// The rings between one engine and one worker.
 struct SlowLane {
     static constexpr uint32_t kSize = 512;
     SpscRing<SlowRequest*> requests{kSize};
     SpscRing<SlowRequest*> done{kSize};
-    uint32_t worker = 0;     ///< its number
-    uint32_t under_way = 0;  ///< the engine's; never more than kSize, so `done` always has room
+    uint32_t worker = 0;     ///< number of the worker
+    uint32_t under_way = 0;  ///< requests not yet taken from `done`; used by the engine. At most kSize, so `done` is never full
 };
 
-/// Serves the requests of one user, in order. So a user whose memory does not answer holds up nobody else, and two atomics of one
-/// user on the same place come one after the other, whichever engines they arrive at.
+/// Executes the requests of one user in order. A user whose memory does not respond therefore delays no other user. Two atomics
+/// of one user on the same place are executed one after the other, whichever engines they arrive at.
 class SlowWorker {
 public:
     static constexpr uint32_t kMost = 64;
-    /// No two workers have the same number at a time.
+    /// `number` is unique among the workers that exist at a time.
     SlowWorker(uint32_t engines, uint32_t number) : lanes_(engines) {
         for (SlowLane& lane : lanes_) lane.worker = number;
     }
     virtual ~SlowWorker() = default;
     SlowLane& lane(uint32_t engine) { return lanes_[engine]; }
     uint32_t lanes() const { return uint32_t(lanes_.size()); }
-    /// An engine has put a request into its lane.
+    /// Notifies the worker that an engine has put a request into its lane.
     virtual void submitted() = 0;
 
 private:
     std::vector<SlowLane> lanes_;
 };
 
-/// Hands the request to the worker of its pieces. nullptr: it has no pieces, nobody serves them, or the lane is full.
+/// Passes the request to the worker of its pieces. Returns nullptr if the request has no pieces, if there is no worker, or if the
+/// lane is full.
 SlowLane* submit(SlowRequest& request, uint32_t engine);
-/// The request is done: its regions may go.
+/// Called when the request is done. Allows its regions to be freed.
 void release(SlowRequest& request);
 
 }  // namespace roci::mem

@@ -4,28 +4,29 @@ namespace roci::mem {
 namespace {
 
 constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
-/// Local rights have no effect on a window, but programs set them.
+/// Flags that a bind may have. Local rights have no effect on a window, but programs set them.
 constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite | kZeroBased;
 
-/// The rules of the two window types. Type 1 uses the addresses of its region (o10-36.2.2) and is closed by a bind of length 0.
-/// Type 2 must be invalidated before it is bound again (o10-37.2.30), and is not closed in another way (o10-37.2.40).
+/// Checks the rules of the two window types. A type 1 window uses the addresses of its region (o10-36.2.2), and a bind of length
+/// 0 closes it. A type 2 window must be invalidated before it is bound again (o10-37.2.30), and cannot be closed in another way
+/// (o10-37.2.40).
 bool type_allows(const MemoryRegion& window, const BindRequest& b) {
     if (!window.type2) return (b.access & kZeroBased) == 0;
     return b.length != 0 && window.invalidated.load(std::memory_order_acquire);
 }
 
-/// The parent must be of the same PD, allow binding, and cover the range. It must allow local writes if the window allows remote
-/// writes or atomics (IBA 10.6.7.2.3).
+/// Returns true if the window may be bound to its parent. The parent must belong to the same PD, permit binding, and cover the
+/// range. If the window permits remote writes or atomics, the parent must permit local writes (IBA 10.6.7.2.3).
 bool parent_allows(const KeyTable& table, const BindRequest& b) {
     const MemoryRegion* parent = table.find(b.parent);
     if (parent == nullptr || parent->is_window || parent->pd != b.pd || (parent->access & kMwBind) == 0) return false;
-    const uint64_t offset = b.iova - parent->iova;  // of the window's first byte, zero based or not
+    const uint64_t offset = b.iova - parent->iova;  // offset of the window's first byte, whether the window is zero-based or not
     if (offset > parent->length || b.length > parent->length - offset) return false;
     const bool writes = (b.access & (kRemoteWrite | kRemoteAtomic)) != 0;
     return !writes || (parent->access & kLocalWrite) != 0;
 }
 
-/// Takes a reference on a region. False: the region is being deregistered.
+/// Takes a reference to a region. Returns false if the region is being deregistered.
 bool hold(KeyTable& table, Key key) {
     MemoryRegion* parent = table.find(key);
     if (parent == nullptr) return false;

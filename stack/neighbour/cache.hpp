@@ -1,9 +1,10 @@
-// The neighbour cache: MAC addresses of IP addresses on the link. It resolves an address by solicitations and checks an old entry
-// again. It is sans-IO: solicitations are returned as data, and the caller sends them as frames or queries the kernel's table.
+// The neighbour cache: MAC addresses of IP addresses on the link. The cache resolves addresses by solicitations and verifies old
+// entries. It does no I/O: it returns solicitations as data, and the caller either sends them as frames or queries the kernel's
+// neighbour table.
 //
-// Everything is bounded. The number of entries is limited (entries without an answer are evicted first, then the least recently
-// used one), and so is the number of tries. A received frame creates an entry only if it answers a solicitation or is itself a
-// solicitation to us.
+// The number of entries and the number of tries are limited. Entries without an answer are evicted first, then the least recently
+// used entry. A received frame creates an entry only if it answers a solicitation, or if it is a solicitation for an address of
+// this port.
 #pragma once
 
 #include <compare>
@@ -27,7 +28,8 @@ struct Lookup {
     MacAddress mac;
 };
 
-/// A solicitation to be sent for the address `about`. `mac` zero: broadcast; else: unicast to the known MAC.
+/// A solicitation to be sent for the address `about`. If `mac` is zero, it is broadcast; otherwise it is sent to that MAC
+/// address.
 struct Question {
     Key about;
     MacAddress mac;
@@ -43,9 +45,9 @@ public:
     struct Config {
         size_t entries = 4096;
         uint32_t tries = 3;
-        Nanos between_tries = 1'000'000'000;   ///< RFC 4861 10: RETRANS_TIMER
-        Nanos fresh = 30'000'000'000;          ///< REACHABLE_TIME: older entries are still used, but checked again
-        Nanos failure_counts = 1'000'000'000;  ///< time before a failed address is solicited again
+        Nanos between_tries = 1'000'000'000;   ///< RETRANS_TIMER (RFC 4861 10)
+        Nanos fresh = 30'000'000'000;          ///< REACHABLE_TIME (RFC 4861 10); an older entry is still used, but verified
+        Nanos failure_counts = 1'000'000'000;  ///< time for which a failed address is not solicited again
     };
     Cache() : Cache(Config{}) {}
     explicit Cache(const Config& config) : config_(config) {}
@@ -56,20 +58,20 @@ public:
         const auto it = configured_.find(key);
         return it == configured_.end() ? std::nullopt : std::optional(it->second);
     }
-    /// The known MAC, however old. Starts no resolution.
+    /// Returns the known MAC address, whatever its age. Starts no resolution.
     std::optional<MacAddress> recall(const Key& key) const {
         const auto it = entries_.find(key);
         const bool known = it != entries_.end() && (it->second.state == State::known || it->second.state == State::checking);
         return known ? std::optional(it->second.mac) : std::nullopt;
     }
-    /// The known MAC. Starts a resolution if it is unknown or not fresh.
+    /// Returns the known MAC address. Starts a resolution if the address is unknown or no longer fresh.
     Lookup find(const Key& key, Nanos now);
-    /// A neighbour sent its MAC. `worth_an_entry`: create an entry if there is none, because we will answer the neighbour.
-    /// `override_link`: replace a different known MAC.
+    /// Records the MAC address that a neighbour sent. `worth_an_entry`: creates a missing entry, because we will answer the
+    /// neighbour. `override_link`: replaces a different known MAC address.
     void heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_an_entry, bool override_link = true);
-    /// The kernel reports that the neighbour does not exist.
+    /// Records the kernel's report that the neighbour does not exist.
     void gone(const Key& key, Nanos now);
-    /// No request waits for the answer any more. The entry may be evicted.
+    /// No request waits for the resolution any more. The entry may be evicted.
     void abandon(const Key& key);
     void forget_port(uint32_t port);
 
@@ -86,9 +88,9 @@ private:
         State state = State::asking;
         MacAddress mac;
         uint32_t tries = 0;
-        Nanos due = 0;  ///< asking, checking: time of the next try; failed, known: end of the state
+        Nanos due = 0;  ///< asking, checking: time of the next try; failed, known: time when the state ends
         Nanos used = 0;
-        bool waited_for = true;  ///< a request waits for the answer
+        bool waited_for = true;  ///< a request waits for the resolution
 
         bool may_go() const { return state != State::asking || !waited_for; }
         bool is_worth_less_than(const Entry& other) const {
@@ -106,7 +108,7 @@ private:
     std::map<Key, Entry> entries_;
     std::deque<Question> questions_;
     std::deque<Settled> settled_;
-    Nanos next_due_ = kNever;  ///< no try is due before this time
+    Nanos next_due_ = kNever;  ///< no entry is due before this time
     uint64_t asked_ = 0;
 };
 

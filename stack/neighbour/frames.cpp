@@ -14,15 +14,15 @@ using wire::kEthLength, wire::kIpv4Length, wire::kIpv6Length;
 constexpr uint16_t kEtherArp = 0x0806;
 constexpr uint32_t kArpLength = 28;
 constexpr uint16_t kArpRequest = 1, kArpReply = 2;
-constexpr uint8_t kArpForm[6] = {0, 1, 8, 0, 6, 4};  // Ethernet, IPv4, lengths of their addresses
+constexpr uint8_t kArpForm[6] = {0, 1, 8, 0, 6, 4};  // Ethernet, IPv4, and the lengths of their addresses
 constexpr MacAddress kEverybody{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
 
 constexpr uint8_t kIcmp = 1, kIcmpV6 = 58;
 constexpr uint8_t kEcho4 = 8, kEchoReply4 = 0, kEcho6 = 128, kEchoReply6 = 129, kSolicit = 135, kAdvertise = 136;
-constexpr uint8_t kSourceLink = 1, kTargetLink = 2;             // options of neighbour discovery
-constexpr uint8_t kSolicitedFlag = 0x40, kOverrideFlag = 0x20;  // of an advertisement
+constexpr uint8_t kSourceLink = 1, kTargetLink = 2;             // option types of neighbour discovery
+constexpr uint8_t kSolicitedFlag = 0x40, kOverrideFlag = 0x20;  // flags of an advertisement
 constexpr uint32_t kEchoHeader = 8, kNdLength = 24, kLinkOption = 8;
-constexpr uint8_t kNdHopLimit = 255;  // proves that the sender is on the link (RFC 4861 7.1.1)
+constexpr uint8_t kNdHopLimit = 255;  // shows that the sender is on the link (RFC 4861 7.1.1)
 constexpr uint8_t kHopLimit = 64;
 
 MacAddress mac_at(const uint8_t* p) {
@@ -48,7 +48,7 @@ uint16_t fold(uint32_t s) {
     while (s >> 16 != 0) s = (s & 0xffff) + (s >> 16);
     return uint16_t(s);
 }
-/// Checksum of an ICMPv6 message behind the IPv6 header `ip` (RFC 8200 8.1).
+/// Returns the checksum of an ICMPv6 message behind the IPv6 header `ip` (RFC 8200 8.1).
 uint16_t icmp6_sum(const uint8_t* ip, uint32_t length) {
     return fold(sum(ip + kIpv6Length, length, sum(ip + 8, 32, length + kIcmpV6)));
 }
@@ -92,7 +92,8 @@ Message parse_icmp(const uint8_t* frame, uint32_t length, Message m) {
     return m;
 }
 
-/// Finds the option of that type; `link` zero: there is none. False: the options are malformed, so the message must be dropped.
+/// Finds the option of type `type`. Sets `link` to zero if there is no such option. Returns false if the options are malformed;
+/// the message must then be dropped.
 bool find_link(const uint8_t* p, uint32_t length, uint8_t type, MacAddress& link) {
     while (length != 0) {
         const uint32_t size = length < 2 ? 0 : uint32_t(p[1]) * 8;
@@ -104,7 +105,7 @@ bool find_link(const uint8_t* p, uint32_t length, uint8_t type, MacAddress& link
     return !is_group(link);
 }
 
-/// The checks of RFC 4861 7.1.1 and 7.1.2.
+/// Performs the checks of RFC 4861 7.1.1 and 7.1.2.
 Message parse_discovery(const uint8_t* ip, uint32_t length, Message m) {
     const uint8_t* nd = ip + kIpv6Length;
     if (length < kNdLength || nd[1] != 0 || ip[7] != kNdHopLimit) return {};
@@ -119,7 +120,7 @@ Message parse_discovery(const uint8_t* ip, uint32_t length, Message m) {
     if (is_multicast(to) && (nd[4] & kSolicitedFlag) != 0) return {};
     m.unsolicited = (nd[4] & kSolicitedFlag) == 0;
     m.override_link = (nd[4] & kOverrideFlag) != 0;
-    if (m.link.is_zero()) m.link = m.from;  // optional in an answer to a unicast solicitation
+    if (m.link.is_zero()) m.link = m.from;  // the option may be missing in the answer to a unicast solicitation
     return m;
 }
 

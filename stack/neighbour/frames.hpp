@@ -1,5 +1,5 @@
-// Frames other than RoCE that rocid handles on a port without a kernel interface: ARP (RFC 826), neighbour discovery (RFC 4861)
-// and echo requests (RFC 792, RFC 4443). They are parsed from a copy of the frame. Malformed frames are ignored.
+// Frames other than RoCE that rocid handles on a port without a kernel interface. These are ARP (RFC 826), neighbour discovery
+// (RFC 4861) and echo requests (RFC 792, RFC 4443). They are parsed from a copy of the frame. Malformed frames are ignored.
 #pragma once
 
 #include <array>
@@ -9,25 +9,25 @@
 
 namespace roci::neighbour {
 
-/// Longest frame that is parsed. rocid answers echo requests up to the length of the longest RoCE frame.
+/// Length of the longest frame that is parsed. rocid answers echo requests up to the length of the longest RoCE frame.
 inline constexpr uint32_t kMaxFrame = 4240;
 
 enum class Kind : uint8_t {
     nothing,
-    solicitation,   ///< who has `target`? (ARP request; NS)
-    advertisement,  ///< `target` is at `link` (ARP reply; NA)
-    echo,           ///< to `target`, from `sender`
+    solicitation,   ///< asks for the MAC address of `target` (ARP request, neighbour solicitation)
+    advertisement,  ///< says that `target` has the MAC address `link` (ARP reply, neighbour advertisement)
+    echo,           ///< an echo request from `sender` to `target`
 };
 
 struct Message {
     Kind kind = Kind::nothing;
     MacAddress from;  ///< Ethernet source
-    MacAddress link;  ///< MAC address in the message; zero: none
-    Gid sender;       ///< zero: duplicate address detection, the sender has no address yet
+    MacAddress link;  ///< MAC address in the message; zero if there is none
+    Gid sender;       ///< zero for duplicate address detection, as the sender has no address yet
     Gid target;       ///< the solicited or advertised address
     bool unsolicited = false, override_link = true;
     uint32_t l3 = 0;      ///< offset of the IP header
-    uint32_t length = 0;  ///< of the frame, without Ethernet padding
+    uint32_t length = 0;  ///< length of the frame without Ethernet padding
 };
 
 Message parse(const uint8_t* frame, uint32_t length);
@@ -43,16 +43,16 @@ struct Ends {
     MacAddress mac;
     Gid address;
 };
-/// A solicitation for `target`. `to` zero: broadcast or multicast; else: unicast to the known MAC.
+/// Builds a solicitation for `target`. If `to` is zero, it is broadcast or multicast; otherwise it is sent to that MAC address.
 void make_solicitation(Frame& out, const Ends& own, const Gid& target, const MacAddress& to);
-/// Answers a solicitation with our MAC.
+/// Builds the answer to a solicitation, with our MAC address.
 void make_answer(Frame& out, const MacAddress& own, const Message& asked);
-/// An unsolicited advertisement to all hosts on the link.
+/// Builds an unsolicited advertisement to all hosts on the link.
 void make_announcement(Frame& out, const Ends& own);
-/// The reply to an echo request; `frame` is the parsed frame.
+/// Builds the reply to an echo request. `frame` is the frame that was parsed into `asked`.
 void make_echo_reply(Frame& out, const MacAddress& own, const Message& asked, const uint8_t* frame);
 
-/// Inserts a VLAN tag into a frame; `tag`: priority and VLAN (802.1Q). False: no room.
+/// Inserts a VLAN tag into a frame. `tag` holds priority and VLAN (802.1Q). Returns false if the frame has no room for the tag.
 bool insert_tag(Frame& frame, uint16_t tag);
 
 /// The MAC address of a multicast group (RFC 1112 6.4, RFC 2464 7).

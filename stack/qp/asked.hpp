@@ -9,7 +9,7 @@
 
 namespace roci::qp {
 
-/// Consecutive PSNs that have not arrived.
+/// A range of consecutive PSNs that have not arrived.
 struct Hole {
     Psn first;
     uint32_t length = 0;

@@ -5,19 +5,19 @@
 namespace roci::qp {
 namespace {
 
-/// Attributes of one transition for one service. The state itself is always allowed.
+/// The attributes of one transition for one service. The state itself is always permitted.
 struct Transition {
     State current, next;
     uint32_t required, optional;
 };
 
-// Groups that recur in the columns of the table.
+// Groups of attributes that occur in several rows of the table.
 constexpr uint32_t kToInit = kAttrPkeyIndex | kAttrPort;
 constexpr uint32_t kConnect = kAttrAv | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn;
 constexpr uint32_t kResponder = kAttrMaxDestRdAtomic | kAttrMinRnrTimer;
 constexpr uint32_t kRequester = kAttrTimeout | kAttrRetryCount | kAttrRnrRetry | kAttrMaxRdAtomic;
 constexpr uint32_t kRights = kAttrAltPath | kAttrAccessFlags;
-constexpr uint32_t kLive = kAttrCurState | kRights | kAttrPathMigState;  // while it can send: connected services
+constexpr uint32_t kLive = kAttrCurState | kRights | kAttrPathMigState;  // connected services, in states that can send
 constexpr uint32_t kDrained = kAttrAv | kRights | kAttrPkeyIndex | kAttrPathMigState;
 
 using enum State;
@@ -50,7 +50,7 @@ constexpr Transition kUd[] = {
     {sqd, rts, 0, kAttrCurState | kAttrQkey},   {sqd, sqd, 0, kAttrPkeyIndex | kAttrQkey},
     {sqe, rts, 0, kAttrCurState | kAttrQkey},
 };
-// XRC splits RC: the initiator has no responder attributes, the target no retry counters (annex A14).
+// An XRC initiator has the attributes of an RC requester, and an XRC target those of an RC responder (annex A14).
 constexpr Transition kXrcSend[] = {
     {reset, init, kToInit | kAttrAccessFlags, 0},
     {init, init, 0, kToInit | kAttrAccessFlags},
@@ -94,7 +94,7 @@ const Service* service(Type type) {
 }
 
 const Transition* transition(const Service& s, State current, State next) {
-    // Any state may go to RESET or ERR, carrying nothing else (IBA 10.3.1).
+    // Every state permits a transition to RESET or ERR without further attributes (IBA 10.3.1).
     static constexpr Transition kAlways{};
     if (next == reset || next == err) return &kAlways;
     for (const Transition* t = s.begin; t != s.end; ++t) {

@@ -1,5 +1,5 @@
-// The required and optional attributes of ibv_modify_qp: the state machine of IBA 10.3.1 and the table of 11.2.5.3 ("QP state
-// transition properties"), as data.
+// The required and optional attributes of ibv_modify_qp as data: the state machine of IBA 10.3.1 and the table of 11.2.5.3 ("QP
+// state transition properties").
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace roci::qp {
 
-/// enum ibv_qp_attr_mask.
+/// The bits of enum ibv_qp_attr_mask.
 enum AttrMask : uint32_t {
     kAttrState = 1 << 0,
     kAttrCurState = 1 << 1,
@@ -35,21 +35,21 @@ enum AttrMask : uint32_t {
     kAttrRateLimit = 1 << 25,
 };
 
-/// "RC", "UD", …; "?" for an unknown type.
+/// Returns "RC", "UD", and so on; "?" for an unknown type.
 const char* type_name(Type type);
-/// "RESET", "INIT", …
+/// Returns "RESET", "INIT", and so on.
 const char* state_name(State state);
-/// Name of one AttrMask bit as programs write it ("IBV_QP_AV").
+/// Returns the name of one AttrMask bit as programs write it, such as "IBV_QP_AV".
 const char* attribute_name(uint32_t bit);
 
-/// Attributes that are ignored. Programs that treat XRC like RC set them for the initiator or target that does not use them. The
-/// kernel ignores the same attributes for all devices.
+/// Returns the attributes that are ignored. Programs that treat XRC like RC set attributes that an XRC initiator or target does
+/// not use. The kernel ignores the same attributes for all devices.
 uint32_t ignored_attributes(Type type);
 
-/// Decides whether a QP of `type` in state `current` may take the step, with exactly these attributes. Only the QP's engine asks,
-/// because only its state counts.
+/// Decides whether a QP of `type` in state `current` may execute the change with exactly these attributes. Only the QP's engine
+/// calls this function, because only the engine knows the current state.
 Decision check_step(Type type, State current, const Change& change);
-/// A refusal as a sentence for the program's author.
+/// Explains a refusal in one sentence to the author of the program.
 std::string explain(Type type, const Decision& step);
 
 }  // namespace roci::qp

@@ -1,4 +1,4 @@
-// The invariants of a QP between the rounds of its engine. The simulator checks them after each round.
+// Checks the invariants of a QP between the rounds of its engine. The simulator calls it after each round.
 #include "qp/reorder.hpp"
 #include "qp/reorder_pool.hpp"
 #include "qp/slow_memory.hpp"
@@ -7,7 +7,7 @@
 namespace roci::qp {
 namespace {
 
-/// READs and atomics are answered in PSN order; a replayed part comes before the rest.
+/// READs and atomics are answered in PSN order. A replayed part comes before the rest.
 const char* check_jobs(const Qp& qp) {
     const Responder& rs = qp.responder;
     if (rs.jobs.count > rs.jobs.size) return "more READs are being answered than there is room for";

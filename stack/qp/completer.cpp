@@ -1,5 +1,5 @@
-// The completer: ACKs, NAKs, READ and atomic responses (IBA 9.7.5, 9.7.6). What was not asked for is a ghost: counted and
-// dropped.
+// The completer processes ACKs, NAKs, and READ and atomic responses (IBA 9.7.5, 9.7.6). Responses that the requester does not
+// expect are counted and dropped.
 #include <cassert>
 #include <cstring>
 
@@ -13,13 +13,13 @@ using abi::WcStatus;
 
 bool has_own_response(const SendRecord& r) { return needs_response(r.kind); }
 
-/// Activates the requester if it waits for room in the window or for credits. A requester without work gets no turn: otherwise
-/// each ACK would cost one more visit of the QP.
+/// Activates the requester if it has work and waits for room in the window or for credits. Without work it gets no turn, because
+/// each ACK would then cost one more visit of the QP.
 void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
 
-/// Congestion control: so many packets were acknowledged.
+/// Reports acknowledged packets to the congestion controller.
 void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
     Requester& rq = qp.requester;
     const RoundTrip& times = rq.round_trip;
@@ -28,7 +28,7 @@ void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
                {ctx.now, packets, before, sample, times.smoothed(), times.shortest()});
 }
 
-/// Called after progress since `before`: resets the retries, restarts the timer, and continues sending.
+/// Called when PSNs after `before` were acknowledged. Resets the retries, restarts the timer and continues sending.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
     const uint32_t sample = observe_repair(ctx, qp);
@@ -57,13 +57,13 @@ void retire_local(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// Moves the cursor behind acknowledged packets. The acknowledgement of a first transmission may arrive after a roll-back; its
+/// Moves the cursor past acknowledged packets. An acknowledgement of the first transmission may arrive after a roll-back; these
 /// packets need not be sent again.
 void skip_acknowledged(Requester& rq, bool overtaken) {
     if (overtaken || rq.queue.behind()) rq.queue.rewind(rq.window.acked());
 }
 
-/// The response of the oldest record, or a packet of it, was executed.
+/// Called when the response of the oldest record, or a packet of that response, was executed.
 void responded(Context& ctx, Qp& qp, Psn psn, bool final) {
     Requester& rq = qp.requester;
     const bool overtaken = rq.window.acknowledge(1);
@@ -76,7 +76,7 @@ void responded(Context& ctx, Qp& qp, Psn psn, bool final) {
 
 enum class Acked : uint8_t { all, response_missing, failed };
 
-/// Acknowledges all packets before `end`. Stops at a READ or atomic without a response: since later packets are acknowledged, its
+/// Acknowledges all packets before `end`. Stops at a READ or atomic without a response. A later packet was acknowledged, so that
 /// response is lost (IBA 9.7.5.1.4, implied NAK).
 Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     Requester& rq = qp.requester;
@@ -130,7 +130,7 @@ void implied_nak(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// A packet arrived that follows a missing response.
+/// Called for a packet that follows a missing response.
 void response_missing(Context& ctx, Qp& qp, const wire::Packet& p) {
     keep_response(ctx, qp, p) ? still_answered(ctx, qp) : implied_nak(ctx, qp);
 }
@@ -140,7 +140,8 @@ void learn_credits(Qp& qp, const wire::Packet& p) {
     const uint8_t code = aeth_value(p.syndrome);
     rq.credits_valid = code != kNoCredits;
     if (!rq.credits_valid) return;
-    // LSN = MSN + credits (IBA 9.7.7.2.3). SSN counts from 1 with the QP, MSN from 0 at the peer: the low 24 bits agree.
+    // LSN = MSN + credits (IBA 9.7.7.2.3). The SSN starts at 1, and the peer's MSN starts at 0. Therefore their low 24 bits
+    // correspond.
     const uint32_t limit = p.msn.value + kCredits[code];
     const int32_t ahead = int32_t((limit - rq.credit_limit) << 8) >> 8;
     if (ahead > 0) rq.credit_limit += uint32_t(ahead);
@@ -153,10 +154,10 @@ void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (qp.requester.window.acked() != before) progressed(ctx, qp, before);
     if (result == Acked::response_missing) response_missing(ctx, qp, p);
-    go_on(ctx, qp);  // there may be new credits
+    go_on(ctx, qp);  // the ACK may carry new credits
 }
 
-/// NAK code to completion status (IBA 9.9.2.2 … 9.9.2.4.2).
+/// Completion status per NAK code (IBA 9.9.2.2 … 9.9.2.4.2).
 constexpr WcStatus kNakStatus[] = {WcStatus::success, WcStatus::rem_inv_req_err, WcStatus::rem_access_err, WcStatus::rem_op_err,
                                    WcStatus::rem_inv_rd_req_err};
 
@@ -168,7 +169,7 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
         return;
     }
     const Psn before = rq.window.acked();
-    const Acked result = acknowledge(ctx, qp, p.psn);  // all before the NAKed PSN arrived
+    const Acked result = acknowledge(ctx, qp, p.psn);  // all packets before the PSN of the NAK have arrived
     if (result == Acked::failed) return;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     if (code == uint8_t(NakCode::psn_sequence)) {
@@ -194,7 +195,7 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     count(ctx, qp, &EventCounters::rnr_nak_received);
     note(ctx, qp, Happening::rnr_nak_received, p.psn);
-    // 7 retries for ever (IBA 9.7.5.2.8 and modify_qp's rnr_retry)
+    // the value 7 means unlimited retries (IBA 9.7.5.2.8 and modify_qp's rnr_retry)
     if (qp.rnr_retry != 7 && !take_retry(ctx, qp, rq.rnr_retries_left, WcStatus::rnr_retry_exc_err)) return;
     roll_back(ctx, qp);
     rq.deadlines.clear(Deadline::ack);
@@ -203,15 +204,16 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     update_timer(ctx, qp);
 }
 
-/// Acknowledges all packets before the response's PSN and returns the oldest record. nullptr: the packet is already processed, or
-/// is not an expected response.
+/// Acknowledges all packets before the response's PSN and returns the oldest record. Returns nullptr if the packet was processed
+/// before or is not an expected response.
 SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const Psn before = rq.window.acked();
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return nullptr;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
-    // una == psn: the expected response. Otherwise an earlier response is missing (implied NAK), or this one is not for a READ.
+    // The response is the expected one if acked() equals its PSN. Otherwise an earlier response is missing (implied NAK), or this
+    // response does not belong to a READ.
     if (rq.window.acked() != p.psn) {
         result == Acked::response_missing ? response_missing(ctx, qp, p) : count(ctx, qp, &EventCounters::duplicates);
         return nullptr;
@@ -226,14 +228,15 @@ SgeList sges_of(const Context& ctx, const Qp& qp, const SendRecord& r) {
     return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
 }
 
-/// The response is here, so the peer is not silent. One that found no room is asked for again.
+/// Handles a response that needs slow memory. While it waits, the peer is not silent, so the timer restarts. If there was no room
+/// to keep it, the timer expires and the response is requested again.
 void response_waits(Context& ctx, Qp& qp, Placing placing) {
     if (placing == Placing::refused) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     if (placing == Placing::waits) restart_ack_timer(ctx, qp);
 }
 
 void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
-    // A response to a request that was rolled back, and would be sent again, is as valid as the response to the repeated one.
+    // A response to a request before the roll-back is as valid as the response to the repeated request.
     SendRecord* r = awaited_record(ctx, qp, p);
     if (r == nullptr) return;
     if (r->kind == WorkKind::atomic) {
@@ -246,7 +249,8 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint64_t asked_for = r->kind == WorkKind::read ? r->length : 0;  // an ATOMIC WRITE is answered by an empty response
     const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, asked_for - offset));
     const bool ends = p.info->has(wire::kLast | wire::kOnly);
-    if (final ? !ends : ends && !r->partly) return fail_send(ctx, qp, WcStatus::bad_resp_err);  // IBA 9.7.5.1.6 opcode order
+    // Wrong order of opcodes (IBA 9.7.5.1.6).
+    if (final ? !ends : ends && !r->partly) return fail_send(ctx, qp, WcStatus::bad_resp_err);
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
     const SgeList sges = sges_of(ctx, qp, *r);
     if (sges.scatter(offset, p.payload, p.payload_length)) return responded(ctx, qp, p.psn, final);
@@ -272,7 +276,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 namespace {
 
-/// Others wait for slow memory, or for a packet that is missing.
+/// Handles a response while others wait for slow memory or for a missing packet.
 void receive_among_others(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.waits_responses) return keep_behind(ctx, qp, SlowRole::response, p);
     execute_response(ctx, qp, p);
@@ -291,7 +295,7 @@ void finish_response(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     if (qp.state != State::rts && qp.state != State::sqd) return;
     if (!good) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     const SendRecord* r = qp.requester.queue.oldest();
-    assert(r != nullptr);  // it awaits the response
+    assert(r != nullptr);  // not null, because the record awaits the response
     responded(ctx, qp, p.psn, psn_span(r->first_psn, p.psn) + 1 == r->packets);
 }
 
@@ -302,14 +306,14 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         count(ctx, qp, &EventCounters::dropped);
         return;
     }
-    // Only PSNs between the oldest unacknowledged and the newest ever sent can be answered; the rest are ghosts (C9-157).
-    // A NAK or RNR NAK may also name the PSN after the newest one only if something is awaited, which cannot be.
+    // A response may only carry a PSN that was sent and is not acknowledged (C9-157). All other responses, including NAKs, are
+    // ignored.
     if (!rq.window.may_answer(p.psn)) {
         count(ctx, qp, &EventCounters::duplicates);
         if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->responses, p.psn);
         if (p.info->has(wire::kRead) && rq.window.acked().distance_from(p.psn) > 0) still_answered(ctx, qp);
         if (p.psn + 1 == rq.window.acked() && p.info->has(wire::kAck) && aeth_kind(p.syndrome) == AethKind::ack) {
-            learn_credits(qp, p);  // a repeated ACK with new credits
+            learn_credits(qp, p);  // a repeated ACK may carry new credits
             go_on(ctx, qp);
         }
         return;

@@ -9,20 +9,21 @@ namespace {
 
 using abi::WcStatus;
 
-/// A store leaves its core within microseconds.
+/// Time after which a store of the client has certainly arrived, ns. A store leaves its core within microseconds.
 constexpr Nanos kLateReceives = 1'000'000;
 
-/// Ethernet has no service level. NICs use this field for the kind of header in the 40 bytes before a datagram, and UCX reads it.
+/// Values of the completion's service level field. Ethernet has no service level. As NICs do, rocid reports the kind of header in
+/// the 40 bytes before a datagram in this field. UCX reads it.
 constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
 
-/// Writes out completions before the event, so that its reader finds them.
+/// Sends an event. The completions are written out before, so that the reader of the event finds them.
 void send_event(Context& ctx, const io::Event& e) {
     ctx.completions.write_out();
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
 
-/// Adds an entry to a CQ. True: this entry overran the CQ, which is permanently in error, like every QP that completes into it
-/// (IBA 11.6.3.2).
+/// Adds an entry to a CQ. Returns true if this entry overran the CQ. The CQ is then permanently in error, and so is every QP that
+/// completes into it (IBA 11.6.3.2).
 bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     e.timestamp = ctx.now;
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);
@@ -54,10 +55,10 @@ void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     enter_error(ctx, qp);
 }
 
-/// Work requests of a queue that a call flushes: other QPs wait meanwhile.
+/// Limit of work requests per queue and call that are flushed. Other QPs wait meanwhile.
 constexpr uint32_t kFlushed = 64;
 
-/// Flushes what is posted, and forgets what was awaited.
+/// Flushes posted work requests and drops the state of outstanding requests.
 void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     for (uint32_t n = 0; n < kFlushed; ++n) {
@@ -74,7 +75,7 @@ void flush_recv(Context& ctx, Qp& qp) {
     if (qp.responder.recv.held) complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     if (qp.spec.srq != nullptr || qp.spec.rq.depth == 0) return;
     for (uint32_t n = 0; n < kFlushed && take_recv(ctx, qp, nullptr) != TakeRecv::empty; ++n) {
-        if (!qp.responder.recv.held) return;  // the queue's indices lie: there is nothing to tell of
+        if (!qp.responder.recv.held) return;  // the queue's indices are invalid, so there is no receive to flush
         complete_recv(ctx, qp, nullptr, WcStatus::wr_flush_err, 0);
     }
 }
@@ -92,7 +93,7 @@ void count_error(Context& ctx, Qp& qp, WcStatus status, uint64_t DeviceCounters:
     if (status == WcStatus::wr_flush_err) bump(ctx.device(qp).*flushed);
 }
 
-/// Which counter of the device a failed request has.
+/// Returns the counter of the device for failed requests of this status.
 uint64_t DeviceCounters::*failure(WcStatus status) {
     using D = DeviceCounters;
     struct Row {
@@ -199,7 +200,7 @@ void fail_send(Context& ctx, Qp& qp, WcStatus status) {
     if (!rq.queue.empty()) complete_send(ctx, qp, status, reason);
     if (!unacknowledged(qp.spec.type)) return enter_error(ctx, qp);
     note(ctx, qp, Happening::state, {}, uint8_t(State::sqe));
-    qp.state = State::sqe;  // UC and UD: only the send queue stops (IBA 10.3.1.6)
+    qp.state = State::sqe;  // for UC and UD, only the send queue stops (IBA 10.3.1.6)
     activate(ctx, qp);
 }
 
@@ -216,8 +217,9 @@ void enter_error(Context& ctx, Qp& qp) {
     rs.in_message = false;
     rs.sequence.fall_silent();
     if (qp.spec.srq != nullptr) raise(ctx, qp, abi::AsyncEvent::qp_last_wqe_reached);
-    // From now on the client tells of every receive it posts, so that it can be flushed. What it is just about to post it may not
-    // tell of (abi/client_rings.hpp), so its queue is looked at once more when that has long arrived.
+    // From now on the client rings the doorbell for every receive that it posts, so that the receive can be flushed. A receive
+    // that the client is posting at this moment may come without a doorbell (abi/client_rings.hpp). A timer therefore checks the
+    // queue once more after that store has certainly arrived.
     if (qp.spec.rq.depth != 0) {
         std::atomic_ref(qp.spec.rq.shared->ring).store(1, std::memory_order_seq_cst);
         ctx.wheel.arm(qp.timer, ctx.now + kLateReceives);

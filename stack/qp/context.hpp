@@ -27,25 +27,25 @@ struct Context {
     bool selective_repeat = true;
     qp::Shared* shared = nullptr;
     io::EventRing* events = nullptr;
-    std::vector<Outbox> outbox;            ///< by port
-    std::vector<DeviceCounters*> devices;  ///< by port, this engine's share
+    std::vector<Outbox> outbox;            ///< by port; frames to be sent
+    std::vector<DeviceCounters*> devices;  ///< by port; this engine's counters of the device
     TimerWheel wheel;
-    rings::Completions completions;        ///< of this poll, to be written out
+    rings::Completions completions;        ///< completions of this poll that are not written out yet
     std::vector<rings::Cq*> dirty;         ///< CQs that got entries in this poll
     std::vector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
     std::vector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll
-    std::deque<io::Event> late_events;     ///< that the event ring had no room for
-    RunQueue<&Qp::asking> requesters;      ///< that have a turn
-    RunQueue<&Qp::answering> responders;   ///< that have something to answer
+    std::deque<io::Event> late_events;     ///< events for which the event ring had no room
+    RunQueue<&Qp::asking> requesters;      ///< QPs whose requester has work
+    RunQueue<&Qp::answering> responders;   ///< QPs whose responder has responses to send
     std::unique_ptr<SlowMemory> slow;
-    std::unique_ptr<ReorderPool> reorder;  ///< nullptr: frames out of order are not kept
-    std::map<uint32_t, Slab> records;      ///< by bytes of a block: what the QPs have fetched and not completed
+    std::unique_ptr<ReorderPool> reorder;  ///< nullptr: the engine keeps no frames that arrive out of order
+    std::map<uint32_t, Slab> records;      ///< by block size; hold work requests that are fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
     DeviceCounters& device(const Qp& qp) { return *devices[qp.spec.port]; }
 };
 
-/// Something happened on a QP, and so on its device.
+/// Counts an event of a QP, for the QP and its device.
 inline void count(Context& ctx, Qp& qp, uint64_t EventCounters::*counter, uint64_t n = 1) {
     qp.counters.events.*counter += n;
     bump(ctx.device(qp).*counter, n);
@@ -55,9 +55,9 @@ inline void count(Context& ctx, Qp& qp, RequestFault fault) {
     bump(ctx.device(qp), fault);
 }
 
-/// The requester has something to do, or had when it was looked at last.
+/// Puts the QP on the list of requesters. The requester has work, or had work when its state was checked last.
 inline void activate(Context& ctx, Qp& qp) { ctx.requesters.add(qp); }
-/// The same for a requester with new work.
+/// Like activate(), for a requester that has new work.
 inline void activate_requester(Context& ctx, Qp& qp) {
     qp.has_work = true;
     ctx.requesters.add(qp);
@@ -68,8 +68,8 @@ inline void deactivate(Context& ctx, Qp& qp) {
     ctx.responders.remove(qp);
 }
 
-/// The QP's one timer follows the earliest of its deadlines. Moving a deadline later costs nothing: the timer fires early and is
-/// re-armed.
+/// Sets the QP's only timer to the earliest of its deadlines. If a deadline moves to a later time, the timer is left alone; it
+/// fires early and is armed again.
 inline void update_timer(Context& ctx, Qp& qp) {
     if (qp.state == State::err) return;  // the error state uses the timer itself (enter_error)
     const Nanos due = qp.requester.deadlines.earliest();
@@ -81,13 +81,14 @@ inline void update_timer(Context& ctx, Qp& qp) {
 class SgeList {
 public:
     SgeList(const Context& ctx, uint32_t pd, std::span<const abi::Sge> sges) : keys_(ctx.shared->keys), pd_(pd), sges_(sges) {}
-    /// Copies `length` bytes from position `offset` of the list. False: a key, right or range is wrong (local protection error).
+    /// Copies `length` bytes from position `offset` of the list. Returns false if a key, right or range is wrong (local
+    /// protection error).
     bool gather(uint64_t offset, uint8_t* out, uint32_t length) const;
-    /// The bytes in place, if they are contiguous. Empty if they are not, or if gather() would refuse them.
+    /// Returns the bytes in place. The result is empty if they are not contiguous, or if gather() would refuse them.
     mem::InPlace in_place(uint64_t offset, uint32_t length) const;
     bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
-    /// Adds the bytes of [offset, offset + length) to a request for slow memory. False: as with the others, or it is not
-    /// possible.
+    /// Adds the bytes of [offset, offset + length) to a request for slow memory. Returns false if gather() would refuse them, or
+    /// if the request has no room.
     bool describe(uint64_t offset, uint32_t length, uint32_t needed, std::byte* bytes, mem::SlowRequest& request) const;
 
 private:

@@ -1,4 +1,4 @@
-// The deadlines of a QP. One timer serves all of them: it follows the earliest.
+// The deadlines of a QP. A single timer serves all of them and is set to the earliest.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace roci::qp {
 enum class Deadline : uint8_t {
     ack,     ///< local ACK timeout (IBA 9.7.6.1.3)
     rnr,     ///< end of the wait after an RNR NAK
-    probe,   ///< no progress for a few round trips
-    pacing,  ///< the congestion controller holds requests back until then
+    probe,   ///< no progress for a few round trips: send a probe
+    pacing,  ///< time until which the congestion controller delays requests
     count_,
 };
 
@@ -24,7 +24,7 @@ public:
     void set(Deadline d, Nanos at) { at_[size_t(d)] = at; }
     void clear(Deadline d) { at_[size_t(d)] = kNever; }
     void clear() { at_.fill(kNever); }
-    /// True if the deadline has passed; clears it.
+    /// Returns true and clears the deadline if it has passed.
     bool expire(Deadline d, Nanos now) {
         if (at_[size_t(d)] > now) return false;
         clear(d);

@@ -1,4 +1,5 @@
-// Why the responder refuses a request: a row per fault. The rows name the counters and the reasons that users see.
+// The reasons for which the responder refuses a request, one row per fault. The rows define counters and the reasons that users
+// see.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +7,7 @@
 
 namespace roci::qp {
 
-// name; file below ports/1 of the sysfs view, or ""; meaning
+// Each row: name; file below ports/1 of the sysfs view, or "" if there is none; meaning.
 #define ROCI_REQUEST_FAULTS(X)                                                                               \
     X(invalid_succession, "", "packets whose opcode may not follow the one before it")                       \
     X(not_allowed, "", "requests that are not possible on this QP: its type, or it has no receive queue")    \
@@ -16,11 +17,11 @@ namespace roci::qp {
     X(access, "hw_counters/resp_remote_access_errors", "requests whose R_Key, PD, right or range is wrong")  \
     X(recv_protection, "", "receives whose L_Key, PD, right or range is wrong")                              \
     X(malformed_recv, "", "receives that the engine cannot read")                                            \
-    X(unreachable, "", "requests for memory that went away while it was accessed")                           \
-    X(invalidation, "", "SENDs with invalidate whose R_Key is no window of this QP")                         \
+    X(unreachable, "", "requests for memory that was unmapped during the access")                            \
+    X(invalidation, "", "SENDs with invalidate whose R_Key is not a memory window of the QP")                \
     X(no_right, "", "requests that the QP's access flags forbid")                                            \
-    X(misaligned, "", "atomics whose address is no multiple of 8")                                           \
-    X(read_memory_gone, "", "READs whose memory was deregistered while they were answered")                  \
+    X(misaligned, "", "atomics whose address is not a multiple of 8")                                        \
+    X(read_memory_gone, "", "READs whose memory was deregistered before the last response")                  \
     X(wrong_qkey, "", "datagrams with another Q_Key than the QP's")
 
 enum class RequestFault : uint8_t {

@@ -1,4 +1,4 @@
-// Fetches WQEs from the client's ring: each WQE is copied once, then the copy is validated. A faulty WQE completes with an error
+// Fetches WQEs from the client's ring. Each WQE is copied once, then the copy is validated. A faulty WQE completes with an error
 // when its turn comes.
 #include <cstring>
 
@@ -10,7 +10,8 @@ namespace {
 
 using abi::WcStatus;
 
-/// Checks the shape of the WQE and computes the length of the message. Returns success or the status with which it will complete.
+/// Checks the shape of the WQE and computes the length of the message. Returns success, or the status with which the WQE will
+/// complete.
 WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
     if ((w.send_flags & abi::kSendInline) != 0) {
         length = w.inline_length;
@@ -27,7 +28,7 @@ WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
     return length <= kMaxMessage ? WcStatus::success : WcStatus::loc_len_err;
 }
 
-/// Rules that depend on the operation (IBA 10.8.2.1, 11.4.1.1).
+/// Checks rules that depend on the operation (IBA 10.8.2.1, 11.4.1.1).
 WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& info, uint64_t length) {
     if (info.kind == WorkKind::none) return WcStatus::loc_qp_op_err;
     if (!sends(qp.spec.type, info.kind)) return WcStatus::loc_qp_op_err;
@@ -47,7 +48,7 @@ uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
     return uint32_t((length + qp.mtu - 1) >> qp.mtu_shift);
 }
 
-/// Distance of prefetching slots, because the client has written them on another core.
+/// Number of slots to prefetch ahead, because the client has written them on another core.
 constexpr uint32_t kAhead = 4;
 constexpr uint32_t kLine = 64;
 
@@ -100,11 +101,11 @@ bool ClientQueue::fetch(Qp& qp, uint32_t most) {
     const uint32_t depth = qp.spec.sq.depth;
     if (depth == 0) return false;
     if (qp.spec.sq.stride > kLine)
-        __builtin_prefetch(qp.spec.sq.slot(rq.queue.fetched()) + kLine);  // in parallel to the first line
+        __builtin_prefetch(qp.spec.sq.slot(rq.queue.fetched()) + kLine);  // in parallel with the first line
     const uint32_t before = rq.queue.fetched();
-    // Never more than the queue holds, whatever the client has marked as posted.
+    // Fetches at most the depth of the queue, whatever the client has marked as posted.
     while (most-- != 0 && rq.queue.length() < depth && qp.spec.sq.posted(rq.queue.fetched())) {
-        // Outstanding PSNs must fit into half of the PSN circle (IBA 9.7.2: 2^23).
+        // Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2: 2^23).
         if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
         take(qp);
     }

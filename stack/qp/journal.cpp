@@ -39,7 +39,7 @@ constexpr Reason kFaultReasons[] = {Reason::none,           Reason::invalid_succ
                                     Reason::misaligned,     Reason::memory_gone,        Reason::wrong_qkey};
 static_assert(std::size(kFaultReasons) == size_t(RequestFault::count_));
 
-/// The first SGE that cannot be used.
+/// Returns the reason of the first SGE that cannot be used.
 Reason sge_reason(Context& ctx, Qp& qp, uint32_t pd, std::span<const abi::Sge> sges, uint32_t needed) {
     for (const abi::Sge& s : sges)
         if (const Reason r = note_access(ctx, qp, Key{s.lkey}, pd, s.addr, s.length, needed, false); r != Reason::none) return r;
@@ -77,7 +77,7 @@ void Journal::add(Nanos now, Happening what, uint8_t code, Psn psn, abi::Reason 
         }
     }
     entries[written++ % kEntries] = {now, now, 1, psn, what, code, reason};
-    if (written == 2 * kEntries) written = kEntries;  // it never wraps
+    if (written == 2 * kEntries) written = kEntries;  // keeps `written` from wrapping around
 }
 
 void note(Context& ctx, Qp& qp, Happening what, Psn psn, uint8_t code, abi::Reason reason) {

@@ -1,5 +1,5 @@
-// What went wrong on a QP, in order: its last unusual events. A QP that works has none. Written on rare events only, by the QP's
-// engine; read by the conductor, when a user asks why (host/sessions/why.cpp).
+// The last unusual events of a QP, in order. A QP without such events has no journal. The QP's engine writes it, on rare events
+// only. The conductor reads it for `roci why` (host/sessions/why.cpp).
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace roci::qp {
 
-// name; meaning of the entry's code; what happened, with {} for the code
+// Each row: name; meaning of the entry's code; text for users, in which {} stands for the code.
 #define ROCI_JOURNAL_EVENTS(X)                                                               \
     X(state, "State", "the QP is in {}")                                                     \
     X(refused, "mem::Fault", "refused a request of the peer")                                \
@@ -37,18 +37,18 @@ inline constexpr const char* kHappeningTexts[] = {
 
 struct JournalEntry {
     Nanos first = 0, last = 0;
-    uint32_t times = 0;  ///< in a row
-    Psn psn;             ///< of the last one
+    uint32_t times = 0;  ///< number of equal events in succession
+    Psn psn;             ///< PSN of the last of these events
     Happening what{};
     uint8_t code = 0;
     abi::Reason reason{};
 };
 
-/// An access to memory that was refused, and the region that the key names; `size` 0: it names none.
+/// A refused access to memory, and the region that the key refers to. If there is no such region, `size` is 0.
 struct RefusedAccess {
     mem::Fault fault{};
     uint32_t key = 0, pd = 0, region_pd = 0;
-    uint32_t needed = 0, allowed = 0;  ///< mem::Access
+    uint32_t needed = 0, allowed = 0;  ///< bits of mem::Access
     uint64_t va = 0, length = 0, start = 0, size = 0;
 };
 
@@ -56,12 +56,12 @@ struct Journal {
     static constexpr uint32_t kEntries = 32;
     uint32_t written = 0;
     std::array<JournalEntry, kEntries> entries;
-    RefusedAccess access;  ///< the last one
+    RefusedAccess access;  ///< the last refused access
 
     uint32_t count() const { return written < kEntries ? written : kEntries; }
-    /// 0 is the oldest that is left.
+    /// Returns an entry. Entry 0 is the oldest one that is still stored.
     const JournalEntry& at(uint32_t i) const { return entries[(written - count() + i) % kEntries]; }
-    /// The same as before in a row is one entry.
+    /// Adds an event. Equal events in succession share one entry.
     void add(Nanos now, Happening what, uint8_t code, Psn psn, abi::Reason reason);
 };
 

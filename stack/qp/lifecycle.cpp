@@ -1,5 +1,5 @@
-// Creation, the actions of the state machine, and snapshots. qp/attributes.hpp has decided that the step is legal; this file
-// applies each attribute and each state to the transport.
+// Creation, state transitions and snapshots. qp/attributes.hpp has decided that the transition is legal. This file applies each
+// attribute and each state to the transport.
 #include <bit>
 #include <cerrno>
 #include <new>
@@ -16,7 +16,8 @@ void set_mtu_bytes(Qp& qp, uint32_t bytes) {
     qp.mtu_shift = uint8_t(std::countr_zero(bytes));
 }
 void set_sq_psn(Qp& qp, const Change& c) { qp.requester.window.start(Psn(c.attr.sq_psn)); }
-/// Results of atomics are kept for replays, only for QPs that can have atomics.
+/// Sets the rights of remote requests. Memory for the results of atomics, which replays need, is allocated only if atomics are
+/// permitted.
 void set_access(Qp& qp, uint32_t access) {
     qp.access = access;
     AtomicResults& results = qp.responder.atomics;
@@ -29,7 +30,7 @@ void set_dest_reads(Qp& qp, const Change& c) {
     set_access(qp, qp.access);
 }
 
-/// Applies the attributes of the mask that concern the engine; the others concern only the conductor.
+/// Applies one attribute to the engine's state. Attributes without a row concern only the conductor.
 struct Setter {
     uint32_t bit;
     void (*apply)(Qp&, const Change&);
@@ -51,7 +52,7 @@ constexpr Setter kSetters[] = {
     {kAttrDestQpn, [](Qp& q, const Change& c) { q.dest = Qpn{c.attr.dest_qp_num}; }},
 };
 
-/// RESET restores the state after creation; the client also restarts its rings at 0.
+/// Restores the state after creation. The client also restarts its rings at index 0.
 void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
@@ -91,7 +92,7 @@ void enter(Context& ctx, Qp& qp, State next) {
     if (next == State::err) return enter_error(ctx, qp);
     if (next == State::rtr && qp.responder.jobs.size == 0) set_dest_reads(qp, Change{});
     if (next == State::rtr && reliable(qp.spec.type)) start_congestion_control(ctx, qp);
-    if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram is as long as the port allows
+    if (next == State::rtr && qp.spec.type == Type::ud) {  // a datagram may be as long as the port permits
         const io::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
         set_mtu_bytes(qp, port != nullptr ? port->mtu_bytes : 1024);
     }
@@ -142,8 +143,8 @@ const rings::RqView& queue_of(const Srq& srq) { return srq.rq; }
 
 namespace {
 
-/// True if no request that was posted in SQE is left: none of them may be sent after the way back to RTS. Else the QP's next
-/// turns flush the rest.
+/// Returns true if no request that was posted in SQE is left, because none of them may be sent after the return to RTS. Otherwise
+/// the QP's next turns flush the rest.
 bool flushed(Context& ctx, Qp& qp) {
     flush_queues(ctx, qp);
     if (qp.requester.queue.empty() && !posted(qp)) return true;
@@ -162,7 +163,7 @@ int apply_change(Context& ctx, Qp& qp, const Change& change, State next) {
     }
     if (moves && next == State::rts && qp.state == State::sqe) {
         if (!flushed(ctx, qp)) return EAGAIN;
-        if (qp.state != State::sqe) return EAGAIN;  // the flush overran a CQ: the QP is in ERR, and the next try is refused
+        if (qp.state != State::sqe) return EAGAIN;  // the flush overran a CQ: the QP is in ERR, and the next call is refused
     }
     for (const Setter& s : kSetters)
         if ((change.mask & s.bit) != 0) s.apply(qp, change);

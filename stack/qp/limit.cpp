@@ -15,7 +15,7 @@ bool loses(const Requester& rq) {
 
 bool waits_for_memory(const Qp& qp) { return qp.slow != nullptr && qp.slow->payload != nullptr && qp.slow->payload->pending; }
 
-/// What the packet at the cursor waits for; the requester has refused to send it (may_start in requester.cpp).
+/// Returns what the packet at the cursor waits for. The requester has refused to send this packet (may_start in requester.cpp).
 Limit limit_of_next(const Context& ctx, const Qp& qp, const SendRecord& next) {
     const Requester& rq = qp.requester;
     const uint32_t open = cc::window(rq.congestion, ctx.congestion);

@@ -1,5 +1,5 @@
-// What limits a QP's flow at this moment, and how its program posts. Both are found when somebody asks (`roci status`, `roci
-// top`, `roci why`), from the state that the requester has anyway: nothing is recorded for them while the QP works.
+// Determines what limits a QP's flow at this moment, and how the program posts its requests. Both are computed on request (`roci
+// status`, `roci top`, `roci why`) from the requester's normal state. Nothing is recorded for them while the QP works.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace roci::qp {
 struct Context;
 struct Qp;
 
-// name; what it means
+// Each row: name; meaning.
 #define ROCI_LIMITS(X)                                                                        \
     X(state, "the QP is not in RTS: it sends nothing")                                        \
     X(program, "nothing is posted: the flow waits for the program")                           \
@@ -38,16 +38,17 @@ inline constexpr LimitText kLimits[] = {
 #undef X
 };
 
-/// Called between rounds of the QP's engine. A sample: a flow is described by the most frequent of some.
+/// Returns the current limit. Called between rounds of the QP's engine. The result is one sample; callers describe a flow by the
+/// most frequent result of several samples.
 Limit limit_of(const Context& ctx, const Qp& qp);
 
-/// How the last send requests of a program were posted, read from its ring. The client may write there at any time, so the values
-/// are for people only.
+/// Statistics of the last send requests that a program posted, read from its ring. The client can change the ring at any time, so
+/// the values are only displayed.
 struct Habits {
     static constexpr uint32_t kMost = 16;
-    uint8_t looked = 0;     ///< requests
-    uint8_t signaled = 0;   ///< of them: those that make a completion
-    uint8_t unaligned = 0;  ///< of them: those with a long buffer that does not begin at a cache line
+    uint8_t looked = 0;     ///< number of requests that were examined
+    uint8_t signaled = 0;   ///< how many of them produce a completion
+    uint8_t unaligned = 0;  ///< how many of them have a long buffer that does not begin at a cache line
 };
 Habits habits_of(const Qp& qp);
 

@@ -1,5 +1,5 @@
-// Frames to be sent by one port. They are allocated in bulk, built in place, and passed to the port in bursts. Frames that the
-// port does not accept remain here; acquire() then returns nullptr, which is the transport's back-pressure.
+// Frames to be sent by one port. The outbox allocates frames in bulk and passes built frames to the port in bursts. Frames that
+// the port does not accept remain here. acquire() then returns nullptr, which throttles the transport.
 #pragma once
 
 #include <algorithm>
@@ -21,19 +21,21 @@ public:
     Outbox() = default;
     Outbox(io::Port* port, uint32_t burst) : port_(port), burst_(std::clamp<uint32_t>(burst, 1, kMax)) {}
 
-    /// The next empty frame, or nullptr: the port is full or its pool is empty. Fill it, then commit().
+    /// Returns the next empty frame, which the caller fills in and passes to commit(). Returns nullptr if the port is full or its
+    /// pool is empty.
     io::TxFrame* acquire() {
         if (ready_ == burst_ && (flush(), ready_ == burst_)) return nullptr;
         if (ready_ == have_) refill();
         return ready_ < have_ ? &frames_[ready_] : nullptr;
     }
-    /// Returns the start of the frame such that its payload, after `headers` bytes, begins a cache line: this halves the time of
-    /// copying and checking a full packet. Without room for it the frame begins at the start of the buffer.
+    /// Returns the address where the frame must start so that its payload, after `headers` bytes, begins at a cache line. This
+    /// halves the time of copying a full packet and computing its ICRC. If the buffer has no room for it, returns the start of
+    /// the buffer.
     static uint8_t* place(const io::TxFrame& frame, uint32_t headers) {
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
     }
-    /// Completes the frame of acquire(), which was built from `start` on. `checksum_offset`, `sender`: as in TxFrame.
+    /// Completes the frame of acquire(), which was built from `start` on. For `checksum_offset` and `sender` see io::TxFrame.
     void commit(uint8_t* start, uint32_t length, uint8_t checksum_offset, uint32_t sender) {
         io::TxFrame& f = frames_[ready_++];
         f.data = start;
@@ -42,7 +44,7 @@ public:
         f.sender = sender;
     }
 
-    /// Passes the built frames to the port. Returns how many it accepted.
+    /// Passes the built frames to the port. Returns the number of frames that the port accepted.
     unsigned flush() {
         if (ready_ == 0) return 0;
         ROCI_STAGE(transmit);
@@ -54,11 +56,11 @@ public:
         close_gap(sent);
         return sent;
     }
-    /// Frames that the port took since the last call, and their bytes.
+    /// Number of frames, and of their bytes, that the port accepted since the last call.
     uint64_t take_sent() { return std::exchange(sent_, 0); }
     uint64_t take_octets() { return std::exchange(octets_, 0); }
     uint32_t waiting() const { return ready_; }
-    /// Gives every frame back (shutdown).
+    /// Returns all frames to the port, at shutdown.
     void drop_all() {
         if (have_ != 0) port_->tx_free(frames_.data(), have_);
         ready_ = have_ = 0;
@@ -69,8 +71,8 @@ private:
         ROCI_STAGE(transmit);
         have_ += port_->tx_alloc(&frames_[have_], burst_ - have_);
     }
-    /// Closes the gap of the first `gap` frames, which were sent. Built frames keep their order; empty frames have no order, so
-    /// the last ones fill the gap.
+    /// Closes the gap that the first `gap` frames leave after they were sent. Built frames keep their order. Empty frames have no
+    /// order, so the last ones fill the gap.
     void close_gap(unsigned gap) {
         const auto first = frames_.begin(), end = first + have_ + gap;
         if (ready_ == 0)

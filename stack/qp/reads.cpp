@@ -1,4 +1,5 @@
-// The responder's part for READ, atomics and ATOMIC WRITE: they are checked and executed here, and answered by respond.cpp.
+// The responder's part for READ, atomics and ATOMIC WRITE. This file checks and executes the requests; respond.cpp sends the
+// responses.
 #include <cstring>
 #include <mutex>
 
@@ -18,7 +19,7 @@ ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     return job;
 }
 
-/// READs and atomics that are being answered for the first time.
+/// Returns the number of READs and atomics that are being answered for the first time.
 uint32_t new_jobs(Responder& rs) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < rs.jobs.count; ++i) n += !rs.jobs.at(i).replay;
@@ -50,8 +51,8 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 namespace {
 
-/// The 8 bytes are exchanged at once where they are mapped; those that the mapping does not align, by copy (then only rocid is
-/// atomic towards them).
+/// Executes an atomic on 8 bytes. If they are aligned in the mapping, uses an atomic instruction. Otherwise copies the bytes; the
+/// operation is then atomic only towards other operations of rocid.
 bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& p, uint64_t& original) {
     const bool swap = wire::operation_of(p.opcode) == wire::Operation::cmp_swap;
     std::byte* direct = mem::direct(region, va, 8);
@@ -65,7 +66,8 @@ bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& 
         word.compare_exchange_strong(original, p.swap_add);
         return true;
     }
-    // Two engines may serve requests for the same place; the lock makes them one after the other. Whoever has it only copies.
+    // Two engines may serve requests for the same address; the lock serialises them. An engine that holds the lock only copies a
+    // few bytes.
     static std::mutex misaligned;
     const std::lock_guard guard(misaligned);
     std::byte bytes[8];
@@ -159,7 +161,7 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     Grant grant;
     const ResponderJob job = read_job(ctx, qp, p);
-    // All of it must lie before ePSN, else it is not a repetition but a new request with an old PSN.
+    // The whole repeated request must lie before ePSN. Otherwise it is a new request with an old PSN.
     if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.sequence.expected()) > 0) return;
     if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return;
@@ -173,7 +175,8 @@ void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     }
 }
 
-/// The first copy of the request was executed. A second execution would overwrite what was written there since.
+/// The first copy of the request was executed. A second execution would overwrite data that was written there since, so only the
+/// response is repeated.
 void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Receive WQEs: taken from the QP's own RQ or from its SRQ, copied once, bounded.
+// Takes receive WQEs from the QP's own RQ or from its SRQ. Each WQE is copied once and bounds-checked.
 #include <cstring>
 
 #include "qp/roles.hpp"
@@ -6,7 +6,7 @@
 namespace roci::qp {
 namespace {
 
-/// Where the packet's receive WQE comes from: an XRC packet names its SRQ, which must be of the QP's domain (IBA A14.2.4).
+/// Returns the SRQ of the packet's receive WQE. An XRC packet names its SRQ, which must belong to the QP's domain (IBA A14.2.4).
 Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
     if (qp.spec.type != Type::xrc_recv) return qp.spec.srq;
     Srq* srq = p != nullptr ? ctx.shared->srqs.find(p->xrc_srqn) : nullptr;
@@ -18,7 +18,7 @@ Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
 
 void check_srq_limit(Context& ctx, Srq& srq) {
     if (srq.limit == 0 || srq.cursor.posted(srq.rq, srq.limit) >= srq.limit) return;
-    srq.limit = 0;  // the event disarms it (IBA 10.2.9.3)
+    srq.limit = 0;  // the event disarms the limit (IBA 10.2.9.3)
     raise_srq(ctx, srq, abi::AsyncEvent::srq_limit_reached);
 }
 
@@ -44,9 +44,9 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t le
     if (q.depth == 0) return TakeRecv::empty;
     const uint32_t available = at.posted(q, 1);
     if (available == 0) return TakeRecv::empty;
-    if (available > q.depth) return TakeRecv::malformed;  // the client claims more than its queue holds
+    if (available > q.depth) return TakeRecv::malformed;  // the client claims to have posted more than its queue holds
     const std::byte* slot = q.slot(at.consumed);
-    __builtin_prefetch(q.slot(at.consumed + 1));  // of the next message, if it is posted: from another core's cache
+    __builtin_prefetch(q.slot(at.consumed + 1));  // the WQE of the next message, which may be in another core's cache
     abi::RecvWqe head;
     std::memcpy(&head, slot, sizeof head);
     RecvWork& work = qp.responder.recv;

@@ -1,5 +1,5 @@
-// A responder's state of the request sequence: the expected PSN, the MSN, a reported gap, and the pending ACK or NAK.
-// ReceiveSequence is the only writer.
+// The request sequence of a responder: the expected PSN, the MSN, a reported gap, and the pending ACK or NAK. Only
+// ReceiveSequence writes these values.
 #pragma once
 
 #include <cassert>
@@ -13,12 +13,13 @@ class ReceiveSequence {
 public:
     Psn expected() const { return expected_; }
     Msn msn() const { return msn_; }
-    /// A NAK was reported and the expected PSN has not arrived since: later packets are silently dropped (IBA 9.7.4.1.2).
+    /// True if a NAK was reported and the expected PSN has not arrived since. Later packets are then silently dropped (IBA
+    /// 9.7.4.1.2).
     bool missing() const { return missing_; }
     bool ack_due() const { return ack_due_; }
     bool nak_due() const { return nak_due_; }
     bool reply_due() const { return ack_due_ || nak_due_; }
-    /// A NAK was reported that ends the QP: no further request is executed.
+    /// True if a NAK was reported that ends the QP. No further request is executed.
     bool refused() const { return fatal_; }
     uint8_t nak_syndrome() const { return nak_; }
 
@@ -26,44 +27,45 @@ public:
         expected_ = expected;
         acknowledged_ = expected;
     }
-    /// The expected PSN has arrived. A NAK that is due for it need not be sent.
+    /// Records that the expected PSN has arrived. A pending NAK for it is no longer sent.
     void arrived() {
         assert(!fatal_);
         nak_due_ = missing_ = false;
     }
-    /// The request at the expected PSN was executed. A READ uses the PSNs of its responses.
+    /// Records that the request at the expected PSN was executed. A READ uses the PSNs of its responses.
     void executed(uint32_t psns = 1) { expected_ = expected_ + psns; }
     void end_message() { ++msn_; }
     void owe_ack() { ack_due_ = true; }
-    /// A NAK of the expected PSN is due; `fatal`: it ends the QP.
+    /// Schedules a NAK for the expected PSN. `fatal`: the NAK ends the QP.
     void owe_nak(uint8_t syndrome, bool fatal) {
         nak_ = syndrome;
         nak_due_ = missing_ = true;
         fatal_ = fatal;
     }
-    /// An accepted request cannot be answered at `psn`: sets the expected PSN back to it, so that the NAK names it.
+    /// Schedules a NAK for an accepted request that cannot be answered at `psn`. Sets the expected PSN back to `psn`, so that the
+    /// NAK carries it.
     void take_back(Psn psn, uint8_t syndrome) {
         expected_ = psn;
         owe_nak(syndrome, true);
     }
-    /// UC: skips a gap (IBA 9.8.2.2.2).
+    /// For UC: skips a gap (IBA 9.8.2.2.2).
     void pass_over(Psn next) { expected_ = acknowledged_ = next; }
-    /// Records that the responder sent the reply that was due: an ACK of every PSN before the expected one, or a NAK. Returns
-    /// true if the NAK ends the QP.
+    /// Records that the pending reply was sent: an ACK of every PSN before the expected one, or a NAK. Returns true if the NAK
+    /// ends the QP.
     bool replied() {
         ack_due_ = nak_due_ = false;
         acknowledged_ = expected_;
         return fatal_;
     }
-    /// The QP sends no further responses.
+    /// Cancels all pending responses; the QP sends no further ones.
     void fall_silent() { ack_due_ = nak_due_ = fatal_ = false; }
 
-    /// The violated invariant, or nullptr.
+    /// Describes a violated invariant, or returns nullptr.
     const char* check() const;
 
 private:
-    Psn expected_;      ///< ePSN
-    Psn acknowledged_;  ///< everything before it was acknowledged to the peer
+    Psn expected_;      ///< expected PSN (ePSN)
+    Psn acknowledged_;  ///< all earlier PSNs have been acknowledged to the peer
     Msn msn_;
     bool missing_ : 1 = false;
     bool ack_due_ : 1 = false;

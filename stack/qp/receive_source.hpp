@@ -1,20 +1,20 @@
-// Where the messages of a QP go: to the receives of its queue or SRQ in order, or, for a QP of a tag matching SRQ, to the buffers
-// that their tags match. Responder, completion and slow memory use the functions at the end, so that the two are told apart here
-// alone.
+// Selects the buffers for the messages of a QP. A QP of a tag matching SRQ uses the buffers that match the messages' tags. All
+// other QPs use the receives of their queue or SRQ in order. Responder, completion and slow memory call the functions at the end
+// of this file, so no other code distinguishes the two kinds.
 #pragma once
 
 #include "qp/roles.hpp"
 
 namespace roci::qp {
 
-/// A part of a packet's payload and its place in the message's buffers.
+/// A part of a packet's payload and its position in the message's buffers.
 struct Part {
     uint64_t offset = 0;
     const uint8_t* payload = nullptr;
     uint32_t length = 0;
 };
 
-/// receive_queue.cpp
+/// Receives of a queue or SRQ, in order (receive_queue.cpp).
 struct OrderedReceives {
     static TakeRecv take(Context& ctx, Qp& qp, const wire::Packet& p) { return take_recv(ctx, qp, &p); }
     static bool locate(const Qp&, const wire::Packet&, Part&) { return true; }
@@ -22,7 +22,7 @@ struct OrderedReceives {
     static void describe(const Qp&, abi::Cqe&) {}
     static void waits(Qp&, bool) {}
 };
-/// tag_matching.cpp
+/// Receives of a tag matching SRQ (tag_matching.cpp).
 struct TaggedReceives {
     static TakeRecv take(Context& ctx, Qp& qp, const wire::Packet& p);
     static bool locate(const Qp& qp, const wire::Packet& p, Part& part);
@@ -31,7 +31,7 @@ struct TaggedReceives {
     static void waits(Qp& qp, bool begins);
 };
 
-/// Calls `use` with where the QP's messages go.
+/// Calls `use` with the kind of receives that the QP uses.
 template <class Use>
 inline decltype(auto) with_receives(const Qp& qp, Use&& use) {
     if (!matches_tags(qp)) [[likely]]
@@ -39,23 +39,24 @@ inline decltype(auto) with_receives(const Qp& qp, Use&& use) {
     return use(TaggedReceives{});
 }
 
-/// Called at the start of a SEND: takes its buffer.
+/// Takes the buffer for a message. Called at the start of a SEND.
 inline TakeRecv take_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     return with_receives(qp, [&](auto receives) { return receives.take(ctx, qp, p); });
 }
-/// Corrects where the packet's payload goes. False: there is no payload to place (a rendezvous request).
+/// Corrects the position of a packet's payload. Returns false if there is no payload to store (a rendezvous request).
 inline bool locate(const Qp& qp, const wire::Packet& p, Part& part) {
     return with_receives(qp, [&](auto receives) { return receives.locate(qp, p, part); });
 }
-/// The headers of a rendezvous request that waited for slow memory are in place, or cannot be. False: the packet is none.
+/// Completes a rendezvous request whose headers were written to slow memory; `good` is false if the write failed. Returns false
+/// if the packet is no such request.
 inline bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     return with_receives(qp, [&](auto receives) { return receives.finish_handed(ctx, qp, p, good); });
 }
-/// Adds to the completion of a receive what its kind of receives has to tell.
+/// Adds the fields of this kind of receives to a completion.
 inline void describe(const Qp& qp, abi::Cqe& e) {
     with_receives(qp, [&](auto receives) { receives.describe(qp, e); });
 }
-/// A message begins or ends to wait for slow memory.
+/// Records that a message begins or ends to wait for slow memory.
 inline void message_waits(Qp& qp, bool begins) {
     with_receives(qp, [&](auto receives) { receives.waits(qp, begins); });
 }

@@ -1,5 +1,5 @@
-// Matched rendezvous requests. The QP that received the request READs the data with its own requester, so that ordering, retries
-// and errors are those of any READ, and then sends the FIN.
+// Executes matched rendezvous requests. The QP that received the request READs the data with its own requester, so ordering,
+// retries and errors are those of any READ. Then it sends the FIN.
 #include <cstring>
 
 #include "base/bytes.hpp"
@@ -13,7 +13,7 @@ using abi::WrOpcode;
 
 abi::SendWqe& new_wqe(SendRecord& r) { return *new (&r + 1) abi::SendWqe{}; }
 
-/// The SGEs of the matched buffer, truncated to the length of the data.
+/// Builds the READ. Its SGEs are those of the matched buffer, truncated to the length of the data.
 void write_read(const Qp& qp, uint32_t slot, SendRecord& r) {
     const Rendezvous& job = qp.tags->jobs[slot];
     abi::SendWqe& w = new_wqe(r);
@@ -71,7 +71,7 @@ bool MatchedRendezvous::fetch(Qp& qp, uint32_t) {
     Requester& rq = qp.requester;
     bool any = false;
     while (posted(qp) && rq.queue.length() < qp.spec.sq.depth) {
-        // All PSNs that wait for an answer must fit half of the circle (IBA 9.7.2).
+        // Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2).
         if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
         SendRecord& r = rq.queue.append();
         if (t.to_finish.count != 0) {
@@ -85,7 +85,7 @@ bool MatchedRendezvous::fetch(Qp& qp, uint32_t) {
     return any;
 }
 
-/// A READ or FIN has ended.
+/// Called when a READ or FIN has ended.
 void MatchedRendezvous::report(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status, abi::Reason) {
     TagQp& t = *qp.tags;
     const abi::SendWqe& w = wqe(r);
@@ -97,7 +97,7 @@ void MatchedRendezvous::report(Context& ctx, Qp& qp, const SendRecord& r, WcStat
     e.status = status;
     e.vendor_err = uint32_t(status);
     e.opcode = abi::WcOpcode::tm_recv;
-    e.byte_len = job.length;  // tag and app_ctx were reported with the match
+    e.byte_len = job.length;  // tag and app_ctx have been reported with the match
     const bool good = status == WcStatus::success;
     if (good) e.wc_flags = abi::kWcTmDataValid;
     (good ? t.to_finish : t.free).push(slot);

@@ -1,5 +1,5 @@
-// The reorder buffer. It reports only the first gap, by one sequence NAK (IBA 9.7.4.1.2) or by requesting a READ's responses
-// again. When the gap is closed, all packets up to the next gap are executed and acknowledged by one ACK.
+// The reorder buffer. It reports only the first gap, either by one sequence NAK (IBA 9.7.4.1.2) or by requesting a READ's
+// responses again. When the gap is closed, all packets up to the next gap are executed and acknowledged by one ACK.
 #include "qp/reorder.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 KeptFrame*& place(const Context& ctx, const Backlog& b, Psn psn) { return b.places[psn.value() & (ctx.reorder->window() - 1)]; }
 
-/// Removes a frame from the backlog. It must be there.
+/// Removes a frame from the backlog, which must contain it.
 KeptFrame* take_out(const Context& ctx, Backlog& b, Psn psn) {
     KeptFrame* k = std::exchange(place(ctx, b, psn), nullptr);
     --b.count;
@@ -24,7 +24,7 @@ void release_places(Context& ctx, Backlog& b) {
     if (b.places != nullptr) ctx.reorder->give_back(std::exchange(b.places, nullptr));
 }
 
-/// Frees all kept frames: the peer sends them again, or never.
+/// Frees all kept frames. The peer sends them again, or has ended.
 void drop_backlog(Context& ctx, Backlog& b) {
     ctx.reorder->count(&ReorderCounters::freed, b.count);
     while (b.count != 0) ctx.reorder->give_back(take_out(ctx, b, b.first));
@@ -43,7 +43,7 @@ void drop_requests(Context& ctx, Qp& qp) {
     qp.keeps_requests = false;
 }
 
-/// Called when `base` has advanced: frees frames before it (for example those with PSNs of a READ's responses).
+/// Called when `base` has advanced. Frees frames before it, for example those with PSNs of a READ's responses.
 void advance(Context& ctx, Backlog& b, Psn to) {
     const uint32_t steps = psn_span(b.base, to);
     b.base = to;
@@ -53,13 +53,13 @@ void advance(Context& ctx, Backlog& b, Psn to) {
     }
 }
 
-/// Starts the patience for the gap at `base`: it was just detected, or the gap before it was closed.
+/// Starts the time limit for the gap at `base`. The gap was detected just now, or the gap before it was closed.
 void open_gap(Context& ctx, Backlog& b) {
     b.asked = false;
     b.opened = ctx.now;
 }
 
-/// Keeps the packet if possible. False: it is not kept, and was not kept before.
+/// Keeps the packet if possible. Returns false if it is neither kept now nor was kept before.
 bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
     ReorderPool& pool = *ctx.reorder;
     if (psn_span(b.base, p.psn) >= pool.window()) {
@@ -89,7 +89,7 @@ bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
     return true;
 }
 
-/// nullptr: no memory, or the engine keeps no frames.
+/// Returns the reorder state of the QP. Returns nullptr if memory is exhausted or the engine keeps no frames.
 Reorder* reorder_of(Context& ctx, Qp& qp) {
     if (qp.reorder == nullptr && ctx.reorder != nullptr) qp.reorder = ctx.reorder->make(&qp);
     return qp.reorder;
@@ -105,7 +105,8 @@ Nanos responses_due(const Reorder& r, bool open) {
     return r.missing.waits ? r.missing.since + r.responses.patience.wait() : r.responses.opened + kStalled;
 }
 
-/// As with the QP's own timer, moving a deadline later costs nothing.
+/// Arms the timer for the earliest deadline. If the deadline moves to a later time, the timer is left alone, as with the QP's own
+/// timer.
 void arm(Context& ctx, Qp& qp) {
     Reorder& r = *qp.reorder;
     const Nanos next = std::min(due(r.requests, qp.keeps_requests), responses_due(r, qp.keeps_responses));
@@ -122,10 +123,10 @@ void closed(Context& ctx, Backlog& b) {
 
 bool not_ready(const ReceiveSequence& s) { return s.missing() && aeth_kind(s.nak_syndrome()) == AethKind::rnr_nak; }
 
-/// True if the executed request makes all later packets invalid (the QP ends, or the requester starts again).
+/// Returns true if the executed request makes all later packets invalid, because the QP ends or the requester starts again.
 bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
 
-/// Reports the gap if it is time to.
+/// Reports the gap if its time limit has expired.
 void judge_requests(Context& ctx, Qp& qp) {
     Backlog& b = qp.reorder->requests;
     if (!qp.waits_requests && !b.asked && b.patience.exhausted(b.count, ctx.now - b.opened)) {
@@ -137,7 +138,7 @@ void judge_requests(Context& ctx, Qp& qp) {
 
 // ---- responses ------------------------------------------------------------------------------------------------------
 
-/// The first PSN that only a response can acknowledge.
+/// Returns the first PSN that only a response can acknowledge.
 Psn awaited_response(const Requester& rq) {
     const SendRecord* r = rq.queue.oldest();
     while (r != nullptr && !needs_response(r->kind)) r = r->next;
@@ -155,12 +156,12 @@ void judge_responses(Context& ctx, Qp& qp) {
     if (qp.reorder != nullptr) arm(ctx, qp);
 }
 
-/// Executes the next kept response, if it is in order. False: there is none.
+/// Executes the next kept response if it is in order. Returns false if there is none.
 bool execute_next_response(Context& ctx, Qp& qp) {
     const Requester& rq = qp.requester;
     Reorder& r = *qp.reorder;
     advance(ctx, r.responses, rq.window.acked());
-    const uint32_t free = psn_span(rq.window.acked(), awaited_response(rq));  // PSNs that no response is missing for
+    const uint32_t free = psn_span(rq.window.acked(), awaited_response(rq));  // PSNs that can be acknowledged without a response
     if (r.responses.count != 0 && psn_span(rq.window.acked(), r.responses.first) <= free) {
         KeptFrame* k = take_out(ctx, r.responses, r.responses.first);
         execute_response(ctx, qp, k->packet);
@@ -182,7 +183,7 @@ bool execute_next_response(Context& ctx, Qp& qp) {
 
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     const ReceiveSequence& rs = qp.responder.sequence;
-    // After an RNR NAK the requester starts again from its PSN (IBA 9.7.5.2.8), so all later packets are repeated.
+    // After an RNR NAK the requester starts again from the PSN of the NAK (IBA 9.7.5.2.8), so all later packets are repeated.
     if (not_ready(rs) || reorder_of(ctx, qp) == nullptr) return false;
     Backlog& b = qp.reorder->requests;
     if (!qp.keeps_requests) {
@@ -268,7 +269,7 @@ void note_repeated(Context& ctx, Backlog& b, Psn psn) {
 }
 
 void look_at_kept(Context& ctx, Qp& qp) {
-    // What waits for slow memory is not missing.
+    // A packet that waits for slow memory is not missing, so the time limit does not run.
     if (qp.waits_requests) qp.reorder->requests.opened = ctx.now;
     if (qp.waits_responses) qp.reorder->responses.opened = qp.reorder->missing.since = ctx.now;
     const auto stalled = [&](const Backlog& b) { return ctx.now - b.opened >= kStalled; };

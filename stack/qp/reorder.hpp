@@ -1,5 +1,5 @@
-// Keeps frames that arrive before frames that were sent earlier, and executes them in order. It is placed before the responder
-// for requests and before the completer for responses, so both see packets in order.
+// Keeps frames that arrive too early and executes them in order. Requests pass through it before the responder, and responses
+// before the completer. Both therefore process packets in PSN order.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,10 @@
 
 namespace roci::qp {
 
-/// Called for a request behind the expected PSN. True: the gap is not reported yet, because the missing packet may only be late.
+/// Called for a request behind the expected PSN. Returns true if the gap is not reported yet, because the missing packet may only
+/// be late.
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p);
-/// Called after a request was executed: executes kept requests that follow it.
+/// Called after a request was executed. Executes the kept requests that follow it.
 void hand_over_requests(Context& ctx, Qp& qp);
 
 /// Called for a response or ACK that arrives after a gap. Returns true if the QP does not request the missing response again yet,
@@ -38,11 +39,11 @@ uint32_t missing_span(const Qp& qp);
 
 /// Called for a frame whose PSN was processed before.
 void note_repeated(Context& ctx, Backlog& b, Psn psn);
-/// Called when the patience for a gap has ended.
+/// Called when the time limit for a gap has expired.
 void look_at_kept(Context& ctx, Qp& qp);
 /// Number of kept frames of the QP.
 uint32_t kept_frames(const Qp& qp);
-/// Frees kept frames: the QP is reset, in error or being destroyed.
+/// Frees the kept frames. Called when the QP is reset, enters the error state or is destroyed.
 void forget_kept(Context& ctx, Qp& qp);
 
 /// The violated invariant of kept frames between rounds of the engine, or nullptr (check.cpp).

@@ -1,4 +1,4 @@
-// The pool of kept frames, and a QP's patience for late frames.
+// The pool of kept frames, and the limits after which a late frame counts as lost.
 #include "qp/reorder_pool.hpp"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ Reorder* ReorderPool::make(void* owner) {
 
 void Patience::arrived(Psn psn, uint32_t places, Nanos lateness) {
     Suspect& s = suspects_[next_];
-    // A whole window of packets may be sent between a frame and its repetition, so only a sample of the suspects is stored.
+    // A whole window of packets may be sent between a frame and its second copy, so only a sample of the suspects is stored.
     if (s.valid && psn_span(s.psn, psn) < kSettled) return;
     next_ = uint8_t((next_ + 1) % suspects_.size());
     if (s.valid && ++calm_ == kCalm) {

@@ -1,10 +1,10 @@
-// Repairing a loss. The missing packet is sent again by itself, with an ACK request, and new packets go on. A peer that keeps
-// packets that follow a lost one acknowledges them all at once; from a peer that does not, the next NAK names the very next
-// packet, and the requester goes back N, at the cost of one round trip. No peer has to agree to anything (IBA 9.7.5.1.1: a
-// requester may repeat any request that is not acknowledged).
+// Repairs a loss. The requester sends only the missing packet again, with an ACK request, and continues to send new packets. A
+// peer that keeps the packets behind a lost one acknowledges them all at once. A peer that does not keep them reports the very
+// next packet as missing; the requester then goes back N, at the cost of one round trip. No negotiation is needed, because a
+// requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
 //
-// A repaired packet, or the last one of a burst, may be lost without anybody noticing: after a few round trips without progress
-// the oldest one is sent again. Such a probe is no retry; the ACK timeout remains what ends a QP.
+// No response reveals the loss of a repaired packet or of the last packet of a burst. Therefore the requester sends the oldest
+// packet again after a few round trips without progress. Such a probe does not count as a retry.
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
@@ -13,12 +13,12 @@ namespace {
 
 using Cause = Repair::Cause;
 
-constexpr uint8_t kMostCreeps = 6;  // each doubles the number of repeated packets
+constexpr uint8_t kMostCreeps = 6;  // limit of Repair::creeps; each such repair doubles the number of repeated packets
 constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
 constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
 
-/// A repeated READ request covers all remaining responses: if the first request was lost, a shorter one would be a different
-/// READ.
+/// Returns the number of PSNs to send again for the oldest record. A repeated READ request covers all remaining responses. If the
+/// first request was lost, a shorter one would be a different READ.
 uint32_t whole_record(const SendQueue& queue, Psn acked) {
     const SendRecord& r = *queue.oldest();
     return needs_response(r.kind) ? psn_span(acked, r.first_psn + r.packets) : 1;
@@ -30,7 +30,7 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     Repair& r = rq.repair;
     const bool probes = r.cause == cause && r.begin == rq.window.acked();
     if (cause == Cause::nak && !probes) qp.repair_time.begin(ctx.now);
-    // Packets that were sent before an answered repair have left the network.
+    // Packets that were sent before a repair that has been answered have left the network.
     if (r.cause == Cause::none || r.end.distance_from(rq.window.acked()) <= 0)
         r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
     r.cause = cause;
@@ -58,7 +58,7 @@ void go_back(Context& ctx, Qp& qp) {
     roll_back(ctx, qp);
 }
 
-/// True if a part of the outstanding packets may be repaired separately.
+/// Returns true if a part of the outstanding packets may be repaired separately.
 bool can_repair(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
     if (!ctx.selective_repeat || rq.repair.mode == RepeatMode::go_back_n) return false;
@@ -73,7 +73,7 @@ void repair_request(Context& ctx, Qp& qp) {
     begin_repair(ctx, qp, Cause::nak, psns);
 }
 
-/// Called when the packet after the repaired one is missing too: either the peer keeps no packets, or several were lost.
+/// Called when the packet after the repaired one is missing too. Either the peer keeps no packets, or several packets were lost.
 void crept(Context& ctx, Qp& qp) {
     Repair& r = qp.requester.repair;
     if (r.mode == RepeatMode::unknown || ++r.creeps > kMostCreeps) settle_for_go_back_n(r);
@@ -86,7 +86,7 @@ void jumped(Repair& r) {
     r.trial = 0;
 }
 
-/// Whether a response can be a result of the repair. The peer may have sent it before the repair arrived.
+/// Returns true if a response can be a result of the repair. The peer may have sent it before the repair arrived.
 bool answers_repair(const Requester& rq, Nanos now) {
     return !rq.window.repair_due() && uint32_t(now) - rq.repair.sent_at >= rq.round_trip.shortest() / 4 * 3;
 }
@@ -153,7 +153,7 @@ void later_request_lost(Context& ctx, Qp& qp, Psn psn) {
 
 namespace {
 
-/// Everything that was sent again is acknowledged.
+/// Called when all packets that were sent again are acknowledged.
 void repaired(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Repair& r = rq.repair;
@@ -185,7 +185,7 @@ void probe(Context& ctx, Qp& qp) {
     if (!rq.window.awaits_answer() || rq.deadlines.pending(Deadline::rnr)) return;
     if (rq.queue.empty() || rq.queue.oldest()->kind == WorkKind::local) return;
     ++rq.probes;
-    // One probe in vain may be chance; two are a network that takes less than is sent into it.
+    // One unanswered probe may be chance. Two indicate that the network cannot carry the current load.
     if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;

@@ -1,5 +1,5 @@
-// A requester's knowledge of round trips and of its peer, by which it repairs a loss soon and with few packets. Plain data;
-// repair.cpp has the rules.
+// Measurements by which a requester repairs losses early and with few packets: round trips, and whether the peer keeps packets
+// behind a lost one. Plain data; repair.cpp contains the algorithm.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +8,16 @@
 
 namespace roci::qp {
 
-/// How lost packets are sent again. There is no negotiation: the acknowledgement of the repaired packet shows whether the peer
-/// keeps packets behind a lost one.
+/// How lost packets are sent again. The two ends do not negotiate the mode. The acknowledgement of the repaired packet shows
+/// whether the peer keeps packets behind a lost one.
 enum class RepeatMode : uint8_t {
-    unknown,    ///< the next loss will show
-    selective,  ///< only the missing packet: the peer keeps the packets behind it
-    go_back_n,  ///< all packets from the missing one on
+    unknown,    ///< the next loss will determine the mode
+    selective,  ///< only the missing packet is sent again, because the peer keeps the packets behind it
+    go_back_n,  ///< all packets from the missing one on are sent again
 };
 
-/// Round-trip times, in nanoseconds. One packet at a time is measured, but none that was sent twice (Karn's algorithm).
+/// Measures round-trip times, in nanoseconds, one packet at a time. A packet that was sent twice is not measured (Karn's
+/// algorithm).
 class RoundTrip {
 public:
     bool known() const { return smoothed_ != 0; }
@@ -28,9 +29,9 @@ public:
         started_ = uint32_t(now);
         timing_ = true;
     }
-    /// Called when a packet is sent again: the acknowledgement could belong to either transmission.
+    /// Called when a packet is sent again, because an acknowledgement could belong to either transmission.
     void abort() { timing_ = false; }
-    /// Everything before `acked` is acknowledged. Returns the round trip that was measured by it, or 0.
+    /// Called when all PSNs before `acked` are acknowledged. Returns the round trip that this measured, in ns, or 0.
     uint32_t end(Psn acked, Nanos now) {
         if (!timing_ || acked.distance_from(psn_) <= 0) return 0;
         timing_ = false;
@@ -38,9 +39,10 @@ public:
         take(sample);
         return sample;
     }
-    /// Time after which an ACK is unlikely to arrive: a few round trips, plus the timer's granularity.
+    /// Returns the time after which an ACK is unlikely to arrive: a few round trips and the granularity of the timer.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
-    /// The same for a QP that has just begun: its round trips become many times longer when others begin at the same time.
+    /// Like patience(), for a QP that has just begun to send. Its round trips become many times longer when other QPs begin at
+    /// the same time.
     Nanos first_patience() const { return 2 * patience() + kFirst; }
     /// The same for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues. `loaded`: a round
     /// trip with all of them.
@@ -67,7 +69,7 @@ private:
         smoothed_ = std::max(smoothed_ - smoothed_ / 8 + sample / 8, 1u);
         shortest_ = std::min(shortest_, sample);
     }
-    static constexpr uint32_t kLongest = 1u << 30;  // a second: what is timed wraps after four
+    static constexpr uint32_t kLongest = 1u << 30;  // about one second; timestamps wrap around after four seconds
 
     uint32_t smoothed_ = 0, deviation_ = 0, shortest_ = 0;
     uint32_t started_ = 0;
@@ -95,25 +97,25 @@ private:
     uint32_t began_ = 0, loaded_ = 0;
 };
 
-/// The repair under observation.
+/// The repair whose result is awaited.
 struct Repair {
     enum class Cause : uint8_t {
         none,
-        nak,       ///< the peer reported the loss: its acknowledgement will show whether it keeps packets
-        probe,     ///< the peer is silent: the packet or its ACK may be lost
-        response,  ///< a response was lost: shows nothing about the peer
+        nak,       ///< the peer reported the loss; its acknowledgement will show whether it keeps packets
+        probe,     ///< the peer does not respond; the packet or its ACK may be lost
+        response,  ///< a response was lost, which shows nothing about the peer
     };
-    Psn begin, end;  ///< sent again
-    Psn highest;     ///< one past the newest outstanding PSN at that time
+    Psn begin, end;  ///< the PSNs that were sent again
+    Psn highest;     ///< one past the newest PSN that was outstanding when the repair began
     uint32_t sent_at = 0;
-    uint16_t ahead = 0;  ///< packets that may be before it in the queues of the network
+    uint16_t ahead = 0;  ///< number of packets that may precede the repaired packet in the network's queues
     Cause cause = Cause::none;
     RepeatMode mode = RepeatMode::unknown;
     bool by_response : 1 = false;  ///< only a response acknowledges the end of the repaired part
     uint8_t creeps : 7 = 0;        ///< consecutive repairs after which the very next packet was missing
     uint8_t probes = 0;            ///< consecutive probes without progress
-    uint8_t go_backs = 0;          ///< losses until selective repeat is tried again
-    uint8_t trial = 0;             ///< number of failed trials
+    uint8_t go_backs = 0;          ///< number of losses after which selective repeat is tried again
+    uint8_t trial = 0;             ///< number of failed trials of selective repeat
 };
 
 }  // namespace roci::qp

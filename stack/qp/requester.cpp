@@ -1,5 +1,5 @@
-// The requester turns send WQEs into request packets, in PSN order, while the window, the peer's credits, fences and the limit of
-// outstanding READs and atomics permit.
+// The requester converts send WQEs to request packets, in PSN order. It sends while the window, the peer's credits, fences and
+// the limit of outstanding READs and atomics permit.
 #include <cstring>
 
 #include "qp/reorder.hpp"
@@ -11,13 +11,14 @@ namespace {
 
 using abi::WcStatus;
 
-/// The part of a record that is sent in one packet. A READ request has the PSNs of its responses.
+/// The part of a record that is sent in one packet. A READ request uses the PSNs of its responses.
 struct Part {
     uint32_t packet = 0, psns = 1;
 };
 
-/// While a loss is repaired, packets behind it arrive without being acknowledged. A window that adapts to the network permits so
-/// many more, so that the link is not idle during the repair; not while one repair follows the other.
+/// Returns the number of additional packets that may be in flight during a repair. Packets behind the lost one arrive but are not
+/// acknowledged, so the link would become idle without them. Applies to windows that adapt to the network, and not while one
+/// repair follows another.
 uint32_t beside_repair(const Requester& rq, uint32_t most) {
     constexpr uint32_t kFew = 64;
     if (rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0) return 0;
@@ -37,7 +38,7 @@ bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     if (rq.queue.within_message() && r.kind != WorkKind::read) return true;
     if (r.fence && rq.queue.reads_outstanding() != 0) return false;  // IBA 10.8.3.3
     if (needs_response(r.kind) && rq.queue.reads_outstanding() >= qp.max_rd_atomic) return false;
-    // Without credits a single message may be sent, to get new credits (IBA 9.7.7.2.5).
+    // Without credits, a single message may be sent in order to get new credits (IBA 9.7.7.2.5).
     const bool beyond = r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0;
     return !beyond || !rq.credit_probe;
 }
@@ -66,18 +67,18 @@ bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t of
     return sges_of(ctx, qp, w).gather(offset, out, length);
 }
 
-/// Whether the packet's payload is an unchanged copy of the program's memory.
+/// Returns true if the packet's payload is an unchanged copy of the program's memory.
 bool from_memory(const abi::SendWqe& w) {
     return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
 }
 
-/// The payload is there.
+/// Completes a frame whose payload has been written.
 uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     return wire::finish_frame(start, path, payload, length);
 }
 
-/// Payload and ICRC behind the headers. Returns the frame's length; 0: the memory cannot be read.
+/// Adds payload and ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read.
 uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* start,
                 const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
     if (wire::copies_with_icrc(length) && from_memory(w)) {
@@ -91,8 +92,8 @@ uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_
     return seal(w, start, path, payload, length);
 }
 
-/// A READ request asks for all data from the first missing byte on, or for the missing packets. The responses keep the PSNs of
-/// the first request (C9-148).
+/// A READ request covers all data from the first missing byte on, or only the missing packets. The responses keep the PSNs of the
+/// first request (C9-148).
 void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part, wire::TransportHeaders& h) {
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
     const uint64_t end = std::min<uint64_t>(uint64_t(part.packet + part.psns) << qp.mtu_shift, r.length);
@@ -109,7 +110,8 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
     h.psn = r.first_psn + packet;
     const bool last = packet + 1 >= r.packets || r.kind == WorkKind::read;
     h.solicited = last && (w.send_flags & abi::kSendSolicited) != 0;
-    h.xrc_srqn = r.kind == WorkKind::atomic ? w.atomic_srqn : uint32_t(w.remote_srqn);  // every XRC request names one (annex A14)
+    // Every XRC request names an SRQ (annex A14).
+    h.xrc_srqn = r.kind == WorkKind::atomic ? w.atomic_srqn : uint32_t(w.remote_srqn);
     h.imm_be = w.imm_or_inv;
     h.invalidate = Key{w.imm_or_inv};
     if (r.kind == WorkKind::read) return fill_read(qp, w, r, part, h);
@@ -124,9 +126,10 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
     }
 }
 
-/// The peer answers an ACK request once per burst, so it costs little to ask at the end of each message, and within long ones now
-/// and then; where nothing more may be sent before it answers; and with each packet of a narrow window. A window that adapts to
-/// the network moves on by quarters, so that the link does not wait for the ACK of a whole one.
+/// Returns true if the packet must carry an ACK request. The peer responds to ACK requests once per burst, so they cost little.
+/// The requester requests an ACK with the last packet of each message, at intervals within long messages, with the last packet
+/// that the window permits, and with each packet of a narrow window. With a window that adapts to the network, it requests an ACK
+/// at least once per quarter of the window, so that the link does not become idle.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     const uint32_t most = most_in_flight(ctx, rq);
     const bool narrow = most <= cc::kWindowAfterTimeout;
@@ -141,13 +144,13 @@ enum class Step : uint8_t { done, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// Headers of the Middle packets of a message, kept from one packet to the next within the QP's turn.
+/// The headers of the Middle packets of a message. They are kept from one packet to the next within the QP's turn.
 struct Middle {
     const SendRecord* message = nullptr;
     wire::RepeatedHeaders headers;
 };
 
-/// A frame with its headers. `path` is null if the work request names none.
+/// A frame with its headers. `path` is null if the work request refers to no valid path.
 struct Begun {
     uint8_t *start = nullptr, *payload = nullptr;
     const wire::PathTemplate* path = nullptr;
@@ -166,7 +169,7 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t lengt
     return b;
 }
 
-/// True for a packet between the first and the last one of a message with data.
+/// Starts the frame of a Middle packet. Uses the kept headers after the first one.
 Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, io::TxFrame& frame, Middle& kept) {
     if (kept.message != &r) {
         const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
@@ -178,8 +181,8 @@ Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ac
     return {start, wire::repeat_headers(start, kept.headers, r.first_psn + part.packet, ack_request), &qp.path};
 }
 
-/// A payload that cannot be gathered here. The last packet of what is staged asks for an ACK, so that our timeout does not run
-/// while the rest is fetched.
+/// Sends a packet whose payload must be fetched from slow memory. The last packet of the fetched part requests an ACK, so that
+/// our timeout does not run while the rest is fetched.
 Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length, bool& ack_request, io::TxFrame& frame,
                    Begun& b, uint32_t& bytes) {
     const abi::SendWqe& w = wqe(r);
@@ -190,7 +193,7 @@ Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t leng
         return Step::fault;
     }
     if (staged.result == Staged::Result::waits) {
-        if (qp.slow != nullptr && qp.slow->payload != nullptr) qp.has_work = false;  // until it is done
+        if (qp.slow != nullptr && qp.slow->payload != nullptr) qp.has_work = false;  // the QP has no work until the fetch is done
         return Step::wait;
     }
     ack_request = ack_request || (staged.ends && !unacknowledged(qp.spec.type));
@@ -200,7 +203,7 @@ Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t leng
     return Step::done;
 }
 
-/// One frame. `again`: what it carries was sent before.
+/// Sends one frame. `again`: its content was sent before.
 Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again, Middle& kept) {
     Requester& rq = qp.requester;
     io::TxFrame* frame = ctx.out(qp).acquire();
@@ -213,7 +216,7 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
 
     bool ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, last));
     const bool inner = part.packet != 0 && !last;
-    if (!inner) kept.message = nullptr;  // the record may be another message's next time
+    if (!inner) kept.message = nullptr;  // the next message may use the same record
     Begun b =
         inner ? begin_middle(ctx, qp, r, part, ack_request, *frame, kept) : begin(ctx, qp, r, part, length, ack_request, *frame);
     if (b.path == nullptr) {
@@ -280,7 +283,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     SendRecord* r = record_at(rq.queue.oldest(), psn);
     if (r == nullptr) return Step::fault;
     Part part{psn_span(r->first_psn, psn), 1};
-    if (answered && !needs_response(r->kind)) {  // it was executed, because a later request was answered
+    if (answered && !needs_response(r->kind)) {  // the request was executed, because a later request was answered
         rq.window.repaired(rq.window.repair_left());
         return Step::done;
     }
@@ -295,7 +298,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     return step;
 }
 
-/// Sends repairs. Returns the number of packets. A fault is reported like that of any other packet.
+/// Sends repairs. Returns the number of packets sent.
 uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     Requester& rq = qp.requester;
     uint32_t sent = 0;
@@ -303,14 +306,14 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
         const Step step = send_repair(ctx, qp);
         if (step == Step::wait) return sent;
         if (step == Step::fault) {
-            roll_back(ctx, qp);  // the cursor meets the fault
+            roll_back(ctx, qp);  // the normal path then reaches the fault and reports it
             return sent;
         }
         ++sent;
     }
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
-        // A QP that has lost a packet of each message so far has no other way to measure a round trip.
+        // A QP that has lost a packet of each message so far cannot measure a round trip in another way.
         if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now);
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
@@ -326,7 +329,7 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
 }
 
 Step invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
-    if (mem::in_use(ctx.shared->keys, Key{w.imm_or_inv})) return Step::wait;  // a peer writes slow memory through it
+    if (mem::in_use(ctx.shared->keys, Key{w.imm_or_inv})) return Step::wait;  // a peer writes slow memory through the window
     if (mem::invalidate_window(ctx.shared->keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value)) return Step::done;
     r.fault = WcStatus::loc_qp_op_err;
     return Step::fault;
@@ -348,7 +351,7 @@ Step bind(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
     return Step::fault;
 }
 
-/// Executes binds and local invalidates in order, before any request that was posted later is sent (IBA 10.8.3.3).
+/// Executes binds and local invalidates in order, before any later request is sent (IBA 10.8.3.3).
 Step execute_local(Context& ctx, Qp& qp, SendRecord& r) {
     if (r.executed) return Step::done;
     const abi::SendWqe& w = wqe(r);
@@ -372,7 +375,7 @@ bool may_send(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
     if (cc::not_before(rq.congestion) > ctx.now) return false;
     if (rq.deadlines.pending(Deadline::rnr) || rq.blocked) return false;
-    // SQD: started messages are finished, no new one is started (IBA 10.3.1.5)
+    // In SQD, started messages are finished, but no new message is started (IBA 10.3.1.5).
     return qp.state == State::rts || (qp.state == State::sqd && (rq.queue.within_message() || rq.window.repeats()));
 }
 
@@ -415,7 +418,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
             ++sent;
             continue;
         }
-        rq.blocked = true;  // the fault is reported when everything before it has completed
+        rq.blocked = true;  // the fault is reported when all earlier requests have completed
         if (unacknowledged(qp.spec.type)) complete_unacknowledged(ctx, qp);
         if (rq.queue.at_oldest()) fail_send(ctx, qp, r.fault);
     }

@@ -1,5 +1,5 @@
-// What the responder sends: READ responses, atomic responses, then the ACK or NAK: always in PSN order, so that no ACK
-// overtakes a response (IBA 9.7.5.1.2). However many requests a burst brought, one ACK covers them.
+// Sends the packets of the responder: READ responses, atomic responses, then the ACK or NAK. All are sent in PSN order, so no ACK
+// overtakes a response (IBA 9.7.5.1.2). One ACK covers all requests of a burst.
 #include <cstring>
 
 #include "mem/memory_region.hpp"
@@ -8,17 +8,17 @@
 namespace roci::qp {
 namespace {
 
-/// Credits are told where the QP has a receive queue of its own (IBA 9.7.7.2: not with an SRQ).
+/// Returns the syndrome of an ACK. It carries credits if the QP has a receive queue of its own, not with an SRQ (IBA 9.7.7.2).
 uint8_t ack_syndrome(Qp& qp) {
     const bool shared = qp.spec.srq != nullptr || qp.spec.type == Type::xrc_recv;
     const uint8_t credits = shared ? kNoCredits : credit_code(recv_credits(qp));
     return make_syndrome(AethKind::ack, credits);
 }
 
-/// What became of a packet: `lost` is the memory that it was to be made of, or it `waits` for it.
+/// The result for a packet. lost: its memory cannot be read. waits: its memory is being fetched.
 enum class Sent : uint8_t { yes, no_room, lost, waits };
 
-/// Adds payload and ICRC behind the headers. Returns the frame's length; 0: the memory is lost.
+/// Adds payload and ICRC behind the headers. Returns the frame's length, or 0 if the memory is lost.
 uint32_t finish(const Qp& qp, uint32_t length, const mem::MemoryRegion* region, uint64_t va, uint8_t* start, uint8_t* payload) {
     if (wire::copies_with_icrc(length)) {
         const mem::InPlace from = mem::in_place(*region, va, length);
@@ -31,7 +31,7 @@ uint32_t finish(const Qp& qp, uint32_t length, const mem::MemoryRegion* region, 
     return wire::finish_frame(start, qp.path, payload, length);
 }
 
-/// Of a READ response.
+/// The payload of a READ response.
 struct Payload {
     const mem::MemoryRegion* region = nullptr;
     uint64_t va = 0;
@@ -40,7 +40,7 @@ struct Payload {
     uint32_t length = 0;
 };
 
-/// A payload that cannot be copied here.
+/// Builds a response whose payload must be fetched from slow memory.
 Sent finish_slowly(Context& ctx, Qp& qp, const Payload& what, uint8_t* start, uint8_t* payload, uint32_t& bytes) {
     if (what.length == 0) return Sent::lost;
     const Staged staged = stage_answer(ctx, qp, *what.region, *what.job, what.va, what.offset, what.length);
@@ -76,8 +76,8 @@ wire::Operation response_operation(const Qp& qp, const ResponderJob& job) {
     return job.sent + 1 == packets ? O::read_response_last : O::read_response_middle;
 }
 
-/// Looks the memory up again for every packet, because it may have been deregistered since the request was checked. `va` becomes
-/// the address within the region.
+/// Looks up the memory for every packet, because it may have been deregistered since the request was checked. Sets `va` to the
+/// address within the region.
 const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t& va, uint32_t length,
                                      mem::WindowUse& use) {
     const mem::MemoryRegion* region = nullptr;
@@ -86,8 +86,9 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
     return f == mem::Fault::ok ? region : nullptr;
 }
 
-/// Called if a response cannot be sent: sends NAK remote access at its PSN, as if it were the expected one. A replay is only
-/// dropped: the requester may have received all responses before and closed the memory since; if not, it repeats the request.
+/// Called if a response cannot be sent. Sends a NAK (remote access error) with the PSN of the response, as if that PSN were the
+/// expected one. A replay is only dropped. The requester may have received all responses before and closed the memory since;
+/// otherwise it repeats the request.
 void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
     count(ctx, qp, RequestFault::read_memory_gone);
@@ -132,8 +133,8 @@ bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     return send(ctx, qp, h) == Sent::yes;
 }
 
-/// Sends an ACK of all executed requests, or a pending NAK. A NAK also acknowledges all requests before its PSN, so no ACK is
-/// needed then.
+/// Sends a pending NAK, or an ACK of all executed requests. A NAK also acknowledges all requests before its PSN, so no ACK is
+/// needed in addition.
 bool send_ack_or_nak(Context& ctx, Qp& qp) {
     ReceiveSequence& sequence = qp.responder.sequence;
     const bool sent = sequence.nak_due() ? send_acknowledge(ctx, qp, sequence.nak_syndrome(), sequence.expected())
@@ -147,7 +148,7 @@ bool send_ack_or_nak(Context& ctx, Qp& qp) {
 
 bool has_responses(const Qp& qp) {
     const Responder& rs = qp.responder;
-    if (rs.jobs.count != 0) return !answer_waits(qp);  // whose end puts it on the list again
+    if (rs.jobs.count != 0) return !answer_waits(qp);  // when the fetch ends, the QP is put on the list again
     return rs.sequence.reply_due();
 }
 

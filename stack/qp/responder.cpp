@@ -1,5 +1,5 @@
-// The responder processes one request packet at a time. It makes the checks of IBA 9.7.4.1 in their order (PSN, opcode sequence,
-// allowed opcode, resources, length, R_Key) and then executes the request. Each fault has a row in kFaults.
+// The responder processes one request packet at a time. It performs the checks of IBA 9.7.4.1 in their order (PSN, opcode
+// sequence, allowed opcode, resources, length, R_Key) and then executes the request. Each fault has a row in kFaults.
 #include <cstring>
 #include <optional>
 
@@ -14,14 +14,14 @@ namespace {
 using abi::AsyncEvent;
 using abi::WcStatus;
 
-/// What a fault makes: NAK to the peer, status of the receive WQE that was in use, asynchronous event (IBA 9.7.4.1, table
-/// 57; 9.9.3.1).
+/// The effects of a fault: NAK to the peer, status of the receive WQE in use, asynchronous event (IBA 9.7.4.1, table 57;
+/// 9.9.3.1).
 struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
     std::optional<AsyncEvent> event;
-    bool own = false;     ///< of our side (class E): it ends a UC QP as well, where what the peer does wrong is dropped (class D)
-    bool silent = false;  ///< no NAK (class J): the peer's retries are exhausted
+    bool own = false;     ///< local fault (class E): it ends a UC QP too. UC drops packets with faults of the peer (class D)
+    bool silent = false;  ///< the responder sends no NAK (class J), so the peer fails when its retries are exhausted
 };
 constexpr FaultRow kFaults[] = {
     {NakCode::psn_sequence, WcStatus::success, {}},                                 // none
@@ -34,7 +34,7 @@ constexpr FaultRow kFaults[] = {
     {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access (11.6.2: of a WRITE with immediate)
     {NakCode::remote_operational, WcStatus::loc_prot_err, AsyncEvent::qp_fatal, true},   // recv_protection
     {NakCode::remote_operational, WcStatus::loc_qp_op_err, AsyncEvent::qp_fatal, true},  // malformed_recv
-    {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory went away
+    {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory is gone
     {NakCode::remote_access, WcStatus::rem_inv_req_err, {}, false, true},                // invalidation
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // no_right
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // misaligned: IBA 9.4.5
@@ -51,7 +51,7 @@ void fault(Context& ctx, Qp& qp, RequestFault f) {
     const FaultRow& row = kFaults[size_t(f)];
     count(ctx, qp, f);
     const abi::Reason reason = note_fault(ctx, qp, f);
-    if (qp.spec.type == Type::uc && !row.own) {  // UC says nothing and waits for the next message (IBA 9.8.2.2)
+    if (qp.spec.type == Type::uc && !row.own) {  // UC sends no NAK and waits for the next message (IBA 9.8.2.2)
         qp.responder.in_message = false;
         return;
     }
@@ -61,15 +61,15 @@ void fault(Context& ctx, Qp& qp, RequestFault f) {
     nak(ctx, qp, nak_syndrome(row.nak), true);
 }
 
-/// The protection domain that a request acts in: the QP's; of an XRC target the SRQ's that the packet names, which must be of its
-/// domain (annex A14.2.3). 0: none.
+/// Returns the protection domain of a request, or 0 if there is none. It is that of the QP. For an XRC target, it is that of the
+/// SRQ that the packet names, which must belong to the target's XRC domain (annex A14.2.3).
 uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     if (qp.spec.type != Type::xrc_recv) return qp.spec.pd;
     const Srq* srq = ctx.shared->srqs.find(p.xrc_srqn);
     return srq != nullptr && srq->spec.xrcd == qp.spec.xrcd ? srq->spec.pd : 0;
 }
 
-/// Zero-length requests need no valid R_Key (C9-88).
+/// Checks access to remote memory. Requests of length zero need no valid R_Key (C9-88).
 bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant) {
     if (length == 0) return true;
@@ -84,7 +84,7 @@ bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_
 
 namespace {
 
-/// The RNR NAK keeps ePSN; what follows it is out of sequence and met with silence (IBA 9.7.5.2.8).
+/// Sends an RNR NAK, which does not change ePSN. Later packets are out of sequence and are silently dropped (IBA 9.7.5.2.8).
 void receiver_not_ready(Context& ctx, Qp& qp) {
     count(ctx, qp, &EventCounters::rnr_nak_sent);
     note(ctx, qp, Happening::rnr_nak_sent, qp.responder.sequence.expected());
@@ -93,7 +93,7 @@ void receiver_not_ready(Context& ctx, Qp& qp) {
 
 // ---- PSN ------------------------------------------------------------------------------------------------------------
 
-/// True if the packet is the expected one.
+/// Returns true if the packet has the expected PSN.
 bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const int32_t distance = p.psn.distance_from(rs.sequence.expected());
@@ -108,8 +108,8 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     return false;
 }
 
-/// First and Only start a message, so there must be no incomplete one; Middle and Last continue a message of the same kind
-/// (IBA 9.7.4.1.3).
+/// Checks the order of opcodes (IBA 9.7.4.1.3). First and Only start a message, so there must be no incomplete one. Middle and
+/// Last continue a message of the same kind.
 bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
     const bool starts = info.has(wire::kFirst | wire::kOnly) || info.has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
     if (starts) return !rs.in_message;
@@ -127,8 +127,8 @@ bool supported(const wire::OpcodeInfo& info) {
     return info.has(wire::kSend | wire::kWrite | wire::kRead | wire::kAtomic | wire::kAtomicWrite) && !info.has(wire::kFlushEth);
 }
 
-/// The payload of First and Middle is the path MTU, that of Last is not empty, and that of Only at most the path MTU
-/// (IBA 9.7.4.1.6).
+/// Checks the payload length (IBA 9.7.4.1.6). It must equal the path MTU for First and Middle, be nonzero for Last, and not
+/// exceed the path MTU for Only.
 bool legal_length(const Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kRead | wire::kAtomic)) return true;
     if (p.info->has(wire::kFirst | wire::kMiddle)) return p.payload_length == qp.mtu;
@@ -155,7 +155,8 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     rs.sequence.end_message();
     count(ctx, qp, &EventCounters::rx_messages);
     if (rs.message_is_write) bump(ctx.device(qp).write_requests);
-    // A UC WRITE may find a receive held that a broken SEND left behind: it waits for the next message that takes one
+    // On UC, an incomplete SEND may have left a receive behind. A WRITE without immediate does not complete that receive; the
+    // next message that needs a receive uses it.
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
     if (rs.recv.held && takes_one) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
 }
@@ -174,7 +175,7 @@ Placed place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
 Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool last = p.info->has(wire::kLast | wire::kOnly);
-    // The payload must add up to the RETH's length exactly (IBA 9.7.4.1.6)
+    // The payloads must add up to exactly the length in the RETH (IBA 9.7.4.1.6).
     if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return {RequestFault::bad_length};
     if (!last && p.payload_length == rs.remaining) return {RequestFault::bad_length};
     Grant grant;
@@ -185,13 +186,14 @@ Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     return {RequestFault::unreachable, place_slowly(ctx, qp, SlowRole::request, p, grant.target(), p.payload, p.payload_length)};
 }
 
-/// The first packet of a SEND, or the last packet of a WRITE with immediate, takes the receive WQE.
+/// Takes a receive WQE for the first packet of a SEND or the last packet of a WRITE with immediate.
 TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.responder.recv.held || !p.info->has(wire::kConsumesRecv)) return TakeRecv::ok;
     return p.info->has(wire::kSend) ? take_message(ctx, qp, p) : take_recv(ctx, qp, &p);
 }
 
-/// SEND with invalidate: the R_Key is invalid before the program can see the completion (IBA 9.4.1.1.3).
+/// Executes the invalidation of a SEND with invalidate. The R_Key is invalid before the program can see the completion (IBA
+/// 9.4.1.1.3).
 RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kIeth)) return RequestFault::none;
     // a peer can invalidate only windows, not a region of ibv_reg_mr (IBA 10.6.5)
@@ -207,15 +209,15 @@ RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
                                                                                            : RequestFault::access;
 }
 
-/// READs and atomics are acknowledged by their response, whatever the AckReq bit says (IBA 9.7.5.1.2); UC has no
-/// acknowledgements: what asks for one all the same gets none (IBA 9.8.1).
+/// Schedules an ACK if the packet requests one. READs and atomics are acknowledged by their response, whatever the AckReq bit
+/// says (IBA 9.7.5.1.2). UC has no acknowledgements and ignores the bit (IBA 9.8.1).
 void acknowledge_if_asked(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.ack_request || unacknowledged(qp.spec.type)) return;
     qp.responder.sequence.owe_ack();
     activate_responder(ctx, qp);
 }
 
-/// The payload is in place.
+/// Called when the payload of a packet is in place.
 void finish_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     if (const RequestFault f = invalidate(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
@@ -229,7 +231,7 @@ void finish_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kLast | wire::kOnly)) end_message(ctx, qp, p);
 }
 
-/// The receive that the packet needs, if it needs one, is taken. False: it has none.
+/// Takes the receive that the packet needs, if any. Returns false if it is not available.
 bool ready_to_receive(Context& ctx, Qp& qp, const wire::Packet& p) {
     switch (take_if_needed(ctx, qp, p)) {
         case TakeRecv::ok:
@@ -240,7 +242,7 @@ bool ready_to_receive(Context& ctx, Qp& qp, const wire::Packet& p) {
             return false;
         case TakeRecv::empty:
             if (qp.spec.type != Type::uc) return receiver_not_ready(ctx, qp), false;
-            qp.responder.in_message = false;  // UC: the message is lost
+            qp.responder.in_message = false;  // UC drops the message
             count(ctx, qp, &EventCounters::dropped);
             return false;
         case TakeRecv::malformed:
@@ -267,7 +269,7 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (placed.later == Placing::refused) fault(ctx, qp, placed.fault);
 }
 
-/// UC has no NAK: a gap in the PSNs breaks the message under way; the next First or Only starts anew (IBA 9.8.2.2.2).
+/// UC sends no NAKs. A gap in the PSNs drops the current message. The next First or Only starts a new one (IBA 9.8.2.2.2).
 bool uc_resynchronise(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
@@ -286,7 +288,7 @@ bool in_sequence(Context& ctx, Qp& qp, const wire::Packet& p) {
     return qp.spec.type == Type::uc ? uc_resynchronise(ctx, qp, p) : check_psn(ctx, qp, p);
 }
 
-/// UC goes on behind a packet that had no effect.
+/// On UC, advances the expected PSN past a packet that had no effect.
 void pass_refused(Qp& qp, const wire::Packet& p) {
     ReceiveSequence& sequence = qp.responder.sequence;
     if (qp.spec.type == Type::uc && sequence.expected() == p.psn && !qp.waits_requests) sequence.executed();
@@ -297,7 +299,7 @@ void fault_of_memory(Context& ctx, Qp& qp, const wire::Packet& p) {
     pass_refused(qp, p);
 }
 
-/// Others wait for slow memory, or for a packet that is missing.
+/// Handles a request while others wait for slow memory or for a missing packet.
 void receive_among_others(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.waits_requests) return keep_behind(ctx, qp, SlowRole::request, p);
     execute_request(ctx, qp, p);

@@ -1,17 +1,17 @@
-// Timers and going back: the local ACK timeout, the wait after an RNR NAK, the go-back-N roll-back (IBA 9.9.2).
+// Timers and go-back-N: the local ACK timeout, the wait after an RNR NAK, and the roll-back (IBA 9.9.2).
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
 namespace {
 
-/// The timeout T of the program is a minimum: a requester may wait up to 4 T (IBA 9.9.2.1.1). Consecutive timeouts without any
-/// response mean that the peer is overloaded; the same pace would exhaust the retries.
+/// The timeout T of the program is a minimum; a requester may wait up to 4 T (IBA 9.9.2.1.1). Consecutive timeouts without any
+/// response mean that the peer is overloaded. The timeout is therefore doubled, so that the retries are not exhausted too soon.
 constexpr uint8_t kMostTimeoutDoublings = 2;
 
 Nanos patience(const Qp& qp) { return qp.requester.ack_timeout << qp.requester.timeouts_in_a_row; }
 
-/// The local ACK timeout has passed.
+/// Called when the local ACK timeout has expired.
 void on_silence(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     count(ctx, qp, &EventCounters::timeouts);
@@ -64,11 +64,11 @@ bool take_retry(Context& ctx, Qp& qp, uint8_t& left, abi::WcStatus status) {
 
 void on_timer(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    if (qp.state == State::err) return activate(ctx, qp);  // flushes receives that were posted during the transition
+    if (qp.state == State::err) return activate(ctx, qp);  // flushes receives that were posted during the transition to ERR
     if (qp.reorder != nullptr) look_at_kept(ctx, qp);
     if (rq.deadlines.expire(Deadline::rnr, ctx.now)) activate_requester(ctx, qp);
     if (rq.deadlines.expire(Deadline::pacing, ctx.now)) activate(ctx, qp);
-    // A response that waits for slow memory has come: the peer is not silent, and nothing is lost.
+    // A response that waits for slow memory has arrived, so the peer is not silent and nothing is lost.
     const bool answered = qp.waits_responses;
     if (rq.deadlines.expire(Deadline::probe, ctx.now)) answered ? arm_probe(ctx, qp) : probe(ctx, qp);
     if (rq.deadlines.expire(Deadline::ack, ctx.now) && rq.window.awaits_answer())

@@ -1,6 +1,7 @@
-// Whose turn it is: deficit round robin (Shreedhar and Varghese, 1995) by user, then by session, then by QP. Users have equal
-// shares of an engine, whatever number of sessions and QPs they have; so have the sessions of a user. No allocation but when a
-// session comes. A QP that its congestion controller holds back is on no list: its pacing deadline puts it there.
+// Schedules QPs by deficit round robin (Shreedhar and Varghese, 1995): first among users, then among a user's sessions, then
+// among a session's QPs. Users have equal shares of an engine, whatever number of sessions and QPs they have. The sessions of a
+// user have equal shares as well. Memory is allocated only when a session is added. A QP that its congestion controller delays is
+// on no list; its pacing deadline adds it again.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +14,13 @@
 
 namespace roci::qp {
 
-/// What a turn cost: bytes, and the time of a packet in bytes.
+/// Cost of sending one packet, expressed in bytes. The cost of a turn is this amount per packet plus the bytes sent.
 inline constexpr uint32_t kPacketCost = 512;
-/// What a user or session may spend before the next one has its turn: about eight full packets.
+/// The cost that a user or session may cause before the next one has its turn: about eight full packets.
 inline constexpr int64_t kShareQuantum = 8 * (kPacketCost + 4096);
 
-/// A circular list whose members take turns: the first one is served as long as it has credit. A member has `next` and `previous`
-/// of its own type, and `credit`.
+/// A circular list whose members take turns. The first member is served as long as it has credit. A member has `next` and
+/// `previous` of its own type, and `credit`.
 template <class Member>
 class Rotation {
 public:
@@ -41,9 +42,9 @@ public:
         if (first_ == &m) first_ = m.next != &m ? m.next : nullptr;
         m.next = m.previous = nullptr;
     }
-    /// The first one has had its turn.
+    /// Ends the turn of the first member.
     void pass_on() { first_ = first_->next; }
-    /// The first one that has credit. All that it passes over get a quantum.
+    /// Returns the first member that has credit. Members that are skipped get a quantum.
     Member& with_credit() {
         while (first_->credit <= 0) {
             first_->credit += kShareQuantum;
@@ -56,14 +57,15 @@ private:
     Member* first_ = nullptr;
 };
 
-/// QPs that wait for a turn in one role. Each belongs to a share (Qp::share): a session's, or share 0 of QPs without a session.
+/// QPs that wait for a turn in one role. Each QP belongs to a share (Qp::share), which is that of its session. QPs without a
+/// session have share 0.
 template <Turn Qp::*turn>
 class RunQueue {
 public:
     RunQueue() { open(0, 0); }
     RunQueue(const RunQueue&) = delete;
 
-    /// Makes a share of a user. Both are small numbers, used again after close().
+    /// Adds a share to a user. Both are small numbers, which are used again after close().
     void open(uint16_t share, uint16_t user) {
         if (user >= users_.size()) users_.resize(user + 1u);
         if (users_[user] == nullptr) users_[user] = std::make_unique<User>();
@@ -71,15 +73,15 @@ public:
         sessions_[share] = std::make_unique<Session>();
         sessions_[share]->user = users_[user].get();
     }
-    /// None of its QPs is on the list.
+    /// Removes a share that has no QP on the list.
     void close(uint16_t share) { sessions_[share].reset(); }
 
     uint32_t count() const { return count_; }
     bool empty() const { return count_ == 0; }
-    /// True if QPs of several users wait, so that turns should be short.
+    /// Returns true if QPs of several users wait, so that turns should be short.
     bool contended() const { return active_.several(); }
 
-    /// At the end of its session's QPs, unless it is on the list.
+    /// Appends the QP to those of its session, if it is not on the list yet.
     void add(Qp& qp) {
         Turn& t = qp.*turn;
         if (t.listed()) return;
@@ -96,15 +98,16 @@ public:
         unlink(s, qp);
         if (s.first == nullptr && &s != served_) delist(s);
     }
-    /// Removes the QP whose turn it is and returns it; not if empty(). done() follows.
+    /// Removes the QP whose turn it is from the list and returns it. The list must not be empty. done() must follow.
     Qp& take() {
         served_ = &active_.with_credit().sessions.with_credit();
         turn_of_ = served_->first;
         unlink(*served_, *turn_of_);
         return *turn_of_;
     }
-    /// The turn of the QP that take() returned is over. The QP may be on the list again. Whatever credit is left, the other
-    /// sessions come first after a turn without work, and if the session has only this QP and it has no `more` to do at once.
+    /// Ends the turn of the QP that take() returned; the QP may be on the list again. The other sessions come first, whatever
+    /// credit is left, in two cases: the turn had no work, or the session has only this QP and the QP has no `more` to do at
+    /// once.
     void done(uint64_t cost, bool worked, bool more) {
         Session& s = *std::exchange(served_, nullptr);
         s.credit -= int64_t(cost);
@@ -115,7 +118,7 @@ public:
         }
         if (s.first == nullptr) delist(s);
     }
-    /// The QP that take() is likely to return next; nullptr: none.
+    /// Returns the QP that take() is likely to return next, or nullptr if the list is empty.
     Qp* peek() const { return active_.empty() ? nullptr : active_.first().sessions.first().first; }
     template <class Visit>
     void for_each(Visit visit) const {
@@ -125,16 +128,16 @@ public:
 
 private:
     struct User;
-    struct alignas(64) Session {  // no line of another engine's
+    struct alignas(64) Session {  // no cache line is shared with another engine
         Qp* first = nullptr;
-        Qp** end = &first;  ///< where the next one is linked
+        Qp** end = &first;  ///< place of the link to the next QP that is added
         User* user = nullptr;
         Session *next = nullptr, *previous = nullptr;
         int64_t credit = kShareQuantum;
         bool listed() const { return next != nullptr; }
     };
     struct alignas(64) User {
-        Rotation<Session> sessions;  ///< that have QPs on the list
+        Rotation<Session> sessions;  ///< sessions that have QPs on the list
         User *next = nullptr, *previous = nullptr;
         int64_t credit = kShareQuantum;
         bool listed() const { return next != nullptr; }
@@ -151,7 +154,7 @@ private:
         s.user->sessions.add(s);
         if (!s.user->listed()) active_.add(*s.user);
     }
-    /// Whoever has nothing to do saves nothing up; a debt of the last turn stays.
+    /// Removes a session from the rotation. An idle session keeps at most one quantum of credit, but a negative credit stays.
     void delist(Session& s) {
         s.credit = std::min(s.credit, kShareQuantum);
         s.user->sessions.remove(s);
@@ -160,11 +163,11 @@ private:
         active_.remove(*s.user);
     }
 
-    std::vector<std::unique_ptr<Session>> sessions_;  ///< by share
-    std::vector<std::unique_ptr<User>> users_;        ///< never removed: as many as there were at a time
-    Rotation<User> active_;                           ///< that have QPs on the list
-    Session* served_ = nullptr;                       ///< by the turn under way
-    Qp* turn_of_ = nullptr;                           ///< whose turn is under way, or was the last
+    std::vector<std::unique_ptr<Session>> sessions_;  ///< indexed by share
+    std::vector<std::unique_ptr<User>> users_;        ///< never removed; as many as existed at the same time
+    Rotation<User> active_;                           ///< users that have QPs on the list
+    Session* served_ = nullptr;                       ///< session whose turn is in progress
+    Qp* turn_of_ = nullptr;                           ///< QP whose turn is in progress or was the last one
     uint32_t count_ = 0;
 };
 

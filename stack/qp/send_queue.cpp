@@ -3,7 +3,7 @@
 namespace roci::qp {
 namespace {
 
-/// PSNs of records follow each other; a local operation has none.
+/// Checks that the PSNs of the records are contiguous. A local operation has no PSN.
 const char* check_records(const SendRecord* oldest, uint32_t length, uint32_t reads, Psn end) {
     uint32_t outstanding = 0, count = 0;
     for (const SendRecord* r = oldest; r != nullptr; r = r->next) {

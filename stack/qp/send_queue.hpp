@@ -1,4 +1,5 @@
-// A requester's fetched and incomplete work requests, and the cursor at the next packet to send. SendQueue is the only writer.
+// The work requests of a requester that were fetched and are not complete, and the cursor at the next packet to send. Only
+// SendQueue writes them.
 #pragma once
 
 #include <cassert>
@@ -11,27 +12,27 @@
 
 namespace roci::qp {
 
-/// A fetched send WQE, followed by the engine's copy of the WQE; retransmission uses only this copy. It is a block of the
-/// engine's slab until the WQE completes. So the few outstanding WQEs remain in the nearest cache, whatever the number of QPs and
-/// the length of their queues.
+/// A fetched send WQE. The engine's copy of the WQE follows it; retransmission uses only this copy. The record is a block of the
+/// engine's slab until the WQE completes. The few outstanding WQEs therefore remain in the nearest cache, whatever the number of
+/// QPs and the length of their queues.
 struct alignas(64) SendRecord {
-    uint32_t length = 0;   ///< bytes of the message
-    uint32_t packets = 0;  ///< PSNs it takes: request packets, or response packets of a READ
+    uint32_t length = 0;   ///< message length in bytes
+    uint32_t packets = 0;  ///< number of PSNs: request packets, or response packets of a READ
     Psn first_psn;
     uint32_t ssn = 0;  ///< send sequence number, compared with the limit of end-to-end credits (IBA 9.7.7.2)
     WorkKind kind = WorkKind::none;
-    abi::WcStatus fault = abi::WcStatus::success;  ///< found on our side: reported once it is the oldest
+    abi::WcStatus fault = abi::WcStatus::success;  ///< fault that was found locally; reported when the record is the oldest
     bool signaled = false, fence = false;
-    bool outstanding = false;  ///< READ or atomic whose request is on the way; SendQueue's alone
-    bool executed = false;     ///< local operation that was done; a roll-back does not repeat it
+    bool outstanding = false;  ///< READ or atomic whose request was sent; only SendQueue writes it
+    bool executed = false;     ///< local operation that was executed; retransmission does not repeat it
     bool takes_recv = false;
-    bool partly = false;  ///< READ: a part of it was requested again; a Last packet may end that part
+    bool partly = false;  ///< READ of which a part was requested again; a Last packet may end that part
     abi::WcOpcode wc = abi::WcOpcode::send;
-    SendRecord* next = nullptr;  ///< posted after it
+    SendRecord* next = nullptr;  ///< the record that was posted next
 };
 static_assert(sizeof(SendRecord) == 64);
 
-/// The engine's copy.
+/// Returns the engine's copy of the WQE.
 inline abi::SendWqe& wqe(SendRecord& r) { return *reinterpret_cast<abi::SendWqe*>(&r + 1); }
 inline const abi::SendWqe& wqe(const SendRecord& r) { return *reinterpret_cast<const abi::SendWqe*>(&r + 1); }
 
@@ -41,24 +42,25 @@ inline SendRecord* record_at(SendRecord* r, Psn psn) {
     return r;
 }
 
-/// Indices into the client's send queue are free-running: tail <= cursor <= fetched.
+/// The fetched part of a client's send queue. Its indices into the client's ring are free-running, with tail <= cursor <=
+/// fetched.
 class SendQueue {
 public:
-    uint32_t tail() const { return tail_; }        ///< oldest WQE not completed
-    uint32_t fetched() const { return fetched_; }  ///< next WQE to be copied from the client's ring
+    uint32_t tail() const { return tail_; }        ///< oldest WQE that is not completed
+    uint32_t fetched() const { return fetched_; }  ///< next WQE to be fetched from the client's ring
     uint32_t length() const { return fetched_ - tail_; }
     bool empty() const { return tail_ == fetched_; }
     bool all_sent() const { return cursor_ == fetched_; }
-    /// All records before the cursor are complete.
+    /// Returns true if all records before the cursor are complete.
     bool at_oldest() const { return tail_ == cursor_; }
     bool within_message() const { return packet_ != 0; }
-    uint32_t packet() const { return packet_; }       ///< of the record at the cursor, to be sent next
-    SendRecord* oldest() const { return oldest_; }    ///< at tail; nullptr: none
-    SendRecord* current() const { return current_; }  ///< at the cursor; nullptr: all are sent
+    uint32_t packet() const { return packet_; }       ///< number, within the record at the cursor, of the packet to be sent next
+    SendRecord* oldest() const { return oldest_; }    ///< record at tail; nullptr if there is none
+    SendRecord* current() const { return current_; }  ///< record at the cursor; nullptr if all are sent
     uint32_t reads_outstanding() const { return reads_outstanding_; }
     bool attached() const { return records_ != nullptr; }
 
-    /// Records come from `records`, where the whole queue is reserved.
+    /// Sets the slab of the records. The caller has reserved blocks there for the whole queue.
     void attach(Slab* records) { records_ = records; }
     Slab* detach() { return std::exchange(records_, nullptr); }
     /// Appends a record for a WQE. The caller fills in the copy of the WQE and then calls admit().
@@ -70,7 +72,7 @@ public:
         ++fetched_;
         return r;
     }
-    /// The oldest record is complete.
+    /// Removes the oldest record, which is complete.
     void drop_oldest() {
         SendRecord* r = oldest_;
         assert(r != nullptr);
@@ -84,7 +86,8 @@ public:
         while (oldest_ != nullptr) drop_oldest();
         rewind({});
     }
-    /// The packet at the cursor was sent. Returns its number of PSNs: a READ request uses those of all its remaining responses.
+    /// Records that the packet at the cursor was sent. Returns the number of PSNs that it uses: a READ request uses those of all
+    /// its remaining responses.
     uint32_t sent() {
         SendRecord& r = *current_;
         const bool responds = needs_response(r.kind);
@@ -98,13 +101,13 @@ public:
         if (packet_ >= r.packets) advance();
         return psns;
     }
-    /// The record at the cursor, a local operation, is executed.
+    /// Moves the cursor past the local operation at the cursor, which was executed.
     void advance() {
         ++cursor_;
         current_ = current_->next;
         packet_ = 0;
     }
-    /// Moves the cursor forward if it is behind the oldest record.
+    /// Returns true if the cursor is behind the oldest record.
     bool behind() const { return int32_t(cursor_ - tail_) < 0; }
     /// Moves the cursor back to the oldest unacknowledged PSN.
     void rewind(Psn acked) {
@@ -112,7 +115,7 @@ public:
         current_ = oldest_;
         packet_ = oldest_ == nullptr ? 0 : psn_span(oldest_->first_psn, acked);
     }
-    /// Outstanding READs and atomics must be requested again.
+    /// Marks all outstanding READs and atomics as not requested.
     void forget_requests() {
         for (SendRecord* r = oldest_; r != nullptr && reads_outstanding_ != 0; r = r->next) {
             if (!r->outstanding) continue;
@@ -120,13 +123,14 @@ public:
             --reads_outstanding_;
         }
     }
-    /// RESET: the client's ring begins at 0 again.
+    /// For the transition to RESET: drops all records. The client's ring begins at index 0 again.
     void reset() {
         drop_all();
         *this = SendQueue(records_);
     }
 
-    /// The violated invariant, or nullptr. `window`: the PSNs of the same requester, while it may send.
+    /// Describes a violated invariant, or returns nullptr. `window` holds the PSNs of the same requester, which must be able to
+    /// send.
     const char* check(const SendWindow& window) const;
 
     SendQueue() = default;
@@ -138,7 +142,7 @@ private:
     SendRecord* oldest_ = nullptr;
     SendRecord* current_ = nullptr;
     SendRecord* newest_ = nullptr;
-    Slab* records_ = nullptr;  ///< the engine's, for WQEs of this stride; nullptr: no engine has the QP
+    Slab* records_ = nullptr;  ///< slab of the engine for WQEs of this stride; nullptr if no engine has the QP
     uint8_t reads_outstanding_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The PSNs of a requester. SendWindow is the only writer of them; the roles report events to it and read its state.
+// The PSNs of a requester. Only SendWindow writes them. The roles report events to it and read its state.
 #pragma once
 
 #include <cassert>
@@ -8,34 +8,35 @@
 
 namespace roci::qp {
 
-/// Steps from `from` forward to `to` on the PSN circle.
+/// Returns the number of steps forward from `from` to `to`, modulo 2^24.
 inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
 
-/// In PSN order: acked <= next <= highest_sent <= allocated. If next == acked, no response is outstanding. After going back, next
-/// < highest_sent.
+/// The PSNs are ordered: acked <= next <= highest_sent <= allocated. If next == acked, no response is outstanding. After
+/// go_back(), next < highest_sent.
 class SendWindow {
 public:
-    /// Limit of allocated PSNs: outstanding PSNs must fit into half of the PSN circle (IBA 9.7.2).
+    /// Limit of allocated PSNs. Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2).
     static constexpr uint32_t kMaxAllocated = 1u << 22;
-    /// READs and messages of 2^31 bytes in packets of 256 bytes are the longest work requests: one is always accepted.
+    /// Limit including one work request of any length, because one is always accepted. The longest are READs and messages of 2^31
+    /// bytes in packets of 256 bytes.
     static constexpr uint32_t kMaxSpan = kMaxAllocated + (1u << 23);
 
     Psn acked() const { return acked_; }                ///< oldest PSN that is not acknowledged
-    Psn next() const { return next_; }                  ///< of the next packet to be sent
+    Psn next() const { return next_; }                  ///< PSN of the next packet to be sent
     Psn highest_sent() const { return highest_sent_; }  ///< one past the newest PSN ever sent
     Psn allocated() const { return allocated_; }        ///< one past the newest PSN of a fetched work request
 
     uint32_t in_flight() const { return psn_span(acked_, next_); }
     uint32_t unanswered() const { return psn_span(acked_, highest_sent_); }
     bool awaits_answer() const { return acked_ != next_; }
-    /// True: a part of the packets must be sent again (after going back).
+    /// Returns true if a part of the packets must be sent again after go_back().
     bool repeats() const { return next_ != highest_sent_; }
     /// Number of the oldest PSNs that are known to be lost. They are repaired while newer ones remain outstanding.
     uint32_t lost() const { return lost_; }
     bool repair_due() const { return repaired_ < lost_; }
     Psn repair_next() const { return acked_ + repaired_; }
     uint32_t repair_left() const { return lost_ - repaired_; }
-    /// A response may name only a PSN that was sent and is not acknowledged (C9-157).
+    /// Returns true if the PSN was sent and is not acknowledged. A response may carry only such a PSN (C9-157).
     bool may_answer(Psn psn) const { return psn_span(acked_, psn) < unanswered(); }
     bool has_room() const { return psn_span(acked_, allocated_) <= kMaxAllocated; }
 
@@ -43,20 +44,20 @@ public:
         acked_ = next_ = highest_sent_ = allocated_ = first;
         lost_ = repaired_ = 0;
     }
-    /// Allocates the PSNs of a work request. Returns the first one.
+    /// Allocates the PSNs of a work request. Returns the first PSN.
     Psn allocate(uint32_t packets) {
         const Psn first = allocated_;
         allocated_ = first + packets;
         return first;
     }
-    /// The packet at `next` was sent; a READ request takes the PSNs of its responses.
+    /// Records that the packet at `next` was sent. A READ request uses the PSNs of its responses.
     void sent(uint32_t psns) {
         next_ = next_ + psns;
         assert(psn_span(acked_, next_) <= psn_span(acked_, allocated_));
         if (in_flight() > unanswered()) highest_sent_ = next_;
     }
-    /// The oldest `psns` are acknowledged. True: some of them were due to be sent again, which is not needed any more; the send
-    /// queue's cursor must skip them.
+    /// Acknowledges the oldest `psns` PSNs. Returns true if some of them were due to be sent again; the send queue's cursor must
+    /// then skip them.
     bool acknowledge(uint32_t psns) {
         assert(psns <= unanswered());
         const bool overtaken = psns > in_flight();
@@ -66,27 +67,27 @@ public:
         repaired_ -= psns < repaired_ ? psns : repaired_;
         return overtaken;
     }
-    /// For services without acknowledgements: all sent packets count as acknowledged.
+    /// For services without acknowledgements: counts all sent packets as acknowledged.
     void acknowledge_all_sent() { acked_ = next_; }
-    /// Goes back: all packets from the oldest unacknowledged PSN on are sent again.
+    /// Goes back to the oldest unacknowledged PSN: all packets from there on are sent again.
     void go_back() {
         next_ = acked_;
         lost_ = repaired_ = 0;
     }
-    /// Only the oldest `psns` outstanding packets must be sent again.
+    /// Marks the oldest `psns` outstanding packets as lost. Only these are sent again.
     void report_lost(uint32_t psns) {
         lost_ = psns < in_flight() ? psns : in_flight();
         repaired_ = 0;
     }
-    /// `psns` packets from repair_next() on were sent again.
+    /// Records that `psns` packets from repair_next() on were sent again.
     void repaired(uint32_t psns) {
         assert(psns <= repair_left());
         repaired_ += psns;
     }
-    /// Ends sending: no packet is outstanding any more.
+    /// Ends sending: afterwards no packet is outstanding.
     void abandon() { start(allocated_); }
 
-    /// The violated invariant, or nullptr.
+    /// Describes a violated invariant, or returns nullptr.
     const char* check() const;
 
 private:

@@ -1,5 +1,5 @@
-// State that all engines of one rocid share with the conductor: the memory of the hot path, and the tables that the conductor
-// writes and every engine reads (io/tables.hpp says when an entry may be freed).
+// State that the conductor and all engines of one rocid share: the memory of the hot path, and the tables that the conductor
+// writes and every engine reads. io/tables.hpp describes when an entry may be freed.
 #pragma once
 
 #include <array>
@@ -24,14 +24,14 @@ struct Shared {
         : chunks(memory), keys(max_keys), qps(max_qps), ahs(max_ahs), srqs(max_qps), addresses(ports) {}
     ChunkSource& chunks;  ///< memory for objects of the hot path
     mem::KeyTable keys;
-    io::PointerTable<Qp> qps;                 ///< by QPN; QPNs 0 and 1 stay empty. All devices share the number space.
-    io::PointerTable<io::AddressHandle> ahs;  ///< by the ABI's address handle
+    io::PointerTable<Qp> qps;                 ///< by QPN; entries 0 and 1 stay empty. All devices share the number space
+    io::PointerTable<io::AddressHandle> ahs;  ///< by the number of the address handle in the ABI
     io::PointerTable<Srq> srqs;               ///< XRC SRQs by SRQ number
     io::PointerTable<io::PortAddresses> addresses;
     std::atomic<const io::MulticastTable*> multicast{nullptr};
     std::unique_ptr<io::HandoverMatrix> handover;                         ///< only with several engines; created before them
-    std::array<std::unique_ptr<io::GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, which creates it; the conductor reads it
-    std::array<std::unique_ptr<io::FrameRing>, abi::kMaxEngines> frames;  ///< likewise
+    std::array<std::unique_ptr<io::GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, which creates it; read by the conductor
+    std::array<std::unique_ptr<io::FrameRing>, abi::kMaxEngines> frames;  ///< by engine, which creates it; read by the conductor
 };
 
 }  // namespace roci::qp

@@ -104,7 +104,7 @@ SlowJob* job_for(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p, mem
     return job;
 }
 
-/// `described`: the request has its pieces.
+/// Submits the request of a packet. `described`: the pieces of the request are complete.
 Placing begin(Context& ctx, Qp& qp, SlowJob* job, bool described) {
     const bool slow = described && job->count != 0;
     if (slow && ctx.slow->submit(*job, ctx.engine)) {
@@ -132,7 +132,7 @@ void drop_behind(Context& ctx, SlowQueue& q) {
     q.count = 0;
 }
 
-/// Packets that came while the first one waited.
+/// Executes the packets that arrived while the first one waited.
 void run_behind(Context& ctx, Qp& qp, SlowRole role) {
     SlowQueue& q = queue_of(*qp.slow, role);
     while (!flag_of(qp, role) && q.first != nullptr) {
@@ -147,13 +147,13 @@ void run_behind(Context& ctx, Qp& qp, SlowRole role) {
     }
 }
 
-/// The packet takes effect.
+/// Continues a packet whose request is done.
 void go_on(Context& ctx, Qp& qp, SlowJob& job) {
     queue_of(*qp.slow, job.role).now = nullptr;
     if (job.role == SlowRole::request) message_waits(qp, false);
     if (qp.slow->closing) return;
     flag_of(qp, job.role) = false;
-    if (qp.state == State::err) return activate(ctx, qp);  // its queues may be flushed now
+    if (qp.state == State::err) return activate(ctx, qp);  // the QP's queues may be flushed now
     if (job.role == SlowRole::response) {
         finish_response(ctx, qp, job.packet, job.good);
         if (qp.keeps_responses) hand_over_responses(ctx, qp);
@@ -241,7 +241,7 @@ void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p) {
 
 namespace {
 
-/// Looks the range up in what was fetched. False: something else must be fetched.
+/// Looks up the range in the bytes that were fetched. Returns false if other bytes must be fetched.
 bool look_up(Context& ctx, SlowJob*& stage, uint64_t message, uint64_t offset, uint32_t length, Staged& out) {
     if (stage == nullptr) return false;
     out.result = Staged::Result::waits;
@@ -257,7 +257,7 @@ bool look_up(Context& ctx, SlowJob*& stage, uint64_t message, uint64_t offset, u
     return holds;
 }
 
-/// Fetches as much as a stage holds, or the packet alone if what follows cannot be described.
+/// Fetches as many bytes as a stage holds. If the bytes behind the packet cannot be described, fetches only those of the packet.
 template <class Describe>
 Staged fetch_ahead(Context& ctx, Qp& qp, SlowJob*& stage, SlowRole role, uint32_t packet, uint64_t rest, Describe describe) {
     using enum Staged::Result;
@@ -309,7 +309,7 @@ Staged stage_answer(Context& ctx, Qp& qp, const mem::MemoryRegion& region, const
     });
 }
 
-// ---- both -----------------------------------------------------------------------------------------------------------
+// ---- both directions ------------------------------------------------------------------------------------------------
 
 bool collect_slow(Context& ctx) {
     std::array<SlowJob*, 64> done;

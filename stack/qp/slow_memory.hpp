@@ -1,8 +1,9 @@
-// A QP and memory that only a worker may touch (mem/slow_memory.hpp). What needs such memory waits, and so does everything of the
-// QP that comes after it in the same direction: the QP acts on one request, and on one response, at a time.
+// Access of a QP to slow memory, which only a worker may access (mem/slow_memory.hpp). A packet that needs slow memory waits, and
+// the QP's later packets in the same direction wait behind it. The QP therefore executes one request and one response at a time.
 //
-// Incoming: the packet is kept with its frame; when its bytes are in place, it takes effect. Packets behind it are kept too;
-// those that find no room are dropped, as if the network had lost them. Outgoing: some packets' payload is fetched ahead at once.
+// An incoming packet is kept with its frame and takes effect when its bytes are in place. Packets behind it are kept too. If
+// there is no room for a packet, it is dropped as if the network had lost it. For outgoing packets, the payload of several
+// packets is fetched at once.
 #pragma once
 
 #include <span>
@@ -17,54 +18,54 @@ namespace roci::qp {
 struct Context;
 class SgeList;
 
-/// What waits for a request.
+/// The purpose of a request.
 enum class SlowRole : uint8_t {
-    request,   ///< a packet to the responder: its payload is placed, or an atomic executed
-    response,  ///< a packet to the completer
-    payload,   ///< of the requester's packets
-    answer,    ///< payload of READ responses
+    request,   ///< an incoming request: its payload is stored, or an atomic is executed
+    response,  ///< an incoming response: its payload is stored
+    payload,   ///< payload of outgoing requests is read
+    answer,    ///< payload of outgoing READ responses is read
 };
 
-/// A request of a QP; behind it lies its frame or the bytes that it fetches.
+/// A QP's request for slow memory. Its frame, or the bytes that it fetches, follow it in memory.
 struct alignas(64) SlowJob : mem::SlowRequest {
     SlowRole role = SlowRole::request;
     bool pending = false;
     mem::SlowLane* lane = nullptr;
-    Qp* qp = nullptr;       ///< nullptr: nobody waits any more
-    mem::WindowUse window;  ///< what a peer writes through a window is written before the window closes
-    wire::Packet packet;    ///< request, response: points into the frame
+    Qp* qp = nullptr;       ///< nullptr: no QP waits for the result any more
+    mem::WindowUse window;  ///< keeps the window open until a peer's bytes are written through it
+    wire::Packet packet;    ///< roles request and response: points into the frame
     SlowJob* next = nullptr;
-    int kept_for = -1;  ///< number of the worker whose user the frame is counted for
-    // payload, answer: which part of which message
+    int kept_for = -1;  ///< number of the worker for whose user the frame is counted; -1 if for none
+    // roles payload and answer: the message and the part of it
     uint64_t message = 0;
     uint64_t offset = 0;
     uint32_t length = 0;
     std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
-/// One direction of what a QP receives.
+/// The incoming packets of one direction that wait.
 struct SlowQueue {
-    static constexpr uint32_t kMost = 256;  ///< packets
-    SlowJob* now = nullptr;                 ///< takes effect when it is done
+    static constexpr uint32_t kMost = 256;  ///< limit of packets
+    SlowJob* now = nullptr;                 ///< the packet whose memory access is in progress
     SlowJob *first = nullptr, *last = nullptr;
-    uint32_t count = 0;  ///< behind it
+    uint32_t count = 0;  ///< number of packets behind it
 };
 
-/// Of a QP that met with slow memory.
+/// The slow memory state of a QP. A QP that never used slow memory has none.
 struct SlowState {
     SlowQueue requests, responses;
     SlowJob* payload = nullptr;
     SlowJob* answer = nullptr;
-    bool closing = false;  ///< the QP is about to go: what waits has no effect any more
+    bool closing = false;  ///< the QP is being reset or removed; waiting packets take no effect any more
 };
 
-/// An engine's blocks and the lanes on which it awaits something.
+/// The blocks of an engine, and the lanes on which it has requests in progress.
 class SlowMemory {
 public:
-    static constexpr uint32_t kGrh = 40;          ///< room behind a frame for the GRH of a datagram
+    static constexpr uint32_t kGrh = 40;          ///< room behind a frame for the GRH of a datagram, bytes
     static constexpr uint32_t kStage = 16 << 10;  ///< bytes fetched ahead
     static constexpr uint32_t kFrameBytes = wire::kMaxFrame + kGrh;
-    static constexpr uint32_t kMostBehind = 1024;  ///< frames of QPs that wait for one user's memory
+    static constexpr uint32_t kMostBehind = 1024;  ///< limit of kept frames that wait for one user's memory
 
     explicit SlowMemory(ChunkSource& memory)
         : frames_(memory, sizeof(SlowJob) + kFrameBytes),
@@ -72,36 +73,37 @@ public:
           states_(memory, sizeof(SlowState)) {}
 
     bool awaits() const { return !lanes_.empty(); }
-    /// Something is done that was not taken yet.
+    /// Returns true if a completed request was not collected yet.
     bool has_done() const;
 
-    // All nullptr: no memory.
+    // Allocates a block for a packet. All of these functions return nullptr if there is no memory.
     SlowJob* take_frame(SlowRole role, const wire::Packet& packet);
-    /// For a packet behind one that waits on `lane`.
+    /// Like take_frame(), for a packet behind one that waits on `lane`.
     SlowJob* take_frame_behind(SlowRole role, const wire::Packet& packet, const mem::SlowLane& lane);
     SlowJob* take_stage(SlowRole role);
     SlowState* take_state();
     void give_back(SlowJob* job) noexcept;
     void give_back(SlowState* state) noexcept { states_.give_back(state); }
     bool submit(SlowJob& job, uint32_t engine);
-    /// Requests that are done, up to the size of `out`.
+    /// Collects completed requests, up to the size of `out`. Returns their number.
     size_t collect(std::span<SlowJob*> out);
     size_t blocks_in_use() const { return frames_.taken() + stages_.taken(); }
 
 private:
     static bool is_frame(const SlowJob& job) { return job.role == SlowRole::request || job.role == SlowRole::response; }
     Slab frames_, stages_, states_;
-    std::vector<mem::SlowLane*> lanes_;  ///< with requests under way
+    std::vector<mem::SlowLane*> lanes_;  ///< lanes with requests in progress
     std::array<uint32_t, mem::SlowWorker::kMost> behind_{};
 };
 
 // ---- incoming
 enum class Placing : uint8_t {
-    refused,  ///< the memory cannot be written, or there is none
-    waits,    ///< the packet takes effect later
-    lost,     ///< no room to keep it: as if it had not come
+    refused,  ///< the memory cannot be written, or the packet refers to no memory
+    waits,    ///< the packet is kept and takes effect later
+    lost,     ///< there is no room to keep the packet: it is treated as not received
 };
-/// A payload that goes to [offset, offset + length) of a list of SGEs, or to `va` of a region. `payload` lies in the packet.
+/// The destination of a payload: [offset, offset + length) of a list of SGEs, or `va` of a region. `payload` points into the
+/// packet.
 struct Target {
     const SgeList* sges = nullptr;
     uint64_t offset = 0;
@@ -111,39 +113,40 @@ struct Target {
 };
 Placing place_slowly(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& packet, const Target& to, const uint8_t* payload,
                      uint32_t length);
-/// A datagram behind its GRH.
+/// Stores a datagram and its GRH.
 Placing place_datagram_slowly(Context& ctx, Qp& qp, const wire::Packet& packet, const SgeList& sges);
-/// The result of an atomic goes to the SGEs.
+/// Stores the result of an atomic at the SGEs.
 Placing place_original_slowly(Context& ctx, Qp& qp, const wire::Packet& packet, const SgeList& sges);
-/// An atomic on the region.
+/// Executes an atomic on the region.
 Placing exchange_slowly(Context& ctx, Qp& qp, const wire::Packet& packet, const Target& at);
-/// The QP waits: a packet that has come meanwhile is kept if there is room.
+/// Keeps a packet that arrives while the QP waits, if there is room.
 void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& packet);
 
 // ---- outgoing
 struct Staged {
     enum class Result : uint8_t { ready, waits, refused } result = Result::refused;
     const std::byte* bytes = nullptr;
-    bool ends = false;  ///< nothing that follows in the message is there
+    bool ends = false;  ///< the fetched bytes end here; the rest of the message is not fetched yet
 };
-/// Bytes [offset, offset + length) of the message that the SGEs name. `message` tells it from others; it has `total` bytes.
+/// Fetches bytes [offset, offset + length) of the message in the SGEs. `message` identifies the message, which has `total` bytes.
 Staged stage_payload(Context& ctx, Qp& qp, const SgeList& sges, uint64_t message, uint64_t offset, uint32_t length,
                      uint64_t total);
 Staged stage_answer(Context& ctx, Qp& qp, const mem::MemoryRegion& region, const ResponderJob& job, uint64_t va, uint64_t offset,
                     uint32_t length);
-/// READ responses wait.
+/// Returns true if READ responses wait for slow memory.
 inline bool answer_waits(const Qp& qp) { return qp.slow != nullptr && qp.slow->answer != nullptr && qp.slow->answer->pending; }
 
-// ---- both
-/// Takes what is done. True: there was something.
+// ---- both directions
+/// Continues the QPs whose requests are done. Returns true if there were any.
 bool collect_slow(Context& ctx);
-/// Flushing would give buffers back to the program that a worker may still write.
+/// Returns true if the flush must wait, because it would return buffers to the program that a worker may still write.
 bool flush_waits(const Qp& qp);
-/// The QP is in error: what is kept has no effect.
+/// Drops the kept packets of a QP in the error state.
 void forget_slow(Context& ctx, Qp& qp);
-/// The QP is to be reset or removed. False: a worker may still write its buffers; ask again. Nothing new is begun meanwhile.
+/// Called before the QP is reset or removed. Begins no new requests. Returns false while a worker may still write the QP's
+/// buffers; the caller then tries again.
 bool close_slow(Context& ctx, Qp& qp);
-/// The QP goes, whatever is under way.
+/// Releases the slow memory state of a QP at once, even if requests are in progress.
 void drop_slow(Context& ctx, Qp& qp);
 
 }  // namespace roci::qp

@@ -1,5 +1,5 @@
-// Data that the conductor passes to an engine to create, change and query a QP. It is validated: handles are resolved, ranges
-// checked.
+// Data that the conductor passes to an engine to create, change and query a QP. The conductor has validated them: handles are
+// resolved and ranges checked.
 #pragma once
 
 #include <cstddef>
@@ -23,75 +23,75 @@ struct Qp;       // state.hpp
 struct Srq;      // srq.hpp
 struct Journal;  // journal.hpp
 
-/// enum ibv_qp_type and ibv_qp_state, as numbers of the ABI.
+/// The values of enum ibv_qp_type and ibv_qp_state, as in the ABI.
 enum class Type : uint8_t { rc = 2, uc = 3, ud = 4, raw_packet = 8, xrc_send = 9, xrc_recv = 10 };
 enum class State : uint8_t { reset, init, rtr, rts, sqd, sqe, err };
 
-/// What a shared receive queue is, from its creation to its end. One engine owns it and all its QPs. Its ring may be replaced
-/// (resize_srq), so the ring is no part of it.
+/// The constant properties of a shared receive queue. One engine owns an SRQ and all its QPs. The ring is not included, because
+/// resize_srq may replace it.
 struct SrqSpec {
     uint32_t session = 0, handle = 0, generation = 0, srqn = 0;
     uint32_t pd = 0;
     uint32_t engine = 0;
-    uint32_t xrcd = 0;        ///< XRC: global number of the domain, else 0
-    rings::Cq* cq = nullptr;  ///< XRC and tag matching: the CQ of its receives
-    TagSpec tags;             ///< tag matching
+    uint32_t xrcd = 0;        ///< XRC: global number of the domain; otherwise 0
+    rings::Cq* cq = nullptr;  ///< XRC and tag matching: the CQ for the SRQ's completions
+    TagSpec tags;             ///< only for tag matching
 };
 
-/// The owner of a QP, to which its events go. An XRC target may get another one (move_qp). A session's handles are its doorbell
-/// slots.
+/// The owner of a QP, which receives its events. An XRC target may get another owner (move_qp). A session's handles are its
+/// doorbell slots.
 struct Owner {
     uint32_t session = 0, handle = 0, generation = 0;
     bool operator==(const Owner&) const = default;
 };
 
-/// What a QP is, from its creation to its end. It is stored once, in the engine's object, which the conductor reads too. One
-/// cache line for sending, one for receiving.
+/// The constant properties of a QP. They are stored once, in the engine's object, which the conductor reads too. One cache line
+/// serves sending, and one serves receiving.
 struct Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
-    uint16_t max_send_sge = 0;     ///< granted
-    uint32_t max_inline_data = 0;  ///< granted
+    uint16_t max_send_sge = 0;     ///< the granted value
+    uint32_t max_inline_data = 0;  ///< the granted value, bytes
     Qpn qpn;
     uint32_t engine = 0;
-    uint32_t port = 0;  ///< device index
+    uint32_t port = 0;  ///< index of the device
     uint32_t pd = 0;    ///< global PD number
     uint32_t xrcd = 0;  ///< XRC_RECV: global number of the domain
-    rings::SqView sq;   ///< .depth 0: none
+    rings::SqView sq;   ///< depth 0: there is no send queue
     rings::Cq* send_cq = nullptr;
-    alignas(64) rings::RqView rq;  ///< .depth 0: none (SRQ)
+    alignas(64) rings::RqView rq;  ///< depth 0: there is no receive queue (the QP uses an SRQ)
     rings::Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
 };
 static_assert(sizeof(Spec) == 128 && offsetof(Spec, rq) == 64);
 
-/// A request of modify_qp whose values the conductor has checked and resolved. The engine, which alone knows the state of the QP,
-/// decides whether the step is legal (qp/attributes.hpp).
+/// A request of modify_qp whose values the conductor has checked and resolved. The engine decides whether the transition is legal
+/// (qp/attributes.hpp), because only it knows the state of the QP.
 struct Change {
-    uint32_t mask = 0;   ///< enum ibv_qp_attr_mask
-    bool trial = false;  ///< only decide, change nothing
+    uint32_t mask = 0;   ///< bits of enum ibv_qp_attr_mask
+    bool trial = false;  ///< only decide; change nothing
     abi::QpAttr attr{};
-    wire::PathTemplate path{};  ///< with IBV_QP_AV
+    wire::PathTemplate path{};  ///< valid with IBV_QP_AV
 };
 
-/// Why an engine refuses a step of the state machine.
+/// Reasons for which an engine refuses a state transition.
 enum class Refusal : uint8_t {
     none,
     no_table,       ///< the type of the QP has no state machine
-    no_such_state,  ///< IBV_QP_STATE is no state
-    no_transition,  ///< there is no way from the current state to the other
-    missing,        ///< attributes that the transition requires
-    forbidden,      ///< attributes that the transition must not have
-    another_state,  ///< IBV_QP_CUR_STATE is not the state of the QP
+    no_such_state,  ///< the value of IBV_QP_STATE is not a state
+    no_transition,  ///< the state machine has no such transition
+    missing,        ///< attributes are missing that the transition requires
+    forbidden,      ///< attributes are present that the transition does not permit
+    another_state,  ///< the value of IBV_QP_CUR_STATE is not the QP's current state
 };
 /// The engine's decision on a Change.
 struct Decision {
     State from = State::reset, to = State::reset;
     Refusal refusal = Refusal::none;
-    uint32_t named = 0;  ///< missing, forbidden: the attributes. no_such_state, another_state: the state in the request
+    uint32_t named = 0;  ///< missing, forbidden: the attributes; no_such_state, another_state: the state in the request
 };
 
-/// What query_qp and status show.
+/// The values that query_qp and status display.
 struct Snapshot {
     State state = State::reset;
     bool sq_draining = false;
@@ -99,18 +99,18 @@ struct Snapshot {
     Psn send_psn, unacked_psn, expected_psn;
     uint32_t send_queued = 0, recv_posted = 0;
     RepeatMode repeat = RepeatMode::unknown;
-    uint32_t round_trip = 0;  ///< smoothed, ns; 0: not measured yet
-    uint32_t probes = 0;      ///< sent because no ACK came for a few round trips
+    uint32_t round_trip = 0;  ///< smoothed round trip, ns; 0 if not measured yet
+    uint32_t probes = 0;      ///< number of probes sent because no ACK arrived for a few round trips
     cc::Policy policy = cc::Policy::fixed_window;
-    uint16_t window = 0;         ///< packets that congestion control allows
-    uint32_t rate = 0;           ///< likewise, bytes per millisecond; 0: no limit
-    uint32_t kept = 0;           ///< frames in its reorder buffer
-    Limit limit = Limit::state;  ///< query_qps only, as are the next two
+    uint16_t window = 0;         ///< packets that congestion control permits in flight
+    uint32_t rate = 0;           ///< rate that congestion control permits, bytes per millisecond; 0: no limit
+    uint32_t kept = 0;           ///< number of frames in the QP's reorder buffer
+    Limit limit = Limit::state;  ///< this field and the next two are set by query_qps only
     Habits habits;
-    uint32_t open_window = 0;  ///< packets that may be unacknowledged now
+    uint32_t open_window = 0;  ///< number of packets that may be unacknowledged now
 };
 
-/// All QPs of a rocid, adjacent in memory. Used by the conductor.
+/// All QPs of a rocid. They are adjacent in memory. The conductor uses the pool.
 class Pool {
 public:
     struct Free {
@@ -120,7 +120,8 @@ public:
     using Handle = std::unique_ptr<Qp, Free>;
 
     explicit Pool(ChunkSource& chunks);
-    /// Creates a QP in RESET. nullptr: no memory. It may be destroyed only after the engine has executed remove_qp.
+    /// Creates a QP in RESET. Returns nullptr if memory is exhausted. The QP may be destroyed only after the engine has executed
+    /// remove_qp.
     Handle create(const Spec& spec, const Owner& owner);
     size_t bytes() const { return slab_.taken_bytes(); }
 
@@ -128,12 +129,13 @@ private:
     void free(Qp* qp);
     Slab slab_;
 };
-/// State, counters and journal of a QP that its engine has forgotten. False: nothing ever went wrong on it.
+/// Reads state, counters and journal of a QP that its engine has removed. Returns false if the QP has no journal, because nothing
+/// went wrong on it.
 bool last_words(const Qp& qp, Snapshot& now, Journal& journal);
 Srq* create_srq(const SrqSpec& spec, const rings::RqView& queue);
 void free(Srq* srq);
 
-// What the conductor reads of the engine's objects: it is constant, or changes only by a command of the conductor itself.
+// Parts of the engine's objects that the conductor may read. They are constant, or change only by a command of the conductor.
 const Spec& spec_of(const Qp& qp);
 const Owner& owner_of(const Qp& qp);
 const SrqSpec& spec_of(const Srq& srq);

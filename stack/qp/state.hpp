@@ -1,6 +1,6 @@
-// The state of a QP: plain data, grouped by role. The roles are functions over it, each in its own file. Only the owning engine
-// accesses it. It is small, and each role has its own cache lines: thousands of QPs compete for a cache, so a message must load
-// only the lines that it needs.
+// The state of a QP: plain data, grouped by role. The roles are functions over this state, each in its own file. Only the owning
+// engine accesses it. The state is small, and each role has its own cache lines. Thousands of QPs compete for the cache, so each
+// message loads only the lines that it needs.
 #pragma once
 
 #include <atomic>
@@ -27,17 +27,17 @@ namespace roci::qp {
 struct Reorder;    // reorder_pool.hpp
 struct SlowState;  // slow_memory.hpp
 
-/// Requester and completer. The first two cache lines have the fields that every message needs.
+/// Requester and completer. The first two cache lines contain the fields that every message needs.
 struct Requester {
-    [[no_unique_address]] SendQueue queue;  // its padding is used
+    [[no_unique_address]] SendQueue queue;  // its padding holds the next fields
     bool credits_valid = false;             ///< the peer sends credits
     bool credit_probe = false;              ///< one message beyond the limit is outstanding (IBA 9.7.7.2.5)
-    bool blocked = false;                   ///< the record at the cursor has a fault: no later request is sent
-    bool implied_nak_pending = false;       ///< went back for a lost response and still waits for it
+    bool blocked = false;                   ///< the record at the cursor has a fault; no later request is sent
+    bool implied_nak_pending = false;       ///< the requester went back for a lost response and still waits for it
     uint8_t retries_left = 0, rnr_retries_left = 0;
     uint8_t timeouts_in_a_row = 0;
     SendWindow window;
-    uint32_t next_ssn = 0;      ///< of the work request fetched last
+    uint32_t next_ssn = 0;      ///< SSN of the last work request fetched
     uint32_t credit_limit = 0;  ///< LSN: newest SSN that may be sent
     Deadlines deadlines;
     Nanos ack_timeout = kNever;
@@ -45,21 +45,21 @@ struct Requester {
     [[no_unique_address]] RoundTrip round_trip;
     [[no_unique_address]] Repair repair;
     uint16_t since_ack_request = 0;
-    uint16_t probes = 0;  ///< sent, ever
+    uint16_t probes = 0;  ///< number of probes sent since RESET
 };
 static_assert(offsetof(Requester, congestion) == 128 && sizeof(Requester) == 192);
 
-/// A shared receive queue. Like all data that an engine writes, it has its own cache lines.
+/// A shared receive queue. It has cache lines of its own, like all data that an engine writes.
 struct alignas(64) Srq {
     const SrqSpec spec;
-    rings::RqView rq;  ///< resize_srq replaces it
+    rings::RqView rq;  ///< resize_srq may replace the ring
     rings::RqCursor cursor;
     uint32_t limit = 0;            ///< 0: not armed
-    std::unique_ptr<TagSrq> tags;  ///< tag matching, else nullptr
+    std::unique_ptr<TagSrq> tags;  ///< set for tag matching, otherwise nullptr
 };
 
-/// The copied SGEs of a receive. A single SGE is stored here. More SGEs have their own cache lines, because adjacent heap memory
-/// may belong to another engine.
+/// The copied SGEs of a receive. A single SGE is stored in the object. More SGEs are stored on cache lines of their own, because
+/// adjacent heap memory may belong to another engine.
 class RecvSges {
 public:
     void make_room(uint32_t count) {
@@ -76,32 +76,33 @@ private:
     std::unique_ptr<abi::Sge[], Free> more_;
 };
 
-/// A receive WQE taken from the RQ or SRQ, copied.
+/// A copy of a receive WQE that was taken from the RQ or SRQ.
 struct RecvWork {
     bool held = false;
     uint16_t num_sge = 0;
-    uint32_t pd = 0;  ///< of the queue it came from: an SRQ's may be another than the QP's
+    uint32_t pd = 0;  ///< PD of the queue that it came from; the PD of an SRQ may differ from the QP's
     uint64_t wr_id = 0;
     uint64_t capacity = 0;
     RecvSges sges;
-    Srq* srq = nullptr;  ///< where it came from, if not from the QP's own queue
+    Srq* srq = nullptr;  ///< the SRQ that it came from; nullptr if it came from the QP's own queue
 };
 
-/// A READ, atomic or ATOMIC WRITE being answered, or kept so that a duplicate can be answered again (IBA 9.7.5.1.5 / C9-150).
+/// A READ, atomic or ATOMIC WRITE that is being answered. It is kept afterwards so that a duplicate can be answered again (IBA
+/// 9.7.5.1.5 / C9-150).
 struct ResponderJob {
-    Psn first;          ///< PSN of the first response packet (still to be sent)
-    uint32_t sent = 0;  ///< response packets
+    Psn first;          ///< PSN of the first response packet
+    uint32_t sent = 0;  ///< number of response packets sent
     uint32_t length = 0;
     Key rkey;
-    uint64_t va = 0;  ///< atomic: the original value instead
+    uint64_t va = 0;  ///< address in the region; for an atomic, the original value instead
     uint32_t pd = 0;
     uint32_t msn : 24 = 0;
     bool atomic : 1 = false;
-    bool replay : 1 = false;  ///< answers a duplicate
+    bool replay : 1 = false;  ///< this job answers a duplicate
 };
-static_assert(sizeof(ResponderJob) == 32);  // every QP has some
+static_assert(sizeof(ResponderJob) == 32);  // checked because every QP has several jobs
 
-/// Result of an executed atomic, for replay.
+/// The result of an executed atomic, kept for replay.
 struct AtomicResult {
     uint64_t original = 0;
     Psn psn;
@@ -110,7 +111,7 @@ struct AtomicResult {
     bool valid() const { return msn.value != kNoMsn; }
 };
 
-/// READs and atomics to be answered, in PSN order: a ring with room for max_dest_rd_atomic new ones and the same number of
+/// READs and atomics to be answered, in PSN order. The ring has room for max_dest_rd_atomic new jobs and the same number of
 /// replays.
 struct JobRing {
     std::unique_ptr<ResponderJob[]> slots;
@@ -146,14 +147,14 @@ struct AtomicResults {
 };
 
 struct Responder {
-    [[no_unique_address]] ReceiveSequence sequence;  // its padding is used
+    [[no_unique_address]] ReceiveSequence sequence;  // its padding holds the next fields
     // the message being received
     bool in_message = false;
     bool message_is_write = false;
-    uint64_t va = 0;         ///< WRITE: where the next packet goes
-    uint32_t remaining = 0;  ///< WRITE: bytes still to come
+    uint64_t va = 0;         ///< WRITE: address of the next packet's payload
+    uint32_t remaining = 0;  ///< WRITE: number of bytes that have not arrived
     Key rkey;
-    uint64_t received = 0;  ///< bytes of the message so far
+    uint64_t received = 0;  ///< bytes of the message received so far
     RecvWork recv;
     JobRing jobs;
     AtomicResults atomics;
@@ -163,50 +164,51 @@ static_assert(sizeof(Responder) == 128);
 /// A QP's place in a run queue (run_queue.hpp).
 struct Turn {
     Qp* next = nullptr;
-    Qp** link = nullptr;  ///< the pointer that points to the QP; nullptr: it is not on the list
+    Qp** link = nullptr;  ///< the pointer that points to this QP; nullptr if the QP is not on the list
     bool listed() const { return link != nullptr; }
 };
 
 struct alignas(64) Qp {
-    [[no_unique_address]] const Spec spec;  // its padding is used
-    rings::RqCursor rq_cursor;              ///< in spec.rq
+    [[no_unique_address]] const Spec spec;  // its padding holds the next fields
+    rings::RqCursor rq_cursor;              ///< position in spec.rq
     Owner owner;
     // ---- hot, both roles
     State state = State::reset;
-    bool has_work = false;  ///< the requester may have work: a request is not sent, or the client does not ring the doorbell
-    bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event is due
-    bool notify_drained : 1 = false;  ///< … if the client wants it
+    bool has_work = false;  ///< the requester may have requests to send or to find (the client may post without a doorbell)
+    bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event was not raised yet
+    bool notify_drained : 1 = false;  ///< raise the SQ_DRAINED event, because the client asked for it
     bool established : 1 = false;
     uint8_t linger = 0;
-    uint16_t share = 0;  ///< of its session in the run queues
+    uint16_t share = 0;  ///< share of its session in the run queues
     uint8_t mtu_shift = 0;
     uint8_t retry_cnt = 0, rnr_retry = 0, min_rnr_timer = 0;
     uint8_t max_rd_atomic = 0, max_dest_rd_atomic = 0;
-    uint32_t mtu = 0;  ///< bytes
+    uint32_t mtu = 0;  ///< path MTU in bytes
     Qpn dest;
     uint32_t access = 0;           ///< enum ibv_access_flags that remote requests may use
-    uint32_t qkey = 0;             ///< UD
-    bool keeps_requests = false;   ///< requests are in its reorder buffer
-    bool keeps_responses = false;  ///< likewise
-    bool waits_requests = false;   ///< one of them waits for slow memory, and all behind it
-    bool waits_responses = false;  ///< likewise
-    Turn asking;                   ///< among the requesters with work
-    Turn answering;                ///< among the responders with work
+    uint32_t qkey = 0;             ///< only for UD
+    bool keeps_requests = false;   ///< the reorder buffer holds requests
+    bool keeps_responses = false;  ///< the reorder buffer holds responses
+    bool waits_requests = false;   ///< a request waits for slow memory, and all requests behind it wait too
+    bool waits_responses = false;  ///< a response waits for slow memory, and all responses behind it wait too
+    Turn asking;                   ///< place in the list of requesters with work
+    Turn answering;                ///< place in the list of responders with work
     wire::PathTemplate path;
     Counters counters;
-    Timer timer;  ///< one timer per QP: the earliest of its deadlines
+    Timer timer;  ///< the QP's only timer, set to the earliest of its deadlines
     alignas(64) Requester requester;
-    std::unique_ptr<TagQp> tags;       ///< its SRQ matches tags, else nullptr
-    Reorder* reorder = nullptr;        ///< since frames came out of order
-    std::unique_ptr<Journal> journal;  ///< since something went wrong
-    cc::State adaptation;              ///< of requester.congestion
-    SlowState* slow = nullptr;         ///< since it met with memory that only a worker may touch
+    std::unique_ptr<TagQp> tags;       ///< set if the QP's SRQ matches tags, otherwise nullptr
+    Reorder* reorder = nullptr;        ///< allocated when the first frame arrives out of order
+    std::unique_ptr<Journal> journal;  ///< allocated when the first unusual event occurs
+    cc::State adaptation;              ///< state of the congestion control policy in requester.congestion
+    SlowState* slow = nullptr;         ///< allocated when the QP first uses slow memory
     RepairTime repair_time;
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 896);
 
-/// For the receiving side, which has `srq` at hand anyway; `tags` lies with the requester.
+/// Returns true if the QP's SRQ matches tags. The receiving side tests `srq` first, because that cache line is loaded anyway;
+/// `tags` is in a cache line of the requester.
 inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }
 
 // Prefetches the cache lines of a QP that will have its turn soon. The first lines show which other lines will be needed.
@@ -217,30 +219,30 @@ inline void prefetch_basics(const Qp& qp) {
     __builtin_prefetch(&qp.spec);
     __builtin_prefetch(&qp.state);
 }
-/// Path and counters: what every packet needs, in and out.
+/// Prefetches path and counters, which every packet needs in either direction.
 inline void prefetch_path(const Qp& qp) { prefetch_lines(&qp.path, &qp.counters.events.retransmits); }
 inline void prefetch_requester(const Qp& qp) {
     __builtin_prefetch(&qp.timer);
     prefetch_lines(&qp.requester, &qp.requester + 1);
 }
-/// Without a receive under way.
+/// Prefetches the responder, without a receive in progress.
 inline void prefetch_responder(const Qp& qp) {
     __builtin_prefetch(&qp.spec.rq);
     __builtin_prefetch(&qp.responder);
 }
 
-/// Packets of the response to a READ; an empty one, and an atomic's, is one packet.
+/// Returns the number of packets in the response to a READ. The response to an atomic or an empty READ is one packet.
 inline uint32_t response_packets(const Qp& qp, uint32_t length) {
     return length == 0 ? 1 : uint32_t((uint64_t{length} + qp.mtu - 1) >> qp.mtu_shift);
 }
 inline uint32_t response_packets(const Qp& qp, const ResponderJob& job) { return response_packets(qp, job.length); }
-/// One past the PSN of its last response.
+/// Returns one past the PSN of the last response.
 inline Psn end_psn(const Qp& qp, const ResponderJob& job) { return job.first + response_packets(qp, job); }
 inline bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) {
     return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
 }
 
-/// The violated invariant between rounds of the engine, or nullptr (check.cpp).
+/// Describes an invariant that is violated between rounds of the engine, or returns nullptr (check.cpp).
 const char* check(const Qp& qp);
 
 }  // namespace roci::qp

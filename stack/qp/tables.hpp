@@ -1,5 +1,5 @@
-// Tables of the specification: AETH syndromes, RNR timers, end-to-end credits, and the wire operations and completion opcode of
-// each send opcode.
+// Tables of the specification: AETH syndromes, RNR timers, end-to-end credits, and for each send opcode its wire operations and
+// completion opcode.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace roci::qp {
 
-/// AETH syndrome: bits 6:5 select the kind, bits 4:0 the value (IBA 9.7.5.2.1, table 43).
+/// AETH syndrome: bits 6:5 select the kind, bits 4:0 contain the value (IBA 9.7.5.2.1, table 43).
 enum class AethKind : uint8_t { ack = 0, rnr_nak = 1, reserved = 2, nak = 3 };
 constexpr AethKind aeth_kind(uint8_t syndrome) { return AethKind(syndrome >> 5 & 3); }
 constexpr uint8_t aeth_value(uint8_t syndrome) { return syndrome & 0x1f; }
@@ -28,20 +28,21 @@ enum class NakCode : uint8_t {
 };
 constexpr uint8_t nak_syndrome(NakCode c) { return make_syndrome(AethKind::nak, uint8_t(c)); }
 
-/// RNR NAK timer field to time (IBA table 46), in microseconds. Code 0 is the longest.
+/// Times of the RNR NAK timer field in microseconds (IBA table 46). Code 0 is the longest time.
 inline constexpr std::array<uint32_t, 32> kRnrTimerUs = {
     655360, 10,   20,   30,   40,    60,    80,    120,   160,   240,   320,   480,    640,    960,    1280,   1920,
     2560,   3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
 
-/// Local ACK timeout: 4.096 us * 2^n, 0 = never (IBA 9.9.2.1).
+/// Returns the local ACK timeout, 4.096 us * 2^n; n = 0 disables it (IBA 9.9.2.1).
 constexpr Nanos ack_timeout(uint8_t n) { return n == 0 ? kNever : Nanos{4096} << n; }
 
-/// End-to-end credit codes (IBA table 44): value of the AETH field to number of receive WQEs. 31: the responder counts none.
+/// End-to-end credit codes (IBA table 44): the AETH field encodes a number of receive WQEs. Code 31 means that the responder does
+/// not count receives.
 inline constexpr uint8_t kNoCredits = 31;
 inline constexpr std::array<uint32_t, 31> kCredits = {0,    1,    2,    3,    4,    6,     8,     12,    16,   24,   32,
                                                       48,   64,   96,   128,  192,  256,   384,   512,   768,  1024, 1536,
                                                       2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
-/// The largest code whose number of receives is not above `posted`.
+/// Returns the largest code whose number of receives does not exceed `posted`.
 constexpr uint8_t credit_code(uint32_t posted) {
     uint8_t code = 0;
     while (code + 1u < kCredits.size() && kCredits[code + 1u] <= posted) ++code;
@@ -50,7 +51,7 @@ constexpr uint8_t credit_code(uint32_t posted) {
 
 /// The kinds of send work requests.
 enum class WorkKind : uint8_t { none, send, write, read, atomic, atomic_write, local };
-/// True for work that the peer answers with a READ or atomic response, which uses a responder resource (IBA 9.7.7,
+/// Returns true for work that the peer answers with a READ or atomic response. Such work uses a responder resource (IBA 9.7.7,
 /// max_rd_atomic).
 constexpr bool needs_response(WorkKind k) { return k == WorkKind::read || k == WorkKind::atomic || k == WorkKind::atomic_write; }
 /// Payload length of an ATOMIC WRITE (IBA 1.6, annex on memory placement extensions).
@@ -59,7 +60,7 @@ inline constexpr uint32_t kAtomicWriteBytes = 8;
 struct WorkInfo {
     WorkKind kind = WorkKind::none;
     abi::WcOpcode wc = abi::WcOpcode::send;
-    bool takes_recv = false;  ///< consumes a receive WQE of the peer: counts against end-to-end credits
+    bool takes_recv = false;  ///< consumes a receive WQE of the peer and therefore counts against end-to-end credits
     wire::Operation only{}, first{}, middle{}, last{};
 };
 
@@ -89,7 +90,7 @@ constexpr std::array<WorkInfo, 16> make_work_table() {
 }
 }  // namespace detail
 inline constexpr std::array<WorkInfo, 16> kWork = detail::make_work_table();
-/// Accepts any byte; an unknown opcode has kind none.
+/// Accepts any byte. The result for an unknown opcode has kind none.
 constexpr const WorkInfo& work_info(abi::WrOpcode o) { return kWork[size_t(o) < kWork.size() ? size_t(o) : 9u + 3u]; }
 static_assert(kWork[12].kind == WorkKind::none);
 
@@ -108,17 +109,17 @@ constexpr wire::Service service_of(Type t) {
     }
 }
 
-/// Types without acknowledgements: their requests are complete once they are sent (IBA 9.8.3).
+/// Returns true for types without acknowledgements. Their requests are complete once they are sent (IBA 9.8.3).
 constexpr bool unacknowledged(Type t) { return t == Type::uc || t == Type::ud; }
 
-/// Whether a QP type can send this kind of work (IBA table 92).
+/// Returns true if a QP type can send this kind of work (IBA table 92).
 constexpr bool sends(Type t, WorkKind k) {
     if (t == Type::ud) return k == WorkKind::send;
     if (t == Type::uc) return k == WorkKind::send || k == WorkKind::write || k == WorkKind::local;
     return t == Type::rc || t == Type::xrc_send;
 }
 
-/// Most SGEs that any receive WQE may have.
+/// The largest number of SGEs that any receive WQE may have.
 inline constexpr uint32_t kMaxRecvSge = 64;
 
 /// Longest message (IBA 9.7.8: 2^31 bytes).

@@ -30,7 +30,7 @@ TagEntry* TagList::find(uint32_t handle) {
 TagEntry* TagList::match(uint64_t tag) {
     for (uint32_t i = first_; i != TagEntry::kNone; i = entries_[i].next) {
         TagEntry& e = entries_[i];
-        // entries that were added out of phase are all at the end of the list
+        // all waiting entries are at the end of the list
         if (e.waits) return nullptr;
         if ((tag & e.mask) == e.tag) return &e;
     }

@@ -1,5 +1,5 @@
-// Messages to a QP of a tag matching SRQ, and a client's operations on the SRQ's list. rdma-core's Documentation/tag_matching.md
-// and ibv_post_srq_ops(3) define the rules.
+// Handles messages to a QP of a tag matching SRQ, and a client's operations on the SRQ's list. The rules are defined by
+// rdma-core's Documentation/tag_matching.md and ibv_post_srq_ops(3).
 #include "qp/tag_matching.hpp"
 
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 using abi::WcOpcode;
 using abi::WcStatus;
 
-/// More unexpected messages than this that the client has not told to have handled: completions ask it to.
+/// Number of unexpected messages that the client has not reported as handled, above which completions ask the client to report.
 constexpr uint32_t kMaxLag = 1u << 14;
 
 bool in_phase(const TagSrq& t) { return t.handled == t.unexpected; }
@@ -41,7 +41,7 @@ abi::Cqe match_completion(const TagQp& m, const TagEntry& entry, uint32_t length
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-/// Places the message, including its header, in the SRQ's next ordinary buffer.
+/// Stores the message, including its header, in the SRQ's next ordinary buffer.
 TakeRecv take_ordinary(Context& ctx, Qp& qp, const wire::Packet& p, TagMessage kind) {
     const TakeRecv taken = take_recv(ctx, qp, &p);
     if (taken != TakeRecv::ok) return taken;
@@ -50,7 +50,7 @@ TakeRecv take_ordinary(Context& ctx, Qp& qp, const wire::Packet& p, TagMessage k
     return taken;
 }
 
-/// The payload goes to the entry's buffers.
+/// Stores the payload in the entry's buffers.
 TakeRecv take_eager(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p) {
     TagQp& m = *qp.tags;
     RecvWork& work = qp.responder.recv;
@@ -75,7 +75,7 @@ void complete_handed(Context& ctx, Qp& qp, abi::Cqe& e, WcStatus status, bool so
     complete_tag(ctx, *qp.spec.srq, &qp, e, solicited);
 }
 
-/// rocid cannot fetch the data: the client gets the headers in the matched buffer and continues by itself.
+/// Stores the headers in the matched buffer, so that the client continues by itself. Called when rocid cannot fetch the data.
 TakeRecv hand_to_client(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p, uint32_t length) {
     TagQp& m = *qp.tags;
     const SgeList sges(ctx, qp.spec.srq->spec.pd, {entry.sges.data(), entry.num_sge});
@@ -151,7 +151,7 @@ bool TaggedReceives::locate(const Qp& qp, const wire::Packet& p, Part& part) {
     return true;
 }
 
-/// Until such a message ends, the results of the client's operations have to wait.
+/// While such a message waits, the results of the client's operations have to wait too.
 void TaggedReceives::waits(Qp& qp, bool begins) {
     uint32_t& unreported = qp.spec.srq->tags->unreported;
     unreported = begins ? unreported + 1 : unreported - 1;
@@ -206,7 +206,7 @@ WcStatus add_entry(TagSrq& t, const abi::TagOp& op) {
     return t.list.add(entry) ? WcStatus::success : WcStatus::loc_qp_op_err;
 }
 
-/// An entry that was matched cannot be deleted any more.
+/// Deletes an entry. An entry that was matched cannot be deleted any more.
 WcStatus delete_entry(TagSrq& t, const abi::TagOp& op) {
     TagEntry* entry = t.list.find(op.handle);
     if (entry == nullptr) return WcStatus::tm_err;
@@ -220,7 +220,7 @@ struct OperationRow {
     WcOpcode wc;
     WcStatus (*execute)(TagSrq&, const abi::TagOp&);
 };
-/// By abi::TagOpcode.
+/// Indexed by abi::TagOpcode.
 constexpr OperationRow kOperations[] = {
     {WcOpcode::tm_add, add_entry}, {WcOpcode::tm_del, delete_entry}, {WcOpcode::tm_sync, nothing_more}};
 
@@ -254,8 +254,8 @@ bool take_tag_operations(Context& ctx, Srq& srq) {
     TagSrq& t = *srq.tags;
     const uint32_t claimed = posted_operations(t);
     if (t.broken) return false;
-    if (t.unreported != 0) return true;  // the client must see these matches before the results of its operations
-    if (claimed > t.spec.depth) {        // more than the ring holds: its indices are invalid
+    if (t.unreported != 0) return true;  // the client must see these matches before the results of later operations
+    if (claimed > t.spec.depth) {        // the client claims more operations than the ring holds
         t.broken = true;
         raise_srq(ctx, srq, abi::AsyncEvent::srq_err);
         return false;

@@ -1,6 +1,6 @@
 // Tag matching: the list of tagged buffers of an SRQ, and the state of a QP of such an SRQ (current message, outstanding
-// rendezvous). Wire format: <infiniband/tm_types.h>. One engine serves an SRQ and its QPs, so the list needs no lock and matching
-// is in order.
+// rendezvous). The wire format is that of <infiniband/tm_types.h>. One engine serves an SRQ and its QPs, so the list needs no
+// lock and messages are matched in order.
 #pragma once
 
 #include <array>
@@ -13,22 +13,22 @@
 
 namespace roci::qp {
 
-/// The memory of a tag matching SRQ, allocated by the conductor; `shared` nullptr: another kind of SRQ.
+/// The memory of a tag matching SRQ, allocated by the conductor. `shared` is nullptr for other kinds of SRQ.
 struct TagSpec {
     abi::TagShared* shared = nullptr;
     const abi::TagOp* ops = nullptr;
     uint32_t* given_back = nullptr;
     uint32_t depth = 0, handles = 0;  ///< powers of two
     uint32_t max_tags = 0;
-    uint32_t slot = 0;  ///< doorbell bit
+    uint32_t slot = 0;  ///< number of the doorbell bit
 };
 
-/// enum ibv_tmh_op; messages with other values are treated as untagged.
+/// The values of enum ibv_tmh_op. Messages with other values are treated as untagged.
 enum class TmOperation : uint8_t { no_tag = 0, rendezvous = 1, fin = 2, eager = 3 };
 inline constexpr uint32_t kTmhBytes = 16, kRvhBytes = 16, kRndvBytes = kTmhBytes + kRvhBytes;
-/// Longest rendezvous request. It fits into a packet at every path MTU, so that matching is a single step.
+/// Longest rendezvous request, bytes. It fits into one packet at every path MTU, so matching is a single step.
 inline constexpr uint32_t kMaxRndvRequest = 256;
-/// Limit of outstanding rendezvous per QP; a further one gets an RNR NAK.
+/// Limit of outstanding rendezvous per QP. Further rendezvous requests are refused with an RNR NAK.
 inline constexpr uint32_t kRendezvous = 32;
 
 /// A tagged buffer.
@@ -36,7 +36,7 @@ struct TagEntry {
     static constexpr uint32_t kNone = ~0u;
     uint32_t handle = 0;
     bool listed = false;
-    bool waits = false;  ///< added out of phase: does not match until client and rocid agree on the count of unexpected messages
+    bool waits = false;  ///< added before the client had handled all unexpected messages; matches only after they agree
     uint16_t num_sge = 0;
     uint32_t prev = kNone, next = kNone;
     uint64_t recv_wr_id = 0, tag = 0, mask = 0;
@@ -44,18 +44,18 @@ struct TagEntry {
     std::array<abi::Sge, abi::kMaxTagSge> sges{};
 };
 
-/// Entries in posting order.
+/// The tagged buffers in the order of their posting.
 class TagList {
 public:
     explicit TagList(uint32_t max_tags) : entries_(max_tags) {}
-    /// False: no such index, or it is in the list.
+    /// Adds an entry. Returns false if the index is invalid or already in the list.
     bool add(const TagEntry& entry);
-    /// The entry of `handle`, or nullptr if it is not in the list.
+    /// Returns the entry of `handle`, or nullptr if it is not in the list.
     TagEntry* find(uint32_t handle);
-    /// The first matching entry that is not waiting; nullptr: none.
+    /// Returns the first matching entry that is not waiting, or nullptr.
     TagEntry* match(uint64_t tag);
     void remove(TagEntry& entry);
-    /// The counts agree: all entries may match from now on.
+    /// Allows all entries to match. Called when client and rocid agree on the count of unexpected messages.
     void release_waiting();
 
 private:
@@ -64,32 +64,32 @@ private:
     uint32_t waiting_ = 0;
 };
 
-/// The tag matching state of an SRQ, whose spec it uses.
+/// The tag matching state of an SRQ. `spec` refers to the SRQ's own spec.
 struct alignas(64) TagSrq {
     explicit TagSrq(const TagSpec& s) : spec(s), list(s.max_tags) {}
     const TagSpec& spec;
     TagList list;
-    uint32_t taken = 0;       ///< operations taken from the client's ring
-    uint32_t returned = 0;    ///< handles given back
-    uint32_t unexpected = 0;  ///< messages that matched nothing
-    uint32_t handled = 0;     ///< number of these that the client has handled
-    bool broken = false;      ///< the indices of the client's ring are invalid: it is not read any more
-    uint32_t unreported = 0;  ///< messages whose buffer has left the list and waits for slow memory
+    uint32_t taken = 0;       ///< number of operations taken from the client's ring
+    uint32_t returned = 0;    ///< number of handles returned to the client
+    uint32_t unexpected = 0;  ///< number of messages that matched no entry
+    uint32_t handled = 0;     ///< number of these messages that the client has handled
+    bool broken = false;      ///< the indices of the client's ring are invalid; the engine does not read the ring any more
+    uint32_t unreported = 0;  ///< number of messages whose buffer has left the list and that wait for slow memory
 };
 
 /// How the current message will be completed.
 enum class TagMessage : uint8_t { ordinary, no_tag, unexpected, matched, rendezvous, handed };
 
-/// A matched rendezvous: READ, then FIN.
+/// A matched rendezvous. The QP first sends a READ, then a FIN.
 struct Rendezvous {
     uint64_t recv_wr_id = 0, remote_va = 0;
     uint32_t rkey = 0, length = 0;
     uint16_t num_sge = 0;
     std::array<abi::Sge, abi::kMaxTagSge> sges{};
-    std::array<uint8_t, kRndvBytes> header{};  ///< of the request; the FIN repeats it
+    std::array<uint8_t, kRndvBytes> header{};  ///< header of the request; the FIN repeats it
 };
 
-/// Indices of Rendezvous, FIFO.
+/// A FIFO of indices of Rendezvous.
 struct RendezvousQueue {
     std::array<uint8_t, kRendezvous> slot{};
     uint32_t head = 0, count = 0;
@@ -102,15 +102,15 @@ struct RendezvousQueue {
     }
 };
 
-/// The tag matching state of a QP. Its send queue has only READs and FINs of rendezvous, in a ring of the engine; nothing is
-/// fetched from the client.
+/// The tag matching state of a QP. The QP's send queue contains only the READs and FINs of rendezvous. Its ring belongs to the
+/// engine, and nothing is fetched from the client.
 struct alignas(64) TagQp {
     TagQp();
     TagMessage message = TagMessage::ordinary;
-    abi::Cqe handed{};  ///< TagMessage::handed: completes the buffer when the headers are in it
+    abi::Cqe handed{};  ///< TagMessage::handed: the completion that is written once the headers are in the buffer
     uint64_t tag = 0;
     uint32_t app_ctx = 0;
-    bool match_reported = false;  ///< message of several packets: the match was reported already
+    bool match_reported = false;  ///< for a message of several packets: the match has been reported
     std::array<Rendezvous, kRendezvous> jobs;
     RendezvousQueue free, to_read, to_finish;
 };

@@ -1,4 +1,4 @@
-// Unreliable datagrams: addressing when sending, checks when receiving (IBA 9.8.3, 10.2.5, 11.4.2.1).
+// Unreliable datagrams: addresses of outgoing datagrams, checks of incoming ones (IBA 9.8.3, 10.2.5, 11.4.2.1).
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -10,7 +10,7 @@ constexpr uint32_t kGrhLength = 40;
 /// If the top bit of the WQE's Q_Key is set, the QP's own Q_Key is used (IBA 10.2.5, controlled Q_Keys).
 constexpr uint32_t kControlledQkey = 0x80000000;
 
-/// The receive buffer starts with room for a GRH, whether a packet had one or not.
+/// Stores a datagram. The receive buffer begins with room for a GRH, whether the packet has one or not.
 bool place(const SgeList& sges, const wire::Packet& p) {
     uint8_t grh[kGrhLength];
     p.copy_grh(grh);
@@ -27,8 +27,8 @@ void place_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     finish_datagram(ctx, qp, p, true);
 }
 
-/// Whether there is a receive for `bytes`. The QP may still hold the receive of a datagram that was lost for want of room
-/// (Placing::lost): the next datagram gets it.
+/// Returns true if there is a receive for `bytes`. The QP may still hold the receive of a datagram that was dropped because there
+/// was no room (Placing::lost). The next datagram uses that receive.
 bool hold_receive(Context& ctx, Qp& qp, const wire::Packet& p, uint32_t bytes) {
     RecvWork& work = qp.responder.recv;
     if (work.held) [[unlikely]]
@@ -53,12 +53,12 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     if ((p.qkey ^ qp.qkey) | uint32_t{qp.waits_requests}) [[unlikely]] {
         if (p.qkey == qp.qkey) return keep_behind(ctx, qp, SlowRole::request, p);
-        count(ctx, qp, RequestFault::wrong_qkey);  // silently dropped (IBA 9.6.1.5.1)
+        count(ctx, qp, RequestFault::wrong_qkey);  // the datagram is silently dropped (IBA 9.6.1.5.1)
         note_fault(ctx, qp, RequestFault::wrong_qkey);
         return;
     }
-    // A datagram that does not fit into the next receive is dropped and consumes none (IBA 9.9.3.2, class D): any host that knows
-    // the Q_Key may send, and must not be able to do harm.
+    // A datagram that does not fit into the next receive is dropped and consumes no receive (IBA 9.9.3.2, class D). Any host that
+    // knows the Q_Key may send datagrams, so they must do no harm.
     if (!hold_receive(ctx, qp, p, kGrhLength + p.payload_length)) {
         count(ctx, qp, &EventCounters::dropped);
         note(ctx, qp, Happening::refused, p.psn, 0, abi::Reason::datagram_dropped);

@@ -1,5 +1,6 @@
-// Where the send work of a QP comes from: the client's send queue, or, for a QP of a tag matching SRQ, the rendezvous that it has
-// matched. Requester, completion and engine use the functions at the end, so that the sources are told apart here alone.
+// Selects the source of a QP's send work. A QP of a tag matching SRQ executes the rendezvous that it has matched. All other QPs
+// execute the client's send queue. Requester, completion and engine call the functions at the end of this file, so no other code
+// distinguishes the two sources.
 #pragma once
 
 #include <concepts>
@@ -19,7 +20,7 @@ concept WorkSource = requires(Context& ctx, Qp& qp, const SendRecord& r) {
     { S::report(ctx, qp, r, abi::WcStatus{}, abi::Reason{}) } -> std::same_as<void>;
 };
 
-/// The client's send queue (fetch.cpp; its completions: completion.cpp).
+/// The client's send queue (fetch.cpp). completion.cpp writes its completions.
 struct ClientQueue {
     static bool posted(const Qp& qp);
     static bool fetch(Qp& qp, uint32_t most);
@@ -30,12 +31,12 @@ struct ClientQueue {
 struct MatchedRendezvous {
     static bool posted(const Qp& qp);
     static bool fetch(Qp& qp, uint32_t most);
-    static bool arm_doorbell(Qp&) { return false; }  // received messages activate the QP
+    static bool arm_doorbell(Qp&) { return false; }  // no doorbell is needed, because received messages activate the QP
     static void report(Context& ctx, Qp& qp, const SendRecord& r, abi::WcStatus status, abi::Reason reason);
 };
 static_assert(WorkSource<ClientQueue> && WorkSource<MatchedRendezvous>);
 
-/// Calls `use` with the source of the QP.
+/// Calls `use` with the source of the QP's send work.
 template <class Use>
 inline decltype(auto) with_source(const Qp& qp, Use&& use) {
     if (qp.tags == nullptr) [[likely]]
@@ -43,22 +44,22 @@ inline decltype(auto) with_source(const Qp& qp, Use&& use) {
     return use(MatchedRendezvous{});
 }
 
-/// Copies and validates posted work requests while there is room, `most` of a client's at a time, so that only those that are
-/// sent soon are fetched. True if any was fetched.
+/// Copies and validates posted work requests while there is room, at most `most` from a client's queue per call. Thus only
+/// requests that are sent soon are fetched. Returns true if any was fetched.
 inline bool fetch(Qp& qp, uint32_t most) {
     return with_source(qp, [&](auto source) { return source.fetch(qp, most); });
 }
-/// True if there is work that was not fetched yet.
+/// Returns true if there is work that was not fetched yet.
 inline bool posted(const Qp& qp) {
     return with_source(qp, [&](auto source) { return source.posted(qp); });
 }
-/// Called when all posted work is fetched: from now on the client rings the doorbell (see SqShared in abi/rings.hpp). True: the
-/// client may have posted meanwhile, so a full fence and recheck_doorbell() must follow.
+/// Called when all posted work is fetched. From now on the client rings the doorbell (see SqShared in abi/rings.hpp). Returns
+/// true if the client may have posted meanwhile; the caller must then execute a full fence and recheck_doorbell().
 inline bool arm_doorbell(Qp& qp) {
     return with_source(qp, [&](auto source) { return source.arm_doorbell(qp); });
 }
 bool recheck_doorbell(Qp& qp);
-/// Tells whoever posted the work that it is complete.
+/// Reports to the source of the work that it is complete.
 inline void report(Context& ctx, Qp& qp, const SendRecord& r, abi::WcStatus status, abi::Reason reason) {
     with_source(qp, [&](auto source) { source.report(ctx, qp, r, status, reason); });
 }

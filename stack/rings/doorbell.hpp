@@ -1,4 +1,5 @@
-// rocid's end of the doorbell protocol (see SqShared in abi/rings.hpp): collecting doorbells, and ceasing to watch a send queue.
+// rocid's end of the doorbell protocol (see SqShared in abi/rings.hpp): it collects doorbells and stops watching idle send
+// queues.
 #pragma once
 
 #include <atomic>
@@ -9,18 +10,18 @@
 
 namespace roci::rings {
 
-/// True if a doorbell may be set. Called after setting the sleeping flag and a full fence.
+/// Returns true if a doorbell may be set. The caller has set the sleeping flag and executed a full fence before.
 inline bool doorbell_pending(abi::DoorbellPage& page) {
     for (uint64_t& word : page.summary)
         if (std::atomic_ref(word).load(std::memory_order_seq_cst) != 0) return true;
     return false;
 }
 
-/// Clears doorbells that are set and calls visit(slot) for each; returns how many there were, and empty words that a client
-/// announced. It begins with word `from` of the page and ends after the word with doorbell number `most`; the others stay set,
-/// and `from` is where the next call begins. It clears the summary before the words, the opposite of a client's order: a bit that
-/// is set meanwhile is either collected now, or its summary bit remains set for the next call. kDoorbellSlots bounds the work,
-/// whatever a client writes.
+/// Clears the doorbells that are set and calls visit(slot) for each. Returns the number of doorbells plus the number of empty
+/// words that a client announced. The scan begins with word `from` of the page and ends after the word with doorbell number
+/// `most`. The remaining doorbells stay set, and `from` becomes the start of the next call. The function clears the summary
+/// before the words, which is the opposite of a client's order. A bit that is set meanwhile is therefore either collected now, or
+/// its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
 template <class Visit>
 uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t most, Visit visit) {
     uint64_t any = 0;
@@ -30,7 +31,8 @@ uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t mos
     const uint32_t first = from / 64;
     const uint64_t above = ~uint64_t{0} << (from % 64);
     uint32_t count = 0;
-    for (uint32_t i = 0; i <= kSummaries; ++i) {  // the first one comes twice: its words from `from` on, at last those below
+    // Visits the first word twice: first its part from `from` on, at last its part below `from`.
+    for (uint32_t i = 0; i <= kSummaries; ++i) {
         const uint32_t s = (first + i) % kSummaries;
         std::atomic_ref summary(page.summary[s]);
         const uint64_t mine = i == 0 ? above : i == kSummaries ? ~above : ~uint64_t{0};
@@ -43,7 +45,7 @@ uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t mos
                 return count;
             }
             uint64_t bits = std::atomic_ref(page.words[w]).exchange(0, std::memory_order_seq_cst);
-            if (bits == 0) ++count;  // a word that was announced without a doorbell costs as much as one
+            if (bits == 0) ++count;  // an announced word without a doorbell costs as much as a doorbell
             for (; bits != 0; bits &= bits - 1) {
                 visit(w * 64 + uint32_t(std::countr_zero(bits)));
                 ++count;
@@ -52,18 +54,20 @@ uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t mos
     }
     return count;
 }
-/// All doorbells that are set.
+/// Collects all doorbells that are set.
 template <class Visit>
 void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     uint32_t from = 0;
     collect_doorbells(page, from, abi::kDoorbellSlots, visit);
 }
 
-/// Ceasing to watch a send queue takes two steps with a full fence between them; many queues may share the fence. This is the
-/// first step: from now on the client rings the doorbell. It does not read `idle`, because a load would wait for the cache line.
+/// The engine stops watching a send queue in two steps with a full fence between them. Many queues may share the fence. This is
+/// the first step: from now on the client rings the doorbell. This step does not read `idle`, because a load would wait for the
+/// cache line.
 inline void announce_idle(const SqView& sq) { std::atomic_ref(sq.shared->idle).store(1, std::memory_order_release); }
-/// The second step, after the fence; the engine has taken the WQEs before `taken`. False: new WQEs are posted, so the engine goes
-/// on watching. The client may have rung the doorbell for them too, which is harmless.
+/// The second step, after the fence. The engine has fetched the WQEs before index `taken`. Returns false if the client has posted
+/// more WQEs; the engine then continues to watch the queue. The client may have rung the doorbell for these WQEs too, which is
+/// harmless.
 inline bool stays_idle(const SqView& sq, uint32_t taken) {
     if (!sq.posted(taken)) return true;
     std::atomic_ref(sq.shared->idle).store(0, std::memory_order_relaxed);

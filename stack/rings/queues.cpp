@@ -8,8 +8,8 @@
 namespace roci::rings {
 namespace {
 
-/// Reads the client's `consumer`. A valid value only moves forward, and not beyond the produced entries. An invalid value is
-/// ignored, so at worst the lane stays full.
+/// Reads the client's `consumer`. A valid value only moves forward and not beyond the produced entries. An invalid value is
+/// ignored; then at worst the lane stays full.
 void refresh_consumer(CqLane& lane) {
     const uint32_t said = std::atomic_ref(lane.shared->consumer).load(std::memory_order_acquire);
     if (lane.produced - said <= lane.produced - lane.consumer_seen) lane.consumer_seen = said;
@@ -17,8 +17,8 @@ void refresh_consumer(CqLane& lane) {
 
 bool full(const CqLane& lane) { return lane.produced - lane.consumer_seen >= lane.depth; }
 
-/// Writes all fields but `seq`, then `seq` with release order: a reader that sees `seq` sees the other fields. The entry is
-/// copied in pieces that do not overlap, because a load that spans two pending stores waits for both.
+/// Writes all fields except `seq`, then `seq` with release order, so a reader that sees the new `seq` also sees the other fields.
+/// The entry is copied in pieces that do not overlap, because a load that spans two pending stores waits for both.
 void write_entry(abi::Cqe& slot, const abi::Cqe& e, uint32_t seq) {
     auto* to = reinterpret_cast<std::byte*>(&slot);
     auto* from = reinterpret_cast<const std::byte*>(&e);
@@ -55,20 +55,20 @@ PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e, Completions& out) {
 uint64_t event_due(const Cq& cq, const CqLane& lane) {
     const uint32_t count = std::atomic_ref(const_cast<uint32_t&>(cq.moderation_count)).load(std::memory_order_relaxed);
     const uint64_t period = std::atomic_ref(const_cast<uint32_t&>(cq.moderation_period_us)).load(std::memory_order_relaxed);
-    // With only one of the limits an event could wait for ever.
+    // With only one of the two limits, an event could be delayed forever.
     return count == 0 || period == 0 || lane.unannounced >= count ? 0 : lane.since + period * 1000;
 }
 
 bool notify(Cq& cq, bool solicited, io::EventRing& events) {
     if (cq.channel == abi::kNoHandle) return true;
-    // rocid writes the entry, then reads `arm`. The client writes `arm`, then reads entries. With a full fence on both sides at
-    // least one of them sees the other's write.
+    // rocid writes the entry, then reads `arm`. The client writes `arm`, then reads entries. With a full fence on both sides, at
+    // least one side sees the other's write.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const uint32_t arm = std::atomic_ref(cq.shared->arm).load(std::memory_order_acquire);
     uint32_t fired = cq.fired.load(std::memory_order_relaxed);
     if (arm == fired || ((arm & 1) != 0 && !solicited)) return true;
-    // Engines compete: the one that changes `fired` sends the event. The others either see that the event for this `arm` is sent,
-    // or try again later.
+    // Several engines may compete. The engine that changes `fired` sends the event. The other engines either see that the event
+    // for this `arm` was sent, or try again later.
     if (!cq.fired.compare_exchange_strong(fired, arm, std::memory_order_acq_rel)) return fired == arm;
     const io::Event event{.kind = io::Event::Kind::completion,
                           .session = cq.session,
@@ -81,7 +81,7 @@ bool notify(Cq& cq, bool solicited, io::EventRing& events) {
         std::atomic_ref(cq.shared->fired).store(arm, std::memory_order_relaxed);
         return true;
     }
-    // Undo, unless another engine has sent an event for a newer `arm` meanwhile; that event is sufficient.
+    // Sets `fired` back, unless another engine has meanwhile sent an event for a newer `arm`. That event is sufficient.
     uint32_t mine = arm;
     return !cq.fired.compare_exchange_strong(mine, fired, std::memory_order_acq_rel);
 }

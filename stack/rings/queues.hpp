@@ -1,4 +1,4 @@
-// rocid's end of the shared rings. Each value in shared memory is read once and bounds-checked; the engine works on copies.
+// rocid's end of the shared rings. Each value in shared memory is read once and bounds-checked. The engine works on copies.
 #pragma once
 
 #include <array>
@@ -12,24 +12,24 @@
 
 namespace roci::rings {
 
-/// Consumer of a client's send queue. The conductor checked its place in the arena when it created the QP.
+/// The consumer's view of a client's send queue. The conductor checked the queue's place in the arena when it created the QP.
 struct SqView {
-    abi::SqShared* shared = nullptr;  ///< the slots follow
+    abi::SqShared* shared = nullptr;  ///< the slots follow this header
     uint32_t depth = 0;               ///< power of two
     uint32_t stride = 0;
     const std::byte* slot(uint32_t index) const {
         return reinterpret_cast<const std::byte*>(shared + 1) + size_t(index & (depth - 1)) * stride;
     }
-    /// Whether the client has marked the WQE at this index as posted.
+    /// Returns true if the client has marked the WQE at this index as posted.
     bool posted(uint32_t index) const {
         auto* wqe = reinterpret_cast<abi::SendWqe*>(const_cast<std::byte*>(slot(index)));
         return std::atomic_ref(wqe->phase).load(std::memory_order_acquire) == abi::phase_of(index, depth);
     }
 };
 
-/// Where a receive queue or SRQ lies.
+/// Location of a receive queue or SRQ.
 struct RqView {
-    abi::RqShared* shared = nullptr;  ///< the slots follow
+    abi::RqShared* shared = nullptr;  ///< the slots follow this header
     uint32_t depth = 0;
     uint32_t stride = 0;
     uint32_t max_sge = 0;
@@ -39,14 +39,14 @@ struct RqView {
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
 };
 
-/// The engine's place in a receive queue. It reads the client's index seldom: the index is in a cache line of another core, and
-/// the client, which writes it with every post, has to fetch the line back.
+/// The engine's position in a receive queue. The engine seldom reads the client's index. The index is in a cache line that the
+/// client writes with every post, and each read by the engine makes the client fetch the line again.
 struct RqCursor {
-    uint32_t consumed = 0;  ///< free-running
-    uint32_t seen = 0;      ///< last result of producer()
-    uint32_t enough = 0;    ///< half of the receives that were posted then
-    /// Receives that are known to be posted and not taken. Reads the client's index if there are fewer than `wanted`. A result
-    /// above the queue's depth means that the client's index is invalid.
+    uint32_t consumed = 0;  ///< free-running index of the next receive
+    uint32_t seen = 0;      ///< last value of producer()
+    uint32_t enough = 0;    ///< half of the receives that were posted at that time
+    /// Returns the number of receives that are known to be posted and not yet taken. Reads the client's index if that number is
+    /// less than `wanted`. A result above the queue's depth means that the client's index is invalid.
     uint32_t posted(const RqView& queue, uint32_t wanted) {
         if (seen - consumed < wanted) {
             seen = queue.producer();
@@ -56,11 +56,12 @@ struct RqCursor {
     }
 };
 
-/// Moves a queue to the ring `to` (ibv_modify_srq with IBV_SRQ_MAX_WR), which is unused and has the same stride. Receives that
-/// are posted and not taken keep their indices. False, nothing changed: they do not fit, or the producer index is invalid.
+/// Moves a queue to the unused ring `to`, which has the same stride (ibv_modify_srq with IBV_SRQ_MAX_WR). Receives that are
+/// posted and not taken keep their indices. Returns false, and changes nothing, if they do not fit or the producer index is
+/// invalid.
 [[nodiscard]] bool move_queue(RqView& queue, RqCursor& cursor, const RqView& to);
 
-/// One engine's lane of a CQ. An engine does not access the lanes of other engines.
+/// One engine's part of a CQ, with its own ring of entries. An engine does not access the lanes of other engines.
 struct alignas(64) CqLane {
     abi::CqLane* shared = nullptr;
     abi::Cqe* entries = nullptr;
@@ -68,16 +69,16 @@ struct alignas(64) CqLane {
     uint32_t produced = 0;
     uint32_t consumer_seen = 0;
     bool dirty = false;        ///< has entries for which notify() has not been called
-    bool solicited = false;    ///< one of them is solicited or an error
-    bool unsettled = false;    ///< has entries written after the last call of take_sleeper() behind a fence
+    bool solicited = false;    ///< one of these entries is solicited or reports an error
+    bool unsettled = false;    ///< has entries that were written after the last take_sleeper() that followed a fence
     uint8_t lies = 0;          ///< consecutive wake-ups that woke no thread
-    uint8_t passed_over = 0;   ///< wake-ups omitted because of `lies`
-    uint32_t unannounced = 0;  ///< entries since the last notify()
-    uint64_t since = 0;        ///< when the first of them was written, nanoseconds
+    uint8_t passed_over = 0;   ///< wake-ups omitted since `lies` became too high
+    uint32_t unannounced = 0;  ///< number of entries since the last notify()
+    uint64_t since = 0;        ///< time when the first of these entries was written, ns
 };
 
-/// A completion queue. Only engine e writes lane e. The engines share `fired`; a compare-exchange selects the one that sends an
-/// event.
+/// A completion queue. Engine e writes only lane e. The engines share `fired`; a compare-exchange selects the engine that sends
+/// an event.
 struct Cq {
     abi::CqShared* shared = nullptr;
     CqLane lanes[abi::kMaxEngines];
@@ -88,12 +89,12 @@ struct Cq {
     uint32_t vector = 0;
     bool ignore_overrun = false;
     std::atomic<uint32_t> fired{0};      ///< last value of `arm` for which an event was sent
-    std::atomic<bool> dead{false};       ///< overrun: takes no more entries (IBA 11.6.3.2: CQ in error)
-    std::atomic<uint32_t> use_count{0};  ///< QPs attached; conductor
+    std::atomic<bool> dead{false};       ///< overrun: the CQ accepts no more entries (IBA 11.6.3.2: CQ in error)
+    std::atomic<uint32_t> use_count{0};  ///< number of QPs attached; used by the conductor
     uint32_t moderation_count = 0, moderation_period_us = 0;
 };
 
-/// A thread of a client that may sleep on a word of a CQ. The waker calls woke() with the result of the wake-up.
+/// A thread of a client that may sleep on a word of a CQ. rocid reports the result of each wake-up by woke().
 struct Sleeper {
     uint32_t* word = nullptr;
     CqLane* lane = nullptr;
@@ -105,11 +106,11 @@ struct Sleeper {
     }
 };
 
-/// Collects an engine's entries and writes them together. The lines of CQs come from the clients' cores: writing entries one by
-/// one would wait for each line, writing them together waits for all lines at the same time.
+/// Collects an engine's entries and writes them together. The cache lines of CQs come from the clients' cores. Single writes
+/// would wait for one line after the other; writes in a batch wait for all lines at the same time.
 class Completions {
 public:
-    /// Adds an entry, with `e.seq` set. The client sees it at write_out() at the latest.
+    /// Adds an entry whose `seq` is set. The client can see the entry after write_out() at the latest.
     void add(abi::Cqe& slot, const abi::Cqe& e) {
         if (count_ == kRoom) write_out();
         slots_[count_] = &slot;
@@ -127,21 +128,23 @@ private:
 enum class PushResult : uint8_t { ok, overrun };
 
 /// Reserves the next entry of an engine's lane, sets `e.seq`, and adds the entry to `out`. It never overwrites an entry that the
-/// client has not polled. If the lane is full, it marks the CQ as dead and returns overrun; the caller raises IBV_EVENT_CQ_ERR if
-/// the CQ was not dead before. With ignore_overrun it drops the new entry and returns ok, so that the earlier entries remain
+/// client has not polled. If the lane is full, it marks the CQ as dead and returns overrun. The caller raises IBV_EVENT_CQ_ERR if
+/// the CQ was not dead before. With ignore_overrun, it drops the new entry and returns ok, so that the earlier entries remain
 /// readable.
 PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e, Completions& out);
-/// Moderation (ibv_modify_cq): the time at which this lane's event is due, by the number of entries and the age of the first one.
-/// 0: now.
+/// Moderation (ibv_modify_cq): returns the time at which this lane's event is due, which depends on the number of entries and the
+/// age of the first one. Returns 0 if the event is due now.
 uint64_t event_due(const Cq& cq, const CqLane& lane);
-/// Called after a batch of push(): sends a completion event if the CQ is armed for it. False: the event ring is full, or another
-/// engine is sending; call again later with the same `solicited`.
+/// Called after a batch of push(). Sends a completion event if the CQ is armed for it. Returns false if the event ring is full or
+/// another engine is sending; the caller calls again later with the same `solicited`.
 bool notify(Cq& cq, bool solicited, io::EventRing& events);
-/// Called after entries were written. True: a thread that polls this CQ may be sleeping and must be woken (abi::CqShared). A
-/// client can set `sleeping` without sleeping; after some useless wake-ups rocid honours the flag only once in 64 times.
+/// Called after entries were written. Returns true if a thread that polls this CQ may be sleeping and must be woken
+/// (abi::CqShared). A client can set `sleeping` without sleeping. After some useless wake-ups, rocid honours the flag only once
+/// in 64 times.
 bool take_sleeper(Cq& cq, CqLane& lane);
-/// Moves a lane to `to` (resize_cq). The entries from free-running index `consumer` on, which the client has not polled, start at
-/// index 0 there. False, nothing changed: `consumer` is invalid or `to` is too small.
+/// Moves a lane to the memory of `to` (resize_cq). The entries that the client has not polled begin at the free-running index
+/// `consumer`; in the new memory they begin at index 0. Returns false, and changes nothing, if `consumer` is invalid or `to` is
+/// too small.
 [[nodiscard]] bool move_lane(CqLane& lane, const CqLane& to, uint32_t consumer);
 
 }  // namespace roci::rings

@@ -21,7 +21,7 @@ void put_ipv4(uint8_t* h, const PathSpec& spec) {
     std::memset(h, 0, kIpv4Length);
     h[0] = 0x45;
     h[1] = spec.traffic_class;
-    store_be<uint16_t>(h + 6, kDontFragment);  // identification 0: an atomic datagram needs none (RFC 6864, 4.1)
+    store_be<uint16_t>(h + 6, kDontFragment);  // identification 0: a datagram that is never fragmented needs none (RFC 6864, 4.1)
     h[8] = spec.hop_limit;
     h[9] = kProtocolUdp;
     std::memcpy(h + 12, &spec.source_gid.bytes[12], 4);
@@ -60,7 +60,7 @@ inline void put_bth(uint8_t* bth, const TransportHeaders& h, uint32_t pad) {
     store_be<uint32_t>(bth + 8, uint32_t(h.ack_request) << 31 | h.psn.value());
 }
 
-/// Writes the extended headers in wire order, the order in which parse() reads them. Returns the start of the payload.
+/// Writes the extended headers in wire order, which is the order in which parse() reads them. Returns the start of the payload.
 inline uint8_t* put_extended(uint8_t* p, const TransportHeaders& h, uint32_t flags) {
     if ((flags & kXrcEth) != 0) {
         store_be<uint32_t>(p, h.xrc_srqn & kMask24);
@@ -131,7 +131,7 @@ PathTemplate make_path(const PathSpec& spec) {
     p += t.ipv6 ? kIpv6Length : kIpv4Length;
     store_be<uint16_t>(p, spec.udp_source);
     store_be<uint16_t>(p + 2, kRoceUdpPort);
-    store_be<uint32_t>(p + 4, uint32_t{0});  // length: per frame; checksum: 0, see A17.4.2
+    store_be<uint32_t>(p + 4, uint32_t{0});  // the length is written per frame; the checksum is 0 (A17.4.2)
     t.length = uint8_t(p + kUdpLength - t.bytes);
     return t;
 }
@@ -139,13 +139,13 @@ PathTemplate make_path(const PathSpec& spec) {
 uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHeaders& headers, uint32_t payload_length) {
     const OpcodeInfo& info = opcode_info(headers.opcode);
     const uint32_t pad = -payload_length & 3;
-    // A copy of constant size takes a few vector stores. The bytes that it writes past path.length are overwritten next, or are
+    // A copy of constant size compiles to a few vector stores. The bytes behind path.length are either overwritten next or lie
     // within the room that the caller guarantees.
     std::memcpy(frame, path.bytes, sizeof path.bytes);
     patch_lengths(frame + path.l3_offset, path, kUdpLength + info.header_length + payload_length + pad + kIcrcLength);
     uint8_t* bth = frame + path.length;
     put_bth(bth, headers, pad);
-    if (headers.opcode == kCnpOpcode) {  // BECN and sixteen zero bytes (A17.9.3)
+    if (headers.opcode == kCnpOpcode) {  // a CNP has BECN set and sixteen zero bytes (A17.9.3)
         bth[4] |= kBecn;
         std::memset(bth + kBthLength, 0, kCnpReserved);
         return bth + kBthLength + kCnpReserved;

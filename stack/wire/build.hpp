@@ -1,5 +1,5 @@
-// Building a frame: begin_frame() copies the connection's template of Ethernet, IP and UDP headers and adds BTH and extended
-// headers, the caller writes the payload, and finish_frame() adds padding and ICRC.
+// Builds a frame. begin_frame() copies the connection's template of Ethernet, IP and UDP headers and adds the BTH and extended
+// headers. The caller writes the payload. finish_frame() adds padding and the ICRC.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,28 @@ namespace roci::wire {
 /// Contents of the headers before the BTH.
 struct PathSpec {
     MacAddress source_mac, dest_mac;
-    Gid source_gid, dest_gid;   ///< both IPv4-mapped, or neither
+    Gid source_gid, dest_gid;   ///< either both IPv4-mapped or both IPv6
     uint8_t traffic_class = 0;  ///< DSCP and ECN
     uint8_t hop_limit = 64;
     uint32_t flow_label = 0;
     uint16_t udp_source = 0xc000;  ///< 0xc000..0xffff, one per flow (A17.4.6)
-    uint16_t vlan = 0;             ///< tag control information, 0 = untagged
+    uint16_t vlan = 0;             ///< tag control information (802.1Q), 0 if untagged
     bool port_sums = false;        ///< the port fills in the checksums of IPv4 headers
 };
 
-/// The bytes before the BTH, ready to copy; lengths and IPv4 checksum are patched per frame.
+/// The headers before the BTH, ready to be copied. Each frame gets its own lengths and IPv4 checksum.
 struct PathTemplate {
-    uint8_t length = 0;  ///< 0: no path yet
+    uint8_t length = 0;  ///< 0 if there is no path yet
     uint8_t l3_offset = 0;
     bool ipv6 = false;
     uint8_t checksum_offset = 0;    ///< l3_offset if the port fills in the IPv4 header checksum (io::TxFrame), else 0
     uint32_t ipv4_partial_sum = 0;  ///< checksum of the IPv4 header without the total length
     uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
 };
-/// The result has length 0 if only one of the GIDs is IPv4-mapped: there is no such path.
+/// The result has length 0 if exactly one of the GIDs is IPv4-mapped, because no such path exists.
 PathTemplate make_path(const PathSpec& spec);
 
-/// The headers after UDP. The opcode selects the extended headers, and so the fields that are used (opcode_info).
+/// The headers after UDP. The opcode selects the extended headers and thereby the fields that are used (opcode_info).
 struct TransportHeaders {
     uint8_t opcode = 0;
     bool solicited = false, ack_request = false, mig_req = true;
@@ -61,26 +61,26 @@ struct TransportHeaders {
 /// for kMaxOverhead + payload_length.
 uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHeaders& headers, uint32_t payload_length);
 
-/// Bytes before the payload of a frame with that opcode.
+/// Returns the number of bytes before the payload of a frame with that opcode.
 inline uint32_t header_bytes(const PathTemplate& path, uint8_t opcode) { return path.length + opcode_info(opcode).header_length; }
 
-/// Headers that frames of one message repeat: those of its Middle packets are the same but for PSN and ACK request.
+/// Headers for the Middle packets of one message, which differ only in PSN and ACK request.
 struct RepeatedHeaders {
     uint8_t length = 0, bth = 0;
-    uint8_t bytes[sizeof(PathTemplate::bytes) + kBthLength + 4];  ///< at most XRCETH behind the BTH
+    uint8_t bytes[sizeof(PathTemplate::bytes) + kBthLength + 4];  ///< after the BTH there is at most an XRCETH
 };
-/// Keeps the headers that begin_frame wrote, of a Middle packet.
+/// Stores the headers that begin_frame() wrote for a Middle packet.
 void keep_headers(RepeatedHeaders& kept, const uint8_t* frame, const PathTemplate& path, const uint8_t* payload);
-/// begin_frame with kept headers, for a payload of the same length.
+/// Like begin_frame(), but copies the stored headers. The payload must have the same length.
 uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bool ack_request);
 
-/// After the payload has been written at begin_frame's result: adds padding and ICRC. Returns the frame's length.
+/// Adds padding and the ICRC. The caller has written the payload where begin_frame() returned. Returns the length of the frame.
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length);
 
-/// Whether finish_frame_from() supports a payload of that length.
+/// Returns true if finish_frame_from() supports a payload of that length.
 constexpr bool copies_with_icrc(uint32_t payload_length) { return payload_length != 0 && payload_length % kCopyingStep == 0; }
 
-/// Like finish_frame(), with the payload still at `from`: copies it in the same pass that computes the ICRC.
+/// Like finish_frame(), but reads the payload at `from` and copies it in the same pass that computes the ICRC.
 uint32_t finish_frame_from(uint8_t* frame, const PathTemplate& path, uint8_t* payload, const std::byte* from,
                            uint32_t payload_length);
 

@@ -1,4 +1,5 @@
-// A packet or a GID as text, for traces, status and messages. Not for the hot path: it allocates.
+// Converts a packet or a GID to text, for traces, status and messages. The functions allocate memory, so the hot path must not
+// call them.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ namespace roci::wire {
 /// Prints the extended headers of the opcode. parse() must have returned ok for `packet`, and its frame must still exist.
 std::string describe(const Packet& packet);
 
-/// As ibv_devinfo prints it: "::ffff:10.0.0.1" or "fe80::1".
+/// Returns the GID in the format of ibv_devinfo: "::ffff:10.0.0.1" or "fe80::1".
 std::string to_text(const Gid& gid);
 
 }  // namespace roci::wire

@@ -5,7 +5,7 @@ namespace {
 
 // Polynomials over GF(2) modulo the CRC-32 polynomial, in the reflected form that the ICRC has: bit 31 is the coefficient of x^0.
 constexpr uint32_t kPolynomial = 0xedb88320, kOne = 0x80000000, kX = 0x40000000;
-/// The polynomial is primitive: x has this order, so x^(kOrder - n) is the inverse of x^n.
+/// The polynomial is primitive, so x has this order, and x^(kOrder - n) is the inverse of x^n.
 constexpr uint32_t kOrder = 0xffffffff;
 
 constexpr uint32_t times_x(uint32_t a) { return (a >> 1) ^ ((a & 1) != 0 ? kPolynomial : 0); }
@@ -27,13 +27,14 @@ constexpr uint32_t power_of_x(uint32_t exponent) {
 }
 static_assert(multiply(power_of_x(1000), power_of_x(kOrder - 1000)) == kOne);
 
-/// Ends of the two 16-bit words in the header, in bytes.
+/// Offsets of the ends of the two 16-bit words in the IPv4 header, bytes.
 constexpr uint32_t kIdentificationEnd = 6, kFlagsEnd = 8;
 
-/// A word whose last byte is followed by `rest` bytes of the message contributes word * x^(8 * rest + 32) to the remainder.
+/// A word that is followed by `rest` bytes of the message contributes word * x^(8 * rest + 32) to the remainder. Returns that
+/// power of x.
 constexpr uint32_t factor(uint32_t rest) { return power_of_x(8 * rest + 32); }
 
-/// The word as a polynomial: its bytes are in network order, and the lowest bit of each byte comes first.
+/// Converts a word to a polynomial. The bytes of the word are in network order, and the lowest bit of each byte comes first.
 constexpr uint32_t polynomial_of(uint16_t word) { return uint32_t(uint16_t(word << 8 | word >> 8)) << 16; }
 constexpr uint16_t word_of(uint32_t polynomial) {
     const auto swapped = uint16_t(polynomial >> 16);

@@ -1,7 +1,7 @@
 // The ICRC covers the identification of the IPv4 header (A17.3.3 masks only type of service, TTL and checksum). With a UDP
-// socket, rocid can neither set nor read the identification. A CRC is linear, so neither direction needs a second pass over the
-// frame: the change of an ICRC follows from the change of the identification, and an unknown identification follows from the
-// difference of two ICRCs.
+// socket, rocid can neither set nor read the identification. A CRC is linear, so no second pass over the frame is needed. The
+// sender computes the change of the ICRC from the change of the identification. The receiver computes the unknown identification
+// from the difference between two ICRCs.
 #pragma once
 
 #include <array>
@@ -10,21 +10,23 @@
 
 namespace roci::wire {
 
-/// The word of flags and fragment offset, which follows the identification, with only the don't-fragment bit set.
+/// The value of the 16-bit word after the identification: flags and fragment offset, with only the don't-fragment bit set.
 inline constexpr uint16_t kDontFragmentWord = 0x4000;
 
-/// Factors for one length of frame. `covered`: bytes that the ICRC covers, from the IP header to the byte before the ICRC.
+/// The factors for one frame length. `covered` is the number of bytes that the ICRC covers, from the IP header to the byte before
+/// the ICRC.
 class IcrcShift {
 public:
     IcrcShift() = default;
     explicit IcrcShift(uint32_t covered);
     uint32_t covered() const { return covered_; }
-    /// The change of the ICRC (XOR, as stored in memory, little endian) if the identification is XORed with `change`.
+    /// Returns the change (XOR) of the ICRC, as it is stored in memory (little endian), if the identification is XORed with
+    /// `change`.
     uint32_t of_identification(uint16_t change) const;
-    /// The same for the flags and fragment offset.
+    /// Like of_identification(), for the word of flags and fragment offset.
     uint32_t of_flags(uint16_t change) const;
-    /// The change of the identification that causes `difference` between two ICRCs, if there is one. Only 2^16 of the 2^32
-    /// possible differences have a result, so this detects all but one in 65,536 corrupt frames.
+    /// Returns the change of the identification that causes `difference` between two ICRCs, if there is one. Only 2^16 of the
+    /// 2^32 possible differences have a result, so all but one in 65,536 corrupt frames are detected.
     std::optional<uint16_t> identification_for(uint32_t difference) const;
 
 private:
@@ -32,7 +34,7 @@ private:
     uint32_t identification_ = 0, flags_ = 0, inverse_ = 0;  ///< powers of x modulo the CRC's polynomial
 };
 
-/// Caches the factors of recently used lengths: traffic has few different lengths at a time.
+/// Caches the factors of recently used frame lengths, because traffic has few different lengths at a time.
 class IcrcShiftCache {
 public:
     const IcrcShift& of(uint32_t covered) {

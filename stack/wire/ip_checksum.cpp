@@ -5,18 +5,18 @@
 namespace roci::wire {
 namespace {
 
-constexpr uint32_t kEncapsulation = 4;  // EtherType, 2 bytes reserved
+constexpr uint32_t kEncapsulation = 4;  // 2 bytes of EtherType, 2 reserved bytes
 constexpr uint32_t kLeastHeader = 20;
 constexpr uint16_t kTypeIpv4 = 0x0800;
-constexpr uint16_t kFragment = 0x3fff;  // more fragments, or an offset
+constexpr uint16_t kFragment = 0x3fff;  // mask of the more-fragments bit and the fragment offset
 constexpr uint32_t kHeaderChecksum = 10;
 constexpr uint8_t kTcp = 6, kUdp = 17;
 
-/// Offsets count from the start of the IP header.
+/// Properties of an IPv4 packet. Offsets count from the start of the IP header.
 struct Ipv4 {
-    uint32_t header = 0;            ///< bytes
-    uint32_t segment = 0;           ///< bytes of TCP or UDP; 0: another protocol, or a fragment
-    uint32_t segment_checksum = 0;  ///< offset of its checksum
+    uint32_t header = 0;            ///< length of the header, bytes
+    uint32_t segment = 0;           ///< length of the TCP or UDP segment, bytes; 0: another protocol, or a fragment
+    uint32_t segment_checksum = 0;  ///< offset of the segment's checksum
     uint8_t protocol = 0;
 };
 
@@ -44,7 +44,7 @@ bool parse(const uint8_t* payload, uint32_t length, Ipv4& out) {
     return true;
 }
 
-/// Sum of big-endian 16-bit words, the last one padded with zero, not folded yet.
+/// Returns the sum of big-endian 16-bit words, not folded. An odd last byte is padded with zero.
 uint32_t sum(const uint8_t* p, uint32_t length) {
     uint32_t s = 0;
     for (; length >= 2; p += 2, length -= 2) s += load_be<uint16_t>(p);
@@ -55,7 +55,7 @@ uint16_t fold(uint32_t s) {
     return uint16_t((s & 0xffff) + (s >> 16));
 }
 
-/// Sum of the segment with its pseudo header: both addresses, protocol, length.
+/// Returns the folded sum of the segment and its pseudo header (both addresses, protocol, length).
 uint16_t segment_sum(const uint8_t* ip, const Ipv4& v) {
     return fold(sum(ip + 12, 8) + v.protocol + v.segment + sum(ip + v.header, v.segment));
 }
@@ -73,7 +73,7 @@ void fill_ip_checksums(uint8_t* payload, uint32_t length) {
     if (v.segment == 0) return;
     store_be<uint16_t>(ip + v.segment_checksum, uint16_t{0});
     const auto checksum = uint16_t(~segment_sum(ip, v));
-    // In UDP, 0 means that there is no checksum (RFC 768).
+    // A UDP checksum of 0 would mean that there is no checksum (RFC 768), so 0 is sent as 0xffff.
     store_be<uint16_t>(ip + v.segment_checksum, checksum == 0 && v.protocol == kUdp ? uint16_t{0xffff} : checksum);
 }
 

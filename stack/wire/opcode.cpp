@@ -48,7 +48,7 @@ constexpr OperationRow kOperations[] = {
     {Operation::atomic_write, "ATOMIC WRITE", kRequest | kOnly | kAtomicWrite | kReth | kPayload},
 };
 
-/// Length of every extended header, bytes.
+/// The length of each extended header, bytes.
 struct HeaderRow {
     uint32_t flag;
     uint8_t length;
@@ -71,7 +71,7 @@ constexpr bool carried_by(Service s, const OperationRow& row) {
     }
 }
 
-/// Headers that the service adds to its operations: DETH for UD, XRCETH for every XRC request (annex A14).
+/// Returns the headers that a service adds to its operations: DETH for UD, XRCETH for every XRC request (annex A14).
 constexpr uint32_t service_headers(Service s, const OperationRow& row) {
     if (s == Service::ud) return kDeth;
     if (s == Service::xrc && (row.flags & kRequest) != 0) return kXrcEth;

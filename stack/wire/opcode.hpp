@@ -9,7 +9,7 @@ namespace roci::wire {
 /// Upper three bits of the opcode: the service.
 enum class Service : uint8_t { rc = 0, uc = 1, rd = 2, ud = 3, cnp = 4, xrc = 5 };
 
-/// Lower five bits of the opcode: the operation. Services share the numbers.
+/// Lower five bits of the opcode: the operation. All services use the same numbers.
 enum class Operation : uint8_t {
     send_first = 0x00,
     send_middle = 0x01,
@@ -44,20 +44,20 @@ constexpr Service service_of(uint8_t opcode) { return Service(opcode >> 5); }
 constexpr Operation operation_of(uint8_t opcode) { return Operation(opcode & 0x1f); }
 inline constexpr uint8_t kCnpOpcode = 0x81;
 
-/// Properties, or-ed.
+/// Properties of an opcode, combined by bitwise or.
 enum OpcodeFlags : uint32_t {
     kRequest = 1 << 0,  ///< travels from requester to responder
     kResponse = 1 << 1,
     kFirst = 1 << 2,  ///< starts a multi-packet message
     kMiddle = 1 << 3,
     kLast = 1 << 4,  ///< ends a multi-packet message
-    kOnly = 1 << 5,  ///< a whole message
+    kOnly = 1 << 5,  ///< is a whole message
     kSend = 1 << 6,
     kWrite = 1 << 7,
     kRead = 1 << 8,
     kAtomic = 1 << 9,
     kAck = 1 << 10,
-    kReth = 1 << 11,  ///< extended headers that follow the BTH
+    kReth = 1 << 11,  ///< this bit and the following ones: extended headers that follow the BTH
     kAeth = 1 << 12,
     kAtomicEth = 1 << 13,
     kAtomicAckEth = 1 << 14,
@@ -72,14 +72,14 @@ enum OpcodeFlags : uint32_t {
 };
 
 struct OpcodeInfo {
-    const char* name = nullptr;  ///< "RC SEND Only with Immediate"; nullptr: no such opcode
-    uint32_t flags = 0;          ///< OpcodeFlags
-    uint8_t header_length = 0;   ///< BTH and extended headers, bytes (CNP: and its 16 reserved bytes)
+    const char* name = nullptr;  ///< such as "RC SEND Only with Immediate"; nullptr if the opcode does not exist
+    uint32_t flags = 0;          ///< bits of OpcodeFlags
+    uint8_t header_length = 0;   ///< BTH and extended headers, bytes; for CNP also its 16 reserved bytes
     constexpr bool has(uint32_t f) const { return (flags & f) != 0; }
     constexpr bool valid() const { return name != nullptr; }
 };
 
-/// Property of any of the 256 opcodes; never out of range.
+/// The properties of all 256 opcodes; any opcode is a valid index.
 extern const std::array<OpcodeInfo, 256> kOpcodes;
 inline const OpcodeInfo& opcode_info(uint8_t opcode) { return kOpcodes[opcode]; }
 

@@ -1,5 +1,5 @@
-// A received frame, parsed once. After parse() returned ok, every accessor is safe: lengths have been checked against the
-// opcode, padding removed, the ICRC verified.
+// A received frame, parsed once. After parse() returned ok, every accessor is safe: the lengths match the opcode, the padding is
+// removed and the ICRC is verified.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,35 @@ namespace roci::wire {
 inline constexpr uint16_t kRoceUdpPort = 4791;
 inline constexpr uint32_t kEthLength = 14, kVlanLength = 4, kIpv4Length = 20, kIpv6Length = 40, kUdpLength = 8, kBthLength = 12;
 inline constexpr uint32_t kIcrcLength = 4;
-inline constexpr uint32_t kCnpReserved = 16;  ///< zero bytes after a CNP's BTH; header, not payload (A17.9.3)
+inline constexpr uint32_t kCnpReserved = 16;  ///< zero bytes after the BTH of a CNP; part of the header (A17.9.3)
 inline constexpr uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd, kEtherVlan = 0x8100;
 inline constexpr uint8_t kProtocolUdp = 17;
-/// Longest headers + trailer around a payload: Ethernet+VLAN, IPv6, UDP, BTH, XRCETH, RETH, ImmDt / AtomicETH, pad, ICRC.
+/// The largest total of headers and trailer around a payload: Ethernet, VLAN, IPv6, UDP, BTH, XRCETH, RETH, ImmDt or AtomicETH,
+/// pad, ICRC.
 inline constexpr uint32_t kMaxOverhead =
     kEthLength + kVlanLength + kIpv6Length + kUdpLength + kBthLength + 4 + 28 + 4 + 3 + kIcrcLength;
 inline constexpr uint32_t kMaxFrame = 4096 + kMaxOverhead;
 
-/// Why a frame was refused. Each has a counter; verdict_name() names it.
+/// Reasons to refuse a frame. Each reason has a counter. verdict_name() returns its name.
 enum class Verdict : uint8_t {
     ok,
-    not_roce,       ///< not IP/UDP/4791
+    not_roce,       ///< not UDP over IP with destination port 4791
     truncated,      ///< shorter than its headers, or than its IP or UDP length
-    bad_ip_header,  ///< version, header length, total length
+    bad_ip_header,  ///< invalid version, header length or total length
     bad_ip_checksum,
     ip_fragment,  ///< RoCEv2 forbids fragments (A17.4.5.1)
     bad_udp_length,
-    bad_bth_version,  ///< TVer != 0 (IBA 9.2.2: silently dropped)
+    bad_bth_version,  ///< TVer != 0; such a packet is silently dropped (IBA 9.2.2)
     unknown_opcode,
     short_for_opcode,    ///< no room for the opcode's extended headers
     bad_pad,             ///< pad count larger than the payload, or length not a multiple of 4
-    unexpected_payload,  ///< payload with an opcode that has none
+    unexpected_payload,  ///< payload with an opcode that permits none
     bad_icrc,
     count_,
 };
 const char* verdict_name(Verdict v);
 
-/// Host-order view of the headers. Fields of an extended header are meaningful only if the opcode has it (info->flags).
+/// The headers in host byte order. The fields of an extended header are valid only if the opcode has that header (info->flags).
 struct Packet {
     const OpcodeInfo* info = nullptr;
     const uint8_t* frame = nullptr;  ///< Ethernet header
@@ -52,7 +53,7 @@ struct Packet {
     uint8_t opcode = 0;
     bool solicited = false, mig_req = false, ack_request = false;
     bool fecn = false, becn = false;
-    uint8_t ecn = 0;  ///< IP ECN bits
+    uint8_t ecn = 0;  ///< ECN bits of the IP header
     uint16_t pkey = 0;
     uint16_t udp_source = 0;
     Qpn dest_qp;
@@ -66,7 +67,7 @@ struct Packet {
     uint8_t syndrome = 0;
     Msn msn;
     uint64_t atomic_original = 0;
-    // ImmDt: in wire order (big endian). IETH: the rkey to invalidate
+    // ImmDt: immediate data in wire order (big endian). IETH: the rkey to invalidate
     uint32_t imm_be = 0;
     Key invalidate;
     // DETH, XRCETH
@@ -75,21 +76,23 @@ struct Packet {
     uint32_t xrc_srqn = 0;
     uint32_t flush = 0;  ///< FETH: placement type in bits 3..0, selectivity in 5..4
 
-    /// Addresses as GIDs (IPv4 mapped).
+    /// The IP addresses as GIDs (IPv4 addresses mapped).
     Gid source_gid() const;
     Gid dest_gid() const;
-    /// The 40 bytes that a UD receiver finds before the payload (IPv4: 20 zero bytes, then the IPv4 header; A17.4.5.2).
+    /// Writes the 40 bytes that a UD receiver finds before the payload (A17.4.5.2). For IPv4 these are 20 zero bytes and the IPv4
+    /// header.
     void copy_grh(uint8_t out[40]) const;
 };
 
-/// The VLAN of a frame's tag (802.1Q); 0: no tag, or only a priority. `frame` must have an Ethernet header and four more bytes.
+/// Returns the VLAN of a frame's tag (802.1Q). Returns 0 if there is no tag or the tag has only a priority. `frame` must hold an
+/// Ethernet header and four more bytes.
 inline uint16_t vlan_id(const uint8_t* frame) {
     return load_be<uint16_t>(frame + 12) == kEtherVlan ? load_be<uint16_t>(frame + 14) & 0xfff : 0;
 }
 
-/// Parses one Ethernet frame of `length` bytes (Ethernet padding allowed). On ok, `out` points into the frame.
-/// `check_icrc` false: only for tools that display frames. `ip`, `icrc`: results of the port's own checks; parse() computes the
-/// unknown ones.
+/// Parses one Ethernet frame of `length` bytes; Ethernet padding is allowed. If parse() returns ok, `out` points into the frame.
+/// Only tools that display frames set `check_icrc` to false. `ip` and `icrc` are the results of the port's own checks; parse()
+/// performs the checks whose result is unknown.
 Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc = true,
               HeaderChecksum ip = HeaderChecksum::unknown, HeaderChecksum icrc = HeaderChecksum::unknown);
 

@@ -1,4 +1,4 @@
-/// Cost of registering memory in the client: the first time (adoption), and again.
+/// The cost of registering memory in the client: of the first registration (adoption), and of further ones.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ void check(int error, const std::vector<Piece>& pieces) {
     if (error != 0 || pieces.front().fd < 0) std::abort();
 }
 
-/// First registration of touched memory, in bytes per second.
+/// Measures the first registration of touched memory, in bytes per second.
 void adopt(benchmark::State& state) {
     const auto bytes = static_cast<size_t>(state.range(0));
     std::vector<Piece> pieces;
@@ -45,8 +45,8 @@ void adopt(benchmark::State& state) {
 }
 BENCHMARK(adopt)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
 
-/// Registers new 4 KiB heap buffers one after the other. Each has two pages, of which the first was adopted with the previous
-/// buffer.
+/// Registers new 4 KiB heap buffers one after the other. Each buffer lies on two pages; the first of them was adopted with the
+/// previous buffer.
 void adopt_heap_buffer(benchmark::State& state) {
     std::vector<Piece> pieces;
     std::vector<uint64_t> tokens;
@@ -64,7 +64,7 @@ void adopt_heap_buffer(benchmark::State& state) {
 }
 BENCHMARK(adopt_heap_buffer)->Unit(benchmark::kMicrosecond)->Iterations(5000);
 
-/// Registration and release of memory that is adopted already.
+/// Measures registration and release of memory that is adopted already.
 void adopted_again(benchmark::State& state) {
     const auto bytes = static_cast<size_t>(state.range(0));
     char* p = map_touched(bytes);
@@ -80,7 +80,7 @@ void adopted_again(benchmark::State& state) {
 }
 BENCHMARK(adopted_again)->Arg(4 << 10)->Arg(1 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
 
-/// Registration of untouched memory.
+/// Measures the registration of untouched memory.
 void adopt_untouched(benchmark::State& state) {
     const auto bytes = static_cast<size_t>(state.range(0));
     std::vector<Piece> pieces;

@@ -1,5 +1,5 @@
-// Latency of control calls beside busy programs: each verb's median and 99th percentile in microseconds, at 0, 4 and 16 busy
-// processes. Uses the public verbs only.
+// The latency of control calls beside busy programs: the median and 99th percentile per verb in microseconds, with 0, 4 and 16
+// busy processes. The program uses only the public verbs.
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ namespace {
 
 using roci::bench::now_ns;
 
-/// Processes that want a CPU all the time.
+/// Processes that use a CPU all the time.
 class Load {
 public:
     explicit Load(unsigned count) {
@@ -36,7 +36,7 @@ private:
         if (child != 0) return child;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         const sched_param ordinary{};
-        sched_setscheduler(0, SCHED_OTHER, &ordinary);  // also if the bench itself runs before all others
+        sched_setscheduler(0, SCHED_OTHER, &ordinary);  // ordinary, even if the benchmark itself has real-time priority
         for (std::atomic<unsigned> n{0};;) n.fetch_add(1, std::memory_order_relaxed);
     }
     std::vector<pid_t> children_;

@@ -17,8 +17,8 @@ using wire::crc::Kernel;
 
 constexpr uint32_t kMtu = 4096;
 
-/// ISA-L, which chooses its kernel by the processor. Its kernels leave the upper halves of vector registers dirty, which slows
-/// down code compiled for SSE.
+/// ISA-L chooses its kernel by the processor. Its kernels leave the upper halves of vector registers dirty, which slows down code
+/// that is compiled for SSE.
 #ifdef __x86_64__
 [[gnu::target("avx"), gnu::noinline]] void clear_upper_halves() { __builtin_ia32_vzeroupper(); }
 const bool kHasAvx = __builtin_cpu_supports("avx") != 0;
@@ -47,7 +47,7 @@ std::unique_ptr<uint8_t[]> memory(size_t bytes) {
     return m;
 }
 
-/// GB/s of one kernel over messages in the nearest cache.
+/// Returns the rate of one kernel in GB/s, over messages in the nearest cache.
 double crc_rate(const Kernel& kernel, size_t bytes, bool quick) {
     const auto message = memory(bytes);
     const size_t rounds = (size_t{1} << 20) / bytes;
@@ -59,7 +59,7 @@ double crc_rate(const Kernel& kernel, size_t bytes, bool quick) {
     return double(bytes * rounds) / ns;
 }
 
-/// The fastest kernel for a whole frame.
+/// Prints a row per kernel and size. Returns the fastest kernel for a whole frame.
 const Kernel& crc_rows(bool quick) {
     constexpr std::pair<const char*, size_t> kSizes[] = {{"64B", 64}, {"1KiB", 1024}, {"4KiB", kMtu}};
     const Kernel* best = nullptr;
@@ -77,7 +77,7 @@ const Kernel& crc_rows(bool quick) {
     return *best;
 }
 
-/// Bytes of headers before a payload.
+/// The number of header bytes before a payload.
 constexpr uint32_t kHead = 40;
 
 uint32_t copied_then_summed(const Kernel& kernel, uint8_t* frame, const uint8_t* from) {
@@ -89,8 +89,8 @@ uint32_t copied_in_one_pass(const Kernel& kernel, uint8_t* frame, const uint8_t*
 }
 using Out = decltype(copied_then_summed);
 
-/// Passes a message of `bytes` through frames, without a transport: copy into a frame and CRC on one side, CRC and copy out on
-/// the other.
+/// Passes a message of `bytes` through frames, without a transport: one side copies into a frame and computes the CRC, the other
+/// side computes the CRC and copies out.
 void copy_crc_floor(const std::string& figure, Out* out, size_t bytes, const Kernel& kernel, bool quick) {
     constexpr size_t kFrames = 64, kRoom = 4480, kLine = 64;
     const auto from = memory(bytes), to = memory(bytes), frames = memory(kFrames * kRoom);

@@ -1,4 +1,4 @@
-// The limits of this machine: anchors with which the transport's figures are compared, measured in the same run.
+// The limits of this machine. The transport's figures are compared with these limits, which are measured in the same run.
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ namespace {
 
 bool quick = false;
 
-/// Writes to the whole memory, so that all pages are allocated.
+/// Returns memory of which every byte was written, so that all pages are allocated.
 std::unique_ptr<uint8_t[]> memory(size_t bytes) {
     auto m = std::make_unique_for_overwrite<uint8_t[]>(bytes);
     std::memset(m.get(), 0x5a, bytes);
@@ -43,7 +43,7 @@ void memcpy_floor(const char* where, size_t bytes) {
     report(std::string("floor.memcpy.") + where, double(bytes * rounds) / ns, "GB/s");
 }
 
-/// Frequency of the time stamp counter, by which run.py converts figures to cycles.
+/// Measures the frequency of the time stamp counter, with which run.py converts figures to cycles.
 void counter_rate() {
     const uint64_t ns = now_ns(), start = ticks();
     usleep(quick ? 20'000 : 100'000);
@@ -58,8 +58,8 @@ void pin(unsigned cpu) {
     pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-/// Time of a cache line from one core to another and back. Uses the next line each time, as in rings, because the time depends on
-/// the line's place in the shared cache.
+/// Measures the time of a cache line from one core to another and back. Uses the next line each time, as rings do, because the
+/// time depends on the line's place in the shared cache.
 void cross_core_floor() {
     const std::vector<unsigned> cpus = pmd::allowed_cpus();
     if (cpus.size() < 2) return;
@@ -95,8 +95,8 @@ void cross_core_floor() {
     echo.join();
 }
 
-/// Time from writing to an eventfd until a thread that slept on it for 5 ms has answered in memory: the floor for waking a
-/// sleeping engine.
+/// Measures the time from writing to an eventfd until a thread that slept on it for 5 ms has replied in memory. This is the
+/// lowest cost of waking a sleeping engine.
 void wake_floor() {
     const std::vector<unsigned> cpus = pmd::allowed_cpus();
     if (cpus.size() < 2) return;
@@ -129,7 +129,7 @@ void wake_floor() {
     engine.join();
 }
 
-/// Frames of 64 bytes through the ring driver and back to their pool, with rocid's port on one lcore, without the transport.
+/// Passes 64-byte frames through the ring driver and back to their pool, by rocid's port on one lcore, without the transport.
 void net_ring_floor() {
     constexpr uint32_t kMbufs = 4096, kBurst = 32, kRounds = 20'000;
     pmd::EalOptions options;

@@ -1,4 +1,5 @@
-// Latencies, counted in buckets whose width grows with the value (HDR-style): 256 per octave, so a value is accurate to 0.4 %.
+// Counts latencies in buckets whose width grows with the value (as in HDR histograms). There are 256 buckets per octave, so a
+// value is accurate to 0.4 %.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ public:
     }
     uint64_t max() const { return max_; }
     uint64_t total() const { return total_; }
-    /// The quantile `q`.
+    /// Returns the quantile `q`, 0 to 1.
     uint64_t quantile(double q) const {
         const auto wanted = uint64_t(q * double(total_));
         uint64_t seen = 0;

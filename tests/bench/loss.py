@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What perftest's bandwidth programs keep of their bandwidth where frames are lost, over rocid's loopback.
+"""Measures the share of bandwidth that perftest's bandwidth programs keep if frames are lost, over rocid's loopback.
 
     tests/bench/loss.py [--build DIR] [--seconds N] [--only write send read] [--mode selective back-n adaptive] [--drops P ...]
 
-rocid itself drops frames by chance, in each direction (section [fault] of its configuration). Each row is one QP with 64 KiB per
-message at MTU 4096; its shares are relative to the run without loss of the same row and call. Prints a table in Markdown.
+rocid itself drops frames at random, in each direction (section [fault] of its configuration). Each row is one QP with 64 KiB per
+message at MTU 4096. Its shares are relative to the run without loss of the same row and call. Prints a table in Markdown.
 """
 import argparse
 import os
@@ -27,7 +27,7 @@ PORT = 18997
 
 
 class Rocid:
-    """One rocid with those settings, while the block lasts."""
+    """Runs one rocid with these settings while the block lasts."""
 
     def __init__(self, build, settings):
         self.build, self.settings = build, settings
@@ -57,7 +57,7 @@ class Rocid:
 
 
 def gigabits(rocid, program, seconds):
-    """Of one run; None: it ended with an error, or hung."""
+    """Returns the bandwidth of one run, or None if it ended with an error or hung."""
     command = [program, "-F", "-x", "1", "-m", "4096", "-s", "65536", "-D", str(seconds), "-p", str(PORT), "--report_gbits"]
     server = subprocess.Popen([*command, "-d", "roci1"], env=rocid.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

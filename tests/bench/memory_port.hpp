@@ -1,4 +1,4 @@
-// Ports that pass frames of a pool to their peer by pointer: a wire with nearly no cost.
+// Ports that pass frames of a pool to their peer by pointer, like a link with nearly no cost.
 #pragma once
 
 #include <algorithm>
@@ -48,12 +48,12 @@ private:
 
     std::unique_ptr<uint8_t[]> bytes_ = std::make_unique<uint8_t[]>(size_t{kFrames} * kRoom);
     std::array<uint8_t*, kFrames> free_;
-    std::array<io::RxFrame, kFrames> wire_;  ///< to this end: as many as the pool has at most
+    std::array<io::RxFrame, kFrames> wire_;  ///< frames on the way to this end; at most the whole pool
     unsigned free_count_ = 0, sent_ = 0, received_ = 0;
     MemoryPort* peer_ = nullptr;
 };
 
-/// Two ports joined by memory.
+/// Two ports that are connected by memory.
 struct MemoryWire {
     std::array<MemoryPort, 2> ports;
     MemoryWire() { ports[0].join(ports[1]); }

@@ -1,4 +1,4 @@
-"""The benchmark's figures as one HTML file: charts are inline SVG; the page loads no other files."""
+"""Writes the benchmark's figures into one HTML file. Charts are inline SVG, and the page loads no other files."""
 import html
 
 import reach
@@ -16,7 +16,7 @@ td{white-space:nowrap}td:first-child,th:first-child{text-align:left;white-space:
 
 
 def bars(rows, unit, width=960, left=330):
-    """Horizontal bars: (label, value, colour variable)."""
+    """Returns horizontal bars for rows of (label, value, colour variable)."""
     rows = [r for r in rows if r[1] is not None]
     if not rows:
         return "<p>Not measured in this run.</p>"
@@ -31,7 +31,7 @@ def bars(rows, unit, width=960, left=330):
 
 
 def goals(rows, width=960, left=460):
-    """A bar per goal on a logarithmic scale from a tenth to ten times; the line is the goal."""
+    """Returns a bar per goal on a logarithmic scale from a tenth to ten times the goal. The line is the goal."""
     import math
     rows = [r for r in rows if r["measured_ratio"] is not None]
     span = width - left - 90
@@ -63,12 +63,13 @@ def percentiles(figures):
 
 
 def colour(i):
-    """Colours that differ for adjacent parts of a bar: hues by the golden section, two lightnesses."""
+    """Returns colours that differ for adjacent parts of a bar: hues by the golden section, two lightnesses."""
     return f"hsl({(i * 137.5) % 360:.0f} 52% {66 if i % 2 else 54}%)"
 
 
 def stage_bars(figures, width=960, left=150, height=30):
-    """A bar per case, divided into its stages. A stage's name is in the bar if there is room; else it is a tooltip, and in the table below."""
+    """Returns a bar per case, divided into its stages. The name of a stage is in the bar if it fits. Every name is in a tooltip and in the table
+    below."""
     all_cases = stages.cases(figures)
     if not all_cases:
         return "<p>Not measured in this run.</p>"

@@ -1,6 +1,6 @@
-// Memory that the engine allocates for a connected RC QP: its state, which is a block of the slab, and heap memory for READs and
-// atomics that may be replayed and for the current receive. The figure does not include its rings and the engine's records of
-// outstanding work requests, whose sizes the program chooses.
+// The memory that the engine allocates per connected RC QP: its state, which is a block of the slab, and heap memory for replays
+// of READs and atomics and for the current receive. The figure excludes the rings and the engine's records of outstanding work
+// requests, because the program chooses their sizes.
 #include <malloc.h>
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kQps = 1000, kReads = 4, kStride = 64;
 
-/// Like rocid's chunks, not from the heap, so that the allocator counts only other memory.
+/// Memory that is not from the heap, like rocid's chunks. So the allocator counts only other memory.
 class Chunk final : public ChunkSource {
 public:
     size_t unit() const override { return sizeof memory_; }

@@ -1,4 +1,4 @@
-"""The goals: each is a figure, its anchor in the same run, and the lowest (or highest) permitted ratio."""
+"""The goals. Each has a figure, its anchor in the same run, and the lowest (or highest) permitted ratio."""
 
 
 def _least(figure, anchor, goal, text, why, scale=1.0):
@@ -10,7 +10,8 @@ def _most(figure, anchor, goal, text, why, scale=1.0):
 
 
 def _fewer_cycles(figure, text):
-    """Cycles per message or KiB, compared with the stored release (release.json): machines of one kind need the same number, whatever their clock."""
+    """A goal for cycles per message or KiB, compared with the stored release (release.json). Machines of one kind need the same number of cycles,
+    whatever their clock."""
     return _most(figure, "release", 1.1, text + ", cycles against the stored release's", "no release is slower than the one before")
 
 
@@ -61,7 +62,7 @@ PER_CYCLES = {"Mmsg/s": (1e6, "cycles/msg"), "GB/s": (1e9 / 1024, "cycles/KiB")}
 
 
 def add_cycles(figures):
-    """The cycles of the time stamp counter per message or KiB, for each rate."""
+    """Adds the cycles of the time stamp counter per message or KiB to each rate."""
     counter = figures.get("floor.counter")
     if counter is None:
         return
@@ -93,7 +94,7 @@ def rows(figures, release):
         anchor = anchor_of(g, mine, figures, release)
         ratio = mine["value"] / anchor["value"] if mine and anchor and anchor["value"] else None
         met = ratio is not None and (ratio >= g["goal"] if g["more_is_better"] else ratio <= g["goal"])
-        # a ratio, higher is better, for comparing runs
+        # The ratio for comparing runs; a higher one is better.
         score = None if ratio is None else ratio if g["more_is_better"] else 1 / max(ratio, 1e-9)
         out.append({"key": g["figure"] + " / " + ("goal" if fixed else g["anchor"]), "what": g["what"], "why": g["why"], "value": mine and mine["value"],
                     "unit": mine and mine["unit"], "anchor": "goal" if fixed else g["anchor"], "anchor_value": anchor and anchor["value"],

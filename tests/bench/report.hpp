@@ -1,4 +1,4 @@
-// Output of the benchmark programs: a line of JSON per figure on standard output. run.py collects them.
+// The output of the benchmark programs: one line of JSON per figure on standard output. run.py collects the lines.
 #pragma once
 
 #include <time.h>
@@ -16,7 +16,7 @@ inline uint64_t now_ns() {
     return uint64_t(t.tv_sec) * 1'000'000'000 + uint64_t(t.tv_nsec);
 }
 
-/// A fast counter for short intervals, in its own unit: reading `now_ns` takes 25 ns.
+/// Reads a fast counter for short intervals, in the counter's own unit. Reading `now_ns` takes 25 ns.
 inline uint64_t ticks() {
 #ifdef __x86_64__
     return __builtin_ia32_rdtsc();
@@ -25,20 +25,20 @@ inline uint64_t ticks() {
 #endif
 }
 
-/// `name` is unique in the run: words joined by dots, from the general to the special.
+/// Prints a figure. `name` is unique in the run. It consists of words joined by dots, from the general to the special.
 inline void report(const std::string& name, double value, const char* unit) {
     std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n", name.c_str(), value, unit);
     std::fflush(stdout);
 }
 
-/// … of which a message has so many, and what it is in words.
+/// Prints a figure that counts `times` per message. `what` describes it in words.
 inline void report(const std::string& name, double value, const char* unit, double times, const char* what) {
     std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"times\": %.6g, \"what\": \"%s\"}\n", name.c_str(), value,
                 unit, times, what);
     std::fflush(stdout);
 }
 
-/// The minimum of several tries, because other programs can only make a try longer.
+/// Returns the minimum of several tries, because other programs can only make a try longer.
 template <class Work>
 double best_ns(unsigned tries, Work&& work) {
     double best = 1e300;

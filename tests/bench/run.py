@@ -3,8 +3,8 @@
 
     tests/bench/run.py [--quick] [--only WORD ...] [--build DIR] [--out DIR] [--save-baseline]
 
-Prints a table, writes bench.json and bench.html (one file, charts inside) into --out, and compares the ratios with
-tests/bench/baseline.json. Exit status 1: a figure could not be measured, or a ratio fell by more than the tolerance.
+Prints a table, writes bench.json and bench.html (one file with its charts) into --out, and compares the ratios with tests/bench/baseline.json.
+The exit status is 1 if a figure could not be measured, or if a ratio fell by more than the tolerance.
 """
 import argparse
 import json
@@ -27,11 +27,11 @@ TOP = HERE.parent.parent
 
 
 class Run:
-    """Figures by name, and those that could not be measured."""
+    """The figures by name, and the figures that could not be measured."""
 
     def __init__(self, quick, build, realtime):
         self.quick, self.build = quick, build
-        # Pinned, with real-time priority: the engine on one CPU, the program on another. Other programs wait meanwhile.
+        # Pins the engine to one CPU and the program to another, with real-time priority. Other programs wait meanwhile.
         self.engine_cpu = self.program_cpu = []
         if realtime:
             cpus = sorted(os.sched_getaffinity(0))
@@ -47,10 +47,10 @@ class Run:
         print(f"  missing: {what}: {why}", flush=True)
 
     def program(self, path, *args, timeout=300, env=None):
-        """Runs one of our programs; its lines of JSON become figures."""
+        """Runs one of our programs. Its lines of JSON become figures."""
         command = self.program_cpu + [str(self.build / path), *args] + (["--quick"] if self.quick else [])
         if path.endswith("floors"):
-            command = command[:3] + command[6:] if self.program_cpu else command  # it needs both CPUs
+            command = command[:3] + command[6:] if self.program_cpu else command  # needs both CPUs
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env or self.env)
         except (OSError, subprocess.TimeoutExpired) as e:
@@ -71,8 +71,8 @@ def floors(run):
 
 
 def transport(run):
-    """The engine alone: no rocid, no second thread. CPU time, so that other programs' load does not count."""
-    # --net-ring: over DPDK's ring driver, as in rocid
+    """Measures the engine alone: no rocid and no second thread. Uses CPU time, so that the load of other programs does not count."""
+    # --net-ring: over DPDK's ring driver, as in rocid.
     names = {"write/64/1/32": "transport.write.64B.1qp", "write/64/16/32": "transport.write.64B.16qp",
              "write/4096/16/32": "transport.write.4KiB.16qp", "write/64/16/1": "transport.write.64B.batch1.16qp", "write/64/10000/1": "transport.write.64B.batch1.10000qp",
              "write/64/10000/32": "transport.write.64B.batch32.10000qp",
@@ -98,7 +98,7 @@ def transport(run):
 
 
 def sharing(run):
-    """Cache lines that move between cores per message, counted in a model: no clock, no noise."""
+    """Counts the cache lines that move between cores per message, in a model: it has no clock and no noise."""
     program = run.build / "tests/bench/sharing/sharing"
     if not program.exists():
         return run.miss("sharing", "not built: it needs gcc, and a build without sanitizers")
@@ -106,17 +106,18 @@ def sharing(run):
 
 
 def two_lcores(run):
-    """Two engines of one host, each with its QPs and their client on an lcore of its own, against one, by the same program: they share the tables
-    that a rocid's engines share. `crossed`: both ends of a QP are on different engines, and every frame is handed over."""
+    """Compares two engines of one host with one engine, by the same program. Each engine has its own lcore, which also runs its QPs' client.
+    The engines share the tables that the engines of a rocid share. With `crossed` both ends of a QP are on different engines, so every frame is
+    handed over."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         return run.miss("two lcores", "one CPU")
     program = str(run.build / "tests/bench/transport_bench")
-    prefix = run.program_cpu[:3]  # not pinned: the lcores are
+    prefix = run.program_cpu[:3]  # not pinned here, because the lcores are
     kinds = {"transport.one_lcore": [["taskset", "-c", str(c), program, "--engines", "1"] for c in (cpus[0], cpus[-1])],
              "transport.two_lcores": [[program, "--engines", "2"]], "transport.two_lcores.crossed": [[program, "--engines", "2", "--crossed"]]}
     best = {}
-    for _ in range(2):  # in turn: the machine's moods are for all of them
+    for _ in range(2):  # in turn, so that changes of the machine affect all of them
         for name, commands in kinds.items():
             for command in commands:
                 try:
@@ -129,7 +130,7 @@ def two_lcores(run):
 
 
 def instructions(run):
-    """Instructions per message in the engine alone: the difference of two runs under callgrind. Free of noise."""
+    """Counts instructions per message in the engine alone: the difference between two runs under callgrind. This has no noise."""
     def count(rounds, *what):
         with tempfile.TemporaryDirectory() as d:
             done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={d}/out",
@@ -150,12 +151,12 @@ def verbs(run):
 
 
 def control(run):
-    """Control calls beside 0, 4 and 16 busy programs."""
+    """Measures control calls beside 0, 4 and 16 busy programs."""
     run.program("tests/bench/control_bench")
 
 
 def idle(run):
-    """CPU time of an idle rocid with an open device."""
+    """Measures the CPU time of an idle rocid with an open device."""
     holder = subprocess.Popen([str(run.build / "tests/bench/verbs_bench"), "hold"], env=run.env, stdin=subprocess.PIPE)
     time.sleep(0.7)
     ticks = os.sysconf("SC_CLK_TCK")
@@ -171,8 +172,8 @@ def idle(run):
 
 
 def two_sided(server, client, run, pause=0.5, timeout=60, alone=False, pinned=True, server_env=None):
-    """Runs a program's server and client; returns the client's output. `alone`: without rocid, so the server may use its CPU.
-    Not `pinned`: the kernel schedules them."""
+    """Runs a program's server and client. Returns the client's output. `alone` means that no rocid runs, so the server may use rocid's CPU.
+    Without `pinned` the kernel chooses the CPUs."""
     if pinned:
         server, client = (run.engine_cpu if alone else run.program_cpu) + server, run.program_cpu + client
     s = subprocess.Popen(server, env=server_env or run.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -215,8 +216,8 @@ def perftest(run):
 
 
 def ucx(run):
-    """The alternatives to Rocinante on the same machine, and the same program over Rocinante."""
-    over_us = {"UCX_TLS": "rc_verbs,ud_verbs", "UCX_NET_DEVICES": "roci1:1"}  # the server: roci0
+    """Measures the alternatives to Rocinante on the same machine, and the same program over Rocinante."""
+    over_us = {"UCX_TLS": "rc_verbs,ud_verbs", "UCX_NET_DEVICES": "roci1:1"}  # the client's device; the server uses roci0
     rivals = {"ucx_posix": {"UCX_TLS": "posix,self,sm"}, "ucx_tcp": {"UCX_TLS": "tcp,self"}, "ucx_rc_over_us": over_us}
     tests = [("rate.64B", ["-t", "ucp_put_bw", "-s", "64", "-n", "300000", "-w", "10000", "-O", "32"], "msg"),
              ("half_round_trip.64B", ["-t", "tag_lat", "-s", "64", "-n", "20000", "-w", "1000"], "lat"),
@@ -245,7 +246,8 @@ def ucx(run):
             if not final:
                 run.miss(f"{rival} {name}", "no figure")
                 break
-            # Final: iterations, latency us (percentile, average, overall), MB/s (average, overall), msg/s (average, overall)
+            # The fields after "Final:" are iterations, latency in us (percentile, average, overall), MB/s (average, overall), messages/s (average,
+            # overall).
             v = [float(x) for x in final[0][2:]]
             if what == "msg":
                 run.put(f"{rival}.{name}", v[-1] / 1e6, "Mmsg/s")
@@ -277,7 +279,7 @@ def start_rocid(run, folder):
 
 
 def compare(ratios, baseline, tolerance):
-    """Prints the changes of the stored ratios. True: no ratio fell."""
+    """Prints the changes of the stored ratios. Returns True if no ratio fell."""
     good = True
     for row in ratios:
         old = baseline.get(row["key"])

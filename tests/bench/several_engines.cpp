@@ -16,7 +16,7 @@
 namespace roci::bench {
 namespace {
 
-/// Engines of one host as in rocid, each with its client's side of its QPs on an lcore of its own.
+/// The engines of one host, as in rocid. Each engine has its own lcore, which also runs the client's side of the engine's QPs.
 class Several {
 public:
     Several(uint32_t engines, bool crossed, bool quick)
@@ -25,10 +25,11 @@ public:
           rates_(engines),
           together_(engines),
           done_(engines) {}
-    /// Millions of messages a second of all engines at once, best of some windows; 0: a message failed.
+    /// Returns the rate of all engines together in millions of messages per second: the best of several windows. Returns 0 if a
+    /// message failed.
     double rate() {
         for (uint32_t e = 0; e < rates_.size(); ++e) ring_wire->eal().launch(e, [this, e] { drive(e); });
-        done_.wait();  // asleep: the engines have all CPUs
+        done_.wait();  // sleeps, because the engines use all CPUs
         ring_wire->eal().join();
         return failed_ ? 0 : best_;
     }
@@ -54,21 +55,21 @@ private:
         for (; now - start < window_ && !failed_; now = now_ns(), messages += kQps * kBatch)
             if (!one_round(rig_, rig_.lanes[e], abi::WrOpcode::rdma_write, kBytes, kBatch, poll)) failed_ = true;
         rates_[e] = double(messages) * 1e3 / double(now - start);
-        for (--count_; count_ != 0;) poll();  // others may still wait for what this engine has to answer
+        for (--count_; count_ != 0;) poll();  // other engines may still wait for responses of this one
     }
 
     const uint64_t window_;
     const pmd::Clock clock_;
     Rig rig_;
-    std::vector<double> rates_;  ///< by engine, of this window
+    std::vector<double> rates_;  ///< per engine, in this window
     double best_ = 0;
     std::atomic<bool> failed_{false};
-    std::atomic<uint32_t> count_{0};  ///< engines that have not done with this window
+    std::atomic<uint32_t> count_{0};  ///< engines that have not finished this window
     std::barrier<> together_;
     std::latch done_;
 };
 
-/// One CPU per engine, spread over all CPU numbers; empty: there are too few CPUs.
+/// Returns one CPU per engine, spread over all CPU numbers. Returns none if there are too few CPUs.
 std::vector<unsigned> cpus_for(uint32_t engines) {
     const std::vector<unsigned> all = pmd::allowed_cpus();
     std::vector<unsigned> out;

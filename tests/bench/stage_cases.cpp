@@ -1,6 +1,6 @@
-// Cycles of a message per stage (stack/base/stage.hpp): both ends, the ACK, posting and polling. Figures per case:
+// Cycles per message and stage (stack/base/stage.hpp), for both ends, the ACK, posting and polling. Figures per case:
 //   stage.CASE.STAGE    a stage's own cycles, without the cost of its switches
-//   stages.CASE.sum     sum of all stages, including the one outside of the engine
+//   stages.CASE.sum     sum of all stages, including the time outside the engine
 //   stages.CASE.marked  total with counting; .switches: number of switches between stages;
 //                       .switch: calibrated cost of a switch; .packets: packets per message
 //   stages.CASE.plain   total in the product's engine, without counting
@@ -31,8 +31,8 @@ constexpr Case kCases[] = {
     {"write.1MiB.1qp", abi::WrOpcode::rdma_write, 1 << 20, 1, 8}, {"write.64B.10000qp", abi::WrOpcode::rdma_write, 64, 10000, 1},
 };
 
-/// Number of windows, of which the best counts, because other programs can only make a window longer. Windows are short, to fit
-/// between the activities of other programs.
+/// The number of windows. The best window counts, because other programs can only make a window longer. Windows are short, so
+/// that some fit between the activities of other programs.
 struct Effort {
     uint32_t windows, window_bytes, window_messages;
     uint32_t rounds(const Case& c) const {
@@ -59,8 +59,8 @@ struct Window {
     double switch_cycles = 0;
 };
 
-/// The fastest window; 0 cycles: a message failed. The cost of a switch is calibrated before each window, because the core's
-/// clock changes while the counter's does not.
+/// Returns the fastest window, or one of 0 cycles if a message failed. The cost of a switch is calibrated before each window,
+/// because the core's clock frequency changes while the counter's does not.
 Window measure(const Case& c, const Effort& effort) {
     Rig rig({c.qps, c.bytes, c.batch * 2});
     Window best;
@@ -71,7 +71,7 @@ Window measure(const Case& c, const Effort& effort) {
             if (!one_round(rig, c.opcode, c.bytes, c.batch)) return {};
         window_clock().end_interval(Stage::outside, rte_rdtsc());
         const bool better = window_clock().whole() < best.took.whole();
-        if (window <= 1 || better) best = {window_clock(), switch_cycles};  // the first one warms up
+        if (window <= 1 || better) best = {window_clock(), switch_cycles};  // the first window only warms up
     }
     return best;
 }
@@ -93,7 +93,7 @@ void tell(const Case& c, const StageClock& took, double messages, double switch_
     report("stages." + name + ".packets", c.packets(), "/msg");
 }
 
-/// Checks that the cases reach every marker; a marker that is never reached would be untested.
+/// Returns the number of markers that no case reaches. Such a marker would be untested.
 int never_entered(const StageTally (&of)[kStages]) {
     int missing = 0;
     for (size_t s = 0; s < kStages; ++s) {

@@ -1,4 +1,4 @@
-"""Cycles of a message per stage, counted in the engine (stack/base/stage.hpp), and the total without counting."""
+"""Measures cycles per message and stage, counted in the engine (stack/base/stage.hpp), and the total without counting."""
 import json
 import subprocess
 
@@ -6,7 +6,7 @@ COUNTED, PLAIN = "tests/bench/transport_stages", "tests/bench/transport_bench"
 
 
 def ask(run, program):
-    """The program's lines by case: {case: {figure: line}}."""
+    """Returns the program's lines by case: {case: {figure: line}}."""
     command = run.program_cpu + [str(run.build / program), "--net-ring", "--stages"] + (["--quick"] if run.quick else [])
     out = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     by_case = {}
@@ -16,14 +16,14 @@ def ask(run, program):
 
 
 def cycles(case, figures):
-    """The measure by which tries of a case are compared."""
+    """Returns the value by which tries of a case are compared."""
     return sum(figures[name]["value"] for name in (f"stages.{case}.sum", f"stages.{case}.plain") if name in figures)
 
 
 def measure(run):
     best = {}
     for _ in range(2 if run.quick else 3):
-        for program in (COUNTED, PLAIN):  # in turn: what disturbs comes and goes
+        for program in (COUNTED, PLAIN):  # in turn, because disturbances come and go
             try:
                 tries = ask(run, program)
             except (OSError, subprocess.SubprocessError) as e:
@@ -37,7 +37,7 @@ def measure(run):
 
 
 class Case:
-    """The figures of a case; long messages per packet."""
+    """The figures of one case. Long messages are counted per packet."""
 
     def __init__(self, name, figures):
         def of(what):

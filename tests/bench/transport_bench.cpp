@@ -1,7 +1,8 @@
-// The transport alone: one engine in one thread with two devices, connected by memory (or, with --net-ring, by DPDK's ring driver
-// as in rocid). This process drives both ends of every QP. A message includes posting, fetching, sending and receiving frames,
-// two ICRCs, the ACK, the completion and polling. `--stages [--quick]`: in cycles, in `transport_stages` per stage
-// (stage_cases.cpp). `--engines N`: N engines of one host, each with its QPs and their client on one CPU (several_engines.cpp).
+// The transport alone: one engine in one thread with two devices. Memory connects the devices, or with --net-ring DPDK's ring
+// driver, as in rocid. This process drives both ends of every QP. A message includes posting, fetching, sending and receiving
+// frames, two ICRCs, the ACK, the completion and polling. Options:
+//   --stages [--quick]  figures in cycles; in the program transport_stages per stage (stage_cases.cpp)
+//   --engines N         N engines of one host, each on one CPU with its QPs and their client (several_engines.cpp)
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -43,8 +44,8 @@ BENCHMARK(write)->Apply(sizes)->Args({64, 16, 1})->Args({64, 10'000, 1})->Args({
 BENCHMARK(send)->Apply(sizes);
 BENCHMARK(read)->Apply(sizes);
 
-/// `--fixed write|send|read BYTES QPS BATCH ROUNDS`: a fixed number of rounds without a clock, for tools that count instructions.
-/// The difference of two runs is the cost of the additional messages.
+/// `--fixed write|send|read BYTES QPS BATCH ROUNDS` executes a fixed number of rounds without a clock, for tools that count
+/// instructions. The difference between two runs is the cost of the additional messages.
 int fixed(char** argv) {
     const std::string_view name = argv[2];
     const abi::WrOpcode opcode = name == "read"   ? abi::WrOpcode::rdma_read

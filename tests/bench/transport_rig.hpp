@@ -1,5 +1,5 @@
-// Two devices joined by memory or by DPDK's ring driver as in rocid, both ends of every QP driven by this process: what
-// transport_bench measures, with one engine or several, with its stages counted or not.
+// Two devices that are connected by memory, or by DPDK's ring driver as in rocid. This process drives both ends of every QP.
+// transport_bench measures them with one engine or several, with or without counting of stages.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 
 namespace roci::bench {
 
-/// rocid's own: DPDK's ring driver, mbufs, and the ports over them, a queue and a pool for each engine.
+/// DPDK's ring driver, mbufs and ports as in rocid, with a queue and a pool per engine.
 class RingWire {
 public:
-    /// `cpus`: one an engine, for its lcore; empty: one engine in the thread that is here.
+    /// `cpus` has one CPU per engine, for the engine's lcore. If it is empty, one engine runs in the calling thread.
     explicit RingWire(const std::vector<unsigned>& cpus)
         : engines_(std::max(1u, uint32_t(cpus.size()))), eal_(options(cpus)), pair_("roci0", "roci1", uint16_t(engines_)) {
         std::vector<pmd::MbufPool*> pools;
@@ -54,7 +54,7 @@ private:
     std::vector<std::unique_ptr<pmd::DpdkPort>> ports_;
 };
 
-/// Chosen on the command line; there is one EAL a process.
+/// The command line chooses one of them. There is one EAL per process.
 inline std::unique_ptr<RingWire> ring_wire;
 inline std::unique_ptr<MemoryWire> memory_wire;
 inline io::Port* wire_port(uint32_t device, uint32_t engine) {
@@ -67,14 +67,15 @@ struct Rig {
         sim::Qp *a, *b;
         sim::Mr *source, *target;
     };
-    /// What one engine has: the pairs whose `a` is there, and their CQs. One thread drives it all.
+    /// The part of the rig that belongs to one engine: the pairs whose `a` is on this engine, and their CQs. One thread drives
+    /// it.
     struct Lane {
         sim::Cq *left_cq, *right_cq;
         std::vector<Pair> pairs;
     };
-    /// `crossed`: `b` of each pair is on the next engine, so that every frame is handed over.
+    /// With `crossed` the `b` of each pair is on the next engine, so that every frame is handed over.
     struct Shape {
-        uint32_t qps, bytes, depth;  ///< QPs an engine
+        uint32_t qps, bytes, depth;  ///< `qps`: QPs per engine
         uint32_t engines = 1;
         bool crossed = false;
     };
@@ -89,7 +90,7 @@ struct Rig {
         o.devices = 2;
         o.engines = engines;
         o.limits = {.max_sessions = 8, .max_qps = 65536, .max_keys = 65536, .max_ahs = 16};
-        static pmd::HugeChunks chunks;  // as rocid
+        static pmd::HugeChunks chunks;  // huge pages, as in rocid
         o.chunks = &chunks;
         if (ring_wire == nullptr) memory_wire = std::make_unique<MemoryWire>();
         o.port = wire_port;
@@ -101,7 +102,7 @@ struct Rig {
         const sim::QpOptions o{
             .max_send_wr = s.depth, .max_recv_wr = s.depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
         for (uint32_t i = 0; i < s.qps; ++i) {
-            std::vector<sim::Qp*> a, b;  // new QPs go to one engine after the other
+            std::vector<sim::Qp*> a, b;  // the conductor distributes new QPs over the engines in turn
             for (Lane& l : lanes) a.push_back(&left.create_qp(lpd, *l.left_cq, *l.left_cq, o));
             for (Lane& l : lanes) b.push_back(&right.create_qp(rpd, *l.right_cq, *l.right_cq, o));
             for (uint32_t e = 0; e < s.engines; ++e) {
@@ -112,7 +113,7 @@ struct Rig {
             }
         }
     }
-    /// Programs' buffers begin pages as a rule.
+    /// Buffers are aligned to a cache line, because programs' buffers usually begin at a page.
     static constexpr uint64_t kLine = 64;
     static uint64_t aligned(const sim::Mr& mr) { return (mr.address() + kLine - 1) & ~(kLine - 1); }
     void post(Pair& p, abi::WrOpcode opcode, uint32_t bytes, bool signaled) {
@@ -136,8 +137,8 @@ struct Rig {
     void poll() { world.host(0).engine(0).poll(now += 1000); }
 };
 
-/// A batch of messages on every QP of a lane, the last of each signalled, and polls until all are complete. False: something
-/// failed.
+/// Posts a batch of messages on every QP of a lane, the last of each signalled, and polls until all are complete. Returns false
+/// if a message failed.
 template <class Poll>
 inline bool one_round(Rig& rig, Rig::Lane& lane, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch, Poll&& poll) {
     const bool send = opcode == abi::WrOpcode::send;
@@ -160,7 +161,7 @@ inline bool one_round(Rig& rig, Rig::Lane& lane, abi::WrOpcode opcode, uint32_t 
     }
     return good;
 }
-/// The one engine, in a time that does not depend on the machine.
+/// Executes a round on the only engine, in a time that does not depend on the machine.
 inline bool one_round(Rig& rig, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch) {
     return one_round(rig, rig.lanes[0], opcode, bytes, batch, [&rig] { rig.poll(); });
 }

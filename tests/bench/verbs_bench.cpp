@@ -1,6 +1,6 @@
-// Rocinante with the public verbs: one thread of a program drives both ends. Each mode prints its figures; `--rows` selects some
-// of them. A rate is the best of several short windows, and a half round trip is from the run with the best median, because other
-// programs can only make figures worse.
+// Rocinante by the public verbs: one thread of a program drives both ends. Each mode prints its figures; `--rows` selects some of
+// them. Other programs can only make figures worse. So a rate is the best of several short windows, and a half round trip is from
+// the run with the best median.
 #include <unistd.h>
 
 #include <functional>
@@ -20,12 +20,12 @@ bool quick = false;
 struct Load {
     ibv_wr_opcode opcode;
     uint32_t bytes, qps;
-    uint32_t batch;        ///< work requests of which the last is signalled
-    uint32_t list;         ///< work requests per call of ibv_post_send; 1: no postlist
-    uint32_t batches = 2;  ///< under way at once, a QP
+    uint32_t batch;        ///< work requests per batch, of which the last is signalled
+    uint32_t list;         ///< work requests per call of ibv_post_send
+    uint32_t batches = 2;  ///< outstanding batches per QP
 };
 
-/// A stream of messages on every pair: whenever a batch has completed, the next is posted.
+/// A stream of messages on every pair. Whenever a batch has completed, the next one is posted.
 class Stream {
 public:
     Stream(Rig& rig, const Load& load) : rig_(rig), load_(load), sends_(load.list), recvs_(load.batch) {
@@ -43,7 +43,7 @@ public:
         for (uint32_t i = 0; i < load.batch; ++i) recvs_[i] = {0, i + 1 < load.batch ? &recvs_[i + 1] : nullptr, &target_, 1};
         receives_ = load.opcode == IBV_WR_SEND;
     }
-    /// Messages a second, best of `windows` of `ns` each.
+    /// Returns messages per second: the best of `windows` windows of `ns` nanoseconds each.
     double rate(unsigned windows, uint64_t ns) {
         for (uint32_t b = 0; b < load_.batches; ++b)
             for (uint32_t q = 0; q < load_.qps; ++q) post(q);
@@ -96,9 +96,9 @@ double messages_per_second(const Load& load) {
     return Stream(rig, load).rate(quick ? 3 : 8, quick ? 100'000'000 : 200'000'000);
 }
 
-// ---- modes: the rows of each -------------------------------------------------------------------------------------------
+// ---- the rows of each mode ---------------------------------------------------------------------------------------------
 
-/// One or more figures that are measured together. The name is that of the figure, or the common prefix of several.
+/// One or more figures that are measured together. `name` is the figure's name, or the common prefix of several names.
 struct Row {
     std::string name;
     std::function<void()> run;
@@ -123,7 +123,8 @@ Rows rates() {
     };
 }
 
-/// Many QPs, all with work all the time. `batch` 1: each message touches a QP that was last seen 10,000 messages ago.
+/// Many QPs, which all have work all the time. With a `batch` of 1 each message uses a QP whose last message was 10,000 messages
+/// ago.
 Rows many_qps() {
     const uint32_t qps = quick ? 2'000 : 10'000;
     Rows rows;
@@ -173,8 +174,8 @@ void post_receive(ibv_qp* qp, ibv_sge& sge) {
     need0(ibv_post_recv(qp, &wr, &bad), "ibv_post_recv");
 }
 
-/// Ping-pong by SEND with polling, like ib_send_lat: short messages inline, receives posted ahead, and a sender's completion only
-/// for every 32nd message.
+/// A ping-pong by SEND with polling, like ib_send_lat: short messages are inline, receives are posted ahead, and the sender gets
+/// a completion only for every 32nd message.
 class PingPong {
 public:
     explicit PingPong(uint32_t bytes)
@@ -184,7 +185,7 @@ public:
           flags_(bytes <= kInline ? unsigned(IBV_SEND_INLINE) : 0u) {
         for (uint32_t i = 0; i < kAhead; ++i) post_receive(pair_.left, left_), post_receive(pair_.right, right_);
     }
-    /// Round trips in ticks, after a tenth as many that do not count, and what a tick was meanwhile.
+    /// Returns the round trips in ticks, without a tenth as many before them as warm-up, and the nanoseconds per tick.
     std::pair<Histogram, double> run(uint32_t rounds) {
         Histogram h;
         const uint64_t first_ns = now_ns(), first = ticks();
@@ -213,7 +214,7 @@ private:
     const unsigned flags_;
 };
 
-/// All figures of the run with the lowest median. The minimum of each figure would mix different runs.
+/// Takes all figures from the run with the lowest median. The minimum of each figure would mix different runs.
 Rows latency() {
     constexpr unsigned kRuns = 3;
     Rows rows;
@@ -232,7 +233,8 @@ Rows latency() {
     return rows;
 }
 
-/// Time from posting to completion of a 64-byte WRITE while rocid's engine sleeps, and while it is awake for comparison.
+/// Measures the time from posting to completion of a 64-byte WRITE while rocid's engine sleeps. For comparison it also measures
+/// this while the engine is awake.
 void wake() {
     Rig rig(1, 64, 4096);
     ibv_sge sge{uint64_t(rig.source.data), 64, rig.source.mr->lkey};
@@ -274,7 +276,7 @@ void connect() {
     ibv_destroy_cq(cq);
 }
 
-/// First and second registration of the same memory.
+/// Measures the first and the second registration of the same memory.
 void register_memory(const std::string& name, size_t bytes, unsigned tries) {
     const Device d("roci0");
     double first = 1e300, second = 1e300, release = 1e300;
@@ -308,7 +310,7 @@ Rows registration() {
     return rows;
 }
 
-/// Anonymous memory of the process `pid` (rocid): rings are shared memory and not part of it.
+/// Returns the anonymous memory of the process `pid` (rocid). Rings are shared memory and not part of it.
 uint64_t anonymous_bytes(const char* pid) {
     FILE* f = need(std::fopen((std::string("/proc/") + pid + "/status").c_str(), "r"), "status of rocid");
     char line[256];
@@ -319,7 +321,8 @@ uint64_t anonymous_bytes(const char* pid) {
     return uint64_t{kib} << 10;
 }
 
-/// Must run first: otherwise rocid's allocator would reuse memory of earlier QPs, which would not be counted.
+/// Measures the memory per QP. It must run first, because rocid's allocator would reuse memory of earlier QPs, which would not be
+/// counted.
 void memory_a_qp() {
     const char* pid = std::getenv("ROCI_BENCH_ROCID_PID");
     if (pid == nullptr) return;
@@ -362,8 +365,8 @@ constexpr Mode kModes[] = {
     {"register", registration},
 };
 
-/// The rows of the given modes in the order of the table, or of all modes if none is given. Throws an exception with a message
-/// for the user.
+/// Returns the rows of the given modes in the order of the table, or of all modes if none is given. Throws an exception with a
+/// message for the user.
 Rows rows_of(const std::vector<std::string>& modes) {
     Rows all;
     for (const std::string& word : modes)
@@ -378,7 +381,7 @@ Rows rows_of(const std::vector<std::string>& modes) {
     return all;
 }
 
-/// The rows with one of the words in their name. Throws likewise.
+/// Returns the rows with one of the words in their name. Throws an exception with a message for the user.
 Rows picked(const Rows& all, const std::vector<std::string>& words) {
     Rows out;
     const auto has = [](const Row& r, const std::string& word) { return r.name.find(word) != std::string::npos; };

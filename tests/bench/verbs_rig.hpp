@@ -1,4 +1,4 @@
-// Both ends of a pair of devices, by the public verbs, in one process and one thread.
+// Both ends of a connection between two devices, by the public verbs, in one process and one thread.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -49,7 +49,7 @@ struct Device {
     Device(const Device&) = delete;
 };
 
-/// Anonymous memory, touched, and registered.
+/// Anonymous memory that was touched and is registered.
 struct Buffer {
     uint8_t* data = nullptr;
     size_t bytes = 0;
@@ -74,7 +74,7 @@ inline ibv_qp* create_qp(const Device& d, ibv_cq* cq, uint32_t depth, uint32_t i
     ibv_qp_init_attr init{};
     init.qp_type = IBV_QPT_RC;
     init.send_cq = init.recv_cq = cq;
-    init.cap = {depth, 2 * depth, 1, 1, inline_bytes};  // a receive is free again only once its completion was polled
+    init.cap = {depth, 2 * depth, 1, 1, inline_bytes};  // a receive slot is free again only when its completion was polled
     return need(ibv_create_qp(d.pd, &init), "ibv_create_qp");
 }
 
@@ -108,7 +108,7 @@ inline void to_rts(ibv_qp* qp, uint32_t peer_qpn, const ibv_gid& peer_gid) {
           "to RTS");
 }
 
-/// `qps` connected pairs, all of a side on one CQ and one buffer.
+/// `qps` connected pairs. All QPs of one side share one CQ and one buffer.
 struct Rig {
     struct Pair {
         ibv_qp *left, *right;
@@ -138,7 +138,7 @@ struct Rig {
     Rig(const Rig&) = delete;
 };
 
-/// Polls completions and calls done(wc) for each. A failed one ends the program.
+/// Polls completions and calls done(wc) for each. A failed completion ends the program.
 template <class Done>
 int drain(ibv_cq* cq, Done&& done) {
     ibv_wc wc[32];

@@ -1,4 +1,4 @@
-// Cost of the wire room per frame: parse, build, ICRC.
+// The cost of stack/wire per frame: parse, build, ICRC.
 #include <benchmark/benchmark.h>
 
 #include "samples.hpp"

@@ -1,4 +1,4 @@
-"""Mistakes of users and clients: each gets a clear message and a non-zero exit code, and does not affect other programs."""
+"""Mistakes of users and clients. Each causes a clear message and a non-zero exit code, and does not affect other programs."""
 import os
 import pathlib
 import random
@@ -40,7 +40,7 @@ class Client:
         self.socket.send(struct.pack('<HHI', op, 0, 7) + body)
 
     def receive(self):
-        """(error, body, reason, fds); None if rocid closed the connection."""
+        """Returns (error, body, reason, fds) of a reply, or None if rocid closed the connection."""
         packet, fds, _, _ = socket.recv_fds(self.socket, 65536, 32)
         self.fds += fds
         if not packet:
@@ -99,7 +99,7 @@ def malformed_messages(rocid, _gids):
 
 
 def send_noise(client, rng):
-    """Random operations with random bodies until rocid hangs up."""
+    """Sends random operations with random bodies until rocid closes the connection."""
     for _ in range(100):
         body = rng.randbytes(rng.choice((0, 4, 8, 16, 24, 40, 100, 400))) if rng.random() < 0.5 else small_numbers(rng)
         try:
@@ -110,7 +110,7 @@ def send_noise(client, rng):
 
 
 def random_messages(rocid, gids, seed=1):
-    """Random messages on the control socket from sessions with an open device, while another program must not be affected."""
+    """Sessions with an open device send random messages on the control socket. Another program must not be affected."""
     rng, port = random.Random(seed), free_port()
     neighbour = Program(rocid, Pair('ibv_rc_pingpong', '-n 1000000').command(0, port, gids, False))
     try:
@@ -132,7 +132,7 @@ def random_messages(rocid, gids, seed=1):
 
 
 def small_numbers(rng):
-    """Bodies of small integers, which pass the first checks more often."""
+    """Returns a body of small integers, which passes the first checks more often."""
     return struct.pack('<32I', *(rng.choice((0, 1, 2, 3, 4, 8, 64, 0xFFFFFFFF, rng.randrange(1 << 12))) for _ in range(32)))
 
 
@@ -146,7 +146,7 @@ def no_rocid(_rocid, _gids):
 
 
 def verbs_without_rocid(_rocid, _gids):
-    """A program with our library but without rocid: no devices, a clear message, no crash."""
+    """A program with our library but without rocid finds no devices and prints a clear message. It does not crash."""
     folder = pathlib.Path(ROCI).parents[2] / 'verbs_api/libibverbs'
     done = subprocess.run(['ibv_devinfo'], capture_output=True, text=True, timeout=20, check=False,
                           env={**os.environ, 'LD_LIBRARY_PATH': str(folder), 'ROCI_SOCKET': '/nonexistent/rocid.sock'})

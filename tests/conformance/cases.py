@@ -1,4 +1,4 @@
-"""The table of cases: Debian's programs and the arguments with which they must work."""
+"""The table of cases: Debian's programs, and arguments with which they must work."""
 import itertools
 
 from pairs import Pair
@@ -8,7 +8,7 @@ SELF = ('roci0', 'roci0')
 
 # --- ibv_rc_pingpong --------------------------------------------------------------------------------------------------
 
-# (arguments, appended in the short run)
+# Arguments, and further arguments in the short run.
 PINGPONG = [
     ('', ''),
     ('-s 1', ''),
@@ -37,7 +37,7 @@ def pingpongs():
 
 BANDWIDTH = ('ib_send_bw', 'ib_write_bw', 'ib_read_bw')
 LATENCY = ('ib_send_lat', 'ib_write_lat', 'ib_read_lat')
-WITH_EVENTS = ('ib_send_bw', 'ib_read_bw', 'ib_send_lat', 'ib_read_lat')  # the others have no -e
+WITH_EVENTS = ('ib_send_bw', 'ib_read_bw', 'ib_send_lat', 'ib_read_lat')  # the other programs have no -e
 
 
 def perftests():
@@ -47,7 +47,7 @@ def perftests():
         yield Pair(program, '-q 16', '-n 100')
         yield Pair(program, '-b', '-n 500')
         yield Pair(program, '-b -a', '-n 20', limit=180, in_quick=False)
-        yield Pair(program, '-b -q 16 -a -n 200', limit=600, in_quick=False)  # perftest's 1000 a QP are half a terabyte
+        yield Pair(program, '-b -q 16 -a -n 200', limit=600, in_quick=False)  # perftest's default of 1000 per QP would be half a terabyte
     for program in LATENCY:
         yield Pair(program, '', '-n 200')
         yield Pair(program, '-a', '-n 10', limit=180)
@@ -63,7 +63,7 @@ def perftests():
 
 # --- every transport --------------------------------------------------------------------------------------------------
 
-# (program, arguments, appended in the short run)
+# Program, arguments, and further arguments in the short run.
 TRANSPORTS = [
     ('ibv_uc_pingpong', '-s 8192', '-n 300'),
     ('ibv_uc_pingpong', '-e', '-n 300'),

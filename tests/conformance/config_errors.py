@@ -1,4 +1,4 @@
-"""Configurations that rocid must refuse with file, line, the allowed values, and a non-zero exit code."""
+"""Configurations that rocid must refuse. The message has the file, the line and the allowed values, and the exit code is not zero."""
 import os
 import re
 import subprocess
@@ -6,7 +6,7 @@ import tempfile
 
 from lab import ROCID, Failure
 
-# (name, configuration, line of the mistake, what the message must say)
+# Name, configuration, line of the mistake, texts that the message must contain.
 TABLE = [
     ('an unknown key', '[engine]\ncuont = 1\n', 2, ('cuont', 'count')),
     ('an unknown section', '\n[egnine]\ncount = 1\n', 2, ('egnine', 'engine')),

@@ -1,4 +1,4 @@
-"""Many connections by address: the rate, the number at once, leaks, and a network that loses half of its frames."""
+"""Many connections by address: their rate, their number at the same time, leaks, and a network that loses half of its frames."""
 import pathlib
 import re
 
@@ -7,7 +7,7 @@ from lab import BUILD, REPO, Failure, Program, free_port
 
 LOAD = BUILD / 'tests/conformance/rdma_cm/cm_load'
 HALF_LOST = REPO / 'tests/conformance/half_lost.toml'
-MOST_GROWTH = 16 << 20  # of rocid's memory over a run: buffers that it keeps; a leak of 200 bytes a connection is more
+MOST_GROWTH = 16 << 20  # permitted growth of rocid's memory over a run, for buffers that it keeps; a leak of 200 bytes per connection exceeds it
 
 
 def missing():
@@ -20,7 +20,7 @@ def resident(rocid):
 
 
 def load(rocid, total, at_once, *more, limit, family='ipv4'):
-    """Runs the load; returns the client's line of figures."""
+    """Runs the load and returns the client's line of figures."""
     port = free_port()
     address = ADDRESS['roci0'][family]
     server = Program(rocid, [str(LOAD), 'server', address, str(port)])
@@ -46,7 +46,7 @@ def all_good(code, text):
 
 
 def come_and_go(rocid, total):
-    """The connections leave nothing behind, neither in rocid's tables nor in its memory."""
+    """The connections leave nothing in rocid's tables, and no memory."""
     all_good(*load(rocid, 200, 32, limit=60))
     before, memory = rocid.totals(), resident(rocid)
     code, text = load(rocid, total, 32, limit=60 + total / 50)
@@ -68,8 +68,8 @@ def at_once(rocid, total):
 
 
 def half_lost(rocid, total):
-    """Every connection is established or ends with an error event; none hangs. A connection needs five messages to arrive, and each is
-    sent up to 16 times."""
+    """Every connection is established or ends with an error event, and none hangs. To establish a connection, five messages must arrive. Each
+    is sent up to 16 times."""
     code, text = load(rocid, total, total, limit=240)
     print(f'    {text.splitlines()[0]}')
     established = int(re.search(r'(\d+) established', text)[1])

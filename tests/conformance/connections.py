@@ -1,4 +1,4 @@
-"""Debian's programs that find each other by address (rdma_cm), a server and a client each, over one rocid."""
+"""Debian's programs that connect by address (rdma_cm): one server and one client each, over one rocid."""
 import dataclasses
 import itertools
 import os
@@ -27,17 +27,17 @@ class Row:
     client: str
     path: tuple = ('roci0', 'roci1')  # the server's and the client's device
     family: str = 'ipv4'
-    port: int = 0        # of programs that know only one
-    shows: str = ''      # what the client must print
-    served: str = ''     # what the server must print
-    joins: bool = False  # no listener: the server is ready when it is in a multicast group
-    tcp: bool = False    # no listener of rdma_cm at first: the server is ready when it listens on its TCP port
-    by_cm: bool = True   # the connection is made by rdma_cm: its requests are counted
+    port: int = 0  # port of programs that use a fixed one
+    shows: str = ''  # pattern that the client must print
+    served: str = ''  # pattern that the server must print
+    joins: bool = False  # there is no listener: the server is ready when it is in a multicast group
+    tcp: bool = False  # the server is ready when it listens on its TCP port, before it listens by rdma_cm
+    by_cm: bool = True  # rdma_cm makes the connection, so its requests are counted
     settings: tuple = () # environment variables, NAME=value
-    usual: str = ''      # what the programs may say although it looks like an error
-    clients: int = 1     # one after the other
-    races: str = ''      # what the client prints when it was faster than its server is made for: once more, then
-    stays: bool = False  # the server serves for ever
+    usual: str = ''  # harmless output that looks like an error
+    clients: int = 1  # number of clients, one after the other
+    races: str = ''  # output of a client that was faster than its server permits; the case is then repeated
+    stays: bool = False  # the server does not end by itself
     limit: float = 60
     in_quick: bool = True
 
@@ -62,7 +62,7 @@ WAYS = (('roci0', 'roci1'), ('roci1', 'roci0'), ('roci0', 'roci0'))
 
 
 def both(server, client, common='', **rest):
-    """One row per address family."""
+    """Returns one row per address family."""
     return [Row(f'{server} {common}', f'{client} {common}', family=family, **rest) for family in FAMILIES]
 
 
@@ -82,7 +82,7 @@ UDADDY = ('', '-c 10 -C 100 -S 1000', '-p 0x0002')
 
 
 def samples():
-    """The examples of rdma-core that do not ping."""
+    """Returns rdma-core's examples other than rping."""
     for args in MATOSE:
         yield from both('ucmatose -b {to}', 'ucmatose -s {to} -b {me}', args, port=7471, shows='return status 0', served='return status 0')
     for args in UDADDY:
@@ -92,14 +92,14 @@ def samples():
     yield from both('mckey -m {group} -b {to}', 'mckey -m {group} -b {me} -s', '', joins=True, shows='return status 0', served='return status 0')
     yield from both('mckey -m {group} -b {to}', 'mckey -m {group} -b {me} -s -o', '-c 4 -C 5', joins=True, shows='return status 0')
     yield from both('rdma_server -s {any} -p {port}', 'rdma_client -s {to} -p {port}', shows='rdma_client: end 0', served='rdma_server: end 0')
-    for kind in 'rx':  # the server listens at 0.0.0.0 and has no option for another address
+    for kind in 'rx':  # the server listens on 0.0.0.0 and has no option for another address
         yield Row(f'rdma_xserver -p {{port}} -c {kind}', f'rdma_xclient -s {{to}} -p {{port}} -c {kind}', shows='end 0', served='end 0')
     yield from both('cmtime -b {to} -p {port}', 'cmtime -s {to} -p {port}', '-c 200', stays=True, shows=r'disconnect +:')
 
 
 def streams():
-    """r-sockets of the system's library on top of our rdma_cm. Not `rstream -T a`: its client ends with 16 (POLLHUP) when its last rpoll()
-    returns the last data and the server's goodbye, which is sent right behind it, at once: it always does where a wakeup takes longer
+    """Returns r-sockets of the system's library over our rdma_cm. `rstream -T a` is missing: its client ends with 16 (POLLHUP) if its last rpoll()
+    reports both the last data and the disconnection, which the server sends right after the data. This always happens if a wake-up takes longer
     than the server's printf."""
     every = ('-I 50 -C 10 -S 5000 -T v', '-I 20 -C 10 -S 100000 -T n -T v')
     for program, sets in (('rstream', every), ('riostream', (*every, '-I 50 -C 10 -T a -T v'))):
@@ -114,14 +114,14 @@ SEND_BW_OVER_CM = ('-q 8', '-c UD', '-b', '-e', '-r 64 --use-srq -q 4', '-a -n 2
 
 
 def perftests():
-    """With -R. This release of perftest takes no IPv6 address there. Its client connects a second time without waiting for the server
-    to listen again, and gives up when it is refused; such a run is repeated."""
+    """Returns perftest with -R. This version of perftest takes no IPv6 address with -R. Its client connects a second time without waiting until
+    the server listens again, and ends if the connection is refused. Such a run is repeated."""
     every = [(program, '') for program in PERFTEST] + [('ib_send_bw', args) for args in SEND_BW_OVER_CM]
     for program, args in every:
         told = f'{program} -R -F -n 200 {args}'.strip()
         yield Row(f'{told} -p {{port}} -d {{device0}}', f'{told} -p {{port}} -d {{device1}} {{to}}', races=r'REJECTED; error: 8|UNREACHABLE; error: 1',
                   shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+', in_quick='-a' not in args)
-    # -z: the programs exchange parameters by rdma_cm; the measured QPs are created without it
+    # -z: the programs exchange parameters by rdma_cm, but create the measured QPs without it.
     yield Row('ib_send_bw -z -F -n 200 -p {port} -d {device0}', 'ib_send_bw -z -F -n 200 -p {port} -d {device1} {to}', shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+')
 
 
@@ -130,10 +130,10 @@ QPERF = ('rc_lat', 'rc_bw', 'rc_rdma_read_lat', 'rc_rdma_read_bw', 'rc_rdma_writ
 
 
 def storage_and_figures():
-    """Programs from outside of the RDMA projects. qperf reaches its server by TCP at the same address, which only 127.0.0.1 is here. Its
-    server sends its port to the client before it calls rdma_listen(): a client that is refused tries again, so each test is a row."""
-    # In fio the writer is the client. It asks for no retries when the receiver is not ready (rnr_retry_count 0): with --verb=send the
-    # server, which posts as many receives as its depth, must be ahead of it, here by having all of them posted before the first.
+    """Returns programs from outside the RDMA projects. qperf reaches its server by TCP at the same address, so the address is 127.0.0.1. Its server
+    sends its port to the client before it calls rdma_listen(), so a client may be refused and tries again. Therefore each test is a row."""
+    # In fio the writer is the client. It requests no retries if the receiver is not ready (rnr_retry_count 0). With --verb=send the server must have
+    # posted enough receives. It posts as many as its depth, so here the depth covers all sends before the first one.
     for verb, ahead in (('write', 8), ('read', 8), ('send', 256)):
         yield Row(f'{FIO} --rw=read --iodepth={ahead}', f'{FIO} --hostname={{to}} --verb={verb} --rw=write --iodepth=8', shows=r'err= 0', limit=20)
     for test in QPERF:
@@ -142,8 +142,8 @@ def storage_and_figures():
 
 
 def libraries():
-    """Programs that use rdma_cm through a library. libfabric finds devices by the addresses of network interfaces, or by 127.0.0.1,
-    which is roci0; its pingpong tells the peer's address by TCP. Of UCX 1.13 io_demo connects by address; ucx_perftest cannot."""
+    """Returns programs that use rdma_cm through a library. libfabric finds devices by the addresses of network interfaces, or by 127.0.0.1, which
+    is roci0. Its pingpong sends the peer's address by TCP. Of UCX 1.13 io_demo connects by address; ucx_perftest cannot."""
     for kind, most in (('msg', '1m'), ('rdm', '1m'), ('dgram', '4k')):
         told = f'fi_pingpong -p verbs -e {kind} -c -I 20'
         yield Row(f'{told} -B {{port}}', f'{told} -P {{port}} 127.0.0.1', path=('roci0', 'roci0'), tcp=True, by_cm=kind != 'dgram',
@@ -195,7 +195,7 @@ def judge(who, text, pattern, usual):
 
 
 def run_row(rocid, row):
-    """Raises Failure if the programs did not show what they must."""
+    """Runs a row. Raises Failure if the programs do not print the required patterns."""
     for _ in range(RACES):
         try:
             return run_once(rocid, row)
@@ -246,12 +246,12 @@ def wait_client(client, server, limit):
 
 
 def requests(rocid):
-    """Number of connection requests by rdma_cm since the start of rocid."""
+    """Returns the number of connection requests that rdma_cm has sent since the start of rocid."""
     return sum(row['sent'] for row in rocid.status()['rdma_cm']['messages'] if row['message'] in ('REQ', 'SIDR_REQ'))
 
 
 def nothing_stays(rocid, before, limit=10):
-    """Everything that the programs used is freed: objects, ports, and connections after their time wait."""
+    """Checks that all objects and ports of the programs are freed, and their connections after the time wait."""
     end = time.monotonic() + limit
     while True:
         now = {**rocid.totals(), 'connections': rocid.status()['rdma_cm']['connections']}

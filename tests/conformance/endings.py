@@ -1,4 +1,4 @@
-"""kill -9 of rocid while programs wait in every possible way: each program ends with an error and a message."""
+"""kill -9 of rocid while programs wait in every possible way. Each program ends with an error and a message."""
 import dataclasses
 import shlex
 import shutil
@@ -10,19 +10,19 @@ from lab import Failure, Program, Rocid, free_port, gid_indexes
 from pairs import Pair, both_outputs
 from single import DEVICES
 
-LIMIT = 20  # seconds; a program that does not notice runs for ever
+LIMIT = 20  # seconds; a program that does not notice the end of rocid runs forever
 LINE = 'connection to rocid at '
 
 
 @dataclasses.dataclass(frozen=True)
 class Ending:
-    """One case: the commands of both sides, what they wait in, and which of them must fail."""
+    """One case: the commands of both sides, how they wait, and which of them must fail."""
     name: str
     server: str
     client: str
     environment: tuple = ({}, {})
     failing: tuple = (0, 1)
-    listens: bool = True  # on a TCP port
+    listens: bool = True  # the server listens on a TCP port
 
     def run(self):
         with Rocid() as rocid:

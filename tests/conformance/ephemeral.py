@@ -1,4 +1,4 @@
-"""`roci run` without a running rocid: it starts one, separately started programs share it, and it ends after the last of them."""
+"""`roci run` without a running rocid starts one. Separately started programs share it. It ends after the last of them."""
 import os
 import pathlib
 import subprocess
@@ -39,7 +39,7 @@ def wait_for(condition, limit, what):
 
 
 def rocids_of(folder):
-    """Processes that serve a socket in this folder."""
+    """Returns the processes that serve a socket in this folder."""
     found = []
     for entry in pathlib.Path('/proc').iterdir():
         try:
@@ -55,7 +55,7 @@ def life_of_one(uid):
     port = free_port()
     with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
         os.chown(folder, uid, uid)
-        # Both at once: they race to start it.
+        # Both are started at once, so that they compete to start the rocid.
         server = start(['ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-c', '-p', str(port)], folder, uid)
         listing = start(['ibv_devices'], folder, uid)
         if 'roci1' not in finish(listing, 'ibv_devices'):
@@ -70,7 +70,7 @@ def life_of_one(uid):
 
 
 def single_device():
-    """With --single a listener sees its client at its own address, and the default two devices are another rocid's."""
+    """With --single a listener sees its client at its own address. The two devices of the default belong to another rocid."""
     with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
         listing = finish(start(['ibv_devices'], folder, os.geteuid(), ('--single',)), 'ibv_devices')
         if 'roci0' not in listing or 'roci1' in listing:
@@ -95,7 +95,7 @@ def as_ordinary_user():
 
 
 def why_not_ordinary_user():
-    """A reason to skip, or None."""
+    """Returns a reason to skip, or None."""
     if os.geteuid() != 0:
         return None
     try:
@@ -104,7 +104,7 @@ def why_not_ordinary_user():
         return f'this checkout cannot be read by an ordinary user ({error})'
 
 
-# name: (case, why it cannot run here)
+# Name: (case, function that returns the reason to skip).
 CASES = {
     'roci run without a rocid starts one, which ends with its last program': (lambda: life_of_one(os.geteuid()), lambda: None),
     'roci run --single: one device, and a server sees its client at its own address': (single_device, missing),

@@ -1,9 +1,9 @@
-"""One broken or slow set-up of the exam (exam.py), for real: two ends in this program, on roci0 and roci1.
+"""Runs one broken or slow set-up of the exam (exam.py). Both ends are in this program, on roci0 and roci1.
 
     exam_program.py CASE
 
-Prints `QPs A B`, then the status and vendor_err of each completion, then `ready`, and ends with its standard input. A case that
-returns a third value calls it again and again until then: traffic to look at.
+Prints `QPs A B`, then the status and vendor_err of each completion, then `ready`. Ends when its standard input ends. If a case returns a third
+value, the program calls it again and again until then, to make traffic.
 """
 import mmap
 import select
@@ -82,7 +82,7 @@ class End:
         self.qp.post_send(wr)
 
     def complete(self, count=1, limit=20, quiet=False):
-        """`quiet`: says nothing of completions without an error."""
+        """Waits for completions and prints them. With `quiet` it prints only completions in error."""
         end = time.monotonic() + limit
         while count and time.monotonic() < end:
             got, completions = self.cq.poll(count)
@@ -108,7 +108,7 @@ def write(a, b, **how):
 
 
 def message(a, b, length=64, receive=None):
-    """One SEND from a to b, which posts a receive of `receive` bytes, or none."""
+    """Executes one SEND from a to b. Before it, b posts a receive of `receive` bytes, or none."""
     if receive is not None:
         b.receive(receive)
     a.send(a.sge(length))
@@ -245,7 +245,7 @@ def datagram_too_long():
 
 
 def deregistered():
-    """The peer's region is gone when the request comes."""
+    """The peer's region is deregistered before the request arrives."""
     a, b = pair()
     key, address = b.mr.rkey, b.mr.buf
     b.mr.close()
@@ -268,7 +268,7 @@ def memory_by_address():
 
 
 def lossy():
-    """The network loses 1 % (exam.py)."""
+    """The network loses 1 % of the frames (exam.py)."""
     a, b = pair({'retry': 7, 'timeout': 14}, {'retry': 7})
     for _ in range(60):
         a.send(a.sge(SIZE), e.IBV_WR_RDMA_WRITE, b.mr.buf, b.mr.rkey)
@@ -290,7 +290,7 @@ LONG_WAIT = {'retry': 7, 'timeout': 18}  # 1 s
 
 
 def stream(a, b, length, outstanding):
-    """WRITEs from a to b, as many at a time."""
+    """Returns a function that keeps that many WRITEs from a to b outstanding."""
     under_way = 0
 
     def go_on():
@@ -304,13 +304,13 @@ def stream(a, b, length, outstanding):
 
 
 def tiny_window():
-    """rocid permits 8 packets, and the network is slow (exam.py)."""
+    """rocid permits 8 packets in flight, and the network is slow (exam.py)."""
     a, b = pair(LONG_WAIT, LONG_WAIT)
     return a, b, stream(a, b, SIZE, 15)
 
 
 def credits():
-    """The peer posts a single receive; all other messages wait for one."""
+    """The peer posts a single receive, so all other messages wait."""
     a, b = pair(LONG_WAIT | {'rnr_retry': 7}, {'rnr_timer': 31})
     b.receive()
     for _ in range(8):
@@ -365,7 +365,7 @@ def missing_neighbour():
 
 
 def retry_limit():
-    """The network loses packets (exam.py), and the QP may not repeat one."""
+    """The network loses packets (exam.py), and the QP has no retries."""
     a, b = pair({'retry': 0}, {'retry': 0})
     write_next = stream(a, b, SIZE, 1)
     for _ in range(60):
@@ -377,7 +377,7 @@ SENDERS = 12
 
 
 def incast():
-    """Many senders to one device, and packets are lost on the way (exam.py)."""
+    """Many senders send to one device, and the network loses packets (exam.py)."""
     pairs = [pair(LONG_WAIT | {'timeout': 12}, LONG_WAIT) for _ in range(SENDERS)]
     streams = [stream(a, b, SIZE, 8) for a, b in pairs]
     for _ in range(60):
@@ -389,7 +389,7 @@ def incast():
 
 
 def bulk():
-    """Not of the exam: a flow to look at."""
+    """Not part of the exam: a flow whose figures `roci top` shows."""
     a, b = pair(LONG_WAIT, LONG_WAIT)
     return a, b, stream(a, b, SIZE, 8)
 

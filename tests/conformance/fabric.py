@@ -1,4 +1,4 @@
-"""Programs that use verbs through a library: UCX with its own benchmark, Open MPI over UCX."""
+"""Programs that use verbs through a library: UCX with its own benchmark, and Open MPI over UCX."""
 import dataclasses
 import os
 import pathlib
@@ -25,13 +25,13 @@ def ucx_lists_our_transports(rocid):
 
 @dataclasses.dataclass(frozen=True)
 class Perftest:
-    """One run of ucx_perftest between the two devices. `transport`: of UCX (-x, one level down) or None (UCP chooses)."""
+    """One run of ucx_perftest between the two devices. `transport` is UCX's (-x, the level below UCP), or None if UCP chooses."""
     test: str
     size: int = 8
     count: int = 500
     transport: str | None = None
     tls: str = VERBS
-    layout: str = 'short'  # how the data is handed over, one level down
+    layout: str = 'short'  # how the data is passed at the level below UCP
 
     @property
     def name(self):
@@ -78,7 +78,7 @@ def perftests():
 
 
 def mpi_talks(rocid):
-    """Two ranks, each on a device of its own; `pml ucx` and UCX_TLS permit only verbs."""
+    """Runs two ranks, each on its own device. `pml ucx` and UCX_TLS permit only verbs."""
     with tempfile.TemporaryDirectory(prefix='roci-mpi-') as folder:
         program = os.path.join(folder, 'talk')
         built = subprocess.run(['mpicc', '-O2', '-Wall', '-Werror', str(TALK), '-o', program], capture_output=True, text=True, check=False)
@@ -94,7 +94,7 @@ def mpi_talks(rocid):
             raise Failure(f'mpirun returned {code}:\n{run.output()[-2000:]}')
 
 
-# Name: (case, program that it needs)
+# Name: (case, program that it needs).
 CASES = {
     'ucx_info lists rc_verbs and ud_verbs on both devices': (ucx_lists_our_transports, 'ucx_info'),
     **{p.name: (p.run, 'ucx_perftest') for p in perftests()},

@@ -15,7 +15,7 @@ NO_HANDLE = 0xFFFFFFFF
 QPS = 8
 SESSIONS = 10
 PATIENCE = 30
-SECONDS = 0.3  # of noise a session: its QPs are in error soon
+SECONDS = 0.3  # seconds of random writes per session; its QPs are soon in error
 
 # enum ibv_qp_attr_mask
 STATE, ACCESS, PKEY, PORT, AV, MTU = 1, 8, 16, 32, 128, 256
@@ -26,14 +26,14 @@ WAY_UP = [(INIT, STATE | ACCESS | PKEY | PORT), (RTR, STATE | AV | MTU | DEST_QP
 
 
 def qp_attr(state, dest_qpn, gid):
-    """abi::QpAttr with all attributes that any transition needs."""
+    """Returns an abi::QpAttr with all attributes that any transition needs."""
     path = gid + struct.pack('<I8BH6x', 0, 1, 64, 0, 0, 1, 1, 0, 0, 0)
     numbers = struct.pack('<9I24x', state, 0, 3, 0, 0, 0, 0, dest_qpn, 7)
     return numbers + path + bytes(36) + struct.pack('<2H12BI', 0, 0, 0, 0, 1, 1, 12, 1, 4, 7, 7, 0, 0, 0, 0)
 
 
 class Scribbler(Client):
-    """A session with queue pairs connected to each other, and all of its shared memory mapped."""
+    """A session whose queue pairs are connected to each other. All of its shared memory is mapped."""
 
     def __init__(self, rocid, seed):
         super().__init__(rocid)
@@ -56,7 +56,7 @@ class Scribbler(Client):
         return reply[1], reply[3]
 
     def keep_maps(self, fds):
-        """Maps whatever can be mapped writable: arena chunks and doorbells, not pipes and eventfds."""
+        """Maps the descriptors that can be mapped for writing: arena chunks and doorbells, but no sockets or eventfds."""
         for fd in fds:
             try:
                 self.maps.append(mmap.mmap(fd, os.fstat(fd).st_size))
@@ -78,7 +78,7 @@ class Scribbler(Client):
             self.must(f'modify_qp to {state}', self.request(OP_MODIFY_QP, struct.pack('<2I', handle, mask) + qp_attr(state, qpn, gid)))
 
     def scribble(self):
-        """Writes random data over indices, WQEs, CQEs, arm words and doorbell bits; sometimes small numbers, which pass more checks, and
+        """Writes random data over indices, WQEs, CQEs, arm words and doorbell bits. Some writes are small numbers, which pass more checks. Some are
         bytes that mark a send WQE as posted (abi::phase_of)."""
         for shared in self.maps:
             for _ in range(64):
@@ -95,7 +95,7 @@ class Scribbler(Client):
 
 
 def states_of_qps(rocid, client):
-    """States of the client's QPs in rocid; the client is the session with that number of QPs."""
+    """Returns the states of the client's QPs in rocid. The client is the session with that number of QPs."""
     sessions = [s for s in rocid.status()['sessions'] if len(s['qps']) == QPS]
     return [qp['state'] for s in sessions for qp in s['qps']] if client.maps else []
 
@@ -108,12 +108,12 @@ def scribbling_client(rocid, gids, seed=1):
         while time.monotonic() < end:
             client.scribble()
         while 'ERR' not in states_of_qps(rocid, client) and time.monotonic() < end + PATIENCE:
-            client.scribble()  # on a busy machine it may take longer until a queue's own words are hit
+            client.scribble()  # on a busy machine it may take longer until a write hits a queue's own words
         if 'ERR' not in states_of_qps(rocid, client):
             raise Failure(f'no QP went into error (seed {seed + number}): was anything scribbled on?')
         rocid.check_alive()
         if number == 0:
-            run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)  # beside the wreck
+            run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)  # beside the broken session
         client.close()
     wait_for_totals(rocid, before)
     run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)

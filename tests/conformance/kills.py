@@ -1,4 +1,4 @@
-"""kill -9 of either side at any moment: rocid keeps serving, and frees all objects of the dead program."""
+"""kill -9 of either side at any moment. rocid keeps serving, and frees all objects of the killed program."""
 import dataclasses
 import random
 import time
@@ -8,7 +8,7 @@ from pairs import Pair, run_pair
 
 SETTLE_LIMIT = 10  # seconds until rocid has reclaimed a dead client's objects
 
-# Long enough to be killed in the middle; the short delays hit registration and connection set-up.
+# Programs that run long enough to be killed in the middle. The short delays kill them during registration and connection set-up.
 VICTIMS = [
     Pair('ibv_rc_pingpong', '-n 10000000 -e'),
     Pair('ibv_rc_pingpong', '-n 10000000 -s 1048576', path=('roci0', 'roci0')),
@@ -38,12 +38,12 @@ def make_rounds(count, seed):
 
 
 def play(rocid, one, gids):
-    """Starts both, kills the victim at its moment, then the survivor (whose peer never answers again)."""
+    """Starts both programs, kills the victim after its delay, and then the survivor, whose peer never responds again."""
     port = free_port()
     sides = [Program(rocid, one.pair.command(0, port, gids, quick=False))]
     try:
         if one.victim == 0 and one.delay < 0.02:
-            time.sleep(random.random() * 0.2)  # a server alone, in the middle of its own start
+            time.sleep(random.random() * 0.2)  # the server runs alone and is killed during its own start
         else:
             sides[0].wait_listening(port)
             sides.append(Program(rocid, one.pair.command(1, port, gids, quick=False)))
@@ -68,8 +68,8 @@ def wait_for_totals(rocid, wanted):
 
 
 def storm(rocid, gids, count, seed):
-    """`count` kills. The seed makes the choice of victims and moments repeatable (the moments are only as exact as the machine)."""
-    run_pair(rocid, CHECK, gids, quick=False)  # so that what rocid makes once and keeps is there already
+    """Executes `count` kills. The seed repeats the choice of victims and delays; the machine determines the exact moments."""
+    run_pair(rocid, CHECK, gids, quick=False)  # creates what rocid creates once and keeps
     wanted = rocid.totals()
     for number, one in enumerate(make_rounds(count, seed), 1):
         try:

@@ -24,13 +24,13 @@ class Failure(Exception):
 
 
 def shown(path):
-    """A path relative to the repository."""
+    """Returns a path relative to the repository."""
     path = pathlib.Path(path)
     return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else str(path)
 
 
 def begin(command, log_path):
-    """Starts a rocid by its command, with its log in a file. Returns (process, whether it serves); if it does not serve, it has ended."""
+    """Starts a rocid by its command, with its log in a file. Returns (process, whether it serves). A rocid that does not serve has ended."""
     read_end, write_end = os.pipe()
     os.set_inheritable(write_end, True)
     with open(log_path, 'wb') as log:
@@ -45,7 +45,7 @@ def begin(command, log_path):
 
 
 def finish(process, how=signal.SIGTERM, limit=30):
-    """Ends a rocid; False if it had to be killed."""
+    """Ends a rocid. Returns False if it had to be killed."""
     if process is None or process.poll() is not None:
         return True
     process.send_signal(how)
@@ -95,7 +95,8 @@ class Rocid:
         return json.loads(done.stdout)
 
     def totals(self):
-        """All counts that must return to their previous values: objects counted by rocid, descriptors and shared memory counted by the kernel."""
+        """Returns all counts that must return to their previous values: objects that rocid counts, and descriptors and shared memory that the kernel
+        counts."""
         totals = self.status()['totals']
         proc = pathlib.Path(f'/proc/{self.process.pid}')
         totals['open files'] = len(os.listdir(proc / 'fd'))
@@ -106,13 +107,13 @@ class Rocid:
         return [str(ROCI), 'run', '--socket', self.socket, '--', *program]
 
     def by_hand(self, program):
-        """The command that repeats it by hand: an ephemeral rocid with the same configuration."""
+        """Returns the command that repeats a case by hand: an ephemeral rocid with the same configuration."""
         config = f'--config {shown(self.config)} ' if self.config else ''
         return f'{shown(ROCI)} run {config}-- {shlex.join(program)}'
 
 
 class Program:
-    """A running program over a rocid; its output goes to a file, so that nothing blocks on a full pipe."""
+    """A running program over a rocid. Its output goes to a file, so that a full pipe cannot block it."""
 
     def __init__(self, rocid, command, env=None):
         self.command, self.started = command, time.monotonic()
@@ -125,7 +126,7 @@ class Program:
         return self.file.read()
 
     def wait(self, limit):
-        """Exit code; the program is killed if it takes longer than `limit` seconds."""
+        """Returns the exit code. Kills the program if it runs longer than `limit` seconds."""
         try:
             return self.process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -134,13 +135,13 @@ class Program:
 
     def kill(self):
         try:
-            os.killpg(self.process.pid, signal.SIGKILL)  # a session of its own: its process group
+            os.killpg(self.process.pid, signal.SIGKILL)  # the program has its own session, so this is its process group
         except ProcessLookupError:
             pass
         self.process.wait()
 
     def wait_listening(self, port, limit=30):
-        """Waits until a program listens on the TCP port: the server is ready for its client."""
+        """Waits until a program listens on the TCP port. The server is then ready for its client."""
         end = time.monotonic() + limit
         while time.monotonic() < end:
             if port in listening_ports():
@@ -188,7 +189,7 @@ def run_once(rocid, command, limit=30):
 
 
 def gid_indexes(rocid, device):
-    """{'ipv4': index, 'ipv6': index} of a device, as ibv_devinfo prints its GIDs."""
+    """Returns {'ipv4': index, 'ipv6': index} of a device, from the GIDs that ibv_devinfo prints."""
     found = {}
     for index, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', run_once(rocid, ['ibv_devinfo', '-v', '-d', device])):
         found.setdefault('ipv4' if gid.startswith('::ffff:') else 'ipv6', int(index))

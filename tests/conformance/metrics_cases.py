@@ -1,4 +1,4 @@
-"""rocid.metrics: what monitoring gets, judged by a parser of the format, and by promtool where it is installed."""
+"""rocid.metrics: its output, checked by a parser of the format, and by promtool if it is installed."""
 import json
 import re
 import shutil
@@ -14,7 +14,7 @@ import pcap
 import single
 from lab import Failure, Program, Rocid
 
-PYTHON = '/usr/bin/python3'  # the one that has prometheus_client
+PYTHON = '/usr/bin/python3'  # the interpreter that has prometheus_client
 JUDGE = 'import sys\nfrom prometheus_client.openmetrics.parser import text_string_to_metric_families as parse\n' \
         'print(sum(len(f.samples) for f in parse(sys.stdin.read())))'
 
@@ -51,7 +51,7 @@ def monitored():
             raise Failure(f'{series}: {value(before, series)}, then {value(text, series)}; 100 messages were sent')
         dashboard = json.loads((lab.REPO / 'config/grafana.json').read_text())
         names = {n for p in dashboard['panels'] for t in p['targets'] for n in re.findall(r'roci_\w+', t['expr'])}
-        # gauges of users have a series only while there are users
+        # Gauges of users have a series only while there are users.
         if absent := {n for n in names if f'# TYPE {n.removesuffix("_total")} ' not in text}:
             raise Failure(f'config/grafana.json names {absent}, which rocid does not serve')
         try:
@@ -60,7 +60,7 @@ def monitored():
         except urllib.error.HTTPError as error:
             if error.code != 404:
                 raise Failure(f'GET /else: {error.code}, 404 wanted') from None
-        with socket.create_connection(('127.0.0.1', port)) as silent:  # says nothing; rocid ends all the same
+        with socket.create_connection(('127.0.0.1', port)) as silent:  # sends nothing; rocid must end nevertheless
             del silent
             rocid.process.terminate()
             if rocid.process.wait(20) != 0:
@@ -68,12 +68,12 @@ def monitored():
 
 
 def no_promtool():
-    # 96 MB, so it is not in .dev/packages.txt
+    # The package has 96 MB, so it is not in .dev/packages.txt.
     return None if shutil.which('promtool') else "no promtool (Debian's package prometheus)"
 
 
 def promtool():
-    """It parses them. With code 3 it only advises other names and units."""
+    """promtool parses the metrics. With code 3 it only advises other names and units."""
     port = lab.free_port()
     with Rocid(args=['--set', f'rocid.metrics="127.0.0.1:{port}"']) as rocid:
         pcap.run_pingpong(rocid, {device: lab.gid_indexes(rocid, device) for device in single.DEVICES})
@@ -87,20 +87,20 @@ def promtool():
 
 
 NODE_EXPORTER = 'prometheus-node-exporter'
-# As the collector names them, and what the traffic below makes of them.
+# The names that the collector uses. The traffic below changes these series.
 EXPORTED = ('node_infiniband_port_packets_transmitted_total', 'node_infiniband_port_packets_received_total', 'node_infiniband_port_data_transmitted_bytes_total',
             'node_infiniband_port_data_received_bytes_total')
 
 
 def no_node_exporter():
-    # its package starts a service on all addresses, so it is not in .dev/packages.txt
+    # The package starts a service on all addresses, so it is not in .dev/packages.txt.
     if shutil.which(NODE_EXPORTER) is None:
         return f"no {NODE_EXPORTER} (Debian's package of this name)"
     return None
 
 
 def exported(port):
-    """Series of the infiniband collector; None: it does not answer yet."""
+    """Returns the series of the infiniband collector, or None if the exporter does not respond yet."""
     try:
         text = scrape(port)
     except (urllib.error.URLError, ConnectionError):
@@ -121,7 +121,7 @@ def wait_for_series(port, wanted, exporter, limit=30):
 
 
 def node_exporter(rocid, gids):
-    """Debian's node exporter, unmodified, reads devices and moving counters from the view that `roci run` gives."""
+    """Debian's node exporter, unmodified, reads devices and changing counters from the view of `roci run`."""
     port = lab.free_port()
     exporter = Program(rocid, [NODE_EXPORTER, '--collector.disable-defaults', '--collector.infiniband', f'--web.listen-address=127.0.0.1:{port}'])
     try:
@@ -136,7 +136,7 @@ def node_exporter(rocid, gids):
 
 
 def refused():
-    """An address that cannot be listened on is said at the start."""
+    """rocid reports at its start that it cannot listen on an address."""
     with tempfile.NamedTemporaryFile() as log:
         for where in ('127.0.0.1', '192.0.2.77:9471'):
             process, serves = lab.begin([str(lab.ROCID), '--loopback', '--socket', f'{log.name}.sock', '--set', f'rocid.metrics="{where}"'], log.name)

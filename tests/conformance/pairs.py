@@ -6,13 +6,13 @@ import time
 
 from lab import Failure, Program, free_port
 
-# What Debian's programs print when something went wrong, even where they return 0.
+# Words that Debian's programs print about errors, even if they return 0.
 ERROR_LINE = re.compile(r"(?i)\b(errors?|failed|failure|unable|couldn't|can't|invalid|unexpected|wrong|mismatch|segmentation|assert\w*)\b")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """One case. `args` go to both sides, `quick` are appended to them in the short run."""
+    """One case. `args` go to both sides. In the short run `quick` is appended to them."""
     program: str
     args: str = ''
     quick: str = ''
@@ -37,8 +37,8 @@ class Pair:
 
 
 def expected_lines(pair):
-    """How many result lines the client must print at least, and what they look like."""
-    if pair.program == 'ibv_xsrq_pingpong':  # it has no figures to tell
+    """Returns the minimum number of the client's result lines, and their pattern."""
+    if pair.program == 'ibv_xsrq_pingpong':  # ibv_xsrq_pingpong prints no figures
         return 1, r'^success$'
     if pair.program.startswith('ibv_'):
         return 1, r'^\d+ iters in [\d.]+ seconds'
@@ -57,7 +57,7 @@ def judge_output(pair, who, text, must_show):
 
 
 def run_pair(rocid, pair, gids, quick):
-    """Raises Failure if the pair failed."""
+    """Runs a pair. Raises Failure if it failed."""
     port = free_port()
     server = Program(rocid, pair.command(0, port, gids, quick))
     client = None
@@ -79,7 +79,7 @@ def run_pair(rocid, pair, gids, quick):
 
 
 def wait_both(server, client, end):
-    """Waits for the end of both; if one fails, the other gets five more seconds."""
+    """Waits until both end. If one fails, the other gets five more seconds."""
     while server.process.poll() is None or client.process.poll() is None:
         failed = [p for p in (server, client) if p.process.poll() not in (None, 0)]
         if failed:

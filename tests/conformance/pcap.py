@@ -1,4 +1,4 @@
-"""roci pcap: captures of running programs, read by tshark; readers that end early; permissions."""
+"""roci pcap: captures of running programs, as tshark reads them; readers that end early; permissions."""
 import os
 import re
 import subprocess
@@ -17,7 +17,7 @@ def roci_pcap(rocid, *args, **how):
 
 
 def end(capture):
-    """Ends a capture like Ctrl-C does: returns (frames captured, frames dropped) as printed."""
+    """Ends a capture as Ctrl-C does. Returns the printed numbers (frames captured, frames dropped)."""
     capture.send_signal(2)
     _, said = capture.communicate(timeout=30)
     found = re.search(r'(\d+) frames captured, (\d+) dropped', said)
@@ -64,7 +64,7 @@ def whole_port(rocid, gids):
 
 
 def one_queue_pair(rocid, gids):
-    """Captures one of two connected pairs under load. The ring overflows, which is reported, and the capture has no frames of the other pair."""
+    """Captures one of two connected pairs under load. The ring overflows, which is reported. The capture has no frames of the other pair."""
     port = free_port()
     pair = Pair('ib_write_bw', '-q 2 -D 20')
     sides = [Program(rocid, pair.command(0, port, gids, quick=False))]
@@ -78,7 +78,7 @@ def one_queue_pair(rocid, gids):
             wait_capturing(capture)
             time.sleep(0.5)
             captured, _ = end(capture)
-            # UC and RC headers only: the payload was truncated by the capture
+            # Only UC and RC headers are left, because the capture truncated the payload.
             seen = set(tshark(file, '-T', 'fields', '-e', 'infiniband.bth.destqp'))
         if captured == 0 or {int(n, 16) for n in seen} != {qp['qpn'], qp['peer']['qpn']}:
             raise Failure(f'queue pair {qp["qpn"]} with {qp["peer"]["qpn"]}: {captured} frames, to {seen}')
@@ -99,9 +99,9 @@ def wait_connected(rocid, limit=30):
 
 
 def readers_that_leave(rocid, gids):
-    """Readers that are killed or never read: rocid keeps running, and their rings are freed."""
+    """Readers are killed or never read. rocid keeps running and frees their rings."""
     for kill in (True, False):
-        for _ in range(6):  # more than there may be at once
+        for _ in range(6):  # more than the permitted number at once
             capture = roci_pcap(rocid, '-w', '-', stdout=subprocess.PIPE)
             wait_capturing(capture)
             run_pingpong(rocid, gids)

@@ -1,4 +1,5 @@
-"""roci plot: pages of real runs whose numbers agree with rocid's counters; queue pairs that end or belong to somebody else; words for bad input; the page in a browser."""
+"""roci plot: pages of real runs whose numbers agree with rocid's counters; queue pairs that end or belong to another user; messages about bad
+input; the page in a browser."""
 import json
 import os
 import pathlib
@@ -18,7 +19,7 @@ from lab import REPO, ROCI, Failure, Program, Rocid, free_port
 
 EXCERPT = REPO / 'tests/data/rxe-excerpt.pcap'
 FAILED, NOT_ROCE, REFUSED = 1, 2, 3
-ATTEMPTS = 20  # a capture beside a busy lcore may miss frames, which it says; only a whole one is compared
+ATTEMPTS = 20  # a capture beside a busy lcore may miss frames, which it reports; only a complete capture is compared
 BROWSERS = ('chromium', 'chromium-browser', 'google-chrome')
 FLAGS = ('--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
          '--disable-component-update', '--disable-sync', '--hide-scrollbars', '--window-size=1180,1500')
@@ -37,12 +38,12 @@ def need(text, words, what):
 
 
 def dropped_by(rocid, device):
-    """Frames of a device that fault injection dropped."""
+    """Returns the number of a device's frames that fault injection dropped."""
     return sum(port['fault']['dropped'] for port in rocid.status()['host']['ports'] if port['device'] == device)
 
 
 def lossy_run(folder):
-    """Captures WRITEs of roci1 while 1 % of all frames are lost. Returns (capture, counters of roci1, frames dropped on their way from roci1)."""
+    """Captures WRITEs of roci1 while 1 % of all frames are lost. Returns (capture, counters of roci1, frames from roci1 that were dropped)."""
     for attempt in range(ATTEMPTS):
         with Rocid(args=['--set', 'fault.seed=7', '--set', 'fault.drop=0.01']) as rocid:
             file = str(pathlib.Path(folder) / f'lossy-{attempt}.pcapng')
@@ -57,12 +58,13 @@ def lossy_run(folder):
 
 
 def busiest(data):
-    """The direction with the most requests."""
+    """Returns the direction with the most requests."""
     return max((s for c in data['connections'] for s in c['streams']), key=lambda s: s['counts']['packets'])
 
 
 def agrees_with_counters():
-    """Frames are lost on their way out of the sender, before the capture. So every loss is a hole that a repeated packet fills, or a repetition."""
+    """The sender's frames are lost before they reach the capture. So every loss is either a gap that a repeated packet fills, or a lost
+    repetition."""
     with tempfile.TemporaryDirectory() as folder:
         file, counted, dropped = lossy_run(folder)
         page = pathlib.Path(folder) / 'page.html'
@@ -73,7 +75,7 @@ def agrees_with_counters():
         raise Failure(f'{dropped} frames dropped: the run shows nothing')
     if seen['again'] + dropped != counted['retransmits']:
         raise Failure(f'rocid sent {counted["retransmits"]} packets again and {dropped} of all were dropped, but the page has {seen["again"]} packets twice: {seen}')
-    unseen = counted['retransmits'] - seen['resent']  # repetitions that were dropped too
+    unseen = counted['retransmits'] - seen['resent']  # repetitions that were dropped, too
     if not dropped - unseen <= seen['lost'] <= counted['retransmits'] or unseen < 0:
         raise Failure(f'{dropped} packets dropped, {counted["retransmits"]} sent again; the page says: {seen}')
     if seen['sequence_naks'] != counted['seq_nak_received']:
@@ -86,7 +88,7 @@ def agrees_with_counters():
 
 
 class Traffic:
-    """Two connected queue pairs at work."""
+    """Two connected queue pairs with traffic."""
 
     def __init__(self, rocid, gids):
         port = free_port()
@@ -125,7 +127,7 @@ def ends_while_looked_at(rocid, gids):
             line = looking.stderr.readline()
             traffic.end()
             said, more = looking.communicate(timeout=60)
-        # It may have ended before its first frame was captured: then there is nothing to draw.
+        # The queue pair may have ended before its first frame was captured. Then there is nothing to draw.
         if looking.returncode not in (0, 4):
             raise Failure(f'roci plot of a queue pair that ended returned {looking.returncode}: {line}{said}{more}')
         need(' '.join((said + more).split()), f'Queue pair {qpn} ended after', 'roci plot')
@@ -186,7 +188,7 @@ def browse(url, *what):
 
 
 def shown_by(html):
-    """What the page's script says of what it drew, as data- attributes of the root."""
+    """Returns what the page's script reports about its drawing, in data- attributes of the root."""
     root = re.search(r'<html[^>]*>', html)[0].replace('&quot;', '"')
     drawn = re.search(r'data-drawn="(\{[^}]*\})"', root)
     if not drawn:
@@ -196,7 +198,7 @@ def shown_by(html):
 
 
 def png_pixels(data):
-    """Pixels of an RGB or RGBA image with 8 bits a channel, as a set of counts by colour."""
+    """Returns the colours of an RGB or RGBA image with 8 bits per channel, with the number of pixels of each."""
     at, packed, width, height, channels = 8, b'', 0, 0, 3
     while at < len(data):
         length, kind = struct.unpack('>I4s', data[at:at + 8])
@@ -230,7 +232,7 @@ def unfilter(how, line, before, channels):
         line[i] = (line[i] + near) & 0xff
 
 
-# Turns the wheel over the graph, then points at a packet; what the tooltip says goes into the root element.
+# Turns the wheel over the graph, then points at a packet. Copies the tooltip's text into the root element.
 GESTURES = """<script>
 const box = document.querySelector('#charts canvas'), at = box.getBoundingClientRect();
 box.dispatchEvent(new WheelEvent('wheel', {deltaY: -300, clientX: at.left + 400, clientY: at.top + 100, bubbles: true, cancelable: true}));

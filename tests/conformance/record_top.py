@@ -3,7 +3,7 @@
 
     tests/conformance/record_top.py [--write]
 
-Prints the screen; --write puts it into the page, below its mark.
+Prints the screen. With --write puts it into the page, below its mark.
 """
 import contextlib
 import pathlib

@@ -3,7 +3,7 @@
 
     tests/conformance/run.py [--quick | --full] [--only TEXT] [--list] [--kills N] [--seed N]
 
-Prints PASS or FAIL a case, with the reason and how to repeat it by hand; ends with `N passed, N failed, N skipped`.
+Prints PASS or FAIL per case, with the reason and the command that repeats it by hand. Ends with `N passed, N failed, N skipped`.
 """
 import argparse
 import random
@@ -47,7 +47,7 @@ class Report:
             body()
         except lab.Failure as failure:
             why = str(failure)
-        except Exception:  # a fault of the tests themselves is a failure too
+        except Exception:  # a fault of the tests themselves counts as a failure
             why = traceback.format_exc()
         else:
             self.passed += 1
@@ -85,7 +85,7 @@ def run_connections(report, rocid, rows):
 
 
 def run_built(report, missing, some, wanted, *arguments):
-    """Cases that need programs of our own."""
+    """Runs cases that need programs of this project."""
     for name, case in some.items():
         if not wanted(name):
             continue
@@ -96,7 +96,7 @@ def run_built(report, missing, some, wanted, *arguments):
 
 
 def in_rocid(report, config, body):
-    """Runs `body(rocid, gids)` with a rocid of this configuration; then it must stop cleanly."""
+    """Runs `body(rocid, gids)` with a rocid of this configuration. Afterwards the rocid must stop cleanly."""
     try:
         with lab.Rocid(config) as rocid:
             body(rocid, {device: lab.gid_indexes(rocid, device) for device in single.DEVICES})

@@ -1,4 +1,4 @@
-"""Starting a rocid: alone, with other rocids, under a service manager."""
+"""Starts of rocid: alone, beside other rocids, under a service manager."""
 import os
 import pathlib
 import signal
@@ -12,7 +12,7 @@ import lab
 
 
 def engines_on_ordinary_pages():
-    """Without enough hugepages each engine's frames must fit into the memory that rocid requests."""
+    """Without enough hugepages the frames of each engine must fit into the memory that rocid requests."""
     for engines in (1, 2, 5, 16):
         with lab.Rocid(args=['--set', 'memory.hugepages=never', '--set', f'engine.count={engines}']) as rocid:
             if 'memory: ordinary pages' not in rocid.log():
@@ -20,7 +20,7 @@ def engines_on_ordinary_pages():
 
 
 def log_of(process, path):
-    """The messages of a rocid that must end."""
+    """Returns the messages of a rocid that must end."""
     try:
         process.wait(lab.START_LIMIT)
     except subprocess.TimeoutExpired:
@@ -30,7 +30,7 @@ def log_of(process, path):
 
 
 def two_at_once():
-    """One of two rocids serves, whatever a killed one left behind; the other one's error names the first."""
+    """Exactly one of two rocids serves, even if a killed rocid has left its socket. The error of the other one names the first."""
     with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
         command = [str(lab.ROCID), '--loopback', '--socket', f'{folder}/rocid.sock', '--set', 'memory.mbufs=1024']
         for _ in range(5):
@@ -50,7 +50,7 @@ def two_at_once():
                     raise lab.Failure('both gave up')
             finally:
                 for process in both:
-                    lab.finish(process, signal.SIGKILL)  # the socket stays behind
+                    lab.finish(process, signal.SIGKILL)  # the socket file remains
         with open(logs[0], 'wb') as file:
             last = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         wait_for(lambda: 'serving' in pathlib.Path(logs[0]).read_text(), 'a rocid in the place of a killed one', logs)
@@ -68,7 +68,7 @@ def wait_for(come, what, logs):
 
 
 def beside_one_that_waits():
-    """A virtio_user server treats the first connection as its peer, so another rocid must not connect to its path."""
+    """A virtio_user server treats its first connection as the peer. So another rocid must not connect to its path."""
     with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
         pathlib.Path(f'{folder}/rocid.toml').write_text(
             f'[memory]\nmbufs = 1024\n[[device]]\nname = "roci0"\nport = "virtio_user"\nrole = "server"\npath = "{folder}/virtio.sock"\n')
@@ -116,7 +116,7 @@ def tells_its_manager():
 
 
 def without_its_manager():
-    """A missing socket causes one line in the log."""
+    """If the socket is missing, the log has one line about it."""
     os.environ['NOTIFY_SOCKET'] = '/nonexistent/notify'
     try:
         with lab.Rocid() as rocid:
@@ -127,7 +127,7 @@ def without_its_manager():
 
 
 def speaks_for_no_program():
-    """A program that is a service notifies its manager itself: the rocid that `roci run` starts for it sends nothing."""
+    """A program that is a service notifies its manager itself. The rocid that `roci run` starts for it sends nothing."""
     with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f'{folder}/notify')
         os.environ['NOTIFY_SOCKET'] = f'{folder}/notify'
@@ -144,7 +144,7 @@ def speaks_for_no_program():
 
 
 def by_each_icrc_kernel():
-    """rocid uses the kernel of ROCI_CRC, or one that this processor supports. The log and the status name it, and both ends agree."""
+    """rocid uses the CRC kernel that ROCI_CRC names, or one that this processor supports. The log and the status name it, and both ends agree."""
     for wanted in ('table', 'pclmul', 'vpclmul256', 'vpclmul512', 'nonsense'):
         os.environ['ROCI_CRC'] = wanted
         try:

@@ -1,4 +1,4 @@
-"""Counters: `roci stat`, the files of the sysfs view, and both beside a capture of the same run."""
+"""Counters: `roci stat` and the files of the sysfs view, compared with a capture of the same run."""
 import json
 import os
 import pathlib
@@ -21,7 +21,7 @@ def roci_stat(rocid, *arguments, code=0):
 
 
 def sample(rocid):
-    """{device: {counter: value}}"""
+    """Returns {device: {counter: value}}."""
     shown = json.loads(roci_stat(rocid, '--json', '--interval', '0'))
     return {d['name']: d['counters'] for d in shown['devices']}
 
@@ -31,7 +31,7 @@ def grown(before, after, device):
 
 
 def as_a_capture(rocid, gids):
-    """Frames and bytes in each direction, and what is in them."""
+    """Compares frames and bytes in each direction, and the counters of packets and messages, with a capture."""
     with tempfile.TemporaryDirectory() as folder:
         file = str(pathlib.Path(folder) / 'stat.pcapng')
         before = sample(rocid)
@@ -56,7 +56,7 @@ def as_a_capture(rocid, gids):
 
 
 def files_are_live(rocid, gids):
-    """A program that stays sees counters move, and words of four bytes in port_*_data."""
+    """A running program sees its counters change. The unit of port_*_data is four bytes."""
     watcher = Program(rocid, ['sh', '-c', 'f=/sys/class/infiniband/roci0/ports/1/counters/port_xmit_packets; a=$(cat $f); echo first $a; '
                                           'while [ "$(cat $f)" = "$a" ]; do sleep 0.05; done; echo moved'])
     end = time.monotonic() + 20
@@ -73,7 +73,7 @@ def files_are_live(rocid, gids):
 
 
 def members(namespace):
-    """Processes whose mount namespace is this one."""
+    """Returns the processes in this mount namespace."""
     found = set()
     for link in pathlib.Path('/proc').glob('[0-9]*/ns/mnt'):
         try:
@@ -85,10 +85,10 @@ def members(namespace):
 
 
 def helper_ends_with_its_program(rocid, _):
-    """What renews the files is no child of the program, holds nothing of its, and ends with it."""
+    """The process that renews the files is no child of the program, keeps none of its descriptors, and ends with it."""
     text = run_once(rocid, ['sh', '-c', 'readlink /proc/self/ns/mnt; cat /proc/$$/task/$$/children'])
     namespace, *children = text.split()
-    if len(children) != 1:  # cat
+    if len(children) != 1:  # the cat that prints them
         raise Failure(f'the program has children that it did not start: {text}')
     end = time.monotonic() + 10
     while members(namespace) and time.monotonic() < end:
@@ -127,7 +127,7 @@ def refusals(rocid, gids):
 
 
 def rocid_ends():
-    """--watch says that rocid has ended."""
+    """--watch reports that rocid has ended."""
     with Rocid() as rocid:
         watch = subprocess.Popen([ROCI, 'stat', '--socket', rocid.socket, '--watch', '--interval', '0.1'], stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True)

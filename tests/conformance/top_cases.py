@@ -26,7 +26,7 @@ def no_terminal():
 
 
 def shows_a_flow(rocid):
-    """Rates of engine, device and QP, with a limit of each flow, within 100 columns."""
+    """Rates per engine, device and QP, with a limit of each flow, fit into 100 columns."""
     with exam.set_up(rocid, 'bulk') as (a, b):
         text = exam.top(rocid)
         row = re.search(rf'(?m)^{a} +(\w+) \d+% +[\d.]+[MG] ', text)
@@ -84,7 +84,7 @@ def needs_a_terminal(rocid):
 
 
 class Terminal:
-    """A terminal of tmux with one program in it; a server of its own."""
+    """A terminal of tmux with one program. It has its own tmux server."""
 
     def __init__(self, command, columns, lines):
         self.folder = tempfile.TemporaryDirectory(prefix='roci-tmux-')
@@ -103,7 +103,7 @@ class Terminal:
         return self.tmux('capture-pane', '-p', check=False)
 
     def wait_for(self, wanted, limit=30):
-        """The screen once it has this."""
+        """Waits until the screen matches a pattern, and returns the screen."""
         end = time.monotonic() + limit
         while time.monotonic() < end:
             screen = self.screen()
@@ -136,7 +136,7 @@ class Terminal:
 
 
 def in_a_terminal(rocid):
-    """Keys and a new size work; q ends it."""
+    """Keys and a new window size work. The key q ends the program."""
     with exam.set_up(rocid, 'bulk') as (a, _), Terminal([ROCI, 'top', '--interval', '0.2', '--socket', rocid.socket], 100, 40) as terminal:
         screen = terminal.wait_for(rf'^{a} +\w+ \d+%')
         if 'sorted by rate' not in screen or 'q quit' not in screen:

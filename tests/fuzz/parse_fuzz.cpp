@@ -1,9 +1,9 @@
-// Mutation fuzzer of the frame parser: deterministic, so that a failure is repeated by its arguments.
+// Mutation fuzzer of the frame parser. It is deterministic: the same arguments repeat a failure.
 //
 //     parse_fuzz ITERATIONS [SEED [CAPTURE.pcap]]
 //
-// Starts from valid frames of every opcode and path (and of the capture) and applies a few mutations. Most of the time it
-// corrects lengths and checksums afterwards, so that mutants pass the outer checks. At the end every verdict must have occurred.
+// The fuzzer starts from valid frames of every opcode and path, and from those of the capture. It applies a few mutations. Then
+// it usually corrects lengths and checksums, so that mutants pass the outer checks. At the end every verdict must have occurred.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -30,7 +30,7 @@ public:
     }
 
 private:
-    // Not std::uniform_int_distribution: its results differ between standard libraries.
+    // std::uniform_int_distribution is not used, because its results differ between standard libraries.
     size_t below(size_t bound) { return bound == 0 ? 0 : size_t(random_() % bound); }
     uint8_t byte() { return uint8_t(random_()); }
 
@@ -69,7 +69,7 @@ private:
         if (!f.empty()) std::invoke(steps[below(std::size(steps))], *this, f);
     }
 
-    /// Lengths, IPv4 checksum and ICRC, each left wrong now and then.
+    /// Corrects lengths, IPv4 checksum and ICRC. At random it leaves one of them wrong.
     void repair(Frame& f) {
         const bool tagged = f.size() > 18 && load_be<uint16_t>(&f[12]) == 0x8100;
         const size_t l3 = tagged ? 18 : 14;

@@ -1,4 +1,4 @@
-// libFuzzer's entry to the parser: built with clang and -Dlibfuzzer=true.
+// libFuzzer's entry point for the parser. It is built with clang and -Dlibfuzzer=true.
 #include "parse_target.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

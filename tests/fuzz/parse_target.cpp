@@ -47,16 +47,16 @@ void check_accessors(const Packet& p, const Input& in) {
     require(text.find(p.info->name) != std::string::npos, "description names the opcode", in);
 }
 
-/// Payloads above the largest MTU are not built again, because a frame has no room for them.
+/// Builds a frame from the packet and parses it again. Skips payloads above the largest MTU, because no frame can hold them.
 void check_rebuild(const Packet& p, const Input& in) {
     if (p.payload_length > 4096) return;
     const bool same_family = p.source_gid().is_ipv4() == p.dest_gid().is_ipv4();
-    const bool truly_ipv6 = p.ipv6 && !p.source_gid().is_ipv4();  // ::ffff:a.b.c.d may stand in an IPv6 header, too
+    const bool truly_ipv6 = p.ipv6 && !p.source_gid().is_ipv4();  // an IPv6 header may have an address ::ffff:a.b.c.d, too
     if (!same_family || p.ipv6 != truly_ipv6) return;
     const Frame again = build_frame(path_of(p), headers_of(p), p.payload, p.payload_length);
     Packet q;
     require(wire::parse(again.data(), uint32_t(again.size()), q) == Verdict::ok, "built again, it parses", in);
-    Packet without_marks = p;  // FECN, BECN: a builder has none, but for CNP
+    Packet without_marks = p;  // a builder sets FECN and BECN only in CNPs
     without_marks.fecn = q.fecn;
     without_marks.becn = q.becn;
     require(wire::describe(q) == wire::describe(without_marks), "built again, it is the same packet", in);

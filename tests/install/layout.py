@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`meson install` into a folder: all files exist, man pages and unit match the programs, and the installed roci finds its rocid.
+"""Checks `meson install` into a folder: all files exist, man pages and unit match the programs, and the installed roci finds its rocid.
 
     layout.py BUILD
 """

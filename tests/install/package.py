@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Debian packages: built from the committed tree, checked by lintian, installed into a bare Debian root, where `roci run -- ib_write_bw` moves
-data.
+"""Debian packages are built from the committed tree, checked by lintian, and installed into a bare Debian root, where `roci run -- ib_write_bw`
+moves data.
 
-    package.py [--full]    --full: as they are released, compiled by the profile of the bench's workload; takes twice the time
+        package.py [--full]    --full: as released, optimised by a profile of the benchmark's workload; takes twice the time
 """
 import os
 import pathlib
@@ -13,7 +13,7 @@ import tempfile
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ('dpkg-buildpackage', 'dh', 'lintian', 'mmdebstrap')
-# Two programs in the root: a server on roci0, a client on roci1, both under one rocid that the first `roci run` starts.
+# Two programs in the root: a server on roci0 and a client on roci1, both over one rocid, which the first `roci run` starts.
 TRIAL = r'''set -e
 roci doctor >/doctor || true
 ! grep STOPS /doctor
@@ -47,7 +47,7 @@ def build(folder, options):
 
 
 def lint(folder):
-    """lintian complains only that there is no Debian bug for the package."""
+    """lintian may only complain that no Debian bug exists for the package."""
     run('lintian', '--fail-on', 'error,warning', '--suppress-tags', 'initial-upload-closes-no-bugs,bad-distribution-in-changes-file',
         next(folder.glob('*.changes')))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks which folders may include which, that namespaces equal folders, and the length of files and functions. Prints every
-violation; exit code 1 if there is one.
+"""Checks which folders may include which, that namespaces equal folders, and the length of files and functions. Prints every violation. The exit
+code is 1 if there is one.
 
     tests/layering/check_layers.py [SOURCE_ROOT]
 """
@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-# A room of stack/ may include these rooms, itself and abi/. Read downwards it is the layer diagram.
+# The modules of stack/. Each may include the modules in its row, itself and abi/. Read from top to bottom, this is the layer diagram.
 STACK_ROOMS = {
     'base': set(),
     'wire': {'base'},
@@ -22,33 +22,33 @@ STACK_ROOMS = {
     'engine': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'qp', 'neighbour'},
     'host': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'cm', 'qp', 'neighbour', 'engine'},
 }
-# A room that is divided: each part may use the room's own files, what the room may use, and these parts.
+# A module that is divided into parts. Each part may use the module's own files, the modules that the module may use, and the parts in its row.
 PARTS = {
     'host/paths': set(),
     'host/objects': {'host/paths'},
     'host/rdma_cm': {'host/paths'},
     'host/sessions': {'host/paths', 'host/objects', 'host/rdma_cm'},
 }
-# Namespaces equal folders: a file of stack/ declares things in the namespace of its folder or of one that encloses it (problem_with_namespace).
-# Folders outside stack/: which rooms they may include.
+# Namespaces equal folders: a file of stack/ declares things in the namespace of its folder or of an enclosing folder (problem_with_namespace).
+# The modules that folders outside stack/ may include.
 ALL_STACK = set(STACK_ROOMS)
 FOLDERS = {
     'verbs_api/abi': {'abi'},
     'verbs_api': {'abi'},
     'pmd_glue': ALL_STACK | {'abi', 'pmd_glue'},
 }
-# The core is sans-IO: no system call, no clock, no DPDK.
+# The core is sans-IO: it makes no system call, uses no clock and no DPDK.
 SYSTEM_BANNED = {
     'stack': re.compile(r'^(rte_.*|sys/(?!types\.h|uio\.h).*|linux/.*|netinet/.*|net/.*|unistd\.h|fcntl\.h|poll\.h|pthread\.h|'
                         r'sched\.h|signal\.h|time\.h|ctime|chrono|thread|fstream|iostream|filesystem)$'),
     'verbs_api': re.compile(r'^(rte_.*|spdlog/.*|CLI/.*|toml.*)$'),
 }
-SYSTEM_EXCEPTIONS = {  # (file, header): the auxiliary vector says what the processor has; reading it is no system call
+SYSTEM_EXCEPTIONS = {  # (file, header): the auxiliary vector has the processor's features; reading it is no system call
     ('stack/wire/crc/pmull.cpp', 'sys/auxv.h'), ('stack/wire/crc/arm_crc.cpp', 'sys/auxv.h')}
 MOST_LINES = {'file': 500, 'function': 50}
 MEASURED = ('stack', 'verbs_api', 'pmd_glue', 'apps')
-# As clang-format lays them out, at most one class around them: a head begins at its indentation and ends with a brace, the last
-# line is a brace at the same indentation.
+# A function as clang-format lays it out, with at most one class around it. Its head begins at the indentation and ends with a brace. Its last line is
+# a brace at the same indentation.
 FUNCTION = re.compile(r'^(|    )(?!(?:namespace|struct|class|enum|union|extern|if|for|while|switch|else|do|try|return|using|static_assert'
                       r'|public|private)\b)[A-Za-z~].*\(')
 NAMESPACE = re.compile(r'^namespace (roci(?:::\w+)*) \{')
@@ -56,7 +56,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def allowed_rooms(relative):
-    """The rooms that a file may include, or None: anything."""
+    """Returns the modules that a file may include, or None if it may include any."""
     parts = relative.parts
     if parts[0] == 'stack' and len(parts) > 2:
         part = '/'.join(parts[1:3])
@@ -69,7 +69,7 @@ def allowed_rooms(relative):
 
 
 def room_of_include(path):
-    """The room that a quoted include names, or None for a header of the same folder."""
+    """Returns the module that a quoted include names, or None for a header of the same folder."""
     first, part = path.split('/')[0], '/'.join(path.split('/')[:2])
     if part in PARTS:
         return part
@@ -111,7 +111,7 @@ def problems_of(relative, text):
 
 
 def long_functions(lines):
-    """Number of the first line, and length, of each function that is too long."""
+    """Yields the number of the first line, and the length, of each function that is too long."""
     for number, line in enumerate(lines):
         match = FUNCTION.match(line)
         if not match:

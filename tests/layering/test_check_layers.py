@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests the layering check: breaks each rule once in a fake tree."""
+"""Tests the layering check. It breaks each rule once in a fake tree."""
 import pathlib
 import sys
 import tempfile
@@ -8,7 +8,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import check_layers  # noqa: E402
 
-# (file, include line, is it a breach?)
+# (file, include line, whether it is a violation)
 TABLE = [
     ('stack/wire/a.hpp', '#include "base/types.hpp"', False),
     ('stack/wire/a.hpp', '#include "qp/spec.hpp"', True),

@@ -1,4 +1,4 @@
-// Marks, notifications and rates, seen on the wire between two hosts.
+// Congestion marks, CNPs and rates, as seen on the wire between two hosts.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -66,7 +66,7 @@ TEST_F(Congestion, WithoutMarksNothingIsNotified) {
 TEST_F(Congestion, ANewConnectionBeginsWithASmallWindow) {
     join();
     a.client.post_send(qa, a.rdma(WrOpcode::rdma_write, 1, 0, 1 << 20, b.mr.address(), b.mr.rkey));
-    world.run_for(1500);  // no ACK is possible yet
+    world.run_for(1500);  // too short for an ACK
     EXPECT_EQ(inside().requester.window.in_flight(), 2u);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }

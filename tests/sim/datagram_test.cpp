@@ -63,7 +63,7 @@ TEST_F(UdTest, AnIpv6HeaderFillsTheGrh) {
 }
 
 TEST_F(UdTest, WhatCannotBeReceivedIsDroppedAndTheNextOneArrives) {
-    a.client.post_send(ua, datagram(1, 100));  // nothing posted
+    a.client.post_send(ua, datagram(1, 100));  // no receive is posted
     EXPECT_EQ(a.wait_status(), WcStatus::success) << "a datagram is done when it is sent";
     world.run_for(100'000);
     b.client.post_recv(ub, 2, {b.sge(0, 200)});
@@ -88,7 +88,7 @@ TEST_F(UdTest, LongerThanThePathMtuIsRefused) {
     EXPECT_EQ(a.wait_status(), WcStatus::loc_len_err);
 }
 
-// IBA 10.3.1.6: an error on a datagram's send queue stops that queue only.
+// An error on the send queue of a UD QP stops only that queue (IBA 10.3.1.6).
 TEST_F(UdTest, BadAddressHandleStopsTheSendQueueOnly) {
     SendWr w = datagram(1, 10);
     w.ah = 9999;
@@ -129,7 +129,7 @@ struct UcTest : PairTest {
     }
 };
 
-// A peer that requests acknowledgements from a UC QP gets none, and its requests keep no engine awake, in any state of the QP.
+// A UC QP sends no acknowledgement, even if the peer requests one. Such requests keep no engine awake, in any state of the QP.
 TEST(UcPeer, WhoAsksForAnAckGetsNone) {
     World world;
     Side a{world, world.host(0)};
@@ -140,7 +140,7 @@ TEST(UcPeer, WhoAsksForAnAckGetsNone) {
     for (const bool broken : {false, true}) {
         if (broken) {
             SendWr w = a.send(9, 0, 10);
-            w.opcode = WrOpcode::rdma_read;  // UC has none: the send queue is in error from here on, receives go on
+            w.opcode = WrOpcode::rdma_read;  // UC has no READ: the send queue is in error from here on, receives still work
             a.client.post_send(ua, w);
             EXPECT_NE(a.wait(1).at(0).status, WcStatus::success);
             EXPECT_EQ(a.client.query(ua).attr.qp_state, uint32_t(IBV_QPS_SQE));
@@ -159,7 +159,7 @@ TEST(UcPeer, WhoAsksForAnAckGetsNone) {
     a.client.close();
 }
 
-// IBA 9.8.2.2: a message with a missing packet is silently dropped as a whole; the next First or Only starts a new message.
+// A message with a missing packet is dropped as a whole. The next First or Only packet starts a new message (IBA 9.8.2.2).
 TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
     for (uint64_t i = 0; i < 10; ++i) b.client.post_recv(ub, i, {b.sge(i * 4096, 4096)});
     uint32_t frame = 0;
@@ -186,12 +186,12 @@ TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
     EXPECT_EQ(b.client.query(ub).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
-// The receive of an incomplete SEND is used for the next SEND; a WRITE needs no receive and completes none.
+// The next SEND uses the receive of an incomplete SEND. A WRITE needs no receive and completes none.
 TEST_F(UcTest, AWriteCompletesNotTheReceiveOfABrokenSend) {
     b.client.post_recv(ub, 7, {b.sge(0, 4096)});
     uint32_t frame = 0;
     world.net().set_script([&](const Sent&) { return ++frame == 3 ? Verdict{Verdict::drop} : Verdict{}; });
-    a.client.post_send(ua, a.send(1, 0, 3000));  // its last packet is lost
+    a.client.post_send(ua, a.send(1, 0, 3000));  // the last packet of this SEND is lost
     a.client.post_send(ua, a.rdma(WrOpcode::rdma_write, 2, 0, 100, b.mr.address() + 8192, b.mr.rkey));
     ASSERT_EQ(a.wait(2).size(), 2u);
     world.run_for(100'000);

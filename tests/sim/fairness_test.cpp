@@ -1,5 +1,5 @@
-// What one user does delays another user's messages by a bounded number of rounds. The attacker's programs run beside the
-// victim's on the same engine. Each storm is run a second time with the victim's own user, which shows that it would delay
+// The actions of one user delay another user's messages by a bounded number of rounds. The attacker's programs run beside the
+// victim's on the same engine. Each storm also runs as the victim's own user, which shows that the storm would delay messages
 // without shares.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
@@ -9,7 +9,7 @@ namespace roci::sim {
 namespace {
 
 constexpr uint32_t kVictim = 1000, kAttacker = 1001;
-/// Rounds beyond those of an idle engine that a message may take.
+/// The number of rounds that a message may take in addition to those on an idle engine.
 constexpr uint64_t kDelay = 4;
 
 const WorldOptions kOptions{.hosts = 2, .limits = {.max_sessions = 128, .max_qps = 8192, .max_keys = 4096, .max_ahs = 256}};
@@ -20,7 +20,7 @@ struct Fairness : ::testing::Test {
     Qp &qa = a.qp(), &qb = b.qp();
     std::vector<std::unique_ptr<Side>> sides;
 
-    /// The engine is what they compete for, not the wire.
+    /// Makes the link very fast, so that the users compete for the engine and not for the link.
     Fairness() {
         for (uint32_t h = 0; h < 2; ++h) world.net().link(world.host(h).endpoint(0)).bits_per_second = 100'000'000'000'000;
         connect(a.client, qa, b.client, qb);
@@ -31,7 +31,8 @@ struct Fairness : ::testing::Test {
         sides.push_back(std::make_unique<Side>(world, world.host(host), 0, 1 << 20, uid));
         return *sides.back();
     }
-    /// Rounds until a SEND of 64 bytes is complete, the most of some. `meanwhile` runs before each round.
+    /// Returns the rounds until a SEND of 64 bytes completes: the highest number of several SENDs. `meanwhile` runs before each
+    /// round.
     uint64_t rounds_of_a_send(const std::function<void()>& meanwhile = [] {}) {
         uint64_t most = 0;
         for (uint64_t i = 0; i < 20; ++i) {
@@ -51,7 +52,7 @@ struct Fairness : ::testing::Test {
         }
         return most;
     }
-    /// A storm of RDMA operations over `count` QPs that never ends.
+    /// Returns a function that posts a storm of RDMA operations over `count` QPs, without end.
     std::function<void()> storm(WrOpcode op, uint32_t uid, uint32_t count) {
         Side &from = side(0, uid), &to = side(1, uid);
         auto qps = std::make_shared<std::vector<Qp*>>();
@@ -83,7 +84,7 @@ TEST_F(Fairness, TheStormWouldDelayItsOwnUser) {
     auto mine = storm(WrOpcode::rdma_write, kVictim, 200);
     const uint64_t alone = rounds_of_a_send();
     EXPECT_LE(rounds_of_a_send(mine), alone + kDelay) << "sessions share the turns of their user";
-    // the same QPs in the victim's own session
+    // Creates the same QPs in the victim's own session.
     std::vector<Qp*> qps;
     for (uint32_t i = 0; i < 200; ++i) {
         Qp &x = a.qp({.max_send_wr = 16}), &y = b.qp();

@@ -1,4 +1,4 @@
-// Small worlds for directed tests.
+// Fixtures with small worlds for directed tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ using abi::WcStatus;
 using abi::WrOpcode;
 using wire::Operation;
 
-/// Byte i of message `tag`.
+/// Returns byte i of the payload pattern `tag`.
 inline uint8_t pattern_byte(uint64_t tag, uint64_t i) {
     return uint8_t((tag * 0x9e3779b97f4a7c15 >> 56) + i * 7 + (i >> 8) * 13 + tag);
 }
 inline void fill(uint8_t* p, uint64_t n, uint64_t tag) {
     for (uint64_t i = 0; i < n; ++i) p[i] = pattern_byte(tag, i);
 }
-/// Index of the first wrong byte, or -1.
+/// Returns the index of the first wrong byte, or -1.
 inline int64_t first_wrong(const uint8_t* p, uint64_t n, uint64_t tag) {
     for (uint64_t i = 0; i < n; ++i)
         if (p[i] != pattern_byte(tag, i)) return int64_t(i);
@@ -36,7 +36,7 @@ inline std::vector<uint8_t> bytes_of(uint64_t n, uint64_t tag) {
     return v;
 }
 
-/// One side: client, PD, CQ, MR; QPs on request.
+/// One side of a connection: a client with PD, CQ and MR. QPs are created on request.
 struct Side {
     World& world;
     Client client;
@@ -53,7 +53,7 @@ struct Side {
     SendWr rdma(WrOpcode op, uint64_t id, uint64_t offset, uint32_t length, uint64_t remote, uint32_t rkey) const {
         return {.id = id, .opcode = op, .sges = {sge(offset, length)}, .remote_addr = remote, .rkey = rkey};
     }
-    /// Runs until there are `count` completions. Returns fewer if no further completion can come.
+    /// Runs the world until there are `count` completions. Returns fewer if no further completion can come.
     std::vector<abi::Cqe> wait(size_t count, Nanos at_most = 100'000'000'000) {
         std::vector<abi::Cqe> got;
         world.run_until(
@@ -75,7 +75,7 @@ struct Side {
     }
 };
 
-/// Two hosts, a QP on each, connected.
+/// Two hosts with one QP each. The QPs are connected to each other.
 struct PairTest : ::testing::Test {
     World world;
     Side a, b;
@@ -117,12 +117,12 @@ struct StrangersTest : PairTest {
     }
 };
 
-/// A real QP against a puppet.
+/// An engine's QP whose peer is a puppet.
 struct PuppetTest : ::testing::Test {
     static constexpr uint32_t kMtu = 1024;
     World world;
     explicit PuppetTest(const WorldOptions& o = {.hosts = 1}) : world(o) {}
-    /// For tests of gaps without a reorder buffer (engine.reorder_frames = 0).
+    /// Options for tests of gaps without a reorder buffer (engine.reorder_frames = 0).
     static WorldOptions keeps_nothing() {
         WorldOptions o{.hosts = 1};
         o.engine.reorder_frames = 0;

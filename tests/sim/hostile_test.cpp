@@ -1,10 +1,10 @@
-// Hostile clients and peers. Whatever they write or send, they get a clear error, and others are not affected.
+// Hostile clients and peers get a clear error whatever they write or send. Other clients and QPs are not affected.
 #include "fixture.hpp"
 
 namespace roci::sim {
 namespace {
 
-/// A hostile client shares a host with an honest one, whose traffic must go on.
+/// A hostile client and an honest client on the same host. The traffic of the honest client must continue.
 struct HostileClient : ::testing::Test {
     World world;
     Side bad{world, world.host(0)};
@@ -20,7 +20,7 @@ struct HostileClient : ::testing::Test {
         connect(bad.client, bad_qp, peer.client, bad_peer);
         connect(good.client, good_qp, peer.client, good_peer);
     }
-    /// One message of the honest client each way.
+    /// Sends one message of the honest client in each direction.
     void honest_traffic() {
         ++tag;
         fill(good.mr.data(), 3000, tag);
@@ -45,7 +45,7 @@ struct HostileClient : ::testing::Test {
     void kick() { bad.client.ring(bad_qp.engine, bad_qp.slot); }
 };
 
-/// Every slot claims to be posted: in this phase, in the next, in both alternately, or in a phase that does not exist.
+/// Every slot is marked as posted: with this phase, with the next phase, with both in turn, or with a phase that does not exist.
 TEST_F(HostileClient, SlotsThatFalselyClaimToBePosted) {
     for (const uint32_t lie : {1u, 2u, 3u, 0xffu}) {
         SCOPED_TRACE(lie);
@@ -75,7 +75,7 @@ TEST_F(HostileClient, ReceiveProducerThatLies) {
     }
 }
 
-/// A client that is just posting while its QP goes into the error state may not have seen that it must ring.
+/// A client may post while its QP enters the error state. It may then not see that it must ring the doorbell.
 TEST_F(HostileClient, AReceivePostedWhileTheQpFailsIsFlushed) {
     bad.client.to_state(bad_qp, IBV_QPS_ERR);
     world.run_for(10'000);
@@ -101,7 +101,7 @@ TEST_F(HostileClient, GarbageWqes) {
             w->opcode = WrOpcode(rng.below(rng.chance(0.8) ? 16 : 256));
             if (rng.chance(0.7)) w->num_sge = uint8_t(rng.below(5));
             if (rng.chance(0.5)) w->send_flags &= uint8_t(~abi::kSendInline);
-            if (rng.chance(0.5))  // with a right key the lengths matter
+            if (rng.chance(0.5))  // with a valid key the lengths are checked, too
                 for (uint32_t s = 0; s < 4; ++s)
                     abi::sges(w)[s] = {bad.mr.address() + rng.below(2000), uint32_t(rng.below(3000)), bad.mr.lkey};
             ++bad_qp.sq.head;
@@ -167,7 +167,7 @@ TEST_F(HostileClient, WellFormedWqesWithBadFields) {
         std::memset(static_cast<void*>(&w), 0, bad_qp.sq.stride);
         w.wr_id = 77;
         w.opcode = WrOpcode::send;
-        w.send_flags = 0;  // unsignalled: errors complete all the same
+        w.send_flags = 0;  // unsignalled requests complete if they fail
         w.num_sge = 1;
         abi::sges(&w)[0] = {bad.mr.address(), 100, bad.mr.lkey};
         c.spoil(w);
@@ -243,7 +243,7 @@ TEST_F(HostileClient, DyingInTheMiddleLeavesNothing) {
 
 struct HostilePeer : PuppetTest {};
 
-/// Random frames with a valid ICRC and PSNs near the expected one; an honest QP works at the same time.
+/// Random frames have a valid ICRC and PSNs near the expected one. An honest QP works at the same time.
 TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     Rng rng(31337);
     World& w = world;
@@ -301,7 +301,7 @@ TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     honest.client.close();
 }
 
-/// Random bytes, and real frames that are truncated or have flipped bits.
+/// The frames are random bytes, and valid frames that are truncated or have flipped bits.
 TEST_F(HostilePeer, RandomBytesAreDropped) {
     join();
     Rng rng(8);

@@ -1,4 +1,4 @@
-// What a QP's journal and vendor_err say of a failure, on both ends; and that a QP that works has no journal.
+// The journal of a QP and vendor_err give the reason of a failure at both ends. A QP without failure has no journal.
 #include "fixture.hpp"
 #include "qp/state.hpp"
 
@@ -21,14 +21,14 @@ protected:
     }
     const qp::Qp& engine_qp(uint32_t host, const Qp& qp) { return *world.host(host).shared().qps.find(qp.qpn); }
     const qp::Journal* journal(uint32_t host, const Qp& qp) { return engine_qp(host, qp).journal.get(); }
-    /// The reason of the newest entry that has one.
+    /// Returns the reason of the newest journal entry that has one.
     Reason reason_at(uint32_t host, const Qp& qp) {
         const qp::Journal* j = journal(host, qp);
         for (uint32_t i = j != nullptr ? j->count() : 0; i-- != 0;)
             if (j->at(i).reason != Reason::none && j->at(i).reason != Reason::flushed) return j->at(i).reason;
         return Reason::none;
     }
-    /// Posts it at `a` and returns the vendor_err of its completion.
+    /// Posts a request at `a` and returns the vendor_err of its completion.
     Reason failure_of(const SendWr& wr) {
         EXPECT_TRUE(a.client.post_send(*qa, wr));
         const auto got = a.wait(1);

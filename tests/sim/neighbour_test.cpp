@@ -21,7 +21,7 @@ TEST_F(NeighbourTest, FindEachOtherByNeighbourDiscovery) {
 }
 
 TEST_F(NeighbourTest, ALostQuestionIsRepeated) {
-    world.run_for(1'000'000);  // announcements
+    world.run_for(1'000'000);  // lets the announcements of addresses pass
     int lost = 0;
     world.net().set_script([&](const Sent& s) { return !is_roce(s) && lost++ < 2 ? Verdict{Verdict::drop} : Verdict{}; });
     const Nanos start = world.now();
@@ -41,7 +41,7 @@ TEST_F(NeighbourTest, OthersGoOnWhileOneWaitsInVain) {
     b.client.post_recv(qb, 1, {b.sge(0, 100)});
     a.client.post_send(qa, a.send(2, 0, 100));
     const Nanos start = world.now();
-    EXPECT_THROW(c.client.to_rtr(q, {}, nobody), std::exception);  // the world runs meanwhile
+    EXPECT_THROW(c.client.to_rtr(q, {}, nobody), std::exception);  // the world runs while to_rtr waits
     EXPECT_NE(c.client.reason().find("does not answer"), std::string::npos) << c.client.reason();
     EXPECT_GE(world.now() - start, 3 * kSecond - kSecond / 10);
     EXPECT_EQ(a.poll_all().size(), 1u) << "sent and acknowledged long ago";
@@ -83,8 +83,8 @@ TEST_F(ArpPuppetTest, UnreachableIsCountedAndEndsNothing) {
     icmp[12] = 8;
     icmp[14] = 0x45;
     icmp[23] = 1;
-    icmp[34] = 3;  // destination unreachable,
-    icmp[35] = 3;  // port
+    icmp[34] = 3;  // type 3: destination unreachable
+    icmp[35] = 3;  // code 3: port
     puppet.send_raw(icmp);
     world.run_for(10'000);
     EXPECT_EQ(world.host(0).counter(engine::Counter::icmp_unreachable), 1u);

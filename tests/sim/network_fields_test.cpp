@@ -1,4 +1,5 @@
-// Fields that the network reads and writes in frames (VLAN tag, priority, traffic class, congestion marks), and their counters.
+// The fields of frames that the network reads and writes (VLAN tag, priority, traffic class, congestion marks), and their
+// counters.
 #include <functional>
 
 #include "fixture.hpp"
@@ -20,14 +21,14 @@ struct VlanTest : StrangersTest {
     void SetUp() override {
         world.net().set_script([this](const Sent& s) {
             seen.push_back(s);
-            if (s.parsed) {  // the packet points into what is copied
+            if (s.parsed) {  // the packet must point into the copied bytes
                 const auto moved = [&](const uint8_t* p) { return seen.back().bytes.data() + (p - s.bytes.data()); };
                 seen.back().packet.l3 = moved(s.packet.l3);
             }
             return Verdict{};
         });
     }
-    /// The hosts resolve each other's MAC addresses, then exchange messages.
+    /// The hosts resolve each other's MAC addresses and exchange messages.
     void talk(uint32_t gid_index) {
         join_strangers(gid_index);
         send_one();
@@ -106,7 +107,7 @@ TEST_F(FieldsTest, AFrameOfAVlanIsNotForAnUntaggedDevice) {
     puppet.send_raw(tagged(message(), 7));
     EXPECT_TRUE(puppet.listen(100'000).empty());
     EXPECT_EQ(count(engine::Counter::wrong_vlan), 1u);
-    puppet.send_raw(tagged(message(), 5 << 13));  // a priority, but no VLAN
+    puppet.send_raw(tagged(message(), 5 << 13));  // priority tag with VLAN 0
     EXPECT_EQ(puppet.listen(100'000).size(), 1u) << "acknowledged";
 }
 
@@ -119,7 +120,7 @@ TEST_F(FieldsTest, MorePayloadThanThePathMtuIsCountedAndRefused) {
 }
 
 TEST_F(FieldsTest, EachFaultOfAFrameHasItsCounter) {
-    constexpr size_t kFlags = 20, kChecksum = 24, kUdpLength = 38;  // of an untagged IPv4 frame
+    constexpr size_t kFlags = 20, kChecksum = 24, kUdpLength = 38;  // offsets in an untagged IPv4 frame
     const std::pair<wire::Verdict, std::function<void(std::vector<uint8_t>&)>> faults[] = {
         {wire::Verdict::ip_fragment, [](auto& f) { f[kFlags] |= 0x20; }},
         {wire::Verdict::bad_ip_checksum, [](auto& f) { f[kChecksum] ^= 1; }},
@@ -141,7 +142,7 @@ TEST_F(FieldsTest, EachFaultOfAFrameHasItsCounter) {
 
 TEST_F(FieldsTest, CongestionMarksAndNotificationsAreCounted) {
     auto marked = message();
-    marked[15] |= 3;  // type of service: ECN bits, for which neither checksum nor ICRC are updated
+    marked[15] |= 3;  // type of service: sets the ECN bits; the IPv4 checksum and the ICRC are not updated
     uint32_t sum = load_be<uint16_t>(&marked[24]);
     sum = sum >= 3 ? sum - 3 : sum + 0xfffc;  // RFC 1624: one's complement
     store_be<uint16_t>(&marked[24], uint16_t(sum));

@@ -1,4 +1,4 @@
-// The guarantees of the owners of a QP's state, tested in a whole engine.
+// The guarantees of the classes that own a QP's state, tested in a whole engine.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -16,7 +16,7 @@ TEST_F(Owners, AWrongTransitionIsFoundInTheSameRound) {
     world.run_for(1);
     const qp::SendWindow good = inside().requester.window;
     ASSERT_EQ(qp::check(inside()), nullptr);
-    inside().requester.window.go_back();  // without the send queue
+    inside().requester.window.go_back();  // changes the window, but not the send queue
     try {
         world.run_for(1'000'000);
         FAIL() << "nobody noticed";

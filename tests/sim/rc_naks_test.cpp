@@ -1,4 +1,4 @@
-// What a responder refuses of a puppet that plays the requester badly, and how.
+// The requests that a responder refuses, and how it refuses them. A puppet plays the faulty requester.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {
@@ -83,7 +83,8 @@ TEST_F(Responder, ReceiveBufferThatIsNotOurs) {
 
 // ---- RNR ------------------------------------------------------------------------------------------------------------
 
-// IBA 9.7.5.2.8: without a receive WQE the answer is an RNR NAK with our timer; the same PSN then works.
+// Without a receive WQE the response is an RNR NAK with the QP's timer. The same PSN succeeds once a receive is posted (IBA
+// 9.7.5.2.8).
 TEST_F(Responder, NotReadyThenReady) {
     path.min_rnr_timer = 12;
     join();

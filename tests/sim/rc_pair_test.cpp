@@ -1,4 +1,4 @@
-// Two real stacks: losses at critical places, the order of completions, errors that affect only their own QP.
+// Two engines: losses at critical places, the order of completions, errors that affect only their own QP.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -6,7 +6,7 @@ namespace {
 
 using Pair = PairTest;
 
-/// Applies an action to the n-th matching frame (from 1); all others pass.
+/// Applies an action to the n-th matching frame, counted from 1. All other frames pass.
 struct NthFrame {
     std::function<bool(const Sent&)> matches;
     uint32_t n;
@@ -59,9 +59,9 @@ TEST_F(Pair, Ipv6) {
     for (const Sent& s : world.net().capture()) EXPECT_TRUE(s.packet.ipv6);
 }
 
-/// Sends a message of six frames, of which the network loses one.
+/// The result of sending a message of six frames, of which the network loses one.
 struct OneLoss {
-    uint32_t data_frames = 0;  ///< that the sender sent
+    uint32_t data_frames = 0;  ///< data frames that the sender sent
     Nanos took = 0;
 };
 OneLoss send_with_one_loss(PairTest& t, uint32_t lost) {
@@ -84,7 +84,7 @@ OneLoss send_with_one_loss(PairTest& t, uint32_t lost) {
 }
 constexpr Nanos kTimeout = Nanos{4096} << 8;
 
-// The message arrives without a timeout, and only the lost frame and perhaps a probe are sent again.
+// The message arrives without a timeout. Only the lost frame, and possibly a probe, is sent again.
 TEST_F(Pair, AnySingleLossCostsOneFrameAndAtMostAProbe) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
@@ -99,7 +99,7 @@ struct PairThatGoesBack : PairTest {
     PairThatGoesBack() : PairTest({.engine = {.selective_repeat = false}}) {}
 };
 
-// The message arrives, and only the packets that go-back-N requires are sent again.
+// The message arrives. Only the packets that go-back-N requires are sent again.
 TEST_F(PairThatGoesBack, AnySingleLossRepeatsFromTheLostFrameOn) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
@@ -165,7 +165,7 @@ TEST_F(Pair, EveryReadResponseMayBeLostOnce) {
     }
 }
 
-// A fetch-and-add whose response is lost several times adds only once.
+// A fetch-and-add adds only once, even if its response is lost several times.
 TEST_F(Pair, LostAtomicAnswersDoNotRepeatTheAtomic) {
     join();
     uint32_t lost = 0;
@@ -203,7 +203,7 @@ TEST_F(Pair, DeadPeerIsRetryExceededAndEverythingIsFlushed) {
     for (const auto& c : done) by_id[c.wr_id] = c.status;
     EXPECT_EQ(by_id[0], WcStatus::retry_exc_err);
     for (uint64_t i : {1, 2, 3, 4, 10, 11, 12, 13}) EXPECT_EQ(by_id[i], WcStatus::wr_flush_err) << i;
-    // what is posted to a QP in error is flushed too
+    // Requests that are posted to a QP in error are flushed too.
     a.client.post_send(qa, a.send(20, 0, 10));
     a.client.post_recv(qa, 21, {a.sge(0, 10)});
     const auto late = a.wait(2);
@@ -220,7 +220,7 @@ TEST_F(Pair, ResetAndReconnectWorksAgain) {
         b.client.post_recv(qb, 1, {b.sge(0, 5000)});
         fill(a.mr.data(), 5000, round);
         a.client.post_send(qa, a.send(round, 0, 5000));
-        a.client.post_send(qa, a.send(100, 0, 5000));  // no receive for it: RNR for ever
+        a.client.post_send(qa, a.send(100, 0, 5000));  // no receive is posted for this SEND: RNR for ever
         EXPECT_EQ(a.wait_status(), WcStatus::success);
         EXPECT_EQ(first_wrong(b.mr.data(), 5000, round), -1);
         world.run_for(100'000);
@@ -232,7 +232,7 @@ TEST_F(Pair, ResetAndReconnectWorksAgain) {
     }
 }
 
-// A peer that is never ready on one QP must not slow another (DESIGN: RNR storm).
+// A peer that is never ready on one QP must not slow another QP.
 TEST_F(Pair, RnrStormOnOneQpDoesNotSlowAnother) {
     auto time_for = [&](Qp& q, Qp& peer) {
         const Nanos start = world.now();
@@ -259,7 +259,7 @@ TEST_F(Pair, RnrStormOnOneQpDoesNotSlowAnother) {
     }
     world.run_for(1'000'000);
     const Nanos stormy = time_for(qa, qb);
-    // The storm takes its share of the wire, no more: 8 QPs each send up to 80 KB every 10 us RNR time.
+    // The storm takes no more than its share of the wire. Each of the 8 QPs sends up to 80 KB per RNR time of 10 us.
     EXPECT_LT(stormy, 10 * quiet + 1'000'000) << "quiet " << quiet << " ns";
 }
 
@@ -317,7 +317,7 @@ TEST_F(Pair, SrqServesTwoQpsAndTellsWhenItRunsLow) {
     }
 }
 
-/// A fence for another object comes while moderation holds back an event of a CQ that has lost its last QP.
+/// A fence for another object arrives while moderation holds back an event of a CQ. The CQ has lost its last QP.
 TEST_F(Pair, AModeratedCqGetsEventsAgainWithItsNextQp) {
     Cq& cq = b.client.create_cq(64, true);
     EXPECT_EQ(b.client.try_call(abi::Op::modify_cq, abi::ModifyCqRequest{cq.handle, 1000, 60'000, 0}), 0);

@@ -1,4 +1,4 @@
-// READs against a puppet that sends exactly the responses of the test.
+// READs from a puppet, which sends exactly the responses that the test requires.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -9,7 +9,7 @@ struct ReadTest : PuppetTest {
     void read(uint64_t id, uint32_t bytes, uint64_t offset = 0) {
         a.client.post_send(qp, a.rdma(WrOpcode::rdma_read, id, offset, bytes, 0x10000, 0x1234));
     }
-    /// Response packets first..last of the READ whose request has PSN `base` and `total` packets.
+    /// Sends response packets first..last of a READ. The READ's request has PSN `base`, and its response has `total` packets.
     void respond(uint32_t base, uint32_t total, uint32_t first, uint32_t last, uint64_t tag, uint32_t msn = 1) {
         for (uint32_t i = first; i <= last; ++i) {
             wire::TransportHeaders h;
@@ -59,13 +59,13 @@ struct ReadTestThatGoesBack : ReadTest {
     ReadTestThatGoesBack() : ReadTest({.hosts = 1, .engine = {.selective_repeat = false}}) {}
 };
 
-// A gap in the responses is an implied NAK: the READ is repeated from the first missing byte, at its PSN (IBA 9.7.5.1.1, C9-150).
+// A gap in the responses is an implied NAK. The READ is repeated from the first missing byte, at its PSN (IBA 9.7.5.1.1, C9-150).
 TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     join();
     read(1, 5 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
     respond(0x100, 5, 0, 1, 9);
-    respond(0x100, 5, 3, 4, 9);  // 2 is lost
+    respond(0x100, 5, 3, 4, 9);  // packet 2 is lost
     const auto again = puppet.listen(50'000);
     ASSERT_EQ(again.size(), 1u) << "once, not once a later response";
     EXPECT_EQ(again[0].psn(), 0x102u);
@@ -73,7 +73,7 @@ TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     EXPECT_EQ(again[0].packet.va, 0x10000u + 2 * kMtu);
     EXPECT_EQ(again[0].packet.dma_length, 3 * kMtu);
     respond(0x102, 3, 0, 2, 0);
-    // the bytes of the second answer start at 2 MTU
+    // The bytes of the second response start at 2 MTU.
     auto done = a.wait(1);
     ASSERT_EQ(done.size(), 1u);
     EXPECT_EQ(done[0].status, WcStatus::success);
@@ -82,13 +82,13 @@ TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     EXPECT_EQ(first_wrong(a.mr.data() + 2 * kMtu, 3 * kMtu, 0), -1);
 }
 
-/// Later responses are kept: only the missing ones are requested, and the READ completes when they arrive.
+/// Later responses are kept. Only the missing ones are requested, and the READ completes when they arrive.
 TEST_F(ReadTest, OnlyTheHolesAreAskedFor) {
     join();
     read(1, 7 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
     respond(0x100, 7, 0, 1, 9);
-    respond(0x100, 7, 3, 6, 9);  // 2 is lost
+    respond(0x100, 7, 3, 6, 9);  // packet 2 is lost
     const auto again = puppet.listen(10'000);
     ASSERT_EQ(psns(again), range(0x102, 1));
     EXPECT_EQ(again[0].op(), Operation::read_request);
@@ -211,14 +211,16 @@ TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Reordered responses: the expected one arrives right after the one that indicated its loss. It is accepted, and only responses
-// that are still missing are requested again. Otherwise heavy reordering would exhaust the retries (as with seed 203).
+// Responses are reordered: the expected one arrives right after the one that revealed its loss. The expected response is
+// accepted, and only responses that are still missing are requested again. Otherwise heavy reordering would exhaust the retries
+// (as with seed 203).
 struct ReadTestThatKeepsNothing : ReadTest {
     ReadTestThatKeepsNothing() : ReadTest(keeps_nothing()) {}
 };
 TEST_F(ReadTestThatKeepsNothing, AwaitedResponseIsTakenAlthoughTheReadWasRolledBack) {
     join();
-    for (uint32_t end = 0; end < 2; ++end) world.net().link(end).bits_per_second = 1'000'000'000'000'000;  // both arrive at once
+    // The links are so fast that both frames arrive at once.
+    for (uint32_t end = 0; end < 2; ++end) world.net().link(end).bits_per_second = 1'000'000'000'000'000;
     read(1, 2 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
     respond(0x100, 2, 1, 1, 9);
@@ -233,7 +235,7 @@ TEST_F(ReadTestThatKeepsNothing, AwaitedResponseIsTakenAlthoughTheReadWasRolledB
     EXPECT_EQ(first_wrong(a.mr.data() + kMtu, kMtu, 3), -1);
 }
 
-// An ACK of a later request means that the READ's response was lost (implied NAK), not that the READ is complete.
+// An ACK of a later request means that the READ's response was lost (implied NAK). It does not complete the READ.
 TEST_F(ReadTest, AckOfALaterRequestDoesNotCompleteARead) {
     join();
     read(1, 2 * kMtu);
@@ -254,8 +256,8 @@ TEST_F(ReadTest, AckOfALaterRequestDoesNotCompleteARead) {
     EXPECT_EQ(first_wrong(a.mr.data(), 2 * kMtu, 4), -1);
 }
 
-// While a READ waits for its response, the peer sends NAKs for later gaps. They show that the peer is alive; going back once is
-// enough.
+// While a READ waits for its response, the peer sends NAKs for later gaps. These NAKs show that the peer is alive, so going back
+// once is enough.
 TEST_F(ReadTestThatGoesBack, NaksBehindAMissingResponseTakeOneRetry) {
     path.retry_cnt = 2;
     path.timeout = 14;
@@ -299,14 +301,14 @@ TEST_F(ReadTest, ReadResponseAcknowledgesEarlierRequests) {
     EXPECT_EQ(done[1].wr_id, 2u);
 }
 
-// Responses to requests that were never sent (ghosts) do not write to memory.
+// Responses to requests that were never sent (ghosts) are not written to memory.
 TEST_F(ReadTest, UnsolicitedResponsesAreIgnored) {
     join();
     const std::vector<uint8_t> before(a.mr.data(), a.mr.data() + 8 * kMtu);
     respond(0x100, 3, 0, 2, 9);
     a.client.post_send(qp, a.send(1, 0, 10));
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
-    respond(0x100, 1, 0, 0, 9);  // answers a SEND
+    respond(0x100, 1, 0, 0, 9);  // responds to a SEND
     world.run_for(50'000);
     EXPECT_TRUE(a.poll_all().empty());
     EXPECT_EQ(std::vector<uint8_t>(a.mr.data(), a.mr.data() + 8 * kMtu), before);
@@ -330,7 +332,7 @@ TEST_F(ReadTest, DuplicateResponsesAreIgnored) {
     EXPECT_EQ(first_wrong(a.mr.data(), 2 * kMtu, 9), -1);
 }
 
-// IBA 10.8.3.3 / max_rd_atomic: no more outstanding READs than agreed.
+// A QP has no more outstanding READs than max_rd_atomic (IBA 10.8.3.3).
 TEST_F(ReadTest, OutstandingReadsAreBounded) {
     path.max_rd_atomic = 2;
     join();

@@ -1,4 +1,4 @@
-// What a requester makes of RNR NAKs, of errors, its own and the responder's, and of want of credits.
+// The requester's reaction to RNR NAKs, to its own and the responder's errors, and to a lack of credits.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -57,7 +57,7 @@ TEST_F(Requester, RnrRetrySevenIsForEver) {
 
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
-// NAK codes and what the oldest WQE completes with (IBA 9.9.2.4.2, 11.6.2); everything behind it is flushed.
+// A NAK code determines the status of the oldest WQE (IBA 9.9.2.4.2, 11.6.2). All later WQEs are flushed.
 TEST_F(Requester, NakCodesBecomeTheirStatus) {
     const std::pair<uint8_t, WcStatus> cases[] = {{kNakInvalid, WcStatus::rem_inv_req_err},
                                                   {kNakAccess, WcStatus::rem_access_err},
@@ -123,7 +123,7 @@ TEST_F(Requester, BadLkeyForeignPdAndStaleKeyAreLocalProtectionErrors) {
     }
 }
 
-// SQD: nothing new starts, what was begun completes, then the event (IBA 10.3.1.5).
+// In SQD no new request starts. Requests that have begun complete, then the event follows (IBA 10.3.1.5).
 TEST_F(Requester, SqdDrainsAndRtsGoesOn) {
     join();
     a.client.post_send(qp, a.send(1, 0, 100));
@@ -148,12 +148,12 @@ TEST_F(Requester, SqdDrainsAndRtsGoesOn) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// End-to-end credits (IBA 9.7.7.2): with none left one SEND may go ahead; a WRITE needs none.
+// End-to-end credits (IBA 9.7.7.2): without credits one SEND may be sent. A WRITE needs no credit.
 TEST_F(Requester, CreditsHoldSendsBack) {
     join();
     a.client.post_send(qp, a.send(1, 0, 10));
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
-    puppet.send_ack(0x100, 1, 0);  // ACK with credit code 0: none
+    puppet.send_ack(0x100, 1, 0);  // ACK with credit code 0: no credits
     EXPECT_TRUE(puppet.listen(50'000).empty());
     for (uint64_t i = 2; i < 9; ++i) a.client.post_send(qp, a.send(i, 0, 10));
     EXPECT_EQ(psns(puppet.listen(50'000)), range(0x101, 1)) << "one probe";

@@ -1,4 +1,4 @@
-// Access of a puppet to memory by WRITE, READ and atomics: keys, rights, and repeated responses.
+// A puppet accesses memory by WRITE, READ and atomics: keys, rights, and repeated responses.
 #include "qp/roles.hpp"
 #include "qp/shared.hpp"
 #include "responder_fixture.hpp"
@@ -86,14 +86,14 @@ TEST_F(Responder, ReadIsAnsweredAndAnsweredAgain) {
         }
         EXPECT_EQ(all, bytes_of(3000, 6));
     }
-    // A requester that lost the last response repeats only the tail of the READ.
+    // A requester that lost the last response repeats only the last part of the READ.
     puppet.send(Operation::read_request, write_at(first + 2, a.mr.address() + 2048, a.mr.rkey, 952));
     const auto tail = puppet.listen(50'000);
     ASSERT_EQ(psns(tail), range(first + 2, 1));
     EXPECT_EQ(tail[0].op(), Operation::read_response_only);
     const auto bytes = bytes_of(3000, 6);
     EXPECT_EQ(tail[0].payload(), std::vector<uint8_t>(bytes.begin() + 2048, bytes.end()));
-    // and a new request goes on after the response's PSNs
+    // A new request continues after the PSNs of the response.
     recv(1, 8192, 10);
     send_only(first + 3, 10, 1);
     EXPECT_TRUE(is_ack(answer()));
@@ -146,9 +146,9 @@ TEST_F(Responder, AFlushIsAnOperationThatWeDoNotServe) {
 TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
     path.max_dest_rd_atomic = 2;
     join();
-    world.net().link(world.host(0).endpoint(0)).bits_per_second = 1'000'000;  // answers take long
+    world.net().link(world.host(0).endpoint(0)).bits_per_second = 1'000'000;  // makes the responses take long
     for (uint32_t i = 0; i < 8; ++i) {
-        // each of 100 packets, all at once
+        // Each READ has 100 packets, and all READs arrive at once.
         puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::rc, Operation::read_request),
                                      write_at(first + i * 100, a.mr.address(), a.mr.rkey, 100 * kMtu)));
     }
@@ -156,22 +156,23 @@ TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR)) << "IBA 9.7.4.1.5: invalid request";
 }
 
-// Requests that come again, late or in part, are answered in their place; they never count as READs beyond the agreed number.
+// Repeated requests, even late or partial ones, get their response at their PSN. They do not count as READs beyond the agreed
+// number.
 TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
     path.max_dest_rd_atomic = 2;
     join();
     fill(a.mr.data(), 64 * kMtu, 1);
-    auto request = [&](uint32_t offset, uint32_t packets) {  // PSN and address move together
+    auto request = [&](uint32_t offset, uint32_t packets) {  // PSN and address advance together
         puppet.send(Operation::read_request, write_at(first + offset, a.mr.address() + offset * kMtu, a.mr.rkey, packets * kMtu));
     };
     request(0, 10);
     EXPECT_EQ(psns(puppet.listen(50'000)), range(first, 10));
     request(10, 10);
-    request(0, 10);  // an old one that was long under way
-    request(13, 7);  // the end of the second once more
+    request(0, 10);  // an old duplicate that was long in the network
+    request(13, 7);  // the end of the second READ once more
     request(13, 7);
     request(2, 3);
-    request(20, 5);  // and a new one, the second that is outstanding
+    request(20, 5);  // a new READ, the second outstanding one
     std::map<uint32_t, std::vector<uint8_t>> answers;
     for (const auto& g : puppet.listen(200'000)) {
         EXPECT_TRUE(g.packet.info->has(wire::kRead)) << "no NAK";
@@ -184,7 +185,7 @@ TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
 }
 
-/// The NAK waits for the next round when the program's step comes: the QP that it ends does not come back.
+/// The fatal NAK waits for the next round when the program modifies the QP. The QP stays in error and the step is refused.
 TEST_F(Responder, AStepBehindAFatalNakIsRefused) {
     join();
     const qp::Qp& inside = *world.host(0).shared().qps.find(qp.qpn);

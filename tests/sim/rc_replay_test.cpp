@@ -1,4 +1,4 @@
-// Repeated responses to READs, and memory that is deregistered meanwhile.
+// Repeated responses to READs while their memory is deregistered.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -17,7 +17,7 @@ struct Replay : PuppetTest {
         h.dma_length = kPackets * kMtu;
         puppet.send(Operation::read_request, h);
     }
-    /// Runs until the first packet of a response arrives. With a quantum of one the others are not sent yet.
+    /// Runs until the first packet of a response arrives. The other packets are not sent yet, because the quantum is one.
     void await_answer() {
         const auto g = puppet.next();
         ASSERT_TRUE(g.has_value());
@@ -37,7 +37,7 @@ TEST_F(Replay, MemoryThatGoesAwayDuringAReadIsAnAccessError) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR));
 }
 
-// After its response a requester may close the memory. A late duplicate of the request must then not end its QP.
+// After the response a requester may deregister the memory. A late duplicate of the request must then not end the QP.
 TEST_F(Replay, MemoryThatGoesAwayDuringARepeatedReadHurtsNobody) {
     join();
     read();

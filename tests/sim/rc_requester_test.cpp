@@ -1,4 +1,4 @@
-// The requester against a puppet that sends exactly the packets of the test: acknowledgements, sequence errors, timeouts.
+// The requester, with a puppet that sends exactly the packets of the test: acknowledgements, sequence errors, timeouts.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -45,7 +45,7 @@ TEST_F(Requester, PsnWrapsAt24Bits) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// IBA 9.7.7.2 coalesced ACK: one acknowledges every request up to its PSN; completions come in the order of posting.
+// Coalesced ACKs (IBA 9.7.7.2): one ACK acknowledges every request up to its PSN. Completions have the order of posting.
 TEST_F(Requester, OneAckCompletesAllBeforeItInOrder) {
     join();
     for (uint64_t i = 0; i < 5; ++i) a.client.post_send(qp, a.send(i, 0, 10));
@@ -60,7 +60,7 @@ TEST_F(Requester, OneAckCompletesAllBeforeItInOrder) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// IBA 9.9.2.1.1: the local ACK timeout is 4.096 us * 2^n, and it takes retry_cnt retransmissions before the QP gives up.
+// The local ACK timeout is 4.096 us * 2^n. The QP fails after retry_cnt retransmissions (IBA 9.9.2.1.1).
 TEST_F(Requester, TimeoutAndRetryLimitAreExact) {
     for (uint8_t retries : std::initializer_list<uint8_t>{0, 1, 3, 7}) {
         SCOPED_TRACE(int(retries));
@@ -97,7 +97,7 @@ TEST_F(Requester, RetryLimitJustNotExceeded) {
     for (int i = 0; i < 4; ++i) ASSERT_TRUE(puppet.next());
     puppet.send_ack(0x100, 1);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
-    // Progress refills the counter (IBA 9.9.2.1.1): the next message has all retries again.
+    // Progress resets the retry counter (IBA 9.9.2.1.1), so the next message has all retries again.
     a.client.post_send(qp, a.send(8, 0, 100));
     for (int i = 0; i < 4; ++i) ASSERT_TRUE(puppet.next());
     puppet.send_ack(0x101, 2);
@@ -113,7 +113,7 @@ TEST_F(Requester, TimeoutZeroWaitsForEver) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Go-back-N: after a sequence NAK the next packet is the NAKed one, and nothing older is ever sent again (C9-115).
+// Go-back-N: after a sequence NAK the next packet is the one that the NAK names. No older packet is ever sent again (C9-115).
 TEST_F(GoBackN, RollsBackToTheNakedPsnAndSendsNothingOlder) {
     join();
     a.client.post_send(qp, a.send(1, 0, 8 * kMtu));
@@ -154,7 +154,7 @@ TEST_F(GoBackN, ARetransmissionThatIsLostAgainRecovers) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// ACKs outside of the expected range are dropped without effect (C9-157).
+// ACKs outside the expected range are dropped without effect (C9-157).
 TEST_F(Requester, GhostAcksAreIgnored) {
     join();
     a.client.post_send(qp, a.send(1, 0, 100));
@@ -181,7 +181,7 @@ TEST_F(Requester, DuplicateAcksCompleteOnce) {
     EXPECT_TRUE(puppet.listen(50'000).empty());
     EXPECT_EQ(a.poll_all().size(), 1u);
     puppet.send_ack(0x101, 2);
-    puppet.send_ack(0x100, 1);  // an old one that was overtaken
+    puppet.send_ack(0x100, 1);  // an old ACK that the previous one has overtaken
     world.run_for(50'000);
     EXPECT_EQ(a.poll_all().size(), 1u);
 }

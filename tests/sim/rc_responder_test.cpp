@@ -1,4 +1,4 @@
-// The responder against a puppet that plays the requester: order, acknowledgements, frames for other QPs.
+// The responder, with a puppet as the requester: order, acknowledgements, frames for other QPs.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {
@@ -34,7 +34,7 @@ TEST_F(Responder, AcknowledgesAMessageWhoseQpIsDestroyedAtOnce) {
     EXPECT_EQ(last.at(0).psn(), first);
 }
 
-// The same if the program moves its QP to RESET.
+// The last message is also acknowledged if the program moves the QP to RESET.
 TEST_F(Responder, AcknowledgesAMessageWhoseQpIsResetAtOnce) {
     join();
     recv(5, 0, 200);
@@ -61,7 +61,7 @@ struct ResponderThatKeepsNothing : Responder {
     ResponderThatKeepsNothing() : Responder(keeps_nothing()) {}
 };
 
-// C9-113: after a gap one sequence NAK that names the expected PSN, then silence until that PSN arrives.
+// After a gap the responder sends one sequence NAK with the expected PSN. Then it sends nothing until that PSN arrives (C9-113).
 TEST_F(ResponderThatKeepsNothing, OneSequenceNakForAGap) {
     join();
     for (uint64_t i = 0; i < 8; ++i) recv(i, i * 100, 100);
@@ -78,13 +78,13 @@ TEST_F(ResponderThatKeepsNothing, OneSequenceNakForAGap) {
     EXPECT_TRUE(is_ack(answer()));
     ASSERT_EQ(last.size(), 1u);
     EXPECT_EQ(last[0].psn(), first + 1);
-    send_only(first + 3, 10, 3);  // a new gap is a new NAK
+    send_only(first + 3, 10, 3);  // a new gap causes a new NAK
     EXPECT_EQ(answer(), kNakSequence);
     ASSERT_EQ(last.size(), 1u);
     EXPECT_EQ(last[0].psn(), first + 2);
 }
 
-// C9-105 …: a duplicate is acknowledged again and not executed again; ACKs never go back.
+// A duplicate is acknowledged again and not executed again. Acknowledged PSNs never go back (C9-105).
 TEST_F(Responder, DuplicatesAreAcknowledgedAndNotExecuted) {
     join();
     for (uint64_t i = 0; i < 4; ++i) recv(i, i * 100, 100);
@@ -155,7 +155,7 @@ TEST_F(Responder, FramesThatDoNotBelongAreDroppedInSilence) {
     puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::uc, Operation::send_only), at(first), bytes_of(10, 1)));
     puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::ud, Operation::send_only), at(first), bytes_of(10, 1)));
     auto broken = puppet.build(op, at(first), bytes_of(10, 1));
-    broken.back() ^= 1;  // ICRC
+    broken.back() ^= 1;  // makes the ICRC wrong
     puppet.send_raw(broken);
     auto cut = puppet.build(op, at(first), bytes_of(10, 1));
     cut.resize(cut.size() - 7);
@@ -174,7 +174,7 @@ TEST_F(Responder, APacketFromAnotherAddressIsNotOurPeers) {
     join();
     recv(1, 0, 100);
     const Peer real = a.client.self(qp);
-    Puppet stranger(world);  // same QPN, another MAC … and here another IP
+    Puppet stranger(world);  // same QPN, but another MAC and IP address
     wire::PathSpec s;
     s.source_mac = stranger.peer().mac;
     s.dest_mac = real.mac;

@@ -1,4 +1,4 @@
-// Selective repeat and probes against a puppet: which packets are sent again, and when.
+// Selective repeat and probes, with a puppet as the responder: which packets are sent again, and when.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 struct Selective : PuppetTest {
     qp::RepeatMode mode() { return world.host(0).shared().qps.find(qp.qpn)->requester.repair.mode; }
-    /// Sends `packets` from `psn` on, as one WRITE.
+    /// Sends one WRITE of `packets` packets.
     void write(uint32_t packets) {
         a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, packets * kMtu, 0x1000, 7));
         ASSERT_EQ(puppet.listen(10'000).size(), packets);
@@ -41,7 +41,7 @@ TEST_F(Selective, APeerThatKeepsNothingCostsOneRoundTripThenTheQpGoesBackN) {
     write(8);
     puppet.send_ack(0x103, 0, kNakSequence);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
-    puppet.send_ack(0x104, 0, kNakSequence);  // the very next one is missing, too
+    puppet.send_ack(0x104, 0, kNakSequence);  // the next packet is missing, too
     EXPECT_EQ(psns(puppet.listen(10'000)), range(0x104, 4));
     EXPECT_EQ(mode(), qp::RepeatMode::go_back_n);
     puppet.send_ack(0x105, 0, kNakSequence);
@@ -55,7 +55,7 @@ TEST_F(Selective, AnAckThatCreepsShowsTheSameAsANak) {
     write(8);
     puppet.send_ack(0x103, 0, kNakSequence);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
-    puppet.send_ack(0x103, 0);  // of the repaired packet alone
+    puppet.send_ack(0x103, 0);  // acknowledges only the repaired packet
     EXPECT_EQ(psns(puppet.listen(10'000)), range(0x104, 4));
     puppet.send_ack(0x107, 1);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
@@ -98,11 +98,11 @@ TEST_F(Selective, AfterSomeLossesAPeerThatKeptNothingIsTriedAgain) {
 }
 
 TEST_F(Selective, ALostTailIsProbedForLongBeforeTheTimeoutAndCostsNoRetry) {
-    path.timeout = 18;  // a second
+    path.timeout = 18;  // about one second
     path.retry_cnt = 0;
     join();
     exchange(0x100);
-    write(2);  // nobody answers
+    write(2);  // the peer does not respond
     const Nanos start = world.now();
     const auto probes = puppet.listen(100'000'000);
     ASSERT_GE(probes.size(), 3u);

@@ -1,4 +1,4 @@
-// Requests that arrive out of order, from a puppet: they are kept, and the responder behaves as in IBA: one sequence NAK per gap,
+// Requests from a puppet that arrive out of order. The responder keeps them and behaves as in IBA: one sequence NAK per gap,
 // cumulative ACKs, execution in order.
 #include "qp/reorder_pool.hpp"
 #include "responder_fixture.hpp"
@@ -22,7 +22,7 @@ struct Reorder : Responder {
         world.run_for(5000);
         return count(Counter::reorder_held);
     }
-    /// The next `n` receives complete, in order, with their data.
+    /// Checks that the next `n` receives complete in order with their data.
     void expect_messages(uint32_t from, uint32_t n) {
         const auto done = a.poll_all();
         ASSERT_EQ(done.size(), n);
@@ -52,7 +52,7 @@ TEST_F(Reorder, WhatFollowsAGapIsKeptAndExecutedWhenItIsClosed) {
     EXPECT_EQ(count(Counter::reorder_delivered), 5u);
 }
 
-// There is one sequence NAK per gap. The next NAK is sent when the gap before is closed, so a requester can close several gaps.
+// There is one sequence NAK per gap. The next NAK is sent when the previous gap is closed, so a requester can close several gaps.
 TEST_F(Reorder, ASecondGapIsReportedWhenTheFirstIsClosed) {
     join();
     receives(12);
@@ -80,7 +80,7 @@ TEST_F(Reorder, OvertakenByThreeIsNotLost) {
     EXPECT_EQ(count(Counter::reorder_late), 0u);
 }
 
-// A gap with only a few frames behind it is reported too, after some time.
+// A gap with only a few frames behind it is reported after some time.
 TEST_F(Reorder, AGapAtTheEndIsReportedSoon) {
     join();
     receives(2);
@@ -100,7 +100,7 @@ TEST_F(Reorder, PatienceFollowsTheNetwork) {
     send({1, 2, 3, 4, 5, 6, 0});
     ASSERT_FALSE(puppet.listen(50'000).empty());
     EXPECT_EQ(count(Counter::reorder_late), 0u);
-    send({0});  // as the NAK has asked for
+    send({0});  // the packet that the NAK requested
     EXPECT_TRUE(is_ack(answer()));
     EXPECT_EQ(count(Counter::reorder_late), 1u);
     send({8, 9, 10, 11, 12, 13, 7});
@@ -140,7 +140,7 @@ TEST_F(Reorder, PsnsWrap) {
 TEST_F(Reorder, AReadThatWasKeptTakesItsPsns) {
     join();
     receives(4);
-    send_only(first + 4, 10, 1);  // behind the READ
+    send_only(first + 4, 10, 1);  // PSN after the READ's response
     puppet.send(Operation::read_request, write_at(first + 1, a.mr.address() + 8192, a.mr.rkey, 3 * kMtu), {});
     world.run_for(10'000);
     send_only(first, 10, 0);
@@ -154,7 +154,7 @@ TEST_F(Reorder, AReadThatWasKeptTakesItsPsns) {
 
 // ---- faults and limits -------------------------------------------------------------------------------------------------
 
-// IBA 9.7.5.2.8: after an RNR NAK the requester starts again from its PSN.
+// After an RNR NAK the requester starts again from the PSN of the NAK (IBA 9.7.5.2.8).
 TEST_F(Reorder, NothingIsKeptBehindAReceiverThatIsNotReady) {
     join();
     send({1, 2, 3});
@@ -239,7 +239,7 @@ TEST_F(Reorder, WhatIsKeptInVainIsFreed) {
     expect_messages(0, 4);
 }
 
-// A kept packet whose PSN turns out to belong to the responses of a READ is dropped.
+// A kept packet is dropped if its PSN turns out to belong to the responses of a READ.
 TEST_F(Reorder, FramesWithinTheResponsesOfAReadAreDropped) {
     join();
     receives(8);
@@ -279,7 +279,7 @@ TEST_F(SmallReorder, FramesBeyondTheWindowAreNotKept) {
     expect_messages(0, 8);
 }
 
-// … also if the gap was reported before the first one was kept.
+// Packets are also freed if the gap was reported before the first of them was kept.
 TEST_F(SmallReorder, WhatIsKeptAfterTheNakIsFreedToo) {
     join();
     receives(9);
@@ -292,7 +292,8 @@ TEST_F(SmallReorder, WhatIsKeptAfterTheNakIsFreedToo) {
     EXPECT_EQ(held(), 0u);
 }
 
-// A QP that fills its share of the pool affects only itself: other QPs have their share, and this QP works as without the pool.
+// A QP that fills its share of the pool affects only itself. Other QPs keep their share, and the QP works as it does without the
+// pool.
 TEST_F(SmallReorder, APeerThatFillsItsShareHarmsItselfOnly) {
     join();
     receives(8);

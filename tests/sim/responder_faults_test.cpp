@@ -1,5 +1,5 @@
-// Every request that a responder refuses, by service: the response, the status of the receive, the event and the new state of the
-// QP (IBA 9.9.3, tables 57 and 58; letters name the fault classes).
+// Every request that a responder refuses, by service. Each row has the response, the status of the receive, the event and the new
+// state of the QP (IBA 9.9.3, tables 57 and 58, which name the fault classes by letters).
 #include <set>
 
 #include "fixture.hpp"
@@ -15,7 +15,7 @@ constexpr uint32_t kQkey = 0x11111111, kFirst = 0x100, kMtuBytes = 1024, kShort 
 constexpr int kFlushed = int(WcStatus::wr_flush_err), kInvalid = int(WcStatus::rem_inv_req_err);
 constexpr int kReqErr = IBV_EVENT_QP_REQ_ERR, kAccessErr = IBV_EVENT_QP_ACCESS_ERR, kFatal = IBV_EVENT_QP_FATAL;
 
-/// One fault of one service, in a world of its own.
+/// One fault of one service, in its own world.
 class Case {
 public:
     explicit Case(Service service) : service_(service), qp_(make_qp()) {
@@ -47,7 +47,7 @@ public:
         s.lkey ^= wrong_key;
         ASSERT_TRUE(srq_ != nullptr ? a.client.post_srq_recv(*srq_, id, {s}) : a.client.post_recv(qp_, id, {s}));
     }
-    /// The key of a window of `type` that another QP of the domain has bound.
+    /// Returns the key of a window of `type` that another QP of the protection domain has bound.
     uint32_t bound_elsewhere(uint32_t type) {
         Qp& other = a.qp();
         connect(a.client, other, puppet, {});
@@ -116,11 +116,11 @@ struct Row {
     const char* fault;
     std::set<Service> services;
     void (*make)(Case&);
-    int answer;   ///< AETH syndrome of the last answer, or kSilence
-    int receive;  ///< how the first receive completes, or kNone: it does not
+    int answer;   ///< AETH syndrome of the last response, or kSilence
+    int receive;  ///< status of the first receive's completion, or kNone if it does not complete
     int event;
     uint32_t state;
-    uint32_t buffer = 4096;  ///< of the receive that is posted before; 0: none
+    uint32_t buffer = 4096;  ///< bytes of the receive that is posted before; 0: none is posted
 };
 
 const std::set<Service> kAcknowledged{Service::rc, Service::xrc};
@@ -168,7 +168,7 @@ void receive_is_nowhere(Case& c) {
 }
 
 const Row kRows[] = {
-    // class A and B: sequence and want of resources; the QP goes on
+    // Classes A and B: sequence errors and lack of resources. The QP keeps its state.
     {"PSN ahead (9.7.4.1.1)", kAcknowledged, out_of_sequence, kNakSequence, kNone, kNone, kUp},
     {"no receive (9.7.5.2.8)", kAcknowledged, nothing_posted, 0x21, kNone, kNone, kUp, 0},
     {"no receive (9.8.2.2)", {Service::uc, Service::ud}, nothing_posted, kSilence, kNone, kNone, kUp, 0},

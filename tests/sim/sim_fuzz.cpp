@@ -1,5 +1,5 @@
-// sim_fuzz --seeds A..B [--verbose]: random worlds, one per seed. --fresh N: N worlds, from a new random seed on. Exit code 1 if
-// an invariant is violated; each failure prints the command that replays it.
+// sim_fuzz --seeds A..B [--verbose] runs random worlds, one per seed. sim_fuzz --fresh N runs N worlds, starting at a random
+// seed. The exit code is 1 if an invariant is violated. Each failure prints the command that replays it.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

@@ -1,7 +1,7 @@
-// A model checker for the protocols by which threads on both sides of shared memory sleep and wake each other. It runs their
-// steps in every possible order on processors with store buffers (x86-TSO: a store becomes visible to others later; a full fence
-// or a locked instruction waits for that). A protocol is correct if in no order a thread sleeps forever while there is work for
-// it.
+// A model checker for the protocols by which threads on both sides of shared memory sleep and wake each other. It executes their
+// steps in every possible order on processors with store buffers (x86-TSO: other processors see a store later; a full fence or a
+// locked instruction waits until they have seen it). A protocol is correct if in no order a thread sleeps forever while it has
+// work.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,12 +20,12 @@ using Memory = std::array<uint8_t, words>;
 
 struct Step {
     enum Kind : uint8_t {
-        store,       ///< word = value
-        fence,       ///< waits until all stores are seen
-        swap_out,    ///< jumps to `target` if word == 0; else takes it (word = 0), and goes on
+        store,       ///< stores `value` to the word
+        fence,       ///< waits until other threads see all stores
+        swap_out,    ///< jumps to `target` if word == 0; otherwise stores 0 and continues
         skip_if,     ///< jumps to `target` if word == value
-        wait_while,  ///< sleeps on the word while it is `value`: as a futex, or an eventfd whose writer changes it
-        wake,        ///< wakes who waits on the word
+        wait_while,  ///< sleeps while word == `value`: a futex, or an eventfd whose writer changes the word
+        wake,        ///< wakes the threads that sleep on the word
         work,        ///< the thread has found work
     } kind;
     Word word = entry;
@@ -49,10 +49,10 @@ struct World {
 class Explorer {
 public:
     explicit Explorer(std::vector<Program> programs) : programs_(std::move(programs)) {}
-    /// Threads that may be stopped for good (SIGSTOP) before any of their steps.
+    /// The threads that may be stopped for good (SIGSTOP) before any of their steps.
     std::set<size_t> may_stop;
 
-    /// Visits all reachable worlds; calls `at_end` for those without a possible step.
+    /// Visits all reachable worlds. Calls `at_end` for those in which no step is possible.
     void run(const std::function<void(const World&)>& at_end) {
         World start;
         start.threads.resize(programs_.size());
@@ -79,7 +79,7 @@ private:
     }
     void successors(const World& w, size_t t, std::vector<World>& out) const {
         const Thread& thread = w.threads[t];
-        if (!thread.buffer.empty()) {  // the oldest store is seen
+        if (!thread.buffer.empty()) {  // the oldest store becomes visible
             World n = w;
             auto& buffer = n.threads[t].buffer;
             n.memory[buffer.front().first] = buffer.front().second;
@@ -95,7 +95,7 @@ private:
         World n = w;
         if (take(programs_[t][thread.at], n, t)) out.push_back(std::move(n));
     }
-    /// False: the step has to wait.
+    /// Executes a step. Returns false if the step has to wait.
     static bool take(const Step& s, World& n, size_t t) {
         Thread& thread = n.threads[t];
         const bool atomic =
@@ -134,18 +134,18 @@ private:
 
 // ---- a program that polls, and sleeps on the word of its CQ (abi::CqShared::sleeping) -----------------------------------------
 
-/// CqConsumer::prepare_sleep, futex, and the poll after it.
+/// CqConsumer::prepare_sleep, futex, and the poll after the futex.
 Program poller(bool fenced) {
     Program p{{Step::store, sleeping, 1}};
     if (fenced) p.push_back({Step::fence});
     const auto end = uint8_t(p.size() + 2);
     p.push_back({Step::skip_if, entry, 1, end});
     p.push_back({Step::wait_while, sleeping, 1});
-    p.push_back({Step::skip_if, entry, 0, uint8_t(0)});  // no entry yet: start again
+    p.push_back({Step::skip_if, entry, 0, uint8_t(0)});  // no entry yet: starts again
     p.push_back({Step::work});
     return p;
 }
-/// write_out, notify_all; then settle_sleepers in a round without work.
+/// write_out and notify_all, then settle_sleepers in a round without work.
 Program engine(bool settles) {
     Program p{{Step::store, entry, 1}, {Step::skip_if, sleeping, 0, 4}, {Step::store, sleeping, 0}, {Step::wake, sleeping}};
     if (!settles) return p;
@@ -177,7 +177,7 @@ TEST(SleepModel, AProgramThatIsStoppedDelaysNobodyElse) {
 
 // ---- an engine that sleeps, and clients that ring (abi::EnginePage, DoorbellPage) ---------------------------------------------
 
-/// LcoreLoop::nap. The eventfd is the word `sleeping2` here: a write to it makes it 0.
+/// LcoreLoop::nap. The word `sleeping2` plays the eventfd: a write to the eventfd stores 0 in the word.
 Program lcore() {
     return {{Step::store, sleeping, 1},
             {Step::store, sleeping2, 1},
@@ -204,7 +204,7 @@ TEST(SleepModel, AnEngineThatFallsAsleepHearsTheDoorbell) {
 
 TEST(SleepModel, AStoppedClientThatOwesAWakeUpDelaysNoOtherClient) {
     Explorer x({lcore(), ringer(), ringer()});
-    x.may_stop = {1};  // after its doorbell, before its wake-up
+    x.may_stop = {1};  // thread 1 may stop after its doorbell and before its wake-up
     x.run([](const World& w) {
         EXPECT_FALSE(w.threads[0].asleep && !w.threads[0].found && w.memory[doorbell] == 1 && w.threads[2].at == ringer().size())
             << "the other client's wake-up was enough";
@@ -214,7 +214,7 @@ TEST(SleepModel, AStoppedClientThatOwesAWakeUpDelaysNoOtherClient) {
 // ---- commands of the conductor (engine/command_ring.hpp, WakeFlag)
 // -------------------------------------------------------------
 
-/// LcoreLoop::nap again: CommandRing::waiting, which is a load.
+/// LcoreLoop::nap with CommandRing::waiting, which is a load.
 Program commanded(bool fenced) {
     Program p{{Step::store, sleeping, 1}, {Step::store, sleeping2, 1}};
     if (fenced) p.push_back({Step::fence});
@@ -222,7 +222,7 @@ Program commanded(bool fenced) {
     p.insert(p.end(), {{Step::skip_if, command, 0, end}, {Step::work}, {Step::wait_while, sleeping2, 1}});
     return p;
 }
-/// CommandRing::push, WakeFlag::notify.
+/// CommandRing::push and WakeFlag::notify.
 Program commander(bool fenced) {
     Program p{{Step::store, command, 1}};
     if (fenced) p.push_back({Step::fence});
@@ -246,11 +246,13 @@ TEST(SleepModel, AnLcoreThatFallsAsleepSeesTheCommand) {
 
 // ---- fences of the conductor, and lcores that rest while they sleep (base/epoch.hpp) ------------------------------------------
 //
-// `passed`: what EpochReader has published. `cleared`: the entry of a table is gone. `freed`: so is what it pointed to.
+// `passed` is what EpochReader has published. `cleared` is 1 if the entry of the table is gone. `freed` is 1 if the object of the
+// entry is gone.
 
 constexpr uint8_t kResting = 0, kRoused = 1, kNoted = 2;
 
-/// Leaves its rest, notes the epoch, uses the entry if it is there, rests again. It finds `work` if what it uses was freed.
+/// Ends its rest, notes the epoch, uses the entry if it exists, and rests again. Finds `work` if the object that it used was
+/// freed.
 Program reader(bool fenced) {
     Program p{{Step::store, passed, kRoused}};
     if (fenced) p.push_back({Step::fence});
@@ -264,7 +266,7 @@ Program reader(bool fenced) {
                        {Step::store, passed, kResting}});  // end
     return p;
 }
-/// Clears the entry, advances the epoch, waits until the reader has passed it, frees.
+/// Clears the entry, advances the epoch, waits until the reader has passed the epoch, and frees the object.
 Program fencer(bool fenced) {
     Program p{{Step::store, cleared, 1}, {Step::store, epoch, 1}};
     if (fenced) p.push_back({Step::fence});
@@ -275,7 +277,7 @@ Program fencer(bool fenced) {
                        {Step::store, freed, 1}});  // end
     return p;
 }
-/// Counts the worlds in which the reader has used what was freed.
+/// Counts the worlds in which the reader has used a freed object.
 size_t misused(const Program& r, const Program& f) {
     Explorer x({r, f});
     size_t n = 0;
@@ -294,13 +296,13 @@ TEST(SleepModel, TheModelFindsWhatTheFencesOfEpochsAreFor) {
     EXPECT_GT(misused(reader(true), fencer(false)), 0u) << "without the conductor's";
 }
 
-/// An lcore that keeps references: it falls asleep without resting, and passes when it is awake.
+/// An lcore that keeps references. It falls asleep without resting, and passes the epoch when it is awake.
 Program keeper() {
     return {{Step::store, sleeping, 1},   {Step::store, sleeping2, 1},      {Step::fence},
             {Step::skip_if, epoch, 1, 5}, {Step::wait_while, sleeping2, 1}, {Step::skip_if, epoch, 0, uint8_t(0)},
             {Step::store, passed, kNoted}};
 }
-/// LcoreCommands::begin_fence, end_fence.
+/// LcoreCommands::begin_fence and end_fence.
 Program waker() {
     return {
         {Step::store, epoch, 1},     {Step::fence},          {Step::skip_if, passed, kNoted, 6}, {Step::skip_if, sleeping, 0, 6},

@@ -1,4 +1,4 @@
-// Memory that only a worker may touch: every operation into it and out of it, and a client whose memory does not answer.
+// Memory that only a worker may access: every operation from and to it, and a client whose memory accesses do not end.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -19,7 +19,7 @@ struct SlowMemory : PairTest {
     SendWr from(const Mr& mr, WrOpcode op, uint64_t id, uint32_t length, const Mr& to) {
         return {.id = id, .opcode = op, .sges = {in(mr, 0, length)}, .remote_addr = to.address(), .rkey = to.rkey};
     }
-    /// A write that the responder's worker holds back.
+    /// Posts a WRITE whose access the responder's worker holds back.
     void write_and_stick() {
         join();
         of_b().stuck = true;
@@ -40,7 +40,7 @@ TEST_F(SlowMemory, EveryOperationAtEverySize) {
             const bool read = op == WrOpcode::rdma_read, recv = op != WrOpcode::rdma_write && !read;
             fill(sa.data(), size, read ? 0 : tag);
             fill(sb.data(), size, read ? tag : 0);
-            // A part of the receive is mapped: both ways in one list.
+            // One part of the receive is mapped, the other is accessed by the worker.
             if (recv) b.client.post_recv(qb, tag, {b.sge(0, size / 2), in(sb, size / 2, size - size / 2)});
             a.client.post_send(qa, from(sa, op, tag, size, sb));
             const auto done = a.wait(1);
@@ -94,7 +94,7 @@ TEST_F(SlowMemory, Atomics) {
     EXPECT_EQ(*reinterpret_cast<uint64_t*>(sa.data()), 7u);
 }
 
-/// A neighbour on the same two engines; how long its messages take.
+/// Returns the time that the messages of another QP on the same two engines take.
 Nanos neighbour_takes(World& world, Side& c, Side& d, Qp& qc) {
     const Nanos begin = world.now();
     for (uint32_t i = 0; i < 200; ++i) {
@@ -119,7 +119,7 @@ TEST_F(SlowMemory, ANeighbourDoesNotWait) {
 
 TEST_F(SlowMemory, AnEngineThatWaitsIsIdle) {
     PathOptions o;
-    o.timeout = 0;  // for ever
+    o.timeout = 0;  // 0: no timeout
     join(o);
     of_b().stuck = true;
     a.client.post_send(qa, from(a.mr, WrOpcode::rdma_write, 1, 5000, sb));
@@ -153,7 +153,7 @@ TEST_F(SlowMemory, DeregistrationWaitsForTheWorker) {
     uint32_t session = 0;
     host::Reply reply;
     EXPECT_FALSE(conductor.next_reply(session, reply, close));
-    Side other(world, world.host(1));  // whom the conductor serves meanwhile
+    Side other(world, world.host(1));  // another client, which the conductor must serve
     of_b().stuck = false;
     reply = world.host(1).await_reply(b.client.session());
     abi::ReplyHeader h;
@@ -193,8 +193,8 @@ TEST_F(SlowMemory, OwnMemoryThatIsGoneIsAProtectionError) {
     EXPECT_EQ(a.wait_status(), WcStatus::loc_prot_err);
 }
 
-// What is asked for in vain uses up the requester's retries, as with any responder that does not answer; the other side's own
-// timeout does not run while a response waits for its memory.
+// A requester's retries run out if the responder's memory access does not end, as with any silent responder. Its timeout does not
+// run while a response waits for the requester's own memory.
 TEST_F(SlowMemory, OnlyThePeerThatDoesNotAnswerTimesOut) {
     PathOptions o;
     o.timeout = 8;

@@ -1,4 +1,4 @@
-// A peer that responds late: the timers must not treat it as dead.
+// A peer that responds late. The timers must not treat it as dead.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -26,7 +26,7 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
         world.run_for(900'000);  // the timeout is 1 ms
     }
     EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
-    for (uint32_t round = 0; round < 12; ++round) {  // and through the repeated one, from its start
+    for (uint32_t round = 0; round < 12; ++round) {  // repeats the request from its start
         respond(0);
         world.run_for(900'000);
     }
@@ -35,7 +35,7 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
     EXPECT_EQ(a.client.query(qp).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
-/// Many QPs with a peer that processes a frame in 50 us and queues 256 frames, while together they could send 4096.
+/// Many QPs with one peer, which takes 50 us per frame and queues 256 frames. Together the QPs could send 4096 frames.
 struct SlowReceiver : ::testing::Test {
     static constexpr uint32_t kQps = 16, kWrites = 8, kLength = 64 << 10;
     World world{WorldOptions{}};
@@ -43,7 +43,7 @@ struct SlowReceiver : ::testing::Test {
     std::vector<Qp*> sending;
     SlowReceiver() {
         PathOptions o;
-        o.timeout = 10;  // 4 ms, a third of what a full queue takes
+        o.timeout = 10;  // 4 ms, a third of the time that a full queue takes
         for (uint32_t i = 0; i < kQps; ++i) {
             sending.push_back(&a.qp());
             connect(a.client, *sending.back(), b.client, b.qp(), o);

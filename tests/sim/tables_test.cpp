@@ -1,6 +1,6 @@
 // Tables of the goodput with loss, reordering and full queues, in virtual time. The same code and seeds give the same figures.
-// The tables are stored next to this file, and changes of them are reviewed. ROCI_WRITE_TABLES=1 writes them again. The test
-// compares figures; missed goals are only marked.
+// The tables are stored next to this file, and changes are reviewed. ROCI_WRITE_TABLES=1 writes them again. The test compares the
+// figures with the stored ones. A missed goal is marked in the table and does not fail the test.
 #include <gtest/gtest.h>
 
 #include <cstdarg>
@@ -22,7 +22,7 @@ std::string text(const char* format, ...) {
     return line;
 }
 
-/// Compares with the table of that name, or writes it.
+/// Compares a table with the stored one of that name, or writes it.
 void expect_table(const std::string& name, const std::string& now) {
     std::printf("%s", now.c_str());
     const std::string file = std::string(ROCI_TABLES) + "/" + name + ".txt";
@@ -43,7 +43,7 @@ struct Operation {
 constexpr Operation kOperations[] = {
     {"WRITE", abi::WrOpcode::rdma_write}, {"SEND", abi::WrOpcode::send}, {"READ", abi::WrOpcode::rdma_read}};
 
-/// How both ends treat what is lost.
+/// How both ends of a connection react to loss.
 struct Ends {
     const char* name;
     bool keep, selective;
@@ -125,7 +125,7 @@ TEST(Tables, PingPongUnderLoss) {
     expect_table("ping_pong", table);
 }
 
-// A tenth of the frames is overtaken by up to 32 others.
+// A tenth of the frames is delayed, and up to 32 later frames overtake each of them.
 TEST(Tables, Reordering) {
     const Nanos place = (4096 + 90) * 8 / 25 + 1;
     std::string table =

@@ -1,5 +1,5 @@
-// Tag matching SRQs over the simulated network: b receives through such an SRQ, and a sends messages with headers as a program
-// writes them.
+// Tag matching SRQs over the simulated network. `b` receives through such an SRQ. `a` sends messages with the headers that a
+// program would write.
 #include "base/bytes.hpp"
 #include "fixture.hpp"
 #include "qp/state.hpp"
@@ -10,8 +10,8 @@ namespace {
 constexpr uint8_t kNoTag = 0, kRndv = 1, kFin = 2, kEager = 3;
 constexpr uint8_t kMatch = abi::kWcTmMatch, kValid = abi::kWcTmDataValid, kSyncReq = abi::kWcTmSyncReq;
 constexpr uint32_t kTags = 64, kOps = 16;
-constexpr uint64_t kBuffer = 8192;                 ///< of each tagged or ordinary buffer
-constexpr uint64_t kOrdinary = uint64_t{1} << 19;  ///< ordinary buffers from here on
+constexpr uint64_t kBuffer = 8192;                 ///< size of each tagged or ordinary buffer
+constexpr uint64_t kOrdinary = uint64_t{1} << 19;  ///< offset of the first ordinary buffer
 
 using abi::TagOpcode;
 using abi::WcOpcode;
@@ -48,7 +48,7 @@ struct TagMatching : ::testing::Test {
         o.sges[0] = {b.mr.address() + id * kBuffer, length, b.mr.lkey};
         return o;
     }
-    /// Adds and waits for its completion; the handle.
+    /// Posts an add, waits for its completion and returns its handle.
     uint32_t add(abi::TagOp o, uint8_t flags = 0) {
         EXPECT_EQ(b.client.post_tag(srq, o), 0);
         const auto c = b.wait(1);
@@ -65,7 +65,7 @@ struct TagMatching : ::testing::Test {
     void ordinary(uint64_t id) {
         ASSERT_TRUE(b.client.post_srq_recv(srq, id, {b.sge(kOrdinary + next_ordinary++ * kBuffer, kBuffer)}));
     }
-    /// Message with a TMH at a's offset 0, payload pattern `tag`.
+    /// Sends a message with a TMH from offset 0 of a's memory. The payload pattern is `tag`.
     void tagged(uint8_t opcode, uint64_t tag, uint32_t payload, uint32_t app_ctx = 77) {
         uint8_t* p = a.mr.data();
         std::memset(p, 0, 16);
@@ -76,7 +76,8 @@ struct TagMatching : ::testing::Test {
         ASSERT_TRUE(a.client.post_send(qa, a.send(tag, 0, 16 + payload)));
         ASSERT_EQ(a.wait_status(), WcStatus::success);
     }
-    /// A rendezvous request at a's offset `at` for `length` bytes at a's offset `from`; its completion is not awaited.
+    /// Sends a rendezvous request from offset `at` of a's memory. It describes `length` bytes at offset `from`. Does not wait for
+    /// the completion.
     void rendezvous(uint64_t tag, uint64_t at, uint64_t from, uint32_t length, uint32_t rkey, uint32_t request = 40) {
         uint8_t* p = a.mr.data() + at;
         std::memset(p, 0, request);
@@ -155,7 +156,7 @@ TEST_F(TagMatching, UnexpectedAndUntaggedMessagesTakeOrdinaryBuffersHeaderAndAll
     EXPECT_EQ(c[0].byte_len, 116u);
     EXPECT_EQ(b.mr.data()[kOrdinary], kEager);
     EXPECT_EQ(first_wrong(b.mr.data() + kOrdinary + 16, 100, 8), -1);
-    // only the first of them counts
+    // Only the first of these two synchronisations counts.
     auto sync = op(TagOpcode::sync, 60, abi::kTagSignaled | abi::kTagSync, 1);
     ASSERT_EQ(b.client.post_tag(srq, sync), 0);
     const auto s = b.wait(1);
@@ -163,7 +164,7 @@ TEST_F(TagMatching, UnexpectedAndUntaggedMessagesTakeOrdinaryBuffersHeaderAndAll
     expect(s[0], WcOpcode::tm_sync, 60, 0);
 }
 
-// Without this rule a second message could overtake the first one, which the program has not handled yet.
+// If such entries matched, a second message could overtake the first one, which the program has not handled yet.
 TEST_F(TagMatching, EntriesAddedOutOfPhaseDoNotMatchUntilTheCountsAgree) {
     for (uint64_t id = 50; id < 53; ++id) ordinary(id);
     tagged(kEager, 8, 10);
@@ -226,7 +227,7 @@ TEST_F(TagMatching, RendezvousIsReadAndFinishedByTheResponder) {
 
 TEST_F(TagMatching, ManyRendezvousOverALossyNetworkComeWhole) {
     world.net().set_faults({.drop = 0.05});
-    constexpr uint64_t kCount = 50;  // more than a QP has room for: some are met with an RNR NAK
+    constexpr uint64_t kCount = 50;  // more than the receive queue holds, so some SENDs get an RNR NAK
     std::map<uint64_t, uint8_t> told;
     uint64_t added = 0, sent = 0, finished = 0, acknowledged = 0;
     for (uint64_t i = 0; i < kCount; ++i) a.client.post_recv(qa, 500 + i, {a.sge(900'000 + i * 32, 32)});
@@ -327,7 +328,7 @@ TEST_F(TagMatching, AnOldHandleNeverNamesANewEntry) {
     const uint32_t old = add(o);
     tagged(kEager, 9, 10);
     ASSERT_EQ(b.wait(1).size(), 1u);
-    for (uint64_t i = 0; i < kTags; ++i) add(entry(i, 100 + i));  // every index is in use again
+    for (uint64_t i = 0; i < kTags; ++i) add(entry(i, 100 + i));  // uses every index again
     auto del = op(TagOpcode::del, 80);
     del.handle = old;
     ASSERT_EQ(b.client.post_tag(srq, del), 0);
@@ -383,7 +384,7 @@ TEST_F(TagMatching, NonsenseInTheRingIsCompletedWithAnError) {
     nonsense(1, [](abi::TagOp& o) { o.handle = 0xffff; });
     nonsense(2, [](abi::TagOp& o) { o.opcode = TagOpcode(200); });
     nonsense(3, [](abi::TagOp&) {});
-    nonsense(4, [](abi::TagOp&) {});  // that handle is in the list
+    nonsense(4, [](abi::TagOp&) {});  // the handle is that of an entry in the list
     std::atomic_ref(srq.tag_ring->producer).store(5);
     b.client.ring(srq.tags.shape().engine, srq.tags.shape().slot);
     const auto c = b.wait(5);

@@ -1,6 +1,6 @@
 // Tests the doorbell rule with the real engine. A client posts at each machine instruction of the round in which the engine stops
-// watching its queue; the request must never be missed. Likewise for sleeping pollers: a thread falls asleep at each instruction
-// of the round that completes its request. The round runs in single steps, so the test is deterministic.
+// polling its queue; the engine must never miss the request. In the same way a polling thread falls asleep at each instruction of
+// the round that completes its request. The round runs in single steps, so the test is deterministic.
 #include "fixture.hpp"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -16,7 +16,7 @@ namespace {
 
 #ifdef ROCI_SINGLE_STEPS
 
-/// Runs a function, and another one in between: before instruction `at` of the first.
+/// Runs a function, and another function before instruction `at` of the first one.
 class Interleaver {
 public:
     Interleaver() {
@@ -26,7 +26,7 @@ public:
         sigaction(SIGTRAP, &a, &before_);
     }
     ~Interleaver() { sigaction(SIGTRAP, &before_, nullptr); }
-    /// False: the function has fewer instructions, the other one was not run.
+    /// Returns false if the first function has fewer instructions; then the other one did not run.
     template <class Fn>
     [[nodiscard]] bool run(uint64_t at, const std::function<void()>& other, Fn&& fn) {
         left_ = at;
@@ -53,18 +53,18 @@ struct WakeUp : PairTest {
     WakeUp() { join(); }
     bool watched() const { return qa.sq.shared->idle == 0; }
     void poll_engine() { world.host(0).engine(0).poll(world.now()); }
-    /// One WRITE; its status. Afterwards the engine watches the queue for a while yet.
+    /// Executes one WRITE and returns its status. Afterwards the engine polls the queue for some more rounds.
     WcStatus once() {
         a.client.post_send(qa, write_);
         return a.wait_status();
     }
-    /// Rounds without work after which the engine stops watching.
+    /// Returns the number of rounds without work after which the engine stops polling the queue.
     uint32_t rounds_to_rest() {
         uint32_t n = 0;
         for (; watched(); ++n) poll_engine();
         return n;
     }
-    /// Posts at each instruction of the round in which the engine stops watching.
+    /// Posts at each instruction of the round in which the engine stops polling the queue.
     void post_everywhere(WcStatus expected) {
         ASSERT_EQ(once(), expected);
         const uint32_t rounds = rounds_to_rest();
@@ -85,7 +85,7 @@ struct WakeUp : PairTest {
         EXPECT_FALSE(watched());
         EXPECT_GT(at, 100u) << "so many instructions a round has at least";
     }
-    /// Lets the program fall asleep at each instruction of the completing round.
+    /// Lets the program fall asleep at each instruction of the round that completes its request.
     void sleep_everywhere(WcStatus expected) {
         engine::Engine& engine = world.host(0).engine(0);
         const uint32_t* word = nullptr;

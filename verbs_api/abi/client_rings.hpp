@@ -1,5 +1,5 @@
-// The client's end of the rings: posting and polling. Header-only, no library, no syscall; used by libibverbs, the simulator
-// and the benchmarks, so that all of them drive the same code. Not thread-safe: the caller holds the queue's lock.
+// The client's end of the rings: posting and polling. It is header-only and makes no system call. libibverbs, the simulator and
+// the benchmarks all use this code. It is not thread-safe: the caller holds the queue's lock.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace roci::abi {
 
-/// The doorbell of one engine: the session's doorbell page, and the engine's sleeping flag.
+/// What a client needs to ring an engine: the session's doorbell page for that engine, and the engine's sleeping flag.
 struct DoorbellTarget {
     DoorbellPage* page = nullptr;
     const EnginePage::Line* engine = nullptr;
 };
 
-/// Rings the doorbell of a QP slot. True: the engine sleeps; the caller writes 1 to its wake eventfd.
+/// Rings the doorbell of a QP slot. Returns true if the engine sleeps; the caller then writes 1 to the engine's wake eventfd.
 [[nodiscard]] inline bool ring_doorbell(const DoorbellTarget& t, uint32_t slot) {
     const uint32_t word = slot / 64;
     std::atomic_ref(t.page->words[word]).fetch_or(uint64_t{1} << (slot % 64), std::memory_order_seq_cst);
@@ -26,38 +26,41 @@ struct DoorbellTarget {
     return std::atomic_ref(const_cast<uint32_t&>(t.engine->sleeping)).load(std::memory_order_relaxed) != 0;
 }
 
-/// Hints that another core will read these lines next. The processor moves them to the cache that both cores share, which the
-/// other core reads faster. Processors without the instruction execute it as a no-op.
+/// Tells the processor that another core will read these lines next. The processor moves the lines to a cache that both cores
+/// share, from which the other core reads them faster. Processors without this instruction execute it as a no-op.
 inline void hand_over([[maybe_unused]] const void* from, [[maybe_unused]] uint64_t bytes) {
 #ifdef __x86_64__
     for (uint64_t at = 0; at < bytes; at += kCacheLine) asm volatile("cldemote %0" ::"m"(static_cast<const char*>(from)[at]));
 #endif
 }
 
-/// Producer of a send queue. Fill the slots from `head` on, except their `phase`, advance `head`, then call publish() once.
+/// The producer of a send queue. The caller fills the slots from `head` on, except their `phase`, and advances `head`. Then it
+/// calls publish() once.
 struct SqProducer {
     SqShared* shared = nullptr;
     std::byte* slots = nullptr;
     uint32_t depth = 0;  ///< power of two
     uint32_t stride = 0;
-    uint32_t head = 0;       ///< next index to fill
-    uint32_t published = 0;  ///< rocid may take the slots before it
-    uint32_t tail = 0;       ///< oldest index still in use; freed by polling (see free_send); atomic: pollers write it
+    uint32_t head = 0;       ///< next index that the caller fills
+    uint32_t published = 0;  ///< rocid may take the slots before this index
+    uint32_t tail = 0;       ///< oldest index in use; polling threads advance it (free_send), so access is atomic
 
     uint32_t free_slots() const {
         return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));
     }
     SendWqe* slot(uint32_t index) { return reinterpret_cast<SendWqe*>(slots + size_t(index & (depth - 1)) * stride); }
-    /// Prefetches the lines of the next slot from rocid's core, so that the writes that follow do not wait for one line after the
+    /// Prefetches the lines of the next slot from rocid's core. Without it the following writes would wait for one line after the
     /// other.
     void claim() {
         for (uint32_t at = 0; at < stride && at < 2 * kCacheLine; at += kCacheLine)
             __builtin_prefetch(reinterpret_cast<std::byte*>(slot(head)) + at, 1);
     }
-    /// Called while polling, with Cqe::wqe_index. Monotonic within a QP, because its CQEs are in order.
+    /// Frees the slots up to a completed WQE (Cqe::wqe_index). Called while polling. The CQEs of a QP are in order, so `tail`
+    /// only grows.
     void free_send(uint32_t wqe_index) { std::atomic_ref(tail).store(wqe_index + 1, std::memory_order_release); }
-    /// Publishes [.., head), the last slot first. rocid starts at the first slot, so it finds all of them posted at once and does
-    /// not fetch lines that are still being written. True: the QP was idle, ring its doorbell.
+    /// Publishes the slots from `published` up to `head`, the last one first. rocid reads the first slot first, so it finds all
+    /// of them posted and does not fetch lines that the client still writes. Returns true if the QP was idle; the caller then
+    /// rings the doorbell.
     [[nodiscard]] bool publish() {
         const uint32_t first = published;
         for (uint32_t i = head; i != first; --i) set_phase(i - 1, phase_of(i - 1, depth));
@@ -68,7 +71,7 @@ struct SqProducer {
         if (idle.load(std::memory_order_relaxed) == 0) return false;
         return idle.exchange(0, std::memory_order_acq_rel) != 0;
     }
-    /// The queue of a QP that rocid has reset: empty, and at index 0 again.
+    /// Empties the queue and starts at index 0 again. rocid has reset the QP already.
     void reset() {
         for (uint32_t i = 0; i < depth; ++i) set_phase(i, 0);
         head = published = tail = 0;
@@ -78,23 +81,23 @@ private:
     void set_phase(uint32_t index, uint8_t phase) { std::atomic_ref(slot(index)->phase).store(phase, std::memory_order_release); }
 };
 
-/// Producer of a receive queue or SRQ.
+/// The producer of a receive queue or SRQ.
 struct RqProducer {
     RqShared* shared = nullptr;
     std::byte* slots = nullptr;
     uint32_t depth = 0;
     uint32_t stride = 0;
     uint32_t head = 0;
-    uint32_t tail = 0;  ///< atomic: pollers add to it
+    uint32_t tail = 0;  ///< polling threads increment `tail`, so access is atomic
 
     uint32_t free_slots() const {
         return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));
     }
     RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
-    /// Publishes [.., head). True (only a QP in error): ring its doorbell. There is no full fence: it would wait for the line to
-    /// come back from rocid's core, on every post. So `ring` may be read too early; rocid therefore checks the queue once more
-    /// some time after it has set `ring`.
+    /// Publishes the slots up to `head`. Returns true if the caller must ring the doorbell, which only a QP in error needs. A
+    /// full fence before the load of `ring` would wait on every post until the line returns from rocid's core. Without it the
+    /// load may see an old `ring`. So rocid checks the queue once more some time after it has set `ring`.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared->producer).store(head, std::memory_order_release);
         std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler from moving the load up
@@ -120,7 +123,7 @@ struct CqConsumer {
     CqLane* lane(uint32_t l) { return reinterpret_cast<CqLane*>(lane_base + l * lane_bytes(depth)); }
     Cqe* entry(uint32_t l, uint32_t i) { return reinterpret_cast<Cqe*>(lane(l) + 1) + (i & (depth - 1)); }
 
-    /// The next valid entry, or nullptr. Valid until pop().
+    /// Returns the next valid entry, or nullptr. The pointer is valid until pop().
     const Cqe* peek() {
         for (uint32_t n = 0; n < lanes; ++n) {
             Cqe* e = entry(next_lane, index[next_lane]);
@@ -129,19 +132,20 @@ struct CqConsumer {
         }
         return nullptr;
     }
-    /// Gives the slot of the entry that peek() returned back to rocid.
+    /// Returns the slot of the entry that peek() found to rocid.
     void pop() {
         const uint32_t i = ++index[next_lane];
         std::atomic_ref(lane(next_lane)->consumer).store(i, std::memory_order_release);
     }
-    /// Announces that this thread is about to sleep on the returned word. nullptr: there is an entry, so it must not sleep.
+    /// Announces that this thread is about to sleep on the returned word. Returns nullptr if the CQ has an entry; then the thread
+    /// must not sleep.
     uint32_t* prepare_sleep() {
         std::atomic_ref(shared->sleeping).store(1, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
         return peek() == nullptr ? &shared->sleeping : nullptr;
     }
-    /// Requests an event at the next (solicited) entry. The caller polls once more afterwards. A pending request for any entry is
-    /// not narrowed to solicited entries (IBA 11.4.2.2).
+    /// Requests an event for the next entry, or for the next solicited one. The caller polls once more afterwards. A pending
+    /// request for any entry is not narrowed to solicited entries (IBA 11.4.2.2).
     void arm(bool solicited_only) {
         std::atomic_ref a(shared->arm);
         const uint32_t last = a.load(std::memory_order_relaxed);

@@ -1,6 +1,6 @@
-// Bodies of the connection management operations (rdma_cm). They need no open device: librdmacm has a session of its own, and an
-// id names the device that it is bound to. Event channels are pipes: one EventSignal a waiting event (it may come to nothing if
-// the event's id is destroyed meanwhile); the event itself is fetched by cm_get_event.
+// The bodies of the connection management operations (rdma_cm). These operations need no open device: librdmacm has its own
+// session, and an id names the device that it is bound to. An event channel is a socket on which rocid sends one EventSignal per
+// waiting event. cm_get_event then fetches the event itself. It finds no event if the event's id was destroyed after the signal.
 #pragma once
 
 #include "control.hpp"
@@ -9,7 +9,8 @@ namespace roci::abi {
 
 inline constexpr uint32_t kMaxCmPrivateData = 224;
 
-/// family: 0 none, 2 IPv4, 10 IPv6. The address as a GID (IPv4 mapped), the port in host order.
+/// `family` is 0 (none), 2 (IPv4) or 10 (IPv6). `ip` is the address as a GID; an IPv4 address is mapped. `port` is in host byte
+/// order.
 struct CmAddress {
     uint16_t family;
     uint16_t port;
@@ -22,15 +23,16 @@ struct EventSignal {
     uint32_t reserved;
 };
 
-/// cm_open_channel: reply fd is the pipe's read end. cm_close_channel: EBUSY while ids are on it.
+/// The reply to cm_open_channel carries the client's end of the socket. cm_close_channel fails with EBUSY while the channel has
+/// ids.
 struct CmCreateIdRequest {
     uint32_t channel;
     uint32_t port_space;
     uint32_t qp_type;
     uint32_t reserved;
 };
-/// Reply to cm_destroy_id, cm_migrate and cm_leave: number of events of the id or group that librdmacm has fetched. librdmacm
-/// waits until the program has acknowledged all of them.
+/// The reply to cm_destroy_id, cm_migrate and cm_leave. `events_reported` is the number of events of the id or group that
+/// librdmacm has fetched. librdmacm waits until the program has acknowledged all of them.
 struct CmEventsReply {
     uint32_t events_reported;
     uint32_t reserved;
@@ -41,7 +43,7 @@ struct CmBindRequest {
     uint32_t reserved;
     CmAddress address;
 };
-/// mac: of the destination if the client knows it, else zero.
+/// `mac` is the MAC address of the destination if the client knows it, else all zero.
 struct CmResolveRequest {
     uint32_t id;
     uint32_t timeout_ms;
@@ -54,20 +56,20 @@ struct CmListenRequest {
     uint32_t backlog;
 };
 
-/// struct rdma_conn_param and the UD answer.
+/// The fields of struct rdma_conn_param, and the QP number and Q_Key of a UD reply.
 struct CmParam {
     uint32_t qpn, qkey;
     uint8_t responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count, srq;
     uint8_t private_length, reserved;
     uint8_t private_data[kMaxCmPrivateData];
 };
-/// cm_connect, cm_accept (passive: REP or SIDR_REP).
+/// The body of cm_connect and cm_accept. On the passive side rocid sends a REP or SIDR_REP.
 struct CmConnectRequest {
     uint32_t id;
     uint32_t reserved;
     CmParam param;
 };
-/// reason 0: consumer defined.
+/// `reason` 0 means "consumer defined".
 struct CmRejectRequest {
     uint32_t id;
     uint32_t reason;
@@ -82,37 +84,37 @@ struct CmQpAttrRequest {
     uint32_t id;
     uint32_t qp_state;
 };
-/// mask 0: the connection is not that far (only where it is part of an event).
+/// In an event, `mask` 0 means that the attributes are not known yet at this step of the connection.
 struct CmQpAttrReply {
     uint32_t mask;
     uint32_t reserved;
     QpAttr attr;
 };
 
-/// cm_query: all about an id's route.
+/// The reply to cm_query: the addresses, the device and the path of an id.
 struct CmQueryReply {
     CmAddress source, dest;
-    uint32_t device;  ///< index, or kNoHandle: not bound to one
+    uint32_t device;  ///< index of the device; kNoHandle if the id is not bound to a device
     uint32_t port_num;
     char device_name[64];
     GidValue sgid, dgid;
     uint32_t mtu;  ///< enum ibv_mtu
     uint16_t pkey;
-    uint8_t traffic_class, hop_limit, packet_life_time, resolved;  ///< resolved: the route is known
+    uint8_t traffic_class, hop_limit, packet_life_time, resolved;  ///< `resolved`: 1 if the route is known
     uint16_t reserved;
 };
 
-/// cm_get_event(channel handle): EAGAIN when there is none. What a library asks next in any case comes along: the id's route, and
-/// the attributes that take its QP to INIT, RTR and RTS.
+/// The reply to cm_get_event; the request has the channel's handle. The error is EAGAIN if no event waits. The reply also has
+/// what librdmacm needs next in most cases: the id's route, and the attributes that move its QP to INIT, RTR and RTS.
 struct CmEventReply {
-    uint32_t id;        ///< of a CONNECT_REQUEST: the new id
-    uint32_t listener;  ///< of a CONNECT_REQUEST: the listening id; else kNoHandle
-    uint32_t group;     ///< multicast events: handle of the membership; else kNoHandle
+    uint32_t id;        ///< for a CONNECT_REQUEST the new id
+    uint32_t listener;  ///< for a CONNECT_REQUEST the listening id, else kNoHandle
+    uint32_t group;     ///< for multicast events the handle of the membership, else kNoHandle
     uint32_t event;     ///< enum rdma_cm_event_type
     int32_t status;
     uint32_t reserved;
     CmParam param;
-    AhAttr ah;  ///< UD: where the peer is
+    AhAttr ah;  ///< UD: the address of the peer
     CmQueryReply route;
     CmQpAttrReply qp[3];
 };
@@ -131,7 +133,7 @@ struct CmJoinRequest {
     uint32_t id;
     uint32_t flags;
     CmAddress address;
-};  ///< HandleReply
+};  ///< the reply is HandleReply
 struct CmLeaveRequest {
     uint32_t id;
     uint32_t group;

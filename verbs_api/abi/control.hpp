@@ -1,10 +1,11 @@
 // Control messages between a client library and rocid, over a SOCK_SEQPACKET unix socket.
 //
-// One connection is one session, with one open device or none yet. A request is RequestHeader and the op's Request body. Each
-// request gets exactly one reply: ReplyHeader, the op's Reply body (absent on error), and `reason_length` bytes of text with the
-// cause of an error and a remedy. File descriptors are passed as SCM_RIGHTS of the same packet. Object handles belong to the
-// session; when the connection closes, rocid reclaims all its objects. Bodies are plain structs. The receiver pads a shorter body
-// with zeros, so that fields can be added at the end. Attribute masks and enum values are those of <infiniband/verbs.h>.
+// One connection is one session. A session has one open device, or none yet. A request is RequestHeader and the op's Request
+// body. Each request gets exactly one reply: ReplyHeader, the op's Reply body (absent on error), and `reason_length` bytes of
+// text, which give the cause of an error and a remedy. File descriptors are passed by SCM_RIGHTS with the same packet. Object
+// handles belong to the session; when the connection closes, rocid reclaims all objects of the session. Bodies are plain structs.
+// The receiver pads a shorter body with zeros, so fields can be added at the end. Attribute masks and enum values are those of
+// <infiniband/verbs.h>.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +22,21 @@ inline constexpr uint32_t kMaxFdsPerMessage = 32;
 inline constexpr uint32_t kNoHandle = 0xffffffff;
 
 enum class Op : uint16_t {
-    hello = 1,  ///< must be first
+    hello = 1,  ///< must be the first request
     list_devices,
-    open_device,  ///< fds: async pipe read end, engine page, doorbell memfd, then one wake eventfd per engine
+    open_device,  ///< reply fds: client's end of the socket for asynchronous events, engine page, doorbell memfd, then one wake
+                  ///< eventfd per engine
     query_device,
     query_port,
     query_gid_table,
     alloc_pd,
     dealloc_pd,
-    add_region,  ///< request fd: the memory to map
+    add_region,  ///< request fd: the file that rocid maps
     remove_region,
     reg_mr,
     rereg_mr,
     dereg_mr,
-    create_channel,  ///< reply fd: pipe read end of CompEventRecord
+    create_channel,  ///< reply fd: client's end of the socket for CompEventRecord
     destroy_channel,
     create_cq,
     resize_cq,
@@ -56,13 +58,13 @@ enum class Op : uint16_t {
     dealloc_mw,
     open_xrcd,
     close_xrcd,
-    status,  ///< reply fd: memfd with a JSON text (roci status)
+    status,  ///< reply fd: memfd with the JSON text of `roci status`
     alloc_dm,
     free_dm,
-    reg_dm_mr,      ///< reply and dereg as for reg_mr
-    alloc_null_mr,  ///< HandleRequest of a PD; reply and dereg as for reg_mr
-    // rdma_cm, bodies in cm_control.hpp
-    cm_open_channel,  ///< reply fd: pipe read end of EventSignal
+    reg_dm_mr,      ///< the reply is RegMrReply; dereg_mr frees the handle
+    alloc_null_mr,  ///< the request is HandleRequest with the PD; the reply is RegMrReply; dereg_mr frees the handle
+    // operations of rdma_cm; their bodies are in cm_control.hpp
+    cm_open_channel,  ///< reply fd: client's end of the socket for EventSignal
     cm_close_channel,
     cm_create_id,
     cm_destroy_id,
@@ -83,11 +85,11 @@ enum class Op : uint16_t {
     cm_migrate,
     cm_join,
     cm_leave,
-    start_capture,  ///< reply fd: pipe read end of pcapng, until the session or the capture ends
+    start_capture,  ///< reply fd: read end of a pipe with pcapng, until the session or the capture ends
     stop_capture,
-    open_qp,   ///< reply: HandleReply; destroy_qp frees the handle
+    open_qp,   ///< the reply is HandleReply; destroy_qp frees the handle
     counters,  ///< reply fd: memfd of the counter page (counter_page.hpp)
-    why,       ///< reply fd: memfd with text, the story of a QP (roci why)
+    why,       ///< reply fd: memfd with the text of `roci why`
     last_op,
 };
 
@@ -101,13 +103,14 @@ struct ReplyHeader {
     int32_t error;  ///< 0 or a positive errno
     uint32_t cookie;
     uint32_t body_length;
-    uint32_t reason_length;  ///< text after the body, no terminator
-    /// New arena chunks made for this reply: their fds come first among the reply's fds, ids are first_chunk, first_chunk + 1, …
+    uint32_t reason_length;  ///< bytes of text after the body, without a terminator
+    /// The number of arena chunks that rocid made for this reply. Their fds come first among the reply's fds. Their ids are
+    /// first_chunk, first_chunk + 1, …
     uint32_t new_chunks;
     uint32_t first_chunk;
 };
 
-/// Body-less replies and requests that carry only one handle.
+/// Empty is the body of requests and replies without fields. HandleRequest and HandleReply serve those with one handle.
 struct Empty {};
 struct HandleRequest {
     uint32_t handle;
@@ -125,7 +128,7 @@ struct HelloRequest {
     uint32_t abi_version;
     char program[64];
 };
-/// Also sent (with error EPROTO) when the version is refused. Its layout never changes.
+/// rocid also sends this reply, with error EPROTO, when it refuses the version. The layout never changes.
 struct HelloReply {
     uint32_t abi_min;
     uint32_t abi_max;
@@ -135,9 +138,9 @@ struct HelloReply {
 
 struct DeviceEntry {
     char name[64];       ///< "roci0"
-    char netdev[16];     ///< kernel interface behind the port, or ""
+    char netdev[16];     ///< kernel interface of the port, or ""
     uint64_t node_guid;  ///< big endian
-    uint32_t index;      ///< for OpenDeviceRequest
+    uint32_t index;      ///< number for OpenDeviceRequest
     uint32_t reserved;
 };
 struct ListDevicesReply {
@@ -154,7 +157,7 @@ struct OpenDeviceReply {
     uint32_t engines;
     uint32_t session;
     uint64_t doorbell_stride;
-};  ///< doorbell memfd: DoorbellPage of engine e at e * doorbell_stride
+};  ///< the DoorbellPage of engine e is at e * doorbell_stride in the doorbell memfd
 
 // ---- attributes -----------------------------------------------------------------------------------------------------
 
@@ -162,7 +165,7 @@ struct GidValue {
     uint8_t raw[16];
 };
 
-/// Limits and capabilities of rocid: the supported part of struct ibv_device_attr_ex.
+/// The limits and capabilities of a device: the supported part of struct ibv_device_attr_ex.
 struct DeviceAttr {
     uint64_t node_guid, sys_image_guid;  ///< big endian
     uint64_t max_mr_size, page_size_cap;
@@ -181,10 +184,10 @@ struct DeviceAttr {
     uint32_t phys_ports;
     uint32_t comp_vectors;
     char fw_ver[64];
-    uint64_t max_dm_size;                      ///< device memory, bytes per session
+    uint64_t max_dm_size;                      ///< bytes of device memory per session
     uint64_t odp_general;                      ///< enum ibv_odp_general_caps
     uint32_t odp_rc, odp_uc, odp_ud, odp_xrc;  ///< enum ibv_odp_transport_cap_bits
-    uint32_t max_cq_count, max_cq_period;      ///< moderation: entries, microseconds
+    uint32_t max_cq_count, max_cq_period;      ///< CQ moderation: number of entries, and microseconds
     TagCaps tm;
 };
 
@@ -205,7 +208,7 @@ struct GidEntry {
     uint32_t index;
     uint32_t type;
     char netdev[16];
-};  ///< type: 2 = RoCE v2 (enum ibv_gid_type_sysfs is internal)
+};  ///< type: 2 = RoCE v2; the numbers are those of rdma-core's private enum ibv_gid_type_sysfs
 struct QueryGidTableReply {
     uint32_t count;
     uint32_t reserved;
@@ -214,15 +217,15 @@ struct QueryGidTableReply {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-/// rocid maps the whole file, shared. A removed region exists while an MR uses it.
+/// rocid maps the whole file as shared. A removed region remains mapped as long as an MR uses it.
 struct AddRegionRequest {
     uint64_t length;
     uint32_t writable;
     uint32_t reserved;
 };
 
-/// A contiguous part of an MR. Segments are in ascending order, without gaps. region = kNoHandle: `offset` is a virtual address
-/// of the client, accessed by process_vm_readv/writev (slow, counted).
+/// A contiguous part of an MR. Segments are in ascending order, without gaps. If `region` is kNoHandle, `offset` is a virtual
+/// address of the client, which rocid accesses by process_vm_readv/writev (slow, counted).
 struct MrSegment {
     uint32_t region;
     uint32_t reserved;
@@ -233,8 +236,8 @@ inline constexpr uint32_t kMaxMrSegments = 2048;  ///< limit per message
 
 struct RegMrRequest {
     uint32_t pd;
-    uint32_t access;  ///< enum ibv_access_flags; optional bits ignored
-    uint64_t iova;    ///< address as remote peers (and local SGEs) name it
+    uint32_t access;  ///< enum ibv_access_flags; rocid ignores optional bits
+    uint64_t iova;    ///< address of the first byte as remote peers and local SGEs name it
     uint64_t length;
     uint32_t segments;  ///< MrSegment[segments] follow
     uint32_t reserved;
@@ -246,7 +249,7 @@ struct RegMrReply {
     uint32_t reserved;
 };
 
-/// flags: enum ibv_rereg_mr_flags. With CHANGE_TRANSLATION the segments follow as in RegMr.
+/// `flags` is of enum ibv_rereg_mr_flags. With IBV_REREG_MR_CHANGE_TRANSLATION the segments follow, as in RegMrRequest.
 struct ReregMrRequest {
     uint32_t handle;
     uint32_t flags;
@@ -259,19 +262,19 @@ struct CreateCqRequest {
     uint32_t cqe;      ///< minimum number of entries
     uint32_t channel;  ///< handle or kNoHandle
     uint32_t vector;
-    uint32_t flags;  ///< bit 0: overrun ignored (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
+    uint32_t flags;  ///< bit 0: ignore an overrun (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 };
 struct CreateCqReply {
     uint32_t handle, generation;
     uint32_t depth;  ///< entries per lane, power of two
     uint32_t lanes;
-    Location where;  ///< CqShared, then the lanes
+    Location where;  ///< place of CqShared and the lanes
 };
 struct ResizeCqRequest {
     uint32_t handle;
     uint32_t cqe;
     uint32_t consumer[kMaxEngines];
-};  ///< the caller holds the CQ's lock; entries not polled move to the new ring, from index 0 on
+};  ///< the caller holds the CQ's lock; rocid moves entries that are not polled to the new ring, from index 0 on
 struct ModifyCqRequest {
     uint32_t handle;
     uint32_t count;
@@ -285,7 +288,7 @@ struct CreateSrqRequest {
     uint32_t pd;
     uint32_t type;  ///< enum ibv_srq_type
     uint32_t max_wr, max_sge, limit;
-    uint32_t xrcd, cq;  ///< XRC and TM; else kNoHandle
+    uint32_t xrcd, cq;  ///< handles for XRC and tag matching SRQs, else kNoHandle
     uint32_t tm_max_tags, tm_max_ops;
 };
 struct CreateSrqReply {
@@ -301,10 +304,10 @@ struct ModifySrqRequest {
     uint32_t max_wr;
     uint32_t limit;
 };
-/// With IBV_SRQ_MAX_WR the caller holds the SRQ's lock, so that nothing is posted meanwhile. Queued requests keep their indices
-/// in the new ring.
+/// With IBV_SRQ_MAX_WR the caller holds the SRQ's lock, so that no thread posts meanwhile. Queued requests keep their indices in
+/// the new ring.
 struct ModifySrqReply {
-    uint32_t depth;  ///< 0: the ring did not change
+    uint32_t depth;  ///< 0 if the ring did not change
     uint32_t max_wr;
     Location where;
 };
@@ -321,9 +324,9 @@ struct QpCap {
 struct CreateQpRequest {
     uint32_t pd;
     uint32_t type;              ///< enum ibv_qp_type
-    uint32_t send_cq, recv_cq;  ///< handles; XRC INI has no recv_cq, XRC TGT has none
-    uint32_t srq;               ///< or kNoHandle
-    uint32_t xrcd;              ///< XRC TGT
+    uint32_t send_cq, recv_cq;  ///< handles; IBV_QPT_XRC_SEND has no recv_cq, IBV_QPT_XRC_RECV has neither
+    uint32_t srq;               ///< handle, or kNoHandle
+    uint32_t xrcd;              ///< IBV_QPT_XRC_RECV: handle of the domain
     uint32_t sq_sig_all;
     uint32_t create_flags;
     QpCap cap;
@@ -331,19 +334,19 @@ struct CreateQpRequest {
 struct CreateQpReply {
     uint32_t handle, generation;
     uint32_t qpn;
-    uint32_t engine;  ///< engine of its doorbell page
-    uint32_t slot;    ///< doorbell bit
+    uint32_t engine;  ///< engine whose doorbell page the QP uses
+    uint32_t slot;    ///< bit of the QP in the doorbell page
     uint32_t sq_depth, sq_stride;
-    uint32_t rq_depth, rq_stride;  ///< 0 with an SRQ
+    uint32_t rq_depth, rq_stride;  ///< 0 if the QP uses an SRQ
     uint32_t reserved;
     QpCap cap;  ///< granted capabilities, at least the requested ones
     Location sq, rq;
 };
 
-/// open_qp: another handle of an XRC target of any session. Closing the last handle destroys the QP; its events go to the oldest
-/// handle.
+/// open_qp gives the session a handle of an existing XRC target QP, also if another session created the QP. Closing the last
+/// handle of a QP destroys the QP. Events of the QP go to the session with the oldest handle.
 struct OpenQpRequest {
-    uint32_t xrcd;  ///< the domain of the target
+    uint32_t xrcd;  ///< handle of the target's domain
     uint32_t qpn;
     uint32_t type;  ///< enum ibv_qp_type
     uint32_t reserved;
@@ -355,10 +358,10 @@ struct AhAttr {
     uint8_t sgid_index, hop_limit, traffic_class;
     uint8_t sl, port_num, is_global, static_rate, src_path_bits;
     uint16_t dlid;
-    uint8_t dmac[6];  ///< all zero: rocid resolves
+    uint8_t dmac[6];  ///< if all zero, rocid resolves the address
 };
 
-/// struct ibv_qp_attr. `mask` bits: enum ibv_qp_attr_mask.
+/// The fields of struct ibv_qp_attr. The bits of `mask` in requests are those of enum ibv_qp_attr_mask.
 struct QpAttr {
     uint32_t qp_state, cur_qp_state;  ///< enum ibv_qp_state
     uint32_t path_mtu;                ///< enum ibv_mtu
@@ -377,7 +380,8 @@ struct QpAttr {
     uint32_t rate_limit;
 };
 inline constexpr uint32_t kMostModifySteps = 3;
-/// Up to kMostModifySteps further steps may follow. They are executed in order, until one fails.
+/// Up to kMostModifySteps further ModifyQpRequest may follow in the same message. rocid executes the steps in order, until one
+/// fails.
 struct ModifyQpRequest {
     uint32_t handle;
     uint32_t mask;
@@ -413,15 +417,15 @@ struct AllocMwReply {
     uint32_t handle;
     uint32_t rkey;
 };
-/// OpenXrcdRequest::oflags: the Linux values of O_CREAT and O_EXCL.
+/// The bits of OpenXrcdRequest::oflags, with the Linux values of O_CREAT and O_EXCL.
 enum XrcdFlags : uint32_t { kXrcdCreate = 0100, kXrcdExclusive = 0200 };
-/// open_xrcd. With has_fd the request carries a descriptor: sessions that name the same file share the domain.
+/// The request of open_xrcd. With has_fd it carries a descriptor; sessions that pass the same file share the domain.
 struct OpenXrcdRequest {
     uint32_t oflags;
     uint32_t has_fd;
 };
 
-/// Device memory is in the arena, so that the client itself copies to and from it.
+/// Device memory is in the arena, so the client itself copies to and from it.
 struct AllocDmRequest {
     uint64_t length;
     uint32_t log_align;
@@ -441,19 +445,20 @@ struct RegDmMrRequest {
 
 // ---- capture (roci pcap) --------------------------------------------------------------------------------------------------
 
-/// why: of a queue pair, or of all connections and attempts of rdma_cm
+/// The request of why: about one queue pair, or about all connections and connection attempts of rdma_cm.
 struct WhyRequest {
     uint32_t qpn;
-    uint32_t connections;  ///< 1: the latter; `qpn` is 0 then
+    uint32_t connections;  ///< 1: report about rdma_cm; `qpn` is 0 then
 };
-/// start_capture: at most one per session. With `qpn`: only frames of that QP, on its device.
+/// The request of start_capture. A session has at most one capture. With `qpn` rocid captures only frames of that QP, on its
+/// device.
 struct StartCaptureRequest {
-    uint32_t device;       ///< index, or kNoHandle: all
+    uint32_t device;       ///< index of the device; kNoHandle: all devices
     uint32_t qpn;          ///< 0: all frames of the port
-    uint32_t snap_length;  ///< bytes of a frame to keep, 0: all
+    uint32_t snap_length;  ///< bytes to keep per frame; 0: all
     uint32_t reserved;
 };
-/// stop_capture. The remaining frames still come through the pipe before it is closed.
+/// The reply to stop_capture. The remaining frames still come through the pipe before rocid closes it.
 struct StopCaptureReply {
     uint64_t captured;
     uint64_t missed;  ///< frames that were lost because the ring to the writer was full

@@ -1,15 +1,14 @@
-// Decides what a polling thread without work does: keep its CPU, yield it, or sleep. Both ends of the rings use it: an idle
-// engine, and a program that polls an empty CQ.
+// Decides what a polling thread does when a poll finds nothing: poll again, yield the CPU, or sleep. An idle engine uses it, and
+// so does a program that polls an empty CQ.
 //
-// Spinning is useful only on a CPU that no other thread wants. The duration of sched_yield() shows whether another thread wants
-// it:
+// Spinning is useful only on a CPU that no other thread wants. The duration of sched_yield() shows which case applies:
 //
-//   - It returns at once: no other thread wants this CPU. The thread polls twice as often before it yields again.
-//   - It returns after microseconds: another thread ran and gave the CPU back. Most often that thread is the other end of the
-//     rings, whose work this thread waits for. From now on the thread yields after each empty poll.
-//   - It returns after a scheduler's time slice: a busy program took the CPU and kept it. Each further yield would cost a time
-//     slice, whereas a sleeping thread gets the CPU back as soon as it is woken. So the thread sleeps instead, for a number of
-//     waits, and then yields once to check whether the busy program still runs.
+//  - sched_yield() returns at once: no other thread wants this CPU. The thread doubles the number of polls before its next yield.
+//  - sched_yield() returns after microseconds: another thread ran and gave the CPU back. Most often that thread is the other end
+//    of the rings, for whose work this thread waits. From now on the thread yields after each empty poll.
+//  - sched_yield() returns after a scheduler's time slice: a busy program took the CPU and kept it. Each further yield would cost
+//    a time slice, but a sleeping thread gets the CPU back as soon as it is woken. So the thread sleeps after each of its next
+//    empty polls, for a limited number of sleeps. Then it yields once to check whether the busy program still runs.
 #pragma once
 
 #include <sched.h>
@@ -26,7 +25,7 @@ class CpuPace {
 public:
     enum class Way : uint8_t { look_again, yield, sleep };
 
-    /// `most_looks`: empty polls before a yield, on a CPU that no other thread wants.
+    /// `most_looks` is the number of empty polls before a yield on a CPU that no other thread wants.
     explicit constexpr CpuPace(uint32_t most_looks) : most_looks_(most_looks) {}
 
     void found() { looks_ = 0; }
@@ -37,7 +36,7 @@ public:
         --sleeps_left_;
         return Way::sleep;
     }
-    /// Called after a yield that took `ns` nanoseconds. `syscall_ns`: duration of a system call without effect.
+    /// Called after a yield that took `ns` nanoseconds. `syscall_ns` is the duration of a system call without effect.
     void yielded(uint64_t ns, uint64_t syscall_ns) {
         if (ns <= kLone * syscall_ns) {
             patience_ = std::min(2 * patience_ + 1, most_looks_);
@@ -53,17 +52,18 @@ public:
         next_sleeps_ = std::min(4 * next_sleeps_, kMostSleeps);
     }
 
-    /// A yield without a switch takes 3 times as long as the shortest system call; a switch to another thread and back at least
-    /// 12 times.
+    /// A yield that switches to no other thread takes 3 times as long as the shortest system call. A switch to another thread and
+    /// back takes at least 12 times as long.
     static constexpr uint64_t kLone = 6;
-    /// Schedulers' time slices are longer. Rounds of an engine, and a program's work between two polls, are shorter.
+    /// A yield that takes this many nanoseconds has cost a scheduler's time slice. A round of an engine, and a program's work
+    /// between two polls, are shorter.
     static constexpr uint64_t kTimeSlice = 400'000;
     static constexpr uint32_t kFewestSleeps = 64, kMostSleeps = 16384;
 
 private:
     uint32_t most_looks_;
     uint32_t looks_ = 0;     ///< consecutive empty polls
-    uint32_t patience_ = 0;  ///< empty polls before a yield
+    uint32_t patience_ = 0;  ///< number of empty polls before the next yield
     uint32_t sleeps_left_ = 0;
     uint32_t next_sleeps_ = kFewestSleeps;
 };
@@ -74,7 +74,7 @@ inline uint64_t monotonic_ns() {
     return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
 }
 
-/// Duration of a system call without effect, measured once.
+/// The duration of a system call without effect. The first call measures it.
 inline uint64_t syscall_ns() {
     static const uint64_t ns = [] {
         constexpr uint64_t kTries = 8, kCalls = 4;

@@ -1,4 +1,4 @@
-// The name of each operation, for messages on both sides.
+// The name of each operation. rocid and the client libraries use it in messages.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace roci::abi {
 
-/// By number; 0 is none.
+/// Indexed by the number of the operation. No operation has number 0.
 inline constexpr const char* kOpNames[] = {
     "?",
     "hello",

@@ -1,4 +1,5 @@
-// Why a work request failed: the vendor_err of its completion, and what `roci why` tells. Numbers never change.
+// The reasons why a work request fails. The number is the vendor_err of the completion. `roci why` prints the text. Numbers never
+// change.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 namespace roci::abi {
 
-// number; name; what happened; what to look at
+// columns: number, name, what happened, what to check
 #define ROCI_REASONS(X)                                                                                                       \
     X(1, flushed, "the QP was in error before this work request was done", "its first completion in error has the cause")     \
     X(2, peer_silent, "the peer did not answer any of the retries",                                                           \
@@ -74,7 +75,7 @@ inline constexpr ReasonText kReasons[] = {
 #undef X
 };
 
-/// nullptr: there is no such reason.
+/// Returns nullptr if no reason has this number.
 constexpr const ReasonText* find_reason(uint32_t number) {
     for (const ReasonText& r : kReasons)
         if (uint32_t(r.reason) == number) return &r;

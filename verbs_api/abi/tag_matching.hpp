@@ -1,8 +1,9 @@
-// Tag matching SRQs (IBV_SRQT_TM): the ring by which a client changes the list of tagged buffers.
+// Tag matching SRQs (IBV_SRQT_TM): the ring by which a client adds and deletes tagged buffers.
 //
-// Layout in the arena: TagShared, `depth` TagOp, then `handles` uint32_t. The last part is the ring in which rocid returns the
-// handles of entries that have left the list, matched or deleted. The low 16 bits of a handle are an index below `max_tags`; the
-// upper bits count the uses of that index, so that an old handle never names a new entry.
+// The layout in the arena is TagShared, `depth` TagOp, then `handles` uint32_t. The uint32_t form a ring, in which rocid returns
+// the handles of entries that have left the list because they matched or were deleted. The low 16 bits of a handle are an index
+// below `max_tags`. The upper bits count the uses of that index, so an old handle does not name the entry that now uses the same
+// index.
 #pragma once
 
 #include <atomic>
@@ -22,11 +23,11 @@ struct TagCaps {
 
 inline constexpr uint32_t kMaxTagSge = 4;
 
-/// Doorbell slots at the end of the bitmap belong to tag matching SRQs, the ones below to QPs.
+/// The last kTagSlots doorbell slots of the bitmap belong to tag matching SRQs, the others to QPs.
 inline constexpr uint32_t kTagSlots = 1024;
 inline constexpr uint32_t kFirstTagSlot = kDoorbellSlots - kTagSlots;
 
-/// enum ibv_ops_wr_opcode, enum ibv_ops_flags.
+/// The values are those of verbs: enum ibv_ops_wr_opcode and enum ibv_ops_flags.
 enum class TagOpcode : uint8_t { add = 0, del = 1, sync = 2 };
 enum TagOpFlags : uint8_t { kTagSignaled = 1 << 0, kTagSync = 1 << 1 };
 
@@ -35,7 +36,7 @@ struct TagOp {
     uint64_t recv_wr_id;
     uint64_t tag, mask;
     uint32_t handle;
-    uint32_t unexpected_count;  ///< with kTagSync: unexpected messages that the program has handled so far
+    uint32_t unexpected_count;  ///< with kTagSync: number of unexpected messages that the program has handled so far
     TagOpcode opcode;
     uint8_t flags;  ///< TagOpFlags
     uint16_t num_sge;
@@ -44,22 +45,22 @@ struct TagOp {
 };
 static_assert(sizeof(TagOp) == 128);
 
-/// The doorbell rule is that of SqShared, except that rocid never watches the ring: it takes the posted operations only when the
-/// doorbell rings.
+/// The doorbell rule is that of SqShared, with one difference: rocid never polls the ring. It takes posted operations only when
+/// the doorbell rings.
 struct TagShared {
-    alignas(kCacheLine) uint32_t producer;  ///< client: operations posted so far
-    alignas(kCacheLine) uint32_t idle;      ///< both: 1 = ring the doorbell
-    alignas(kCacheLine) uint32_t consumed;  ///< rocid: operations taken so far
-    uint32_t returned;                      ///< rocid: handles returned so far
+    alignas(kCacheLine) uint32_t producer;  ///< written by the client: number of operations posted so far
+    alignas(kCacheLine) uint32_t idle;      ///< both sides write it; 1: the client must ring the doorbell
+    alignas(kCacheLine) uint32_t consumed;  ///< written by rocid: number of operations taken so far
+    uint32_t returned;                      ///< written by rocid: number of handles returned so far
 };
 static_assert(sizeof(TagShared) == 192);
 
-/// The tag matching part of create_srq's reply; `depth` 0: not a tag matching SRQ.
+/// The tag matching part of the reply to create_srq. `depth` is 0 for an SRQ without tag matching.
 struct TagQueue {
-    uint32_t depth;    ///< operations, power of two
+    uint32_t depth;    ///< slots of the ring of operations, power of two
     uint32_t handles;  ///< slots of the ring of handles, power of two
     uint32_t max_tags, max_ops;
-    uint32_t engine;  ///< engine of its doorbell page
+    uint32_t engine;  ///< engine whose doorbell page the SRQ uses
     uint32_t slot;    ///< doorbell bit
     Location where;
 };
@@ -71,7 +72,7 @@ constexpr uint64_t tag_queue_bytes(uint64_t depth, uint64_t handles) {
 class TagProducer {
 public:
     TagProducer() = default;
-    /// `base` holds tag_queue_bytes().
+    /// `base` points to tag_queue_bytes() bytes.
     TagProducer(std::byte* base, const TagQueue& q)
         : shared_(reinterpret_cast<TagShared*>(base)),
           ops_(reinterpret_cast<TagOp*>(base + sizeof(TagShared))),
@@ -84,7 +85,8 @@ public:
     bool valid() const { return shared_ != nullptr; }
     const TagQueue& shape() const { return shape_; }
 
-    /// 0, ENOMEM (list or ring is full) or EINVAL. Fills in op.handle of an add. publish() afterwards.
+    /// Writes an operation into the next slot and sets op.handle of an add. The caller calls publish() afterwards. Returns 0,
+    /// ENOMEM if the list or the ring is full, or EINVAL.
     int post(TagOp& op) {
         if (op.opcode > TagOpcode::sync || op.num_sge > kMaxTagSge || (op.flags & ~(kTagSignaled | kTagSync)) != 0) return EINVAL;
         if (op.opcode == TagOpcode::del && (op.handle & 0xffff) >= shape_.max_tags) return EINVAL;
@@ -93,7 +95,7 @@ public:
         ops_[head_++ & (shape_.depth - 1)] = op;
         return 0;
     }
-    /// True: ring the doorbell.
+    /// Returns true if the caller must ring the doorbell.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared_->producer).store(head_, std::memory_order_release);
         std::atomic_thread_fence(std::memory_order_seq_cst);

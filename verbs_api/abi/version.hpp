@@ -1,7 +1,7 @@
-// Version of everything in verbs_api/abi: ring layouts and control messages.
+// The version of all layouts in verbs_api/abi: the rings and the control messages.
 //
-// A client library sends its version in the first message of a connection (control.hpp, Hello). rocid replies with the range of
-// versions that it supports. Any change to a struct in this folder raises kAbiVersion.
+// A client library sends its version in the first message of a connection (HelloRequest in control.hpp). rocid replies with the
+// range of versions that it supports. Any change to a struct in this folder raises kAbiVersion.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace roci::abi {
 inline constexpr uint32_t kAbiVersion = 3;
 inline constexpr uint32_t kHelloMagic = 0x49434f52;  // "ROCI", little endian
 
-/// The environment variable that names rocid's control socket, and its default path.
+/// An environment variable with the path of rocid's control socket. Without the variable the path is kDefaultSocket.
 inline constexpr char kSocketEnv[] = "ROCI_SOCKET";
 inline constexpr char kDefaultSocket[] = "/run/rocinante/rocid.sock";
 

@@ -1,8 +1,8 @@
 // Layout of work queue entries and completion queue entries in shared memory.
 //
-// Plain data, native byte order (client and rocid share a machine). rocid copies an entry once, then validates the copy:
-// nothing here is trusted. Numeric values of opcodes, flags and statuses are those of <infiniband/verbs.h>, so that the
-// client library stores what the program gave it.
+// All structs are plain data in native byte order, because client and rocid run on one machine. rocid trusts nothing here: it
+// copies an entry once, then validates the copy. Opcodes, flags and statuses have the numbers of <infiniband/verbs.h>, so the
+// client library stores the program's values unchanged.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace roci::abi {
 
-/// One scatter/gather element. `length` 0 means 0 bytes (not 2^31).
+/// One scatter/gather element. `length` 0 means 0 bytes, not 2^31.
 struct Sge {
     uint64_t addr;
     uint32_t length;
@@ -18,7 +18,7 @@ struct Sge {
 };
 static_assert(sizeof(Sge) == 16);
 
-/// Send work request opcodes: enum ibv_wr_opcode.
+/// The opcodes of send work requests, with the numbers of enum ibv_wr_opcode.
 enum class WrOpcode : uint8_t {
     rdma_write = 0,
     rdma_write_imm = 1,
@@ -36,7 +36,7 @@ enum class WrOpcode : uint8_t {
     atomic_write = 15,
 };
 
-/// Send flags: enum ibv_send_flags.
+/// The send flags, with the values of enum ibv_send_flags.
 enum SendFlags : uint8_t {
     kSendFence = 1 << 0,
     kSendSignaled = 1 << 1,
@@ -45,54 +45,54 @@ enum SendFlags : uint8_t {
     kSendIpCsum = 1 << 4,
 };
 
-/// Send WQE: a 48-byte head, then `num_sge` Sge, or (kSendInline) `inline_length` bytes of payload. Head plus the first Sge
-/// fill one cache line. A slot is `sq_stride` bytes, a multiple of 64, fixed when the QP is created.
+/// A send WQE: a 48-byte head, then either `num_sge` Sge or, with kSendInline, `inline_length` bytes of payload. The head and the
+/// first Sge fill one cache line. A slot has `sq_stride` bytes, a multiple of 64, which is fixed when the QP is created.
 struct SendWqe {
     uint64_t wr_id;
     WrOpcode opcode;
     uint8_t send_flags;   ///< SendFlags
-    uint8_t num_sge;      ///< 0 when inline
-    uint8_t phase;        ///< written last, when the WQE is published: phase_of() its index
+    uint8_t num_sge;      ///< 0 for inline payload
+    uint8_t phase;        ///< phase_of() the WQE's index; publishing writes it last
     uint32_t imm_or_inv;  ///< immediate data as the program gave it (big endian), or the rkey to invalidate
     union {
-        uint64_t remote_addr;  ///< RDMA and atomics; bind_mw: start of the window
+        uint64_t remote_addr;  ///< RDMA and atomics: remote address; bind_mw: start of the window
         struct {
-            uint32_t ah;  ///< UD: address handle (control.hpp, CreateAh)
+            uint32_t ah;  ///< UD: address handle (control.hpp, CreateAhRequest)
             uint32_t remote_qpn;
         } ud;
     };
     union {
-        uint32_t rkey;         ///< RDMA and atomics; bind_mw: new rkey of the window
-        uint32_t remote_qkey;  ///< UD
+        uint32_t rkey;         ///< RDMA and atomics: rkey; bind_mw: new rkey of the window
+        uint32_t remote_qkey;  ///< UD: Q_Key of the receiving QP
     };
     union {
-        uint32_t inline_length;  ///< bytes of payload, only with kSendInline
-        uint32_t bind_mr_lkey;   ///< bind_mw
-        uint32_t atomic_srqn;    ///< XRC atomics: they use `swap` and are never inline
+        uint32_t inline_length;  ///< with kSendInline: bytes of payload
+        uint32_t bind_mr_lkey;   ///< bind_mw: lkey of the memory region
+        uint32_t atomic_srqn;    ///< XRC atomics: SRQ number; `remote_srqn` is occupied by `swap`
     };
     union {
-        uint64_t compare_add;  ///< atomics; atomic_write: the 8 bytes
-        uint64_t bind_length;  ///< bind_mw
+        uint64_t compare_add;  ///< atomics: compare or add operand; atomic_write: the 8 bytes
+        uint64_t bind_length;  ///< bind_mw: length of the window
     };
     union {
-        uint64_t swap;         ///< atomics
-        uint64_t remote_srqn;  ///< XRC, but atomics
+        uint64_t swap;         ///< compare and swap: swap operand
+        uint64_t remote_srqn;  ///< XRC, except atomics
         uint64_t bind_access;  ///< bind_mw: enum ibv_access_flags
     };
 };
 static_assert(sizeof(SendWqe) == 48);
 inline constexpr uint32_t kSendWqeHead = sizeof(SendWqe);
 
-/// Bytes of its slot that a WQE claims to use. A hostile client may claim more than the slot has.
+/// The number of bytes that a WQE claims of its slot. A hostile client may claim more bytes than the slot has.
 constexpr uint64_t used_bytes(const SendWqe& w) {
     return kSendWqeHead + ((w.send_flags & kSendInline) != 0 ? uint64_t{w.inline_length} : w.num_sge * sizeof(Sge));
 }
 
-/// The phase of a published WQE at a free-running index. It changes each time the queue wraps around, so it differs from the
-/// phase of the slot's previous WQE, and from 0 (never posted). `depth`: a power of two.
+/// The phase of a published WQE at a free-running index. The phase changes each time the queue wraps around. So it differs from
+/// the phase of the previous WQE in this slot, and from 0, which a slot has before its first WQE. `depth` is a power of two.
 constexpr uint8_t phase_of(uint32_t index, uint32_t depth) { return (index & depth) == 0 ? 1 : 2; }
 
-/// Receive WQE: a 16-byte head, then `num_sge` Sge. A slot is `rq_stride` bytes, a multiple of 32.
+/// A receive WQE: a 16-byte head, then `num_sge` Sge. A slot has `rq_stride` bytes, a multiple of 32.
 struct RecvWqe {
     uint64_t wr_id;
     uint32_t num_sge;
@@ -101,7 +101,7 @@ struct RecvWqe {
 static_assert(sizeof(RecvWqe) == 16);
 inline constexpr uint32_t kRecvWqeHead = sizeof(RecvWqe);
 
-/// Completion opcodes: enum ibv_wc_opcode.
+/// The opcodes of completions, with the numbers of enum ibv_wc_opcode.
 enum class WcOpcode : uint8_t {
     send = 0,
     rdma_write = 1,
@@ -122,7 +122,7 @@ enum class WcOpcode : uint8_t {
     tm_no_tag = 134,
 };
 
-/// Completion status: enum ibv_wc_status.
+/// The statuses of completions, with the numbers of enum ibv_wc_status.
 enum class WcStatus : uint8_t {
     success = 0,
     loc_len_err = 1,
@@ -150,7 +150,7 @@ enum class WcStatus : uint8_t {
     tm_rndv_incomplete = 23,
 };
 
-/// Completion flags: enum ibv_wc_flags.
+/// The flags of completions, with the values of enum ibv_wc_flags.
 enum WcFlags : uint8_t {
     kWcGrh = 1 << 0,
     kWcWithImm = 1 << 1,
@@ -161,21 +161,21 @@ enum WcFlags : uint8_t {
     kWcTmDataValid = 1 << 6,
 };
 
-/// The queue that the completed entry was on. kCqeTag: no queue of the QP, but a tagged buffer of an SRQ or an operation on the
-/// SRQ's tag list.
+/// The queue of the completed entry. kCqeTag is no queue of the QP: the completion is of a tagged buffer of an SRQ, or of an
+/// operation on the SRQ's tag list.
 enum CqeQueue : uint8_t { kCqeSend = 0, kCqeRecv = 1, kCqeSrq = 2, kCqeTag = 3 };
 
-/// Completion queue entry: one cache line. rocid writes all but `seq`, then stores `seq` with release order.
+/// A completion queue entry of one cache line. rocid writes all other fields first, then stores `seq` with release order.
 /// The entry at free-running index i is valid once seq == uint32_t(i + 1).
 struct alignas(64) Cqe {
     uint64_t wr_id;
     uint64_t timestamp;  ///< nanoseconds of rocid's monotonic clock when the entry was made
-    uint64_t tag;        ///< tag matching: the message's tag
+    uint64_t tag;        ///< tag matching: tag of the message
     uint32_t qpn;        ///< QP that the completion belongs to
     uint32_t byte_len;
-    uint32_t imm_or_inv;  ///< immediate (big endian) or invalidated rkey, by wc_flags
-    uint32_t src_qp;      ///< UD; tag matching: app_ctx of the message's TMH
-    uint32_t wqe_index;   ///< send: free-running index of the WQE; frees that slot and all slots before it
+    uint32_t imm_or_inv;  ///< immediate data (big endian) or invalidated rkey; wc_flags says which
+    uint32_t src_qp;      ///< UD: QP number of the sender; tag matching: app_ctx of the message's TMH
+    uint32_t wqe_index;   ///< send: free-running index of the WQE; the client frees this slot and all slots before it
     uint32_t vendor_err;
     WcStatus status;
     WcOpcode opcode;
@@ -184,7 +184,7 @@ struct alignas(64) Cqe {
     uint8_t sl;
     uint8_t reserved;
     uint16_t pkey_index;
-    uint32_t srq_handle;  ///< kCqeSrq: the SRQ whose slot is free again
+    uint32_t srq_handle;  ///< kCqeSrq: the SRQ whose slot the client frees
     uint32_t seq;
 };
 static_assert(sizeof(Cqe) == 64 && offsetof(Cqe, seq) == 60);

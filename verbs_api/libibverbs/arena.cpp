@@ -8,7 +8,7 @@
 
 namespace roci::client {
 namespace {
-constexpr uint32_t kMaxChunks = 1u << 16;  // beyond anything rocid gives one session
+constexpr uint32_t kMaxChunks = 1u << 16;  // more than rocid gives to one session
 }
 
 Mapping map_fd(int fd, bool writable) {
@@ -33,7 +33,7 @@ void unmap(Mapping& mapping) {
 
 void replace_by_private(const Mapping& mapping) {
     if (mapping.base == nullptr) return;
-    // In place, over memory that is ours: nothing that could be done if it failed.
+    // The new mapping replaces the old one at the same addresses. If it fails, nothing else can be done.
     (void)mmap(mapping.base, mapping.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
                0);
 }
@@ -66,7 +66,7 @@ std::byte* Arena::locate(const abi::Location& where, uint64_t needed) const {
 
 void Arena::leave_to_parent() {
     for (const Mapping& m : chunks_)
-        replace_by_private(m);  // no lock: the child has one thread, and a parent's thread may hold it
+        replace_by_private(m);  // takes no lock: the child has one thread, and a thread of the parent may have held the lock
 }
 
 }  // namespace roci::client

@@ -1,4 +1,4 @@
-// The session's shared memory in this process: the chunks that rocid has passed.
+// The session's shared memory in this process: the chunks that rocid has passed by descriptor.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Mapping {
 /// Maps the whole file of `fd` and closes `fd`. On failure base == nullptr and errno is set.
 Mapping map_fd(int fd, bool writable);
 void unmap(Mapping& mapping);
-/// In a fork's child: replaces the mapping by private memory, so that the child cannot change the parent's queues.
+/// Called in a fork's child. Replaces the mapping by private memory, so that the child cannot change the parent's queues.
 void replace_by_private(const Mapping& mapping);
 
 class Arena {
@@ -28,9 +28,10 @@ public:
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
     ~Arena();
-    /// Takes the descriptor. 0 or errno.
+    /// Maps a chunk and closes its descriptor. Returns 0 or an errno.
     int add_chunk(uint32_t id, int fd);
-    /// The memory of a location. nullptr: it is not within a known chunk, or is shorter than `needed` bytes.
+    /// Returns the memory of a location, or nullptr if the location is not within a known chunk or is shorter than `needed`
+    /// bytes.
     std::byte* locate(const abi::Location& where, uint64_t needed) const;
     void leave_to_parent();
 

@@ -1,4 +1,4 @@
-// Asynchronous events: reads records from the session's pipe and looks up their objects.
+// Asynchronous events: reads records from the session's event socket and looks up their objects.
 #include <unistd.h>
 
 #include "context.hpp"
@@ -20,7 +20,7 @@ static_assert(uint32_t(abi::AsyncEvent::srq_limit_reached) == IBV_EVENT_SRQ_LIMI
 static_assert(uint32_t(abi::AsyncEvent::qp_last_wqe_reached) == IBV_EVENT_QP_LAST_WQE_REACHED);
 static_assert(uint32_t(abi::AsyncEvent::gid_change) == IBV_EVENT_GID_CHANGE);
 
-/// The kind of an event's object (IBA 11.6.3: affiliated with a CQ, QP or SRQ, or unaffiliated).
+/// The kind of object that an event is about (IBA 11.6.3: a CQ, QP or SRQ, or the port for unaffiliated events).
 enum class About : uint8_t { port, cq, qp, srq };
 
 About about(ibv_event_type type) {
@@ -44,7 +44,7 @@ About about(ibv_event_type type) {
     }
 }
 
-/// False: the object was destroyed meanwhile.
+/// Fills in `event`. Returns false if the object was destroyed meanwhile.
 bool resolve(Context& c, const abi::AsyncEventRecord& record, ibv_async_event& event) {
     event.event_type = ibv_event_type(record.event_type);
     switch (about(event.event_type)) {
@@ -70,7 +70,7 @@ bool resolve(Context& c, const abi::AsyncEventRecord& record, ibv_async_event& e
     return true;
 }
 
-/// Called after rocid has ended: the first call reports a fatal device error, further calls fail.
+/// Called after rocid has ended. The first call reports a fatal device error. Later calls fail with EIO.
 int device_fatal(Context& c, ibv_async_event& event) {
     rocid_ended(c);
     if (c.fatal_reported.exchange(true)) {
@@ -82,7 +82,7 @@ int device_fatal(Context& c, ibv_async_event& event) {
     return 0;
 }
 
-/// An acknowledgement increments the object's counter and wakes the thread that waits to destroy it. T: ibv_cq, ibv_qp, ibv_srq.
+/// Counts an acknowledgement on the object and wakes the thread that waits to destroy it. T is ibv_cq, ibv_qp or ibv_srq.
 template <class T>
 void acknowledge(T* object, uint32_t T::*counter) {
     pthread_mutex_lock(&object->mutex);

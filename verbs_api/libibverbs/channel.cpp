@@ -1,4 +1,4 @@
-// Completion channels: sockets to which rocid's event thread sends records.
+// Completion channels: a channel is a socket to which rocid sends records of events.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ int ibv_destroy_comp_channel(ibv_comp_channel* p) {
     return 0;
 }
 
-// Blocks, or fails with EAGAIN if the descriptor has O_NONBLOCK. Skips records of CQs that were destroyed meanwhile.
+// Blocks until an event arrives, or fails with EAGAIN if the descriptor has O_NONBLOCK. Skips records of CQs that were destroyed.
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** user) {
     Context& c = *Context::from(channel->context);
     if (c.inherited) {

@@ -17,8 +17,8 @@
 namespace roci::client {
 namespace {
 
-/// True for errors that programs cause on purpose: they probe verbs, search the largest inline size by creating QPs (libfabric),
-/// or disconnect ids without a connection (perftest, with datagrams).
+/// Returns true for errors that programs cause on purpose, which are not logged. Programs probe verbs, libfabric searches the
+/// largest inline size by creating QPs, and perftest disconnects datagram ids, which have no connection.
 bool is_expected(abi::Op op, int error, std::string_view reason) {
     if (error == EOPNOTSUPP) return true;
     if (error != EINVAL) return false;
@@ -110,7 +110,7 @@ int Connection::hello() {
     return err;
 }
 
-/// A program may have several connections to a rocid that has ended: it prints only one line.
+/// Prints only one line per process, because a program may have several connections to a rocid that has ended.
 int Connection::lost(const char* why) {
     if (!gone_.exchange(true) && !said_lost.exchange(true))
         warn("connection to rocid at %s lost (%s): its devices fail from now on, everything outstanding is flushed",
@@ -174,8 +174,8 @@ int Connection::send(const Outgoing& out, uint32_t cookie) {
     return lost(std::strerror(errno));
 }
 
-/// rocid answers most calls within microseconds, which is less than the time to sleep and wake up. So the thread polls first and
-/// yields between polls, in case rocid shares this CPU. It does not yield if a busy program would take the CPU.
+/// rocid replies to most calls within microseconds, which is less than the time to sleep and wake up. So the thread polls first
+/// and yields between polls, in case rocid shares this CPU. It does not yield if a busy program would take the CPU.
 ssize_t Connection::receive_patiently(msghdr& message) {
     using enum abi::CpuPace::Way;
     constexpr int kLooks = 16;

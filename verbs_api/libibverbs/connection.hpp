@@ -1,4 +1,4 @@
-// A connection to rocid, which is a session. A mutex is held from sending a request until its reply.
+// A connection to rocid; one connection is one session. A thread holds the mutex from sending a request until its reply.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,8 +19,8 @@ namespace roci::client {
 
 class Arena;
 
-/// Descriptors of a reply, without those of arena chunks, which are mapped and closed already. The destructor closes those that
-/// were not taken.
+/// The descriptors of a reply, without those of arena chunks, which are mapped and closed already. The destructor closes the
+/// descriptors that the caller has not taken.
 class ReplyFds {
 public:
     ReplyFds() = default;
@@ -37,7 +37,7 @@ private:
     int count_ = 0;
 };
 
-/// The contents of a request: a body, and further bytes or descriptors if the op has them.
+/// The parts of a request: a body, and more bytes or a descriptor if the op has them.
 struct Outgoing {
     abi::Op op;
     std::span<const std::byte> body{};
@@ -52,13 +52,14 @@ public:
     Connection& operator=(const Connection&) = delete;
     ~Connection();
 
-    /// Connects and sends hello. Returns 0 or an errno; EPROTO: rocid has another ABI version (also printed on stderr).
+    /// Connects and sends hello. Returns 0 or an errno. EPROTO means that rocid has another ABI version; the call also prints
+    /// this on stderr.
     int open();
-    /// Sets the arena for the chunks of later replies.
+    /// Sets the arena that receives the chunks of later replies.
     void use(Arena* arena) { arena_ = arena; }
 
-    /// Sends a request and waits for its reply. The reply's body is truncated or padded with zeros to `reply`. Returns 0 or
-    /// rocid's errno, or EIO if rocid has ended. An error also sets errno; success does not change it.
+    /// Sends a request and waits for its reply. Truncates the reply's body to the size of `reply`, or pads it with zeros. Returns
+    /// 0, rocid's errno, or EIO if rocid has ended. An error also sets errno; success does not change errno.
     int request(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds = nullptr);
 
     /// An empty struct has size 1, but its byte is not sent.
@@ -82,9 +83,9 @@ public:
 
     int fd() const { return fd_; }
     bool gone() const { return gone_.load(std::memory_order_relaxed); }
-    /// Called if rocid has ended: all further requests fail with EIO. Prints a line on stderr, once per process. Returns EIO.
+    /// Called when rocid has ended. All further requests fail with EIO. Prints one line on stderr per process. Returns EIO.
     int lost(const char* why);
-    /// In a fork's child: drops the connection without a message to rocid.
+    /// Called in a fork's child. Drops the connection without a message to rocid.
     void leave_to_parent();
 
 private:
@@ -96,15 +97,15 @@ private:
     int hello();
 
     std::mutex mutex_;
-    abi::CpuPace pace_{1};  ///< a poll is a system call, so it yields after every second poll at the latest
+    abi::CpuPace pace_{1};  ///< a poll is a system call here, so the thread yields after every second poll at the latest
     int fd_ = -1;
     std::atomic<bool> gone_{true};
     uint32_t next_cookie_ = 1;
     Arena* arena_ = nullptr;
-    std::unique_ptr<std::byte[]> buffer_;  ///< last reply, kMaxMessage bytes
+    std::unique_ptr<std::byte[]> buffer_;  ///< the last reply, at most kMaxMessage bytes
 };
 
-/// $ROCI_SOCKET or the default.
+/// Returns $ROCI_SOCKET, or the default path if the variable is not set.
 std::string socket_path();
 
 }  // namespace roci::client

@@ -13,7 +13,7 @@ namespace {
 
 using abi::Op;
 
-/// Wraps a verb that returns an errno: sets errno to the same number.
+/// Wraps a verb that returns an errno, so that it also sets errno.
 template <auto verb>
 struct Reporting;
 template <class... Args, int (*verb)(Args...)>
@@ -26,7 +26,8 @@ struct Reporting<verb> {
 template <auto verb>
 constexpr auto reporting = &Reporting<verb>::call;
 
-/// Fills the tables by which inline functions of <infiniband/verbs.h> call us. For a NULL entry they return "not supported".
+/// Fills the tables through which the inline functions of <infiniband/verbs.h> call this library. The inline functions report
+/// "not supported" if an entry is NULL.
 void set_ops(verbs_context& v) {
     ibv_context_ops& o = v.context.ops;
     o._compat_query_device = ibv_query_device;
@@ -72,7 +73,8 @@ void init(Context& c, ibv_device* device) {
     set_ops(c.verbs);
 }
 
-/// open_device: its fds are the async pipe, the engine page, the doorbell pages and one eventfd per engine.
+/// Opens the device. The reply's descriptors are the event socket, the engine page, the doorbell pages and one eventfd per
+/// engine.
 int attach(Context& c, uint32_t index) {
     abi::OpenDeviceReply reply{};
     ReplyFds fds;
@@ -88,7 +90,7 @@ int attach(Context& c, uint32_t index) {
     if (c.engine_page.length < sizeof(abi::EnginePage) || c.doorbells.length < last + sizeof(abi::DoorbellPage)) return EPROTO;
     for (uint32_t e = 0; e < reply.engines; ++e) c.wake_fd[e] = fds.take(int(3 + e));
     const int flags = fcntl(c.verbs.context.async_fd, F_GETFL);
-    fcntl(c.verbs.context.async_fd, F_SETFL, flags & ~O_NONBLOCK);  // blocking reads are the default of verbs
+    fcntl(c.verbs.context.async_fd, F_SETFL, flags & ~O_NONBLOCK);  // verbs read events blocking by default
     return c.link.ask(Op::query_device, c.attr);
 }
 
@@ -146,8 +148,8 @@ int ibv_close_device(ibv_context* context) {
     return 0;
 }
 
-// Within a process an import refers to the same session. A session of another process cannot be imported, because its queues and
-// memory are mapped in that process.
+// Within one process an import refers to the same session. A session of another process cannot be imported, because its queues
+// and memory are mapped only there.
 ibv_context* ibv_import_device(int cmd_fd) {
     Context* c = find_by_cmd_fd(cmd_fd);
     return c != nullptr ? c->base() : fail<ibv_context>(EOPNOTSUPP);

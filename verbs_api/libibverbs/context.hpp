@@ -1,4 +1,4 @@
-// The functions that a context offers by pointer (ibv_context.ops and verbs_context), by the file that implements them.
+// The functions that a context offers by pointer (ibv_context.ops and verbs_context), grouped by the file that implements them.
 #pragma once
 
 #include "objects.hpp"
@@ -12,7 +12,7 @@ int query_rt_values(ibv_context*, ibv_values_ex*);
 // mr.cpp
 int advise_mr(ibv_pd*, ibv_advise_mr_advice, uint32_t flags, ibv_sge*, uint32_t count);
 ibv_mr* alloc_null_mr(ibv_pd*);
-/// Fills in the public part of a new MR and registers it in the tables. The caller returns it to the program afterwards.
+/// Fills in the public part of a new MR and adds the MR to the tables. The caller returns the MR to the program afterwards.
 void publish(Mr& mr, ibv_pd* pd, void* addr, size_t length);
 // dm.cpp
 ibv_dm* alloc_dm(ibv_context*, ibv_alloc_dm_attr*);
@@ -33,18 +33,18 @@ int poll_cq(ibv_cq*, int, ibv_wc*);
 int req_notify_cq(ibv_cq*, int solicited_only);
 ibv_cq_ex* create_cq_ex(ibv_context*, ibv_cq_init_attr_ex*);
 int modify_cq(ibv_cq*, ibv_modify_cq_attr*);
-/// Removes the remaining entries of a QP (or, with `srq_handle`, of an SRQ) from the ring and frees their SRQ slots.
+/// Removes the remaining entries of a QP or an SRQ from the ring of a CQ, and frees their SRQ slots.
 void purge_qp(Cq& cq, Context& context, uint32_t qpn);
 void purge_srq(Cq& cq, uint32_t srq_handle);
-/// Copies and removes the next entry of the ring, and frees its queue slots. The caller holds the lock.
+/// Copies the next entry of the ring, removes it and frees its queue slots. The caller holds the CQ's lock.
 bool take_entry(Cq& cq, Context& context, abi::Cqe& out);
 // end_of_rocid.cpp
 /// Called without the CQ's lock after an empty poll. Checks every few milliseconds whether rocid still runs.
 void look_after_rocid(Context& context);
 /// Called when a thread has noticed the end of rocid.
 void rocid_ended(Context& context);
-/// With Context::flushes set: returns an entry for the next outstanding request and frees its slot. The caller holds the CQ's
-/// lock.
+/// Used when Context::flushes is set. Returns an entry for the next outstanding request and frees the request's slot. The caller
+/// holds the CQ's lock.
 bool take_flushed(Cq& cq, Context& context, abi::Cqe& out);
 // cq_ex.cpp
 void set_cq_ex_functions(Cq& cq, uint64_t wc_flags);
@@ -64,26 +64,27 @@ void from_abi(const abi::QpAttr&, ibv_qp_attr&);
 int post_send(ibv_qp*, ibv_send_wr*, ibv_send_wr** bad);
 int post_recv(ibv_qp*, ibv_recv_wr*, ibv_recv_wr** bad);
 int post_srq_recv(ibv_srq*, ibv_recv_wr*, ibv_recv_wr** bad);
-/// Opcodes that a QP type may post, bit n = enum ibv_wr_opcode n.
+/// Returns the opcodes that a QP type may post: bit n stands for number n of enum ibv_wr_opcode.
 uint32_t sendable_opcodes(ibv_qp_type type);
 /// Publishes the filled slots and wakes the engine if it sleeps. The caller holds sq_lock.
 void ring(Qp& qp);
-/// True in the states in which send work requests may be posted (IBA 10.8.2: RTS, SQD, SQE and Error).
+/// Returns true in the states in which send work requests may be posted (IBA 10.8.2: RTS, SQD, SQE and Error).
 bool takes_sends(ibv_qp_state state);
-/// The errno of a refused post: EIO if rocid has ended, else `otherwise`.
+/// Returns the errno of a refused post: EIO if rocid has ended, else `otherwise`.
 int refusal(const ibv_context* context, int otherwise);
 // qp_ex.cpp
 void set_qp_ex_functions(Qp& qp);
-/// IBV_QP_EX_WITH_* that a QP type offers.
+/// Returns the IBV_QP_EX_WITH_* flags that a QP type offers.
 uint64_t offered_send_ops(ibv_qp_type type);
 // fork.cpp
 void remember_context(Context*);
-/// Removes a user. True: it was the last one, and the context was removed from the table.
+/// Removes a user of the context. Returns true if it was the last one; the context is then removed from the table.
 bool forget_context(Context*);
-/// Finds the open context of this process whose cmd_fd is the same socket as `fd`, and adds a user to it. nullptr: there is none.
+/// Finds the open context of this process whose cmd_fd is the same socket as `fd`, and adds a user to it. Returns nullptr if
+/// there is none.
 Context* find_by_cmd_fd(int fd);
-/// The context for requests that need no other object. In a fork's child it is a new one, opened when it is first needed.
-/// nullptr: rocid has ended.
+/// Returns the context for requests that need no other object. In a fork's child this is a new context, which the first such
+/// request opens. Returns nullptr if rocid has ended.
 Context* serving(Context&);
 
 }  // namespace roci::client

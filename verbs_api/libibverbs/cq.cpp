@@ -11,7 +11,7 @@ namespace {
 
 using abi::Op;
 
-/// Sets the consumer to the ring in rocid's reply. False: the ring is not within our mappings.
+/// Sets the consumer to the ring in rocid's reply. Returns false if the ring is not within this process's mappings of the arena.
 bool locate_ring(Context& c, const abi::CreateCqReply& reply, abi::CqConsumer& ring) {
     const bool shaped =
         reply.depth != 0 && (reply.depth & (reply.depth - 1)) == 0 && reply.lanes != 0 && reply.lanes <= abi::kMaxEngines;
@@ -42,7 +42,7 @@ void leave_channel(const ibv_cq& cq) {
     pthread_mutex_unlock(&cq.context->mutex);
 }
 
-/// The attributes of both create calls.
+/// The attributes that ibv_create_cq and ibv_create_cq_ex have in common.
 struct NewCq {
     uint32_t cqe;
     void* user;
@@ -85,7 +85,7 @@ Cq* create(ibv_context* context, const NewCq& wanted) {
     return cq.release();
 }
 
-/// Frees the slot of a completed work request. A tagged buffer has none.
+/// Frees the slot of a completed work request. A tagged buffer has no slot.
 void free_slot(Context& c, const abi::Cqe& e) {
     if (e.queue == abi::kCqeTag) return;
     if (e.queue == abi::kCqeSrq) {
@@ -128,7 +128,7 @@ void to_verbs(const abi::Cqe& e, ibv_wc& wc) {
     wc.dlid_path_bits = 0;
 }
 
-/// The first failure of each kind is said, so that the cause is not lost where the program does not print it.
+/// Logs the first failure of each kind, because many programs do not print the cause.
 [[gnu::cold]] void report_failure(const abi::Cqe& e) {
     const abi::ReasonText* reason = abi::find_reason(e.vendor_err);
     if (reason == nullptr || reason->reason == abi::Reason::flushed) return;
@@ -140,7 +140,7 @@ void to_verbs(const abi::Cqe& e, ibv_wc& wc) {
 void purge_qp(Cq& cq, Context& context, uint32_t qpn) {
     purge(cq, [&](const abi::Cqe& e) {
         if (e.qpn != qpn) return false;
-        if (e.queue == abi::kCqeSrq) free_slot(context, e);  // the SRQ still exists
+        if (e.queue == abi::kCqeSrq) free_slot(context, e);  // the SRQ still exists and gets its slot back
         return true;
     });
 }
@@ -219,7 +219,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* user, ibv_comp_channe
     return cq != nullptr ? cq->base() : nullptr;
 }
 
-// The CQ's lock is held until the reply: rocid moves the entries that were not polled to the new ring, from index 0 on.
+// Holds the CQ's lock until the reply, because rocid moves the entries that were not polled to the new ring, from index 0 on.
 int ibv_resize_cq(ibv_cq* p, int cqe) {
     if (cqe <= 0) return refuse(EINVAL);
     Cq& cq = *Cq::from(p);

@@ -23,7 +23,7 @@ int start_poll(ibv_cq_ex* p, ibv_poll_cq_attr* attr) {
         polled();
         return 0;
     }
-    cq.lock.unlock();  // the program does not call end_poll then
+    cq.lock.unlock();  // after an error the program does not call end_poll
     look_after_rocid(*Context::from(cq.cq.context));
     polled_in_vain(cq);
     return err;
@@ -43,13 +43,13 @@ uint32_t read_src_qp(ibv_cq_ex* p) { return current(p).src_qp; }
 uint8_t read_sl(ibv_cq_ex* p) { return current(p).sl; }
 uint64_t read_completion_ts(ibv_cq_ex* p) { return current(p).timestamp; }
 
-// RoCE has no LIDs, our ports no VLAN or flow steering.
+// RoCE has no LIDs. The ports have no VLAN or flow tag to report.
 uint32_t read_slid(ibv_cq_ex*) { return 0; }
 uint8_t read_dlid_path_bits(ibv_cq_ex*) { return 0; }
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
 uint32_t read_flow_tag(ibv_cq_ex*) { return 0; }
 
-/// Completions of tagged buffers have the message's app_ctx in the field for a datagram's source QP.
+/// Completions of tagged buffers carry the message's app_ctx in the field that has the source QP of a datagram.
 bool is_tagged(const abi::Cqe& e) { return e.queue == abi::kCqeTag && e.opcode == abi::WcOpcode::tm_recv; }
 void read_tm_info(ibv_cq_ex* p, ibv_wc_tm_info* info) { *info = {current(p).tag, is_tagged(current(p)) ? current(p).src_qp : 0}; }
 
@@ -58,7 +58,8 @@ uint64_t nanoseconds(clockid_t clock) {
     clock_gettime(clock, &t);
     return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
 }
-/// Offset of the wall clock from the monotonic clock. Time passes between two reads, so it uses the closest of several pairs.
+/// Returns the offset of the wall clock from the monotonic clock. Time passes between reading the two clocks, so the function
+/// reads several pairs and uses the closest one.
 uint64_t wall_clock_lead() {
     uint64_t best = ~uint64_t{0}, lead = 0;
     for (int i = 0; i < 8; ++i) {
@@ -72,8 +73,8 @@ uint64_t wall_clock_lead() {
     return lead;
 }
 
-/// The process reads the offset only once, so the times of completions keep the order and distances of their timestamps in all
-/// threads. They do not follow a later step of the wall clock.
+/// The process computes the offset only once. So the wall-clock times of completions keep the order and distances of their
+/// timestamps in all threads. They ignore a later step of the wall clock.
 uint64_t read_completion_wallclock_ns(ibv_cq_ex* p) {
     static const uint64_t lead = wall_clock_lead();
     return current(p).timestamp + lead;

@@ -14,10 +14,11 @@
 namespace roci::client {
 namespace {
 
-/// libmlx5 and libefa compare the address of this table with their own; its entries are never called.
+/// libmlx5 and libefa compare the address of this table with that of their own table. Its entries are never called.
 const void* const kNoOps[64] = {};
 
-/// Devices exist for the life of the process, with one pointer per device, because programs keep pointers across lists.
+/// There is one object per device. It exists as long as the process, because programs keep pointers to devices after they free a
+/// list.
 struct Registry {
     std::mutex mutex;
     std::vector<Device*> devices;
@@ -84,7 +85,7 @@ int find_device(Connection& link, const char* name, abi::DeviceEntry& out) {
 
 using namespace roci::client;
 
-// Without a usable rocid the list is empty: NULL would mean that the verbs library itself is broken.
+// Without a usable rocid the list is empty. NULL would tell the program that the verbs library itself is broken.
 ibv_device** ibv_get_device_list(int* num_devices) {
     if (num_devices != nullptr) *num_devices = 0;
     roci::abi::ListDevicesReply reply;

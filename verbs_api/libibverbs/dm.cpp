@@ -4,7 +4,7 @@
 namespace roci::client {
 namespace {
 
-/// Alignment and size unit, as in hardware devices with such memory.
+/// Offsets and lengths must be multiples of 4 bytes, as on hardware with device memory.
 constexpr uint64_t kUnit = 4;
 
 int check_copy(const Dm& dm, uint64_t offset, size_t length) {

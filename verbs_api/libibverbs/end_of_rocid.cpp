@@ -1,5 +1,5 @@
-// Behaviour of an open device after the end of rocid, also by kill -9: outstanding requests complete with IBV_WC_WR_FLUSH_ERR,
-// and posts fail with EIO. Polling detects the end; there is no additional thread.
+// What an open device does after rocid has ended, even by kill -9: outstanding requests complete with IBV_WC_WR_FLUSH_ERR, and
+// posts fail with EIO. Polling detects the end; there is no additional thread.
 #include <poll.h>
 #include <time.h>
 
@@ -10,7 +10,7 @@
 namespace roci::client {
 namespace {
 
-/// Interval between checks of the connection while nothing completes.
+/// The interval between checks of the connection while nothing completes, in nanoseconds.
 constexpr uint64_t kLookEvery = 4'000'000;
 
 uint64_t coarse_now() {
@@ -45,7 +45,8 @@ bool flush_receive(abi::RqProducer& rq, uint32_t qpn, abi::CqeQueue queue, abi::
     return true;
 }
 
-/// The receives of an SRQ are flushed with the first of its QPs that is found.
+/// Returns an entry for the QP's next outstanding request. The receives of an SRQ are flushed with the first QP that is found to
+/// use the SRQ.
 bool flush_qp(Cq& cq, Qp& qp, abi::Cqe& out) {
     const ibv_qp& p = *qp.base();
     if (const uint32_t tail = load(qp.sq.tail); p.send_cq == cq.base() && tail != qp.sq.published) {

@@ -1,5 +1,5 @@
-// fork(): the child has copies of all pointers and descriptors of its parent's session. It must not disturb the session, and must
-// not keep it open.
+// fork(): the child has copies of all pointers and descriptors of its parent's session. The child must not disturb the session,
+// and must not keep it open.
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,8 +27,8 @@ void close_quietly(int& fd) {
     fd = -1;
 }
 
-/// Called in the child. Closes its descriptors, so that rocid notices the end of the parent. Replaces the shared rings by private
-/// memory. Marks the context, so that closing its objects sends nothing to rocid.
+/// Called in the child. Closes the child's copies of the descriptors, so that rocid notices when the parent ends. Replaces the
+/// shared rings by private memory. Marks the context, so that closing its objects sends nothing to rocid.
 void leave_to_parent(Context& c) {
     c.inherited = true;
     c.link.leave_to_parent();
@@ -38,7 +38,7 @@ void leave_to_parent(Context& c) {
     close_quietly(c.verbs.context.async_fd);
     c.verbs.context.cmd_fd = -1;
     for (int& fd : c.wake_fd) close_quietly(fd);
-    pthread_mutex_init(&c.verbs.context.mutex, nullptr);  // another thread of the parent may have held it
+    pthread_mutex_init(&c.verbs.context.mutex, nullptr);  // another thread of the parent may have held the mutex
 }
 
 void before_fork() { open_contexts().mutex.lock(); }
@@ -92,7 +92,7 @@ namespace {
 std::atomic<bool> fork_asked_for{false};
 }
 
-// No preparation is needed: registered memory is a shared mapping of a file, which a fork does not make copy-on-write.
+// A fork needs no preparation: registered memory is a shared mapping of a file, which fork() does not make copy-on-write.
 int ibv_fork_init(void) {
     fork_asked_for = true;
     return 0;

@@ -24,7 +24,7 @@ ibv_gid_entry to_verbs(const abi::GidEntry& e, uint32_t port) {
 
 bool valid_port(const Context& c, uint32_t port) { return port >= 1 && port <= std::max<uint32_t>(c.attr.phys_ports, 1); }
 
-/// The valid entries of the device (one port). 0 or errno.
+/// Reads the valid entries of the device, which has one port. Returns 0 or an errno.
 int read_table(Context& c, std::unique_ptr<abi::QueryGidTableReply>& table) {
     table.reset(new (std::nothrow) abi::QueryGidTableReply{});
     if (!table) return ENOMEM;
@@ -33,7 +33,7 @@ int read_table(Context& c, std::unique_ptr<abi::QueryGidTableReply>& table) {
     return err;
 }
 
-/// Reads one entry. ENODATA: the entry is empty. EINVAL: no such port or index.
+/// Reads one entry. Returns ENODATA if the entry is empty, and EINVAL if the port or index does not exist.
 int find_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry& out) {
     Context& c = *Context::from(context);
     if (!valid_port(c, port)) return EINVAL;
@@ -54,7 +54,7 @@ int find_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entr
 
 using namespace roci::client;
 
-// An empty entry reads as zeros.
+// Returns a GID of zeros for an empty entry.
 int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
     ibv_gid_entry entry{};
     const int err = find_entry(context, port, uint32_t(index), entry);
@@ -92,8 +92,8 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
     return ssize_t(table->count);
 }
 
-// Private, but ibv_devinfo -v and pyverbs call it. The numbers are those of the kernel's sysfs: 0 InfiniBand or RoCE v1, 1 RoCE
-// v2.
+// A private function of rdma-core, which ibv_devinfo -v and pyverbs call. The numbers are those of the kernel's sysfs: 0 for
+// InfiniBand or RoCE v1, 1 for RoCE v2.
 extern "C" __attribute__((visibility("default"))) int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index,
                                                                          unsigned int* type) {
     ibv_gid_entry entry{};

@@ -1,5 +1,5 @@
-// Importing creates another pointer to an object that this process has already (ibv_import_pd(3) and similar calls). The creator
-// still owns the object; unimporting only frees the pointer.
+// Importing creates another pointer to an object of this process (ibv_import_pd(3) and similar calls). The creator still owns the
+// object. Unimporting only frees the pointer.
 #include "context.hpp"
 
 using namespace roci::client;

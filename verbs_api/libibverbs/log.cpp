@@ -10,7 +10,7 @@
 namespace roci::client {
 namespace {
 
-/// Uses a single write, so that lines of several threads do not mix.
+/// Prints the line with one write, so that lines of several threads do not mix.
 void print(const char* format, va_list args) {
     const int saved = errno;
     char line[1024];
@@ -30,7 +30,7 @@ Level level() {
     return value;
 }
 
-/// True once per kind. The number of kinds is limited, so a program prints no more lines than this.
+/// Returns true at the first call per kind. A process prints at most as many kinds as the table has places.
 bool first_of(const char* kind) {
     static std::atomic<const char*> seen[24];
     for (std::atomic<const char*>& place : seen) {

@@ -1,4 +1,4 @@
-// Replaces the program's madvise(): our symbol precedes that of the C library.
+// Replaces the program's madvise(). The dynamic linker finds this symbol before that of the C library.
 #include <sys/mman.h>
 
 #include "memory/advice.hpp"

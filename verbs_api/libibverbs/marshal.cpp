@@ -1,4 +1,4 @@
-// Conversions between the kernel's structs and those of verbs; librdmacm uses them.
+// Conversions between the kernel's structs and those of verbs. librdmacm uses them.
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
@@ -9,7 +9,7 @@
 
 namespace {
 
-/// The fields that ibv_sa_path_rec and ib_user_path_rec share by name.
+/// Copies the fields that ibv_sa_path_rec and ib_user_path_rec share by name.
 template <class To, class From>
 void copy_path(To& to, const From& from) {
     to.dlid = from.dlid;
@@ -50,7 +50,7 @@ void ibv_copy_ah_attr_from_kern(ibv_ah_attr* to, ib_uverbs_ah_attr* from) {
     to->port_num = from->port_num;
 }
 
-// qp_state is not copied: the caller has set the state that it requested.
+// Does not copy qp_state, because the caller has set it to the state that it requested.
 void ibv_copy_qp_attr_from_kern(ibv_qp_attr* to, ib_uverbs_qp_attr* from) {
     to->cur_qp_state = ibv_qp_state(from->cur_qp_state);
     to->path_mtu = ibv_mtu(from->path_mtu);

@@ -13,7 +13,7 @@ constexpr unsigned kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_
 constexpr unsigned kMandatory = IBV_ACCESS_LOCAL_WRITE | kRemoteWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND |
                                 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
 
-/// Removes flags that are only hints. Returns 0 or an errno. IBA 11.2.7.1: remote write and atomic need local write.
+/// Removes flags that are only hints. Returns 0 or an errno. Remote write and remote atomic require local write (IBA 11.2.7.1).
 int check_access(unsigned& access) {
     access &= ~unsigned(IBV_ACCESS_OPTIONAL_RANGE);
     if ((access & ~kMandatory) != 0) return EINVAL;
@@ -43,8 +43,8 @@ int register_with_rocid(Context& c, Mr& mr, uint32_t pd, size_t length) {
     return err;
 }
 
-/// Makes memory accessible to rocid. Memory for on-demand paging is not adopted, because an access applies to whatever is mapped
-/// at that time: rocid accesses it by address.
+/// Makes memory accessible to rocid. Memory for on-demand paging is not adopted, because an access must reach whatever is mapped
+/// at the time of the access. rocid accesses such memory by address.
 int reach(Context& c, void* addr, size_t length, unsigned access, RegisteredMemory& out) {
     if ((access & IBV_ACCESS_ON_DEMAND) == 0 || length == 0) return c.regions.acquire(c, addr, length, needs_write(access), out);
     out = {};
@@ -113,7 +113,7 @@ int change(Mr& mr, int flags, const NewMr& to, RegisteredMemory& memory) {
     return 0;
 }
 
-/// Checks one element of an advice. Returns 0 or an errno (ibv_advise_mr(3)).
+/// Checks one element of the list of ibv_advise_mr(3). Returns 0 or an errno.
 int check_advice(const Mr* mr, const ibv_pd* pd, ibv_advise_mr_advice advice, const ibv_sge& s) {
     if (mr == nullptr || mr->mr.pd->handle != pd->handle || (mr->access & IBV_ACCESS_ON_DEMAND) == 0) return EINVAL;
     if (s.addr < mr->iova || s.length > mr->mr.length || s.addr - mr->iova > mr->mr.length - s.length) return EFAULT;
@@ -121,7 +121,7 @@ int check_advice(const Mr* mr, const ibv_pd* pd, ibv_advise_mr_advice advice, co
     return 0;
 }
 
-/// Loads the pages. Kernels before 5.14 have no call for it: their pages are loaded at the first access.
+/// Loads the pages into memory. Kernels before 5.14 have no call for this; there the first access loads the pages.
 int prefetch(uint64_t addr, uint32_t length, bool write) {
     constexpr uint64_t kPage = 4096;
     constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // MADV_POPULATE_*
@@ -144,8 +144,8 @@ void publish(Mr& mr, ibv_pd* pd, void* addr, size_t length) {
     c.mr_handles.insert(mr.mr.handle, &mr);
 }
 
-/// Checks all elements before it loads a page. Without IBV_ADVISE_MR_FLAG_FLUSH the advice may take effect later: the first
-/// access loads the pages.
+/// Checks all elements before it loads any page. Loads pages only with IBV_ADVISE_MR_FLAG_FLUSH; without the flag the first
+/// access loads them.
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* list, uint32_t count) {
     if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
     if ((flags & ~uint32_t(IBV_ADVISE_MR_FLAG_FLUSH)) != 0 || count == 0) return EINVAL;
@@ -167,7 +167,7 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* 
     return 0;
 }
 
-/// A null MR: writes are discarded, reads give zeros, and only its lkey is valid (ibv_alloc_null_mr(3)).
+/// Allocates a null MR: writes are discarded, reads return zeros, and only its lkey is valid (ibv_alloc_null_mr(3)).
 ibv_mr* alloc_null_mr(ibv_pd* pd) {
     auto mr = std::unique_ptr<Mr>(new (std::nothrow) Mr{});
     if (!mr) return fail<ibv_mr>(ENOMEM);
@@ -208,7 +208,7 @@ int ibv_rereg_mr(ibv_mr* p, int flags, ibv_pd* pd, void* addr, size_t length, in
 
     NewMr to{new_pd ? pd : p->pd, moved ? addr : p->addr, moved ? length : p->length, new_access ? unsigned(access) : mr.access};
     if (const int err = check_access(to.access); err != 0) return bad_input(err);
-    // New rights may need other (writable) descriptors, so a change of rights also describes the memory again.
+    // New access rights may need descriptors that are open for writing, so a change of rights also acquires the memory again.
     const bool other_way = ((to.access ^ mr.access) & IBV_ACCESS_ON_DEMAND) != 0;
     const bool reach_again = moved || other_way || (new_access && needs_write(to.access) && !needs_write(mr.access));
     Context& c = *Context::from(p->context);

@@ -1,5 +1,5 @@
-// ibv_resolve_eth_l2_from_gid: reads the MAC address of a GID from the kernel's neighbour table. (Our own QPs and address handles
-// do not need it, because rocid resolves their addresses.)
+// ibv_resolve_eth_l2_from_gid: reads the MAC address of a GID from the kernel's neighbour table. QPs and address handles of this
+// library do not need it, because rocid resolves their addresses.
 #include <arpa/inet.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -48,7 +48,7 @@ bool multicast_mac(const Address& a, Mac& mac) {
     return false;
 }
 
-/// True for an entry of a neighbour dump for `a` with a MAC address.
+/// Returns true if an entry of a neighbour dump is for `a` and has a usable MAC address.
 bool matches(const nlmsghdr* h, const Address& a, Mac& mac) {
     const auto* m = static_cast<const ndmsg*>(NLMSG_DATA(h));
     constexpr int kUsable = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
@@ -100,7 +100,7 @@ bool look_up(const Address& a, Mac& mac) {
     return found;
 }
 
-/// Makes the kernel resolve the address, by an empty datagram to the discard port.
+/// Sends an empty datagram to the discard port, so that the kernel resolves the address.
 void provoke(const Address& a) {
     const int fd = socket(a.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return;
@@ -125,7 +125,7 @@ void provoke(const Address& a) {
 using namespace roci::client;
 
 int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr, uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t* vid) {
-    constexpr int kTries = 30, kPauseMs = 100;  // three seconds, as rdma-core waits
+    constexpr int kTries = 30, kPauseMs = 100;  // three seconds in total, as in rdma-core
     constexpr uint16_t kNoVlan = 0xffff;
     ibv_gid own{};
     if (const int err = ibv_query_gid(context, attr->port_num, attr->grh.sgid_index, &own); err != 0) return err;

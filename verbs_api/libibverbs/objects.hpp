@@ -25,13 +25,13 @@ struct Td {
     static Td* from(ibv_td* p) { return reinterpret_cast<Td*>(p); }
 };
 
-/// A protection domain, or a parent domain (`contained` set). rocid only knows the contained domain.
+/// A protection domain, or a parent domain if `contained` is set. rocid knows only the contained domain.
 struct Pd {
     ibv_pd pd;
     Pd* contained = nullptr;
     Td* thread_domain = nullptr;
     std::atomic<uint32_t> parents{0};  ///< number of parent domains that contain it
-    /// ibv_alloc_td(3): only one thread at a time uses the objects of a thread domain.
+    /// True for a parent domain with a thread domain: only one thread at a time uses its objects (ibv_alloc_td(3)).
     bool one_thread() const { return thread_domain != nullptr; }
     static Pd* from(ibv_pd* p) { return reinterpret_cast<Pd*>(p); }
 };
@@ -47,13 +47,13 @@ struct Mr {
 /// Device memory, which is a part of the arena.
 struct Dm {
     ibv_dm dm;
-    Context* owner = nullptr;  ///< the context of its session; in a fork's child not the context that the program gave
+    Context* owner = nullptr;  ///< the context of its session; in a fork's child this is not the context that the program gave
     std::byte* base = nullptr;
     uint64_t length = 0;
     static Dm* from(ibv_dm* p) { return reinterpret_cast<Dm*>(p); }
 };
 
-/// The part of a key that the program may choose; the other bits are the index.
+/// The bits of a key that the program may choose. The other bits are the index.
 inline constexpr uint32_t kConsumerKey = 0xff;
 
 struct Mw {
@@ -79,18 +79,18 @@ struct Channel {
     static Channel* from(ibv_comp_channel* p) { return reinterpret_cast<Channel*>(p); }
 };
 
-/// Marks an entry of the completion ring whose QP was destroyed or reset: polling skips it.
+/// Marks an entry of the completion ring whose QP was destroyed or reset. Polling skips such an entry.
 inline constexpr uint32_t kDeadQpn = 0xffffffff;
 
 struct Cq {
     ibv_cq_ex cq;
     uint32_t generation = 0;
-    uint32_t comp_delivered = 0, async_delivered = 0;  ///< under HandleMap's lock
-    Spinlock lock;                                     ///< ring, current
-    Spinlock arm_lock;  ///< of the arm word only, so that the CQ can be armed between start_poll and end_poll
+    uint32_t comp_delivered = 0, async_delivered = 0;  ///< protected by HandleMap's lock
+    Spinlock lock;                                     ///< protects `ring` and `current`
+    Spinlock arm_lock;  ///< protects only the arm word, so that the CQ can be armed between start_poll and end_poll
     abi::CqConsumer ring;
     abi::Cqe current{};    ///< the entry that the read_* functions return
-    bool flushed = false;  ///< rocid has ended, and no request is outstanding any more; under `lock`
+    bool flushed = false;  ///< protected by `lock`; true once rocid has ended and no request is outstanding
     static Cq* from(ibv_cq* p) { return reinterpret_cast<Cq*>(p); }
     static Cq* from(ibv_cq_ex* p) { return reinterpret_cast<Cq*>(p); }
     ibv_cq* base() { return reinterpret_cast<ibv_cq*>(&cq); }
@@ -102,14 +102,14 @@ struct Srq {
     uint32_t delivered = 0;
     uint32_t srqn = 0;
     uint32_t max_sge = 0, limit = 0;  ///< `limit`: maximum number of outstanding WQEs
-    Cq* cq = nullptr;                 ///< XRC and tag matching: the CQ of its completions
+    Cq* cq = nullptr;                 ///< XRC and tag matching: CQ of the SRQ's completions
     Spinlock lock;
     abi::RqProducer rq;
-    abi::TagProducer tags;  ///< tag matching: operations on the list; under `lock`
+    abi::TagProducer tags;  ///< tag matching: operations on the tag list; protected by `lock`
     static Srq* from(ibv_srq* p) { return reinterpret_cast<Srq*>(p); }
 };
 
-/// A window and its key after the bind is posted.
+/// A window, and its key once the bind is posted.
 struct Bind {
     ibv_mw* window;
     uint32_t rkey;
@@ -120,7 +120,7 @@ struct Qp {
     uint32_t generation = 0;
     uint32_t delivered = 0;
     bool extended = false;      ///< created with send_ops_flags
-    uint32_t send_opcodes = 0;  ///< bit n: opcode n may be posted
+    uint32_t send_opcodes = 0;  ///< bit n is set if opcode n may be posted
     abi::QpCap cap{};
     int sq_sig_all = 0;
     // send side
@@ -128,12 +128,12 @@ struct Qp {
     abi::SqProducer sq;
     uint32_t send_limit = 0;  ///< maximum number of outstanding WQEs
     uint32_t slot = 0;
-    const int* wake_fd = nullptr;  ///< the context's, which a fork's child closes
+    const int* wake_fd = nullptr;  ///< points to the context's descriptor, which a fork's child closes
     abi::DoorbellTarget bell;
-    std::vector<Bind> binds;           ///< ibv_wr_*: binds since start
-    abi::SendWqe* building = nullptr;  ///< ibv_wr_*: the WQE that setters fill, between start and complete
-    uint32_t first = 0;                ///< ibv_wr_*: index to restore on abort
-    int error = 0;                     ///< ibv_wr_*: first error since start
+    std::vector<Bind> binds;           ///< ibv_wr_*: the binds since start
+    abi::SendWqe* building = nullptr;  ///< ibv_wr_*: the WQE that the setters fill, between start and complete
+    uint32_t first = 0;                ///< ibv_wr_*: the index that abort restores
+    int error = 0;                     ///< ibv_wr_*: the first error since start
     // receive side
     alignas(64) Spinlock rq_lock;
     abi::RqProducer rq;
@@ -143,7 +143,7 @@ struct Qp {
     ibv_qp* base() { return &qp.qp_base; }
 };
 
-/// Fails a call that returns an errno. Also sets errno, so that perror() prints the reason.
+/// Fails a call that returns an errno. Also sets errno, so perror() prints the reason.
 inline int refuse(int err) {
     errno = err;
     return err;
@@ -169,15 +169,16 @@ struct Context {
     Registry<Mr> mrs;         ///< by lkey
     Registry<Mr> mr_handles;  ///< by handle
     Registry<Dm> dms;         ///< by handle
-    std::mutex lifecycle;     ///< held while creating, and from destroying (or resetting) in rocid until our tables agree
+    std::mutex lifecycle;  ///< held while an object is created, and from destroying or resetting it in rocid until the tables are
+                           ///< updated
     std::atomic<bool> fatal_reported{false};
-    std::atomic<bool> flushes{false};    ///< rocid has ended: posts fail, and outstanding requests complete as flushed
-    std::atomic<uint64_t> looked_at{0};  ///< time of the last check whether rocid runs; coarse monotonic nanoseconds
-    bool inherited = false;              ///< in a fork's child: all objects belong to the parent
-    uint32_t opens = 1;                  ///< ibv_open_device and ibv_import_device, under the lock of all contexts
-    std::vector<int> imported;           ///< descriptors of imports: closed with the device
-    std::mutex heir_mutex;               ///< locked in a fork's child only
-    ibv_context* heir = nullptr;         ///< in a fork's child: a new session, for requests that need no object of the parent
+    std::atomic<bool> flushes{false};    ///< true once rocid has ended: posts fail, and outstanding requests complete as flushed
+    std::atomic<uint64_t> looked_at{0};  ///< coarse monotonic time in nanoseconds of the last check whether rocid runs
+    bool inherited = false;              ///< true in a fork's child: all objects belong to the parent
+    uint32_t opens = 1;         ///< number of ibv_open_device and ibv_import_device calls; protected by the lock of all contexts
+    std::vector<int> imported;  ///< descriptors of imports; closed with the device
+    std::mutex heir_mutex;      ///< locked in a fork's child only
+    ibv_context* heir = nullptr;  ///< in a fork's child: a new session, for requests that need no object of the parent
 
     static Context* from(ibv_context* c) {
         return reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(c) - offsetof(verbs_context, context));
@@ -192,8 +193,8 @@ struct Context {
     int tell(abi::Op op, const Request& request) {
         return inherited ? refuse(EIO) : link.tell(op, request);
     }
-    /// Destroys rocid's side of an object. Returns 0 also if rocid has ended or the object belongs to a parent process: then
-    /// there is nothing to destroy.
+    /// Destroys rocid's side of an object. Also returns 0 if rocid has ended or the object belongs to a parent process, because
+    /// then there is nothing to destroy.
     int destroy(abi::Op op, uint32_t handle) {
         if (inherited) return 0;
         const int err = link.tell(op, abi::HandleRequest{handle, 0});
@@ -201,21 +202,22 @@ struct Context {
     }
 };
 
-/// Fails a call that returns a pointer.
+/// Fails a call that returns a pointer. Sets errno and returns nullptr.
 template <class T = void>
 T* fail(int err) {
     errno = err;
     return nullptr;
 }
 
-/// True if the object belongs to this device, or is null. Checked because handles are small numbers: those of another open device
-/// are valid here too.
+/// Returns true if the object belongs to this device, or is null. Handles are small numbers, so without this check rocid would
+/// take a handle of another open device for one of this device.
 template <class T>
 bool belongs(const T* object, const ibv_context* context) {
     return object == nullptr || object->context == context;
 }
 
-/// Waits until the program has acknowledged all delivered events (mutex, cond and counter are those of the public structs).
+/// Waits until the program has acknowledged all delivered events. `mutex`, `cond` and `completed` are fields of the public
+/// structs.
 void await_acks(pthread_mutex_t& mutex, pthread_cond_t& cond, const uint32_t& completed, uint32_t delivered);
 
 }  // namespace roci::client

@@ -18,7 +18,8 @@ int dealloc_td(ibv_td* p) {
     return 0;
 }
 
-// The allocators in the attributes are hints for drivers with queues in the program's memory; our queues are in rocid's arena.
+// Ignores the allocators in the attributes. They are for drivers with queues in the program's memory; here the queues are in
+// rocid's arena.
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
     constexpr uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
     if (attr->pd == nullptr) return fail<ibv_pd>(EINVAL);

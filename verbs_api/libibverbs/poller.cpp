@@ -12,12 +12,14 @@ namespace {
 
 using Way = abi::CpuPace::Way;
 
-/// The longest sleep. A polling program next to a busy one sometimes waits for a time slice anyway.
+/// The longest sleep: 200 microseconds. A polling program that shares its CPU with a busy one sometimes waits for a whole time
+/// slice anyway.
 constexpr timespec kLongest{0, 200'000};
-/// A program that only polls calls again within this many durations of the shortest system call.
+/// A program that only polls calls poll again within this many durations of the shortest system call.
 constexpr uint64_t kAtOnce = 16;
 
-/// True: the thread only polls this CQ. A thread with other work or other CQs between two polls must not sleep.
+/// Returns true if the thread only polls this CQ. A thread that does other work or polls other CQs between two polls must not
+/// sleep.
 bool only_polls(const Cq& cq) {
     const uint64_t now = abi::monotonic_ns();
     const bool at_once = now - poller.polled <= kAtOnce * abi::syscall_ns();

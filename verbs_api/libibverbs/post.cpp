@@ -9,16 +9,16 @@
 namespace roci::client {
 namespace {
 
-/// The fields and payload that a send opcode uses.
+/// The fields and the payload that a send opcode uses.
 enum Carries : uint8_t {
     kKnown = 1 << 0,
-    kRemote = 1 << 1,  ///< wr.rdma
-    kAtomic = 1 << 2,  ///< wr.atomic
+    kRemote = 1 << 1,  ///< uses wr.rdma
+    kAtomic = 1 << 2,  ///< uses wr.atomic
     kImmOrInv = 1 << 3,
     kBind = 1 << 4,
-    kOut = 1 << 5,    ///< payload from the SGEs: may be inline
-    kIn = 1 << 6,     ///< payload into the SGEs
-    kValue = 1 << 7,  ///< 8 bytes, carried in the WQE
+    kOut = 1 << 5,    ///< sends the bytes of the SGEs, which may be inline
+    kIn = 1 << 6,     ///< receives bytes into the SGEs
+    kValue = 1 << 7,  ///< sends 8 bytes that the WQE carries
 };
 constexpr auto kOpcodes = [] {
     std::array<uint8_t, 32> t{};
@@ -43,7 +43,7 @@ constexpr uint32_t kUnreliable = kDatagram | bit(IBV_WR_RDMA_WRITE) | bit(IBV_WR
 constexpr uint32_t kReliable = kUnreliable | bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
                                bit(IBV_WR_ATOMIC_FETCH_AND_ADD) | bit(IBV_WR_ATOMIC_WRITE);
 
-/// Fills in the remote address and the other fields of the opcode.
+/// Fills in the remote address and the other fields that the opcode uses.
 void fill_address(const Qp& qp, const ibv_send_wr& wr, uint8_t carries, abi::SendWqe* w) {
     if ((carries & kImmOrInv) != 0) w->imm_or_inv = wr.imm_data;
     if (qp.qp.qp_base.qp_type == IBV_QPT_XRC_SEND) set_xrc_srqn(w, wr.qp_type.xrc.remote_srqn);
@@ -97,7 +97,7 @@ int fill_payload(const Qp& qp, const ibv_send_wr& wr, uint8_t carries, abi::Send
 
 int write_send(Qp& qp, const ibv_send_wr& wr) {
     uint32_t opcode;
-    std::memcpy(&opcode, &wr.opcode, sizeof opcode);  // the program's value may be outside of the enum
+    std::memcpy(&opcode, &wr.opcode, sizeof opcode);  // the program's value may be outside the enum
     if (opcode >= kOpcodes.size() || (qp.send_opcodes & bit(int(opcode))) == 0) return EINVAL;
     if (wr.num_sge < 0 || uint32_t(wr.num_sge) > qp.cap.max_send_sge) return EINVAL;
     if (send_queue_full(qp)) return ENOMEM;
@@ -122,8 +122,8 @@ int write_receive(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, const i
     return 0;
 }
 
-/// Writes and publishes a list up to the first request that cannot be posted, which *bad then points to. `bell`: the QP is in
-/// error, and the doorbell must be rung so that rocid flushes the requests.
+/// Writes and publishes the requests of a list, up to the first one that cannot be posted. *bad then points to that request. Sets
+/// `bell` if the QP is in error: the caller must then ring the doorbell so that rocid flushes the requests.
 int post_receives(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, ibv_recv_wr* wr, ibv_recv_wr** bad, bool& bell) {
     const uint32_t first = rq.head;
     int err = 0;
@@ -141,7 +141,7 @@ void wake(int fd) {
     if (fd < 0) return;
     const int saved = errno;
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = write(fd, &one, sizeof one);  // EAGAIN: the engine is awake already
+    [[maybe_unused]] const ssize_t n = write(fd, &one, sizeof one);  // EAGAIN means that the engine is awake already
     errno = saved;
 }
 
@@ -198,7 +198,7 @@ int post_send(ibv_qp* p, ibv_send_wr* wr, ibv_send_wr** bad) {
 int post_recv(ibv_qp* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     Qp& qp = *Qp::from(p);
     std::lock_guard guard(qp.rq_lock);
-    // IBA 10.8.3: not in Reset. A QP that has an SRQ, or that only sends, has no receive queue.
+    // Receives may not be posted in Reset (IBA 10.8.3). A QP that has an SRQ, or that only sends, has no receive queue.
     if (p->state == IBV_QPS_RESET || p->state == IBV_QPS_UNKNOWN || qp.rq.shared == nullptr) {
         *bad = wr;
         return refuse(refusal(p->context, EINVAL));
@@ -212,7 +212,7 @@ int post_recv(ibv_qp* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 int post_srq_recv(ibv_srq* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     Srq& srq = *Srq::from(p);
     std::lock_guard guard(srq.lock);
-    bool bell = false;  // an SRQ has no state of its own
+    bool bell = false;  // stays false: rocid asks for a doorbell (RqShared::ring) only on the receive queue of a QP
     const int err = post_receives(srq.rq, srq.limit, srq.max_sge, wr, bad, bell);
     if (err == 0) return 0;
     return refuse(err == ENOMEM ? refusal(p->context, err) : err);

@@ -11,7 +11,7 @@ using abi::Op;
 
 bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
-/// Depth 0: the QP does not have this queue.
+/// Finds the send queue in the arena. A depth of 0 means that the QP has no send queue.
 bool locate_send_queue(Context& c, const abi::CreateQpReply& reply, Qp& qp) {
     if (reply.sq_depth == 0) return true;
     const uint64_t payload = std::max<uint64_t>(uint64_t(reply.cap.max_send_sge) * sizeof(abi::Sge), reply.cap.max_inline_data);
@@ -61,13 +61,13 @@ abi::CreateQpRequest describe(const ibv_qp_init_attr_ex& a) {
     return r;
 }
 
-/// XRC targets have no CQ, XRC initiators none to receive.
+/// Returns true if the attributes have the CQs that the QP type needs: XRC targets need none, XRC initiators only send_cq.
 bool has_cqs(const ibv_qp_init_attr_ex& a) {
     if (a.qp_type == IBV_QPT_XRC_RECV) return true;
     return a.send_cq != nullptr && (a.recv_cq != nullptr || a.qp_type == IBV_QPT_XRC_SEND);
 }
 
-/// Checks attributes without rocid. Returns 0 or an errno.
+/// Checks what can be checked without a request to rocid. Returns 0 or an errno.
 int check(const ibv_context* context, const ibv_qp_init_attr_ex& a) {
     constexpr uint32_t kKnown =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -97,7 +97,7 @@ void fill_public(Qp& qp, ibv_context* context, const ibv_qp_init_attr_ex& a, con
     pthread_cond_init(&p.cond, nullptr);
 }
 
-/// On success a.cap has the granted capabilities.
+/// Creates the QP. On success a.cap has the granted capabilities.
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     if (const int err = check(context, a); err != 0) return fail<ibv_qp>(err);
     Context& c = *Context::from(context);
@@ -129,7 +129,8 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     return qp.release()->base();
 }
 
-/// Removes the remaining entries of a destroyed or reset QP from its CQs (optional in IBA 10.2.4.4; rdma-core's drivers do so).
+/// Removes the remaining entries of a destroyed or reset QP from its CQs. IBA 10.2.4.4 makes this optional; rdma-core's drivers
+/// do it.
 void purge(Context& c, const ibv_qp& p) {
     if (p.send_cq != nullptr) purge_qp(*Cq::from(p.send_cq), c, p.qp_num);
     if (p.recv_cq != nullptr && p.recv_cq != p.send_cq) purge_qp(*Cq::from(p.recv_cq), c, p.qp_num);
@@ -138,7 +139,7 @@ void purge(Context& c, const ibv_qp& p) {
     if (srq_cq != nullptr && srq_cq->base() != p.send_cq && srq_cq->base() != p.recv_cq) purge_qp(*srq_cq, c, p.qp_num);
 }
 
-/// Empties both queues, which start at index 0 again. rocid has reset its side already.
+/// Empties both queues; they start at index 0 again. rocid has reset its side already.
 void reset_queues(Context& c, Qp& qp) {
     std::lock_guard send_guard(qp.sq_lock);
     std::lock_guard receive_guard(qp.rq_lock);
@@ -163,7 +164,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     return qp;
 }
 
-// Opens an XRC target of another session or this one. It has no queues, so there is nothing to map.
+// Opens an XRC target of any session. A target has no queues, so the library maps nothing.
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
     constexpr uint32_t kNeeded = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
     const bool complete = (attr->comp_mask & kNeeded) == kNeeded && attr->xrcd != nullptr && attr->xrcd->context == context;
@@ -194,7 +195,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
 using namespace roci::client;
 using roci::abi::Op;
 
-// Some programs pass a pointer to the extended attributes, so this reads only the fields that both structs share.
+// Reads only the fields that both structs share, because some programs pass a pointer to the extended attributes.
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     ibv_qp_init_attr_ex full{};
     full.qp_context = attr->qp_context;
@@ -227,7 +228,7 @@ int ibv_modify_qp(ibv_qp* p, ibv_qp_attr* attr, int mask) {
     roci::abi::ModifyQpReply reply{};
     if (const int err = c.call(Op::modify_qp, request, reply); err != 0) return err;
     if (to_reset) reset_queues(c, *Qp::from(p));
-    if (new_state) p->state = attr->qp_state;  // a snapshot: the engine may change the state at any time
+    if (new_state) p->state = attr->qp_state;  // only a snapshot: the engine may change the state at any time
     return 0;
 }
 

@@ -1,4 +1,4 @@
-// Conversion of struct ibv_qp_attr and ibv_ah_attr to and from messages. One list of attributes serves both directions.
+// Converts struct ibv_qp_attr and ibv_ah_attr to and from messages. One list of attributes serves both directions.
 #include <cstring>
 
 #include "context.hpp"
@@ -6,7 +6,7 @@
 namespace roci::client {
 namespace {
 
-/// Enums are numbers in messages.
+/// Copies a field with a cast, because messages carry enums as numbers.
 template <class To, class From>
 void put(To& to, const From& from) {
     to = static_cast<To>(from);
@@ -21,7 +21,7 @@ void copy_cap(To& to, const From& from) {
     put(to.max_inline_data, from.max_inline_data);
 }
 
-/// The fields of ibv_global_route.
+/// Copies the fields of ibv_global_route.
 template <class To, class From>
 void copy_route(To& to, const From& from) {
     static_assert(sizeof to.dgid.raw == sizeof from.dgid.raw);

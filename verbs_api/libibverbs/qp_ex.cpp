@@ -1,10 +1,11 @@
-// Posting with ibv_wr_*: start, then opcode, address and payload of each request, then complete or abort.
+// Posting with ibv_wr_*: a program calls start, then for each request the opcode, address and payload functions, then complete or
+// abort.
 #include "wqe_writer.hpp"
 
 namespace roci::client {
 namespace {
 
-/// Begins the next request. nullptr: it cannot be posted; wr_complete returns the error.
+/// Begins the next request. Returns nullptr if the request cannot be posted; wr_complete then returns the error.
 abi::SendWqe* begin(ibv_qp_ex* p, ibv_wr_opcode opcode) {
     Qp& qp = *Qp::from(p);
     qp.building = nullptr;
@@ -116,7 +117,7 @@ void wr_start(ibv_qp_ex* p) {
 }
 void go_back(Qp& qp) { qp.sq.head = qp.first; }
 
-/// Posts all requests since wr_start, or none of them after an error.
+/// Posts all requests since wr_start. If one of them had an error, posts none.
 int wr_complete(ibv_qp_ex* p) {
     Qp& qp = *Qp::from(p);
     const int err = qp.error;
@@ -138,7 +139,7 @@ void wr_abort(ibv_qp_ex* p) {
 }  // namespace
 
 uint64_t offered_send_ops(ibv_qp_type type) {
-    // The bits of the flags are the opcodes, except for the atomic write.
+    // Bit n of the flags stands for opcode n. Only the atomic write has another bit.
     constexpr uint64_t kSameNumber = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
                                      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |

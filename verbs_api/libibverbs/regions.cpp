@@ -6,7 +6,7 @@
 namespace roci::client {
 namespace {
 
-/// Appends a segment, or extends the last one if the segment continues it.
+/// Appends a segment. Extends the last segment instead if the new one continues it.
 void append(std::vector<abi::MrSegment>& segments, const abi::MrSegment& next) {
     if (!segments.empty()) {
         abi::MrSegment& last = segments.back();
@@ -39,7 +39,7 @@ int RegionTable::use(Context& context, const memory::Piece& piece, RegionKey& ke
     return 0;
 }
 
-/// Passes the piece's file to rocid. If rocid refuses it, for example a regular file on disk, the segment remains accessible by
+/// Passes the piece's file to rocid. If rocid refuses the file, for example a regular file on disk, rocid accesses the segment by
 /// address.
 int RegionTable::share(Context& context, const memory::Piece& piece, RegisteredMemory& out, abi::MrSegment& segment) {
     RegionKey key{};

@@ -1,4 +1,5 @@
-// The memory of this process that rocid has mapped. Each descriptor is passed to rocid once, and many memory regions can use it.
+// The memory of this process that rocid has mapped. The library passes each descriptor to rocid once; several memory regions can
+// use it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace roci::client {
 
 struct Context;
 
-/// The descriptor, its rights and its size at the time of passing it to rocid.
+/// A descriptor, its rights, and its size when it was passed to rocid.
 struct RegionKey {
     uint64_t id;
     uint64_t length;
@@ -22,17 +23,17 @@ struct RegionKey {
     auto operator<=>(const RegionKey&) const = default;
 };
 
-/// How rocid accesses the memory of one MR. RegionTable::release undoes it.
+/// Describes how rocid accesses the memory of one MR. RegionTable::release undoes the registration.
 struct RegisteredMemory {
     bool acquired = false;
     uint64_t token = 0;
-    std::vector<RegionKey> regions;  ///< one entry for each use
+    std::vector<RegionKey> regions;  ///< one entry per use
     std::vector<abi::MrSegment> segments;
 };
 
 class RegionTable {
 public:
-    /// Makes [addr, addr+length) accessible to rocid. Returns 0 or an errno; after an error nothing is held.
+    /// Makes [addr, addr+length) accessible to rocid. Returns 0 or an errno. After an error `out` holds nothing.
     int acquire(Context& context, void* addr, size_t length, bool need_write, RegisteredMemory& out);
     void release(Context& context, RegisteredMemory& memory);
 

@@ -1,5 +1,6 @@
-// A lock for the few dozen instructions of a post or a poll. After some spinning it yields, because the holder may have been
-// preempted on the only free core. Objects that the program uses from one thread at a time need no lock.
+// A lock that is held for the few dozen instructions of a post or a poll. A waiting thread spins, then yields, because the holder
+// may have been preempted on the only free core. The lock can be disabled for objects that the program uses from one thread at a
+// time.
 #pragma once
 
 #include <sched.h>
@@ -17,7 +18,7 @@ public:
     void unlock() {
         if (!elided_) held_.store(false, std::memory_order_release);
     }
-    /// Disables the lock. Called before its first use.
+    /// Disables the lock. Called before the lock is first used.
     void elide() { elided_ = true; }
 
 private:

@@ -1,4 +1,4 @@
-// The sysfs readers that rdma-core's other libraries use.
+// The functions that read sysfs for rdma-core's other libraries.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,7 +12,8 @@
 
 namespace {
 
-/// Files of kernel modules that need not be loaded, with the content that the system's librdmacm and libibumad require.
+/// Files that the system's librdmacm and libibumad read. The kernel modules that provide them need not be loaded, so the content
+/// is here.
 struct Answer {
     std::string_view file;
     std::string_view text;
@@ -26,7 +27,7 @@ int give(std::string_view text, char* buffer, size_t size) {
     return int(text.size());
 }
 
-/// Reads the file as a terminated string without the newline. -1: the file does not exist or does not fit.
+/// Reads the file as a terminated string without the newline. Returns -1 if the file does not exist or does not fit.
 int read_text(const char* path, char* buffer, size_t size) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -1;
@@ -65,7 +66,7 @@ int ibv_read_sysfs_file(const char* directory, const char* file, char* buffer, s
     return read_text(path.c_str(), buffer, size);
 }
 
-// No listed device has a kernel device (verbs_device.sysfs is NULL).
+// Always fails, because no listed device has a kernel device (verbs_device.sysfs is NULL).
 int ibv_read_ibdev_sysfs_file(char*, size_t, void*, const char*, ...) {
     errno = EINVAL;
     return -1;

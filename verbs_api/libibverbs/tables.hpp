@@ -1,5 +1,5 @@
-// Tables from numbers to objects: IndexTable for the hot path (lookup without a lock), HandleMap for events (counts deliveries
-// under its lock), Registry for rare lookups.
+// Tables that map numbers to objects. IndexTable serves the hot path: it looks up without a lock. HandleMap serves events: it
+// counts deliveries under its lock. Registry serves rare lookups.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace roci::client {
 
-/// Objects by a 24-bit number (QPN, SRQ handle): an array of 4096 leaves of 4096 entries. A leaf is allocated at first use and
-/// then kept.
+/// Maps a 24-bit number (QPN, SRQ handle) to an object: an array of 4096 leaves of 4096 entries. A leaf is allocated at its first
+/// use and then kept.
 template <class T>
 class IndexTable {
 public:
@@ -31,7 +31,7 @@ public:
         const Leaf* leaf = root_[index >> kBits].load(std::memory_order_acquire);
         return leaf != nullptr ? leaf->slot[index & kMask].load(std::memory_order_acquire) : nullptr;
     }
-    /// False: the number is too large, or out of memory.
+    /// Returns false if the number is too large or memory ran out.
     bool insert(uint32_t index, T* object) {
         if (index >= kLimit) return false;
         std::lock_guard guard(mutex_);
@@ -45,7 +45,7 @@ public:
         leaf->slot[index & kMask].store(object, std::memory_order_release);
         return true;
     }
-    /// Removes `object`, unless another object has its number meanwhile.
+    /// Removes `object`. Does nothing if another object has its number by now.
     void erase(uint32_t index, T* object) {
         if (find(index) == nullptr) return;
         Leaf* leaf = root_[index >> kBits].load(std::memory_order_acquire);
@@ -62,7 +62,7 @@ private:
     std::mutex mutex_;
 };
 
-/// Objects by a number, used only under the lock.
+/// Maps a number to an object. All accesses take the lock.
 template <class T>
 class Registry {
 public:
@@ -74,7 +74,7 @@ public:
         std::lock_guard guard(mutex_);
         if (auto it = objects_.find(number); it != objects_.end() && it->second == object) objects_.erase(it);
     }
-    /// Calls f(object or nullptr) under the lock, so that the object cannot be destroyed.
+    /// Calls f(object or nullptr) under the lock, so that no thread destroys the object meanwhile.
     template <class F>
     auto with(uint32_t number, F&& f) {
         std::lock_guard guard(mutex_);
@@ -87,7 +87,7 @@ private:
     std::unordered_map<uint32_t, T*> objects_;
 };
 
-/// Objects that can have events. T has `uint32_t generation`.
+/// Maps handles to objects that can have events. T has a field `uint32_t generation`.
 template <class T>
 class HandleMap {
 public:
@@ -95,12 +95,12 @@ public:
         std::lock_guard guard(mutex_);
         objects_[handle] = object;
     }
-    /// Removes `object`: no further event is delivered for it.
+    /// Removes `object`, so that no further event is delivered for it.
     void erase(uint32_t handle, T* object) {
         std::lock_guard guard(mutex_);
         if (auto it = objects_.find(handle); it != objects_.end() && it->second == object) objects_.erase(it);
     }
-    /// Finds the object of a record and increments its `counter`. nullptr: it was destroyed meanwhile.
+    /// Finds the object of a record and increments its `counter`. Returns nullptr if the object was destroyed.
     T* deliver(uint32_t handle, uint32_t generation, uint32_t T::*counter) {
         std::lock_guard guard(mutex_);
         const auto it = objects_.find(handle);
@@ -108,7 +108,7 @@ public:
         ++(it->second->*counter);
         return it->second;
     }
-    /// Calls f(object) for each object under the lock, until it returns true.
+    /// Calls f(object) under the lock for each object, until f returns true.
     template <class F>
     bool any(F&& f) {
         std::lock_guard guard(mutex_);

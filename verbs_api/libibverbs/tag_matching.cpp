@@ -1,4 +1,4 @@
-// ibv_post_srq_ops: changes to the list of tagged buffers of a tag matching SRQ.
+// ibv_post_srq_ops: changes the list of tagged buffers of a tag matching SRQ.
 #include <unistd.h>
 
 #include "context.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 int describe(const ibv_ops_wr& wr, abi::TagOp& op) {
     uint32_t opcode;
-    std::memcpy(&opcode, &wr.opcode, sizeof opcode);  // the program's value may be outside of the enum
+    std::memcpy(&opcode, &wr.opcode, sizeof opcode);  // the program's value may be outside the enum
     if (opcode > IBV_WR_TAG_SYNC || (uint32_t(wr.flags) & ~uint32_t(IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC)) != 0) return EINVAL;
     op.wr_id = wr.wr_id;
     op.opcode = abi::TagOpcode(opcode);

@@ -1,4 +1,4 @@
-// Writing send WQEs, shared by ibv_post_send and the ibv_wr_* functions.
+// Writes send WQEs for ibv_post_send and the ibv_wr_* functions.
 #pragma once
 
 #include "context.hpp"
@@ -10,10 +10,11 @@ inline bool send_queue_full(const Qp& qp) {
     return qp.sq.head - tail >= qp.send_limit;
 }
 
-/// True for flags that only datagrams may have: checksum offload is a capability of UD only (ibv_post_send(3)).
+/// Returns true for flags that only datagrams may have: checksum offload is a capability of UD only (ibv_post_send(3)).
 inline bool only_datagrams(unsigned flags) { return (flags & IBV_SEND_IP_CSUM) != 0; }
 
-/// Writes the head of the slot at sq.head, except the phase, which publish() writes. Addresses and payload fields are zero.
+/// Writes the head of the slot at sq.head, except the phase, which publish() writes. Sets the addresses and payload fields to
+/// zero.
 inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned flags) {
     qp.sq.claim();
     abi::SendWqe* w = qp.sq.slot(qp.sq.head);
@@ -25,7 +26,7 @@ inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned
     return w;
 }
 
-/// Appends a piece of inline payload. False: more than the QP's limit.
+/// Appends a piece of inline payload. Returns false if the payload exceeds the QP's limit.
 inline bool append_inline(const Qp& qp, abi::SendWqe* w, uint32_t& used, const void* data, size_t length) {
     if (length > qp.cap.max_inline_data - used) return false;
     if (length != 0) std::memcpy(abi::inline_data(w) + used, data, length);
@@ -33,14 +34,15 @@ inline bool append_inline(const Qp& qp, abi::SendWqe* w, uint32_t& used, const v
     return true;
 }
 
-/// Sets the length of the inline payload; without payload removes the inline flag.
+/// Sets the inline flag and the length of the inline payload. Without payload it leaves the WQE unchanged.
 inline void finish_inline(abi::SendWqe* w, uint32_t used) {
     if (used == 0) return;
     w->send_flags |= abi::kSendInline;
     w->inline_length = used;
 }
 
-/// Atomics have the number in another field, because `remote_srqn` is occupied. Binds have none.
+/// Sets the SRQ number of an XRC request. Atomics carry it in `atomic_srqn`, because their `swap` occupies `remote_srqn`. Binds
+/// have no SRQ number.
 inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
     if (w->opcode == abi::WrOpcode::bind_mw) return;
     const bool atomic = w->opcode == abi::WrOpcode::atomic_cmp_swp || w->opcode == abi::WrOpcode::atomic_fetch_add;
@@ -50,10 +52,11 @@ inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
         w->remote_srqn = srqn;
 }
 
-/// The key of a window after its next bind: the window's own index, and the low 8 bits that the program chose (IBA 10.6.7.2.2).
+/// Returns the key of a window after its next bind: the window's index, and the low 8 bits that the program chose (IBA
+/// 10.6.7.2.2).
 inline uint32_t next_key(const Mw& mw, uint32_t chosen) { return mw.index | (chosen & kConsumerKey); }
 
-/// False: not a window of this device.
+/// Returns false if `mw` is not a window of this device.
 inline bool can_bind(const Qp& qp, const ibv_mw* mw) { return mw != nullptr && mw->context == qp.qp.qp_base.context; }
 
 inline void fill_bind(abi::SendWqe* w, uint32_t rkey, const ibv_mw_bind_info& info) {

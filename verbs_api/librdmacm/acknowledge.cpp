@@ -1,4 +1,4 @@
-// Acknowledgements of events. Destroying an id or a group membership waits until all its events are acknowledged.
+// Acknowledgements of events. The destruction of an id or a group membership waits until all its events are acknowledged.
 #include <cstdlib>
 
 #include "event.hpp"

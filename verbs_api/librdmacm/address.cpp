@@ -1,4 +1,4 @@
-// struct sockaddr and the addresses of messages.
+// Conversions between struct sockaddr and the addresses in messages.
 #include <arpa/inet.h>
 
 #include <algorithm>

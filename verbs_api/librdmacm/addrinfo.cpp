@@ -70,7 +70,7 @@ int from_system(rdma_addrinfo& out, const rdma_addrinfo* hints, const addrinfo& 
     return copied ? 0 : fail(ENOMEM);
 }
 
-/// Returns 0, an EAI_ number like getaddrinfo, or -1 with errno.
+/// Returns 0, an EAI_ number as getaddrinfo does, or -1 with errno.
 int resolve(const char* node, const char* port, const rdma_addrinfo* hints, rdma_addrinfo& out) {
     const addrinfo wanted = hints != nullptr ? to_system(*hints) : addrinfo{};
     addrinfo* found = nullptr;

@@ -28,7 +28,7 @@ int append(abi::CmParam& to, const void* data, size_t length) {
     return 0;
 }
 
-/// 0 or an errno.
+/// Fills in the parameters of a connection. Returns 0 or an errno.
 int fill(const Id& id, const rdma_conn_param* p, abi::CmParam& out) {
     constexpr uint8_t kMostRetries = 7;
     out.qpn = id.id.qp != nullptr ? id.id.qp->qp_num : p != nullptr ? p->qp_num : 0;
@@ -99,7 +99,7 @@ int rdma_accept(rdma_cm_id* p, rdma_conn_param* param) {
 }
 
 int rdma_establish(rdma_cm_id* p) {
-    if (p->qp != nullptr) return fail(EINVAL);  // the library establishes such connections itself
+    if (p->qp != nullptr) return fail(EINVAL);  // the library itself establishes the connection of an id with a QP
     return result(service().tell(Op::cm_establish, roci::abi::HandleRequest{Id::from(p)->handle, 0}));
 }
 
@@ -122,7 +122,7 @@ int rdma_disconnect(rdma_cm_id* p) {
     return complete(id);
 }
 
-// Enhanced connection establishment is vendor-specific; our devices have no options for it.
+// Enhanced connection establishment (ECE) is vendor-specific. rocid's devices have no options for it.
 int rdma_set_local_ece(rdma_cm_id* id, ibv_ece* ece) {
     if (id == nullptr || id->qp != nullptr || ece == nullptr || ece->vendor_id == 0 || ece->comp_mask != 0) return fail(EINVAL);
     return 0;

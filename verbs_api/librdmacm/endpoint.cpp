@@ -1,4 +1,4 @@
-// Endpoints: an id with everything that belongs to it, in one call.
+// Endpoints: one call creates an id and everything that belongs to it.
 #include <cstdlib>
 #include <cstring>
 #include <utility>

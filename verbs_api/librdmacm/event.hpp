@@ -1,4 +1,4 @@
-// An event, which the library keeps until the program acknowledges it.
+// An event. The library keeps it until the program acknowledges it.
 #pragma once
 
 #include "id.hpp"
@@ -8,8 +8,8 @@ namespace roci::rdmacm {
 struct Event {
     rdma_cm_event event;
     uint8_t private_data[abi::kMaxCmPrivateData];
-    Id* counted;   ///< an acknowledgement increments its counter
-    Group* group;  ///< likewise
+    Id* counted;   ///< the id whose counter an acknowledgement increments
+    Group* group;  ///< the group whose counter an acknowledgement increments
 };
 
 void count_group(Group& group);

@@ -60,7 +60,8 @@ int new_connection(Event& e, const abi::CmEventReply& r) {
     return 0;
 }
 
-/// A program without a QP of ours on the id connects by itself and sees the response; any other sees ESTABLISHED or an error.
+/// Completes a connection when its response arrives, if the id has a QP of this library. The program then gets ESTABLISHED or an
+/// error. Without such a QP the program gets the response and connects by itself.
 void answer_response(Event& e, const abi::CmEventReply& r) {
     Id& id = *e.counted;
     rdma_cm_event& out = e.event;
@@ -73,7 +74,7 @@ void answer_response(Event& e, const abi::CmEventReply& r) {
     id.connect_error = 1;
 }
 
-/// The library's own work for an event, before the program sees it. False: the program must not see it.
+/// Does the library's own work for an event before the program gets the event. Returns false if the program must not get it.
 bool process(Event& e, const abi::CmEventReply& r) {
     Id& id = *e.counted;
     rdma_cm_event& out = e.event;
@@ -125,17 +126,18 @@ Group* find_group(const Id& id, uint32_t handle) {
     return g;
 }
 
-/// Called when the channel's stream has ended. If rocid has ended: -1 with EIO. Else another thread has destroyed the channel:
-/// then the call never returns, as in the kernel, because programs do not expect such a thread to continue. To find out, it sends
-/// rocid a request that can fail only if rocid has ended; a request about the channel would log an error.
+/// Called when the channel's socket has ended. If rocid has ended, returns -1 with EIO. Otherwise another thread has destroyed
+/// the channel; then the call never returns, as in the kernel, because programs do not expect such a thread to continue. To
+/// distinguish the two cases the function sends rocid a request that can fail only if rocid has ended. A request about the
+/// channel would log an error.
 int ended() {
     abi::ListDevicesReply unused{};
     if (service().call(Op::list_devices, abi::Empty{}, unused) == EIO) return fail(EIO);
     for (;;) pause();
 }
 
-/// Reads a signal from the channel's stream, blocking or not by its O_NONBLOCK, and fetches the event. Returns 0; EAGAIN if the
-/// event does not exist any more; else -1.
+/// Reads a signal from the channel's socket and fetches the event. Blocks if the descriptor lacks O_NONBLOCK. Returns 0, EAGAIN
+/// if the event does not exist any more, or -1 with errno.
 int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     const uint32_t handle = Channel::from(channel)->handle;  // the channel may be destroyed when read() returns
     abi::EventSignal signal{};
@@ -147,7 +149,8 @@ int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     return fail(error);
 }
 
-/// rocid has ended, so its devices are removed: each id with a device gets one event, then the channel fails.
+/// Called after rocid has ended, which removes its devices. Each id with a device gets one removal event; then the channel fails
+/// with EIO.
 int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
     Id* id = service().next_removed(channel);
     if (id == nullptr) return fail(EIO);

@@ -1,4 +1,4 @@
-// Event channels and ids: creating, binding, listening, migrating, destroying.
+// Event channels and ids: create, bind, listen, migrate, destroy.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -18,7 +18,7 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 extern "C" {
-// Exported by rdma-core without a public declaration.
+// rdma-core exports the following functions without a public declaration.
 int rdma_set_local_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
 int rdma_get_remote_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
 int rdma_reject_ece(struct rdma_cm_id* id, const void* private_data, uint8_t private_data_len);
@@ -29,24 +29,25 @@ namespace roci::rdmacm {
 
 struct Group;
 
-/// Begins with the public rdma_cm_id. Up to `sync` the layout is rdma-core's, because the system's r-sockets access it.
+/// Begins with the public rdma_cm_id. Up to `sync` the layout is rdma-core's, because the system's r-sockets access these fields.
 struct Id {
     rdma_cm_id id;
     void* system_device;  ///< always NULL
-    void* connect;        ///< private data of rdma_getaddrinfo, sent with rdma_connect
+    void* connect;        ///< private data of rdma_getaddrinfo; rdma_connect sends it
     size_t connect_length;
     int events_completed;
     int connect_error;
-    int sync;  ///< created without a channel: calls wait for their events
+    int sync;  ///< 1 if the id was created without a channel: calls then wait for their events
     pthread_cond_t cond;
     pthread_mutex_t mutex;
-    // ours
+    // fields of this library
     uint32_t handle;
-    uint32_t epoch;  ///< number of the connection to rocid that created it
+    uint32_t epoch;  ///< number of the connection to rocid on which the id was created
     uint8_t initiator_depth, responder_resources;
-    bool removed;  ///< the removal of its device was reported
+    bool removed;  ///< true once the removal of its device is reported
     ibv_qp_init_attr* qp_init_attr;
-    abi::CmQpAttrReply qp_attr[3];  ///< for INIT, RTR, RTS, from the last event; under `mutex`; mask 0: must be fetched
+    abi::CmQpAttrReply qp_attr[3];  ///< attributes for INIT, RTR and RTS from the last event; protected by `mutex`; mask 0: not
+                                    ///< known, must be fetched
     Group* groups;
 
     static Id* from(rdma_cm_id* p) { return reinterpret_cast<Id*>(p); }
@@ -55,7 +56,7 @@ static_assert(sizeof(rdma_cm_id) == 416 && offsetof(Id, system_device) == 416 &&
               offsetof(Id, sync) == 448);
 
 struct Channel {
-    rdma_event_channel channel;  ///< fd: the read end of the pipe
+    rdma_event_channel channel;  ///< its fd is the client's end of the event socket
     uint32_t handle;
     uint32_t epoch;
     static Channel* from(rdma_event_channel* p) { return reinterpret_cast<Channel*>(p); }
@@ -74,15 +75,15 @@ struct Group {
     sockaddr_storage address;
 };
 
-/// Sets errno; -1.
+/// Sets errno and returns -1.
 inline int fail(int error) {
     errno = error;
     return -1;
 }
-/// For functions of verbs that return an errno.
+/// Converts the return value of a verb that returns an errno.
 inline int result(int error) { return error == 0 ? 0 : fail(error); }
 
-/// A device of rocid. It remains open for the life of the process, with one context for all users.
+/// A device of rocid. It remains open as long as the process exists, and all users share one context.
 struct Device {
     ibv_context* verbs = nullptr;
     ibv_pd* pd = nullptr;
@@ -90,7 +91,7 @@ struct Device {
     uint8_t max_initiator_depth = 0, max_responder_resources = 0;
 };
 
-/// The one session of this process for connection management.
+/// The session of this process for connection management. A process has one.
 class Service {
 public:
     static Service& instance();
@@ -99,17 +100,17 @@ public:
     uint32_t epoch() const { return epoch_; }
     client::Connection& link() { return *link_; }
 
-    /// The device of that name, opened; nullptr with errno.
+    /// Returns the device with that name and opens it at first use. Returns nullptr with errno on failure.
     Device* device(const char* name);
     Device* device(const ibv_context* verbs);
-    /// All devices.
+    /// Returns the contexts of all devices.
     std::vector<ibv_context*> all_devices();
 
     void insert(Id& id);
     void remove(const Id& id);
     Id* find(uint32_t handle);
-    /// Called after rocid has ended: returns an id of that channel whose removal is not reported yet, and marks it as reported.
-    /// nullptr: there is none.
+    /// Called after rocid has ended. Returns an id of that channel whose removal is not reported yet, and marks it as reported.
+    /// Returns nullptr if there is none.
     Id* next_removed(const rdma_event_channel* channel);
 
     template <class Request, class Answer>
@@ -136,23 +137,24 @@ private:
 };
 
 inline Service& service() { return Service::instance(); }
-/// True: the id belongs to this process's session, not to that of a parent process.
+/// Returns true if the id belongs to this process's session and not to that of a parent process.
 inline bool ours(const Id& id) { return id.epoch == service().epoch(); }
 
-// A file calls only functions of the files above it: address, id (with acknowledge), qp, events, then the public functions.
+// A file calls only functions of files that come before it in this order: address, id (with acknowledge), qp, events, then the
+// files with the public functions.
 // address.cpp
-int to_abi(const sockaddr* address, abi::CmAddress& out);  ///< 0 or EAFNOSUPPORT
+int to_abi(const sockaddr* address, abi::CmAddress& out);  ///< returns 0 or EAFNOSUPPORT
 void from_abi(const abi::CmAddress& address, sockaddr_storage& out);
-socklen_t length_of(const sockaddr* address);  ///< 0: an unsupported family
+socklen_t length_of(const sockaddr* address);  ///< returns 0 if the family is not supported
 // id.cpp
 Id* allocate_id(rdma_event_channel* channel, void* context, rdma_port_space space, ibv_qp_type type);
 void free_id(Id* id);
 int create_id(rdma_event_channel* channel, rdma_cm_id** out, void* context, rdma_port_space space, ibv_qp_type type);
 int query_route(Id& id);
 int take_route(Id& id, abi::CmQueryReply q);
-/// Discards the stored attributes, so that they are fetched again.
+/// Discards the stored attributes, so that the next use fetches them again.
 void forget_attributes(Id& id);
-int destroy_handle(uint32_t handle);  ///< events reported, or -1
+int destroy_handle(uint32_t handle);  ///< returns the number of reported events, or -1
 // qp.cpp
 int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth);
 int modify_to_error(rdma_cm_id& id);
@@ -162,7 +164,7 @@ int confirm_response(Id& id);
 /// Called after joining a group: attaches the QP.
 int joined(Group& group, const ibv_ah_attr& address);
 // events.cpp
-/// For synchronous ids: waits for the event that ends the call. Returns 0, or -1 with the errno of the event.
+/// Waits for the event that ends the call, if the id is synchronous. Returns 0, or -1 with the errno of the event.
 int complete(Id& id);
 
 inline bool datagram(const rdma_cm_id& id) { return id.qp_type == IBV_QPT_UD; }

@@ -49,7 +49,8 @@ ibv_xrcd* xrc_domain(const rdma_cm_id& id) {
     return device->xrcd;
 }
 
-/// The attributes for a transition of the id's QP: from the id's last event if it had them, else from rocid.
+/// Returns the attributes for a transition of the id's QP. They come from the id's last event if the event had them, else from
+/// rocid.
 int known_attributes(rdma_cm_id& p, ibv_qp_state state, ibv_qp_attr& attr, int& mask) {
     Id& id = *Id::from(&p);
     pthread_mutex_lock(&id.mutex);
@@ -61,7 +62,7 @@ int known_attributes(rdma_cm_id& p, ibv_qp_state state, ibv_qp_attr& attr, int& 
     return 0;
 }
 
-/// Moves the QP to `state` with the id's attributes for it.
+/// Moves the QP to `state` with the attributes that the id has for this state.
 int take_to(rdma_cm_id& id, ibv_qp* qp, ibv_qp_state state) {
     ibv_qp_attr attr{};
     int mask = 0;
@@ -101,7 +102,7 @@ int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_de
     const auto step = [&](const ibv_qp_attr& attr, int mask) {
         steps.push_back({id.qp->handle, uint32_t(mask), client::to_abi(attr)});
     };
-    if (id.qp->state == IBV_QPS_INIT) {  // rights depend on the connection: they may come with RTR (IBA table 96)
+    if (id.qp->state == IBV_QPS_INIT) {  // the rights depend on the connection, and IBA table 96 permits to set them with RTR
         rtr.qp_access_flags = init.qp_access_flags;
         rtr_mask |= init_mask & IBV_QP_ACCESS_FLAGS;
     } else {

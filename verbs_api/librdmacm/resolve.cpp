@@ -1,4 +1,4 @@
-// Resolving an address and a route. If the id has no channel, both calls wait for their event.
+// Resolves an address and a route. If the id has no channel, both calls wait for their event.
 #include <cstring>
 
 #include "id.hpp"

@@ -1,5 +1,5 @@
-// The system's librdmacm implements r-sockets. It is loaded when a program calls the first r-socket function, and its calls of
-// rdma_* are bound to this library.
+// r-sockets: the system's librdmacm implements them. This library loads it when a program calls the first r-socket function. The
+// rdma_* calls of the system's library are bound to this library.
 #include <dlfcn.h>
 #include <rdma/rsocket.h>
 #include <sys/select.h>
@@ -12,7 +12,7 @@
 
 namespace {
 
-/// Paths of the library in distributions: Debian and Ubuntu, Fedora and its relatives, others.
+/// Paths of the system's library: on Debian and Ubuntu, on Fedora and its relatives, elsewhere.
 constexpr const char* kPlaces[] = {
 #if defined(__x86_64__)
     "/usr/lib/x86_64-linux-gnu/librdmacm.so.1",
@@ -27,8 +27,8 @@ constexpr const char* kPlaces[] = {
     "/lib/librdmacm.so.1",
 };
 
-/// Makes our symbols global, so that the system's library binds rdma_* and ibv_* to us. They are not global if the program has
-/// loaded us by dlopen.
+/// Makes the symbols of this library global, so that the system's library binds rdma_* and ibv_* to them. They are not global if
+/// the program has loaded this library by dlopen.
 void into_global_scope() {
     Dl_info self{};
     if (dladdr(reinterpret_cast<const void*>(&into_global_scope), &self) != 0 && self.dli_fname != nullptr)
@@ -51,7 +51,7 @@ void* system_function(const char* name) {
     return library != nullptr ? dlsym(library, name) : nullptr;
 }
 
-/// Calls the system's function of the same type, which is looked up once.
+/// Calls the system's function of the same type. The caller looks the function up once.
 template <class Result, class... Args>
 Result forward(void* function, Args... args) {
     if (function == nullptr) {

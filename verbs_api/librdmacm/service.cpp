@@ -1,4 +1,4 @@
-// The connection to rocid, the devices, and the table of ids by handle.
+// The connection to rocid, the devices, and the table that maps handles to ids.
 #include <cstring>
 
 #include "id.hpp"
@@ -18,10 +18,11 @@ Service::Service() {
                    });
 }
 
-/// Discards the parent's ids, session and devices in a fork's child. The child creates its own when it first needs them.
+/// Called in a fork's child. Discards the ids, the session and the devices of the parent. The child creates its own when it first
+/// needs them.
 void Service::forget_after_fork() {
     if (link_ != nullptr) link_->leave_to_parent();
-    (void)link_.release();  // another thread of the parent may have held its lock
+    (void)link_.release();  // leaked, because another thread of the parent may have held its lock
     devices_.clear();
     ids_.clear();
     ++epoch_;
@@ -31,7 +32,7 @@ int Service::open() {
     const std::lock_guard guard(mutex_);
     if (link_ != nullptr) return link_->gone() ? EIO : 0;
     auto link = std::make_unique<client::Connection>();
-    // Without rocid there are no RDMA devices.
+    // Reports ENODEV if rocid does not run, because then there are no RDMA devices.
     if (const int error = link->open(); error != 0) return error == ENOENT || error == ECONNREFUSED ? ENODEV : error;
     link_ = std::move(link);
     return 0;

@@ -1,4 +1,4 @@
-// Layout of a CQ in the arena.
+// The layout of a CQ in the arena.
 #pragma once
 
 #include "host/call.hpp"
@@ -13,8 +13,8 @@ struct CqParts {
 /// Allocates CqShared and `lanes` lanes of `depth` entries.
 Outcome lay_out_cq(Session& session, uint32_t depth, uint32_t lanes, ArenaBlock& block, CqParts& parts);
 
-/// Entries per lane for a CQ of `cqe` entries: the next power of two, which is the size reported to the program. All of them are
-/// usable; the next entry is an overrun.
+/// Sets `depth`, the number of entries per lane, to the smallest power of two that is at least `cqe`. The program is told `depth`
+/// as the size of its CQ. A lane can hold `depth` entries; one more entry is an overrun.
 Outcome cq_depth(const Limits& limits, uint32_t cqe, uint32_t& depth);
 
 }  // namespace roci::host::objects

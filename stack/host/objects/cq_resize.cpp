@@ -1,4 +1,4 @@
-// resize_cq: a CQ moves to a new ring lane by lane. Each engine moves its own lane, while QPs continue to complete into the CQ.
+// resize_cq moves a CQ to a new ring, lane by lane. Each engine moves its own lane, while QPs continue to complete into the CQ.
 #include <algorithm>
 
 #include "host/objects/cq_memory.hpp"
@@ -7,7 +7,8 @@
 namespace roci::host::objects {
 namespace {
 
-/// Entries of a lane that the client has not polled, by its own index. A wrong index harms only the client itself.
+/// Returns the number of entries of a lane that the client has not polled, by the client's own index. A wrong index harms only
+/// the client itself.
 uint32_t queued(const rings::CqLane& lane, uint32_t consumer, uint32_t depth) {
     uint32_t n = 0;
     while (n < depth) {
@@ -28,11 +29,11 @@ int move_lane(State& state, Cq& cq, uint32_t lane, const Ring& to, uint32_t cons
     return state.execute(lane, engine::ResizeCq{.cq = &cq.ring, .new_lane = to.parts.lanes[lane], .consumer = consumer});
 }
 
-/// Moves the lanes into `to`, one after the other, until one is refused. Returns how many have moved.
+/// Moves the lanes to `to`, one after the other, until one is refused. Returns the number of lanes moved.
 uint32_t move_all(State& state, Cq& cq, const Ring& to, const uint32_t* consumer, uint32_t already_moved) {
     uint32_t lane = 0;
     for (; lane < cq.ring.lane_count; ++lane) {
-        // A lane that has moved before was compacted: its first entry is index 0.
+        // A lane that was moved before was compacted, so its first entry has index 0.
         if (move_lane(state, cq, lane, to, lane < already_moved ? 0 : consumer[lane]) != 0) break;
     }
     return lane;
@@ -52,9 +53,9 @@ void answer(Call& c, const Cq& cq) {
     c.answer(abi::CreateCqReply{cq.ring.handle, cq.ring.generation, cq.depth, cq.ring.lane_count, cq.memory.where()});
 }
 
-/// Called if some lanes have moved to `partial` and another one did not fit, because its engine completed requests meanwhile.
-/// Moves all lanes to a third ring of at least the old depth, in which they always fit. This fails only if the client's index is
-/// invalid: then the CQ is dead and keeps all three rings.
+/// Called if some lanes were moved to `partial` and another lane did not fit, because its engine completed more requests
+/// meanwhile. Moves all lanes to a third ring of at least the old depth, in which they always fit. This fails only if the
+/// client's index is invalid. The CQ is then dead and keeps all three rings.
 Outcome fall_back(Call& c, Cq& cq, Ring& partial, uint32_t moved, const uint32_t* consumer) {
     Ring roomy;
     roomy.depth = std::max(cq.depth, partial.depth);
@@ -79,12 +80,12 @@ Outcome resize_cq(Call& c) {
     if (!cq->stranded.empty()) return fail(EINVAL, "CQ {} is dead after a failed resize; destroy it", in.handle);
     Ring ring;
     if (Outcome o = cq_depth(c.state.limits, in.cqe, ring.depth); o.failed()) return o;
-    if (ring.depth < cq->depth) {  // each engine runs a round: requests posted before the call may complete and be counted
+    if (ring.depth < cq->depth) {  // each engine runs a round, so that completions of requests posted before the call are counted
         c.state.engines.barrier_all();
         c.state.engines.barrier_all();
     }
     for (uint32_t e = 0; e < cq->ring.lane_count; ++e) {
-        // `entries` of a lane changes only by commands of this thread.
+        // Only commands of this thread change `entries` of a lane.
         const uint32_t n = queued(cq->ring.lanes[e], in.consumer[e], cq->depth);
         if (n > ring.depth)
             return fail(EINVAL, "CQ {} holds {} entries, more than the requested {}; poll it first", in.handle, n, in.cqe);

@@ -1,5 +1,5 @@
-// Device memory (ibv_alloc_dm). The client accesses it by copies, peers by RDMA. It is in the session's arena, which rocid and
-// the client have mapped.
+// Device memory (ibv_alloc_dm) lies in the session's arena, which both rocid and the client have mapped. The client accesses it
+// by copies, and peers access it by RDMA.
 #include <bit>
 
 #include "host/objects/handlers.hpp"

@@ -1,4 +1,4 @@
-// The handlers of operations on objects, by file.
+// The handlers of operations on objects, grouped by file.
 #pragma once
 
 #include "host/call.hpp"
@@ -14,15 +14,16 @@ Outcome reg_mr(Call&);
 Outcome rereg_mr(Call&);
 Outcome dereg_mr(Call&);
 Outcome alloc_null_mr(Call&);
-Outcome check_access(uint32_t asked, uint32_t& served);  ///< enum ibv_access_flags; `served`: the flags for the engines
-bool may_reach(Call&);  ///< whether rocid may access the client's memory by address, as on-demand paging requires
-/// Allocates a key for the region and publishes it. ENOMEM: all keys are in use.
+/// Checks values of enum ibv_access_flags. Sets `served` to the flags for the engines.
+Outcome check_access(uint32_t asked, uint32_t& served);
+bool may_reach(Call&);  ///< returns true if rocid may access the client's memory by address, as on-demand paging requires
+/// Allocates a key for the region and publishes it. Fails with ENOMEM if all keys are in use.
 Outcome take_key(State&, mem::MemoryRegion&);
 
 // window.cpp
 Outcome alloc_mw(Call&);
 Outcome dealloc_mw(Call&);
-void free_resources(State&, Mw&);  ///< frees its key; called after clearing the slot and fence_all()
+void free_resources(State&, Mw&);  ///< frees the window's key; called after the slot was cleared and fence_all() has returned
 
 // device_memory.cpp
 Outcome alloc_dm(Call&);
@@ -47,23 +48,23 @@ Outcome create_srq(Call&);
 Outcome modify_srq(Call&);
 Outcome query_srq(Call&);
 Outcome destroy_srq(Call&);
-void retire(State&, Srq&);          ///< removes it from its engine
-void free_resources(State&, Srq&);  ///< frees its memory and number; called after fence_all()
+void retire(State&, Srq&);          ///< removes the SRQ from its engine
+void free_resources(State&, Srq&);  ///< frees the SRQ's memory and number; called after fence_all()
 
 // qp.cpp
 Outcome create_qp(Call&);
 Outcome query_qp(Call&);
 Outcome destroy_qp(Call&);
-/// The engine lets go of it. False: a worker may still write its buffers, ask again.
+/// Removes the QP from its engine. Returns false if a worker may still write the QP's buffers; the caller then tries again.
 [[nodiscard]] bool retire(State&, Qp&);
 void free_resources(State&, Qp&);
-/// What `roci why` can say without asking the engine.
+/// Returns the facts for `roci why` that the conductor knows without a query to the engine.
 QpFacts facts_of(const Session& session, const Qp& qp);
 int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< reads the QP's state from its engine
 // qp_open.cpp
 Outcome open_qp(Call&);
 void share(Xrcd&, const std::shared_ptr<Qp>& target);  ///< lets other sessions open a new XRC target
-/// Removes a handle of a QP. True: other sessions have it open, so the QP continues to exist.
+/// Removes a handle of a QP. Returns true if other sessions have the QP open, so that it continues to exist.
 bool leave(State&, const qp::Owner&, Qp&);
 // qp_modify.cpp
 Outcome modify_qp(Call&);

@@ -1,4 +1,4 @@
-// Protection domains, mapped regions of a client's memory, and their MRs.
+// Protection domains, mapped regions of a client's memory, and MRs in these regions.
 #include <algorithm>
 
 #include "host/objects/handlers.hpp"
@@ -6,15 +6,15 @@
 namespace roci::host::objects {
 namespace {
 
-// enum ibv_access_flags beyond mem::Access.
-constexpr uint32_t kHugeTlb = 1 << 7;             // a hint
-constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: may be ignored
+// Values of enum ibv_access_flags that mem::Access does not contain.
+constexpr uint32_t kHugeTlb = 1 << 7;             // only a hint
+constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: flags that may be ignored
 constexpr uint32_t kServedAccess =
     mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased |
-    mem::kOnDemand;  // such a region is accessed by address, so its pages are loaded on demand anyway
+    mem::kOnDemand;  // such a region is accessed by address, so the kernel loads its pages on demand anyway
 constexpr uint32_t kWriteAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteAtomic;
 
-// enum ibv_rereg_mr_flags.
+// Values of enum ibv_rereg_mr_flags.
 enum Rereg : uint32_t { kTranslation = 1, kPd = 2, kAccess = 4 };
 
 Outcome check_range(uint64_t start, uint64_t length, const char* what) {
@@ -177,7 +177,7 @@ Outcome remove_region(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     RegionHandle* region;
     if (Outcome o = look_up(c.session.regions, handle, "region", region); o.failed()) return o;
-    c.session.regions.erase(handle);  // MRs in it keep the mapping
+    c.session.regions.erase(handle);  // MRs in the region keep the mapping
     return done();
 }
 
@@ -225,16 +225,16 @@ Outcome alloc_null_mr(Call& c) {
 
 namespace {
 
-/// Checks that no window is bound to the region and prevents further binds. Returns the same errno as Soft-RoCE.
+/// Checks that no window is bound to the region, and prevents further binds. Returns the same errno as Soft-RoCE.
 Outcome must_have_no_windows(mem::MemoryRegion& region) {
     if (mem::close_to_windows(region)) return done();
     return fail(EINVAL, "{} memory windows are bound to the MR: invalidate or deallocate them first", region.users.load());
 }
 
-/// The new properties of a region: those of the old one, changed by `in.flags`.
+/// The new properties of a region: those of the old region, changed by `in.flags`.
 struct Replacement {
     Pool<mem::MemoryRegion>::Handle region;
-    Pd* pd = nullptr;  ///< the new PD, if it changes
+    Pd* pd = nullptr;  ///< the new PD; nullptr if it does not change
     Layout layout;
 };
 
@@ -269,8 +269,8 @@ void keep_layout(mem::MemoryRegion& fresh, const mem::MemoryRegion& old) {
 
 }  // namespace
 
-/// A new region replaces the old one in the key table. The key remains the same unless the translation changes: the old key must
-/// not give access to new memory.
+/// Replaces a region in the key table by a new one. The key changes only if the translation changes, because the old key must not
+/// give access to new memory.
 Outcome rereg_mr(Call& c) {
     const auto in = c.in<abi::ReregMrRequest>();
     Mr* mr;

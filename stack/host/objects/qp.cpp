@@ -1,4 +1,4 @@
-// Queue pairs: creation, query, destruction. For modify_qp see qp_modify.cpp.
+// Creation, query and destruction of queue pairs. qp_modify.cpp contains modify_qp.
 #include <algorithm>
 
 #include "host/objects/handlers.hpp"
@@ -9,7 +9,7 @@
 namespace roci::host::objects {
 namespace {
 
-/// The queues of a type of QP.
+/// The queues that a type of QP has.
 struct Needs {
     qp::Type type;
     bool send, receive;
@@ -40,7 +40,7 @@ Outcome check_cap(const abi::QpCap& cap, const Limits& l) {
     return done();
 }
 
-/// The objects of the request's handles.
+/// The objects that the handles of the request refer to.
 struct Parts {
     Pd* pd = nullptr;
     Cq* send_cq = nullptr;
@@ -51,7 +51,7 @@ struct Parts {
 
 Outcome find_parts(Call& c, const abi::CreateQpRequest& in, const Needs& needs, Parts& p) {
     Session& s = c.session;
-    // An XRC target has no PD: the SRQ of each request decides which memory it may access (IBA annex A14.2.3).
+    // An XRC target has no PD. The SRQ of each request determines the memory that the request may access (IBA annex A14.2.3).
     if (needs.type == qp::Type::xrc_recv) return look_up(s.xrcds, in.xrcd, "XRC domain", p.xrcd);
     if (Outcome o = look_up(s.pds, in.pd, "PD", p.pd); o.failed()) return o;
     if (needs.send) {
@@ -76,7 +76,7 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
     return has_room(c.session.qps, kQpSlots, "QP");
 }
 
-/// Allocates the queues. `cap`: the granted capabilities.
+/// Allocates the queues. `cap` contains the granted capabilities.
 Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, const Srq* srq, Qp& qp, qp::Spec& spec,
                 abi::QpCap& cap) {
     if (needs.send) {
@@ -109,7 +109,7 @@ Outcome start(State& state, Qp& qp, const qp::Spec& spec, const qp::Owner& owner
     return done();
 }
 
-/// The engine of a QP: that of its SRQ or XRC domain, if it has one.
+/// Returns the engine for a QP. It is that of the QP's SRQ or XRC domain, if there is one.
 uint32_t home(State& state, const Parts& p) {
     if (p.srq != nullptr) return p.srq->spec().engine;
     return p.xrcd != nullptr ? p.xrcd->domain->engine : state.pick_engine();
@@ -132,7 +132,7 @@ void answer(Call& c, const Qp& qp) {
     out.generation = owner.generation;
     out.qpn = s.qpn.value;
     out.engine = s.engine;
-    out.sq_depth = qp.attr.cap.max_send_wr != 0 ? s.sq.depth : 0;  // 0: the send queue belongs to its tag matching SRQ
+    out.sq_depth = qp.attr.cap.max_send_wr != 0 ? s.sq.depth : 0;  // 0 if the QP's tag matching SRQ uses the send queue
     out.sq_stride = s.sq.stride;
     out.rq_depth = s.rq.depth;
     out.rq_stride = s.rq.stride;
@@ -168,7 +168,7 @@ Outcome create_qp(Call& c) {
     spec.send_cq = parts.send_cq != nullptr ? &parts.send_cq->ring : nullptr;
     spec.recv_cq = parts.recv_cq != nullptr ? &parts.recv_cq->ring : nullptr;
     spec.srq = parts.srq != nullptr ? parts.srq->engine_side : nullptr;
-    if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // else the client has no access to the queues
+    if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // with tag matching, the client has no access to the queues
     if (Outcome o = start(c.state, *qp, spec, {c.session.id, place.handle, place.generation}); o.failed()) {
         c.state.qpns.release(*number);
         return o;
@@ -209,7 +209,8 @@ Outcome destroy_qp(Call& c) {
     }
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     if (!retire(c.state, *qp)) return wait_for_memory();
-    if (c.state.engine_load.size() > 1) c.state.fence_all();  // its own engine has no reference any more
+    // Only for the other engines, because the QP's own engine has no reference any more.
+    if (c.state.engine_load.size() > 1) c.state.fence_all();
     free_resources(c.state, *qp);
     c.session.qps.erase(handle);
     return done();

@@ -1,5 +1,5 @@
-// modify_qp translates: it checks the attributes' values, resolves the path and commands the engine, which alone knows the QP's
-// state and decides whether the step is legal (qp/attributes.hpp).
+// modify_qp checks the values of the attributes, resolves the path and commands the engine. Only the engine knows the QP's state;
+// it decides whether the transition is legal (qp/attributes.hpp).
 #include "host/objects/handlers.hpp"
 #include "host/paths/resolve.hpp"
 #include "qp/attributes.hpp"
@@ -8,9 +8,9 @@
 namespace roci::host::objects {
 namespace {
 
-constexpr uint32_t kMigrated = 0;  // enum ibv_mig_state
+constexpr uint32_t kMigrated = 0;  // value of enum ibv_mig_state
 
-/// The value of one attribute as a number, and its range.
+/// One attribute's value as a number, and its permitted range.
 struct ValueRule {
     uint32_t bit;
     const char* name;
@@ -41,7 +41,7 @@ Outcome check_values(const Call& c, const abi::QpAttr& a, uint32_t mask) {
         const uint32_t v = r.value(a);
         if (v < r.least || v > r.most) return fail(EINVAL, "{} is {}, must be {} to {} here", r.name, v, r.least, r.most);
     }
-    // A controlled Q_Key (IBA 10.2.5) is what QP 1 trusts. Linux wants CAP_NET_RAW for it.
+    // QP 1 trusts controlled Q_Keys (IBA 10.2.5). Linux requires CAP_NET_RAW for their use.
     constexpr uint32_t kControlled = 0x80000000;
     if ((mask & qp::kAttrQkey) != 0 && (a.qkey & kControlled) != 0 && !c.state.privileged(c.session.who))
         return fail(EPERM, "Q_Key {:#x} is a controlled one; user {} may set those below {:#x}", a.qkey, c.session.who.uid,
@@ -66,7 +66,7 @@ Outcome set_path(Call& c, const Qp& qp, qp::Change& change, PeerClaim& claim) {
     return done();
 }
 
-/// Stores the attributes for query_qp: one line per attribute.
+/// Stores the attributes for query_qp, one line per attribute.
 void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     const auto set = [mask](uint32_t bit, auto& target, const auto& value) {
         if ((mask & bit) != 0) target = value;
@@ -86,11 +86,11 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     set(qp::kAttrMaxDestRdAtomic, to.max_dest_rd_atomic, from.max_dest_rd_atomic);
     set(qp::kAttrPathMigState, to.path_mig_state, from.path_mig_state);
     set(qp::kAttrDestQpn, to.dest_qp_num, from.dest_qp_num);
-    set(qp::kAttrRqPsn, to.rq_psn, from.rq_psn);  // where they started; query_qp shows where they are
+    set(qp::kAttrRqPsn, to.rq_psn, from.rq_psn);  // the initial PSNs; query_qp returns the current ones
     set(qp::kAttrSqPsn, to.sq_psn, from.sq_psn);
 }
 
-/// The engine decides on the step, and unless the change is a trial, takes it.
+/// Lets the engine decide on the transition. If the change is not a trial, a legal transition is executed.
 Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decision& step) {
     engine::ModifyQp command{.qp = qp.engine_side.get(), .change = &change, .step = &step};
     const int error = state.execute(qp.spec().engine, command);
@@ -100,18 +100,19 @@ Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decisi
     return fail(error, "the engine refused to take the QP to {}", qp::state_name(step.to));
 }
 
-/// Checks what the engine does not: the values of the attributes, and the path.
+/// Checks the values of the attributes and the path, which the engine does not check.
 Outcome translate(Call& c, const abi::ModifyQpRequest& in, const Qp& qp, qp::Change& change, PeerClaim& peer) {
     change.mask = in.mask & ~qp::ignored_attributes(qp.spec().type);
     change.attr = in.attr;
-    change.attr.rq_psn &= kMask24;  // ibv_modify_qp(3) leaves more bits undefined; drivers drop them
+    change.attr.rq_psn &= kMask24;  // ibv_modify_qp(3) leaves the upper bits undefined, and drivers ignore them
     change.attr.sq_psn &= kMask24;
     if (Outcome o = check_values(c, change.attr, change.mask); o.failed()) return o;
     return (change.mask & qp::kAttrAv) != 0 ? set_path(c, qp, change, peer) : done();
 }
 
-/// An ordinary step is one command. If the request is faulty in itself or has to wait, the engine is asked first whether the step
-/// would be legal: an illegal step is refused as such, and does not wait for a neighbour.
+/// Usually executes a transition by one command. If the request has a fault of its own or has to wait, the command is a trial
+/// that only checks whether the transition is legal. An illegal transition is then refused as such and does not wait for a
+/// neighbour.
 Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     qp::Change change;
     PeerClaim peer;
@@ -120,19 +121,21 @@ Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     qp::Decision step;
     if (Outcome o = command(c.state, qp, change, step); o.failed()) return o;
     if (translated.failed()) return translated;
-    if ((change.mask & qp::kAttrState) != 0 && step.to == qp::State::reset) {
+    const bool steps = (change.mask & qp::kAttrState) != 0;
+    if (steps && step.to == qp::State::reset) {
         const abi::QpCap cap = qp.attr.cap;
         qp.attr = {};
         qp.attr.cap = cap;
-        qp.peer = {};
     }
+    // In RESET and ERR the QP sends nothing, and only RESET leads out of ERR. So another user's QP may connect to the same peer.
+    if (steps && (step.to == qp::State::reset || step.to == qp::State::err)) qp.peer = {};
     remember(qp.attr, change.attr, change.mask);
     if (peer.holds()) qp.peer = std::move(peer);
     c.answer(abi::ModifyQpReply{uint32_t(step.to), 0});
     return done();
 }
 
-/// A refusal is kept for `roci why`.
+/// Like modify_once(), and keeps a refusal for `roci why`.
 Outcome modify_told(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     Outcome o = modify_once(c, in, qp);
     if (o.waits_for || o.waits_for_memory) return o;

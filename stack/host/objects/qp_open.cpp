@@ -9,9 +9,9 @@ namespace roci::host::objects {
 namespace {
 
 constexpr auto kTarget = uint32_t(qp::Type::xrc_recv);
-constexpr size_t kMostHolders = 1024;  ///< bounds the search when a handle is closed
+constexpr size_t kMostHolders = 1024;  ///< limits the search when a handle is closed
 
-/// Changes the owner of a QP, of which engines know only one. Called when the owner closes its handle.
+/// Changes the owner of a QP. Engines know only one owner per QP. Called when the owner closes its handle.
 void move_to(State& state, Qp& qp, const qp::Owner& owner) {
     state.execute(qp.spec().engine, engine::MoveQp{.qp = qp.engine_side.get(), .owner = &owner});
 }

@@ -1,4 +1,4 @@
-// Layout of send and receive queues in the arena: depths, strides, and the resulting capabilities.
+// The layout of send and receive queues in the arena: depths, strides, and the resulting capabilities.
 #pragma once
 
 #include "host/call.hpp"
@@ -6,18 +6,18 @@
 namespace roci::host::objects {
 
 struct SqShape {
-    uint32_t depth = 0, stride = 0;  ///< power of two; multiple of 64
+    uint32_t depth = 0, stride = 0;  ///< depth is a power of two; stride is a multiple of 64 bytes
     uint32_t max_sge = 0, max_inline = 0;
     uint64_t bytes() const { return sizeof(abi::SqShared) + uint64_t(depth) * stride; }
 };
 struct RqShape {
-    uint32_t depth = 0, stride = 0;  ///< power of two; multiple of 32
+    uint32_t depth = 0, stride = 0;  ///< depth is a power of two; stride is a multiple of 32 bytes
     uint32_t max_sge = 0;
     uint64_t bytes() const { return sizeof(abi::RqShared) + uint64_t(depth) * stride; }
 };
 
-/// The smallest shape for the requested capabilities. Spare room is granted too, up to the limits. A queue of 0 entries gets one
-/// entry, so that every ring has a slot.
+/// Returns the smallest shape for the requested capabilities. Spare room is granted too, up to the limits. A queue of 0 entries
+/// gets one entry, so that every ring has a slot.
 SqShape sq_shape(const abi::QpCap& asked, const Limits& limits);
 RqShape rq_shape(uint32_t max_wr, uint32_t max_sge);
 

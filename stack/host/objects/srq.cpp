@@ -7,8 +7,8 @@
 namespace roci::host::objects {
 namespace {
 
-constexpr uint32_t kBasic = 0, kXrc = 1;          // enum ibv_srq_type
-constexpr uint32_t kSrqMaxWr = 1, kSrqLimit = 2;  // enum ibv_srq_attr_mask
+constexpr uint32_t kBasic = 0, kXrc = 1;          // values of enum ibv_srq_type
+constexpr uint32_t kSrqMaxWr = 1, kSrqLimit = 2;  // values of enum ibv_srq_attr_mask
 
 Outcome check_size(const Call& c, const abi::CreateSrqRequest& in) {
     const Capabilities& caps = c.state.caps;
@@ -20,7 +20,7 @@ Outcome check_size(const Call& c, const abi::CreateSrqRequest& in) {
     return has_room(c.session.srqs, caps.max_srqs, "SRQ");
 }
 
-/// The XRC domain and the CQ of an XRC SRQ; nullptr for a basic SRQ.
+/// The XRC domain and the CQ of an XRC SRQ. Both are nullptr for a basic SRQ.
 struct XrcParts {
     Xrcd* xrcd = nullptr;
     Cq* cq = nullptr;
@@ -72,7 +72,7 @@ Outcome create_srq(Call& c) {
     spec.pd = pd->number;
     set_xrc_parts(spec, xrc);
     srq->engine_side = qp::create_srq(spec, queue);
-    // ibv_create_srq(3) ignores the limit.
+    // The limit is not passed, because ibv_create_srq(3) ignores it.
     if (const int error = c.state.execute(spec.engine, engine::AddSrq{.srq = srq->engine_side}); error != 0) {
         qp::free(srq->engine_side);
         c.state.srqns.release(*number);
@@ -110,7 +110,7 @@ Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_
     return done();
 }
 
-/// Moves the queued requests to a new ring, between two messages.
+/// Moves the queued requests to a new ring. The engine does this between two messages.
 Outcome resize(Call& c, Srq& srq, uint32_t depth) {
     const rings::RqView& now = srq.queue();
     const RqShape shape{depth, now.stride, now.max_sge};
@@ -136,7 +136,8 @@ Outcome modify_srq(Call& c) {
         if (Outcome o = resize(c, *srq, depth); o.failed()) return o;
     }
     if ((in.mask & kSrqLimit) == 0) return done();
-    if (const int error = c.state.execute(srq->spec().engine, engine::ModifySrq{.srq = srq->engine_side, .limit = in.limit}); error != 0)
+    if (const int error = c.state.execute(srq->spec().engine, engine::ModifySrq{.srq = srq->engine_side, .limit = in.limit});
+        error != 0)
         return fail(error, "the engine refused the limit");
     return done();
 }

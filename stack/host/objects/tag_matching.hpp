@@ -1,4 +1,4 @@
-// Tag matching SRQs: the additional work of create_srq, and the send queues of their QPs.
+// Tag matching SRQs: additional steps of create_srq, and the send queues of the QPs that use such an SRQ.
 #pragma once
 
 #include "host/call.hpp"
@@ -6,7 +6,7 @@
 
 namespace roci::host::objects {
 
-inline constexpr uint32_t kTagMatchingSrq = 2;  ///< enum ibv_srq_type: IBV_SRQT_TM
+inline constexpr uint32_t kTagMatchingSrq = 2;  ///< IBV_SRQT_TM of enum ibv_srq_type
 
 /// The limits that the device reports and create_srq enforces.
 inline constexpr abi::TagCaps kTagCaps{.max_rndv_hdr_size = qp::kMaxRndvRequest,
@@ -16,18 +16,19 @@ inline constexpr abi::TagCaps kTagCaps{.max_rndv_hdr_size = qp::kMaxRndvRequest,
                                        .max_sge = abi::kMaxTagSge,
                                        .reserved = 0};
 
-/// Limit of QPs per session. The doorbell slot of a QP is its handle, and freed handles are not reused at once. The last slots
-/// are for tag matching SRQs.
+/// Limit of QPs per session. The handle of a QP is also its doorbell slot, so all handles must be below kFirstTagSlot, where the
+/// slots of tag matching SRQs begin. HandleTable keeps up to kRest freed handles unused. One slot more is left unused as a
+/// reserve.
 inline constexpr uint32_t kQpSlots = abi::kFirstTagSlot - uint32_t(HandleTable<Qp>::kRest) - 1;
 
-/// Allocates the ring of operations and a doorbell slot, and takes a reference on the CQ. spec.engine must be set. Does nothing
-/// for other types of SRQs.
+/// Allocates the ring of operations and a doorbell slot, and takes a reference to the CQ. The caller has set spec.engine. Does
+/// nothing for other types of SRQs.
 Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, qp::SrqSpec& spec, abi::TagQueue& reply);
-/// Checks whether a QP can use this SRQ.
+/// Checks whether a QP may use this SRQ.
 Outcome check_tag_qp(const abi::CreateQpRequest& in, const Pd& pd, const Srq* srq);
 inline bool matches_tags(const Srq* srq) { return srq != nullptr && srq->spec().tags.shared != nullptr; }
-/// Capabilities of the send queue of such a QP. rocid uses it for READs and FINs of matched rendezvous messages; the client
-/// cannot post to it.
+/// Returns the capabilities of the send queue of such a QP. rocid sends the READs and FINs of matched rendezvous messages through
+/// it. The client cannot post to it.
 abi::QpCap rendezvous_cap();
 
 }  // namespace roci::host::objects

@@ -1,11 +1,11 @@
-// Allocation of memory windows. A QP binds a window's key to a part of a region by a work request. Engines bind and invalidate
+// Allocates memory windows. A QP binds a window's key to a part of a region by a work request. Engines bind and invalidate
 // windows (mem/window.cpp).
 #include "host/objects/handlers.hpp"
 
 namespace roci::host::objects {
 namespace {
 
-constexpr uint32_t kType1 = 1, kType2 = 2;  // enum ibv_mw_type
+constexpr uint32_t kType1 = 1, kType2 = 2;  // values of enum ibv_mw_type
 
 }  // namespace
 
@@ -22,7 +22,7 @@ Outcome alloc_mw(Call& c) {
     window.pd = pd->number;
     window.is_window = true;
     window.type2 = in.type == kType2;
-    window.invalidated.store(true, std::memory_order_relaxed);  // not bound to anything yet
+    window.invalidated.store(true, std::memory_order_relaxed);  // the window is not bound yet
     mw->pd = Use(pd->uses);
     if (Outcome o = take_key(c.state, window); o.failed()) return o;
     const auto place = s.mws.next();
@@ -31,7 +31,7 @@ Outcome alloc_mw(Call& c) {
     return done();
 }
 
-/// Frees a window, bound or not. From then on the key is invalid for peers.
+/// Frees a window, whether bound or not. Afterwards the key is invalid for peers.
 Outcome dealloc_mw(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     Mw* mw;
@@ -48,7 +48,7 @@ void free_resources(State& state, Mw& mw) {
     mem::let_go(state.shared.keys, *mw.region);
     const Key last = mw.region->key;
     state.key_variant[last.index()] =
-        uint8_t(last.value);  // binds chose the variant; the next window with this index gets another one
+        uint8_t(last.value);  // binds have chosen the variant; the next window with this index gets another variant
     state.keys.release(last.index());
 }
 

@@ -25,7 +25,7 @@ bool on_link(const DeviceConfig& device, const Gid& dest) {
     return false;
 }
 
-/// The next hop by the configuration: the destination itself if it is on the link, else the gateway.
+/// Finds the next hop by the configuration: the destination itself if it is on the link, otherwise the gateway.
 Outcome own_next_hop(const DeviceConfig& device, const Gid& dest, Gid& next) {
     next = dest;
     if (on_link(device, dest)) return done();
@@ -50,12 +50,13 @@ Outcome next_hop(State& state, uint32_t device, const Gid& source, const Gid& de
 
 void send_frame(State& state, neighbour::Frame& frame) {
     if (const uint16_t vlan = state.devices[frame.port].vlan; vlan != 0 && !neighbour::insert_tag(frame, vlan)) return;
-    (void)state.execute(0, engine::SendFrame{.frame = &frame});  // if the port is full, the frame is lost; the cache repeats it
+    // If the port is full, the frame is lost, and the cache repeats it.
+    (void)state.execute(0, engine::SendFrame{.frame = &frame});
 }
 
-// ---- asking ---------------------------------------------------------------------------------------------------------
+// ---- sending solicitations ------------------------------------------------------------------------------------------
 
-/// The source address of a solicitation: an address in the target's subnet, so that the target can answer.
+/// Returns the source address for a solicitation. It is in the target's subnet, so that the target can answer.
 Gid address_near(const DeviceConfig& device, const Gid& target) {
     Gid any;
     for (size_t i = 0; i < device.gids.size(); ++i) {
@@ -86,8 +87,8 @@ void ask(State& state, const neighbour::Question& q) {
 void on_solicitation(State& state, uint32_t port, const Message& m) {
     const DeviceConfig& device = state.devices[port];
     const bool ours = has_gid(device, m.target);
-    // A neighbour that solicits our address will need ours too: store its address from the solicitation (RFC 826, RFC
-    // 4861 7.2.3).
+    // A neighbour that solicits our address will send us packets that we answer. Its MAC address is therefore stored from the
+    // solicitation (RFC 826, RFC 4861 7.2.3).
     if (!m.sender.is_zero() && !m.link.is_zero() && on_link(device, m.sender) && !has_gid(device, m.sender))
         state.neighbours->cache.heard({port, m.sender}, m.link, state.now, ours);
     if (!ours) return;
@@ -99,7 +100,7 @@ void on_solicitation(State& state, uint32_t port, const Message& m) {
 
 void on_advertisement(State& state, uint32_t port, const Message& m) {
     if (has_gid(state.devices[port], m.target)) {
-        ++state.neighbours->conflicts;  // address conflict: `roci status` counts it
+        ++state.neighbours->conflicts;  // `roci status` shows this counter of address conflicts
         return;
     }
     state.neighbours->cache.heard({port, m.target}, m.link, state.now, false, m.override_link);
@@ -156,7 +157,7 @@ bool is_waited_for(const Neighbours& n, const neighbour::Key& key) {
            std::ranges::find(n.ids, key, &HeldId::neighbour) != n.ids.end();
 }
 
-/// Removes the entries for which `ends` returns true from `list`. Frees the cache entries for which no other request waits.
+/// Removes the entries from `list` for which `ends` returns true. Releases the cache entries for which no other request waits.
 template <class Held, class Ends>
 void stop_waiting(State& state, std::vector<Held>& list, Ends ends) {
     Neighbours& n = *state.neighbours;
@@ -179,12 +180,12 @@ void expire_ids(State& state) {
     });
 }
 
-/// Looks up the MAC in the port's static table or in the neighbour cache.
+/// Looks up the MAC address in the port's static table or in the neighbour cache.
 Outcome look_up_link(State& state, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac) {
     neighbour::Key key{device, {}};
     if (Outcome o = next_hop(state, device, source, dest, key.address); o.failed()) return o;
     if (state.devices[device].resolver == Resolver::socket) {
-        mac = state.devices[device].mac;  // a placeholder: the kernel finds the next hop's MAC
+        mac = state.devices[device].mac;  // a placeholder, because the kernel finds the MAC address of the next hop
         return done();
     }
     if (neighbour::is_multicast(key.address)) return fail(EINVAL, "{} is a multicast address", to_text(dest));
@@ -199,7 +200,7 @@ Outcome look_up_link(State& state, uint32_t device, const Gid& source, const Gid
     return o;
 }
 
-/// Returns a MAC that is already known, for a port that cannot resolve neighbours.
+/// Looks up a MAC address that was learnt from received frames, for a port that cannot resolve neighbours.
 Outcome recall(State& state, uint32_t device, const Gid& dest, MacAddress& mac) {
     const auto known = state.neighbours->cache.recall({device, dest});
     if (!known)

@@ -1,5 +1,5 @@
-// Resolution of MAC addresses for the conductor, by the port's DeviceConfig::resolver. A request that needs an unknown MAC is
-// held and run again when the MAC is resolved; other requests do not wait.
+// Resolves MAC addresses for the conductor by the port's DeviceConfig::resolver. A request that needs an unknown MAC address is
+// held and run again when the address is resolved. Other requests do not wait.
 #pragma once
 
 #include <deque>
@@ -12,7 +12,7 @@
 
 namespace roci::host::paths {
 
-/// A request that waits for a neighbour: at most one per session, because a client waits for its reply.
+/// A request that waits for a neighbour. There is at most one per session, because a client waits for its reply.
 struct HeldRequest {
     uint32_t session = 0;
     neighbour::Key neighbour;
@@ -26,22 +26,23 @@ struct HeldId {
 };
 struct SettledId {
     uint32_t session = 0, id = 0;
-    int error = 0;  ///< 0: the address is resolved
+    int error = 0;  ///< 0: the address is resolved; otherwise an errno
 };
 
 struct Neighbours {
     neighbour::Cache cache;
     std::vector<HeldRequest> requests;  ///< waiting requests
-    std::deque<HeldRequest> ready;      ///< to be run again: the neighbour is resolved, or does not answer
-    std::vector<HeldId> ids;            ///< waiting ids
-    std::deque<SettledId> settled_ids;  ///< for rdma_cm
+    std::deque<HeldRequest> ready;      ///< requests to be run again, because the neighbour is resolved or does not answer
+    std::vector<HeldId> ids;            ///< ids of rdma_cm that wait
+    std::deque<SettledId> settled_ids;  ///< ids whose resolution has ended, for rdma_cm
     uint64_t echoes = 0, conflicts = 0;
 };
 
-/// Finds the destination MAC of frames from `device` to `dest`. Outcome::waits_for is set while it is being resolved.
-/// ENETUNREACH, EHOSTUNREACH: no route; ETIMEDOUT: the neighbour does not answer.
+/// Finds the destination MAC address of frames from `device` to `dest`. While it is being resolved, the result has
+/// Outcome::waits_for set. Fails with ENETUNREACH or EHOSTUNREACH if there is no route, and with ETIMEDOUT if the neighbour does
+/// not answer.
 Outcome find_neighbour(State&, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac);
-/// Stores the MAC of a frame from `peer`, for ports that cannot resolve neighbours (Resolver::none).
+/// Stores the source MAC address of a frame from `peer`, for ports that cannot resolve neighbours (Resolver::none).
 void overhear(State&, uint32_t device, const Gid& peer, const MacAddress& mac);
 /// Processes frames of ports with Resolver::own. Moves requests and ids whose resolution has ended to `ready` and `settled_ids`.
 void service(State&);
@@ -51,7 +52,7 @@ Nanos next_deadline(const State&);
 void forget_requests(State&, uint32_t session);
 void forget_session(State&, uint32_t session);
 void forget_id(State&, uint32_t session, uint32_t id);
-/// Announces the addresses of a device on its link, so that neighbours with another MAC in their caches correct it.
+/// Announces the addresses of a device on its link, so that neighbours with an outdated MAC address in their caches correct it.
 void announce(State&, uint32_t device);
 
 }  // namespace roci::host::paths

@@ -19,8 +19,8 @@ void publish(State& state, uint32_t device) {
     state.addresses[device] = std::move(next);
 }
 
-/// Replaces the addresses of a device. A remaining address keeps its index, because QPs, address handles and programs refer to
-/// it. A new address gets the first free index.
+/// Replaces the addresses of a device. An address that remains keeps its index, because QPs, address handles and programs refer
+/// to the index. A new address gets the first free index.
 bool replace(DeviceConfig& d, std::span<const DeviceAddress> now, size_t most) {
     bool changed = false;
     d.prefixes.resize(d.gids.size());

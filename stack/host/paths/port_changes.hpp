@@ -1,4 +1,4 @@
-// Changes of a device in use: its addresses (those of the kernel interface, if the port has one) and its link.
+// Changes a device in use: its addresses (those of the kernel interface, if the port has one) and its link.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace roci::host::paths {
 
-/// The data of a device for the engines.
+/// Returns the data of a device for the engines.
 std::unique_ptr<io::PortAddresses> port_addresses(const DeviceConfig& device);
 
-// As Conductor::set_addresses and Conductor::set_link.
+// See Conductor::set_addresses and Conductor::set_link.
 bool set_addresses(State&, uint32_t device, std::span<const DeviceAddress> addresses);
 bool set_link(State&, uint32_t device, bool up, uint32_t mtu_bytes);
 

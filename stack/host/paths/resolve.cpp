@@ -13,7 +13,7 @@ using wire::to_text;
 constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr uint8_t kDefaultHopLimit = 64;
 constexpr uint32_t kPortNumber = 1;
-constexpr uint32_t kPriorityShift = 13;  // in a VLAN tag; the service level is the priority, as with NICs
+constexpr uint32_t kPriorityShift = 13;  // position in a VLAN tag; the service level is used as the priority, as with NICs
 
 Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
     if (av.is_global == 0) return fail(EINVAL, "address without GRH: RoCE addresses are GIDs, set is_global = 1 and grh.dgid");
@@ -46,7 +46,7 @@ uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends) {
         label ^= label >> 40;
         label &= kFlowLabelMask;
     }
-    // Folds 20 bits into 14: XORs the upper six into the lowest.
+    // Folds 20 bits into 14 by XORing the upper six bits into the lowest six.
     return uint16_t(0xc000 | ((label ^ label >> 14) & 0x3fff));
 }
 
@@ -70,7 +70,8 @@ Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowE
     s.udp_source = own.udp_source != 0 ? own.udp_source : udp_source_port(s.flow_label, ends);
     out.multicast = neighbour::is_multicast(s.dest_gid);
     out.to_itself = !out.multicast && has_gid(own, s.dest_gid);
-    // Programs set hop limit 1 (ibv_rc_pingpong), which no router forwards. As with kernel drivers, the route decides instead.
+    // Some programs set hop limit 1 (ibv_rc_pingpong), and no router would forward their packets. As with kernel drivers, the
+    // route therefore determines the hop limit.
     if (own.resolver != Resolver::none && !out.multicast) s.hop_limit = kDefaultHopLimit;
     return find_mac(state, device, av, out);
 }

@@ -1,5 +1,5 @@
-// Resolves an address vector to a path: the addresses and the UDP source port in the frames of a connection or to a UD
-// destination.
+// Resolves an address vector to a path. A path consists of the addresses and the UDP source port of the frames of a connection or
+// to a UD destination.
 #pragma once
 
 #include "host/outcome.hpp"
@@ -14,17 +14,18 @@ struct ResolvedPath {
     bool multicast = false;
 };
 
-/// QP numbers of both ends, for the UDP source port; 0 for UD.
+/// The QP numbers of both ends, from which the UDP source port is derived; 0 for UD.
 struct FlowEnds {
     uint32_t local = 0, remote = 0;
 };
 
-/// UDP source port of a flow, 0xc000..0xffff. It is constant for a connection and equal at both ends (RoCEv2 annex A17.4.6). It
-/// is derived from the program's flow label, or without one from the QP numbers, in the same way as Linux drivers do.
+/// Returns the UDP source port of a flow, 0xc000..0xffff. It is constant for a connection and equal at both ends (RoCEv2 annex
+/// A17.4.6). It is derived from the program's flow label, or from the QP numbers if there is no flow label, in the same way as
+/// Linux drivers do.
 uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends);
 
-/// EINVAL: the vector is invalid. ENETUNREACH, EHOSTUNREACH, ETIMEDOUT: the destination is unreachable (neighbours.hpp).
-/// Outcome::waits_for: its MAC is being resolved.
+/// Fails with EINVAL if the vector is invalid, and with ENETUNREACH, EHOSTUNREACH or ETIMEDOUT if the destination is unreachable
+/// (neighbours.hpp). While the MAC address is being resolved, the result has Outcome::waits_for set.
 Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out);
 
 }  // namespace roci::host::paths

@@ -1,4 +1,4 @@
-// Addresses and ports of ids: finds the device of an address, and allocates ports.
+// Addresses and ports of ids: finds the device for an address and allocates ports.
 #include <algorithm>
 #include <bit>
 
@@ -12,7 +12,7 @@ namespace {
 using neighbour::is_link_local;
 using wire::to_text;
 
-constexpr uint16_t kIpv4 = 2, kIpv6 = 10;  // AF_INET, AF_INET6
+constexpr uint16_t kIpv4 = 2, kIpv6 = 10;  // values of AF_INET and AF_INET6
 constexpr uint16_t kFirstEphemeral = 32768, kEphemerals = 28232;
 constexpr uint8_t kZeros[4] = {};
 constexpr uint8_t kPacketLifeTime = 13;  // 4.096 us * 2^13 = 34 ms
@@ -24,7 +24,7 @@ bool is_loopback(const Gid& g) {
 bool is_any(const Gid& g) {
     return g.is_zero() || (g.is_ipv4() && std::all_of(&g.bytes[12], &g.bytes[16], [](uint8_t b) { return b == 0; }));
 }
-/// Number of leading bits that two addresses have in common.
+/// Returns the number of leading bits that two addresses have in common.
 uint32_t common_prefix(const Gid& a, const Gid& b) {
     for (uint32_t i = 0; i < 16; ++i)
         if (const auto x = uint8_t(a.bytes[i] ^ b.bytes[i]); x != 0) return i * 8 + uint32_t(std::countl_zero(x));
@@ -40,7 +40,7 @@ std::optional<Place> place_of(const State& state, const Gid& gid) {
     return device ? std::optional(Place{*device, gid}) : std::nullopt;
 }
 
-/// The address of `device` with the longest common prefix with `dest`, of the same family.
+/// Returns the address of `device` that has the longest common prefix with `dest` and the same family.
 std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     std::optional<Gid> best;
     for (const Gid& g : device.gids) {
@@ -50,8 +50,8 @@ std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     return best;
 }
 
-/// Finds the device that reaches `dest`. For an address of rocid's own devices this is the peer of the owner on the loopback,
-/// else the owner itself.
+/// Finds the device that reaches `dest`. If `dest` belongs to a device of this rocid, the result is that device's peer on the
+/// loopback, or the device itself if it has no peer.
 std::optional<Place> route_to(const State& state, const Gid& dest) {
     if (const auto owner = place_of(state, dest)) {
         const std::string& peer = state.devices[owner->device].peer;
@@ -69,7 +69,7 @@ std::optional<Place> route_to(const State& state, const Gid& dest) {
     return best;
 }
 
-/// The place of 127.0.0.1 and ::1: the first device, as in rdma_cm.
+/// Returns the device and address for 127.0.0.1 and ::1. As in rdma_cm, it is the first device.
 std::optional<Place> loopback_of(const State& state, bool ipv4) {
     std::optional<Place> link_local;
     for (uint32_t d = 0; d < state.devices.size(); ++d)
@@ -81,9 +81,9 @@ std::optional<Place> loopback_of(const State& state, bool ipv4) {
     return link_local;
 }
 
-/// Whether devices have kernel interfaces, by which some programs (libfabric) find them. If so, binding to 127.0.0.1 selects no
-/// device, as in the kernel, and such programs try all devices. If not, 127.0.0.1 is the only address that they know, and stands
-/// for the first device.
+/// Returns true if a device has a kernel interface. Some programs (libfabric) find devices by these interfaces. If there are
+/// interfaces, binding to 127.0.0.1 selects no device, as in the kernel, and such programs try all devices. Otherwise 127.0.0.1
+/// is the only address that they know, so it selects the first device.
 bool has_interfaces(const State& state) {
     return std::any_of(state.devices.begin(), state.devices.end(),
                        [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });
@@ -167,7 +167,7 @@ Outcome bind_to(State& state, uint32_t session, CmId& id, const abi::CmAddress& 
     return done();
 }
 
-/// Ends the resolution of an address. After an error the id has its previous state, so the program may try again.
+/// Ends the resolution of an address. After an error, the id returns to its previous state, so the program may try again.
 void settle_address(State& state, uint32_t session, CmId& id, int error) {
     CmEvent event;
     id.state = error == 0 ? IdState::addr_resolved : IdState::bound;
@@ -213,7 +213,7 @@ Outcome bind(Call& c) {
 
 namespace {
 
-/// Binds an unbound id to the source address of the call, or to any address of the destination's family.
+/// Binds an unbound id to the source address of the call or, if there is none, to any address of the destination's family.
 Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
     abi::CmAddress source = in.source;
     if (source.family == 0) source.family = in.dest.family;
@@ -222,7 +222,7 @@ Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
     return bind_to(c.state, c.session.id, id, source);
 }
 
-/// Selects the device and source address for `dest`. Replaces 127.0.0.1 and "any" in `dest` by the address that they stand for.
+/// Selects the device and source address for `dest`. If `dest` is 127.0.0.1 or "any", replaces it by the address of the device.
 Outcome choose_device(State& state, CmId& id, uint16_t family, Gid& dest) {
     const bool own = is_any(dest) || is_loopback(dest);
     if (own) {
@@ -250,7 +250,7 @@ Outcome resolve_addr(Call& c) {
     if (Outcome o = check_address(in.dest); o.failed()) return o;
     if (id->state != IdState::idle && id->state != IdState::bound)
         return fail(EINVAL, "the id has a resolved address already, or listens");
-    // Each failure leaves an event until the program fetches it.
+    // Each failure creates an event, which is kept until the program fetches it.
     constexpr uint32_t kMostWaiting = 64;
     if (id->events_waiting >= kMostWaiting)
         return fail(ENOMEM, "the id has {} events that were not fetched, the limit", id->events_waiting);

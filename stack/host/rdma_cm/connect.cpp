@@ -1,4 +1,4 @@
-// Connecting, accepting, rejecting, disconnecting, and the QP attributes of a connection.
+// Connects, accepts, rejects and disconnects ids, and returns the QP attributes of a connection.
 #include <algorithm>
 
 #include "host/paths/resolve.hpp"
@@ -13,8 +13,8 @@ constexpr uint32_t kUdpQkey = 0x01234567;  ///< Q_Key of all UDP ports (RDMA_UDP
 constexpr uint8_t kMinRnrTimer = 12;       ///< 0.64 ms
 constexpr uint8_t kHopLimit = 64;
 constexpr uint32_t kStateInit = 1, kStateRtr = 2, kStateRts = 3;
-constexpr uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;  // enum ibv_access_flags
-constexpr uint32_t kCommEstablished = 4;                                  // IBV_EVENT_COMM_EST
+constexpr uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;  // values of enum ibv_access_flags
+constexpr uint32_t kCommEstablished = 4;                                  // value of IBV_EVENT_COMM_EST
 
 cm::Endpoint endpoint_of(const CmId& id) { return {*id.device, id.local, id.remote, id.remote_mac, id.traffic_class}; }
 
@@ -30,7 +30,7 @@ void set_types(cm::ConnectSpec& s, qp::Type type) {
     s.extended_transport = cm::kExtendedXrc;
 }
 
-/// The path MTU of our port, or a smaller one of the peer if the peer is a device of this rocid.
+/// Returns the path MTU of our port. If the peer is a device of this rocid with a smaller MTU, returns the peer's.
 uint32_t path_mtu(const State& state, const CmId& id) {
     uint32_t mtu = active_mtu(state.devices[*id.device]);
     for (const DeviceConfig& d : state.devices)
@@ -38,7 +38,7 @@ uint32_t path_mtu(const State& state, const CmId& id) {
     return mtu;
 }
 
-/// Checks that the QP of a connection belongs to the caller. Otherwise a user could connect the QP of another user.
+/// Checks that the QP of a connection belongs to the caller. Without the check, a user could connect the QP of another user.
 Outcome check_qpn(const Call& c, uint32_t qpn) {
     const qp::Qp* qp = c.state.shared.qps.find(qpn & kMask24);
     const Session* owner = qp != nullptr ? c.state.find(qp::owner_of(*qp).session) : nullptr;
@@ -133,7 +133,7 @@ void init_attributes(const CmId& id, const cm::Connection* conn, abi::CmQpAttrRe
     if (conn != nullptr) r.attr.qp_access_flags = kRemoteWrite | (reliable(id.qp_type) ? kRemoteRead | kRemoteAtomic : 0);
 }
 
-/// The starting PSN in a message is the first PSN that its sender expects to receive (IBA 12.7.31; as in Linux).
+/// The starting PSN in a message is the first PSN that the sender of the message expects to receive (IBA 12.7.31; as in Linux).
 void rtr_attributes(const State& state, const CmId& id, const cm::Connection& conn, abi::CmQpAttrReply& r) {
     r.mask = qp::kAttrState | qp::kAttrAv | qp::kAttrPathMtu | qp::kAttrDestQpn | qp::kAttrRqPsn;
     r.attr.qp_state = kStateRtr;
@@ -254,7 +254,7 @@ Outcome disconnect(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, c.in<abi::HandleRequest>().handle, id); o.failed()) return o;
     if (id->connection == 0 || id->datagram()) return fail(EINVAL, "the id has no connection");
-    // A second disconnect, or one after the peer's, is not an error.
+    // A second disconnect, or a disconnect after the peer's, is not an error.
     (void)c.state.cm->manager.disconnect(id->connection, c.state.now);
     settle(c.state);
     return done();

@@ -1,4 +1,4 @@
-// Turns events of the communication manager into events of ids; receives and sends MADs.
+// Converts events of the communication manager to events of ids. Receives and sends MADs.
 #include <algorithm>
 
 #include "host/paths/resolve.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 using cm::Event;
 
-constexpr uint32_t kFirstQpState = 1;  // INIT, then RTR, RTS
+constexpr uint32_t kFirstQpState = 1;  // values of the QP state: INIT; RTR and RTS follow
 
 void set_private(abi::CmParam& p, std::span<const uint8_t> data) {
     p.private_length = uint8_t(std::min<size_t>(data.size(), sizeof p.private_data));
@@ -39,7 +39,7 @@ qp::Type accepting_type(const cm::Connection& conn, const CmId& listener) {
     return !conn.datagram && conn.req.service == cm::Service::extended ? qp::Type::xrc_recv : listener.qp_type;
 }
 
-/// Adds the id of a connection request. True: the listener's program gets an event.
+/// Adds an id for a connection request. Returns true if the listener's program gets an event.
 bool add_child(State& state, uint32_t session, CmId& listener, const Event& e) {
     CmClient& client = state.cm->client(session);
     const cm::Connection& conn = *state.cm->manager.find(e.connection);
@@ -139,7 +139,7 @@ constexpr Mapping kMappings[] = {
 void on_reply(State& state, CmId& id, CmEvent& out) {
     const cm::Rep& rep = state.cm->manager.find(id.connection)->rep;
     set_reply_param(out.param, rep);
-    // Neither side may exceed the limit of the other.
+    // Neither end may exceed the limit of the other end.
     id.responder_resources = std::min(id.responder_resources, rep.initiator_depth);
     id.initiator_depth = std::min(id.initiator_depth, rep.responder_resources);
 }
@@ -178,7 +178,7 @@ void send_one(State& state, const cm::Outgoing& m) {
     av.port_num = 1;
     av.is_global = 1;
     paths::ResolvedPath path;
-    if (paths::resolve_path(state, m.to.port, av, {1, m.dest.value}, path).failed()) return;  // treated as lost
+    if (paths::resolve_path(state, m.to.port, av, {1, m.dest.value}, path).failed()) return;  // the message is treated as lost
     io::GsiSend send;
     send.port = m.to.port;
     send.path = wire::make_path(path.spec);
@@ -190,7 +190,7 @@ void send_one(State& state, const cm::Outgoing& m) {
 bool exists(const CmClient& client, uint32_t handle, uint32_t generation) {
     return client.ids.find(handle) != nullptr && client.ids.generation(handle) == generation;
 }
-/// True: the event belongs to a destroyed id.
+/// Returns true if the event belongs to a destroyed id.
 bool stale(const CmClient& client, const CmEvent& e) {
     return !exists(client, e.id, e.id_generation) || (e.child != abi::kNoHandle && !exists(client, e.child, e.child_generation));
 }
@@ -207,8 +207,8 @@ void push_event(State& state, uint32_t session, CmId& id, CmEvent event) {
     state.platform.signal_channel(session, kCmChannelBase + id.channel, state.cm->next_signal++);
 }
 
-/// Events of destroyed ids are removed when they reach the head of the queue, or all at once when they are half of the queue.
-/// Searching the queue for each destroyed id would take quadratic time.
+/// Records that `count` events belong to a destroyed id. Such an event is removed when it reaches the head of the queue. If they
+/// make up half of the queue, all are removed at once. Searching the queue for each destroyed id would take quadratic time.
 void forget_events(CmClient& client, uint32_t handle, uint32_t count) {
     constexpr uint32_t kFew = 32;
     CmChannel* channel = client.channels.find(handle);
@@ -288,7 +288,7 @@ void reclaim(State& state, uint32_t session) {
     if (it == state.cm->clients.end()) return;
     std::vector<uint32_t> all;
     it->second.ids.each([&](uint32_t h, CmId&) { all.push_back(h); });
-    for (const uint32_t h : all)  // destroying a listener also destroys its requests
+    for (const uint32_t h : all)  // destroying a listener also destroys the requests that arrived at it
         if (CmId* id = it->second.ids.find(h)) destroy(state, session, *id);
     it->second.channels.each(
         [&](uint32_t handle, CmChannel&) { state.platform.close_event_pipe(session, kCmChannelBase + handle); });

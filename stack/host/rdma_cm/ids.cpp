@@ -1,4 +1,4 @@
-// Event channels and ids: creating, migrating and destroying them.
+// Creates, migrates and destroys event channels and ids.
 #include <algorithm>
 
 #include "host/rdma_cm/service.hpp"
@@ -34,7 +34,7 @@ CmService::CmService(uint64_t seed)
       }()),
       random_state(seed | 1) {}
 
-/// xorshift64*: numbers that differ per run. They need not be secret.
+/// Returns numbers that differ per run (xorshift64*). They need not be secret.
 uint32_t CmService::random() {
     random_state ^= random_state >> 12;
     random_state ^= random_state << 25;
@@ -93,7 +93,7 @@ Outcome create_id(Call& c) {
     return done();
 }
 
-/// Destroys a listener's requests that its program has not fetched.
+/// Destroys a listener's requests that the program has not fetched.
 void destroy_requests(State& state, uint32_t session, const CmId& listener) {
     CmClient& client = state.cm->client(session);
     std::vector<uint32_t> orphans;
@@ -117,7 +117,7 @@ void destroy(State& state, uint32_t session, CmId& id) {
     const uint32_t channel = id.channel, waiting = id.events_waiting;
     client.ids.erase(id.handle);
     forget_events(client, channel, waiting);
-    if (parent != nullptr) forget_events(client, parent->channel, 1);  // its request
+    if (parent != nullptr) forget_events(client, parent->channel, 1);  // the event of its connection request
 }
 
 Outcome destroy_id(Call& c) {

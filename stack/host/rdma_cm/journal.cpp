@@ -22,10 +22,10 @@ constexpr EventText kEvents[] = {
 #undef X
 };
 
-/// Why, in plain words, and what to look at.
+/// An event's cause in plain words, and advice.
 struct Cause {
     CmHappening what;
-    int32_t code;  ///< kAny: every other
+    int32_t code;  ///< kAny matches every code without a row of its own
     const char* text;
     const char* advice;
 };
@@ -104,7 +104,7 @@ CmStory story_of(const Session& s, const CmId& id) {
 
 bool may_see(const State& state, const Client& viewer, uint32_t owner) { return state.privileged(viewer) || viewer.uid == owner; }
 
-/// What the viewer may see, the oldest first. `qpn`: of that QP only; 0: of all.
+/// Returns the ids that the viewer may see, the oldest first. If `qpn` is not 0, returns only those of that QP.
 std::vector<CmStory> stories(const State& state, const Client& viewer, uint32_t qpn = 0) {
     std::vector<CmStory> out;
     const auto wanted = [qpn](uint32_t of) { return qpn == 0 || of == qpn; };

@@ -1,5 +1,5 @@
-// What happened to the ids of rdma_cm: for `roci why --cm`. Each id keeps its last events; those of ids that are gone are kept
-// per user, failures longer than connections that ended as they should.
+// Records the last events of each rdma_cm id, for `roci why --cm`. The events of destroyed ids are kept per user. Failures are
+// kept longer than connections that ended normally.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@ namespace roci::host::rdma_cm {
 
 struct CmId;
 
-// name; is a failure; what happened, with {} for the code
+// Each row: name; true if it is a failure; text, in which {} stands for the code.
 #define ROCI_CM_EVENTS(X)                                                                                     \
     X(resolved, false, "found the peer's address on the network")                                             \
     X(unresolved, true, "did not find the peer's address on the network: {}")                                 \
@@ -41,10 +41,10 @@ struct CmEntry {
     Nanos at = 0;
     CmHappening what{};
     int32_t code = 0;
-    std::string text;  ///< of a refused call
+    std::string text;  ///< text of a refused call
 };
 
-/// Of one id. The oldest entries give way, but for the first.
+/// The events of one id. If there are too many, the oldest ones are removed, except the first event.
 class CmJournal {
 public:
     static constexpr size_t kMost = 8;
@@ -77,16 +77,16 @@ private:
     std::deque<CmStory> all_;
 };
 
-/// The words of one id. `now`: to say how long ago it was.
+/// Returns the text about one id. `now` serves to state how long ago each event was.
 std::string story_text(const CmStory& story, Nanos now);
 
-/// A call of the program failed; the request's body begins with its id.
+/// Records that a call of the program failed. The request's body begins with the id.
 void note_refusal(State& state, Session& session, std::span<const std::byte> request, const char* operation,
                   const std::string& reason);
 void archive(State& state, uint32_t session, const CmId& id);
-/// Ids that `viewer` may see, the living ones and those that are gone, the latest last.
+/// Returns the text about the ids that `viewer` may see, existing and destroyed ones, the latest last.
 std::string connections_text(const State& state, const Client& viewer);
-/// The connection of a QP; empty: it has none.
+/// Returns the text about the connection of a QP, or an empty text if there is none.
 std::string connection_text(const State& state, const Client& viewer, uint32_t qpn);
 
 }  // namespace roci::host::rdma_cm

@@ -1,5 +1,5 @@
-// The rdma_cm service of the conductor: ids of clients on top of the communication manager (cm/manager.hpp). Addresses, port
-// spaces, listeners with backlogs, events on channels. Semantics are those of rdma_cm(7).
+// The rdma_cm service of the conductor: the clients' ids on top of the communication manager (cm/manager.hpp). It handles
+// addresses, port spaces, listeners with backlogs, and events on channels. The semantics are those of rdma_cm(7).
 #pragma once
 
 #include <deque>
@@ -15,7 +15,7 @@
 
 namespace roci::host::rdma_cm {
 
-/// enum rdma_cm_event_type.
+/// The values of enum rdma_cm_event_type.
 enum class CmEventType : uint32_t {
     addr_resolved,
     addr_error,
@@ -36,8 +36,8 @@ enum class CmEventType : uint32_t {
 };
 
 struct CmEvent {
-    uint32_t id = abi::kNoHandle;     ///< the id of the event (CONNECT_REQUEST: the listener)
-    uint32_t child = abi::kNoHandle;  ///< CONNECT_REQUEST
+    uint32_t id = abi::kNoHandle;     ///< id of the event; for CONNECT_REQUEST, the listener
+    uint32_t child = abi::kNoHandle;  ///< CONNECT_REQUEST: the new id
     uint32_t id_generation = 0, child_generation = 0;
     uint32_t group = abi::kNoHandle;
     CmEventType type = CmEventType::addr_resolved;
@@ -87,13 +87,13 @@ struct CmId {
     uint32_t psn = 0;
     uint8_t responder_resources = 0, initiator_depth = 0;
     uint8_t retry_count = 7, rnr_retry_count = 7;
-    uint32_t listener = 0;              ///< manager's number
-    uint32_t backlog = 0, pending = 0;  ///< listening: limit and number of requests that were not fetched yet
-    uint32_t parent = abi::kNoHandle;   ///< request that was not fetched yet: its listener
-    uint32_t connection = 0;            ///< manager's number
+    uint32_t listener = 0;              ///< number of the listener in the communication manager
+    uint32_t backlog = 0, pending = 0;  ///< for a listening id: limit and number of requests that the program has not fetched
+    uint32_t parent = abi::kNoHandle;   ///< for a request that the program has not fetched yet: its listener
+    uint32_t connection = 0;            ///< number of the connection in the communication manager
     uint32_t events_reported = 0;
-    uint32_t events_waiting = 0;  ///< in its channel
-    uint32_t qpn = 0;             ///< that the program gave to its connection
+    uint32_t events_waiting = 0;  ///< number of events in its channel
+    uint32_t qpn = 0;             ///< number of the QP that the program uses for the connection
     CmJournal journal;
     bool datagram() const { return qp_type == qp::Type::ud; }
 };
@@ -104,10 +104,10 @@ struct CmClient {
     HandleTable<CmGroup> groups;
 };
 
-/// The user of a port.
+/// An id that uses a port.
 struct PortUser {
     uint32_t session = 0, id = 0;
-    Gid address;  ///< zero: any
+    Gid address;  ///< zero: any address
     bool ipv4 = true, ipv6 = true;
     bool reuse = false, listening = false;
 };
@@ -129,10 +129,10 @@ struct CmService {
 
 inline constexpr uint32_t kMaxCmIds = 65536, kMaxCmChannels = 65536;  ///< per session
 
-/// First number of event channels. Their pipes share the number space of completion channels.
+/// First number of event channels. Their pipes and those of completion channels share one number space.
 inline constexpr uint32_t kCmChannelBase = 0x40000000;
 
-// cm_ids.cpp
+// ids.cpp
 Outcome open_channel(Call&);
 Outcome close_channel(Call&);
 Outcome create_id(Call&);
@@ -142,7 +142,7 @@ Outcome set_option(Call&);
 Outcome find_id(Call& c, uint32_t handle, CmId*& out);
 void destroy(State&, uint32_t session, CmId& id);
 void destroy_requests(State&, uint32_t session, const CmId& listener);
-// cm_address.cpp
+// address.cpp
 Outcome bind(Call&);
 Outcome resolve_addr(Call&);
 Outcome resolve_route(Call&);
@@ -154,7 +154,7 @@ abi::CmQueryReply describe_route(const State&, const CmId& id);
 void release_port(State&, uint32_t session, const CmId& id);
 abi::CmAddress to_address(const Gid& gid, uint16_t port);
 Gid to_gid(const abi::CmAddress& a);
-// cm_connect.cpp
+// connect.cpp
 Outcome connect(Call&);
 Outcome accept(Call&);
 Outcome establish(Call&);
@@ -162,20 +162,20 @@ Outcome reject(Call&);
 Outcome notify(Call&);
 Outcome disconnect(Call&);
 Outcome qp_attr(Call&);
-/// mask 0: the connection has not reached the stage of that state.
+/// The mask in the reply is 0 if the connection has not reached the stage of that state.
 abi::CmQpAttrReply qp_attributes(const State&, const CmId& id, uint32_t qp_state);
 abi::AhAttr path_to_peer(const State&, const CmId& id);
-// cm_events.cpp
+// events.cpp
 Outcome get_event(Call&);
 void push_event(State&, uint32_t session, CmId& id, CmEvent event);
 /// Reports that `count` events in that channel belong to a destroyed id.
 void forget_events(CmClient&, uint32_t channel, uint32_t count);
-/// Processes received messages and timers, and their consequences.
+/// Processes received messages and expired timers.
 void service(State&);
 /// Sends the manager's messages, and turns its events into events of ids.
 void settle(State&);
 void reclaim(State&, uint32_t session);
-// cm_multicast.cpp
+// multicast.cpp
 Outcome join(Call&);
 Outcome leave(Call&);
 

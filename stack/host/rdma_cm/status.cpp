@@ -1,4 +1,4 @@
-// Connection management in `roci status`.
+// The part of `roci status` about connection management.
 #include "host/rdma_cm/status.hpp"
 
 #include "host/rdma_cm/service.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostListeners = 1024;  ///< listeners that are shown; further ones are only counted
+constexpr size_t kMostListeners = 1024;  ///< limit of listeners that are shown; further listeners are only counted
 
 const char* space_name(cm::PortSpace s) {
     switch (s) {

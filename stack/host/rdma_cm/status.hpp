@@ -1,4 +1,4 @@
-// Connection management in `roci status`.
+// The part of `roci status` about connection management.
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 namespace roci::host::sessions {
 namespace {
 
-/// Each capture takes time of an lcore. Users who may capture whole ports have no such limit.
+/// Limit of captures per user, because each capture takes time of an lcore. Users who may capture whole ports have no such limit.
 constexpr uint32_t kCapturesPerUser = 2;
 
 Outcome has_room_for_capture(const Call& c) {
@@ -25,8 +25,8 @@ const Session* owner_of(const State& state, uint32_t qpn) {
     return found;
 }
 
-/// A port carries the traffic of all users, so only root and the user of rocid may capture it. The owner of a QP may capture the
-/// QP.
+/// Checks the permission for a capture. A port carries the traffic of all users, so only root and the user of rocid may capture a
+/// whole port. The owner of a QP may capture that QP.
 Outcome may_see(const Call& c, uint32_t owner) {
     const uint32_t uid = c.session.who.uid;
     if (uid == 0 || uid == c.state.platform.uid() || uid == owner) return done();

@@ -14,7 +14,7 @@
 namespace roci::host {
 namespace {
 
-/// Lower QP numbers are reserved for management; rxe also starts at 0x11.
+/// First QP number. Lower QP numbers are reserved for management; Soft-RoCE (rxe) also starts at 0x11.
 constexpr uint32_t kFirstQpn = 0x11;
 
 void append(std::vector<std::byte>& to, const void* from, size_t length) {
@@ -22,7 +22,7 @@ void append(std::vector<std::byte>& to, const void* from, size_t length) {
     to.insert(to.end(), p, p + length);
 }
 
-/// A reply must fit into kMaxMessage; the reason is its only part without a fixed bound.
+/// Limit of the length of a reason. A reply must fit into kMaxMessage, and the reason is its only part without a fixed limit.
 constexpr size_t kMaxReason = 1024;
 
 Reply make_reply(uint32_t cookie, Outcome&& outcome, Call* call) {
@@ -59,10 +59,10 @@ Outcome run(Call& call, abi::Op op) {
     }
 }
 
-/// Holds a request until the neighbour is resolved or the resolution has failed, or until workers do not use the memory any more;
-/// then the request is run again.
+/// Holds a request and runs it again later: when the neighbour is resolved or the resolution has failed, or when workers no
+/// longer use the memory.
 Reply hold(State& state, uint32_t session, std::span<const std::byte> packet, const Outcome& outcome) {
-    // A client that sends a request without waiting for its reply loses that reply.
+    // A client that sends a request before it has received the previous reply loses that reply.
     std::erase_if(state.replies, [session](const HeldReply& r) { return r.session == session; });
     paths::forget_requests(state, session);
     state.memory_waits.forget(session);
@@ -108,7 +108,7 @@ void run_again(State& state, uint32_t session, std::span<const std::byte> packet
     if (!out.reply.deferred) state.replies.push_back(std::move(out));
 }
 
-/// Runs the held requests that need not wait any more, and those that wait for memory: they may have to wait again.
+/// Runs the held requests whose wait has ended. Also runs those that wait for memory, which may have to wait again.
 void run_ready(State& state) {
     auto& ready = state.neighbours->ready;
     while (!ready.empty()) {

@@ -1,4 +1,4 @@
-// Connection and device: hello, the list of devices, opening a device, and its capabilities.
+// Session and device: hello, the list of devices, opening a device, and its capabilities.
 #include <endian.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint32_t kPortNumber = 1;
 constexpr uint32_t kRoceV2 = 2;
-constexpr uint32_t kPortDown = 1, kPortActive = 4;      // enum ibv_port_state
-constexpr uint32_t kPhysDisabled = 3, kPhysLinkUp = 5;  // IBA PortPhysicalState
+constexpr uint32_t kPortDown = 1, kPortActive = 4;      // values of enum ibv_port_state
+constexpr uint32_t kPhysDisabled = 3, kPhysLinkUp = 5;  // values of PortPhysicalState (IBA)
 constexpr uint32_t kMaxListedDevices = std::size(abi::ListDevicesReply{}.device);
 constexpr uint32_t kMaxListedGids = std::size(abi::QueryGidTableReply{}.entry);
 
@@ -27,7 +27,7 @@ void copy_text(char (&to)[N], const std::string& from) {
 
 uint64_t guid(const MacAddress& mac) { return htobe64(guid_of(mac)); }
 
-/// The name of a program for `roci status`; unprintable characters become question marks.
+/// Returns the name of a program for `roci status`. Unprintable characters become question marks.
 std::string printable(const char* text, size_t size) {
     std::string out(text, strnlen(text, size));
     for (char& c : out) {
@@ -74,7 +74,7 @@ Outcome list_devices(Call& c) {
 
 namespace {
 
-/// Descriptors and memory of a session that is being opened. The destructor frees them unless opening succeeded.
+/// The descriptors and memory of a session that is being opened. The destructor frees them if opening failed.
 class Opening {
 public:
     Opening(State& state, Session& session) : state_(state), session_(session) {}

@@ -17,13 +17,14 @@ using namespace objects;
 template <class T>
 constexpr uint32_t kSize = std::is_empty_v<T> ? 0 : uint32_t(sizeof(T));
 
-/// The usual shape: a fixed body, no descriptors, an open device.
+/// Creates the row of a usual operation, with a fixed body, no descriptors and an open device.
 template <class Body>
 constexpr OpRule op(Outcome (*handler)(Call&), Stage stage = Stage::device, uint32_t fds = 0) {
     return {kSize<Body>, kSize<Body>, fds, stage, handler};
 }
 
-/// hello must be understood from every version: before refusing it, rocid checks only magic and version.
+/// rocid must understand hello from every version, so that it can refuse other versions clearly. Only magic and version are
+/// checked before.
 constexpr OpRule kHello{8, kVariable, 0, Stage::connected, hello};
 constexpr OpRule kRegMr{sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, reg_mr};
 constexpr OpRule kReregMr{sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
@@ -104,7 +105,7 @@ constexpr Entry kOps[] = {
     {Op::why, op<abi::WhyRequest>(why, Stage::greeted)},
 };
 
-/// Whether kOps contains all numbers in order, so that a number is an index.
+/// Returns true if kOps contains all numbers in order, so that a number is an index.
 constexpr bool complete() {
     for (size_t i = 0; i < std::size(kOps); ++i) {
         if (size_t(kOps[i].number) != i + 1) return false;
@@ -125,7 +126,7 @@ Outcome check_shape(const Call& call, const OpRule& rule, const char* name) {
     if (call.request.size() < rule.min_body) {
         return fail(EINVAL, "{}: body of {} bytes, at least {} are needed", name, call.request.size(), rule.min_body);
     }
-    // A newer client may send unknown fields; zero means that it does not use them.
+    // A newer client may send fields that rocid does not know. A field of zero means that the client does not use it.
     const auto unknown = rule.known_body == kVariable ? std::span<const std::byte>{} : call.after(rule.known_body);
     if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
         return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", name,

@@ -1,25 +1,25 @@
-// The table of operations: handlers, and the conditions that are checked before a handler runs.
+// The table of operations: handlers, and conditions that are checked before a handler runs.
 #pragma once
 
 #include "host/call.hpp"
 
 namespace roci::host::sessions {
 
-/// The stage that a session must have reached.
+/// The stage that a session must have reached before an operation.
 enum class Stage : uint8_t { connected, greeted, device };
 
 inline constexpr uint32_t kVariable = ~uint32_t{0};
 
 struct OpRule {
-    uint32_t min_body;    ///< bytes of the first ABI version: shorter bodies are refused
-    uint32_t known_body;  ///< bytes that we understand: further bytes must be zero; kVariable: the handler checks
-    uint32_t fds;         ///< required descriptors
+    uint32_t min_body;    ///< length of the body in the first ABI version, bytes; shorter bodies are refused
+    uint32_t known_body;  ///< bytes that rocid knows; further bytes must be zero; kVariable: the handler checks the length
+    uint32_t fds;         ///< number of required descriptors
     Stage stage;
     Outcome (*handler)(Call&);
-    uint32_t optional_fds = 0;  ///< further allowed descriptors
+    uint32_t optional_fds = 0;  ///< number of further descriptors that are allowed
 };
 
-/// nullptr: no such operation.
+/// Returns nullptr if there is no such operation.
 const OpRule* find_op(abi::Op op);
 
 /// Checks `call` against the rule, then runs the handler.

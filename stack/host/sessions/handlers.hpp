@@ -1,4 +1,4 @@
-// The handlers of operations on the session itself, by file.
+// The handlers of operations on the session itself, grouped by file.
 #pragma once
 
 #include "host/call.hpp"
@@ -18,7 +18,7 @@ void close_device(State&, Session&);
 Outcome status(Call&);
 Outcome counters(Call&);
 Conductor::Totals totals_of(const State&);
-/// The status for `viewer`: root and the user of rocid see everything, other users only their own sessions.
+/// Returns the status for `viewer`. Root and the user of rocid see all sessions. Other users see only their own sessions.
 std::string status_text(State&, const Client& viewer);
 
 // why.cpp

@@ -16,10 +16,10 @@ const rdma_cm::CmClient* cm_of(const State& state, const Session& s) {
     return it == state.cm->clients.end() ? nullptr : &it->second;
 }
 
-/// What a session has of a resource.
+/// The amount of a resource that a session uses.
 struct Row {
     uint64_t (*used)(const State&, const Session&);
-    uint64_t Limits::*whole = nullptr;  ///< nullptr: the table that it is taken from is the limit
+    uint64_t Limits::*whole = nullptr;  ///< the limit of rocid; nullptr if the size of a table is the limit
 };
 
 uint64_t channels_of(const State& state, const Session& s) {
@@ -34,7 +34,7 @@ uint64_t resolving_of(const State& state, const Session& s) {
     return uint64_t(std::ranges::count(state.neighbours->ids, s.id, &paths::HeldId::session));
 }
 
-/// In the order of kUserLimits.
+/// The rows are in the order of kUserLimits.
 constexpr Row kRows[] = {
     {[](const State&, const Session&) { return uint64_t{1}; }},
     {[](const State&, const Session& s) { return uint64_t{s.qps.count()}; }},
@@ -53,7 +53,7 @@ constexpr Row kRows[] = {
     {cm_ids_of},
     {resolving_of},
 };
-/// Indices of kUserLimits.
+/// The indices of kUserLimits.
 enum Resource : uint8_t {
     kSessions,
     kQps,
@@ -76,12 +76,13 @@ enum Resource : uint8_t {
 static_assert(std::size(kRows) == kResources && std::size(kUserLimits) == kResources && kResources <= kMostResources);
 
 uint64_t one(const Call&) { return 1; }
-uint64_t none(const Call&) { return 0; }  // what an arena grows by is known afterwards: it must not be full before
+/// The growth of an arena is known only afterwards, so a request is refused only if the limit is already reached.
+uint64_t none(const Call&) { return 0; }
 
-/// More than a CQ can have is refused as such, by the handler.
+/// The handler refuses a request for more entries than a CQ can have, so such a request counts as 0 here.
 uint64_t entries(const Call& c, uint32_t cqe) { return cqe > c.state.limits.max_cqe ? 0 : cqe; }
 
-/// What a request takes.
+/// The amount of a resource that a request takes.
 struct Taking {
     Op op;
     Resource resource;

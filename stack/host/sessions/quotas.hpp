@@ -1,4 +1,5 @@
-// What one user may have at a time, all its sessions together, and what all users may have: a table of resources.
+// Checks the limits of each user, for all sessions of the user together, and of all users together. One table lists the
+// resources.
 #pragma once
 
 #include <optional>
@@ -8,8 +9,8 @@
 
 namespace roci::host::sessions {
 
-/// ENOMEM that names the limit: the request would take a user, or rocid, over one. Root and the user of rocid have no limits of
-/// users.
+/// Fails with ENOMEM if the request would exceed a limit of the user or of rocid; the text names the limit. The limits of users
+/// do not apply to root and the user of rocid.
 Outcome check_quota(Call&, abi::Op);
 /// One resource of one user, for `roci status`.
 struct QuotaLine {
@@ -18,10 +19,10 @@ struct QuotaLine {
     std::optional<uint64_t> limit = {};
     uint64_t refused = 0;
 };
-/// Of the user of `who`; the limits are those of its primary group too.
+/// Returns the resources of the user of `who`. The limits include those of the user's primary group.
 std::vector<QuotaLine> quota_lines(const State&, const Client& who);
 
-/// False: the user has as many sessions as it may.
+/// Returns false if the user has the maximum number of sessions already.
 bool may_open_session(State&, const Client&);
 
 }  // namespace roci::host::sessions

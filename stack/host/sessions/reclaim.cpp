@@ -1,4 +1,4 @@
-// The end of a session: all its objects are freed, each before the objects that it uses.
+// The end of a session. All its objects are freed, each before the objects that it uses.
 #include <deque>
 
 #include "host/objects/handlers.hpp"
@@ -8,8 +8,8 @@
 namespace roci::host::sessions {
 namespace {
 
-/// Closes the handles of XRC targets that other sessions have open too. The newest handles are closed first, because closing the
-/// oldest handle of a target is more expensive.
+/// Closes the handles of XRC targets that other sessions have open too. The newest handles are closed first, because it is more
+/// expensive to close the oldest handle of a target.
 void leave_shared(State& state, Session& s) {
     std::vector<uint32_t> shared;
     s.qps.each([&](uint32_t handle, Qp& qp) {
@@ -19,7 +19,7 @@ void leave_shared(State& state, Session& s) {
         if (objects::leave(state, {s.id, *it, s.qps.generation(*it)}, *s.qps.find(*it))) s.qps.erase(*it);
 }
 
-/// Does not wait for workers that may still write buffers of the QPs.
+/// Removes the session's QPs from their engines. Does not wait for workers that may still write buffers of the QPs.
 void remove_qps(State& state, Session& s) {
     std::deque<engine::RemoveQp> removals;
     engine::Batch batch(state.engines);
@@ -29,7 +29,7 @@ void remove_qps(State& state, Session& s) {
     });
 }
 
-/// Removes the session's objects from the tables of the engines. After the fence no engine uses them.
+/// Removes the session's objects from the tables of the engines. After the fence, no engine uses them.
 void withdraw(State& state, Session& s) {
     remove_qps(state, s);
     s.srqs.each([&](uint32_t, Srq& srq) { objects::retire(state, srq); });
@@ -50,7 +50,7 @@ void reclaim(State& state, Session& s) {
     s.qps.clear();
     s.srqs.each([&](uint32_t, Srq& srq) { objects::free_resources(state, srq); });
     s.srqs.clear();
-    state.fence_all();  // an engine keeps a CQ that waits for room in its event ring until a fence finds it without QPs
+    state.fence_all();  // an engine keeps a CQ that waits for room in the event ring until a fence, at which the CQ has no QPs
     s.cqs.clear();
     s.mrs.each([&](uint32_t, Mr& mr) {
         state.keys.release(mr.region->key.index());

@@ -1,5 +1,5 @@
-// The JSON of `roci status`. Top level: rocinante, devices, engines, sessions, limits; for root and the user of rocid also
-// totals, rdma_cm, neighbours, host. Fields may be added, but are never renamed.
+// The JSON text of `roci status`. Its top level has rocinante, devices, engines, sessions, limits. For root and the user of
+// rocid, it also has totals, rdma_cm, neighbours, host. Fields may be added, but are never renamed.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -19,7 +19,7 @@ namespace {
 using wire::to_text;
 using Json = nlohmann::ordered_json;
 
-/// Snapshots cost the engines time, so only this many QPs are shown in detail.
+/// Limit of QPs that are shown in detail, because snapshots take time of the engines.
 constexpr size_t kDetailedQps = 1024;
 
 std::string mac_text(const MacAddress& m) { return fmt::format("{:02x}", fmt::join(m.bytes, ":")); }
@@ -52,7 +52,7 @@ Json peer_json(const abi::QpAttr& a) {
 
 using Snapshots = std::unordered_map<const Qp*, qp::Snapshot>;
 
-/// Root and the user of rocid may see all sessions, other users only their own.
+/// Root and the user of rocid may see all sessions. Other users may see only their own.
 bool may_see(const State& state, const Client& viewer, const Session& s) {
     return state.privileged(viewer) || s.who.uid == viewer.uid;
 }
@@ -67,7 +67,7 @@ Snapshots take_snapshots(const State& state, const Client& viewer) {
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (out.size() >= kDetailedQps && !out.contains(&qp)) return;
             const auto [entry, is_new] = out.try_emplace(&qp);
-            if (!is_new) return;  // an XRC target is in several sessions
+            if (!is_new) return;  // an XRC target may be in several sessions, but is counted once
             batch.submit(qp.spec().engine, &queries.emplace_back(engine::QueryQp{qp.engine_side.get(), &entry->second}));
         });
     }
@@ -111,11 +111,11 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     return j;
 }
 
-/// Shows MRs that are accessed by address, because they are slow.
+/// Describes the memory of a session. Shows how many MRs are accessed by address, because they are slow.
 Json memory_json(const Session& s) {
     uint64_t bytes = 0, slow = 0, slow_ops = 0;
     s.mrs.each([&](uint32_t, const Mr& mr) {
-        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // implicit and null MRs have no length
+        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // implicit MRs and null MRs have no length
         if (mr.region->process == nullptr) return;
         ++slow;
         slow_ops += mr.region->slow_ops.load(std::memory_order_relaxed);
@@ -139,8 +139,8 @@ Json session_json(const State& state, const Session& s, const Snapshots& snapsho
     return j;
 }
 
-/// Totals that must return to their previous values after a client has ended. Keys and numbers are also counted in their tables,
-/// so that a leak between a session and a table is visible.
+/// Returns totals that must return to their previous values after a client has ended. Keys and numbers are also counted in their
+/// tables, so that a leak between a session and a table is visible.
 Json totals_json(const State& state) {
     const Conductor::Totals t = totals_of(state);
     const rdma_cm::CmTotals cm = rdma_cm::cm_totals(state);
@@ -164,7 +164,7 @@ Json totals_json(const State& state) {
             {"cm_groups", cm.groups}};
 }
 
-/// The part from rocid. If it is not valid JSON, the rest of the status is still shown.
+/// Returns the part that the platform provides. If it is not valid JSON, the rest of the status is still shown.
 Json host_json(Platform& platform) {
     const std::string text = platform.host_status_json();
     if (text.empty()) return Json::object();
@@ -195,7 +195,7 @@ Conductor::Totals totals_of(const State& state) {
 
 namespace {
 
-/// The resources of all sessions, per user. Includes users without a session if a request of theirs was refused.
+/// Returns the resources of all sessions, per user. Includes users without a session if a request of theirs was refused.
 Json limits_json(const State& state, const Client& viewer) {
     std::map<uint32_t, Client> users;
     for (const auto& [id, s] : state.sessions)
@@ -211,7 +211,7 @@ Json limits_json(const State& state, const Client& viewer) {
     return rows;
 }
 
-/// The state of the whole rocid, only for root and the user of rocid.
+/// Adds the state of the whole rocid. Called only for root and the user of rocid.
 void add_whole(State& state, Json& root) {
     root["totals"] = totals_json(state);
     root["rdma_cm"] = rdma_cm::cm_json(state);

@@ -22,7 +22,7 @@ std::string rights_text(uint32_t access) {
     return out.empty() ? "local read" : out;
 }
 
-/// Which key, range, right and PD.
+/// Describes the key, range, rights and PD of a refused access.
 std::string access_text(const qp::RefusedAccess& a) {
     std::string out = fmt::format("wanted: {} of {} bytes at {:#x} by key {:#x} from PD {}", rights_text(a.needed), a.length,
                                   a.va, a.key, a.pd);
@@ -35,7 +35,7 @@ bool of_memory(Reason r) { return r >= Reason::lkey_unknown && r <= Reason::rkey
 
 constexpr uint32_t kFewRetries = 3;
 
-/// The entry that explains most: the last failure or refusal.
+/// Returns the entry that explains most: the last failure or refusal.
 const JournalEntry* cause_of(const qp::Journal& j) {
     for (uint32_t i = j.count(); i-- != 0;)
         if (const JournalEntry& e = j.at(i); e.reason != Reason::none && e.reason != Reason::flushed) return &e;
@@ -72,13 +72,14 @@ std::string events_text(const qp::Journal& j) {
     return out;
 }
 
-/// Limits that say something of a flow at a single look. The others change from packet to packet: `roci top` counts them.
+/// Returns true for limits that a single sample shows reliably. The other limits change from packet to packet, so `roci top`
+/// counts them.
 bool lasts(qp::Limit l) {
     return l == qp::Limit::credits || l == qp::Limit::congestion || l == qp::Limit::reads || l == qp::Limit::memory ||
            l == qp::Limit::window;
 }
 
-/// What slows a QP that works.
+/// A condition that slows a working QP, and its description.
 struct Finding {
     bool (*applies)(const QpFacts&);
     std::string (*text)(const QpFacts&);

@@ -1,4 +1,4 @@
-// The words of `roci why`. Pure: facts in, text out.
+// Creates the text of `roci why` from facts. The functions have no side effects.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace roci::host::sessions {
 
-/// The QP itself: state, cause, what to do, events.
+/// Describes the QP itself: state, cause, remedy, events.
 std::string story_of(const QpFacts& qp, const std::string& device);
-/// What about two ends does not fit; empty: nothing.
+/// Returns the attributes of the two ends that do not match. Empty if all match.
 std::vector<std::string> mismatches(const QpFacts& a, const QpFacts& b, const DeviceConfig& device_of_a,
                                     const DeviceConfig& device_of_b);
 

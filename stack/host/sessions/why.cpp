@@ -1,4 +1,4 @@
-// `roci why`: the story of one QP, and of its peer where that is the same user's.
+// `roci why`: explains one QP and, if the peer belongs to the same user, its peer.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -24,7 +24,8 @@ uint64_t slow_ops(const Session& s) {
     return n;
 }
 
-/// QPs that receive on the device of `f`, and those whose packets came out of order; of what the caller may see.
+/// Counts the QPs that receive on the device of `f`, and those whose packets arrived out of order. Counts only QPs that the
+/// caller may see.
 void count_receivers(const Call& c, QpFacts& f) {
     constexpr size_t kMost = 1024;
     std::deque<qp::Snapshot> seen;
@@ -57,7 +58,7 @@ QpFacts live_facts(const Call& c, const Session& s, const Qp& qp) {
     return f;
 }
 
-/// Living, or of those that are gone; nobody else's.
+/// Finds the facts of a QP that exists or is destroyed, if the QP belongs to the caller.
 std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
     for (const auto& [id, s] : c.state.sessions) {
         const Qp* found = nullptr;

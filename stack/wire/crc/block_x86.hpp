@@ -10,17 +10,18 @@ namespace {
 
 ROCI_CRC_TARGET inline __m128i load_block(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 
-/// Control bytes of a byte shuffle. Loading at an offset moves the first bytes of a block to its end and fills with zeros.
+/// Controls of the byte shuffle. The 16 bytes at offset n move the first n bytes of a block to the block's end and set the other
+/// bytes to zero.
 alignas(64) constexpr uint8_t kToEnd[32] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
                                             0x80, 0x80, 0x80, 0x80, 0x80, 0,    1,    2,    3,    4,    5,
                                             6,    7,    8,    9,    10,   11,   12,   13,   14,   15};
 
-/// Returns a block that ends with the first `n` bytes at `p`, 0 to 16, after zeros. Reads 16 bytes.
+/// Returns a block that consists of zeros followed by the first `n` bytes at `p`, with n from 0 to 16. Reads 16 bytes.
 ROCI_CRC_TARGET inline __m128i load_block_end(const uint8_t* p, uint32_t n) {
     return _mm_shuffle_epi8(load_block(p), load_block(kToEnd + n));
 }
 
-/// Reduces 96 bits, in bytes 4 to 15, to 32 bits by Barrett's method.
+/// Reduces the 96 bits in bytes 4 to 15 to 32 bits by Barrett's method.
 ROCI_CRC_TARGET inline uint32_t reduce(__m128i sum) {
     const __m128i factors = load_block(&kBarrett);
     const __m128i rest = _mm_srli_si128(sum, 4);

@@ -1,4 +1,4 @@
-// Chooses the kernel: the fastest that the processor supports and that passes its self-test.
+// Chooses the fastest kernel that the processor supports and that passes its self-test.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -24,7 +24,8 @@ uint32_t after_byte(uint32_t state, uint8_t byte) {
     return state;
 }
 
-/// Lengths 0 to 700 cover all code paths of short messages and all beginnings of long ones. Longer messages are sampled.
+/// Lengths 0 to 700 cover all code paths of short messages and all variants of the beginning of long ones. Longer messages are
+/// sampled.
 constexpr size_t kEvery = 700, kLongest = 4400, kSparse = 97;
 
 bool agrees(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
@@ -37,7 +38,7 @@ bool agrees(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
     return true;
 }
 
-/// Tests copying, with heads of several lengths. Also compares the copy and the bytes around it.
+/// Tests the copying function with heads of several lengths. Also checks the copy and the bytes around it.
 bool copies(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
     constexpr size_t kMost = 3 * kCopyStep, kGuard = 64;
     uint8_t expected[kMostHead + kMost + kGuard] = {}, made[sizeof expected] = {};

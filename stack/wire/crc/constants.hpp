@@ -8,12 +8,12 @@
 
 namespace roci::wire::crc {
 
-/// P of CRC-32 without its x^32.
+/// The polynomial P of CRC-32 without its term x^32.
 inline constexpr uint32_t kPolynomial = 0xedb88320;
 
 constexpr uint32_t times_x(uint32_t a) { return a >> 1 ^ ((a & 1) != 0 ? kPolynomial : 0u); }
 
-/// a · b mod P.
+/// Returns a · b mod P.
 constexpr uint32_t product(uint32_t a, uint32_t b) {
     uint32_t sum = 0;
     for (uint32_t bit = 0x80000000; bit != 0; bit >>= 1, a = times_x(a))
@@ -21,7 +21,7 @@ constexpr uint32_t product(uint32_t a, uint32_t b) {
     return sum;
 }
 
-/// x^n mod P.
+/// Returns x^n mod P.
 constexpr uint32_t power(uint64_t n) {
     uint32_t result = 0x80000000, square = 0x40000000;
     for (; n != 0; n >>= 1, square = product(square, square))
@@ -36,29 +36,29 @@ struct alignas(16) Factors {
 
 inline constexpr uint32_t kBlock = 16;
 
-/// Factors that move a block forward by `blocks` blocks: the sum of the products is again a block. A reflected product of 64-bit
-/// words is one power too low, hence the 33 bits.
+/// Factors that move a block forward by `blocks` blocks; the sum of the two products is a block again. The carry-less product of
+/// two reflected 64-bit words is one power of x too low, so each factor has 33 bits.
 constexpr Factors carry(uint32_t blocks) {
     return {uint64_t{power(128 * blocks + 32)} << 1, uint64_t{power(128 * blocks - 32)} << 1};
 }
 
-/// Factors that reduce a block `blocks` blocks before the end of the message: the sum of the products, of degree 95 at most, is
-/// the block's contribution to message · x^32.
+/// Factors for a block that lies `blocks` blocks before the end of the message. The sum of the two products has degree 95 at
+/// most. It is the block's contribution to message · x^32.
 constexpr Factors finish(uint32_t blocks) {
     return {uint64_t{power(128 * blocks + 95)} << 32, uint64_t{power(128 * blocks + 31)} << 32};
 }
 
-/// Blocks at most that are multiplied one by one, without folding.
+/// The largest number of blocks that are multiplied one by one, without folding.
 inline constexpr uint32_t kFinishBlocks = 32;
 
-/// In the order of the blocks of a message: the last entry is for its last block.
+/// Factors in the order of the blocks of a message. The last entry is for the last block.
 inline constexpr auto kFinish = [] {
     std::array<Factors, kFinishBlocks> t{};
     for (uint32_t i = 0; i < kFinishBlocks; ++i) t[i] = finish(kFinishBlocks - 1 - i);
     return t;
 }();
 
-/// Entry n moves forward by n * kVectorBlocks blocks.
+/// Entry n moves a block forward by n * kVectorBlocks blocks.
 template <uint32_t kVectorBlocks, uint32_t kMost>
 inline constexpr auto kCarry = [] {
     std::array<Factors, kMost + 1> t{};
@@ -66,10 +66,10 @@ inline constexpr auto kCarry = [] {
     return t;
 }();
 
-/// floor(x^95 / P), and P times x^31: the two factors of Barrett's reduction of 96 bits to 32.
+/// The two factors of Barrett's reduction of 96 bits to 32: floor(x^95 / P), and P times x^31.
 constexpr Factors barrett() {
     uint64_t quotient = 0;
-    uint32_t rest = 0x80000000;  // x^0; the division goes on with x^95 = x^0 · x^95
+    uint32_t rest = 0x80000000;  // x^0; the division continues with x^95 = x^0 · x^95
     for (int i = 0; i < 95; ++i) {
         const uint64_t carried = rest & 1;
         rest = times_x(rest);
@@ -79,7 +79,7 @@ constexpr Factors barrett() {
 }
 inline constexpr Factors kBarrett = barrett();
 
-/// Table for one byte at a time.
+/// Table for the computation of one byte at a time.
 inline constexpr auto kByteTable = [] {
     std::array<uint32_t, 256> t{};
     for (uint32_t i = 0; i < 256; ++i) {

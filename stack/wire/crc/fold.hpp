@@ -1,16 +1,16 @@
 // The algorithm of all kernels with carry-less multiplication. Each kernel includes this file after it has defined, for its
 // vectors: Vector, kVectorBytes, kAccumulators, ROCI_CRC_TARGET, and the operations that are used here.
 //
-// Zeros before the message extend it to whole vectors; leading zeros do not change the CRC. So vectors end where the message
-// ends, and each block's distance from the end is a multiple of the block size. A payload that begins a cache line is read in
-// whole lines.
+// Zeros before the message extend it to a whole number of vectors; leading zeros do not change the CRC. So the last vector ends
+// where the message ends, and the distance of each block from the end is a multiple of the block size. A payload that begins a
+// cache line is read in whole lines.
 //
-// In short messages each vector is multiplied by the factors of its position, independently of the others. Long messages have
-// kAccumulators chains: each moves its sum forward by kAccumulators vectors and adds the next vector (Gopal et al., "Fast CRC
-// Computation for Generic Polynomials Using PCLMULQDQ"). The final sum has degree 95 at most; Barrett's method reduces it to 32
-// bits.
+// In short messages each vector is multiplied by the factors of its position, independently of the others. Long messages are
+// computed in kAccumulators chains. Each chain moves its sum forward by kAccumulators vectors and adds the next vector (Gopal et
+// al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"). The final sum has degree 95 at most; Barrett's method
+// reduces it to 32 bits.
 //
-// There is no include guard: a translation unit has one kernel.
+// There is no include guard, because each translation unit contains one kernel.
 
 #include "wire/crc/constants.hpp"
 #include "wire/crc/kernel.hpp"
@@ -27,10 +27,10 @@ namespace {
 constexpr uint32_t kVectorBlocks = kVectorBytes / kBlock;
 constexpr uint32_t kMaskedVectors = Mask::kLength / kVectorBytes + 1;
 constexpr uint32_t kShortVectors = kFinishBlocks / kVectorBlocks;
-constexpr uint32_t kMostBefore = kMaskedVectors + kAccumulators - 1;  ///< vectors before the chains begin
+constexpr uint32_t kMostBefore = kMaskedVectors + kAccumulators - 1;  ///< largest number of vectors before the chains begin
 static_assert(kShortVectors + 1 >= kMaskedVectors + kAccumulators);
 
-/// The four bytes of the state, at any position within a vector.
+/// Places the four bytes of the CRC state at any position within a vector.
 struct alignas(64) StatePlace {
     uint8_t control[192];
 };
@@ -46,12 +46,12 @@ ROCI_CRC_TARGET inline const Factors* factors_of_last(uint32_t vectors) {
     return kFinish.data() + kFinishBlocks - vectors * kVectorBlocks;
 }
 
-/// Reads the vectors of a message in order; combines the first ones with the mask and the state.
+/// Reads the vectors of a message in order. Combines the first vectors with the mask and the state.
 struct Reader {
     const uint8_t* p;       ///< the next whole vector
-    const uint8_t* masked;  ///< the mask for it
+    const uint8_t* masked;  ///< the mask for that vector
     const uint8_t* end_of_mask;
-    uint32_t state, split;  ///< if the first vector has only `split` bytes, 1 to 3, the state extends into the second one
+    uint32_t state, split;  ///< if the first vector has only `split` bytes (1 to 3), the state extends into the second vector
     Vector vector;
 
     ROCI_CRC_TARGET inline Reader(uint32_t from, const uint8_t* message, uint32_t first_bytes, const Mask& mask)
@@ -73,7 +73,7 @@ struct Reader {
     }
 };
 
-/// kShortVectors vectors at most.
+/// Computes the CRC of a message of at most kShortVectors vectors.
 ROCI_CRC_TARGET inline uint32_t crc_short(Reader r, uint32_t vectors) {
     const Factors* factors = factors_of_last(vectors);
     Vector sum = times(r.vector, load_factors(factors));
@@ -85,8 +85,8 @@ ROCI_CRC_TARGET inline uint32_t crc_short(Reader r, uint32_t vectors) {
     return remainder(sum);
 }
 
-/// Reads a vector for the chains; with kCopied it also stores the vector in the frame. The empty instruction keeps the compiler
-/// from reading the memory a second time: a client may have changed it meanwhile.
+/// Reads a vector for the chains; with kCopied it also stores the vector in the frame. The empty asm statement keeps the compiler
+/// from reading the memory a second time, because a client may have changed the memory meanwhile.
 template <bool kCopied>
 ROCI_CRC_TARGET inline Vector take(const uint8_t* p, const uint8_t* from) {
     if constexpr (!kCopied) return load(p);
@@ -100,7 +100,7 @@ ROCI_CRC_TARGET inline Vector take(const uint8_t* p, const uint8_t* from) {
     return v;
 }
 
-/// `before` single vectors, then `strides` strides of kAccumulators vectors; with kCopied the strides are copied from `from`.
+/// Reads `before` single vectors, then `strides` strides of kAccumulators vectors. With kCopied, copies the strides from `from`.
 template <bool kCopied>
 ROCI_CRC_TARGET inline uint32_t crc_long(Reader r, uint32_t before, size_t strides, const uint8_t* from) {
     const auto& carry = kCarry<kVectorBlocks, kMostBefore>;

@@ -1,4 +1,5 @@
-// CRC-32 of a frame. There is one kernel per file, each for certain processor instructions; choose.cpp selects one at start.
+// CRC-32 of a frame. Each kernel has its own file and needs certain processor instructions. choose.cpp selects one kernel at
+// start.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +18,14 @@ struct alignas(64) Mask {
 };
 inline constexpr Mask kNoMask{};
 
-/// The register of CRC-32 (reflected, inverted neither at its start nor at its end) after `n` bytes at `p`, from `state`. Any
-/// length, any alignment. Nothing outside of the message influences the result; bytes outside of it are not read.
+/// Returns the register of CRC-32 after `n` bytes at `p`, starting from `state`. The register is reflected, and inverted neither
+/// at the start nor at the end. Length and alignment are arbitrary. Bytes outside of the message are neither read nor influence
+/// the result.
 using Crc = uint32_t(uint32_t state, const uint8_t* p, size_t n, const Mask& mask);
 
-/// The same for a message that consists of `head_length` bytes at `head` and `n` bytes at `from`. Copies the latter behind the
+/// Like Crc, for a message that consists of `head_length` bytes at `head` and `n` bytes at `from`. Copies the latter behind the
 /// head. Each byte is read once, so the CRC matches the copy even if a client writes to `from` meanwhile. `head_length` is from
-/// kLeastHead to kMostHead; `n` is a multiple of kCopyStep, not 0. The mask covers bytes of the head only.
+/// kLeastHead to kMostHead. `n` is a nonzero multiple of kCopyStep. The mask covers bytes of the head only.
 using CopyingCrc = uint32_t(uint32_t state, uint8_t* head, uint32_t head_length, const Mask& mask, const uint8_t* from, size_t n);
 inline constexpr uint32_t kLeastHead = 16, kMostHead = 128, kCopyStep = 256;
 
@@ -31,7 +33,7 @@ struct Kernel {
     std::string_view name;
     Crc* crc;
     CopyingCrc* copying;
-    bool (*supported)();  ///< by this processor and its operating system
+    bool (*supported)();  ///< true if this processor and its operating system support the kernel
 };
 
 extern const Kernel kTable;
@@ -43,24 +45,25 @@ extern const Kernel kVpclmul512, kVpclmul256, kPclmul;
 extern const Kernel kPmull, kArmCrc;
 #endif
 
-/// All kernels of this architecture, in order of preference. The last one runs everywhere.
+/// All kernels of this architecture, in order of preference. The last kernel runs on every processor.
 std::span<const Kernel* const> kernels();
 
-/// Compares the kernel with a bitwise computation, over lengths and alignments that cover all of its code paths.
+/// Compares the kernel with a bitwise computation. The lengths and alignments cover all of the kernel's code paths.
 bool self_test(const Kernel& kernel);
 
 struct Choice {
     const Kernel* kernel = nullptr;
-    const Kernel* failed = nullptr;  ///< the first one that this processor has and that failed its self-test
-    bool unknown_name = false;       ///< `wanted` is no kernel, or none that this processor can run
+    const Kernel* failed = nullptr;  ///< the first kernel that this processor supports and that failed its self-test
+    bool unknown_name = false;       ///< `wanted` is not a kernel, or not one that this processor supports
 };
-/// Chooses the kernel `wanted` if the processor supports it and it passes its self-test, else the first such kernel of `from`.
+/// Chooses the kernel `wanted` if the processor supports it and it passes its self-test. Otherwise chooses the first such kernel
+/// of `from`.
 Choice choose(std::span<const Kernel* const> from, std::string_view wanted);
 
-/// The choice from kernels() and the environment variable ROCI_CRC, made once before main().
+/// The choice from kernels() by the environment variable ROCI_CRC. It is made once, before main().
 const Choice& chosen();
 
-/// The function of the chosen kernel; before the choice that of the table kernel.
+/// The function of the chosen kernel. Before the choice is made, it is that of the table kernel.
 extern constinit Crc* crc;
 extern constinit CopyingCrc* copying;
 

@@ -20,7 +20,8 @@ namespace {
 using Vector = uint8x16_t;
 constexpr uint32_t kVectorBytes = 16, kAccumulators = 8;
 
-/// Control bytes of a byte shuffle. Loading at an offset moves the first bytes of a block to its end and fills with zeros.
+/// Control bytes of a byte shuffle. A load at offset n shifts the first n bytes of a block to its end and fills the rest with
+/// zeros.
 alignas(64) constexpr uint8_t kToEnd[32] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
                                             0x80, 0x80, 0x80, 0x80, 0x80, 0,    1,    2,    3,    4,    5,
                                             6,    7,    8,    9,    10,   11,   12,   13,   14,   15};
@@ -46,7 +47,7 @@ ROCI_CRC_TARGET inline Vector times_add(Vector a, Vector f, Vector c) {
 ROCI_CRC_TARGET inline Vector place_state(uint32_t state, const uint8_t* control) {
     return vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(state)), load(control));
 }
-/// Reduces 96 bits, in bytes 4 to 15, to 32 bits by Barrett's method.
+/// Reduces the 96 bits in bytes 4 to 15 to 32 bits by Barrett's method.
 ROCI_CRC_TARGET inline uint32_t remainder(Vector sum) {
     const Vector factors = load_factors(&kBarrett), zero = vdupq_n_u8(0);
     const Vector rest = vextq_u8(sum, zero, 4);

@@ -1,4 +1,4 @@
-// CRC-32 by tables, eight bytes per step: runs everywhere.
+// CRC-32 by tables, eight bytes per step. Runs on every processor.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +8,7 @@
 namespace roci::wire::crc {
 namespace {
 
-/// Table k is for a byte that is followed by k bytes.
+/// Table k contains the CRC of a byte that is followed by k zero bytes.
 constexpr auto kTables = [] {
     std::array<std::array<uint32_t, 256>, 8> t{kByteTable};
     for (uint32_t k = 1; k < 8; ++k)

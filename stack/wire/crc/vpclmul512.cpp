@@ -5,7 +5,7 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in the compiler's own intrinsics (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // a false warning in the compiler's own intrinsics (GCC bug 105593)
 #endif
 
 #define ROCI_CRC_TARGET [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,vpclmulqdq,pclmul")]]

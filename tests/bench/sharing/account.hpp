@@ -1,4 +1,4 @@
-// Assigns the moved lines to data structures, per message, and compares them with the permitted numbers.
+// Assigns the moves of cache lines to data structures, per message, and compares them with the permitted numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace roci::sharing {
 
-/// How many lines of a structure may move per message, and why.
+/// The number of lines of a structure that may move per message, and the reason.
 struct Limit {
     const char* structure;
     double most;
@@ -21,7 +21,7 @@ struct Limit {
 
 class Account {
 public:
-    /// Counts `messages` after `warm_up`. The first `engines` cores are engines.
+    /// Counts `messages` messages after `warm_up` messages. The first `engines` cores are engines.
     Account(uint32_t engines, uint64_t warm_up, uint64_t messages) : engines_(engines), warm_up_(warm_up), messages_(messages) {}
     Lines& lines() { return lines_; }
 
@@ -31,12 +31,12 @@ public:
     void completed();
     bool over() const { return done_ >= warm_up_ + messages_; }
 
-    /// By structure.
+    /// Returns the moves per structure.
     std::map<std::string, Moves> rows() const;
-    /// Moves of lines falsely shared, or shared by engines: there should be none.
+    /// Returns the moves of lines that are falsely shared, or shared by engines. There should be none.
     uint64_t wrong() const;
     double a_message(uint64_t moves) const { return double(moves) / double(messages_); }
-    /// A text with all violations; empty: there are none.
+    /// Returns a text per violation. Returns none if there is no violation.
     std::vector<std::string> faults(std::span<const Limit> limits) const;
 
 private:
@@ -49,7 +49,7 @@ private:
     uint64_t between_engines(const Line& line) const;
 
     Lines lines_;
-    std::map<uintptr_t, Range> names_;  ///< by first byte
+    std::map<uintptr_t, Range> names_;  ///< key: address of the first byte
     const uint32_t engines_;
     const uint64_t warm_up_, messages_;
     uint64_t done_ = 0;

@@ -9,12 +9,12 @@
 namespace roci::sharing {
 namespace {
 
-/// Two accesses per nanosecond; a fetch waits for the other core.
+/// A core makes two accesses per nanosecond. A fetch waits for the other core.
 constexpr uint64_t kTicksPerNs = 2, kFetchTicks = 120;
-/// How far a core may be ahead of the others, at most.
+/// The number of ticks that a core may be ahead of the others.
 constexpr uint64_t kAhead = 24;
-/// A store waits in the store buffer for its line. When the line arrives, the core makes this many accesses before another core
-/// may take the line, because the stores behind the first one are executed with it.
+/// A store waits in the store buffer for its cache line. When the line arrives, the core makes this many accesses before another
+/// core may take the line, because later stores to the line are executed at the same time.
 constexpr uint64_t kTogether = 16;
 constexpr size_t kStack = 1 << 20;
 
@@ -31,15 +31,15 @@ struct Machine {
     std::vector<Core> cores;
     ucontext_t outside{};
     uint32_t current = 0;
-    uint64_t leave_at = 0;  ///< the clock at which the current core has to give way
+    uint64_t leave_at = 0;  ///< clock at which the current core must give way
     uint64_t random = 0x9e3779b97f4a7c15;
-    bool inside = false;  ///< the model itself is at work: its own accesses do not count
+    bool inside = false;  ///< true while the model itself runs; its own accesses do not count
 
     uint64_t jitter() {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         return random % kAhead;
     }
-    /// The earliest core that is not over; it may run until it is ahead of the next.
+    /// Chooses the core with the earliest clock that has not ended. This core may run until it is ahead of the next one.
     bool elect() {
         uint64_t first = UINT64_MAX, second = UINT64_MAX;
         for (uint32_t i = 0; i < cores.size(); ++i) {
@@ -88,7 +88,7 @@ void run_cores(Lines& lines, std::vector<std::function<void()>> bodies) {
 void touch(const void* p, uint64_t n, Access kind, const void* where) {
     Machine* m = machine;
     if (m == nullptr || m->inside || n == 0) return;
-    // First the others, then the access: between what the model sees and what the memory sees there must be nobody.
+    // The other cores run first, then the access. No core may run between the access in the model and the access to memory.
     if (++m->cores[m->current].clock > m->leave_at) m->give_way();
     m->inside = true;
     const auto at = reinterpret_cast<uintptr_t>(p);

@@ -1,5 +1,5 @@
-// The functions that gcc's -fsanitize=thread calls, without its runtime: each access is reported to the model and then executed.
-// Copies are calls of libc (-fno-builtin-…), which the linker wraps.
+// The functions that code calls if gcc compiles it with -fsanitize=thread. They replace the sanitizer's runtime: each reports an
+// access to the model and then executes the access. Copies are calls of libc (-fno-builtin-…), which the linker wraps.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ HOOK void roci_prefetch(const void* p, int to_write, int) {
     touch(p, 1, to_write != 0 ? Access::prefetch_to_write : Access::prefetch, HERE);
 }
 
-// ---- atomics: all seq_cst, which is at least what was asked for -------------------------------------------------------
+// ---- atomics: always seq_cst, which is at least the requested order -----------------------------------------------------
 
 #define UPDATE(n, T, name)                                        \
     HOOK T __tsan_atomic##n##_##name(volatile T* p, T v, int) {   \

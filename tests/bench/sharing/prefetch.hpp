@@ -1,4 +1,4 @@
-// Included first in instrumented code: a prefetch moves lines too, but the compiler does not instrument it.
+// Included first in instrumented code. A prefetch also moves lines, but the compiler does not instrument prefetches.
 #pragma once
 
 extern "C" void roci_prefetch(const void* p, int to_write = 0, int locality = 3);

@@ -1,4 +1,4 @@
-// Programs that use the client's end of the rings like libibverbs.
+// Programs that use the client's end of the rings as libibverbs does.
 #include <cstring>
 
 #include "rig.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using abi::WrOpcode;
 
-/// Copies an entry of a completion queue and frees its slot, like ibv_poll_cq.
+/// Copies an entry of a completion queue and frees its slot, as ibv_poll_cq does.
 bool poll(abi::CqConsumer& cq, abi::Cqe& out) {
     const abi::Cqe* e = cq.peek();
     if (e == nullptr) return false;
@@ -40,7 +40,7 @@ void publish_sends(End& e) {
     if (e.sq.publish()) (void)abi::ring_doorbell(e.bell, e.slot);
 }
 
-/// Sends a short message inline, like programs that need low latency.
+/// Sends a short message inline, as programs with a need for low latency do.
 void send_inline(End& from, const End& to, WrOpcode opcode, uint8_t content) {
     std::byte payload[kBytes];
     std::memset(payload, content, sizeof payload);
@@ -52,7 +52,7 @@ void send_inline(End& from, const End& to, WrOpcode opcode, uint8_t content) {
     publish_sends(from);
 }
 
-/// Takes a completion of this end, if there is one. 1: a message arrived; -1: one failed.
+/// Polls one completion of this end. Returns 1 if a message arrived, -1 if a request failed, else 0.
 int take(End& e) {
     abi::Cqe c;
     if (!poll(*e.cq, c)) return 0;
@@ -62,12 +62,12 @@ int take(End& e) {
     return 1;
 }
 
-/// Waits for a message and reads it. False: something failed.
+/// Waits for a message and reads it. Returns false if a request failed.
 bool receive(End& e, WrOpcode opcode, uint8_t content, const Account& account) {
     int got = 0;
     while (got == 0 && !account.over()) {
         got = take(e);
-        if (opcode == WrOpcode::rdma_write && got == 0)  // there is no completion: the last byte shows the arrival
+        if (opcode == WrOpcode::rdma_write && got == 0)  // there is no completion; the last byte shows the arrival
             got = std::atomic_ref(e.buffer[kBytes - 1]).load(std::memory_order_acquire) == std::byte{content} ? 1 : 0;
     }
     std::byte copy[kBytes];

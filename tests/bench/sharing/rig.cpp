@@ -62,7 +62,7 @@ Rig::Rig(const Case& c, Account& account) : world_(options(c)) {
 abi::CqConsumer Rig::add_side(sim::Host& host, uint32_t device, const Case& c, Account& account) {
     Side s{.client = std::make_unique<sim::Client>(host, device)};
     s.pd = s.client->alloc_pd();
-    // Short, so that all entries have been used before moves are counted.
+    // The CQs are short, so that all entries have been used before moves are counted.
     s.cq = &s.client->create_cq(c.ping_pong ? 32 : device == 0 ? c.qps * kBatches * 2 : c.qps * kMessages);
     for (uint32_t e = 0; e < c.engines; ++e) account.name(s.client->doorbells(e), sizeof(abi::DoorbellPage), "doorbells");
     abi::CqConsumer& ring = s.cq->ring;

@@ -1,5 +1,5 @@
-// The real engine in the real lcore loop, the conductor, and programs at the client's end of the rings, each engine and program
-// on its own core. Only the outer functions of libibverbs and the kernel are missing.
+// The real engine in the real lcore loop, the conductor, and programs at the client's end of the rings. Each engine and each
+// program has its own core. Only the outer functions of libibverbs and the kernel are missing.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ namespace roci::sharing {
 struct Case {
     const char* name;
     abi::WrOpcode opcode;
-    bool ping_pong;         ///< one message at a time, there and back; else batches
-    uint32_t engines, qps;  ///< pairs of QPs in all
-    bool one_program;       ///< one program for all engines, with one pair of CQs; else one per engine
+    bool ping_pong;         ///< true: one message at a time, back and forth; false: batches
+    uint32_t engines, qps;  ///< `qps`: pairs of QPs in total
+    bool one_program;       ///< true: one program with one pair of CQs uses all engines; false: one program per engine
     std::span<const Limit> limits;
 };
 
@@ -35,20 +35,20 @@ struct alignas(kLine) End {
     abi::DoorbellTarget bell;
     uint32_t slot = 0;
     abi::CqConsumer* cq = nullptr;
-    uint32_t index = 0;           ///< of the pair, in its program
-    std::byte* buffer = nullptr;  ///< kMessages messages
+    uint32_t index = 0;           ///< index of the pair in its program
+    std::byte* buffer = nullptr;  ///< memory of kMessages messages
     uint32_t lkey = 0, rkey = 0;
     uint32_t posted = 0;
 };
 struct alignas(kLine) Program {
     abi::CqConsumer left, right;
-    std::vector<End> a, b;  ///< pairs
+    std::vector<End> a, b;  ///< ends of the pairs
 };
 
 class Rig {
 public:
     Rig(const Case& c, Account& account);
-    /// Engines and programs until the account is full. False: a message failed.
+    /// Runs engines and programs until the account is full. Returns false if a message failed.
     bool run(const Case& c, Account& account);
 
 private:
@@ -61,15 +61,15 @@ private:
     abi::CqConsumer add_side(sim::Host& host, uint32_t device, const Case& c, Account& account);
     sim::Qp& add_end(std::vector<End>& ends, Side& side, abi::CqConsumer& cq, Account& account);
 
-    std::vector<std::unique_ptr<bench::MemoryWire>> wires_;  ///< an engine
-    pmd::HugeChunks chunks_;                                 ///< as rocid
+    std::vector<std::unique_ptr<bench::MemoryWire>> wires_;  ///< one per engine
+    pmd::HugeChunks chunks_;                                 ///< huge pages, as in rocid
     sim::World world_;
-    std::vector<Side> sides_;  ///< two a program
+    std::vector<Side> sides_;  ///< two per program
     std::vector<Program> programs_;
     abi::EnginePage* page_ = nullptr;
 };
 
-/// Runs a program until the account is full (program.cpp). False: a message failed.
+/// Runs a program until the account is full (program.cpp). Returns false if a message failed.
 bool ping_pong(Program& p, abi::WrOpcode opcode, Account& account);
 bool stream(Program& p, abi::WrOpcode opcode, Account& account);
 

@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kRounds = 500;
 constexpr Limit kThereAndBack[] = {{"memory", 2.1, "a line there and back"}}, kOneWay[] = {{"memory", 1.5, "too little"}};
 
-/// Two who never look at each other's word.
+/// Two cores that each use only their own word.
 struct alignas(kLine) TwoWritersInALine {
     uint32_t first = 0, second = 0;
 };
@@ -28,7 +28,7 @@ void count_up(uint32_t& word, Account& account) {
     }
 }
 
-/// Two cores, of which so many are engines.
+/// Runs two cores, of which the first `engines` are engines, and returns the violations.
 std::vector<std::string> faults_of(uint32_t engines, std::span<const Limit> limits, void* memory, size_t bytes,
                                    const std::function<void(Account&)>& first, const std::function<void(Account&)>& second) {
     Account account(engines, kRounds, kRounds);
@@ -45,7 +45,7 @@ std::vector<std::string> faults_of_writers(uint32_t engines) {
         [&](Account& a) { count_up(x.second, a); });
 }
 
-/// A word that one core sets and the other resets: a fetch and a take per message.
+/// One core sets a word and the other resets it: a fetch and a take per message.
 std::vector<std::string> faults_of_flag(std::span<const Limit> limits) {
     alignas(kLine) uint32_t flag = 0;
     const auto turn = [&flag](Account& a, uint32_t mine) {
@@ -59,7 +59,7 @@ std::vector<std::string> faults_of_flag(std::span<const Limit> limits) {
         0, limits, &flag, sizeof flag, [&](Account& a) { turn(a, 0); }, [&](Account& a) { turn(a, 1); });
 }
 
-/// A line that one core prefetches and the other takes back before it is used.
+/// Returns true if the model detects a useless move: one core prefetches a line, and the other takes it back before its use.
 bool sees_what_is_in_vain() {
     Lines lines;
     lines.access(0, 0, 1, Access::write, nullptr);

@@ -4,7 +4,7 @@
 
 namespace roci::sharing {
 
-/// Checks that the model detects bad layouts and accepts good ones. Prints the failures.
+/// Returns true if the model detects bad layouts and accepts good ones. Prints the failures.
 bool model_is_right();
 
 }  // namespace roci::sharing

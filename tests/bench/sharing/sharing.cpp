@@ -1,6 +1,6 @@
-// Counts the cache lines that move between engines and programs per message, by their content (see lines.hpp).
+// Counts the cache lines that move between engines and programs per message, by their content (lines.hpp).
 //   sharing            prints a table; exit status 1 if a line moves that must not, or moves too often
-//   sharing --json     figures for `./dev bench`
+//   sharing --json     prints figures for `./dev bench`
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -14,7 +14,8 @@ namespace {
 
 using abi::WrOpcode;
 
-// Permitted moves per message. A line that the other side reads and that is then written again moves twice: a fetch and a take.
+// The permitted moves per message. A line that the other side reads and that is then written again moves twice: by a fetch and by
+// a take.
 constexpr double kSome = 0.1;  ///< tolerance for moves that depend on timing
 constexpr const char* kSlot = "a WQE is one line";
 constexpr const char* kInlineSlot = "a WQE with 64 bytes inline is two lines";
@@ -57,7 +58,7 @@ constexpr Case kCases[] = {
     {"read.64B.two_engines", WrOpcode::rdma_read, false, 2, 16, false, kReadBatches},
     {"send.64B.two_engines_one_cq", WrOpcode::send, false, 2, 16, true, kSendBatches},
 };
-/// Messages before counting, so that every slot and entry has been used by both sides.
+/// The number of messages before counting. By then both sides have used every slot and entry.
 constexpr uint64_t kWarmUp = 5'000, kCounted = 5'000;
 
 void print(const Case& c, const Account& account, const Moves& all) {
@@ -77,7 +78,7 @@ void report_figures(const Case& c, const Account& account, const Moves& all) {
     bench::report(name + "all", account.a_message(all.all()), "moves/msg");
 }
 
-/// False: a limit is exceeded. `wrong`: unnecessary moves per message.
+/// Returns false if a limit is exceeded. `wrong` receives the unnecessary moves per message.
 bool measure(const Case& c, bool json, double& wrong) {
     Account account(c.engines, kWarmUp, kCounted);
     Rig rig(c, account);

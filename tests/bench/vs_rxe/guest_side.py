@@ -24,7 +24,7 @@ echo "guest: ready"
 while :; do sleep 3600; done
 '''
 
-# One server, one client. SP CP: words before the programs; SC CC: the programs; PORT ADDR LIMIT.
+# Runs one server and one client. SP and CP are words before the programs, SC and CC the programs, then PORT, ADDR and LIMIT.
 PAIR = r'''
 hex=$(printf %04X $PORT)
 setsid $SP $SC >/tmp/pair.s 2>&1 </dev/null & server=$!
@@ -52,7 +52,8 @@ TOPOLOGY = r'''
 set -e
 ip netns add a; ip netns add b
 for n in a b; do ip -n $n link set lo up; done
-# v: the kernel's Soft-RoCE, both ends here (its UDP socket and its routes are the first namespace's only); w: af_packet and TCP; x: af_xdp; s: perftest's own TCP
+# v: the kernel's Soft-RoCE, both ends in this namespace, because its UDP socket and routes exist only in the first one; w: af_packet and TCP; x:
+# af_xdp; s: perftest's own TCP.
 ip link add va type veth peer name vb
 ip link add wa netns a type veth peer name wb netns b
 ip link add xa netns a type veth peer name xb netns b
@@ -66,7 +67,7 @@ for p in w:61 x:64 s:62; do
     ip -n a link set ${l}a up; ip -n b link set ${l}b up
     ip -n a address add 10.$n.0.1/24 dev ${l}a; ip -n b address add 10.$n.0.2/24 dev ${l}b
 done
-# Routes packets between the two ends of v over the wire instead of lo.
+# Routes packets between the two ends of v over the veth pair instead of lo.
 for l in va vb all; do echo 1 >/proc/sys/net/ipv4/conf/$l/accept_local; echo 0 >/proc/sys/net/ipv4/conf/$l/rp_filter; done
 ip route add 10.60.0.2/32 dev va table 60; ip route add 10.60.0.1/32 dev vb table 61
 ip rule add pref 10 oif va to 10.60.0.2 lookup 60; ip rule add pref 11 oif vb to 10.60.0.1 lookup 61
@@ -172,7 +173,7 @@ class Bench:
         return output, {'host_cpu': cpu, 'wall': wall, 'guest_cpu': busy('@@AFTER') - busy('@@BEFORE')}
 
     def perftest(self, end, program, options, n, limit=60):
-        """(figure, costs): MB/s (MiB) or µs."""
+        """Runs a perftest. Returns (figure, costs); the figure is in MB/s (MiB) or µs."""
         self.port += 1
         words = [f'{program} -F -d {dev} -x {gid} -p {self.port} -n {n} {options}' for dev, gid in ((end.devices[1], end.gids[1]), (end.devices[0], end.gids[0]))]
         output, costs = self.pair(end, words[0], words[1], end.address, self.port, limit)
@@ -190,7 +191,7 @@ class Bench:
         return float(re.findall(r'([\d.]+) Kbits/sec.*receiver', output)[-1]) * 1000 / 8 / 2**20, costs
 
     def figure(self, end, row):
-        """One counted run."""
+        """Executes one run that counts."""
         if end.name == 'tcp':
             return self.iperf(end, self.options.seconds)
         key = f'{self.options.cpu}{self.options.smp if self.options.smp != 2 else ""}{row.section}: {row.name} {end.name}'
@@ -198,7 +199,7 @@ class Bench:
             first, latency = row.first, 'lat' in row.program
             got = self.perftest(end, row.program, row.options, first)
             each = self.each(row, got, latency)
-            if not latency and 1 / each > first * 8:  # the first one was too short to be believed
+            if not latency and 1 / each > first * 8:  # the first run was too short to be exact
                 got = self.perftest(end, row.program, row.options, min(int(0.5 / each), first * 50))
                 each = self.each(row, got, latency)
             self.calibrated[key] = each
@@ -209,5 +210,5 @@ class Bench:
         return got
 
     def each(self, row, got, latency):
-        """Seconds per iteration."""
+        """Returns the seconds per iteration."""
         return 2 * got[1]['avg'] / 1e6 if latency else row.size * row.qps / max(got[0], 1e-3) / 2**20

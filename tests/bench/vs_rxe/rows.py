@@ -1,4 +1,4 @@
-"""The rows of vs_rxe. An end is two devices and the way to run programs over them; a row is one figure."""
+"""The rows of vs_rxe. An end is two devices and the way to run programs over them. A row is one figure."""
 import re
 
 from guest_side import Failed
@@ -31,7 +31,7 @@ class Row:
 
 
 class EndWith:
-    """An end whose programs get an additional last option."""
+    """An end whose programs get one more option at the end."""
 
     def __init__(self, end, options):
         self.__dict__.update(end.__dict__)

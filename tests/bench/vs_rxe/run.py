@@ -3,10 +3,10 @@
 
     tests/bench/vs_rxe/run.py [--build DIR] [--rounds 3] [--seconds 3] [--parts 1234] [--only REGEX] [--cpus N] [--list]
 
-Needs root, qemu-system-x86, apt (for Debian's kernel package), perftest, rdma, iperf3, ibverbs-providers, busybox-static; nothing is installed.
-A figure is the median of --rounds runs, alternated; one run before them finds out how many iterations --seconds takes, and is not counted.
-Ratios are made so that more than 1 is better for Rocinante: bandwidth ours/rxe; latency and CPU rxe/ours. The processor is emulated: compare within a
-run, on a machine that does nothing else.
+Needs root, qemu-system-x86_64, apt (for Debian's kernel package), perftest, rdma, iperf3, ibverbs-providers, busybox-static. Nothing is installed.
+A figure is the median of --rounds runs; the ends alternate. One run before them finds the number of iterations in --seconds and does not count.
+A ratio above 1 is better for Rocinante: ours/rxe for bandwidth, rxe/ours for latency and CPU time. The processor is emulated, so compare only
+within a run, on a machine that does nothing else.
 """
 import argparse
 import json

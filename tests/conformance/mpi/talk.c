@@ -1,4 +1,4 @@
-/* Two ranks: a ping-pong of messages from nothing to a mebibyte, then sums over both. Every byte is checked. Prints "talk: ok". */
+/* Two ranks exchange messages of 0 bytes to 1 MiB, then sum numbers of both ranks. Checks every byte. Prints "talk: ok". */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,15 +1,15 @@
-"""rdma-core's Python suite, from a folder that has its `tests`: one line per test on standard output, `ok | skip | fail NAME: text`.
+"""Runs rdma-core's Python suite from a folder that has its `tests`. Prints one line per test on standard output: `ok | skip | fail NAME: text`.
 
     drive.py FOLDER one|two DEVICE PEER GID MODULE…
 
-`one`: both ends of every test on DEVICE, as the suite has it. `two`: the first end is on DEVICE and the second on PEER.
+With `one` both ends of every test are on DEVICE, as in the suite. With `two` the first end is on DEVICE and the second on PEER.
 """
 import sys
 import unittest
 
 
 def traffic_between(base, utils, context_type, device, peer, gid):
-    """Ends alternate: the first of a test uses `device`, the next one `peer`. A test that queries its own GID gets that of the other end."""
+    """Makes ends alternate: the first end of a test uses `device`, the next one `peer`. A test that queries its own GID gets the other end's GID."""
     own, other = (context_type(name=name).query_gid(1, gid) for name in (device, peer))
     route_type = base.GlobalRoute
 
@@ -37,7 +37,7 @@ def traffic_between(base, utils, context_type, device, peer, gid):
 
 
 def addresses_from_gids(base, context_type):
-    """The suite takes addresses from the kernel interface of a device. Our devices may have none, so the address is taken from the GID."""
+    """Takes the address from the GID. The suite takes it from the kernel interface of a device, but our devices may have none."""
     def get_ip_mac(case, dev, port, idx):
         gid = context_type(name=dev).query_gid(port, idx).gid.replace(':', '')
         mapped = gid.startswith('0' * 20 + 'ffff')

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""rdma-core's own Python tests (Debian: rdma-core, python3-pyverbs) over a rocid of our own, on one device and between two.
+"""rdma-core's own Python tests (Debian: rdma-core, python3-pyverbs) over a rocid of this script, on one device and between two.
 
     tests/conformance/pyverbs/run.py [one | two | cm]
 
-Nothing of the suite is kept here: it is copied from the package's documentation and unpacked. Every test must pass but those of
+Nothing of the suite is stored here. The script copies it from the package's documentation and unpacks it. Every test must pass, except those of
 SKIPS, which must skip for the reason given there. Ends with `N passed, N failed, N skipped`.
 """
 import gzip
@@ -20,13 +20,13 @@ sys.path.insert(0, str(HERE.parent))
 import lab  # noqa: E402
 
 SUITE = pathlib.Path('/usr/share/doc/rdma-core/tests')
-PYTHON = '/usr/bin/python3'  # the one that has pyverbs, whatever else is in PATH
+PYTHON = '/usr/bin/python3'  # the interpreter that has pyverbs, whatever is in PATH
 LIMIT = 600
 
 MODULES = ['test_device', 'test_addr', 'test_pd', 'test_cq', 'test_cq_events', 'test_cqex', 'test_qp', 'test_qpex', 'test_mr', 'test_atomic',
            'test_parent_domain', 'test_relaxed_ordering', 'test_fork', 'test_odp', 'test_shared_pd', 'test_tag_matching']
 
-# Tests that may be skipped: (name of the test, reason that the suite must give, why that is correct).
+# Tests that may skip: (name of the test, reason that the suite must give, why this reason is correct).
 RAW = (r'.*', 'raw packet QPs are none of RDMA over Ethernet')
 DMABUF = (r'.*', 'there is no GPU whose memory could be exported')
 SKIPS = [
@@ -37,7 +37,7 @@ SKIPS = [
 # The minimum number of passed tests, so that a suite that shrinks or skips tests is not taken for a success.
 MODES = {
     'one': {'modules': MODULES, 'least': 139},
-    # test_shared_pd has three ends, two of them one device's
+    # test_shared_pd has three ends, and two of them use one device.
     'two': {'modules': [m for m in MODULES if m != 'test_shared_pd'], 'least': 138},
     'cm': {'modules': ['test_rdmacm'], 'least': 10},
 }
@@ -65,7 +65,7 @@ def expected_skip(name, reason):
 
 
 def judge(mode, done):
-    """Returns the numbers of passed, failed and skipped tests; prints unexpected results."""
+    """Prints unexpected results. Returns the numbers of passed, failed and skipped tests."""
     passed = failed = skipped = 0
     for line in done.stdout.splitlines():
         match = re.match(r'(ok|skip|fail) (\S+): ?(.*)', line)
@@ -87,11 +87,11 @@ def judge(mode, done):
 
 
 HUGE_PAGES = pathlib.Path('/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages')
-ENOUGH = 128  # of 2 MiB
+ENOUGH = 128  # huge pages of 2 MiB
 
 
 def reserve_huge_pages():
-    """Some tests map huge pages themselves. Without the right to reserve them those tests skip, which counts as a failure."""
+    """Reserves huge pages, which some tests map themselves. Without the right to reserve them those tests skip, which counts as a failure."""
     try:
         if int(HUGE_PAGES.read_text()) < ENOUGH:
             HUGE_PAGES.write_text(str(ENOUGH))

@@ -1,4 +1,5 @@
-// Wrong input to rdma_cm: a row per mistake, with the errno of the manual page or the kernel. Uses the public API only.
+// Wrong input to rdma_cm. There is a row per mistake, with the errno of the manual page or the kernel. The tests use only the
+// public API.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ struct Cm : testing::Test {
         }
         rdma_destroy_event_channel(channel);
     }
-    /// The next event's type, acknowledged; -1: none within two seconds.
+    /// Waits for the next event and acknowledges it. Returns its type, or -1 if none comes within two seconds.
     int next(int* status = nullptr, rdma_cm_id** who = nullptr) {
         pollfd p{channel->fd, POLLIN, 0};
         if (poll(&p, 1, 2000) != 1) return -1;
@@ -64,7 +65,7 @@ struct Cm : testing::Test {
     rdma_cm_id* id = nullptr;
 };
 
-/// `call` on a fresh id fails with `error`.
+/// A call that must fail with `error` on a new id.
 struct Row {
     const char* name;
     std::function<int(rdma_cm_id*)> call;
@@ -76,7 +77,7 @@ sockaddr_in server = ipv4(kServer, kPort), nowhere = ipv4(kNowhere, 1), foreign 
 rdma_conn_param plain() {
     rdma_conn_param p{};
     static uint32_t qpn = 0x77;
-    p.qp_num = qpn++;  // a QP has one connection: a second request with its number would end the first connection
+    p.qp_num = qpn++;  // a QP has one connection, so a second request with its number would end the first connection
     return p;
 }
 int connect_plain(rdma_cm_id* id) {
@@ -252,8 +253,8 @@ TEST_F(Cm, PrivateDataThatDoesNotFit) {
     EXPECT_EQ(next(), RDMA_CM_EVENT_REJECTED);
 }
 
-/// The passive side: limits of private data in accept and reject. A request can still be answered after its private data was
-/// refused.
+/// The passive side: limits of private data in accept and reject. A request can still be accepted or rejected after its private
+/// data was refused.
 TEST_F(Cm, PrivateDataThatDoesNotFitAnAnswer) {
     constexpr uint8_t kMostAccept = 196, kMostReject = 148;
     sockaddr_in at = ipv4(kServer, kPort);
@@ -313,7 +314,7 @@ TEST_F(Cm, BacklogIsFullBeforeTheProgramLooks) {
     int status = 0;
     rdma_cm_id* refused = nullptr;
     EXPECT_EQ(next(&status, &refused), RDMA_CM_EVENT_REJECTED);
-    EXPECT_EQ(status, 28);  // the consumer's
+    EXPECT_EQ(status, 28);  // reason 28: rejected by the consumer
     EXPECT_EQ(refused, callers[kCalls - 1]);
     for (rdma_cm_id* caller : callers) EXPECT_EQ(rdma_destroy_id(caller), 0);
     EXPECT_EQ(rdma_destroy_id(listener), 0);
@@ -322,7 +323,7 @@ TEST_F(Cm, BacklogIsFullBeforeTheProgramLooks) {
 
 TEST_F(Cm, EventsMoveWithTheirId) {
     sockaddr_in to = ipv4(kServer, kPort);
-    ASSERT_EQ(rdma_resolve_addr(id, nullptr, generic(to), 2000), 0);  // its event waits unread
+    ASSERT_EQ(rdma_resolve_addr(id, nullptr, generic(to), 2000), 0);  // its event stays unread
     rdma_event_channel* other = rdma_create_event_channel();
     ASSERT_EQ(rdma_migrate_id(id, other), 0);
     EXPECT_EQ(id->channel, other);
@@ -335,7 +336,7 @@ TEST_F(Cm, EventsMoveWithTheirId) {
     rdma_destroy_event_channel(other);
 }
 
-/// Returns when the thread waits in a system call of that number.
+/// Returns when the thread waits in the system call with this number.
 void until_in(pid_t thread, long number) {
     const std::string file = "/proc/self/task/" + std::to_string(thread) + "/syscall";
     for (std::string word; word != std::to_string(number);) {
@@ -347,10 +348,10 @@ void until_in(pid_t thread, long number) {
 #ifdef SYS_pause
 constexpr long kPause = SYS_pause;
 #else
-constexpr long kPause = SYS_ppoll;  // how pause(3) waits on newer architectures
+constexpr long kPause = SYS_ppoll;  // the system call of pause(3) on newer architectures
 #endif
 
-/// rping leaves its event thread in this state. The call in the thread never returns, and no log has a line about it.
+/// rping's event thread waits on a channel that rping destroys. The thread's call never returns, and nothing is logged about it.
 TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
     rdma_event_channel* doomed = rdma_create_event_channel();
     ASSERT_NE(doomed, nullptr);
@@ -369,7 +370,7 @@ TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-/// With CM_REMOVAL the program waits until its caller has ended the daemon of the device.
+/// With CM_REMOVAL the test waits until the script that runs it has ended the daemon of the device.
 TEST_F(Cm, DeviceThatGoesAwayIsAnEvent) {
     if (std::getenv("CM_REMOVAL") == nullptr) GTEST_SKIP() << "run by itself, with CM_REMOVAL set";
     resolve_to(id, kServer, kPort);

@@ -1,5 +1,5 @@
-// The contents of each event of rdma_get_cm_event(3): parameters, private data and status, as in the kernel's cma.c. Uses the
-// public API only, so the tests also run with the kernel's rdma_cm (CM_SERVER, CM_CLIENT: addresses of its devices).
+// The contents of each event of rdma_get_cm_event(3): parameters, private data and status, as in the kernel's cma.c. The tests
+// use only the public API, so they also run with the kernel's rdma_cm. CM_SERVER and CM_CLIENT are the addresses of the devices.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -12,8 +12,8 @@
 namespace {
 
 constexpr uint16_t kPort = 7631;
-// Length of the private data in each message, padded with zeros: the size of the MAD's field (IBA 12.6), less the addresses in a
-// REQ.
+// The length of the private data in each message, which is padded with zeros. It is the size of the MAD's field (IBA 12.6), in a
+// REQ less the addresses.
 constexpr uint8_t kInReq = 56, kInRep = 196, kInRej = 148, kInSidrReq = 180, kInSidrRep = 136;
 constexpr int kConsumerReject = 28, kNoSuchService = 8;
 
@@ -29,7 +29,7 @@ sockaddr_in ipv4(const char* text, uint16_t port) {
     return a;
 }
 
-/// An event with its private data, kept beyond its acknowledgement.
+/// An event and its private data, copied before the acknowledgement.
 struct Seen {
     int type = -1, status = 0;
     rdma_cm_id* id = nullptr;
@@ -43,11 +43,11 @@ struct Seen {
 struct Expected {
     int type;
     int status = 0;
-    uint8_t length = 0;     ///< of the private data
+    uint8_t length = 0;     ///< length of the private data
     const char* text = "";  ///< beginning of the private data
 };
 
-/// One end: a channel and an id.
+/// One end of a connection: a channel and an id.
 struct End {
     explicit End(rdma_port_space space) : datagram(space == RDMA_PS_UDP), channel(rdma_create_event_channel()) {
         EXPECT_EQ(rdma_create_id(channel, &id, this, space), 0);
@@ -193,7 +193,7 @@ TEST(CmEvents, OfDatagrams) {
     rdma_destroy_id(second.id);
 }
 
-/// The listener's own address is what it sees of a client on the same device; run by itself with `roci run --single`.
+/// The listener sees its own address as that of a client on the same device. This test runs alone, with `roci run --single`.
 TEST(CmEvents, DISABLED_OnOneHost) {
     End server(RDMA_PS_TCP), client(RDMA_PS_TCP);
     server.listen(kPort + 3);

@@ -1,10 +1,11 @@
-// Sets up and tears down many connections by address as fast as possible. Prints the rate and the result of each connection.
+// Sets up and tears down many connections by address, as fast as possible. Prints the rate and the result of each connection.
 //
 //     cm_load server ADDRESS PORT
 //     cm_load client ADDRESS PORT TOTAL AT_ONCE [hold]
 //
-// The server runs until it is killed. The client sets up AT_ONCE connections at a time; with `hold` it tears none down before all
-// TOTAL are open. Each connection has an RC QP at both ends. Uses the public API only, so it runs with any provider.
+// The server runs until it is killed. The client sets up AT_ONCE connections at a time. With `hold` it tears down none before all
+// TOTAL connections are open. Each connection has an RC QP at both ends. The program uses only the public API, so it runs with
+// any provider.
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <sys/resource.h>
@@ -71,7 +72,7 @@ void destroy(rdma_cm_id* id) {
     if (rdma_destroy_id(id) != 0) die("rdma_destroy_id");
 }
 
-/// An event, copied and acknowledged, so that its id may be destroyed.
+/// An event that is copied and acknowledged, so that its id may be destroyed.
 struct Event {
     rdma_cm_event_type type;
     int status;

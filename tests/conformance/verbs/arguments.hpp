@@ -1,6 +1,6 @@
-// Rows of "this verb with this wrong argument": what it returns, what it leaves in errno, and that it changed nothing. The rows
-// are in arguments_*.cpp; arguments_test.cpp runs them. The expected values are those of rdma-core's manual pages and of the
-// kernel's uverbs; where Soft-RoCE differs, the row says how and why.
+// Rows that call a verb with one wrong argument. Each row has the expected return value and errno, and the call must change
+// nothing. The rows are in arguments_*.cpp; arguments_test.cpp runs them. The expected values are those of rdma-core's manual
+// pages and of the kernel's uverbs. If Soft-RoCE differs, the row has its value and the reason.
 #pragma once
 
 #include <span>
@@ -11,25 +11,25 @@ namespace verbs_test {
 
 /// How a verb reports an error.
 enum class Way : uint8_t {
-    value,    ///< it returns the errno, and leaves it in errno
-    header,   ///< an inline function of <infiniband/verbs.h> returns the errno before any library is called
-    negative  ///< it returns -1 or NULL, with errno
+    value,    ///< the verb returns the errno and also sets errno
+    header,   ///< an inline function of <infiniband/verbs.h> returns the errno before it calls any library
+    negative  ///< the verb returns -1 or NULL and sets errno
 };
 
-/// What a call did: 0 or the errno that it reported, and errno itself afterwards.
+/// The result of a call: 0 or the errno that it reported, and the value of errno afterwards.
 struct Got {
     int error = 0;
     int left = 0;
 };
 
-/// Objects of every kind, in every state that a wrong argument can meet.
+/// Objects of every kind, in every state that a wrong argument needs.
 class Stage {
 public:
     Stage();
     ~Stage();
     Stage(const Stage&) = delete;
 
-    End a{0}, b{1};  ///< two open devices, connected by an RC QP each
+    End a{0}, b{1};  ///< two open devices, connected by one RC QP each
     ibv_qp *reset = nullptr, *init = nullptr, *rtr = nullptr, *ud = nullptr, *on_srq = nullptr;
     ibv_srq* srq = nullptr;
     ibv_pd* other = nullptr;  ///< a second PD of a's device
@@ -41,27 +41,27 @@ public:
     ibv_mr* plain = nullptr;    ///< a region without IBV_ACCESS_MW_BIND
     ibv_device_attr device{};
     ibv_gid group{};
-    bool whole = true;  ///< everything above exists
+    bool whole = true;  ///< true if all objects of the stage exist
 
-    /// Everything that a failed verb must have left as it was, as text.
+    /// Returns as text everything that a failed verb must leave unchanged.
     std::string snapshot();
-    /// A message from a to b arrives, and nothing else has completed.
+    /// Sends a message from a to b. Returns true if it arrives and nothing else completes.
     bool works();
 };
 
 struct Row {
     const char* verb;
-    const char* what;  ///< is wrong
+    const char* what;  ///< the wrong argument
     Way way;
     int error;
     Got (*call)(Stage&);
-    int at_rxe = -1;            ///< what Soft-RoCE reports instead; -1: the same
-    const char* why = nullptr;  ///< it differs; kSkip: the row is not run there
+    int at_rxe = -1;            ///< the error that Soft-RoCE reports instead; -1: the same error
+    const char* why = nullptr;  ///< reason of the difference; with kSkip the row is not run on Soft-RoCE
 };
-/// Soft-RoCE's library crashes on it, or does not have the object.
+/// Soft-RoCE's library crashes on this row, or does not have the object.
 inline constexpr int kSkip = -2;
 
-/// A value of an enum that may have none of it.
+/// Converts a number to an enum that may lack this value.
 template <class Enum>
 Enum number(uint32_t value) {
     Enum out;
@@ -70,7 +70,7 @@ Enum number(uint32_t value) {
     return out;
 }
 
-// What a call did; an object that should not exist is destroyed.
+// Returns the result of a call that should fail. Destroys the object if the call created one.
 template <class Object>
 Got made(Object* object, int (*destroy)(Object*)) {
     const Got got{object != nullptr ? 0 : errno, errno};

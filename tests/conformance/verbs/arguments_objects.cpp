@@ -1,4 +1,4 @@
-// Wrong arguments of what creates, queries and destroys objects: PDs, CQs, channels, SRQs, address handles, the device.
+// Wrong arguments of the verbs that create, query and destroy objects: PDs, CQs, channels, SRQs, address handles, the device.
 #include <fcntl.h>
 
 #include "arguments.hpp"

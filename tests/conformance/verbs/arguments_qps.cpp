@@ -1,4 +1,4 @@
-// Wrong arguments of what creates, modifies and destroys QPs, and of multicast.
+// Wrong arguments of the verbs that create, modify and destroy QPs, and of multicast verbs.
 #include "arguments.hpp"
 
 namespace verbs_test {
@@ -46,7 +46,7 @@ ibv_qp_attr to_rtr(const Stage& s) {
     return attr;
 }
 
-// One transition each, of a QP that is in the state before it.
+// Each function executes one transition of a QP that is in the state before it.
 template <class F>
 Got init(Stage& s, int mask, F spoil) {
     ibv_qp_attr attr{};

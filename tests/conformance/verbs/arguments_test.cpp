@@ -1,5 +1,5 @@
-// Runs the rows of arguments_*.cpp. With ROCI_OTHER_PROVIDER set they run against Soft-RoCE: what differs is printed, and a
-// difference that its row does not explain is a failure.
+// Runs the rows of arguments_*.cpp. With ROCI_OTHER_PROVIDER the rows run on Soft-RoCE. Differences are printed. A difference
+// that its row does not explain is a failure.
 #include <fcntl.h>
 
 #include <cstdio>
@@ -109,7 +109,7 @@ bool Stage::works() {
 
 namespace {
 
-/// The row as this provider is expected to answer it; prints where Soft-RoCE differs.
+/// Compares a result with the one that is expected of this provider. Prints the row if Soft-RoCE differs.
 void judge(const Row& row, const Got& got) {
     const std::string name = std::string(row.verb) + ", " + row.what;
     if (elsewhere()) {

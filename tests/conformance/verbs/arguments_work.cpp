@@ -1,4 +1,4 @@
-// Wrong arguments of posting: what ibv_post_send, ibv_post_recv, ibv_post_srq_recv and ibv_wr_* refuse at once.
+// Wrong arguments of posting: the requests that ibv_post_send, ibv_post_recv, ibv_post_srq_recv and ibv_wr_* refuse at once.
 #include "arguments.hpp"
 
 namespace verbs_test {
@@ -6,7 +6,7 @@ namespace {
 
 using enum Way;
 
-/// A send of 8 bytes by `qp`; *bad must name the request.
+/// Posts a send of 8 bytes to `qp`. *bad must point to the request.
 template <class F>
 Got send(ibv_qp* qp, Stage& s, F spoil) {
     static ibv_sge sges[4096];

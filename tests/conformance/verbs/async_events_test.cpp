@@ -1,4 +1,4 @@
-// Asynchronous events: each with its element, acknowledgement, the end of the service.
+// Asynchronous events: the element of each event, acknowledgement, and the end of rocid.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -78,7 +78,7 @@ TEST_F(AsyncEvents, DestroyWaitsForTheAcknowledgement) {
     destroyer.join();
 }
 
-/// Needs a rocid of its own to kill: ROCI_ROCID names the program.
+/// Starts and kills its own rocid, whose program ROCI_ROCID names.
 TEST(Fatal, TheEndOfRocidIsADeviceFatalEventAndErrorsNotAHang) {
     const char* rocid = std::getenv("ROCI_ROCID");
     if (rocid == nullptr) GTEST_SKIP() << "ROCI_ROCID is not set";
@@ -112,7 +112,7 @@ TEST(Fatal, TheEndOfRocidIsADeviceFatalEventAndErrorsNotAHang) {
         EXPECT_NE(ibv_query_device(end->context, &attr), 0);
         EXPECT_EQ(ibv_alloc_pd(end->context), nullptr);
         EXPECT_NE(end->to_init(), 0);
-    }  // what is left is still destroyed without an error
+    }  // the remaining objects are still destroyed without an error
     setenv("ROCI_SOCKET", before.c_str(), 1);
     unlink(socket.c_str());
 }

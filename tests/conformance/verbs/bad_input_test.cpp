@@ -1,5 +1,5 @@
-// Bad input per verb: a wrong object, protection domain, state, length or key, or too many elements. Existing objects and other
-// programs are not affected.
+// Bad input per verb: a wrong object, protection domain, state, length or key, or too many elements. It must not affect existing
+// objects or other programs.
 #include <functional>
 
 #include "fixture.hpp"
@@ -19,7 +19,7 @@ protected:
             EXPECT_EQ(ibv_dealloc_pd(other), 0);
         }
     }
-    /// The completion status of a request that `spoil` has changed.
+    /// Returns the completion status of a request that `spoil` has changed.
     template <class F>
     ibv_wc_status status_of(ibv_wr_opcode opcode, uint32_t length, F&& spoil) {
         EXPECT_EQ(a->post(opcode, 1, 0, length, spoil), 0);
@@ -121,7 +121,7 @@ TEST_F(BadInput, AnSrqsBuffersAreOfItsOwnDomain) {
     Shape with_srq;
     with_srq.srq = srq;
     connect({}, &with_srq);
-    ibv_sge s = b->sge(0, 64);  // of the QP's domain
+    ibv_sge s = b->sge(0, 64);  // memory of the QP's domain
     ibv_recv_wr wr{}, *bad = nullptr;
     wr.sg_list = &s;
     wr.num_sge = 1;

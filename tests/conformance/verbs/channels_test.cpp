@@ -1,5 +1,5 @@
-// Completion channels: arming, solicited events, several CQs per channel, non-blocking descriptors, acknowledgement, no lost
-// wake-up.
+// Completion channels: arming, solicited events, several CQs per channel, non-blocking descriptors, acknowledgement. No wake-up
+// may be lost.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -58,7 +58,7 @@ TEST_F(Channels, SolicitedOnlyWaitsForASolicitedMessage) {
     take_event();
 }
 
-// IBA 11.4.2.2: a pending request for the next completion remains valid, whatever is requested after it.
+// A pending request for the next completion remains valid, whatever is requested after it (IBA 11.4.2.2).
 TEST_F(Channels, SolicitedOnlyTakesNothingBack) {
     for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
     ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);
@@ -176,7 +176,7 @@ TEST_F(Channels, DestroyWaitsForAcknowledgements) {
     EXPECT_TRUE(destroyed);
 }
 
-/// Would hang if an event were ever lost between arming and the last look.
+/// The test would hang if an event were lost between arming and the last poll.
 TEST_F(Channels, NoWakeUpIsLost) {
     constexpr uint64_t kMessages = 2000;
     for (uint64_t i = 0; i < 32; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);

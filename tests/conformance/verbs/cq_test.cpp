@@ -80,7 +80,7 @@ TEST_F(Cqs, AnOverrunIsAnEventAndTheEndOfTheCq) {
     EXPECT_EQ(event.event_type, IBV_EVENT_QP_FATAL);
     EXPECT_EQ(event.element.qp, a->qp);
     ibv_ack_async_event(&event);
-    for (int i = 0; i < room; ++i) EXPECT_DONE(*a, i);  // what was there before stays readable
+    for (int i = 0; i < room; ++i) EXPECT_DONE(*a, i);  // earlier entries can still be polled
     EXPECT_TRUE(a->quiet()) << "a dead CQ takes nothing any more";
     EXPECT_EQ(a->state(), IBV_QPS_ERR) << "and so are its QPs";
 }
@@ -178,7 +178,7 @@ TEST_F(Cqs, ExtendedPollingShowsTheSame) {
     ibv_end_poll(cq);
 }
 
-/// Of a datagram, because it has most of them.
+/// Uses a datagram, because its completion has the most fields.
 TEST_F(Cqs, EveryFieldThatCanBeAskedForIsThere) {
     ibv_cq_init_attr_ex attr{};
     attr.cqe = 64;
@@ -241,7 +241,8 @@ TEST_F(Cqs, UnknownFlagsAreNotSupported) {
     EXPECT_TRUE(errno == EOPNOTSUPP || errno == ENOTSUP);
 }
 
-/// 8 completions, an event only at the fourth: with a channel, at most 3 events; without moderation there could be 8.
+/// Sends 8 messages and requests an event only for every fourth completion. There may be at most 3 events; without moderation
+/// there could be 8.
 TEST_F(Cqs, ModerationWaitsForTheCountOrThePeriod) {
     ibv_device_attr_ex dev{};
     ASSERT_EQ(ibv_query_device_ex(b->context, nullptr, &dev), 0);
@@ -258,7 +259,7 @@ TEST_F(Cqs, ModerationWaitsForTheCountOrThePeriod) {
     ASSERT_EQ(a->send(0, 0, 8), 0);
     ibv_cq* cq = nullptr;
     void* user = nullptr;
-    ASSERT_EQ(ibv_get_cq_event(b->channel, &cq, &user), 0);  // one entry only: the period decides
+    ASSERT_EQ(ibv_get_cq_event(b->channel, &cq, &user), 0);  // there is only one entry, so the period decides
     EXPECT_GE(std::chrono::steady_clock::now() - start, 50ms);
     ibv_ack_cq_events(cq, 1);
     ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);

@@ -1,4 +1,4 @@
-// The attributes of the device: every reported capability has a test, limits can be reached, and the GID table is correct.
+// The attributes of the device. Every reported capability has a test, limits can be reached, and the GID table is correct.
 #include <cstdio>
 
 #include "fixture.hpp"
@@ -15,8 +15,8 @@ protected:
     ibv_device_attr_ex attr{};
 };
 
-/// A capability flag and its test: in this program, in another one of this folder, or, for capabilities that need two hosts,
-/// among those tests.
+/// A capability flag and the name of its test. The test is in this program, in another program of this folder, or among the tests
+/// with two hosts.
 struct Shown {
     uint64_t flag;
     const char* name;
@@ -36,7 +36,7 @@ constexpr Shown kFlags[] = {
     {IBV_DEVICE_RC_IP_CSUM, "RC_IP_CSUM", nullptr},
 };
 
-/// Capabilities in other fields than the flags.
+/// Capabilities that are reported in fields other than the flags.
 struct Said {
     const char* name;
     const char* by;
@@ -90,7 +90,7 @@ TEST_F(Device, IsSomebody) {
     EXPECT_GE(attr.orig_attr.phys_port_cnt, 1);
 }
 
-// IBA 11.2.5.2: cur_qp_state is optional, and must be the current state.
+// cur_qp_state is optional. If it is given, it must be the current state (IBA 11.2.5.2).
 TEST_F(Device, TheCurrentStateMayBeGiven) {
     connect();
     ibv_qp_attr change{};

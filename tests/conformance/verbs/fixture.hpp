@@ -1,6 +1,6 @@
-// Two ends of a connection for conformance tests. Talks to the public verbs API only, so that the tests also run against any
-// other provider: ROCI_DEV1 and ROCI_DEV2 name the devices (by default the first two, or the first one twice), ROCI_GID the GID
-// index (1).
+// Two ends of a connection for conformance tests. They use only the public verbs API, so the tests also run with any other
+// provider. ROCI_DEV1 and ROCI_DEV2 name the devices; the default is the first two, or the first one twice. ROCI_GID is the GID
+// index; the default is 1.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,8 +50,8 @@ inline constexpr int kFullAccess =
 inline constexpr uint32_t kQkey = 0x11111111;
 inline constexpr size_t kGrh = 40;
 
-/// A device with a PD, memory, a CQ and, once made, a QP. Everything goes in the right order at the end; a failure to destroy is
-/// a failure.
+/// A device with a PD, memory, a CQ and, once created, a QP. The destructor destroys all objects in the right order. The test
+/// fails if an object cannot be destroyed.
 class End {
 public:
     explicit End(int which, size_t bytes = 64 * 1024) : memory(bytes) {
@@ -170,7 +170,7 @@ public:
         wr.num_sge = 1;
         return ibv_post_recv(qp, &wr, &bad);
     }
-    /// A signalled request of `length` bytes from `offset`; `extend` fills in the rest.
+    /// Posts a signalled request of `length` bytes from `offset`. `extend` fills in the other fields.
     template <class F>
     int post(ibv_wr_opcode opcode, uint64_t id, size_t offset, uint32_t length, F&& extend, ibv_qp* q = nullptr) {
         ibv_sge s = sge(offset, length);
@@ -197,7 +197,7 @@ public:
         });
     }
 
-    /// The next completion; a failure when none comes in time.
+    /// Returns the next completion. The test fails if none comes in time.
     ibv_wc poll(std::chrono::milliseconds patience = 10s) { return poll(cq, patience); }
     static ibv_wc poll(ibv_cq* from, std::chrono::milliseconds patience = 10s) {
         ibv_wc wc{};
@@ -212,7 +212,7 @@ public:
         wc.status = IBV_WC_GENERAL_ERR;
         return wc;
     }
-    /// True: nothing completes for a while.
+    /// Returns true if nothing completes for a while.
     bool quiet(std::chrono::milliseconds time = 50ms) {
         std::this_thread::sleep_for(time);
         ibv_wc wc{};
@@ -238,7 +238,7 @@ inline bool same(const End& a, size_t at, const End& b, size_t bt, size_t length
     return std::memcmp(a.memory.data() + at, b.memory.data() + bt, length) == 0;
 }
 
-/// Both ends, each with a QP in RTS that talks to the other.
+/// Both ends. Each has a QP in RTS that is connected to the other.
 class Pair : public ::testing::Test {
 protected:
     void SetUp() override {

@@ -1,4 +1,4 @@
-// Memory: rights, protection domains, ranges, rereg, on-demand paging, advice, device memory, null MR.
+// Memory: rights, protection domains, ranges, reregistration, on-demand paging, advice, device memory, null MR.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ protected:
         EXPECT_EQ(ibv_query_device_ex(b->context, nullptr, &attr), 0);
         return attr;
     }
-    /// The completion status of a 64-byte WRITE from a to b.
+    /// Returns the completion status of a WRITE from a to b, of 64 bytes by default.
     ibv_wc_status write_status(uint64_t address, uint32_t rkey, uint32_t length = 64) {
         EXPECT_EQ(a->post(IBV_WR_RDMA_WRITE, 1, 0, length, [&](ibv_send_wr& wr) { wr.wr.rdma = {address, rkey}; }), 0);
         return a->poll().status;
@@ -39,8 +39,8 @@ TEST_F(Memory, UnmappedMemoryCannotBeRegistered) {
     EXPECT_EQ(errno, EFAULT);
 }
 
-/// LMDB, persistent memory and file-backed guests register such mappings. If the pages cannot be shared, they are accessed by
-/// address.
+/// LMDB, persistent memory and file-backed guests register such mappings. rocid accesses the pages by address if they cannot be
+/// shared.
 TEST_F(Memory, ASharedMappingOfARegularFileCanBeRegistered) {
     char path[] = "/var/tmp/roci-regular-XXXXXX";
     const int fd = mkstemp(path);
@@ -142,7 +142,7 @@ TEST_F(Memory, OnDemandPagingSeesWhatIsMappedNow) {
     munmap(p, kBytes);
 }
 
-/// Tests every operation in a transport's on-demand paging capabilities, with on-demand memory at both ends.
+/// Tests every operation in the on-demand paging capabilities of a transport, with on-demand memory at both ends.
 class OnDemand : public Memory {
 protected:
     void SetUp() override {
@@ -173,7 +173,7 @@ protected:
         if ((able & IBV_ODP_SUPPORT_WRITE) != 0) {
             ASSERT_EQ(a->write(*b, 3, 0, 900, 8192), 0);
             EXPECT_DONE(*a, 3);
-            std::this_thread::sleep_for(20ms);  // UC says nothing of the arrival
+            std::this_thread::sleep_for(20ms);  // UC does not report the arrival
             EXPECT_TRUE(same(*a, 0, *b, 8192, 900));
         }
         if ((able & IBV_ODP_SUPPORT_READ) != 0) {
@@ -298,7 +298,8 @@ TEST_F(Memory, TheNullRegionSwallowsAndGivesZeros) {
     EXPECT_EQ(ibv_dereg_mr(null), 0);
 }
 
-/// Allocators clear memory this way and rely on zeros. (Other providers do not guarantee that the registration follows.)
+/// Allocators clear memory by MADV_DONTNEED and rely on zeros. Other providers do not guarantee that the registration remains
+/// valid.
 TEST_F(Memory, DontneedGivesZerosOnRegisteredMemoryToo) {
     connect();
     const size_t length = 64 * 4096;

@@ -1,10 +1,10 @@
-// Multicast: attaching, detaching, several QPs per group, a copy for each, loopback on the sender's own port.
+// Multicast: attaching, detaching, several QPs per group with a copy for each, loopback on the sender's own port.
 #include "fixture.hpp"
 
 namespace verbs_test {
 namespace {
 
-/// A group of the address family of the GID that the tests use.
+/// Returns a group in the address family of the GID that the tests use.
 ibv_gid group_for(const ibv_gid& own, uint8_t number) {
     static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     ibv_gid g{};

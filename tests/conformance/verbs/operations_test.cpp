@@ -97,7 +97,7 @@ TEST_F(Operations, InlineDataIsTakenWhenPosted) {
     ASSERT_EQ(a->post(IBV_WR_SEND, 2, 0, 64,
                       [](ibv_send_wr& wr) {
                           wr.send_flags |= IBV_SEND_INLINE;
-                          wr.sg_list->lkey = 0;  // not looked at
+                          wr.sg_list->lkey = 0;  // the library must ignore the lkey of inline data
                       }),
               0);
     a->fill(0, 64, 200);
@@ -133,7 +133,7 @@ TEST_F(Operations, GathersAndScatters) {
     EXPECT_TRUE(same(*a, 2690, *b, 5000, 810));
 }
 
-/// The maximum number of elements, in both directions; no element ends at a packet boundary.
+/// Uses the maximum number of elements in both directions. No element ends at a packet boundary.
 TEST_F(Operations, AsManyElementsAsTheDeviceSays) {
     ibv_device_attr attr{};
     ASSERT_EQ(ibv_query_device(a->context, &attr), 0);

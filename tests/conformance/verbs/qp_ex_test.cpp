@@ -32,7 +32,7 @@ protected:
         ex->wr_id = id;
         ex->wr_flags = IBV_SEND_SIGNALED;
     }
-    /// Data of the request that was begun last: `length` bytes from the start of a's memory.
+    /// Sets the data of the last request: `length` bytes from the start of a's memory.
     void data(uint32_t length) { ibv_wr_set_sge(ex, a->mr->lkey, a->address(), length); }
     ibv_wc complete_one(uint64_t id, ibv_wc_opcode opcode) {
         EXPECT_EQ(ibv_wr_complete(ex), 0);

@@ -33,8 +33,7 @@ TEST_F(QpStates, TheWayUpNeedsEveryStep) {
     EXPECT_NE(a->to_init(), 0) << "from error only to reset";
 }
 
-/// Tests every pair of states, with all attributes that a legal transition needs, so that only the transition itself can be
-/// wrong.
+/// Tests every pair of states. The attributes are all that a legal transition needs, so only the transition itself can be wrong.
 TEST_F(QpStates, OnlyTheStepsOfTheTableAreTaken) {
     const auto legal = [](ibv_qp_state from, ibv_qp_state to) {
         if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return true;
@@ -64,9 +63,9 @@ TEST_F(QpStates, OnlyTheStepsOfTheTableAreTaken) {
     constexpr ibv_qp_state kStates[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
                                         IBV_QPS_SQD,   IBV_QPS_SQE,  IBV_QPS_ERR};
     for (const ibv_qp_state from : kStates) {
-        if (from == IBV_QPS_SQE) continue;  // an RC QP never is in it
+        if (from == IBV_QPS_SQE) continue;  // an RC QP is never in SQE
         for (const ibv_qp_state to : kStates) {
-            if (from == IBV_QPS_RESET && to == IBV_QPS_ERR) continue;  // devices differ
+            if (from == IBV_QPS_RESET && to == IBV_QPS_ERR) continue;  // devices differ in the step from RESET to ERR
             ASSERT_EQ(a->to_state(IBV_QPS_RESET), 0);
             ibv_qp_state now = IBV_QPS_RESET;
             for (const ibv_qp_state next : kWay) {
@@ -116,7 +115,7 @@ TEST_F(QpStates, NothingIsPostedTooEarly) {
 TEST_F(QpStates, ErrorFlushesBothQueuesInOrder) {
     connect();
     for (uint64_t i = 0; i < 5; ++i) ASSERT_EQ(a->receive(i, 0, 64), 0);
-    for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(a->send(i, 0, 64), 0);  // nobody receives
+    for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(a->send(i, 0, 64), 0);  // no receive is posted
     ASSERT_EQ(a->to_state(IBV_QPS_ERR), 0);
     uint64_t next_receive = 0, next_send = 10;
     for (int i = 0; i < 10; ++i) {
@@ -196,7 +195,7 @@ TEST_F(QpStates, AFullQueueSaysEnomemAndLosesNothing) {
     while (receives < 10000 && (err = b->receive(receives, 0, 64)) == 0) ++receives;
     EXPECT_EQ(err, ENOMEM);
     EXPECT_EQ(receives, b->cap.max_recv_wr);
-    ASSERT_EQ(b->to_state(IBV_QPS_RESET), 0);  // so that nothing completes
+    ASSERT_EQ(b->to_state(IBV_QPS_RESET), 0);  // the peer is in RESET, so nothing completes
     while (sends < 10000 && (err = a->send(sends, 0, 8)) == 0) ++sends;
     EXPECT_EQ(err, ENOMEM);
     EXPECT_EQ(sends, a->cap.max_send_wr);

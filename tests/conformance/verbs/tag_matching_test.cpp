@@ -1,4 +1,5 @@
-// Tag matching SRQs: eager and rendezvous, matching in order, masks, unexpected messages and the phases, deletion, limits.
+// Tag matching SRQs: eager and rendezvous messages, matching in order, masks, unexpected messages and the phases, deletion,
+// limits.
 #include <endian.h>
 #include <infiniband/tm_types.h>
 
@@ -11,10 +12,10 @@ namespace {
 
 constexpr uint64_t kAll = ~uint64_t{0};
 constexpr unsigned kTmFlags = IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID | IBV_WC_TM_SYNC_REQ;
-/// Offsets in the memory of both ends.
+/// Offsets in the memory of each end.
 constexpr size_t kHeader = 0, kData = 16384, kTagged = 0, kOrdinary = 32768;
 
-/// b receives through the SRQ; a sends messages with headers that it writes itself, and receives FINs.
+/// b receives through the SRQ. a sends messages whose headers the test writes, and receives FINs.
 class TagMatching : public Pair {
 protected:
     void SetUp() override {
@@ -54,7 +55,7 @@ protected:
         EXPECT_EQ(bad, err != 0 ? &wr : nullptr);
         return err;
     }
-    /// A buffer of 4,096 bytes for `tag`. Its place follows from the id.
+    /// Returns an add of a buffer of 4,096 bytes for `tag`. Its place follows from the id.
     ibv_ops_wr entry(uint64_t id, uint64_t tag, uint64_t mask = kAll) {
         sges[id] = b->sge(kTagged + id * 4096, 4096);
         ibv_ops_wr wr{};
@@ -184,7 +185,8 @@ TEST_F(TagMatching, UntaggedMessagesTakeOrdinaryBuffers) {
     EXPECT_TRUE(same(*a, kHeader, *b, kOrdinary + 3 * 4096, 100 + sizeof(ibv_tmh)));
 }
 
-// Otherwise a second message could overtake an unexpected first one, which the program has not handled yet.
+// If new entries matched out of phase, a second message could overtake an unexpected first one, which the program has not handled
+// yet.
 TEST_F(TagMatching, OutOfPhaseNothingNewMatchesUntilTheCountsAgree) {
     for (uint64_t id = 1; id < 4; ++id) ordinary(id);
     send(IBV_TMH_EAGER, 7, 10);
@@ -224,7 +226,7 @@ TEST_F(TagMatching, AFullListIsEnomem) {
     for (; added < 100000; ++added) {
         ibv_ops_wr wr = entry(1, 1000 + added);
         wr.flags = 0;
-        for (int i = 0; i < 1000 && (err = change(wr)) != 0 && added < granted.max_num_tags; ++i)  // only the ring is full
+        for (int i = 0; i < 1000 && (err = change(wr)) != 0 && added < granted.max_num_tags; ++i)  // the ring is full
             std::this_thread::sleep_for(1ms);
         if (err != 0) break;
     }
@@ -232,7 +234,7 @@ TEST_F(TagMatching, AFullListIsEnomem) {
     EXPECT_EQ(added, granted.max_num_tags);
 }
 
-/// In one list, so that none of them can be done before the last one is posted.
+/// Posts all operations in one list, so that none of them completes before the last one is posted.
 TEST_F(TagMatching, MoreOperationsThanWereGrantedAreEnomem) {
     std::vector<ibv_ops_wr> list(granted.max_ops + 1);
     for (size_t i = 0; i < list.size(); ++i) {

@@ -1,4 +1,4 @@
-// Threads: any verb from any thread at once.
+// Threads: several threads call any verbs at the same time.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -48,7 +48,7 @@ TEST_F(Threads, ShareAQpAndACq) {
     EXPECT_EQ(completed, kThreads * kEach);
 }
 
-/// Several threads wait on one channel, poll one CQ and post to one QP; another arms.
+/// Several threads wait on one channel, poll one CQ and post to one QP. Another thread arms the CQ.
 TEST_F(Threads, ShareAChannelToo) {
     constexpr int kThreads = 4;
     constexpr uint64_t kMessages = 300;
@@ -127,7 +127,7 @@ TEST_F(Threads, AParentDomainServesLikeItsPd) {
     EXPECT_EQ(ibv_dealloc_td(td), EBUSY);
     std::swap(parent, a->pd);
     connect();
-    ASSERT_EQ(a->write(*b, 1, 0, 32, 0), 0);  // memory registered with the PD inside
+    ASSERT_EQ(a->write(*b, 1, 0, 32, 0), 0);  // the memory was registered with the contained PD
     EXPECT_DONE(*a, 1);
     EXPECT_EQ(ibv_destroy_qp(a->qp), 0);
     a->qp = nullptr;

@@ -49,7 +49,7 @@ TEST_F(Transports, UcDropsWhatNobodyReceives) {
     Shape uc;
     uc.type = IBV_QPT_UC;
     connect(uc);
-    ASSERT_EQ(a->send(1, 0, 3000), 0);  // no receive posted: lost, and the sender does not know
+    ASSERT_EQ(a->send(1, 0, 3000), 0);  // no receive is posted: the message is lost, and the sender does not know
     EXPECT_DONE(*a, 1);
     std::this_thread::sleep_for(50ms);
     a->fill(0, 3000, 9);
@@ -102,7 +102,7 @@ TEST_F(Datagram, ArrivesBehindRoomForTheGrh) {
     EXPECT_NE(wc.wc_flags & IBV_WC_GRH, 0u);
     EXPECT_EQ(wc.src_qp, a->qp->qp_num);
     EXPECT_TRUE(same(*a, 0, *b, kGrh, 500));
-    ibv_ah_attr back{};  // the GRH tells where it came from
+    ibv_ah_attr back{};  // the GRH has the address of the sender
     ibv_wc copy = wc;
     EXPECT_EQ(ibv_init_ah_from_wc(b->context, 1, &copy, reinterpret_cast<ibv_grh*>(b->memory.data()), &back), 0);
     EXPECT_EQ(std::memcmp(back.grh.dgid.raw, a->gid.raw, 16), 0);
@@ -131,7 +131,7 @@ TEST_F(Datagram, IsNoLongerThanTheMtu) {
     }
 }
 
-/// IBV_DEVICE_UD_IP_CSUM: IPv4 packets behind the 4-byte header of IP over InfiniBand (RFC 4391).
+/// IBV_DEVICE_UD_IP_CSUM: IPv4 packets after the 4-byte header of IP over InfiniBand (RFC 4391).
 class Checksums : public Datagram {
 protected:
     void SetUp() override {
@@ -145,7 +145,7 @@ protected:
         std::memcpy(a->memory.data(), kUdpPacket, kBytes);
         static_assert(sizeof kUdpPacket == kBytes);
     }
-    /// The flags of the completion at b.
+    /// Sends a datagram with these flags. Returns the flags of the completion at b.
     unsigned deliver(unsigned extra_flags) {
         EXPECT_EQ(b->receive(1, 0, 1024), 0);
         EXPECT_EQ(a->post(IBV_WR_SEND, 2, 0, kBytes,
@@ -173,7 +173,7 @@ TEST_F(Checksums, AreFilledInAndVerified) {
 
 TEST_F(Checksums, AWrongOneIsNotSaidToBeRight) {
     EXPECT_EQ(deliver(0) & IBV_WC_IP_CSUM_OK, 0u) << "they are zero";
-    a->memory[0] = 0x12;  // something else than IPv4: not touched
+    a->memory[0] = 0x12;  // not IPv4, so the bytes are not changed
     EXPECT_EQ(deliver(IBV_SEND_IP_CSUM) & IBV_WC_IP_CSUM_OK, 0u);
     EXPECT_TRUE(same(*a, 0, *b, kGrh, kBytes));
 }
@@ -195,7 +195,7 @@ ibv_qp* open_target(ibv_context* context, ibv_xrcd* domain, uint32_t number, ibv
     return ibv_open_qp(context, &attr);
 }
 
-/// Initiators on one side, a target and an SRQ of the same domain on the other.
+/// Initiators on one side. A target and an SRQ of the same domain on the other side.
 class Xrc : public Pair {
 protected:
     void SetUp() override {
@@ -273,7 +273,7 @@ protected:
     int send(uint64_t id, uint32_t length, uint32_t to) {
         return a->post(IBV_WR_SEND, id, 0, length, [&](ibv_send_wr& wr) { wr.qp_type.xrc.remote_srqn = to; });
     }
-    /// An SRQ of the child's own in the domain, and the target opened; 0 when the message came.
+    /// Runs in the child: creates its own SRQ in the domain and opens the target. Returns 0 when the message has arrived.
     int serve_in_child(int tell, int wait) {
         End own(1);
         if (own.context == nullptr || own.mr == nullptr) return 1;
@@ -294,7 +294,7 @@ protected:
         if (wc.status != IBV_WC_SUCCESS || wc.byte_len != 18) return 6;
         if (std::memcmp(own.memory.data(), "to another process", 18) != 0) return 7;
         char go;
-        if (read(wait, &go, 1) != 1) return 8;  // the sender has its acknowledgement
+        if (read(wait, &go, 1) != 1) return 8;  // the sender has its acknowledgement by now
         return ibv_destroy_qp(opened) != 0 || ibv_destroy_srq(queue) != 0 || ibv_close_xrcd(domain) != 0 ? 9 : 0;
     }
     int file = -1;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Addresses and neighbours, live: one rocid whose port has no kernel interface (a TAP; rocid answers ARP, ND and ping itself), another
-that shares the TAP's kernel end (a packet socket; addresses, routes and neighbours are the kernel's), in a network namespace.
+"""Addresses and neighbours, with two rocids in a network namespace. The port of one has no kernel interface (a TAP; rocid itself replies to ARP,
+ND and ping). The other shares the TAP's kernel end (a packet socket; addresses, routes and neighbours are the kernel's).
 
     tests/interop/addresses/run.py [--only TEXT]
 """
@@ -30,7 +30,7 @@ CONFIGS = {
 
 
 class Rocid(lab.Rocid):
-    """Runs a command in the namespace."""
+    """A rocid that runs in the namespace."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -77,7 +77,7 @@ def gid_of(rocid, device, address):
 
 
 def pingpong(server, client, family):
-    """server, client: (rocid, device, address)"""
+    """Runs a pair of programs. `server` and `client` are (rocid, device, address)."""
     port = lab.free_port()
 
     def command(end):
@@ -86,7 +86,7 @@ def pingpong(server, client, family):
         return ['ibv_rc_pingpong', '-d', end[1], '-g', str(gid), '-n', '50', '-s', '3000', '-m', '1024', '-p', str(port)]
     one = lab.Program(server[0], command(server))
     time.sleep(1.5)
-    two = lab.Program(client[0], command(client) + [KERNEL['ipv4']])  # the side channel is the kernel's own TCP
+    two = lab.Program(client[0], command(client) + [KERNEL['ipv4']])  # the side channel is the kernel's TCP
     for program in (two, one):
         try:
             code = program.wait(40)
@@ -161,7 +161,7 @@ def start(stack):
         config = folder / f'{name}.toml'
         config.write_text('[engine]\nmax_sleep_us = 200\n[memory]\nmbufs = 2048\n' + text)
         rocids.append(stack.enter_context(Rocid(config)))
-        if name == 'alone':  # DPDK gives the kernel's end the MAC of ours
+        if name == 'alone':  # DPDK gives the kernel's end the MAC of rocid's end
             ip('link', 'set', 'rtap0', 'address', '02:00:00:00:98:02', 'mtu', '1500')
             for family, address in KERNEL.items():
                 ip('address', 'add', f'{address}/{24 if family == "ipv4" else 64}', 'dev', 'rtap0', *(['nodad'] if family == 'ipv6' else []))

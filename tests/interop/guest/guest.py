@@ -1,4 +1,4 @@
-"""Runs a guest of image.py, and commands in it."""
+"""Runs a guest that image.py has built, and commands in it."""
 import base64
 import dataclasses
 import itertools
@@ -14,17 +14,17 @@ import tempfile
 import threading
 import time
 
-CHANNELS = 4  # commands at once
+CHANNELS = 4  # number of commands that can run at the same time
 _numbers = itertools.count(1)
 BOOT_LIMIT = 120
 
 
 class GuestError(Exception):
-    """The guest itself fails, not the tested code."""
+    """The guest itself has failed, and not the tested code."""
 
 
 def why_not():
-    """The reason why this machine cannot run a guest, or nothing."""
+    """Returns the reason why this machine cannot run a guest, or None."""
     if shutil.which('qemu-system-x86_64') is None:
         return 'qemu-system-x86 is not installed (./dev setup)'
     if os.geteuid() != 0 or not os.path.exists('/dev/net/tun'):
@@ -33,7 +33,7 @@ def why_not():
 
 
 class Channel:
-    """One virtio port with an agent behind it: one command at a time."""
+    """One virtio port with an agent behind it. It runs one command at a time."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -41,7 +41,7 @@ class Channel:
         self.pending = b''
 
     def run(self, command, limit):
-        """(status, output) of a shell command. The guest itself kills it after `limit` seconds (status 137)."""
+        """Returns (status, output) of a shell command. The guest itself kills the command after `limit` seconds (status 137)."""
         number = next(_numbers)
         text = (f'setsid /usr/bin/dash -c {shlex.quote(command)} & main=$!\n'
                 f'{{ sleep {limit}; kill -KILL -$main; }} >/dev/null 2>&1 & watch=$!\n'
@@ -63,7 +63,7 @@ class Channel:
 
 
 class Running:
-    """A command of the guest in the background."""
+    """A command that runs in the guest in the background."""
 
     def __init__(self, guest, command, limit):
         self.command, self.result, self.error = command, None, None
@@ -92,7 +92,7 @@ KERNEL_WORDS = ('console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off
 
 
 def tap_netdev(name, tap, more=''):
-    """QEMU's arguments for a NIC on an existing tap."""
+    """Returns QEMU's arguments for a NIC on an existing tap."""
     return ['-netdev', f'tap,id={name},ifname={tap},script=no,downscript=no,vhost=off{more}']
 
 
@@ -102,23 +102,23 @@ def virtio_nic(netdev, mac, mtu, more=''):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """The machine that QEMU emulates. It is emulated in software, so a guest is the same with and without KVM."""
+    """The machine that QEMU emulates. The emulation is in software, so a guest is the same with and without KVM."""
     kind: str = 'pc,usb=off,vmport=off'
     memory: int = 768  # MiB
     cpus: int = 1
-    devices: tuple = ()  # words for QEMU
-    words: tuple = ()    # for the guest's kernel
+    devices: tuple = ()  # further arguments of QEMU
+    words: tuple = ()  # words on the command line of the guest's kernel
 
 
 class Guest:
-    """Use with `with`. `inside`: words before a command that puts it into the network namespace of the taps."""
+    """A running guest; use with `with`. `inside` are words before a command that run it in the network namespace of the taps."""
 
     def __init__(self, kernel, initramfs, machine, inside=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='roci-guest-'))
         self.console = self.folder / 'console'
         sockets = [self.folder / f'port{i}' for i in range(CHANNELS)]
         self.command = [*inside, 'qemu-system-x86_64', '-M', f'{machine.kind},memory-backend=memory',
-                        '-object', f'memory-backend-memfd,id=memory,size={machine.memory}M,share=on',  # a vhost-user port works in it
+                        '-object', f'memory-backend-memfd,id=memory,size={machine.memory}M,share=on',  # a vhost-user port needs shared memory
                         '-accel', 'tcg,thread=multi,tb-size=256', '-cpu', 'max,-erms,-fsrm',
                         '-smp', str(machine.cpus), '-m', str(machine.memory), '-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot',
                         '-kernel', str(kernel), '-initrd', str(initramfs), '-append', ' '.join([KERNEL_WORDS, *machine.words]),
@@ -137,7 +137,7 @@ class Guest:
         try:
             while not all(s.exists() for s in self.sockets):
                 self._check(start)
-            for path in self.sockets:  # connected before the guest speaks: what it says to nobody is lost
+            for path in self.sockets:  # connects before the guest writes, because output without a reader is lost
                 self.channels.put(Channel(str(path)))
             while 'guest: ready' not in self.said():
                 self._check(start)
@@ -163,10 +163,10 @@ class Guest:
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.connect(str(self.monitor))
             monitor.sendall(f'set_link {netdev} {"on" if plugged else "off"}\n'.encode())
-            time.sleep(0.2)  # the monitor works on it once it has read it
+            time.sleep(0.2)  # the monitor needs a moment to execute the command
 
     def died_of(self):
-        """The output of QEMU, if it has ended by itself."""
+        """Returns the output of QEMU if it has ended by itself."""
         return (self.folder / 'qemu.log').read_text(errors='replace') if self.process.poll() is not None else ''
 
     def said(self):

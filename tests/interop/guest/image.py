@@ -1,6 +1,6 @@
-"""Builds a guest: Debian's kernel, and this machine's own programs, in an initramfs.
+"""Builds a guest: Debian's kernel, and an initramfs with programs of this machine.
 
-Needs no root: the kernel package is downloaded and unpacked, never installed; programs and their libraries are copied from this machine.
+It needs no root. The kernel package is downloaded and unpacked, but not installed. Programs and their libraries are copied from this machine.
 """
 import dataclasses
 import gzip
@@ -24,20 +24,20 @@ TEXTS = {'etc/passwd': 'root:x:0:0:root:/root:/bin/sh\n', 'etc/group': 'root:x:0
 
 
 class CannotBuild(Exception):
-    """The requirements that this machine lacks."""
+    """This machine lacks a requirement."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """The files of a guest in addition to those of all guests."""
-    name: str                # of the archive
-    init: pathlib.Path       # its first process
-    programs: tuple = ()     # by name, from this machine's folders of programs
-    files: dict = dataclasses.field(default_factory=dict)  # {path in the guest: path here}; what libraries they need comes along
-    texts: dict = dataclasses.field(default_factory=dict)  # {path in the guest: what is in it}
+    """The files that a guest has in addition to those of all guests."""
+    name: str  # name of the archive
+    init: pathlib.Path  # first process of the guest
+    programs: tuple = ()  # names of programs in this machine's program folders
+    files: dict = dataclasses.field(default_factory=dict)  # {path in the guest: path here}; their libraries are added
+    texts: dict = dataclasses.field(default_factory=dict)  # {path in the guest: content}
     links: dict = dataclasses.field(default_factory=dict)
-    boot_modules: tuple = ()   # of the kernel, with what they need
-    later_modules: tuple = ()  # a second list
+    boot_modules: tuple = ()  # kernel modules to load at boot; their dependencies are added
+    later_modules: tuple = ()  # kernel modules to load later
 
     def sources(self):
         return [self.init, *map(pathlib.Path, self.files.values()), *HERE.glob('*.*')]
@@ -73,7 +73,7 @@ def unpack_kernel(folder):
 
 
 def uncompressed(vmlinuz):
-    """Extracts the ELF kernel: QEMU boots it directly, which saves an emulated CPU seconds of decompressing."""
+    """Extracts the ELF kernel. QEMU boots it directly, which saves an emulated CPU seconds of decompression."""
     at = vmlinuz.find(b'\xfd7zXZ\x00')
     image = lzma.LZMADecompressor().decompress(vmlinuz[at:]) if at >= 0 else b''
     if not image.startswith(b'\x7fELF'):
@@ -87,13 +87,13 @@ def module_facts(path):
 
 
 def modules(kernel, boot_names, later_names):
-    """{name: path} of the wanted modules and their dependencies, in the order of loading; and the names to load at boot."""
+    """Returns {name: path} of the wanted modules and their dependencies in the order of loading, and the names to load at boot."""
     paths = {p.stem.replace('-', '_'): p for p in kernel.glob('lib/modules/**/*.ko')}
     order = {}
 
     def visit(name):
         name = name.replace('-', '_')
-        if name in order or name not in paths:  # not there: part of the kernel itself
+        if name in order or name not in paths:  # a missing module is part of the kernel itself
             return
         for needed in module_facts(paths[name]):
             visit(needed)
@@ -118,7 +118,7 @@ def libraries(binary):
 
 
 def user_space(contents):
-    """{path in the guest: path here}."""
+    """Returns {path in the guest: path here}."""
     files = {}
     for name in (*COMMON_PROGRAMS, *contents.programs):
         found = shutil.which(name, path='/usr/bin:/usr/sbin:/bin:/sbin')
@@ -129,7 +129,7 @@ def user_space(contents):
     files[LIBGCC.lstrip('/')] = LIBGCC
     for binary in list(files.values()):
         if is_elf(binary):
-            files.update({lib.lstrip('/'): lib for lib in libraries(binary) if lib.startswith(('/usr/', '/lib'))})  # ours have their own place
+            files.update({lib.lstrip('/'): lib for lib in libraries(binary) if lib.startswith(('/usr/', '/lib'))})  # not Rocinante's: `files` has them
     busybox = shutil.which('busybox')
     if not busybox or 'not a dynamic executable' not in subprocess.run(['ldd', busybox], capture_output=True, text=True, check=False).stderr:
         raise CannotBuild('busybox-static is not installed (./dev setup)')
@@ -138,7 +138,7 @@ def user_space(contents):
 
 
 def in_usr(name):
-    """The targets of LINKS."""
+    """Replaces a link of LINKS at the start of a path by its target."""
     for link, target in sorted(LINKS.items(), key=lambda l: -len(l[0])):
         if name.startswith(link + '/'):
             return os.path.normpath(os.path.join(os.path.dirname(link), target, name[len(link) + 1:]))
@@ -146,7 +146,7 @@ def in_usr(name):
 
 
 def without_symbols(path):
-    """Strips debug information from our programs, which makes them large."""
+    """Strips debug information from large programs."""
     data = pathlib.Path(path).read_bytes()
     if not data.startswith(b'\x7fELF') or len(data) < 1 << 20 or b'.debug_info' not in data:
         return data
@@ -158,7 +158,7 @@ def without_symbols(path):
 # ---- the archive ------------------------------------------------------------------------------------------------------
 
 class Archive:
-    """A cpio archive in the kernel's "newc" form."""
+    """A cpio archive in the kernel's "newc" format."""
 
     def __init__(self):
         self.parts, self.known, self.inode = [], set(), 0
@@ -217,7 +217,7 @@ def initramfs(kernel, contents):
 
 
 def build(folder, contents):
-    """Builds missing or outdated parts; returns (kernel, initramfs)."""
+    """Builds missing or outdated parts. Returns (kernel, initramfs)."""
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     kernel, image, made_of = folder / 'vmlinux', folder / f'{contents.name}.gz', folder / f'{contents.name}.contents'

@@ -1,4 +1,4 @@
-"""Ports that cannot be opened: one line with a remedy, exit code 1, and other ports still work. (No permission: rights.py.)"""
+"""Ports that cannot be opened: rocid prints one line with a remedy and exits with 1. Other ports still work. (Missing permissions: rights.py.)"""
 import json
 import pathlib
 
@@ -20,7 +20,7 @@ def others_go_on(net):
 
 
 def starts_down(net):
-    """An interface that is down: the port is down, and active once it is up."""
+    """If an interface is down, the port is down. The port becomes active when the interface comes up."""
     net.a.ip(f'link set {net.a.interface} down')
     net.a.start(net.a.device('af_packet'))
     try:
@@ -48,7 +48,7 @@ def large_mtu(net):
 
 
 def no_address(net):
-    """The interface has no addresses: rocid reports this, and GIDs appear with the addresses."""
+    """If the interface has no addresses, rocid reports this. GIDs appear when the interface gets addresses."""
     net.a.ip(f'addr flush dev {net.a.interface}')
     net.a.start(net.a.device('af_packet'))
     try:
@@ -67,7 +67,7 @@ def without_xdp(what, *texts):
 
 
 def new_mac(net):
-    """The MAC of the interface changes while rocid runs: rocid reports this, and new and old connections work."""
+    """The MAC of the interface changes while rocid runs. rocid reports this, and new and old connections work."""
     mac = json.loads(net.a.ip(f'-j link show {net.a.interface}'))[0]['address']
     for host in (net.a, net.b):
         host.start(host.device('af_packet'))

@@ -1,4 +1,4 @@
-"""Programs that connect to the other host by its address (rdma_cm), which is an address of the kernel's interface there."""
+"""Programs that connect to the other host by an address (rdma_cm) of its kernel interface."""
 import time
 
 from cases import PORT, Group, check, plain
@@ -19,7 +19,8 @@ def wait_served(host, port, server, limit=30):
 
 
 def connect(net, server_words, client_words, tcp=False, limit=60):
-    """{port}; {to}: the server's address. Both programs must return 0, and the client's rocid must have sent a connection request."""
+    """Runs a pair of programs; {port} and {to} in the commands are the port and the server's address. Both must return 0, and the client's rocid
+    must have sent a connection request."""
     port = next(PORT)
     words = {'port': port, 'to': net.a.ipv4, 'to6': net.a.ipv6}
     before = requests(net.b)

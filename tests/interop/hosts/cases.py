@@ -1,4 +1,4 @@
-"""Traffic on the wire, and changes of the wire."""
+"""Traffic between the hosts, and changes of the link."""
 import dataclasses
 import itertools
 import json
@@ -56,7 +56,7 @@ def cross(net, words, family=4, limit=60):
 
 
 def result(output):
-    """The last result line of a perftest, shortened."""
+    """Returns the last result line of a perftest, shortened."""
     lines = [line.split() for line in output.splitlines() if re.match(r'^\s+\d+\s+\d+\s+[\d.]+', line)]
     if not lines:
         return ''
@@ -103,7 +103,7 @@ def received(host):
 
 
 def wait_flowing(host, before, limit=20):
-    """Waits for RDMA traffic: then the programs' TCP exchange, which uses the same wire, is finished."""
+    """Waits until there is RDMA traffic. The programs' TCP exchange, which uses the same link, has then ended."""
     end = time.monotonic() + limit
     while received(host) < before + 1000:
         check(time.monotonic() < end, 'no traffic')
@@ -123,7 +123,7 @@ def watched(host, body):
 
 
 def short_flap(net):
-    """The link is down for less than the transport's timeouts: traffic continues."""
+    """The link is down for a shorter time than the transport's timeouts. The traffic continues."""
     def flap():
         before = received(net.a)
         server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4 -u 16')
@@ -144,13 +144,13 @@ def short_flap(net):
 
 
 def restore_ipv6(net):
-    """The kernel removes the IPv6 addresses of an interface that goes down."""
+    """Adds the IPv6 addresses again that the kernel removes when an interface goes down."""
     for host in (net.a, net.b):
         host.ip(f'addr add {host.ipv6}/64 dev {host.interface} nodad', check=False)
 
 
 def long_flap(net):
-    """The link is down for longer: requests fail with the right status, and a new connection works once the link is up."""
+    """The link is down for a longer time. Requests fail with the right status, and a new connection works once the link is up."""
     before = received(net.a)
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 8 -u 10')
     try:
@@ -171,7 +171,7 @@ def long_flap(net):
 
 
 def addresses_change(net):
-    """The device's GIDs follow the interface's addresses, also under traffic."""
+    """The device's GIDs follow the addresses of the interface, also during traffic."""
     extra, gid = '10.79.7.7', '::ffff:10.79.7.7'
     def change():
         server, client = start_pair(net, 'ib_write_bw -s 65536 -D 3')
@@ -192,7 +192,7 @@ def addresses_change(net):
 
 
 def smaller_mtu(net):
-    """active_mtu follows the interface."""
+    """active_mtu follows the MTU of the interface."""
     net.b.ip(f'link set {net.b.interface} mtu 1500')
     try:
         time.sleep(0.5)
@@ -212,7 +212,7 @@ def happenings(kind):
 # ---- XDP -------------------------------------------------------------------------------------------------------------
 
 def kernel_goes_on(net):
-    """ping and TCP of the hosts themselves on the same wire, while RDMA crosses it."""
+    """ping and TCP of the kernel work on the link while RDMA traffic uses it."""
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4')
     try:
         before = net.a.xdp()
@@ -242,7 +242,7 @@ def program_on(host):
 
 
 def crash_detaches(net):
-    """After kill -9 the XDP program is removed with rocid, and the next rocid starts."""
+    """After kill -9 of rocid the kernel removes the XDP program, and the next rocid starts."""
     check(program_on(net.a), 'no XDP program while rocid runs')
     net.a.stop(9)
     time.sleep(0.5)
@@ -252,7 +252,7 @@ def crash_detaches(net):
 
 
 def refuses(host, config, *texts, under=()):
-    """rocid ends with 1 and prints one error line, which contains the texts."""
+    """rocid exits with 1 and prints one error line, which contains the given texts."""
     try:
         check(not host.launch(config, under=under), f'it started:\n{host.log()}')
         check(host.process.returncode == 1, f'exit {host.process.returncode}:\n{host.log()}')
@@ -283,18 +283,18 @@ def xdp_cases(quick):
 class Group:
     """Cases that share a network, and the rocids of both hosts."""
     name: str
-    cases: Callable                     # quick → (name, body(net)) …
-    config: Optional[Callable] = None   # host → configuration of its rocid; none: each case starts its own
-    prepare: Optional[Callable] = None  # net → …, before the rocids start
-    started: Optional[Callable] = None  # net → …, after it
+    cases: Callable  # quick → (name, body(net)) …
+    config: Optional[Callable] = None  # host → configuration of its rocid; None: each case starts its own
+    prepare: Optional[Callable] = None  # net → …; called before the rocids start
+    started: Optional[Callable] = None  # net → …; called after the rocids have started
     mtu: int = 4200
     queues: int = 1
-    judged: bool = True                 # what crosses the wire is looked at
-    why_not: Optional[Callable] = None  # what this machine lacks for it, or nothing
+    judged: bool = True  # checks the frames on the link
+    why_not: Optional[Callable] = None  # returns a missing requirement of this machine, or None
 
 
 def plain(kind, engines=1):
-    """A device of that kind on the host's interface."""
+    """Returns a function from a host to a configuration with a device of this kind on the host's interface."""
     return lambda host: f'[engine]\ncount = {engines}\n' + host.device(kind)
 
 

@@ -1,5 +1,5 @@
-"""IPv4 header checksums, computed and checked by the port or by rocid; and faulty frames, counted by their fault. DPDK's driver of
-TAPs does for these checksums what NICs do."""
+"""IPv4 header checksums that the port or rocid computes and checks; and counters of faulty frames, one per kind of fault. DPDK's driver of TAPs
+treats these checksums as NICs do."""
 from cases import Group, check, cross
 from hosts import Program
 from ports import bridge, tap_config, tap_joins
@@ -29,7 +29,7 @@ def wrong_frames_are_counted(net):
 
 
 def right_on_the_wire(net):
-    """The checksum of the driver is right for the kernel."""
+    """The kernel accepts the checksum that the driver computes."""
     listener = Program([*net.a.inside, 'python3', WIRE_END, 'listen', KERNEL_END, '200', '60'])
     try:
         net.wait(lambda: 'listening' in listener.output(), 'nobody listens')

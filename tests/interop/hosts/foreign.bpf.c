@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Somebody else's XDP program: counts frames and leaves them to the kernel.
+// A foreign XDP program. It counts frames and passes them to the kernel.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

@@ -1,4 +1,4 @@
-"""Two hosts on one machine: network namespaces joined by a veth pair, a rocid in each."""
+"""Two hosts on one machine: network namespaces that a veth pair connects, with one rocid in each."""
 import json
 import os
 import pathlib
@@ -33,7 +33,7 @@ def run(command, check=True):
 
 
 def why_not():
-    """The requirements that this machine lacks, or nothing."""
+    """Returns a requirement that this machine lacks, or None."""
     for tool in ('ip', 'ibv_rc_pingpong', 'ib_write_bw'):
         if shutil.which(tool) is None:
             return f'{tool} is not installed (./dev setup)'
@@ -47,7 +47,7 @@ def why_not():
 
 
 class Program:
-    """A running program; its output goes to a file, so that nothing blocks on a full pipe."""
+    """A running program. Its output goes to a file, so that a full pipe cannot block it."""
 
     def __init__(self, command):
         self.command = command
@@ -67,20 +67,20 @@ class Program:
 
     def kill(self, how=signal.SIGKILL):
         try:
-            os.killpg(self.process.pid, how)  # a session of its own: its process group
+            os.killpg(self.process.pid, how)  # the program has its own session, so this is its process group
         except ProcessLookupError:
             pass
         self.process.wait()
 
 
 class Host:
-    """One end: a namespace, its interface, its rocid."""
+    """One host: a namespace, its interface, its rocid."""
 
     def __init__(self, namespace, interface, number, folder):
         self.namespace, self.interface, self.number = namespace, interface, number
         self.socket, self.log_path = f'{folder}/{number}.sock', f'{folder}/{number}.log'
         self.config_path = f'{folder}/{number}.toml'
-        self.roce = {4: self.ipv4, 6: self.ipv6}  # what rocid serves; the kernel's own unless it has others
+        self.roce = {4: self.ipv4, 6: self.ipv6}  # addresses that rocid serves; the kernel's by default
         self.process = None
 
     inside = property(lambda self: ['ip', 'netns', 'exec', self.namespace])
@@ -106,7 +106,7 @@ class Host:
         return '[[device]]\n' + ''.join(f'{k} = {json.dumps(v)}\n' for k, v in lines.items())
 
     def launch(self, config, inside=True, under=()):
-        """Starts a rocid; True once it serves, False if it has ended. `under`: words before its command (setpriv …)."""
+        """Starts a rocid. Returns True once it serves, or False if it has ended. `under` are words before its command (setpriv …)."""
         pathlib.Path(self.config_path).write_text('[memory]\nmbufs = 4096\n' + config)
         command = [*(self.inside if inside else []), *under, str(ROCID), '--config', self.config_path, '--socket', self.socket]
         self.process, serves = lab.begin(command, self.log_path)
@@ -127,13 +127,13 @@ class Host:
         return json.loads(run([str(ROCI), 'status', '--json', '--socket', self.socket]))
 
     def xdp(self):
-        """The counters of its first port's XDP program."""
+        """Returns the counters of the XDP program on the first port."""
         return self.status()['host']['ports'][0].get('xdp', {})
 
     # ---- programs ----------------------------------------------------------------------------------------------------
 
     def rdma(self, words):
-        """A program over this host's rocid."""
+        """Starts a program over this host's rocid."""
         return Program([*self.inside, str(ROCI), 'run', '--socket', self.socket, '--', *shlex.split(words)])
 
     def rdma_once(self, words, limit=30):
@@ -143,7 +143,7 @@ class Host:
         return p.output()
 
     def gids(self):
-        """{GID as text: index}"""
+        """Returns {GID as text: index}."""
         return {gid: int(i) for i, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', self.rdma_once('ibv_devinfo -v -d roci0'))}
 
     def gid(self, family):
@@ -154,7 +154,7 @@ class Host:
         return found[wanted]
 
     def start_tcp_sink(self, port=18555):
-        """Accepts one TCP connection and prints the number of received bytes."""
+        """Starts a program that accepts one TCP connection and prints the number of received bytes."""
         code = (f'import socket; s=socket.create_server(("", {port})); c=s.accept()[0]; n=0\n'
                 'while (d := c.recv(1 << 16)): n += len(d)\nprint(n)')
         sink = Program([*self.inside, 'python3', '-c', code])
@@ -173,19 +173,19 @@ class Host:
 
 
 class Wire:
-    """Captures the wire at host a's ports and checks it: the ICRCs per case, and all frames by tshark at the end."""
-    BYTES, FRAMES = 2 << 20, 1000  # of a case: its first
+    """Captures the link at host a's ports and checks the frames: the ICRCs per case, and all frames by tshark at the end."""
+    BYTES, FRAMES = 2 << 20, 1000  # limits per case; the first ones are checked
 
     def __init__(self, judged):
         self.judged, self.watch, self.frames, self.cases, self.dropped = judged, None, [], [], 0
 
     def begin(self, host):
-        """Starts capturing, until the case ends."""
+        """Starts a capture that lasts until the case ends."""
         if self.judged and self.watch is None:
             self.watch = judge.Watch(ROCI, host.socket, self.BYTES)
 
     def end_case(self, name):
-        """Raises Failure if an ICRC was wrong, or if there was no frame."""
+        """Ends the capture. Raises Failure if an ICRC was wrong, or if there was no frame."""
         if (watch := self.watch) is None:
             return
         self.watch = None
@@ -212,7 +212,7 @@ class Network:
     """Two hosts; use with `with`."""
 
     def __init__(self, mtu, queues=1, judged=True):
-        self.mtu, self.queues = mtu, queues  # queues: of each end of the veth pair
+        self.mtu, self.queues = mtu, queues  # queues: number at each end of the veth pair
         self.wire = Wire(judged)
         self.folder = tempfile.TemporaryDirectory(prefix='roci-hosts-')
         names = [f'roci-{os.getpid()}-{side}' for side in 'ab']

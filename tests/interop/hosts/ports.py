@@ -1,4 +1,4 @@
-"""More kinds of ports than a plain interface: TAPs, interfaces without native XDP, VLANs, several queues, sockets and shared memory."""
+"""Further kinds of ports: TAPs, interfaces without native XDP, VLANs, several queues, sockets and shared memory."""
 import os
 import pathlib
 import shlex
@@ -16,7 +16,7 @@ VLAN = 100
 
 
 def few(kind, *all_words, families=(4, 6)):
-    """The same case per address family."""
+    """Returns the same cases per address family."""
     for words in all_words:
         for family in families:
             yield f'{kind}: {words}' + (', IPv6' if family == 6 else ''), lambda net, w=words, f=family: result(cross(net, w, f))
@@ -42,7 +42,7 @@ def on_bridge(net):
 
 
 def own(host, network):
-    """Addresses that the kernel does not have."""
+    """Gives a host addresses that its kernel does not have. Returns the keys of its device."""
     host.roce = {4: f'10.79.{network}.{host.number}', 6: f'fd79:{network}::{host.number}'}
     return {'addresses': [f'{host.roce[4]}/24', f'{host.roce[6]}/64']}
 
@@ -52,7 +52,7 @@ def tap_config(host):
 
 
 def tap_joins(net):
-    """The kernel's end of the tap becomes a port of the bridge, with a MAC other than rocid's."""
+    """Makes the kernel's end of the tap a port of the bridge, with a MAC other than rocid's."""
     for host in (net.a, net.b):
         host.ip(f'link set rtap0 address 02:00:00:00:02:0{host.number} master br0 up')
 
@@ -63,7 +63,7 @@ def tap(quick):
 
 
 def ping(host, address, source):
-    """Pings from an address of the kernel in the device's network."""
+    """Pings the device from an address of the kernel in the device's network."""
     host.ip(f'addr add {source}/24 dev br0')
     said = host.sh(f'ping -c 5 -i 0.1 -W 2 {address}')
     check(' 0% packet loss' in said, said)
@@ -80,7 +80,7 @@ def generic(quick):
 # ---- several queues --------------------------------------------------------------------------------------------------
 
 def spread(net):
-    """Both engines have received frames: from their own queues, or handed over by the other."""
+    """Both engines have received frames, either from their own queues or handed over by the other engine."""
     received = [e['counters']['rx_frames'] for e in net.a.status()['host']['engines']]
     check(len(received) == 2 and all(n > 100 for n in received), f'frames received by engine: {received}')
     return f'{received} frames by engine'
@@ -96,7 +96,7 @@ def several(kind):
 # ---- VLANs -----------------------------------------------------------------------------------------------------------
 
 def kernel_vlan(net):
-    """Host b has the kernel's VLAN interface; a has none."""
+    """Gives host b the kernel's VLAN interface. Host a has none."""
     net.b.ip(f'link add wire0.{VLAN} link wire0 type vlan id {VLAN}')
     net.b.ip(f'link set wire0.{VLAN} up')
     net.b.ip(f'addr add 10.79.2.2/24 dev wire0.{VLAN}')
@@ -105,7 +105,7 @@ def kernel_vlan(net):
 
 
 def own_or_kernel_vlan(host):
-    """On a rocid tags frames, on b the kernel does."""
+    """Returns the device: on host a rocid tags frames, on host b the kernel does."""
     return host.device('af_packet', vlan=VLAN, **own(host, 2)) if host.number == 1 else host.device('af_packet', interface=f'wire0.{VLAN}')
 
 
@@ -125,7 +125,7 @@ def no_kernel_vlan():
 
 
 def captured(host, body, fields):
-    """The given tshark fields of every RoCEv2 frame of the host's device while body() runs, as a set of tuples."""
+    """Returns tshark fields of every RoCEv2 frame of the host's device while body() runs, as a set of tuples."""
     watch = judge.Watch(ROCI, host.socket, 64 << 20)
     try:
         body()
@@ -139,7 +139,7 @@ def captured(host, body, fields):
 
 
 def asked_for(net):
-    """Every frame, request or response, has the VLAN, the priority (service level) and the traffic class."""
+    """Every request and every response has the VLAN, the priority (service level) and the traffic class."""
     words = 'ib_write_bw -s 4096 -n 50 -S 5 --tclass=104'
     seen = captured(net.a, lambda: cross(net, words), ('vlan.id', 'vlan.priority', 'ip.dsfield'))
     check(seen == {(str(VLAN), '5', '0x68')}, f'{words}: VLAN, priority, DS field: {seen}')
@@ -148,7 +148,7 @@ def asked_for(net):
 
 
 def kernel_pings_vlan(net):
-    """ARP, neighbour discovery and echo are answered with the tag."""
+    """rocid replies to ARP, neighbour discovery and echo with the VLAN tag."""
     for address in net.a.roce.values():
         said = net.b.sh(f'ping -c 5 -i 0.1 -W 2 {address}')
         check(' 0% packet loss' in said, said)
@@ -182,7 +182,7 @@ def end_of(host, kind, role, path):
 
 
 def joined(server_kind, client_kind, crashed=False):
-    """Two rocids whose ports are the two ends of a Unix socket. `crashed`: a killed rocid has left its socket behind."""
+    """The ports of two rocids are the two ends of a Unix socket. With `crashed` a killed rocid has left its socket."""
     def body(net):
         path = f'{net.folder.name}/{server_kind}.sock'
         try:

@@ -1,4 +1,4 @@
-"""Compares RDMA over a kind of port with the kernel's TCP on the same wire, in the same run."""
+"""Compares RDMA over a kind of port with the kernel's TCP on the same link, in the same run."""
 import itertools
 import json
 import re
@@ -11,7 +11,7 @@ BYTES = 65536
 
 
 def two_sided(net, server_words, client_words, port, env=()):
-    """Runs a TCP server on host a and its client on b; returns the client's output."""
+    """Runs a TCP server on host a and its client on b. Returns the client's output."""
     server = Program([*net.a.inside, 'env', *env, *server_words])
     client = None
     try:
@@ -26,14 +26,14 @@ def two_sided(net, server_words, client_words, port, env=()):
 
 
 def iperf3(net, seconds):
-    """Throughput of one TCP stream, in megabytes per second."""
+    """Returns the throughput of one TCP stream, in megabytes per second."""
     port = next(PORT)
     said = two_sided(net, ['iperf3', '-s', '-1', '-p', str(port)], ['iperf3', '-c', net.a.ipv4, '-p', str(port), '-t', str(seconds), '-J'], port)
     return json.loads(said)['end']['sum_received']['bits_per_second'] / 8e6
 
 
 def ucx(net, test, size, count):
-    """UCX's own perftest over TCP: (half round trip in microseconds, megabytes per second)."""
+    """Runs UCX's own perftest over TCP. Returns (half round trip in microseconds, megabytes per second)."""
     port = next(PORT)
     words = ['ucx_perftest', '-p', str(port), '-t', test, '-s', str(size), '-n', str(count), '-w', '100']
     said = two_sided(net, words, [*words, net.a.ipv4], port, ['UCX_TLS=tcp,self', f'UCX_NET_DEVICES={net.a.interface}', 'UCX_WARN_UNUSED_ENV_VARS=n'])
@@ -44,14 +44,14 @@ def ucx(net, test, size, count):
 
 
 def perftest(net, words):
-    """The last line of numbers."""
+    """Runs a perftest. Returns the last line of numbers."""
     said = cross(net, words)
     return [float(v) for v in [line.split() for line in said.splitlines() if re.match(r'^\s+\d+\s+\d+\s+[\d.]+', line)][-1]]
 
 
 def beside_tcp(kind, seconds, scale):
     def body(net):
-        tcp = iperf3(net, seconds)  # before the rocids are there: an af_packet port, too, sees every frame of the kernel's
+        tcp = iperf3(net, seconds)  # measured before the rocids start, because an af_packet port also receives every frame of the kernel
         _, ucx_tcp = ucx(net, 'tag_bw', BYTES, 2000 * scale)
         ucx_half, _ = ucx(net, 'tag_lat', 64, 3000 * scale)
         for host in (net.a, net.b):

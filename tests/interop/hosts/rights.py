@@ -1,4 +1,4 @@
-"""rocid as a user with only the capabilities that docs/ports.md and config/rocid.service name for a kind of port."""
+"""rocid as a user that has only the capabilities in docs/ports.md and config/rocid.service for a kind of port."""
 import os
 import pathlib
 import re
@@ -17,7 +17,7 @@ NEEDS = {'af_packet': ('net_raw', 'net_admin'), 'af_xdp': ('net_raw', 'net_admin
 
 
 def may_lock():
-    """Rings and frames need locked memory: by a sufficient limit, or by a capability."""
+    """Returns the capability that locked memory needs. Rings and frames need locked memory; a sufficient limit makes the capability unnecessary."""
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     except (ValueError, OSError):
@@ -26,7 +26,7 @@ def may_lock():
 
 
 def with_rights(capabilities):
-    """The prefix of a command that removes all other capabilities."""
+    """Returns the prefix of a command that removes all other capabilities."""
     some = ','.join(['-all', *(f'+{c}' for c in (*capabilities, *may_lock()))])
     return ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups', '--no-new-privs',
             f'--inh-caps={some}', f'--ambient-caps={some}', f'--bounding-set={some}']
@@ -38,7 +38,7 @@ def config_of(kind, host):
 
 def serves(kind):
     def body(net):
-        os.chmod(net.folder.name, 0o777)  # for the sockets
+        os.chmod(net.folder.name, 0o777)  # lets the user create sockets
         try:
             for host in (net.a, net.b):
                 host.start(config_of(kind, host), under=with_rights(NEEDS[kind]))
@@ -54,7 +54,7 @@ def serves(kind):
 
 
 def lacks(kind, missing, *texts):
-    """Without one of them rocid prints one line that names it, and exits with 1."""
+    """Without one of the capabilities rocid prints one line that names it, and exits with 1."""
     def body(net):
         os.chmod(net.folder.name, 0o777)
         try:
@@ -76,7 +76,7 @@ def settings(name):
 
 
 def unit_grants(_):
-    """The unit has its own user with exactly the capabilities that the kinds of ports need; systemd accepts the file."""
+    """The unit runs as its own user with exactly the capabilities that the kinds of ports need. systemd accepts the file."""
     wanted = {f'CAP_{c.upper()}' for needs in NEEDS.values() for c in needs}
     for name in ('AmbientCapabilities', 'CapabilityBoundingSet'):
         check(set(settings(name)) == wanted, f'{name}={settings(name)}, but ports need {sorted(wanted)}')

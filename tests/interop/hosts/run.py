@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Two hosts on one machine, a rocid in each, over the kinds of ports that need no hardware.
+"""Two hosts on one machine with one rocid each, over the kinds of ports that need no hardware.
 
     tests/interop/hosts/run.py [--quick | --full] [--only TEXT] [--list]
 
-Prints PASS or FAIL a case; ends with `N passed, N failed, N skipped`. Needs network namespaces and veth (root).
+Prints PASS or FAIL per case. Ends with `N passed, N failed, N skipped`. Needs network namespaces and veth (root).
 """
 import argparse
 import sys
@@ -38,7 +38,7 @@ class Report:
             said = body()
         except Failure as failure:
             why = str(failure)
-        except Exception:  # a fault of the tests themselves is a failure too
+        except Exception:  # a fault of the tests themselves counts as a failure
             why = traceback.format_exc()
         else:
             self.passed += 1
@@ -58,7 +58,7 @@ class Report:
 
 
 def judged(net, name, body):
-    """Also checks the traffic on the wire."""
+    """Runs a case and checks the traffic on the link."""
     try:
         said = body(net)
     except Exception:
@@ -69,7 +69,7 @@ def judged(net, name, body):
 
 
 def run_group(report, group, quick):
-    """One network and one pair of rocids for all cases of the group."""
+    """Runs all cases of the group with one network and one pair of rocids."""
     chosen = [(name, body) for name, body in group.cases(quick) if report.wants(name)]
     if not chosen:
         return

@@ -1,4 +1,4 @@
-"""RoCEv2 on a plain UDP socket: traffic, changes of the wire, operation without privilege, and refusals."""
+"""RoCEv2 on a plain UDP socket: traffic, changes of the link, operation without privilege, and refusals."""
 import os
 import pathlib
 import re
@@ -23,12 +23,12 @@ def plain_udp(quick):
 
 
 def offloads(host, state):
-    """With segmentation offloads the kernel passes unsegmented datagrams of many frames, which no real wire carries."""
+    """Switches segmentation offloads. If they are on, the kernel passes unsegmented datagrams of many frames, which no real link carries."""
     host.sh(f'ethtool -K {host.interface} tx-udp-segmentation {state} gro {state}')
 
 
 def on_the_wire(net):
-    """Cut into segments by the kernel, the frames have identifications 0, 1, 2 …, and each ICRC is right."""
+    """The kernel cuts datagrams into segments. Their identifications are 0, 1, 2 …, and each ICRC is right."""
     with tempfile.TemporaryDirectory(prefix='roci-udp-') as folder:
         path = f'{folder}/wire.pcapng'
         os.chmod(folder, 0o777)
@@ -59,7 +59,7 @@ def faulty(host):
 # ---- without privilege, and with others --------------------------------------------------------------------------------
 
 def nobody(net):
-    """Users without any capability at both ends."""
+    """Both ends run as users without any capability."""
     os.chmod(net.folder.name, 0o777)
     try:
         for host in (net.a, net.b):
@@ -78,7 +78,7 @@ def no_capability():
 
 
 def up_and_down(net):
-    """`roci up` on both hosts, a pair of programs by `roci run` alone, `roci down`; as a user without any capability."""
+    """`roci up` on both hosts, a pair of programs by `roci run` alone, `roci down`; all as a user without any capability."""
     def roci(host, words):
         folder = f'{net.folder.name}/user{host.number}'
         os.makedirs(folder, exist_ok=True)
@@ -108,7 +108,7 @@ def up_and_down(net):
 
 
 def with_af_packet(net):
-    """The peer receives the frames of the wire: the sender's kernel has cut them into segments, like a NIC."""
+    """The peer receives the frames of the link. The sender's kernel has cut them into segments, as a NIC does."""
     offloads(net.a, 'off')
     net.a.start(net.a.device('udp'))
     net.b.start(net.b.device('af_packet'))
@@ -124,7 +124,7 @@ def with_af_packet(net):
 
 
 def two_on_lo(net):
-    """Two rocids on addresses of one host."""
+    """Two rocids use different addresses of one host."""
     other = type(net.a)(net.a.namespace, 'lo', 9, net.folder.name)
     net.a.start(net.a.device('udp', interface='lo', addresses=['127.0.0.1/8']))
     other.start(other.device('udp', interface='lo', addresses=['127.0.0.2/8']))
@@ -153,7 +153,7 @@ def not_ours(net):
 
 
 def filtered(net):
-    """A firewall drops port 4791: requests fail with their status, and `roci status` shows the reason."""
+    """A firewall drops port 4791. Requests fail with the right status, and `roci status` shows the reason."""
     for host in (net.a, net.b):
         host.start(host.device('udp'))
     try:

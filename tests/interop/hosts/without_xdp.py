@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs a command as on a kernel without XDP: a seccomp filter fails the system calls that such a kernel does not have.
+"""Runs a command as on a kernel without XDP. A seccomp filter fails the system calls that such a kernel does not have.
 
     without_xdp.py bpf|sockets COMMAND…
 
-bpf: no bpf(2) at all (ENOSYS). sockets: no sockets of the family AF_XDP (EAFNOSUPPORT). x86-64.
+With `bpf` bpf(2) fails (ENOSYS). With `sockets` sockets of the family AF_XDP fail (EAFNOSUPPORT). x86-64 only.
 """
 import ctypes
 import errno

@@ -1,4 +1,4 @@
-"""A foreign XDP program on the interface, before rocid starts and while it runs."""
+"""A foreign XDP program on the interface, attached before rocid starts or while it runs."""
 import json
 import pathlib
 import subprocess
@@ -11,20 +11,20 @@ WORDS = ("has the XDP program 'foreign'", 'ip link set dev wire0 xdp off')
 
 
 def put_on(host, mode='xdpdrv'):
-    """'' or the kernel's error."""
+    """Attaches the foreign program. Returns '' or the kernel's error."""
     done = subprocess.run(['ip', '-n', host.namespace, 'link', 'set', 'dev', host.interface, mode, 'obj', OBJECT, 'sec', 'xdp'],
                           capture_output=True, text=True, check=False)
     return '' if done.returncode == 0 else done.stderr.strip() or f'exit {done.returncode}'
 
 
 def counted(program):
-    """Number of frames that it has passed."""
+    """Returns the number of frames that the program has passed."""
     number = json.loads(run(['bpftool', '-j', 'prog', 'show', 'id', str(program['prog']['id'])]))['map_ids'][0]
     return json.loads(run(['bpftool', '-j', 'map', 'dump', 'id', str(number)]))[0]['formatted']['value']
 
 
 class Foreign:
-    """Runs with the foreign program on host a's interface; at the end it must still be attached and work."""
+    """Attaches the foreign program to host a's interface while the block lasts. At the end it must still be attached and work."""
 
     def __init__(self, net):
         self.net = net
@@ -82,7 +82,7 @@ def af_packet_beside(net):
 
 
 def ours_is_kept(net):
-    """The kernel allows nobody to replace or detach rocid's program; after the end of rocid the interface is free."""
+    """The kernel permits no user to replace or detach rocid's program. After rocid has ended, the interface is free."""
     try:
         for host in (net.a, net.b):
             host.start(host.device('af_xdp'))

@@ -1,4 +1,4 @@
-"""The guest, the namespace with the other ends of its NICs and a rocid on them, and the traffic between both."""
+"""The guest, the namespace with the other ends of its NICs and a rocid on them, and the traffic between them."""
 import contextlib
 import dataclasses
 import itertools
@@ -19,13 +19,13 @@ import machine  # noqa: E402
 from lab import BUILD, ROCI, ROCID, Failure  # noqa: E402
 
 VLAN = 100
-SIDE = {'us': '10.98.0.2', 'them': '10.98.0.1'}  # the programs' own TCP
-TAKES_LONG = 120  # an emulated processor, on a machine that does other things too
+SIDE = {'us': '10.98.0.2', 'them': '10.98.0.1'}  # addresses of the programs' own TCP
+TAKES_LONG = 120  # seconds, because the processor is emulated on a machine with other work
 _ports = itertools.count(18600)
 
 
 def addresses(number):
-    """{family: (the guest's, the other end's)} of the network of a NIC."""
+    """Returns {family: (the guest's address, the other end's address)} in the network of a NIC."""
     return {'ipv4': (f'10.9{number}.0.2', f'10.9{number}.0.1'), 'ipv6': (f'fd9{number}::2', f'fd9{number}::1')}
 
 
@@ -57,21 +57,21 @@ def gid_index(devinfo, address):
 class End:
     """A device of a rocid, and the way to run a program over it."""
     device: str
-    run: str      # words before a program
-    number: int   # of its network
+    run: str  # words before a program
+    number: int  # number of the device's network
 
 
 class Inside:
-    """A rocid in the guest; use with `with`. `under`: words before its command."""
+    """A rocid in the guest; use with `with`. `under` are words before its command."""
     count = itertools.count(1)
 
     def __init__(self, bench, config, under=''):
         self.guest, self.config, self.under, self.number = bench.guest, config, under, next(self.count)
-        self.status = None  # it ended with
+        self.status = None  # exit status, once it has ended
         self.socket, self.log_path, self.pid = f'/tmp/rocid{self.number}.sock', f'/tmp/rocid{self.number}.log', 0
 
     def launch(self):
-        """True once it serves, False if it has ended."""
+        """Starts the rocid. Returns True once it serves, or False if it has ended."""
         config, log = f'/tmp/rocid{self.number}.toml', self.log_path
         self.guest.must(f"cat >{config} <<'END'\n{self.config}\nEND")
         status, output = self.guest.run(f'''ulimit -l unlimited
@@ -102,7 +102,8 @@ class Inside:
 
 
 class Bench:
-    """Use with `with`. The namespace `inside` has one tap per NIC, and one rocid with a device per tap. The device has the name of the NIC."""
+    """The guest and its peers; use with `with`. The namespace `inside` has one tap per NIC, and one rocid with a device per tap. A device has the
+    name of its NIC."""
 
     def __init__(self, words=None):
         self.name = f'roci-nic-{os.getpid()}'
@@ -122,7 +123,7 @@ class Bench:
             self.ip('link', 'set', 'lo', 'up')
             for nic in machine.NICS:
                 self.tap(nic.name, bool(nic.tap))
-                self.ip('address', 'add', f'10.9{nic.number}.0.9/24', 'dev', nic.name)  # to ping from
+                self.ip('address', 'add', f'10.9{nic.number}.0.9/24', 'dev', nic.name)  # source of pings
             self.tap(machine.SIDE, False)
             self.ip('address', 'add', f'{SIDE["them"]}/24', 'dev', machine.SIDE)
             self.start_rocid()
@@ -142,7 +143,7 @@ class Bench:
         self.guest.must(f'ip link set {self.kernel_nic} mtu {mtu}')
 
     def prepare(self):
-        """The guest's own network, and hugepages."""
+        """Sets up the guest's own network and its hugepages."""
         self.kernel_nic = self.guest.must("grep -l 01:00 /sys/class/net/*/address | head -1").split('/')[4]
         nic = self.kernel_nic
         self.guest.must(f'ip link set {nic} mtu {machine.MTU} && ip link set {nic} up && ip address add {SIDE["us"]}/24 dev {nic} && hugepages.sh 100')
@@ -163,7 +164,8 @@ class Bench:
             text += f'[[device]]\nname = "{name}"\nport = "af_packet"\ninterface = "{interface}"\naddresses = {config_addresses(number, 1)}\n{more}'
         config, log = pathlib.Path(self.folder) / f'{which}.toml', pathlib.Path(self.folder) / f'{which}.log'
         config.write_text(text)
-        # DPDK's af_packet driver names a socket's fanout group by process ID and interface; two processes in one namespace may meet in one.
+        # DPDK's af_packet driver names a socket's fanout group by process ID and interface. Two processes in one namespace may use the same group, so
+        # a start may fail and is repeated.
         for _ in range(3):
             process, serves = lab.begin([*self.inside, str(ROCID), '--config', str(config), '--socket', f'{self.folder}/{which}.sock'], log)
             if serves or 'Operation not permitted' not in log.read_text():
@@ -181,14 +183,14 @@ class Bench:
         return done.returncode, done.stdout + done.stderr
 
     def ping(self, address, count=3):
-        """Round trips in ms."""
+        """Returns the round trips in ms."""
         said = self.shell(' '.join([*self.inside, 'ping', '-c', str(count), '-i', '0.5', '-W', '10', address]))[1]
         return [float(t) for t in re.findall(r'time=([\d.]+) ms', said)]
 
     # ---- traffic ------------------------------------------------------------------------------------------------------
 
     def cross(self, us, them, program, family='ipv4', we_serve=False):
-        """Runs a program like perftest at both ends; returns the client's output."""
+        """Runs a program like perftest at both ends. Returns the client's output."""
         port = next(_ports)
         option = '-g' if 'pingpong' in program else '-x'
 

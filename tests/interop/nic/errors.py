@@ -1,4 +1,4 @@
-"""If rocid cannot use a NIC, it prints one line with a remedy; the permission of a file grants the use of a NIC."""
+"""If rocid cannot use a NIC, rocid prints one line with a remedy. The permission of a file controls the use of a NIC."""
 import machine
 import nics
 from bench import Inside, check
@@ -60,7 +60,7 @@ class Rows:
             check('PORT_ACTIVE' in inside.devinfo('roci1'), 'roci1 is not active')
 
     def rows(self):
-        """(name, body, whether --quick runs it)"""
+        """Yields (name, body, whether --quick runs it)."""
         yield 'no such PCI device', self.row(NO_DEVICE, f'there is no PCI device {NO_DEVICE} here'), True
         yield 'a PCI device that is no NIC', self.row(NO_NIC, 'is no network card'), True
         yield 'a NIC without driver', self.row(VMXNET3.address, f'no driver has {VMXNET3.address}', 'dpdk-devbind.py -b vfio-pci'), True

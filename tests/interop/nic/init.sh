@@ -1,5 +1,5 @@
 #!/usr/bin/busybox sh
-# First process of the guest: makes the root a mount like any other (no pivot_root on an initramfs, and systemd's sandboxes need one),
+# The first process of the guest. Makes the root an ordinary mount, because an initramfs permits no pivot_root and systemd's sandboxes need it. Then
 # loads the modules, starts the agents, and becomes systemd.
 . /usr/lib/guest/base.sh
 if [ "$1" != rooted ]; then

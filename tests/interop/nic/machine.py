@@ -1,4 +1,4 @@
-"""The guest for rocid: systemd, an IOMMU, NICs of several vendors, and an installed rocid."""
+"""The guest for rocid. It has systemd, an IOMMU, NICs of several vendors, and an installed rocid."""
 import dataclasses
 import glob
 import pathlib
@@ -14,17 +14,17 @@ PROGRAMS = ('ibv_devinfo', 'ibv_devices', 'ibv_rc_pingpong', 'ib_write_bw', 'ib_
 DRIVERS = ('bus_pci', 'bus_vdev', 'mempool_ring', 'net_ring', 'net_af_packet', 'net_af_xdp', 'net_e1000', 'net_vmxnet3', 'net_virtio')
 UNITS = ('*.target', '*.slice', 'systemd-journald.service', 'systemd-journald*.socket')
 TEXTS = {'etc/passwd': 'root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/tmp:/bin/sh\n', 'etc/group': 'root:x:0:\nuser:x:1000:\n',
-         'etc/machine-id': '0' * 31 + '1\n'}  # there already: otherwise systemd takes this for the first boot and enables every unit
+         'etc/machine-id': '0' * 31 + '1\n'}  # without a machine ID systemd would treat this as the first boot and enable every unit
 
 
 def plugins():
-    """(files, links): the plugins in DPDK's folder are links, because DPDK would treat a plugin with two names as two."""
+    """Returns (files, links). The plugins in DPDK's folder are links, because DPDK would treat a plugin with two names as two plugins."""
     files, links = {}, {}
     for name in DRIVERS:
-        found = glob.glob(f'/{LIB}/dpdk/pmds-*/librte_{name}.so.*.*')  # .so.23.0, not .so.23: DPDK goes by that
+        found = glob.glob(f'/{LIB}/dpdk/pmds-*/librte_{name}.so.*.*')  # .so.23.0 and not .so.23, because DPDK loads this name
         if not found:
             raise image.CannotBuild(f"DPDK's driver {name} is not installed (./dev setup)")
-        file = f'{LIB}/{pathlib.Path(found[0]).stem}'  # .so.23, as programs that are linked with it have it
+        file = f'{LIB}/{pathlib.Path(found[0]).stem}'  # .so.23, the name that linked programs use
         files[file], links[found[0].lstrip('/')] = found[0], f'/{file}'
     return files, links
 
@@ -37,7 +37,7 @@ def systemd():
 
 
 def contents(build):
-    """`build`: the folder that Meson built into."""
+    """`build` is Meson's build folder."""
     ours = {'usr/bin/rocid': 'apps/rocid/rocid', 'usr/bin/roci': 'apps/roci/roci',
             f'{LIB}/rocinante/libibverbs.so.1': 'verbs_api/libibverbs/libibverbs.so.1',
             f'{LIB}/rocinante/librdmacm.so.1': 'verbs_api/librdmacm/librdmacm.so.1'}
@@ -53,13 +53,13 @@ def contents(build):
 
 @dataclasses.dataclass(frozen=True)
 class Nic:
-    """A NIC for rocid alone, in the slot of its number, on a tap of its name."""
+    """A NIC that only rocid uses. Its number is the PCI slot, and its tap has its name."""
     name: str
     number: int
-    words: str           # for QEMU
-    queues: int = 1      # of rocid, and as many engines
-    tap: str = ''        # more words for the tap
-    interrupts: bool = True  # for frames
+    words: str  # QEMU's device and its options
+    queues: int = 1  # queues of rocid's device; it has as many engines
+    tap: str = ''  # further options of the tap
+    interrupts: bool = True  # true: frames cause interrupts
 
     address = property(lambda self: f'0000:00:1{self.number}.0')
     mac = property(lambda self: f'52:54:00:00:01:0{self.number}')
@@ -71,12 +71,12 @@ class Nic:
 
 NICS = (Nic('vmxnet3', 1, 'vmxnet3', 2),
         Nic('virtio', 2, f'virtio-net-pci,disable-legacy=on,iommu_platform=on,mq=on,vectors=6,host_mtu={MTU},{guest.OFFLOADS}', 2, ',queues=2'),
-        Nic('e1000e', 3, 'e1000e', interrupts=False))  # as an 82574: the driver leaves its table of vectors (IVAR) empty
-SIDE, SIDE_MAC = 'side', '52:54:00:00:01:00'  # the guest's kernel keeps this one
+        Nic('e1000e', 3, 'e1000e', interrupts=False))  # an emulated 82574, whose driver leaves the table of vectors (IVAR) empty
+SIDE, SIDE_MAC = 'side', '52:54:00:00:01:00'  # the guest's kernel keeps this NIC
 
 
 def machine(words=('intel_iommu=on',)):
     devices = [w for nic in NICS for w in nic.devices()]
     devices += [*guest.tap_netdev(SIDE, SIDE), *guest.virtio_nic(SIDE, SIDE_MAC, MTU, ',bus=pcie.0,addr=10.0')]
-    iommu = ('-device', 'intel-iommu,caching-mode=on,intremap=on')  # VFIO wants its interrupts remapped, too
+    iommu = ('-device', 'intel-iommu,caching-mode=on,intremap=on')  # VFIO also needs interrupt remapping
     return guest.Machine('q35,usb=off,vmport=off', 1024, 2, (*iommu, *devices), words)

@@ -15,7 +15,7 @@ def config(nic, engines=1, more='', top=''):
 
 
 def bind(bench, nic, driver='vfio-pci'):
-    """Binds a NIC to a driver, like driverctl; "": none."""
+    """Binds a NIC to a driver as driverctl does. With "" the NIC has no driver."""
     at = f'/sys/bus/pci/devices/{nic.address}'
     bench.guest.must(f'echo {driver} >{at}/driver_override; [ ! -e {at}/driver ] || echo {nic.address} >{at}/driver/unbind; ' +
                      (f'echo {nic.address} >/sys/bus/pci/drivers_probe; test -e {at}/driver' if driver else 'true'))
@@ -26,7 +26,7 @@ def group_file(bench, nic):
 
 
 class Rows:
-    """The cases of one NIC. One rocid serves those up to `two_queues`."""
+    """The cases of one NIC. One rocid serves all cases before `two_queues`."""
 
     def __init__(self, bench, nic):
         self.bench, self.nic, self.inside = bench, nic, None
@@ -51,14 +51,14 @@ class Rows:
         return self.cross('ib_write_bw -F -m 4096 -s 65536 -n 20')()
 
     def idle(self):
-        """Frames wake an engine that may sleep for a second."""
+        """Frames wake an engine that would otherwise sleep for up to a second."""
         def looked():
             return sum(int(n) for line in self.bench.guest.must(f'grep {self.nic.address} /proc/interrupts').splitlines() for n in re.findall(r'\s(\d+)(?=\s)', line))
         check(self.bench.ping(f'10.9{self.nic.number}.0.2'), 'no answer to ping')
         before = looked()
         times = self.bench.ping(f'10.9{self.nic.number}.0.2', 6)
         after = looked()
-        check(len(times) == 6 and sorted(times)[2] < 300, f'round trips of {times} ms')  # it may sleep for a second
+        check(len(times) == 6 and sorted(times)[2] < 300, f'round trips of {times} ms')  # without interrupts the engine could sleep for a second
         middle, port = sorted(times)[2], self.bench.status(self.inside)['ports'][0]
         if not self.nic.interrupts:
             check(after == before and port['interrupts'] == 'none yet', f'{after - before} interrupts: has the driver learned it? {port}')
@@ -67,10 +67,10 @@ class Rows:
         return f'{after - before} interrupts for 6 pings, round trip {middle:.1f} ms'
 
     def checksums(self):
-        """The NIC's header checksums are right for the peer, which checks them itself; rocid counts wrong ones, whether the NIC or rocid detects them."""
+        """The peer accepts the NIC's header checksums. rocid counts wrong checksums, whether the NIC or rocid detects them."""
         left = self.bench.status(self.inside)['ports'][0]['checksum_offload']
         to = (self.nic.mac, f'10.9{self.nic.number}.0.1', f'10.9{self.nic.number}.0.2')
-        for what, where in ((what, where) for what, where in wrong.KINDS if 'cut' not in what):  # a NIC fills up what is short
+        for what, where in ((what, where) for what, where in wrong.KINDS if 'cut' not in what):  # a NIC pads frames that are too short
             before = wrong.counted(self.bench.status(self.inside), where)
             said = self.bench.shell(' '.join([*self.bench.inside, 'python3', wire_end.__file__, 'send', self.nic.name, wrong.frame(*to, **what).hex()]))
             check(said[0] == 0, said[1])
@@ -84,14 +84,14 @@ class Rows:
         check(not left, f'left behind: {left}')
 
     def two_queues(self):
-        self.inside.stop()  # if it has not ended yet (--only)
+        self.inside.stop()  # the rocid still runs if --only skipped cases
         with Inside(self.bench, config(self.nic, 2)) as inside:
             said = self.bench.cross(inside.end(self.nic.number), self.bench.there(self.nic.name, self.nic.number), 'ib_write_bw -F -m 4096 -s 65536 -n 30 -q 4')
             sent = [e['counters']['tx_frames'] for e in self.bench.status(inside)['engines']]
         return f'{said}; frames by engine {sent}'
 
     def rows(self):
-        """(name, body, whether --quick runs it)"""
+        """Yields (name, body, whether --quick runs it)."""
         first = self.nic.number == 1
         pingpong = 'ibv_rc_pingpong -m 4096 -n 200 -s 5000 -c'
         bandwidth, latency = 'ib_write_bw -F -m 4096 -s 65536 -n 100', 'ib_send_lat -F -s 64 -n 200'

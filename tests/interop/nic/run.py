@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A machine with NICs, an IOMMU and systemd, emulated: rocid in it, on a NIC of its own (port = "pci"), as a service, on a VLAN interface.
+"""An emulated machine with NICs, an IOMMU and systemd. rocid runs on its own NIC (port = "pci"), as a service, and on a VLAN interface.
 
     tests/interop/nic/run.py [--quick | --full] [--only TEXT] [--list] [--verbose]
 
-Prints PASS or FAIL per row; ends with `N passed, N failed, N skipped`. Needs QEMU, taps and a network namespace (root).
+Prints PASS or FAIL per row. Ends with `N passed, N failed, N skipped`. Needs QEMU, taps and a network namespace (root).
 """
 import argparse
 import contextlib
@@ -20,12 +20,12 @@ import service
 import vlan
 
 guest, image = bench.guest, bench.image
-QEMU_FAULT = 'e1000e_intrmgr_on_throttling_timer'  # an assertion of QEMU 7.2's that does not hold when MSI-X is switched on just then
-DEADLINE = 10 * 60  # of everything: what comes after is not run, and said
+QEMU_FAULT = 'e1000e_intrmgr_on_throttling_timer'  # a wrong assertion of QEMU 7.2, which fails if MSI-X is enabled at that moment
+DEADLINE = 10 * 60  # seconds for all rows; later rows are not run, which is reported
 
 
 def groups(wire):
-    """(group, rows): a row is (name, body, whether --quick runs it)."""
+    """Yields (group, rows). A row is (name, body, whether --quick runs it)."""
     yield 'errors', errors.Rows(wire).rows()
     yield 'systemd', service.Rows(wire).rows()
     yield 'kernel VLAN', vlan.Rows(wire).rows()
@@ -55,7 +55,7 @@ class Report:
             why = str(failure)
             if QEMU_FAULT in wire.guest.died_of():
                 return self.skip(name, f"this QEMU's e1000e is at fault: {QEMU_FAULT}")
-        except Exception:  # a fault of the tests themselves is a failure too
+        except Exception:  # a fault of the tests themselves counts as a failure
             why = traceback.format_exc()
         else:
             self.passed += 1
@@ -73,7 +73,7 @@ class Report:
 
 
 def boot(stack):
-    """A running guest. On a busy machine an emulated guest may not boot in time: then a second one is started, which is reported."""
+    """Returns a running guest. On a busy machine an emulated guest may not boot in time. Then a second guest is started, which is reported."""
     try:
         return stack.enter_context(bench.Bench())
     except guest.GuestError as error:
@@ -91,7 +91,7 @@ def run(report):
                 if not any(report.wants(name, quick) for name, _, quick in rows):
                     continue
                 for number, (name, body, quick) in enumerate(rows):
-                    if number == 0 or report.wants(name, quick):  # the first one starts what the others use
+                    if number == 0 or report.wants(name, quick):  # the first row starts what the other rows use
                         report.row(name, body, wire)
     except image.CannotBuild as reason:
         report.skip('all', reason)

@@ -1,4 +1,4 @@
-"""systemd runs config/rocid.service, unchanged."""
+"""systemd runs config/rocid.service without changes."""
 import re
 
 import machine
@@ -32,7 +32,7 @@ class Rows:
         return self.guest.run('journalctl -u rocid --no-pager -o cat | tail -n 15')[1]
 
     def serves(self):
-        """The main process, once it serves."""
+        """Returns the main process once it serves."""
         def found():
             pid = self.property('MainPID')
             return pid != '0' and self.guest.run(f'roci status --socket {SOCKET} >/dev/null 2>&1')[0] == 0 and pid
@@ -67,7 +67,7 @@ class Rows:
 
     def other_kind(self, kind):
         def body():
-            self.bench.kernel_mtu(3000)  # XDP wants a frame within a page
+            self.bench.kernel_mtu(3000)  # XDP needs frames that fit into a page
             self.interface(kind)
             self.systemctl('restart')
             self.serves()
@@ -116,7 +116,7 @@ class Rows:
         return 'the folder of the socket is gone'
 
     def rows(self):
-        """(name, body, whether --quick runs it)"""
+        """Yields (name, body, whether --quick runs it)."""
         yield 'starts, as DynamicUser with four capabilities', self.starts, True
         yield 'ib_write_bw of another user over af_packet', lambda: self.cross(), True
         yield 'restarted with af_xdp', self.other_kind('af_xdp'), True

@@ -1,4 +1,4 @@
-"""The kernel's VLAN interface as a port (interface = "eth0.100", no key `vlan`); the rocid at the other end tags its frames itself."""
+"""A VLAN interface of the kernel as a port (interface = "eth0.100", without the key `vlan`). The rocid at the other end tags its frames itself."""
 from bench import VLAN, Inside, addresses, check
 
 
@@ -25,7 +25,7 @@ class Rows:
         return body
 
     def rows(self):
-        """(name, body, whether --quick runs it)"""
+        """Yields (name, body, whether --quick runs it)."""
         pingpong, bandwidth = 'ibv_rc_pingpong -m 1024 -n 200 -s 5000 -c', 'ib_write_bw -F -m 1024 -s 65536 -n 50'
         yield 'af_packet, ib_write_bw', self.over('af_packet', bandwidth), True
         yield 'af_packet, ibv_rc_pingpong, IPv6, it serves', self.over('af_packet', pingpong, family='ipv6', we_serve=True), True

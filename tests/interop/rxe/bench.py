@@ -1,4 +1,4 @@
-"""One wire: a network namespace with a tap, rocid at its kernel end (a packet socket), the guest with Soft-RoCE at the other."""
+"""One link: a network namespace with a tap. rocid is at its kernel end (a packet socket), the guest with Soft-RoCE at the other end."""
 import contextlib
 import dataclasses
 import json
@@ -35,7 +35,7 @@ class Net:
     us: dict
     them: dict
     device: str
-    side_us: str = ''    # where the programs' own TCP goes
+    side_us: str = ''  # address of the programs' own TCP
     side_them: str = ''
 
 
@@ -56,17 +56,17 @@ NETS = {
     'tap': Net(US, THEM, f'port = "af_packet"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
     # The guest's kernel has a VLAN interface; rocid tags its frames itself.
     'vlan': Net(addresses(97, 1), addresses(97, 2), f'port = "af_packet"\ninterface = "{TAP}"\nvlan = {VLAN}\n' + ours(97), US['ipv4'], THEM['ipv4']),
-    # The guest's NIC is the other end of rocid's port. rocid handles no TCP, which has its own tap.
+    # The guest's NIC is connected to rocid's port. rocid handles no TCP, so TCP has its own tap.
     'vhost': Net(US, THEM, 'port = "vhost_user"\npath = "{vhost}"\nmac = "02:00:00:00:99:01"\n' + ours(99), '10.98.0.1', '10.98.0.2'),
 }
 
 
 class Failure(Exception):
-    """The tested code fails."""
+    """The tested code has failed."""
 
 
 class Rocid:
-    """A rocid; use with `with`. `settings`: more of its configuration, as "section.key=value"."""
+    """A rocid; use with `with`. `settings` are further settings of its configuration, as "section.key=value"."""
 
     def __init__(self, wire, net, settings=()):
         self.wire, self.net = wire, net
@@ -99,7 +99,7 @@ class Rocid:
         return json.loads(done.stdout)
 
     def counters(self):
-        """The sum over all engines."""
+        """Returns the counters, summed over all engines."""
         total = {}
         for engine in self.status()['host']['engines']:
             for name, value in (engine['counters'] | engine['frames_by_verdict']).items():
@@ -111,7 +111,7 @@ class Rocid:
 
 
 class Program:
-    """One of our programs, over rocid."""
+    """One of this machine's programs, over rocid."""
 
     def __init__(self, rocid, command):
         self.command, self.rocid = command, rocid
@@ -124,7 +124,7 @@ class Program:
         return self.file.read()
 
     def wait(self, limit):
-        """(status, output)"""
+        """Returns (status, output)."""
         try:
             status = self.process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -141,7 +141,7 @@ class Program:
 class Wire:
     """The namespace, the tap and the guest; use with `with`."""
 
-    kernel_has = US  # on the tap
+    kernel_has = US  # addresses of the tap
 
     def __init__(self, folder):
         self.name = f'roci-rxe-{os.getpid()}'
@@ -178,13 +178,13 @@ class Wire:
         return guest.Guest(kernel, initramfs, peer.machine(TAP, GUEST_MAC, with_prefix(THEM), MTU), self.inside)
 
     def rocid(self, net, settings):
-        """To use with `with`."""
+        """Returns a rocid for use with `with`."""
         if net == 'vlan':
             self.guest_vlan()
         return Rocid(self, NETS[net], settings)
 
     def guest_vlan(self):
-        """Soft-RoCE stays on the NIC itself and serves the addresses of the VLAN interface on it."""
+        """Adds the VLAN interface. Soft-RoCE stays on the NIC itself and serves the addresses of the VLAN interface."""
         if self.guest.run(f'ip link show eth0.{VLAN}')[0] == 0:
             return
         name = f'eth0.{VLAN}'
@@ -192,7 +192,7 @@ class Wire:
                         ' && '.join(f'ip address add {a} dev {name}' for a in with_prefix(NETS['vlan'].them)))
 
     def restart_guest(self):
-        """Starts a fresh guest after the kernel's stack has hung."""
+        """Starts a new guest after the kernel's Soft-RoCE has hung."""
         self.guest.__exit__()
         self.start_guest()
 
@@ -202,7 +202,7 @@ class Wire:
         self.stack.close()
 
     def guest_loss(self, rules):
-        """Applies tc netem to the RoCE frames that the guest sends ("loss 1%"), but not to TCP. Empty: removes it."""
+        """Applies tc netem to the RoCE frames of the guest ("loss 1%"), but not to TCP. An empty string removes it."""
         self.guest.run('tc qdisc del dev eth0 root')
         if not rules:
             return
@@ -212,7 +212,7 @@ class Wire:
                         'tc filter add dev eth0 parent 1: protocol ipv6 prio 2 u32 match ip6 protocol 17 0xff match ip6 dport 4791 0xffff flowid 1:3')
 
     def gids(self, rocid):
-        """Our and their GID indices: ({family: index}, {family: index})"""
+        """Returns the GID indices of rocid and of the guest: ({family: index}, {family: index})."""
         program = Program(rocid, ['ibv_devinfo', '-v', '-d', 'roci0'])
         status, ours = program.wait(30)
         if status != 0:
@@ -221,7 +221,7 @@ class Wire:
 
 
 class VhostWire(Wire):
-    """The guest's NIC is the other end of rocid's vhost_user port, so rocid must start first."""
+    """A link without a tap for RoCE: the guest's NIC is connected to rocid's vhost_user port, so rocid must start first."""
 
     kernel_has = {'ipv4': NETS['vhost'].side_us}
 
@@ -240,7 +240,7 @@ class VhostWire(Wire):
 
 
 def gid_indexes(text, wanted):
-    """{family: index} of the wanted addresses."""
+    """Returns {family: index} of the wanted addresses."""
     found = {gid: int(index) for index, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', text)}
     missing = [a for f, a in wanted.items() if (f'::ffff:{a}' if f == 'ipv4' else a) not in found]
     if missing:

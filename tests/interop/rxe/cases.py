@@ -1,4 +1,4 @@
-"""The cases: rows of a table, each with the commands of both ends."""
+"""The cases: rows of a table with the commands of both ends."""
 import dataclasses
 
 ALL_SIZES = '0,1,3,4,255,1024,1025,4097,65536'
@@ -10,23 +10,24 @@ FAULTS = 'bad_write bad_read bad_atomic too_long not_ready gone'
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    server: str         # command; {dev}, {gid}, {port}, {address} (the server's) and {side} (its IPv4 one) are filled in
+    server: str  # command; {dev}, {gid}, {port}, {address} (of the server) and {side} (its address for TCP) are filled in
     client: str
     family: str = 'ipv4'
     we_serve: bool = False
     quick: bool = True
     limit: int = 60
-    tries: int = 2      # with faults, or where the guest itself fails
-    ours: tuple = ()    # settings of rocid, for faults on our side
-    theirs: str = ''    # netem rules in the guest
-    listens: str = 'tcp'  # how to see that the server is ready: tcp port, rdma_cm, or itself
-    shows: str = ''     # text that the client's output must have
-    net: str = 'tap'    # of bench.NETS
-    judged: bool = False  # every frame: by tshark, and its ICRC by an independent computation
+    tries: int = 2  # tries with faults, or if the guest itself fails
+    ours: tuple = ()  # settings of rocid, for faults on this side
+    theirs: str = ''  # netem rules in the guest, for faults on the other side
+    listens: str = 'tcp'  # how to detect that the server is ready: tcp port, rdma_cm, or itself
+    shows: str = ''  # text that the client's output must contain
+    net: str = 'tap'  # key of bench.NETS
+    judged: bool = False  # checks every frame by tshark, and its ICRC by an independent computation
 
 
 def both_ways(name, command, to='{address}', **more):
-    """The same program at both ends, each serving once. `server` has the arguments of the server only, e.g. rping's -s."""
+    """Returns two cases with the same program at both ends; each end serves once. `server` has arguments that only the server gets, e.g. rping's
+    -s."""
     server, client = command if isinstance(command, tuple) else (command, f'{command} {to}')
     return [Case(f'{name}, they serve', server, client, **more), Case(f'{name}, we serve', server, client, we_serve=True, **more)]
 
@@ -53,7 +54,7 @@ def transports():
 
 
 def alone():
-    """What Soft-RoCE answers to wrong arguments: a difference that the table (tests/conformance/verbs/arguments_*.cpp) does not explain fails."""
+    """Runs the rows of wrong arguments (tests/conformance/verbs/arguments_*.cpp) on Soft-RoCE. A difference that the row does not explain fails."""
     yield Case('wrong arguments, verb by verb', 'ROCI_OTHER_PROVIDER=1 ROCI_GID={gid} arguments --gtest_brief=1', 'true', listens='itself', limit=120, quick=False)
 
 
@@ -73,13 +74,13 @@ def programs():
         for family in ('ipv4', 'ipv6'):
             yield from both_ways(f'ibv_{kind}_pingpong, {family}', f'ibv_{kind}_pingpong -d {{dev}} -g {{gid}} -p {{port}} {options}', to='{side}', family=family,
                                  quick=kind in ('rc', 'srq') and family == 'ipv4')
-    # -o: perftest asks its device for as many READs at once as the other side's device can answer; Soft-RoCE's says 128, ours 16.
+    # -o: perftest requests as many READs at once as its own device permits as responder: 128 on Soft-RoCE, 16 on rocid.
     perftest = {'send_bw': '-s 4096 -n 500', 'write_bw': '-s 65536 -n 100', 'read_bw': '-o 16 -s 65536 -n 100', 'atomic_bw': '-o 16 -n 200',
                 'send_lat': '-s 64 -n 200', 'write_lat': '-s 64 -n 200', 'read_lat': '-o 16 -s 64 -n 200', 'atomic_lat': '-o 16 -n 200'}
     for what, options in perftest.items():
         yield from both_ways(f'ib_{what}', f'ib_{what} -d {{dev}} -x {{gid}} -p {{port}} -F -m 1024 {options}', quick=what == 'write_bw')
     yield from other_nets()
-    # All QPs at once send more than an emulated processor can receive: the QPs adapt to its rate (stack/qp/retry.cpp).
+    # Together the QPs send more than an emulated processor can receive. They must adapt to its rate (stack/qp/retry.cpp).
     yield from both_ways('ib_send_bw, 16 QPs', 'ib_send_bw -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 -q 16', quick=False)
     yield from both_ways('ib_write_bw, 16 QPs, MTU 4096', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 20 -q 16', quick=False)
     for kind in ('UC', 'UD'):
@@ -87,7 +88,7 @@ def programs():
 
 
 def other_nets():
-    """Over a VLAN's tags, and with the guest's NIC as the other end of our vhost_user port: only the wire differs, not the protocol."""
+    """Returns cases over a VLAN, and with the guest's NIC connected to rocid's vhost_user port. Only the link differs, not the protocol."""
     pingpong, perftest = 'ibv_rc_pingpong -d {dev} -g {gid} -p {port} -n 200 -s 5000 -m 1024 -c', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 100'
     for net, what in (('vlan', 'VLAN'), ('vhost', 'vhost_user')):
         for family in ('ipv4', 'ipv6'):
@@ -104,14 +105,14 @@ def connections():
         send = ('ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100', 'ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 {address}')
         if family == 'ipv6':  # Debian 12's perftest connects to IPv4 addresses only
             send = None
-        # The client requests the second connection at once, before an emulated server listens again: so our frames are delayed.
+        # The client requests the second connection at once, before an emulated server listens again. So rocid's frames are delayed.
         if send:
             for case in both_ways(f'ib_send_bw -R, {family}', send, family=family, listens='rdma_cm', ours=(FAR,), limit=120):
                 yield case if case.we_serve else dataclasses.replace(case, quick=False, ours=(VERY_FAR,))
         yield from both_ways(f'rping, both lose 1 %, {family}', tuple(c.replace('-C 10', '-C 50') for c in rping), family=family, theirs='loss 1%',
                              ours=('fault.drop=0.01',), quick=family == 'ipv4', listens='rdma_cm', limit=120)
         if send:
-            # A loss at the wrong moment makes the client early again, whatever the delay: the case may need several tries.
+            # After a loss at the wrong moment the client may be early again in spite of the delay, so the case may need several tries.
             yield from both_ways(f'ib_send_bw -R, both lose 1 %, {family}', send, family=family, theirs='loss 1%', ours=('fault.drop=0.01', VERY_FAR), quick=False,
                                  listens='rdma_cm', limit=40, tries=5)
     yield from both_ways('ucmatose', ('ucmatose -b {address} -p {port} -C 5 -c 4', 'ucmatose -s {address} -p {port} -C 5 -c 4'), quick=False, listens='rdma_cm')

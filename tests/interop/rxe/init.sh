@@ -1,5 +1,5 @@
 #!/usr/bin/busybox sh
-# First process of the guest: loads the modules, brings eth0 and rxe0 up, starts the agents.
+# The first process of the guest. Loads the modules, brings up eth0 and rxe0, and starts the agents.
 . /usr/lib/guest/base.sh
 mounts
 MTU=1500 ADDRESSES= SIDE=

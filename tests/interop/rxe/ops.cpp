@@ -1,9 +1,10 @@
-// Both ends of a connection between two machines. Runs every operation in both directions, checks every byte, and checks the
-// status of errors. Uses <infiniband/verbs.h> only, so that it runs over rocid here and over Soft-RoCE in the guest.
+// Both ends of a connection between two machines. The program runs every operation in both directions, and checks every byte and
+// the status of errors. It uses only <infiniband/verbs.h>, so it runs over rocid here and over Soft-RoCE in the guest.
 //
 //     ops -d DEVICE -g GID [-m MTU] [-t rc|uc|ud] [-q QPS] [-r ROUNDS] [-p PORT] [-s SIZE,SIZE…] [SERVER] OPERATION…
 //
-// Without SERVER it waits for one; SERVER is an address, operations are names of kOps. Ends with "ops: N checks passed" and 0.
+// Without SERVER the program waits for a client. SERVER is an address. Operations are names of kOps. On success the last line is
+// "ops: N checks passed" and the exit status 0.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>
@@ -38,7 +39,7 @@ using Clock = std::chrono::steady_clock;
 struct Options {
     const char* device = nullptr;
     int gid = 1, mtu = 1024, qps = 1, rounds = 1, port = 18700, retries = 7;
-    int timeout = 16;  // 0.27 s: an emulated peer whose machine is busy is silent for longer than the usual 67 ms
+    int timeout = 16;  // 0.27 s; an emulated peer on a busy machine may respond later than the usual 67 ms
     ibv_qp_type type = IBV_QPT_RC;
     std::vector<uint32_t> sizes{0, 1, 4, 1024, 65536};
     const char* server = nullptr;
@@ -173,7 +174,7 @@ void modify(Connection& c, ibv_qp_attr& a, int mask, const char* to) {
 bool datagrams() { return options.type == IBV_QPT_UD; }
 bool reliable() { return options.type == IBV_QPT_RC; }
 
-/// From any state to RTS with the PSNs that were agreed on. rnr: how often a receiver that is not ready is asked again.
+/// Moves the QP from any state to RTS with the agreed PSNs. `rnr` is the number of retries to a receiver that is not ready.
 void bring_up(Connection& c, uint8_t rnr) {
     ibv_qp_attr a{};
     a.qp_state = IBV_QPS_RESET;
@@ -241,8 +242,8 @@ void make_connections(uint32_t bytes) {
 struct Op {
     const char* name;
     ibv_wr_opcode code;
-    bool receives;             ///< takes a receive request at the other side
-    ibv_wc_opcode arrives_as;  ///< there
+    bool receives;             ///< consumes a receive request at the other side
+    ibv_wc_opcode arrives_as;  ///< opcode of the receive completion
     bool immediate;
 };
 constexpr Op kOps[] = {
@@ -264,7 +265,8 @@ void fill(Connection& c, uint32_t size, uint32_t tag) {
     for (uint32_t i = 0; i < size; ++i) c.data()[i] = pattern(tag, i);
 }
 void clear(Connection& c, uint32_t size) { std::memset(c.data(), 0xee, size + 4); }
-/// Nobody says when an unacknowledged write has arrived: what said that it was sent went another way.
+/// Waits until the last byte of an unacknowledged WRITE has arrived. The peer's message that it was sent came by another path and
+/// may be earlier.
 void await_last_byte(Connection& c, uint32_t size, uint32_t tag) {
     const auto end = Clock::now() + std::chrono::seconds(5);
     while (size != 0 && *const_cast<volatile uint8_t*>(c.data() + size - 1) != pattern(tag, size - 1) && Clock::now() < end) {
@@ -330,7 +332,7 @@ void post_send(Connection& c, const Op& op, uint32_t size, uint32_t rkey) {
 void act(const Op& op, uint32_t size, uint32_t tag) {
     const bool reads = op.code == IBV_WR_RDMA_READ;
     for (Connection& c : connections) reads ? clear(c, size) : fill(c, size, tag);
-    line.meet();  // the other side is ready
+    line.meet();  // waits until the other side is ready
     for (Connection& c : connections) post_send(c, op, size, c.theirs.rkey);
     for (size_t i = 0; i < connections.size(); ++i) wait_good(op.name);
     for (Connection& c : connections) {
@@ -339,7 +341,7 @@ void act(const Op& op, uint32_t size, uint32_t tag) {
         if (reads) verify(c, size, tag, op.name);
         if (is_atomic(op) && original != kBefore) die("%s gives %016lx", op.name, original);
     }
-    line.meet();  // done
+    line.meet();  // waits until the other side is done
 }
 
 void react(const Op& op, uint32_t size, uint32_t tag) {
@@ -368,7 +370,7 @@ void react(const Op& op, uint32_t size, uint32_t tag) {
     }
 }
 
-/// In both directions, the client first.
+/// Runs an operation in both directions, the client's first.
 void run(const Op& op) {
     uint32_t tag = 1;
     for (int round = 0; round < options.rounds; ++round)
@@ -385,11 +387,11 @@ void run(const Op& op) {
 struct Fault {
     const char* name;
     ibv_wr_opcode code;
-    uint32_t size, room;  ///< room: of the receive; 0: none is posted
+    uint32_t size, room;  ///< bytes of the request, and of the receive; room 0: none is posted
     bool bad_key, peer_gone;
     uint8_t rnr;
-    ibv_wc_status active, passive;  ///< passive: of the receive, if one is posted
-    /// What Soft-RoCE makes of it at the passive end, and tells the active one, where it is not what the specification has.
+    ibv_wc_status active, passive;  ///< expected statuses; passive: of the receive, if one is posted
+    /// Statuses of Soft-RoCE at either end if they differ from the specification.
     ibv_wc_status rxe_active = IBV_WC_SUCCESS, rxe_passive = IBV_WC_SUCCESS;
 };
 constexpr Fault kFaults[] = {
@@ -399,7 +401,8 @@ constexpr Fault kFaults[] = {
     {"too_long", IBV_WR_SEND, 4096, 1000, false, false, 7, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_OP_ERR,
      IBV_WC_LOC_QP_OP_ERR},
     {"not_ready", IBV_WR_SEND, 64, 0, false, false, 1, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SUCCESS},
-    // Linux 6.1 hangs, guest and all, if a QP of Soft-RoCE goes to ERR with a receive posted: to RESET, without one.
+    // Linux 6.1 and the whole guest hang if a QP of Soft-RoCE enters ERR with a posted receive. So this QP goes to RESET, without
+    // a receive.
     {"gone", IBV_WR_SEND, 64, 0, false, true, 7, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS},
 };
 
@@ -412,7 +415,7 @@ void expect(const char* what, ibv_wc_status wanted) {
 bool is_rxe() { return std::strncmp(options.device, "rxe", 3) == 0; }
 
 void run(const Fault& f) {
-    const int retries = std::exchange(options.retries, 3);  // to Soft-RoCE 7 means for ever
+    const int retries = std::exchange(options.retries, 3);  // for Soft-RoCE 7 means forever
     for (bool client_acts : {true, false}) {
         join(f.rnr);
         Connection& c = connections[0];

@@ -1,19 +1,20 @@
-"""docs/peers.md, from a run."""
+"""Writes docs/peers.md from the results of a run."""
 import re
 
 HEAD = """# Peers
 
-Results of Rocinante with other implementations of RoCEv2. `tests/interop/rxe/run.py --full --write` generates this page; CI runs the quick
-subset of the same cases (`./dev test`).
+This page shows test results of Rocinante with other implementations of RoCEv2. `tests/interop/rxe/run.py --full --write` generates the page. CI
+runs the quick subset of the same cases (`./dev test`).
 
 ## The Linux kernel's Soft-RoCE (rdma_rxe), Linux {kernel}
 
-The peer is a QEMU guest with Debian's stock kernel, on a TAP in a network namespace; rocid shares the TAP's kernel end through a packet
-socket (`port = "af_packet"`), so its GIDs, neighbours and routes are the kernel's. Both ends run Debian's programs and
-`tests/interop/rxe/ops.cpp`, which checks every byte and runs each row in both directions: Rocinante as requester and as responder.
+The peer is a QEMU guest with Debian's stock kernel, connected to a TAP in a network namespace. rocid shares the TAP's kernel end through a packet
+socket (`port = "af_packet"`), so rocid's GIDs, neighbours and routes are those of the namespace. Both ends run Debian's programs and
+`tests/interop/rxe/ops.cpp`, which checks every byte. It runs each row in both directions: Rocinante as requester and as responder.
 
+- "they" is Soft-RoCE, "we" is Rocinante.
 - "they serve", "we serve": the side that waits for the connection.
-- "they have", "we have": the side that loses, delays or changes frames: tc netem in the guest, or rocid's fault wrapper.
+- "they have", "we have": the side that drops, delays or changes frames, by tc netem in the guest or by rocid's fault wrapper.
 - "VLAN": the guest's kernel has a VLAN interface (802.1Q); rocid tags its frames itself.
 - "vhost_user": the guest's virtio NIC is connected to rocid's vhost_user port.
 
@@ -24,28 +25,28 @@ QEMU emulates the guest's processor in software, so times and figures show the s
 """
 
 TAIL = """
-`ib_send_bw -R`: perftest's client requests its second connection as soon as the first one is closed. A slow server may not listen again by then. It
-then refuses the request (REJ 8, like the kernel), and the client gives up. If the emulated side serves, the test therefore delays our frames
+`ib_send_bw -R`: perftest's client requests its second connection as soon as the first one is closed. If a slow server does not listen again by then, it
+refuses the request (REJ 8, like the kernel), and the client fails. If the emulated side serves, the test therefore delays our frames
 by half a second. rping connects only once and needs no delay. Over IPv6 only rping runs, because this version of perftest supports `-R` over IPv4 only.
 
 ## Where Soft-RoCE differs
 
 - A SEND that is longer than the receive: the specification requires NAK "invalid request" and a local length error (IBA 9.7.5.2.4). Linux 6.1 sends
-  NAK "remote operational error" and reports IBV_WC_LOC_QP_OP_ERR. Rocinante responds as specified, and as requester reports the status of the NAK.
-- MigReq is 0 in its frames (docs/wire.md). It accepts our frames with MigReq 1.
-- It does not restart its retransmission timer for each request, so it repeats requests that were not lost. Rocinante answers the duplicates.
-- It accepts 128 outstanding READs and atomics per QP, Rocinante 16. perftest takes the limit of its own device for the peer's, so READs and
-  atomics need `-o 16`, as between different hardware NICs.
-- `retry_cnt` 7 means infinite retries: only lower values end in "retry exceeded". In Rocinante 7 means seven retries.
+  NAK "remote operational error" and reports IBV_WC_LOC_QP_OP_ERR. Rocinante as responder follows the specification. As requester it reports the status of the NAK.
+- MigReq is 0 in Soft-RoCE's frames (docs/wire.md). Soft-RoCE accepts our frames with MigReq 1.
+- Soft-RoCE does not restart its retransmission timer for each request, so it repeats requests that were not lost. Rocinante answers the duplicates.
+- Soft-RoCE accepts 128 outstanding READs and atomics per QP, Rocinante 16. perftest assumes that the peer has the limit of the local device, so
+  READs and atomics need `-o 16`, as between different hardware NICs.
+- In Soft-RoCE `retry_cnt` 7 means infinite retries: only lower values end in "retry exceeded". In Rocinante 7 means seven retries.
 - If a QP with a posted receive goes to ERR, Soft-RoCE hangs together with the guest, also between two QPs of its own.
-- Under loss Soft-RoCE hangs now and then. A failed case with faults is therefore repeated once in a fresh guest, and the table shows this.
+- Under loss Soft-RoCE hangs now and then. A failed case with faults is therefore repeated once in a new guest. The table marks such cases with "the second time" or "at try 2".
 
-ICMP "unreachable" has no effect: a connection ends only by its own retries. rocid counts these messages (`icmp_unreachable` in `roci status`).
+ICMP "unreachable" messages have no effect: a connection fails only after its retries. rocid counts these messages (`icmp_unreachable` in `roci status`).
 """
 
 
 def figure(output):
-    """The average of a perftest table: bandwidth in MB/s or latency in microseconds."""
+    """Returns the average of a perftest table: bandwidth in MB/s or latency in microseconds."""
     header = columns = None
     for line in output.splitlines():
         if '#bytes' in line:

@@ -1,4 +1,4 @@
-"""The guest that is our peer: the kernel's rdma_rxe and this machine's RDMA programs over it."""
+"""The guest that plays the peer: the kernel's rdma_rxe, and this machine's RDMA programs over it."""
 import glob
 import pathlib
 
@@ -23,7 +23,8 @@ def contents(ops):
 
 
 def machine(tap, mac, addresses, mtu, vhost='', side=''):
-    """`vhost`, `side`: the NIC of the addresses is the other end of that vhost-user socket, and the tap is a second one with the address `side`."""
+    """Returns the machine. With `vhost` the NIC of `addresses` is connected to that vhost-user socket, and the tap is a second NIC with the address
+    `side`."""
     devices = []
     if vhost:
         # vectors=0: with MSI-X, QEMU 7.2 requires KVM for a vhost-user NIC and crashes without it

@@ -3,7 +3,7 @@
 
     tests/interop/rxe/run.py [--quick | --full] [--only TEXT] [--list] [--verbose] [--write]
 
-Prints PASS or FAIL a case; ends with `N passed, N failed, N skipped`. Needs QEMU, a tap and a network namespace (root).
+Prints PASS or FAIL per case. Ends with `N passed, N failed, N skipped`. Needs QEMU, a tap and a network namespace (root).
 """
 import argparse
 import contextlib
@@ -22,15 +22,15 @@ import page
 sys.path += [str(bench.REPO / folder) for folder in ('tests/conformance', 'tests/interop/wire')]
 import judge  # noqa: E402
 
-MOST = 64 << 20     # bytes of a case's capture
-DEADLINE = 20 * 60  # of everything: what comes after is not run, and said
+MOST = 64 << 20  # bytes of the capture of a case
+DEADLINE = 20 * 60  # seconds for all cases; later cases are not run, which is reported
 
 
 class Report:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
         self.kernel = ''
-        self.rows = []  # (case, verdict, seconds, what the programs said)
+        self.rows = []  # (case, verdict, seconds, output of the programs)
 
     def say(self, verdict, seconds, name, why=''):
         print(f'{verdict} {seconds:6.1f} s  {name}' + (f'\n    {why.strip()}'.replace('\n', '\n    ') if why else ''), flush=True)
@@ -47,7 +47,7 @@ class Runner:
         self.gids, self.port = {}, 18000
 
     def use(self, net, settings):
-        """A rocid with these settings; the last one if it has them."""
+        """Starts a rocid with these settings, or keeps the running one if it has them."""
         if self.rocid is not None and self.settings == (net, settings) and self.rocid.process.poll() is None:
             return
         self.stack.close()
@@ -72,7 +72,7 @@ class Runner:
         elif case.listens == 'tcp':
             bench.wait_until(lambda: server.process.poll() is not None or self.listening(), 30, 'our server listens')
         else:
-            time.sleep(2)  # nothing shows from outside that a rdma_cm id listens
+            time.sleep(2)  # a listening rdma_cm id cannot be seen from outside
 
     def listening(self):
         command = [*self.wire.inside, 'ss', '-ltnH', f'sport = :{self.port}']
@@ -89,7 +89,7 @@ class Runner:
 
     @contextlib.contextmanager
     def judged(self):
-        """Checks the traffic on the wire."""
+        """Checks the traffic on the link."""
         watch = judge.Watch(bench.ROCI, self.rocid.socket, MOST)
         try:
             yield
@@ -120,7 +120,7 @@ class Runner:
         return outputs
 
     def attempt(self, case):
-        """Repeats a case (case.tries) in a fresh guest if the kernel's stack may have hung, which happens under loss."""
+        """Repeats a case (case.tries) in a new guest if the kernel's Soft-RoCE may have hung, which happens under loss."""
         start = time.monotonic()
         for number in range(1, case.tries + 1):
             try:
@@ -132,7 +132,7 @@ class Runner:
                 why = f'guest: {error}'
             except bench.Failure as failure:
                 why = str(failure)
-            except Exception:  # a fault of the tests themselves is a failure too
+            except Exception:  # a fault of the tests themselves counts as a failure
                 why = traceback.format_exc()
             if number == case.tries or not case.theirs and not case.ours and 'guest:' not in why:
                 break
@@ -149,14 +149,14 @@ VERBOSE = False
 
 
 def run_on(make, chosen, report, end):
-    """One wire and its guest for all of the cases."""
+    """Runs all cases with one link and its guest."""
     try:
         with make(bench.BUILD / 'guest') as wire:
             print(f'guest up after {wire.guest.boot_seconds:.1f} s', flush=True)
             report.kernel = wire.guest.must('uname -r').strip()
             runner = Runner(wire, report)
             with runner.stack:
-                # One rocid per setting.
+                # There is one rocid per setting.
                 for case in sorted(chosen, key=lambda c: (c.net, c.ours)):
                     if time.monotonic() < end:
                         runner.attempt(case)

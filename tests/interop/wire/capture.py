@@ -1,4 +1,4 @@
-"""Capture files and RoCEv2 checksums, without any code of the product."""
+"""Reads capture files and computes RoCEv2 checksums, without any code of the product."""
 import struct
 import zlib
 
@@ -9,7 +9,7 @@ VLAN_TAG = b'\x81\x00'
 
 
 def frames(path):
-    """Every frame of a pcap or (little-endian) pcapng file."""
+    """Yields every frame of a pcap or (little-endian) pcapng file."""
     with open(path, 'rb') as file:
         yield from frames_of(file.read())
 
@@ -42,7 +42,7 @@ def _pcapng(data):
 
 
 def roce_parts(frame):
-    """(IP header, UDP datagram) of a RoCEv2 frame, or None."""
+    """Returns (IP header, UDP datagram) of a RoCEv2 frame, or None."""
     if frame[12:14] == VLAN_TAG:
         frame = frame[:12] + frame[16:]
     kind = frame[12:14]
@@ -60,8 +60,9 @@ def roce_parts(frame):
 
 
 def icrc(ip, udp):
-    """RoCEv2 annex A17.3.3: CRC-32 over eight 0xff, then the packet with every field that a router may change set to ones. The last four
-    bytes of `udp` are the place of the ICRC, little endian."""
+    """Computes the ICRC (RoCEv2 annex A17.3.3): CRC-32 over eight bytes 0xff, then the packet, in which every field that a router may change is set
+    to
+    ones. The last four bytes of `udp` are the place of the ICRC, little endian."""
     ip, udp = bytearray(ip), bytearray(udp)
     if ip[0] >> 4 == 4:
         for i in (1, 8, 10, 11):  # type of service, time to live, header checksum
@@ -80,12 +81,12 @@ def icrc_is_right(ip, udp):
 
 
 def count_icrcs(path):
-    """(right, wrong) over all RoCEv2 frames of a file."""
+    """Returns (right, wrong): the numbers of right and wrong ICRCs over all RoCEv2 frames of a file."""
     return count(frames(path))
 
 
 def count(some):
-    """(right, wrong) over all RoCEv2 frames among some."""
+    """Returns (right, wrong): the numbers of right and wrong ICRCs over all RoCEv2 frames among these."""
     parts = [p for p in map(roce_parts, some) if p]
     right = sum(icrc_is_right(*p) for p in parts)
     return right, len(parts) - right

@@ -1,4 +1,4 @@
-"""Header fields of our traffic against those of the Linux kernel's Soft-RoCE: which agree, which differ and why."""
+"""Compares header fields of our traffic with those of the Linux kernel's Soft-RoCE: which fields agree, which differ, and why."""
 import collections
 import dataclasses
 from typing import Callable
@@ -22,10 +22,10 @@ def is_rc(packet):
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One row of the table. `value` gives what is compared ('' = does not apply to this packet)."""
+    """One row of the table. `value` returns what is compared. '' means that the field does not apply to this packet."""
     name: str
     value: Callable
-    why: str = ''          # why the values may differ; empty: they must agree
+    why: str = ''  # why the values may differ; empty: they must agree
 
 
 def first_of(*names):
@@ -33,7 +33,7 @@ def first_of(*names):
 
 
 def ack_syndrome(packet):
-    """The AETH of positive acknowledgements: 000ccccc, c = end-to-end credits (IBA 9.7.7.2.1.2)."""
+    """Returns the kind of a positive acknowledgement by its AETH: 000ccccc, c = end-to-end credits (IBA 9.7.7.2.1.2)."""
     text = packet['infiniband.aeth.syndrome']
     if not text or int(text) >> 5:
         return ''
@@ -41,7 +41,7 @@ def ack_syndrome(packet):
 
 
 def nak_syndrome(packet):
-    """RNR NAK 001ttttt, NAK 011ccccc: kind, and the code of a NAK."""
+    """Returns the AETH syndrome of an RNR NAK (001ttttt) or a NAK (011ccccc), which has its kind and code."""
     text = packet['infiniband.aeth.syndrome']
     if not text or not int(text) >> 5:
         return ''
@@ -49,12 +49,12 @@ def nak_syndrome(packet):
 
 
 def port_range(packet):
-    """Annex A17.3.2 wants the dynamic range; Linux takes it from 0xC000 on."""
+    """Returns the range of the UDP source port. Annex A17.3.2 requires the dynamic range; Linux uses 0xC000 and above."""
     return 'dynamic (0xc000 and above)' if int(packet['udp.srcport']) >= 0xc000 else packet['udp.srcport']
 
 
 def pad_rule(packet):
-    """UDP length is a multiple of four, and the pad count is what was added (IBA 9.2.3)."""
+    """Returns whether the UDP length is a multiple of four, as padding makes it (IBA 9.2.3)."""
     return 'multiple of 4' if int(packet['udp.length']) % 4 == 0 else 'not padded'
 
 
@@ -94,7 +94,7 @@ def shown(found):
 
 
 def fields_table(reference, ours):
-    """(markdown rows, complaints): a complaint is a difference that has no reason in the table."""
+    """Returns (markdown rows, complaints). A complaint is a difference without a reason in the table."""
     rows, complaints = [], []
     for field in FIELDS:
         theirs, mine = values(reference, field), values(ours, field)
@@ -108,7 +108,7 @@ def fields_table(reference, ours):
 # --- by opcode --------------------------------------------------------------------------------------------------------
 
 def by_opcode(packets):
-    """{(opcode, ip version): packets}"""
+    """Returns {(opcode, IP version): packets}."""
     groups = collections.defaultdict(list)
     for packet in packets:
         if is_rc(packet):
@@ -121,7 +121,7 @@ def ack_request(packets):
 
 
 def lengths_text(theirs, mine):
-    """Frame lengths of the same operations: equal lengths mean equal segmentation, headers and padding."""
+    """Returns the frame lengths that both have for the same operations. Equal lengths mean equal segmentation, headers and padding."""
     reference, ours = ({int(p['frame.len']) for p in packets} for packets in (theirs, mine))
     common = sorted(reference & ours)
     return ', '.join(map(str, common)) if common else f'none in common: {sorted(reference)} and {sorted(ours)}'
@@ -146,7 +146,7 @@ def opcodes_table(reference, ours):
 # --- what only a whole flow can show --------------------------------------------------------------------------------------
 
 def port_sequences(packets):
-    """UDP source ports in the order of their packets, repetitions left out, for every QP that packets go to."""
+    """Returns the UDP source ports for every destination QP in the order of their packets, without repetitions."""
     out = collections.defaultdict(list)
     for packet in filter(is_rc, packets):
         ports = out[packet['infiniband.bth.destqp'], first_of('ip.dst', 'ipv6.dst')(packet)]
@@ -156,7 +156,7 @@ def port_sequences(packets):
 
 
 def flow_complaints(packets):
-    """One UDP source port per connection (A17.3.2): switches that hash on it must not reorder a QP. A QP number that is used again later may
-    have another port, so a port may change, but never back."""
+    """A connection has one UDP source port (A17.3.2), because switches that hash on it must not reorder a QP. A later QP with the same number may
+    have another port. So a port may change, but never change back."""
     return [f'packets to QP {qp} alternate between UDP source ports {", ".join(ports)}'
             for (qp, _), ports in port_sequences(packets).items() if len(ports) != len(set(ports))]

@@ -3,7 +3,7 @@ import subprocess
 
 from lab import Failure
 
-# Disabled dissectors, which guess the kind of payload (an RDMA payload of zeros looks like RPC-over-RDMA): only the frame is checked.
+# Disabled dissectors. They guess the kind of payload: an RDMA payload of zeros looks like RPC-over-RDMA. So only the frame is checked.
 GUESSERS = ('smc', 'smb_direct', 'rpcordma', 'nvme-rdma', 'lnet', 'iser', 'infiniband_sdp', 'fcoib', 'infiniband.eoib')
 
 FIELDS = ('frame.len', 'ip.dst', 'ipv6.dst', 'ip.version', 'ip.hdr_len', 'ip.dsfield', 'ip.flags', 'ip.ttl', 'ip.checksum.status', 'ipv6.version', 'ipv6.tclass', 'ipv6.flow',
@@ -23,17 +23,17 @@ def tshark(path, *args):
 
 
 def malformed(path):
-    """Frames that the dissector calls malformed, or in which it sees an error. A UDP checksum of zero over IPv6 is one to it, but not to
-    RoCEv2, whose ICRC covers the datagram (RFC 6936 permits it)."""
+    """Returns the frames that the dissector reports as malformed or with an error. It reports a UDP checksum of zero over IPv6 as an error. RoCEv2
+    permits it, because the ICRC covers the datagram (RFC 6936)."""
     return tshark(path, '-Y', '_ws.malformed || ip.checksum.status == "Bad" || (_ws.expert.severity == error && !(ipv6 && udp.checksum == 0))')
 
 
 def not_roce(path):
-    """Frames that are not RoCEv2 at all: there should be none on the loopback."""
+    """Returns the frames that are not RoCEv2. There should be none on the loopback."""
     return tshark(path, '-Y', '!infiniband')
 
 
 def packets(path):
-    """Every RoCEv2 packet as {field: text}."""
+    """Returns every RoCEv2 packet as {field: text}."""
     rows = tshark(path, '-Y', 'infiniband', '-T', 'fields', '-E', 'occurrence=f', *(word for f in FIELDS for word in ('-e', f)))
     return [dict(zip(FIELDS, row.split('\t'))) for row in rows]

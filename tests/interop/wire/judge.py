@@ -1,4 +1,4 @@
-"""Checks the traffic on a wire while a case runs: by Wireshark's dissector, and each ICRC by an independent computation."""
+"""Checks the traffic on a link while a case runs, by Wireshark's dissector, and each ICRC by an independent computation."""
 import pathlib
 import re
 import signal
@@ -12,7 +12,7 @@ import dissect
 
 
 class Watch:
-    """`roci pcap` of a rocid's devices. It captures the first `most` bytes and then ends, so that it does not slow down the case."""
+    """Runs `roci pcap` on a rocid's devices. It ends after the first `most` bytes, so that it does not slow down the case."""
 
     def __init__(self, roci, socket, most):
         self.most, self.bytes, self.dropped = most, bytearray(), 0
@@ -38,18 +38,18 @@ class Watch:
         return list(capture.frames_of(bytes(self.bytes)))
 
     def cut(self):
-        """True: there was more than `most`."""
+        """Returns True if there was more traffic than `most` bytes."""
         return len(self.bytes) >= self.most
 
 
 def write(path, frames):
-    """Writes them to a pcap file."""
+    """Writes frames to a pcap file."""
     head = struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 1 << 16, 1)  # LINKTYPE_ETHERNET
     pathlib.Path(path).write_bytes(head + b''.join(struct.pack('<IIII', 0, 0, len(f), len(f)) + f for f in frames))
 
 
 def icrc_complaint(frames):
-    """'' if there are RoCEv2 frames among them, and all ICRCs are right."""
+    """Returns '' if there are RoCEv2 frames and all ICRCs are right, else a complaint."""
     right, wrong = capture.count(frames)
     if not right and not wrong:
         return f'no RoCEv2 among {len(frames)} frames'
@@ -57,7 +57,7 @@ def icrc_complaint(frames):
 
 
 def tshark_complaints(frames):
-    """(number of the frame, error) for each frame that Wireshark's dissector finds malformed, or that has a wrong checksum."""
+    """Returns (number of the frame, error) for each frame that Wireshark's dissector reports as malformed, or that has a wrong checksum."""
     with tempfile.TemporaryDirectory(prefix='roci-judge-') as folder:
         path = f'{folder}/frames.pcap'
         write(path, frames)
@@ -65,7 +65,7 @@ def tshark_complaints(frames):
 
 
 def complaint(frames):
-    """'' if there is no fault."""
+    """Returns '' if there is no fault, else a complaint."""
     if why := icrc_complaint(frames):
         return why
     bad = [line for _, line in tshark_complaints(frames)]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The kernel's end of a wire, from within its namespace.
+"""The kernel's end of a link, used from within its namespace.
 
-    wire_end.py send INTERFACE HEX…           sends frames as they are
-    wire_end.py listen INTERFACE COUNT LIMIT  looks at COUNT RoCEv2 frames over IPv4 that come in, for at most LIMIT seconds, and prints how
-                                              many have a right header checksum, and how many a wrong one
+        wire_end.py send INTERFACE HEX…           sends frames without changes
+        wire_end.py listen INTERFACE COUNT LIMIT  reads COUNT incoming RoCEv2 frames over IPv4, for at most LIMIT seconds, and prints the numbers
+                                                  of frames with a right and with a wrong header checksum
 """
 import socket
 import struct

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Wire truth: what rocid puts on the wire, judged by Wireshark's dissector, by an independent ICRC, and by the Linux kernel's Soft-RoCE.
+"""Compares the frames of rocid with those of the Linux kernel's Soft-RoCE, and checks them with Wireshark's dissector and an independent ICRC.
 
     tests/interop/wire/wire_truth.py [--write] [--keep FILE]
 
---write renews docs/wire.md; without it, that page must say what the capture shows. Ends with `N passed, N failed`.
+--write generates docs/wire.md. Without it, the test fails if the page differs from the capture. The last line is `N passed, N failed`.
 """
 import argparse
 import pathlib
@@ -24,7 +24,7 @@ import dissect  # noqa: E402
 REFERENCE = REPO / 'tests/data/rxe-excerpt.pcap'
 PAGE = REPO / 'docs/wire.md'
 
-# The operations of the reference capture, with its message sizes and path MTUs.
+# The operations of the reference capture, with the same message sizes and path MTUs.
 OPERATIONS = [
     Pair('ibv_rc_pingpong', '-n 4 -s 64 -m 1024'),
     Pair('ibv_rc_pingpong', '-n 3 -s 5000 -m 1024'),
@@ -38,15 +38,15 @@ OPERATIONS = [
     Pair('ib_send_bw', '-m 1024 -s 64 -n 40 -r 2 -t 20'),
 ]
 
-TEXT = '''# Wire truth
+TEXT = '''# Comparison of frames with Soft-RoCE
 
-`tests/interop/wire/wire_truth.py --write` generates this page; `./dev test` fails if it differs from what rocid sends. The operations below run
-over a rocid that captures its frames. The test checks three properties of every frame:
+`tests/interop/wire/wire_truth.py --write` generates this page. `./dev test` fails if the page differs from the frames that rocid sends. The operations below
+run over a rocid that captures its frames. The test checks three properties of every frame:
 
-- Wireshark's dissector finds it well-formed.
-- Its ICRC equals an independent computation (Python's zlib, with the masking of RoCEv2 annex A17.3.3).
-- Its header fields equal those of Soft-RoCE of the Linux 6.1 kernel for the same operations (`tests/data/rxe-excerpt.pcap`), or differ for a
-  reason given here.
+- Wireshark's dissector reports no error.
+- The ICRC equals an independent computation (Python's zlib, with the masking of RoCEv2 annex A17.3.3).
+- The header fields equal those of Soft-RoCE of the Linux 6.1 kernel for the same operations (`tests/data/rxe-excerpt.pcap`). If a field differs,
+  this page gives the reason.
 
 Operations: {operations}.
 
@@ -56,7 +56,7 @@ Operations: {operations}.
 | --- | --- | --- | --- |
 {fields}
 
-Not compared, because they differ per connection: QP numbers, PSNs, R_Keys, addresses, the IPv4 identification and the UDP source port within its
+These fields are not compared, because they differ per connection: QP numbers, PSNs, R_Keys, addresses, the IPv4 identification and the UDP source port within its
 range. In both captures a QP uses one UDP source port, so a switch that hashes on it keeps the QP's packets in order.
 
 ## Frames by opcode
@@ -67,7 +67,8 @@ Equal frame lengths for the same operations mean equal segmentation, header layo
 | ---: | --- | --- | --- | --- |
 {opcodes}
 
-AckReq: Soft-RoCE sets it in the last packet of a message. Rocinante may also set it within a long message, to keep the window open.
+AckReq is the ACK request bit of the BTH. Soft-RoCE sets the bit in the last packet of a message. Rocinante may also set it within a long
+message, to get ACKs before its window is full. "only in the reference" marks opcodes that only the capture of Soft-RoCE contains.
 '''
 
 
@@ -86,7 +87,7 @@ class Tally:
         self.passed = self.failed = 0
 
     def check(self, name, complaints):
-        """A check passes if it has no complaint."""
+        """Counts a check, which passes if it has no complaint."""
         complaints = list(complaints)
         if complaints:
             self.failed += 1
@@ -118,7 +119,7 @@ def check_page(tally, page, write):
 
 
 def judge(tally, path, write):
-    check_frames(tally, 'Soft-RoCE (the reference)', REFERENCE)  # judges the judges
+    check_frames(tally, 'Soft-RoCE (the reference)', REFERENCE)  # checks the checks themselves
     check_frames(tally, 'Rocinante', path)
     tally.check('Rocinante: nothing but RoCEv2 on the wire', dissect.not_roce(path))
     reference, ours = dissect.packets(REFERENCE), dissect.packets(path)

@@ -1,4 +1,4 @@
-"""RoCEv2 frames over IPv4 with one fault each, and the counters in which rocid counts them."""
+"""RoCEv2 frames over IPv4 with one fault each, and the counter in which rocid counts each fault."""
 import struct
 
 import capture
@@ -17,7 +17,7 @@ def address(text):
 
 
 def frame(to_mac, source, to, fragment=0x4000, udp_length=None, header_checksum=0, icrc=0, cut=0):
-    """An RC SEND Only without payload, for a queue pair that does not exist. The arguments replace correct values of fields; for both
+    """Returns an RC SEND Only without payload, for a queue pair that does not exist. The arguments replace the correct values of fields. For the two
     checksums they are the bits to flip."""
     bth = struct.pack('>BBHII', 4, 0x40, 0xffff, NOBODYS_QP, 0)
     udp = struct.pack('>HHHH', 50000, capture.ROCE_PORT, udp_length or 8 + len(bth) + 4, 0)
@@ -28,7 +28,7 @@ def frame(to_mac, source, to, fragment=0x4000, udp_length=None, header_checksum=
     return whole[:len(whole) - cut]
 
 
-KINDS = [  # what is wrong, where it is counted
+KINDS = [  # (fault, counter)
     ({}, ('counters', 'unknown_qp')),
     ({'header_checksum': 0x0100}, ('frames_by_verdict', 'bad_ip_checksum')),
     ({'header_checksum': 0x0001}, ('frames_by_verdict', 'bad_ip_checksum')),

@@ -1,4 +1,4 @@
-// A small client with verbs-like functions. It passes control messages directly to Conductor::handle, and posts and polls with
+// A small client with verbs-like functions. It passes control messages directly to Conductor::handle. It posts and polls by
 // abi/client_rings.hpp. Guard bytes surround its buffers.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace roci::sim {
 
 class Host;
 
-/// Registered memory with guards on both sides.
+/// Registered memory with guard bytes before and after it.
 struct Mr {
     static constexpr uint64_t kGuard = 512;
     static constexpr uint8_t kGuardByte = 0xa5;
@@ -32,7 +32,7 @@ struct Mr {
 struct MrOptions {
     uint32_t access = 0xf;  ///< local write, remote write, read, atomic
     uint32_t segments = 1;  ///< number of segments
-    bool slow = false;      ///< accessed by address only
+    bool slow = false;      ///< true: rocid accesses the memory only by address
     bool writable = true;
 };
 
@@ -43,7 +43,7 @@ struct Cq {
 struct Srq {
     uint32_t handle = 0, generation = 0, srqn = 0;
     abi::RqProducer ring;
-    abi::TagProducer tags;  ///< tag matching
+    abi::TagProducer tags;  ///< used by tag matching SRQs
     abi::TagShared* tag_ring = nullptr;
 };
 struct Qp {
@@ -64,7 +64,7 @@ struct QpOptions {
     uint32_t max_send_wr = 64, max_recv_wr = 64, max_send_sge = 4, max_recv_sge = 4, max_inline = 64;
     bool signal_all = false;
     Srq* srq = nullptr;
-    uint32_t xrcd = abi::kNoHandle;  ///< XRC target
+    uint32_t xrcd = abi::kNoHandle;  ///< used by XRC targets
 };
 
 /// Parameters of a connection.
@@ -96,20 +96,20 @@ struct SendWr {
     abi::WrOpcode opcode = abi::WrOpcode::send;
     uint8_t flags = abi::kSendSignaled;
     std::vector<Sge> sges;
-    std::vector<uint8_t> inline_bytes;  ///< with kSendInline
+    std::vector<uint8_t> inline_bytes;  ///< payload if kSendInline is set
     uint32_t imm_or_inv = 0;
     uint64_t remote_addr = 0;
     uint32_t rkey = 0;
     uint64_t compare_add = 0, swap = 0;
     uint32_t ah = 0, remote_qpn = 0, remote_qkey = 0;
-    uint32_t srqn = 0;                                         ///< XRC
-    uint32_t bind_lkey = 0, bind_length = 0, bind_access = 0;  ///< bind_mw: remote_addr and rkey as well
+    uint32_t srqn = 0;                                         ///< used by XRC requests
+    uint32_t bind_lkey = 0, bind_length = 0, bind_access = 0;  ///< used by bind_mw, together with remote_addr and rkey
 };
 
 class Client {
 public:
-    /// Opens a session on a device of the host. If a call is refused, it throws an exception, except for calls named try_….
-    /// `uid`: its user; kNextUser: the users of WorldOptions take turns.
+    /// Opens a session on a device of the host. A refused call throws an exception; calls named try_… return the errno instead.
+    /// `uid` is the client's user. With kNextUser the users of WorldOptions take turns.
     Client(Host& host, uint32_t device, uint32_t uid = kNextUser);
     static constexpr uint32_t kNextUser = ~0u;
     ~Client();
@@ -119,8 +119,7 @@ public:
     int pid() const { return pid_; }
     Host& host() { return host_; }
 
-    /// Sends any request and returns the errno of the reply. `body` receives the reply's body, padded with zeros; `tail` follows
-    /// the request's body.
+    /// Sends a request and returns the errno of the reply. `body` receives the reply's body, padded with zeros.
     int call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds = {});
     template <class Req>
     int try_call(abi::Op op, const Req& req) {
@@ -150,31 +149,31 @@ public:
     void destroy_qp(Qp& qp);
 
     int try_modify(Qp& qp, uint32_t mask, const abi::QpAttr& attr);
-    /// UD: `access` is the Q_Key.
+    /// Moves the QP to INIT. For UD `access` is the Q_Key.
     void to_init(Qp& qp, uint32_t access = 0xf);
     void to_rtr(Qp& qp, const PathOptions& o, const Peer& peer);
     void to_rts(Qp& qp, const PathOptions& o);
     void to_state(Qp& qp, uint32_t state);
     abi::QueryQpReply query(Qp& qp);
 
-    /// False: no free slot (or too many SGEs for the slot).
+    /// Returns false if there is no free slot, or if the slot has too few SGEs.
     bool post_send(Qp& qp, const SendWr& wr);
     bool post_recv(Qp& qp, uint64_t id, const std::vector<Sge>& sges);
     bool post_srq_recv(Srq& srq, uint64_t id, const std::vector<Sge>& sges);
-    /// errno of the post; fills in the handle of an add.
+    /// Returns the errno of the post. Fills in the handle of an add.
     int post_tag(Srq& srq, abi::TagOp& op);
     std::optional<abi::Cqe> poll(Cq& cq);
     void ring(uint32_t engine, uint32_t slot);
 
-    /// Device's own identity, for peers.
+    /// Returns the address of a QP of this client, for its peer.
     Peer self(const Qp& qp, uint32_t gid_index = 0) const;
     abi::DoorbellPage* doorbells(uint32_t engine);
-    /// Number of guard bytes changed in all memory that this client registered.
+    /// Returns true if all guard bytes of this client's registered memory are unchanged.
     bool guards_intact() const;
     void close();
 
 private:
-    /// A request's body; an empty struct has none.
+    /// Returns the bytes of a request's body. An empty struct has no bytes.
     template <class Req>
     static std::span<const std::byte> bytes(const Req& req) {
         if constexpr (std::is_empty_v<Req>) return {};
@@ -200,7 +199,7 @@ private:
     uint64_t doorbell_stride_ = 0;
     const abi::EnginePage* engine_page_ = nullptr;
     std::vector<std::byte*> chunks_;
-    std::vector<int> reply_fds_;  ///< of the last reply, without the chunks
+    std::vector<int> reply_fds_;  ///< descriptors of the last reply, without those of chunks
     std::string reason_;
     std::vector<std::unique_ptr<Mr>> mrs_;
     std::vector<std::unique_ptr<Cq>> cqs_;
@@ -209,7 +208,7 @@ private:
     std::unordered_map<uint32_t, Qp*> by_qpn_;
 };
 
-/// Both QPs to RTS towards each other. `b.psn` etc. are mirrored from `o`: b sends from o.peer_psn.
+/// Moves both QPs to RTS, connected to each other. `b` uses the PSNs of `o` in exchanged roles: it sends from o.peer_psn.
 void connect(Client& ca, Qp& a, Client& cb, Qp& b, const PathOptions& o = {});
 
 }  // namespace roci::sim

@@ -1,4 +1,4 @@
-// What a simulated client creates and destroys.
+// The functions by which a simulated client creates and destroys objects.
 #include <infiniband/verbs.h>
 
 #include <cstring>

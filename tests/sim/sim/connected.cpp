@@ -119,7 +119,7 @@ Work Actor::plan_work() {
     return w;
 }
 
-/// Messages, WRITEs and READs.
+/// Prepares the data of SENDs, WRITEs and READs.
 void Actor::prepare_data(Work& w, SendWr& wr) {
     const auto pieces = uint32_t(rng_.between(1, 4));
     w.sges = (is(w, kReads) ? target_ : source_).carve(w.length, pieces);
@@ -127,7 +127,7 @@ void Actor::prepare_data(Work& w, SendWr& wr) {
     if (is(w, kReads | kWrites)) {
         w.remote = peer_->window_.take(w.length);
         wr.remote_addr = peer_->window_.mr->address() + w.remote;
-        // nobody else touches this stretch while the READ is under way
+        // No other request uses this part of the window while the READ is outstanding.
         if (is(w, kReads)) paint(peer_->window_.mr->data() + w.remote, w.length, w.tag);
     }
     wr.sges = w.sges;
@@ -138,7 +138,7 @@ void Actor::prepare_data(Work& w, SendWr& wr) {
     for (uint64_t i = 0; i < w.length; ++i) wr.inline_bytes.push_back(payload_byte(w.tag, i));
 }
 
-/// Atomics and atomic writes, each on a word of its own.
+/// Prepares atomics and atomic writes. Each kind uses its own word.
 void Actor::prepare_word(Work& w, SendWr& wr) {
     wr.remote_addr = peer_->word_address(is(w, kStores) ? 1 : 0);
     if (is(w, kStores)) {
@@ -179,7 +179,7 @@ void Actor::post() {
     if (is(w, kTakesRecv)) owed_.push_back(w);
 }
 
-// ---- what comes of it ----------------------------------------------------------------------------------------------
+// ---- completions ---------------------------------------------------------------------------------------------------
 
 void Actor::poll() {
     for (Cq* cq : {send_cq_, recv_cq_}) {

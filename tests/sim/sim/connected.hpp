@@ -1,5 +1,5 @@
-// Load of RC and XRC: all messages must arrive exactly once, in order, with the right data. An actor sends and receives on one QP
-// (RC), or sends on an XRC initiator and receives through the SRQs that the requests to its XRC target name.
+// Load of RC and XRC. All messages must arrive exactly once, in order, with the right data. An RC actor sends and receives on one
+// QP. An XRC actor sends on an XRC initiator, and receives through the SRQs that requests to its XRC target name.
 #pragma once
 
 #include "sim/load.hpp"
@@ -13,10 +13,10 @@ struct Work {
     uint32_t length = 0;
     bool signaled = false;
     uint32_t imm = 0;
-    size_t inbox = 0;       ///< of the peer, that a SEND goes to
-    std::vector<Sge> sges;  ///< where the data is (READ: goes)
-    uint64_t remote = 0;    ///< offset in the peer's window
-    uint64_t expected = 0;  ///< atomics: the word before
+    size_t inbox = 0;       ///< number of the peer's inbox that a SEND goes to
+    std::vector<Sge> sges;  ///< memory of the data; a READ writes there
+    uint64_t remote = 0;    ///< offset in the window of the peer
+    uint64_t expected = 0;  ///< atomics: expected value of the word before the operation
 };
 
 class Actor {
@@ -30,7 +30,7 @@ public:
     uint64_t done() const { return completed_; }
 
 private:
-    static constexpr uint64_t kWords = 64;  ///< at the end of the window: word 0 for atomics, word 1 for atomic writes
+    static constexpr uint64_t kWords = 64;  ///< reserved at the end of the window: word 0 for atomics, word 1 for atomic writes
     void create_queues(bool xrc);
     void post();
     Work plan_work();
@@ -51,20 +51,20 @@ private:
     Client client_;
     uint32_t pd_;
     Cq *send_cq_, *recv_cq_;
-    Pool source_;  // data that we send
-    Pool target_;  // READ results and atomics' originals
-    Pool window_;  // the memory that the peer accesses; the peer moves the cursor
+    Pool source_;  // payload of SENDs and WRITEs
+    Pool target_;  // results of READs, and original values of atomics
+    Pool window_;  // memory that the peer accesses; the peer moves the cursor
     std::vector<Inbox> inboxes_;
     Qp *out_ = nullptr, *in_ = nullptr;
     Actor* peer_ = nullptr;
     PathOptions path_;
     uint32_t posted_ = 0;
     uint64_t completed_ = 0, next_tag_ = 1;
-    uint64_t atomic_word_ = 0, written_word_ = 0;  // the expected values of the peer's words
-    std::deque<Work> pending_;                     // posted, no completion seen
+    uint64_t atomic_word_ = 0, written_word_ = 0;  // expected values of the words in the peer's window
+    std::deque<Work> pending_;                     // posted requests whose completion is not seen yet
     std::deque<Work> owed_;                        // messages that must still arrive at the peer's receive queue
-    Sealed read_, written_, received_;
-    uint32_t silent_ = 0;  // unsignalled requests in a row
+    Sealed read_, written_, received_;             // memory of completed requests
+    uint32_t silent_ = 0;                          // unsignalled requests since the last signalled one
 };
 
 }  // namespace roci::sim

@@ -1,5 +1,6 @@
-// Load of UD: several QPs on each side, unicast and multicast, with own receive queues and SRQs. A datagram arrives complete or
-// not at all, only at QPs that it is addressed to, only with the right Q_Key, and twice only if the network duplicates frames.
+// Load of UD: several QPs on each side, unicast and multicast, with receive queues and SRQs. A datagram arrives complete or not
+// at all. It arrives only at QPs that it is addressed to and only with the right Q_Key. It arrives twice only if the network
+// duplicates frames.
 #include <infiniband/verbs.h>
 
 #include <cstring>
@@ -14,12 +15,12 @@ using abi::WrOpcode;
 
 constexpr uint32_t kGrh = 40, kQkey = 0x1b2c, kMulticastQpn = 0xffffff;
 
-/// The number of a datagram is its immediate, or its first four bytes.
+/// The number of a datagram is its immediate data, or its first four bytes.
 struct Datagram {
     uint32_t from = 0, length = 0;
     bool imm = false, group = false, wrong_key = false;
     uint64_t tag = 0;
-    std::set<uint32_t> may_hear;  ///< QPNs of its receivers
+    std::set<uint32_t> may_hear;  ///< QPNs that may receive it
 };
 
 struct Member {
@@ -61,7 +62,7 @@ struct Side {
     std::deque<Inbox> inboxes;
     std::deque<Member> members;
     Pool source;
-    uint32_t ah = 0, group_ah = 0;  ///< to the other side, to the group
+    uint32_t ah = 0, group_ah = 0;  ///< `ah` addresses the other side, `group_ah` the group
 };
 
 class Datagrams final : public Load {
@@ -69,7 +70,8 @@ public:
     Datagrams(const Seats& s, const Plan& plan, Rng& rng)
         : plan_(plan), a_(s.left, s.left_device, plan, rng.fork()), b_(s.right, s.right_device, plan, rng.fork()) {
         const uint32_t gid = uint32_t(rng.below(2));
-        // A group of IPv4 or IPv6, as the GIDs are. Each load has its own: its number is all of a QPN.
+        // A multicast group of IPv4 or IPv6, like the GIDs. Each load has its own group, whose number is the QPN of the first
+        // member.
         static_assert(sizeof(Gid) == 16);
         const uint32_t number = a_.members[0].qp->qpn;
         if (gid == 0) {
@@ -121,7 +123,7 @@ private:
         for (uint64_t n = s.rng.chance(0.3) ? s.rng.below(6) : 0; n > 0; --n) post(s, other);
     }
 
-    /// From now on the QP may still receive datagrams in the network, but need not.
+    /// Attaches or detaches a QP. The QP may still receive datagrams that are in the network, but need not.
     void attach_or_detach(Side& s, Member& m) {
         const abi::Op op = m.attached ? abi::Op::detach_mcast : abi::Op::attach_mcast;
         if (s.client.try_mcast(op, *m.qp, group_) != 0) broken("multicast: %s", s.client.reason().c_str());
@@ -165,7 +167,7 @@ private:
         sent_list_.push_back(d);
     }
 
-    /// Reads or writes the first four bytes of a message with several segments.
+    /// Reads or writes the first four bytes of a message, which may cross segments.
     static uint32_t number_of(const std::vector<Sge>& sges, uint32_t number, bool write, uint64_t skip = 0) {
         uint64_t at = 0;
         auto* out = reinterpret_cast<uint8_t*>(&number);

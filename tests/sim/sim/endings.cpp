@@ -1,6 +1,6 @@
-// Load of endings: programs reset, break and destroy their QPs, deregister memory that is in use, and are killed, at random
-// moments of their traffic; then they connect again. What was posted completes at most once and in order, and exactly once if the
-// QP was brought into ERR. A message that arrives has the right bytes.
+// Load of endings. At random moments of their traffic programs reset, break and destroy their QPs, deregister memory in use, and
+// are killed. Then they connect again. A posted request completes at most once and in order; it completes exactly once if the
+// program moved the QP to ERR. A message that arrives has the right bytes.
 #include <infiniband/verbs.h>
 
 #include <array>
@@ -14,9 +14,10 @@ namespace {
 using abi::WcStatus;
 using abi::WrOpcode;
 
-constexpr uint32_t kSlots = 16;  ///< of each area of a program's memory: requests and receives under way at most
+constexpr uint32_t kSlots = 16;  ///< slots per area of a program's memory: maximum number of outstanding requests and receives
 
-/// A program with one QP. A life of it lasts from one connection to the next; completions of earlier lives do not count.
+/// A program with one QP. One life of the program lasts from one connection to the next. Completions of earlier lives do not
+/// count.
 class Program {
 public:
     Program(Host& host, uint32_t device, uint32_t slot, Rng rng)
@@ -67,7 +68,7 @@ public:
         register_memory();
         memory_kept_ = false;
     }
-    /// The QP is in RESET. If it was in ERR long enough, all that was posted has been flushed.
+    /// Ends the life and leaves the QP in RESET. If the QP was in ERR long enough, all posted requests have been flushed.
     void end(const Program& peer) {
         poll(peer);
         check_flushed();
@@ -80,8 +81,8 @@ public:
     }
 
 private:
-    /// Of the memory: what SENDs and WRITEs come from, receives go to, READs go to, the peer's WRITEs go to and its READs come
-    /// from.
+    /// The areas of a program's memory: source of SENDs and WRITEs, receives, results of READs, target of the peer's WRITEs,
+    /// source of the peer's READs.
     enum Area : uint32_t { source, inbox, readings, written, library, areas };
     struct Request {
         WrOpcode opcode{};
@@ -139,7 +140,7 @@ private:
             alive_ = false;
             return;
         }
-        if (peer.life_ != life_) return;  // the peer was killed: nobody knows what it had sent
+        if (peer.life_ != life_) return;  // the peer was killed, so it is unknown what it had sent
         if (number >= peer.messages_.size()) broken("receive %llx: nobody sent it", ull(e.wr_id));
         const Message& m = peer.messages_[number];
         if (e.byte_len != m.length) broken("receive %llx has %u bytes instead of %u", ull(e.wr_id), e.byte_len, m.length);
@@ -157,7 +158,7 @@ private:
         uint32_t length = 0;
     };
     Rng rng_;
-    const uint32_t slot_;  ///< bytes
+    const uint32_t slot_;  ///< bytes per slot
     Client client_;
     uint32_t pd_;
     Cq& cq_;
@@ -166,10 +167,10 @@ private:
     uint64_t life_ = 0, posted_ = 0, completed_ = 0, receives_ = 0, arrived_ = 0;
     std::array<Request, kSlots> requests_{};
     std::vector<Message> messages_;  ///< SENDs of this life
-    bool alive_ = false;             ///< connected, and no failure is known
+    bool alive_ = false;             ///< the QP is connected, and no failure is known
     bool failed_ = false;            ///< a request failed
-    bool must_flush_ = false;        ///< brought into ERR by the program
-    bool memory_kept_ = true;        ///< since the connection
+    bool must_flush_ = false;        ///< the program moved the QP to ERR
+    bool memory_kept_ = true;        ///< the memory was not deregistered since the connection
 };
 
 class Endings final : public Load {
@@ -197,8 +198,8 @@ public:
     }
 
 private:
-    /// Longer than a flush takes, whatever the peer and the network do, and longer than a frame is under way: a frame of an
-    /// earlier connection of the same QPs must not come in a later one.
+    /// Longer than a flush takes, whatever the peer and the network do. Also longer than a frame is in the network, because a
+    /// frame of an earlier connection of the same QPs must not arrive in a later one.
     static constexpr Nanos kRest = 2'000'000;
     static constexpr uint32_t kPhases = 3;
 
@@ -258,7 +259,7 @@ private:
     using Step = void (*)(Endings&);
     static constexpr Step kSteps[kPhases] = {[](Endings& e) { e.end(); }, [](Endings& e) { e.reset(); },
                                              [](Endings& e) { e.join(); }};
-    uint32_t phase_ = 0;  ///< the step that comes next
+    uint32_t phase_ = 0;  ///< the next step
     Nanos next_ = 0;
 };
 

@@ -62,7 +62,7 @@ const Switches* build_switches(World& w, const FlowOptions& o) {
     for (uint32_t i = 0; i < o.spines; ++i) {
         const uint32_t spine = s->add_switch();
         Output way = o.output;
-        way.propagation += i * 2000;  // the ways differ in length
+        way.propagation += i * 2000;  // the paths differ in length
         s->join(near, spine, way);
         s->join(far, spine, way);
     }
@@ -77,7 +77,7 @@ WorldOptions world_options(const FlowOptions& o, uint64_t seed) {
     WorldOptions options;
     options.seed = seed;
     options.hosts = o.senders + 1;
-    options.traffic_class = 2;  // ECN: congestion may be marked
+    options.traffic_class = 2;  // ECN-capable, so that frames may be marked
     if (!o.keep) options.engine.reorder_frames = 0;
     options.engine.selective_repeat = o.selective;
     options.engine.congestion = o.limits;
@@ -102,7 +102,7 @@ struct Player {
           qp(client.create_qp(pd, sent, received, {.max_send_wr = 16, .max_recv_wr = 16})) {}
     void receive() { client.post_recv(qp, 0, {{mr.address(), kBytes, mr.lkey}}); }
     void send() { client.post_send(qp, {.opcode = abi::WrOpcode::send, .sges = {{mr.address(), kBytes, mr.lkey}}}); }
-    /// True: a message has come.
+    /// Polls. Returns true if a message has arrived.
     bool take() {
         while (client.poll(sent)) {
         }

@@ -1,5 +1,5 @@
-// Flows of equal messages over one network, for measuring in virtual time. Each flow has its own host, which sends to or reads
-// from host 0.
+// Flows of equal messages over one network, for measurements in virtual time. Each flow has its own host, which sends to host 0
+// or reads from it.
 #pragma once
 
 #include <vector>
@@ -12,29 +12,29 @@ namespace roci::sim {
 struct FlowOptions {
     abi::WrOpcode opcode = abi::WrOpcode::rdma_write;
     uint32_t senders = 1;
-    uint32_t length = 64 << 10;  ///< of a message
-    uint32_t depth = 32;         ///< messages under way
-    uint32_t messages = 1000;    ///< of each sender; then it ends
+    uint32_t length = 64 << 10;  ///< bytes per message
+    uint32_t depth = 32;         ///< outstanding messages per sender
+    uint32_t messages = 1000;    ///< messages per sender
     Nanos at_most = 60'000'000'000;
-    Nanos from = 0;  ///< throughput is counted from here on
+    Nanos from = 0;  ///< time from which throughput is counted
     uint64_t bits_per_second = 25'000'000'000;
     Nanos propagation = 5000;
     Faults faults{};
-    bool keep = true;  ///< the reorder buffer is on
+    bool keep = true;  ///< true: the reorder buffer is on
     bool selective = true;
     cc::Policy policy = cc::Policy::fixed_window;
     cc::Limits limits{};
     bool switched = false;
-    Output output{};      ///< of the switch
-    uint32_t spines = 0;  ///< spine switches between the switches of senders and receiver; 0: a single switch
+    Output output{};      ///< properties of the switch's outputs
+    uint32_t spines = 0;  ///< spine switches between the senders' switch and the receiver's; 0: a single switch
     bool by_packet = false;
 };
 
 struct FlowResult {
-    uint64_t done = 0;     ///< messages
+    uint64_t done = 0;     ///< completed messages
     uint64_t counted = 0;  ///< bytes since FlowOptions::from
-    Nanos ended = 0;       ///< since the start
-    uint32_t failed = 0;   ///< completions with an error
+    Nanos ended = 0;       ///< time since the start at which the flow ended
+    uint32_t failed = 0;   ///< completions in error
 };
 
 struct RunResult {
@@ -42,19 +42,20 @@ struct RunResult {
     Nanos time = 0;
     uint64_t payload_sent = 0, payload_lost = 0, frames_lost = 0;
     uint64_t bytes_needed = 0;
-    OutputCounters queue;  ///< in front of host 0
+    OutputCounters queue;  ///< counters of the queue in front of host 0
 
-    double gigabits() const;         ///< all of them, over the whole run
-    double resent() const;           ///< retransmitted payload as a share of the needed payload
-    double resent_per_lost() const;  ///< bytes
-    double jain() const;             ///< fairness of `counted`
+    double gigabits() const;         ///< throughput of all flows over the whole run, in Gbit/s
+    double resent() const;           ///< retransmitted payload divided by the needed payload
+    double resent_per_lost() const;  ///< retransmitted payload divided by the lost payload
+    double jain() const;             ///< Jain's fairness index of `counted`
     double slowest_to_mean() const;
     uint32_t failed() const;
 };
 
 RunResult run_flows(const FlowOptions& o, uint64_t seed);
 
-/// Round trips of 64 B SENDs between two hosts, one after the other; sorted.
+/// Returns the round-trip times of `rounds` 64-byte SENDs between two hosts, sorted. Each SEND starts when the previous one has
+/// returned.
 std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t seed);
 
 }  // namespace roci::sim

@@ -18,7 +18,7 @@ int64_t first_wrong_byte(const uint8_t* p, uint64_t n, uint64_t tag) {
 
 namespace {
 
-/// f(byte, index) for every byte until it returns false.
+/// Calls f(byte, index) for every byte until f returns false. Returns the index of that byte, or -1.
 template <class F>
 int64_t first_not(const std::vector<Sge>& sges, F&& good) {
     uint64_t i = 0;
@@ -80,7 +80,7 @@ std::vector<Sge> Pool::carve(uint64_t length, uint32_t pieces) {
     return out;
 }
 
-// at most 24 messages are under way in one pool
+// At most 24 messages are outstanding in one pool.
 uint64_t pool_bytes(const Plan& plan) { return uint64_t{plan.largest + 128} * 40 + 4096; }
 
 MrOptions memory_options(Rng& rng, uint32_t access) {
@@ -128,12 +128,12 @@ void Inbox::watch_limit(Rng& rng, Host& host) {
         const auto e = events.front();
         events.pop_front();
         if (e.event_type != IBV_EVENT_SRQ_LIMIT_REACHED) continue;
-        if (e.handle != srq->handle) {  // another inbox of this client
+        if (e.handle != srq->handle) {  // the event is for another inbox of this client
             events.push_back(e);
             continue;
         }
         if (limit == 0) broken("SRQ limit event, but none is armed");
-        // completions that were not polled yet are among `posted`: there are at most as many free ones
+        // `posted` also has buffers whose completions were not polled yet, so at most posted.size() receives are free.
         limit = 0;
         ++limits_hit;
     }
@@ -141,20 +141,20 @@ void Inbox::watch_limit(Rng& rng, Host& host) {
         limit = uint32_t(rng.between(1, 4));
         client->set_srq_limit(*srq, limit);
     }
-    // nothing posted at all for longer than a message takes: the event is due as soon as the last one was taken
+    // If all receives were used, the limit event must have come with the last one.
     if (limit != 0 && posted.empty()) broken("all of the SRQ was used, and no limit event came");
 }
 
 void resize_by_chance(Rng& rng, Client& client, Cq& cq) {
     if (!rng.chance(0.01)) return;
-    // always room for whatever can be under way: a CQ that overran would be dead
+    // The new size always holds everything that can be outstanding, because an overrun would end the CQ.
     if (client.try_resize(cq, uint32_t(rng.pick(128, 300, 600, 1024, 3000))) != 0)
         broken("resize of a CQ: %s", client.reason().c_str());
 }
 
 void Inbox::resize_by_chance() {
     if (srq == nullptr || !sizes.chance(0.01)) return;
-    // more than are ever posted: fewer than are queued would be refused
+    // The new size is at least the number of receives that are ever posted, because a size below the queued receives is refused.
     if (client->try_resize(*srq, uint32_t(sizes.pick(window, 64u, 100u, 1000u))) != 0)
         broken("resize of an SRQ: %s", client->reason().c_str());
 }
@@ -175,6 +175,8 @@ std::unique_ptr<Load> make_load(LoadKind kind, const Seats& seats, const Plan& p
             return make_tags(seats, plan, rng);
         case LoadKind::endings:
             return make_endings(seats, plan, rng);
+        case LoadKind::connections:
+            return make_connections(seats, plan, rng);
     }
     return nullptr;
 }

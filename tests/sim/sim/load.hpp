@@ -1,4 +1,4 @@
-// A load: clients with random work that know the expected results. There is one file per kind.
+// A load: clients that do random work and know its expected results. There is one file per kind of load.
 #pragma once
 
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace roci::sim {
 struct Failure : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
-/// Throws a Failure.
+/// Throws a Failure with a formatted text.
 template <class... T>
 [[noreturn]] void broken(const char* format, T... args) {
     char text[400];
@@ -27,19 +27,24 @@ inline unsigned long long ull(uint64_t n) { return n; }
 class Load {
 public:
     virtual ~Load() = default;
-    /// Posts, polls and checks at random. Throws Failure.
+    /// Posts, polls and checks at random. Throws a Failure if an invariant is violated.
     virtual void act() = 0;
     virtual bool finished() const = 0;
-    /// Grows as long as there is progress.
+    /// Returns a number that grows as long as there is progress.
     virtual uint64_t done() const = 0;
     /// Checks the final state, after the network is healed and all work is done.
     virtual void check_end() = 0;
     virtual std::string state() const = 0;
-    /// True if the QP ends and begins again, with other PSNs.
+    /// Returns true if the load resets the QP and connects it again with other PSNs.
     virtual bool renews(Qpn) const { return false; }
+    /// Virtual time without progress after which the load counts as hung. It is longer than any chain of its timeouts.
+    virtual Nanos patience() const { return kPatience; }
+    static constexpr Nanos kPatience = 20'000'000'000;
+    /// True if the load has made no progress for so long that only a timer of seconds can give it some.
+    virtual bool waits() const { return false; }
 };
 
-/// The hosts and devices of the two sides of a load.
+/// The host and device of each side of a load.
 struct Seats {
     World& world;
     Host& left;
@@ -54,20 +59,21 @@ std::unique_ptr<Load> make_datagrams(const Seats& seats, const Plan& plan, Rng& 
 std::unique_ptr<Load> make_windows(const Seats& seats, const Plan& plan, Rng& rng);
 std::unique_ptr<Load> make_tags(const Seats& seats, const Plan& plan, Rng& rng);
 std::unique_ptr<Load> make_endings(const Seats& seats, const Plan& plan, Rng& rng);
+std::unique_ptr<Load> make_connections(const Seats& seats, const Plan& plan, Rng& rng);
 
-// ---- what all of them use ------------------------------------------------------------------------------------------
+// ---- shared by all loads -------------------------------------------------------------------------------------------
 
 inline uint8_t payload_byte(uint64_t tag, uint64_t i) {
     return uint8_t((tag * 0x9e3779b97f4a7c15 >> 56) + i * 11 + (i >> 8) * 5 + tag);
 }
 void paint(uint8_t* p, uint64_t n, uint64_t tag);
-/// Index of the first wrong byte, or -1.
+/// Returns the index of the first wrong byte, or -1.
 int64_t first_wrong_byte(const uint8_t* p, uint64_t n, uint64_t tag);
 
-inline constexpr uint8_t kEmptyByte = 0xee;  ///< of receive buffers
-inline constexpr uint32_t kUnderWay = 12;    ///< requests of a sender at a time
+inline constexpr uint8_t kEmptyByte = 0xee;  ///< content of receive buffers before data arrives
+inline constexpr uint32_t kUnderWay = 12;    ///< maximum number of outstanding requests per sender
 
-/// A receive buffer that was posted.
+/// A posted receive buffer.
 struct Posted {
     uint64_t id = 0;
     std::vector<Sge> sges;
@@ -75,9 +81,9 @@ struct Posted {
 };
 
 void write_sges(const std::vector<Sge>& sges, uint64_t tag);
-/// Bytes [skip, skip + length) of the buffer must be the pattern.
+/// Checks that bytes [skip, skip + length) of the buffer are the pattern. Returns the index of the first wrong byte, or -1.
 int64_t wrong_in_sges(const std::vector<Sge>& sges, uint64_t skip, uint64_t length, uint64_t tag);
-/// From byte `from` on nothing was written.
+/// Returns true if nothing was written from byte `from` on.
 bool untouched(const std::vector<Sge>& sges, uint64_t from);
 void empty_sges(const std::vector<Sge>& sges);
 
@@ -92,42 +98,43 @@ private:
     std::deque<std::vector<Sge>> all_;
 };
 
-/// Memory that is allocated in a circle. It is large enough that outstanding requests never overlap.
+/// Memory that is allocated in a circle. It is large enough that the buffers of outstanding requests never overlap.
 struct Pool {
     Mr* mr = nullptr;
     uint64_t cursor = 0;
-    uint64_t reserved = 0;  ///< at the end
+    uint64_t reserved = 0;  ///< bytes at the end that are not allocated
     uint64_t take(uint64_t length);
     std::vector<Sge> carve(uint64_t length, uint32_t pieces);
 };
-/// Room for that many bytes at a time.
+/// Returns the size of a pool that holds all outstanding messages.
 uint64_t pool_bytes(const Plan& plan);
 MrOptions memory_options(Rng& rng, uint32_t access);
 
-/// Receive buffers of a QP or an SRQ, in the order in which they must be used.
+/// The receive buffers of a QP or an SRQ, in the order in which completions must use them.
 struct Inbox {
     Client* client = nullptr;
     Qp* qp = nullptr;
-    Srq* srq = nullptr;  ///< instead of qp
+    Srq* srq = nullptr;  ///< set instead of qp
     Pool pool;
     uint32_t capacity = 0, window = 16;
     std::deque<Posted> posted;
     uint64_t next_id = 1;
     uint32_t starving = 0;
-    uint32_t limit = 0;  ///< SRQ: armed limit
+    uint32_t limit = 0;  ///< SRQ: the armed limit; 0: not armed
     uint32_t limits_hit = 0;
-    /// Posts some receives, or none for a while.
+    /// Posts some receives. At random times it posts none for a while.
     void fill(Rng& rng);
-    /// The oldest buffer, which must be the one that completed.
+    /// Removes and returns the oldest buffer, which must be the completed one.
     Posted take(uint64_t id);
-    /// Arms the SRQ's limit now and then. Its event must come exactly once, when fewer receives are left.
+    /// Arms the SRQ's limit at random times. The limit event must come exactly once, when fewer receives are left.
     void watch_limit(Rng& rng, Host& host);
-    /// Resizes an SRQ now and then, whatever its content. Uses its own random numbers, so that a seed's traffic does not change.
+    /// Resizes an SRQ at random times, whatever receives the SRQ holds. Uses its own random numbers, so that the traffic of a
+    /// seed does not change.
     void resize_by_chance();
     Rng sizes{1};
 };
 
-/// Resizes a CQ now and then, full or empty.
+/// Resizes a CQ at random times, whatever entries the CQ holds.
 void resize_by_chance(Rng& rng, Client& client, Cq& cq);
 
 }  // namespace roci::sim

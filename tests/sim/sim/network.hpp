@@ -1,4 +1,4 @@
-// The simulated network: endpoints with ports (one per receive queue), connected by a switch that knows MAC addresses. The link
+// The simulated network: endpoints with one port per receive queue, connected by a switch that forwards by MAC address. The link
 // of each endpoint has a bandwidth, a latency and faults. The seed determines all events. Tests can record all frames.
 #pragma once
 
@@ -18,17 +18,17 @@
 
 namespace roci::sim {
 
-/// Fault probabilities per frame, for the link from one endpoint.
+/// Fault probabilities per frame on the link from one endpoint.
 struct Faults {
     double drop = 0;
     double duplicate = 0;
-    double corrupt = 0;  ///< one bit anywhere in the frame flips
-    double delay = 0;    ///< the frame comes up to max_delay later; others overtake it
+    double corrupt = 0;  ///< one bit anywhere in the frame is flipped
+    double delay = 0;    ///< the frame arrives up to max_delay later, and other frames overtake it
     Nanos max_delay = 0;
-    double burst = 0;  ///< a burst of loss starts: up to burst_length frames vanish, for at most 10 us
+    double burst = 0;  ///< a burst of loss starts: up to burst_length frames are lost, for at most 10 us
     uint32_t burst_length = 0;
-    double starve = 0;  ///< a tx_alloc or tx_burst call gets less than it asked for
-    double mark = 0;    ///< Congestion Experienced, if the frame may be marked
+    double starve = 0;  ///< a tx_alloc or tx_burst call gets fewer frames than requested
+    double mark = 0;    ///< the frame is marked Congestion Experienced if its sender is ECN-capable
 };
 
 struct Link {
@@ -36,15 +36,15 @@ struct Link {
     Nanos latency = 1000;
 };
 
-/// A slow receiver: frames wait in a queue, and are lost if it is full.
+/// A slow receiver. Frames wait in a queue, and are lost if the queue is full.
 struct Intake {
-    Nanos per_frame = 0;  ///< 0: takes everything at once
-    uint32_t room = 0;    ///< frames
+    Nanos per_frame = 0;  ///< processing time per frame; 0: all frames are taken at once
+    uint32_t room = 0;    ///< capacity of the queue in frames
 };
 
 enum class Fate : uint8_t { delivered, dropped, duplicated, corrupted, delayed, unroutable };
 const char* fate_name(Fate f);
-/// Marks a frame Congestion Experienced. False: its sender is not ECN-capable (RFC 3168).
+/// Marks a frame Congestion Experienced. Returns false if its sender is not ECN-capable (RFC 3168).
 bool mark(std::vector<uint8_t>& frame);
 
 /// A frame that an endpoint sent.
@@ -53,25 +53,25 @@ struct Sent {
     uint32_t from = 0;
     Fate fate = Fate::delivered;
     std::vector<uint8_t> bytes;
-    bool parsed = false;  ///< packet is valid (judged before any fault)
-    wire::Packet packet;  ///< points into bytes
+    bool parsed = false;  ///< true if `packet` is valid; parsed before any fault
+    wire::Packet packet;  ///< points into `bytes`
     std::string text() const;
 };
 
-/// The action of a test's script on a frame. `corrupt` flips a bit of the last payload or header byte before the ICRC.
+/// What a test's script does to a frame. `corrupt` flips a bit of the last payload or header byte before the ICRC.
 struct Verdict {
     enum Kind : uint8_t { pass, drop, duplicate, corrupt, delay } kind = pass;
     Nanos delay_by = 0;
 };
 using Script = std::function<Verdict(const Sent&)>;
 
-/// The switches between the links of the endpoints, if these are not connected directly.
+/// The switches between the links of the endpoints. Without a Fabric the links are connected directly.
 class Fabric {
 public:
     using Frame = std::shared_ptr<std::vector<uint8_t>>;
     using Deliver = std::function<void(uint32_t to, Nanos at, Frame frame)>;
     virtual ~Fabric() = default;
-    /// A frame of `from` has left its link at `at`.
+    /// Called when a frame of `from` leaves the link of `from` at time `at`.
     virtual void enter(uint32_t from, uint32_t to, Nanos at, Frame frame) = 0;
     /// Advances all frames to `now`; calls `deliver` for those whose arrival time is known.
     virtual void run(Nanos now, const Deliver& deliver) = 0;
@@ -80,7 +80,7 @@ public:
 
 class Network;
 
-/// One (endpoint, receive queue).
+/// The port of one receive queue of an endpoint.
 class SimPort final : public io::Port {
 public:
     SimPort(Network& net, uint32_t endpoint, uint32_t pool);
@@ -91,7 +91,7 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
 
-    /// Frames that the engine holds: none once it is idle.
+    /// Returns the number of frames that the engine holds. It is 0 when the engine is idle.
     int64_t tx_held() const { return tx_held_; }
     int64_t rx_held() const { return rx_held_; }
     bool rx_waiting() const { return !rx_.empty(); }
@@ -112,7 +112,7 @@ class Network {
 public:
     Network(Rng rng, const Nanos& clock) : rng_(rng), clock_(clock) {}
 
-    /// Returns the number of the new endpoint. `tx_pool`: TX frames per port that the engine may hold at once.
+    /// Returns the number of the new endpoint. `tx_pool` is the number of TX frames per port that the engine may hold at once.
     uint32_t add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool = 1024);
     SimPort& port(uint32_t endpoint, uint32_t queue) { return *ends_[endpoint].ports[queue]; }
     uint32_t queues(uint32_t endpoint) const { return uint32_t(ends_[endpoint].ports.size()); }
@@ -122,24 +122,24 @@ public:
     Faults& faults(uint32_t endpoint) { return ends_[endpoint].faults; }
     Intake& intake(uint32_t endpoint) { return ends_[endpoint].intake; }
     void set_faults(const Faults& f);
-    /// Drops all frames of `endpoint` until then.
+    /// Drops all frames of `endpoint` until the time `until`.
     void blackout(uint32_t endpoint, Nanos until) { ends_[endpoint].dark_until = until; }
     void set_script(Script s) { script_ = std::move(s); }
-    /// Distributes frames to random queues instead of by the UDP source port, like a NIC with a bad hash.
+    /// Distributes frames to random queues instead of by UDP source port, like a NIC with a bad hash.
     void spread_by_chance(bool on) { spread_by_chance_ = on; }
     void keep_capture(bool on) { keep_ = on; }
-    /// Called for every sent frame, before faults.
+    /// Sets a function that is called for every sent frame, before faults.
     void set_watch(std::function<void(const Sent&)> watch) { watch_ = std::move(watch); }
     void set_fabric(std::unique_ptr<Fabric> f) { fabric_ = std::move(f); }
-    /// Makes the ports compute and check IPv4 header checksums, like NICs.
+    /// Makes the ports compute and check IPv4 header checksums, as NICs do.
     void sum_headers(bool on) { sums_ = on; }
 
-    /// Delivers a frame that no endpoint has sent to `to`.
+    /// Delivers to `to` a frame that no endpoint has sent.
     void inject(uint32_t to, std::vector<uint8_t> bytes);
-    /// Sends as if from `from`, through its faults.
+    /// Sends a frame as if `from` had sent it. The faults of `from` apply.
     void transmit(uint32_t from, const uint8_t* data, uint32_t length);
 
-    /// Delivers all frames that have arrived by now. True if there were any.
+    /// Delivers all frames that have arrived by now. Returns true if there were any.
     bool deliver();
     Nanos next_arrival() const {
         const Nanos fabric = fabric_ != nullptr ? fabric_->next_event() : kNever;
@@ -175,7 +175,7 @@ private:
     Fate decide(End& end, const Sent& s, Nanos& extra);
     Fate draw(End& end, const Sent& s, Nanos& extra);
     void flip_random_bit(std::vector<uint8_t>& bytes);
-    /// All endpoints that a destination MAC names.
+    /// Returns all endpoints that the destination MAC address of a frame names.
     std::vector<uint32_t> route(uint32_t from, const std::vector<uint8_t>& bytes) const;
     uint32_t queue_of(const End& end, const std::vector<uint8_t>& bytes);
     void fly(uint32_t from, uint32_t to, Nanos at, const std::vector<uint8_t>& bytes);
@@ -191,7 +191,7 @@ private:
     bool spread_by_chance_ = false, sums_ = false;
     bool keep_ = true;
     std::deque<Sent> capture_;
-    std::unordered_map<uint64_t, uint8_t> lost_in_a_row_;  ///< by what is sent
+    std::unordered_map<uint64_t, uint8_t> lost_in_a_row_;  ///< consecutive losses per retry_key()
     uint64_t order_ = 0, frames_ = 0, lost_ = 0, overflows_ = 0;
 };
 

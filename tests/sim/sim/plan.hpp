@@ -1,4 +1,4 @@
-// What kind of world a seed makes.
+// The properties of a random world, chosen by its seed.
 #pragma once
 
 #include <string>
@@ -7,25 +7,25 @@
 
 namespace roci::sim {
 
-enum class LoadKind : uint8_t { rc, xrc, uc, datagrams, windows, tags, endings };
+enum class LoadKind : uint8_t { rc, xrc, uc, datagrams, windows, tags, endings, connections };
 const char* load_name(LoadKind kind);
 
 struct Plan {
     WorldOptions world;
     Faults faults;
     bool spread_by_chance = false, blackouts = false;
-    std::vector<LoadKind> loads;  ///< each between two clients of its own
-    uint32_t messages = 50;       ///< a direction of a load
-    uint32_t largest = 8192;      ///< bytes of a message
+    std::vector<LoadKind> loads;  ///< each load runs between its own two clients
+    uint32_t messages = 50;       ///< messages per direction of a load
+    uint32_t largest = 8192;      ///< bytes of the longest message
     bool shared_receive = false;
-    /// True if frames may be duplicated or reordered. An unreliable service (UC, UD) then delivers messages twice or out of
-    /// order.
+    /// Returns true if the network may duplicate or reorder frames. An unreliable service (UC, UD) may then deliver messages
+    /// twice or out of order.
     bool reorders() const { return faults.duplicate > 0 || faults.delay > 0 || faults.corrupt > 0 || spread_by_chance; }
     std::string text() const;
 };
 
 Plan make_plan(Rng& rng, uint64_t seed);
-/// How two QPs of such a world talk.
+/// Chooses the connection parameters of two QPs of such a world.
 PathOptions make_path(Rng& rng, const Plan& plan);
 
 }  // namespace roci::sim

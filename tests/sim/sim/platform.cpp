@@ -10,7 +10,7 @@
 namespace roci::sim {
 namespace {
 
-/// The slow way, into this very process.
+/// Access by address, within this process.
 class SelfProcess final : public mem::RemoteProcess {
 public:
     SelfProcess(SimWorker& worker, std::shared_ptr<bool> alive) : worker_(worker), alive_(std::move(alive)) {}
@@ -57,14 +57,14 @@ host::SharedMemory SimPlatform::make_memory(uint64_t length, std::string& why) {
 
 void SimPlatform::free_memory(const host::SharedMemory& m) {
     auto it = blocks_.find(m.fd);
-    if (it == blocks_.end()) std::abort();  // freed twice, or never made
+    if (it == blocks_.end()) std::abort();  // the block was freed twice, or never made
     std::free(it->second.base);
     blocks_.erase(it);
 }
 
 std::unique_ptr<mem::MappedRegion> SimPlatform::map_region(int fd, uint64_t length, bool writable, std::string& why) {
     auto it = lent_.find(fd);
-    if (it != lent_.end() && length == 0) lent_.erase(it);  // only to be closed
+    if (it != lent_.end() && length == 0) lent_.erase(it);  // the caller only closes the token
     if (it == lent_.end() || length == 0 || it->second.length < length) {
         why = "no such memory";
         return nullptr;

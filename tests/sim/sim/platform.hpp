@@ -1,5 +1,5 @@
-// The conductor's Platform in plain memory. Descriptors are tokens (numbers far above real ones) that identify blocks of memory,
-// so that a simulated client can "map" the descriptors of a reply.
+// The conductor's Platform in plain memory. Descriptors are tokens, numbers far above real descriptors, that identify blocks of
+// memory. So a simulated client can "map" the descriptors of a reply.
 #pragma once
 
 #include <deque>
@@ -32,11 +32,11 @@ public:
     std::string host_status_json() override { return "{}"; }
     int make_text_fd(const std::string& text) override;
 
-    // Clients' memory that could not be mapped. The user of a process is its number.
+    // Processes with memory that could not be mapped. The user id of a process is its number.
     int new_pid() { return ++last_pid_; }
-    /// Its memory is gone.
+    /// Ends a process. Accesses to its memory fail from now on.
     void end_process(int pid);
-    /// The worker of a process; nullptr: it was never needed.
+    /// Returns the worker of a process, or nullptr if the process has never needed one.
     SimWorker* worker(int pid);
     bool run_workers(Nanos now);
     void finish_workers(Nanos now) {
@@ -44,19 +44,19 @@ public:
     }
     Nanos next_worker() const;
 
-    /// The memory that a token names; nullptr: none.
+    /// Returns the memory that a token names, or nullptr.
     std::byte* memory_of(int fd) const;
-    /// A token for memory that belongs to a client, for add_region.
+    /// Returns a token for memory of a client, for add_region.
     int lend(std::byte* memory, uint64_t length);
-    /// Status text behind a token.
+    /// Returns the status text that a token names.
     std::string text_of(int fd) const;
 
-    /// The records in the pipes of a session. Records for a closed pipe are dropped, as in rocid.
+    /// The records that were sent to the event sockets of a session. Records for a closed socket are dropped, as in rocid.
     std::map<std::pair<uint32_t, uint32_t>, std::deque<abi::CompEventRecord>> completions;
     std::map<uint32_t, std::deque<abi::AsyncEventRecord>> asyncs;
     bool pipe_open(uint32_t session, uint32_t channel) const { return pipes_.contains({session, channel}); }
 
-    /// Fails the n-th allocation from now on (0: never), to test shortage.
+    /// Lets the n-th allocation from now on fail, to test shortage of memory. 0 disables it.
     uint32_t fail_memory_after = 0;
     uint64_t blocks() const { return blocks_.size(); }
     uint64_t mapped() const { return mapped_; }
@@ -73,8 +73,8 @@ private:
     std::map<int, std::shared_ptr<bool>> alive_;
     int token() { return next_token_++; }
     int next_token_ = 1'000'000'000;
-    std::map<int, Block> blocks_;  // made for the conductor
-    std::map<int, Block> lent_;    // clients' memory
+    std::map<int, Block> blocks_;  // blocks that were made for the conductor
+    std::map<int, Block> lent_;    // memory of clients
     std::map<int, std::string> texts_;
     std::map<std::pair<uint32_t, uint32_t>, int> pipes_;
     std::unique_ptr<abi::EnginePage> engine_page_;

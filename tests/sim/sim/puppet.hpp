@@ -1,5 +1,5 @@
-// A peer without a stack: the test writes every packet that it sends and reads every packet that it receives. So a test can check
-// one side exactly, and can send frames that a correct peer never sends.
+// A peer without a transport. The test writes every packet that the puppet sends, and reads every packet that it receives. So a
+// test can check one side exactly, and can send frames that a correct peer never sends.
 #pragma once
 
 #include <deque>
@@ -24,10 +24,10 @@ public:
     /// Sets the destination of send().
     void talk_to(const Peer& peer);
 
-    /// A packet of RC operation `op`; the rest of `h` as given, destination filled in.
+    /// Sends a packet of RC operation `op` with the headers `h`. Fills in the destination.
     void send(wire::Operation op, wire::TransportHeaders h, const std::vector<uint8_t>& payload = {});
-    void send_ack(uint32_t psn, uint32_t msn, uint8_t syndrome = 31);  ///< 31: ACK without credits
-    /// Any bytes.
+    void send_ack(uint32_t psn, uint32_t msn, uint8_t syndrome = 31);  ///< 31: an ACK without credits
+    /// Sends arbitrary bytes.
     void send_raw(const std::vector<uint8_t>& frame);
     std::vector<uint8_t> build(uint8_t opcode, wire::TransportHeaders h, const std::vector<uint8_t>& payload = {}) const;
 
@@ -39,9 +39,9 @@ public:
         wire::Operation op() const { return wire::operation_of(packet.opcode); }
         std::vector<uint8_t> payload() const { return {packet.payload, packet.payload + packet.payload_length}; }
     };
-    /// Runs the world for `time` and returns what arrived meanwhile, in order.
+    /// Runs the world for `time`. Returns the packets that arrived meanwhile, in order.
     std::vector<Got> listen(Nanos time = 100'000);
-    /// Runs until a packet arrives; nullopt: none within `at_most`.
+    /// Runs until a packet arrives. Returns nullopt if none arrives within `at_most`.
     std::optional<Got> next(Nanos at_most = 1'000'000'000);
 
 private:
@@ -55,7 +55,7 @@ private:
     std::deque<Got> got_;
 };
 
-/// The QP to RTS with a puppet as its peer.
+/// Moves the QP to RTS with a puppet as its peer.
 void connect(Client& client, Qp& qp, Puppet& puppet, const PathOptions& o = {});
 
 }  // namespace roci::sim

@@ -1,4 +1,4 @@
-// The simulator's only source of chance: SplitMix64. A seed replays a whole world.
+// SplitMix64, the simulator's only random numbers. So a seed replays a whole world.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,22 @@ namespace roci::sim {
 
 class Rng {
 public:
-    /// The initial state must not be a multiple of the step: otherwise adjacent seeds would give the same sequence, shifted by
+    /// The initial state is mixed: if it were a multiple of the step, adjacent seeds would give the same sequence, shifted by
     /// one.
     explicit Rng(uint64_t seed) : state_(mix(seed + 0x1234567)) {}
     uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15); }
-    /// 0 .. n-1; 0 for n == 0.
+    /// Returns a number of 0 .. n-1; 0 for n == 0.
     uint64_t below(uint64_t n) { return n == 0 ? 0 : next() % n; }
-    /// low .. high, both included.
+    /// Returns a number of low .. high, both included.
     uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
     bool chance(double p) { return p > 0 && double(next() >> 11) * 0x1.0p-53 < p; }
-    /// One of the arguments.
+    /// Returns one of the arguments.
     template <class T, class... Rest>
     T pick(T first, Rest... rest) {
         const T all[] = {first, T(rest)...};
         return all[below(1 + sizeof...(rest))];
     }
-    /// A separate generator, so that draws from one do not shift the sequence of the other.
+    /// Returns a separate generator. Numbers drawn from it do not shift the sequence of this one.
     Rng fork() { return Rng(next()); }
 
 private:

@@ -1,4 +1,5 @@
-// The worker of a client's memory that could not be mapped, in virtual time: each access takes a while, by seed, or for ever.
+// The worker for a client's memory that could not be mapped, in virtual time. The seed determines how long each access takes;
+// with `stuck` it takes for ever.
 #pragma once
 
 #include <deque>
@@ -14,7 +15,7 @@ public:
     SimWorker(uint32_t engines, uint32_t number, uint64_t seed) : SlowWorker(engines, number), rng_(seed) {}
     void submitted() override {}
 
-    /// Takes what engines have submitted, and serves what is due. True: there was something.
+    /// Takes the requests that engines have submitted, and executes those that are due. Returns true if there were any.
     bool run(Nanos now) {
         bool any = false;
         for (uint32_t e = 0; e < lanes(); ++e) {
@@ -33,7 +34,7 @@ public:
         }
         return any;
     }
-    /// Serves everything at once, at the end of a world.
+    /// Executes all requests at once, at the end of a world.
     void finish(Nanos now) {
         stuck = false;
         run(now);
@@ -42,7 +43,7 @@ public:
     Nanos next_deadline() const { return stuck || waiting_.empty() ? kNever : waiting_.front().due; }
     size_t waiting() const { return waiting_.size(); }
 
-    bool stuck = false;  ///< the memory does not answer
+    bool stuck = false;  ///< true: accesses to the memory never end
 
 private:
     struct Waiting {

@@ -6,7 +6,7 @@ namespace roci::sim {
 namespace {
 
 constexpr uint32_t kBuckets = 64;
-constexpr uint32_t kGapAndPreamble = 24;  ///< additional bytes of a frame on the wire, including the FCS
+constexpr uint32_t kGapAndPreamble = 24;  ///< bytes per frame on the wire in addition to the frame: gap, preamble and FCS
 
 uint32_t flow_hash(const std::vector<uint8_t>& f) {
     wire::Packet p;
@@ -56,7 +56,7 @@ uint64_t Switches::dropped() const {
     return n;
 }
 
-/// Links between two switches.
+/// Returns the number of links between two switches.
 uint32_t Switches::distance(uint32_t from, uint32_t to) const {
     std::vector<uint32_t> reached(of_switch_.size(), kNone);
     std::queue<uint32_t> next;

@@ -1,6 +1,6 @@
 // Switches between the endpoints of a Network. Each output has a link with a rate and a propagation delay, and a queue with a
-// size in bytes. If the queue is full, a frame is dropped (tail drop). Above a threshold an ECN-capable frame is marked
-// Congestion Experienced. Traffic is distributed over paths of equal length by flow, or by packet, which reorders it.
+// size in bytes. A frame that does not fit into the queue is dropped (tail drop). Above a threshold an ECN-capable frame is
+// marked Congestion Experienced. Paths of equal length share the traffic by flow, or by packet, which reorders frames.
 #pragma once
 
 #include <deque>
@@ -14,15 +14,15 @@ namespace roci::sim {
 struct Output {
     uint64_t bits_per_second = 25'000'000'000;
     Nanos propagation = 1000;
-    uint32_t buffer = 512 << 10;  ///< bytes that may wait
-    uint32_t mark = 0;            ///< bytes waiting from which on frames are marked; 0: never
+    uint32_t buffer = 512 << 10;  ///< capacity of the queue in bytes
+    uint32_t mark = 0;            ///< frames are marked if at least this number of bytes wait; 0: never
 };
 
 struct OutputCounters {
     uint64_t frames = 0, bytes = 0, dropped = 0, marked = 0;
-    uint32_t peak = 0;              ///< bytes that waited
-    std::vector<uint32_t> waiting;  ///< bytes that a frame found waiting: how often, by 1/64 of the buffer
-    /// The share of the buffer that was full for all but a hundredth of the frames.
+    uint32_t peak = 0;              ///< highest number of bytes that waited
+    std::vector<uint32_t> waiting;  ///< number of frames by the bytes that they found waiting, in steps of 1/64 of the buffer
+    /// Returns the 99th percentile of the fill level that frames found, as a share of the buffer.
     double p99() const;
 };
 
@@ -30,7 +30,7 @@ class Switches final : public Fabric {
 public:
     explicit Switches(Rng rng) : rng_(rng) {}
     uint32_t add_switch();
-    /// `towards`: from the switch to the endpoint. The other direction is the endpoint's own link.
+    /// `towards` is the link from the switch to the endpoint. The other direction is the endpoint's own link.
     void attach(uint32_t endpoint, uint32_t at_switch, const Output& towards);
     void join(uint32_t a, uint32_t b, const Output& each_way);
     void spread_by_packet(bool on) { by_packet_ = on; }
@@ -70,8 +70,8 @@ private:
     Rng rng_;
     bool by_packet_ = false;
     std::vector<Port> outputs_;
-    std::vector<std::vector<uint32_t>> of_switch_;            ///< outputs
-    std::unordered_map<uint32_t, uint32_t> last_hop_, home_;  ///< by endpoint: its output, its switch
+    std::vector<std::vector<uint32_t>> of_switch_;            ///< outputs per switch
+    std::unordered_map<uint32_t, uint32_t> last_hop_, home_;  ///< per endpoint: the output that leads to it, its switch
     std::priority_queue<Hop> hops_;
     uint64_t order_ = 0;
 };

@@ -1,5 +1,5 @@
-// Load of tag matching: a sender's eager, rendezvous and untagged messages, with a list of tagged buffers that changes all the
-// time. Every operation on the list completes, so the order of completions determines which entry each message must match.
+// Load of tag matching. A sender sends eager, rendezvous and untagged messages while the list of tagged buffers changes. Every
+// operation on the list completes, so the order of completions determines which entry each message must match.
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ enum Kind : uint8_t { no_tag = 0, rendezvous = 1, fin = 2, eager = 3 };
 struct Message {
     Kind kind = eager;
     uint64_t tag = 0, pattern = 0;
-    uint32_t number = 0;  ///< app_ctx
-    uint32_t length = 0;  ///< of the data
+    uint32_t number = 0;  ///< app_ctx of the message
+    uint32_t length = 0;  ///< bytes of data
     uint8_t header[kRndv] = {};
 };
 struct Entry {
@@ -142,7 +142,7 @@ private:
         uint64_t i = 0;
         for (const Sge& s : r.sges)
             for (uint32_t k = 0; k < s.length && i < kRndv; ++k) bytes[i++] = reinterpret_cast<const uint8_t*>(s.addr)[k];
-        poll_receiver();  // the data was reported before the FIN was sent
+        poll_receiver();  // the data is reported before the FIN is sent
         const auto m = finished_.find(load_be<uint32_t>(bytes + 4));
         if (e.byte_len != kRndv || bytes[0] != fin || m == finished_.end()) broken("a FIN for no rendezvous that was fetched");
         if (std::memcmp(bytes + 1, m->second.header + 1, kRndv - 1) != 0) broken("a FIN does not repeat its request");
@@ -188,7 +188,7 @@ private:
         for (size_t i = 0; i < entry.sges.size(); ++i)
             op.sges[i] = {entry.sges[i].addr, entry.sges[i].length, entry.sges[i].lkey};
     }
-    /// The handle of an entry in the list, or of one that has left it.
+    /// Chooses the handle of an entry that is in the list or has left it.
     bool choose_handle(uint32_t& handle) {
         if (!list_.empty() && rng_.chance(0.7))
             handle = list_[rng_.below(list_.size())].handle;
@@ -289,7 +289,7 @@ private:
         fetching_.emplace(entry.id, std::pair{m, entry});
         message_done();
     }
-    /// For a message of several packets the match is reported before the data.
+    /// A message of several packets reports the match before the data.
     void on_eager(const abi::Cqe& e, const Message& m, const Entry& entry) {
         taken_ = std::make_unique<Entry>(entry);
         if ((e.wc_flags & abi::kWcTmDataValid) != 0) return on_eager_data(e, m);
@@ -332,16 +332,16 @@ private:
     Qp &sender_qp_, &receiver_qp_;
     Pool headers_, data_;
     Mr* tagged_ = nullptr;
-    std::deque<uint64_t> places_;  ///< of it, free for another entry
+    std::deque<uint64_t> places_;  ///< places in the tagged memory that are free for another entry
     Inbox ordinary_, fins_;
     uint32_t longest_eager_ = 0;
-    std::deque<Message> pending_;                             ///< no send completion yet
-    std::deque<Message> coming_;                              ///< the receiver has not seen them
-    std::deque<Entry> list_;                                  ///< as the completions have it
-    std::deque<Operation> operations_;                        ///< posted
-    std::unique_ptr<Entry> taken_;                            ///< by an eager message whose data is still coming
-    std::map<uint64_t, std::pair<Message, Entry>> fetching_;  ///< rendezvous that were matched
-    std::map<uint32_t, Message> finished_;                    ///< fetched; a FIN must come
+    std::deque<Message> pending_;                             ///< messages without a send completion yet
+    std::deque<Message> coming_;                              ///< messages that the receiver has not reported yet
+    std::deque<Entry> list_;                                  ///< the list as the completions describe it
+    std::deque<Operation> operations_;                        ///< posted operations
+    std::unique_ptr<Entry> taken_;                            ///< entry of an eager message whose data is still arriving
+    std::map<uint64_t, std::pair<Message, Entry>> fetching_;  ///< rendezvous messages that were matched
+    std::map<uint32_t, Message> finished_;                    ///< rendezvous messages whose data was read; a FIN must follow
     uint32_t sent_ = 0, unexpected_ = 0, awaited_fins_ = 0, last_gone_ = 0;
     uint64_t next_operation_ = 0, completed_ = 0;
 };

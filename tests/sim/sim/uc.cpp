@@ -1,4 +1,4 @@
-// Load of UC: a message arrives complete or not at all, in order if the network keeps the order.
+// Load of UC: a message arrives complete or not at all. Messages arrive in order if the network keeps the order.
 #include <infiniband/verbs.h>
 
 #include "sim/load.hpp"
@@ -16,7 +16,7 @@ struct Message {
     bool completed = false;
 };
 
-/// The immediate of a message is its number. SENDs without immediate are identified by their order and content.
+/// The immediate data of a message is its number. SENDs without immediate data are identified by their order and content.
 class UcActor {
 public:
     UcActor(Host& host, uint32_t device, const Plan& plan, Rng rng)
@@ -55,7 +55,8 @@ public:
     }
 
 private:
-    /// Memory of messages that may still arrive is not overwritten: waits until they must have arrived or been lost.
+    /// Returns true while the memory of an outstanding message must not be overwritten. After a time all messages have arrived or
+    /// are lost.
     bool must_wait() {
         if (flying_.size() < kUnderWay) return false;
         const Nanos longest = 20'000'000 + 2 * plan_.faults.max_delay + Nanos{plan_.largest} * 400;
@@ -108,8 +109,8 @@ private:
         if (is_write(m)) return first_wrong_byte(window_.mr->data() + m.remote, m.length, m.tag) == -1 || plan_.reorders();
         return wrong_in_sges(r.sges, 0, m.length, m.tag) == -1;
     }
-    /// The message must be one of the sent ones; earlier ones are lost. (If the network duplicates and reorders frames, UC cannot
-    /// detect it for messages of one packet.)
+    /// The message must be one of the sent ones; earlier ones are lost. UC cannot detect duplicated and reordered messages of one
+    /// packet.
     void on_recv(const abi::Cqe& e) {
         const Posted r = inbox_.take(e.wr_id);
         ++arrived_;
@@ -151,8 +152,8 @@ private:
     uint32_t mtu_ = 0, posted_ = 0, pending_ = 0;
     uint64_t completed_ = 0, arrived_ = 0;
     Nanos now_ = 0, last_post_ = 0;
-    std::deque<Message> flying_;  ///< in the order of posting: may still arrive
-    std::deque<Message> lost_;    ///< arrived or lost; may still arrive late or twice
+    std::deque<Message> flying_;  ///< messages that may still arrive, in the order of posting
+    std::deque<Message> lost_;    ///< messages that arrived or were lost; they may still arrive late or twice
 };
 
 class Uc final : public Load {

@@ -1,6 +1,6 @@
-// Load of memory windows: an owner opens parts of its memory by type 1 and type 2 windows, and a user accesses them by WRITE and
-// READ. Windows are closed by SEND with invalidate, by local invalidate, or by another bind. At the end the user sometimes
-// accesses a closed window: this must fail, and all later requests must be flushed once and in order.
+// Load of memory windows. An owner opens parts of its memory by windows of type 1 and type 2, and a user accesses them by WRITE
+// and READ. A SEND with invalidate, a local invalidate or another bind closes a window. At the end the user sometimes accesses a
+// closed window. This must fail, and all later requests must be flushed once and in order.
 #include <infiniband/verbs.h>
 
 #include "sim/load.hpp"
@@ -17,9 +17,9 @@ struct Slot {
     Window window;
     bool type2 = false;
     State state = State::closed;
-    uint64_t offset = 0, length = 0;  ///< of the owner's memory
-    uint32_t users = 0;               ///< requests of the user under way
-    uint32_t uses = 0;                ///< since it was opened
+    uint64_t offset = 0, length = 0;  ///< range in the owner's memory
+    uint32_t users = 0;               ///< outstanding requests of the user
+    uint32_t uses = 0;                ///< number of uses since the window was opened
 };
 
 struct Step {
@@ -29,12 +29,12 @@ struct Step {
     uint64_t at = 0;
     uint32_t length = 0;
     std::vector<Sge> sges;
-    bool doomed = false;  ///< through a closed window
+    bool doomed = false;  ///< accesses a closed window
 };
 
 class Windows final : public Load {
 public:
-    static constexpr uint64_t kPart = 64 * 1024;  ///< of the owner's memory, a window's own
+    static constexpr uint64_t kPart = 64 * 1024;  ///< bytes of the owner's memory per window
 
     Windows(const Seats& s, const Plan& plan, Rng& rng)
         : plan_(plan),
@@ -113,7 +113,7 @@ private:
         ++posted_;
     }
 
-    /// Also an open window of type 1 takes a new range this way.
+    /// Opens a window. An open window of type 1 gets a new range in the same way.
     void open(size_t i) {
         Slot& s = slots_[i];
         s.offset = i * kPart + rng_.below(1000);
@@ -131,7 +131,7 @@ private:
     void use(size_t i) {
         Slot& s = slots_[i];
         Step step{.opcode = rng_.chance(0.5) ? WrOpcode::rdma_write : WrOpcode::rdma_read, .slot = i};
-        // a part of the window that no other request under way has
+        // A part of the window that no other outstanding request uses.
         const uint64_t third = s.length / 3;
         step.length = uint32_t(third == 0 ? 0 : rng_.between(1, third));
         step.at = s.offset + (s.uses % 3) * third;
@@ -164,7 +164,7 @@ private:
             SendWr wr;
             wr.sges = pool_.carve(8, 1);
             wr.remote_addr = memory_->address() + i * kPart;
-            // the key of an earlier bind, or of a window that is closed
+            // The key of an earlier bind, or of a window that is closed.
             wr.rkey = slots_[i].state == State::closed ? slots_[i].window.rkey
                                                        : (slots_[i].window.rkey & ~0xffu) | uint8_t(slots_[i].window.rkey + 100);
             post_user({.opcode = WrOpcode::rdma_write, .slot = i, .doomed = true}, wr);
@@ -204,7 +204,7 @@ private:
             broken("SEND with invalidate: status %u, flags %u", unsigned(e.status), unsigned(e.wc_flags));
         for (const Slot& s : slots_)
             if (s.window.rkey == e.imm_or_inv && s.state == State::closing) return;
-        // its sender may have seen the end of it first, and the window may be open again
+        // The sender may have seen the completion first and may have opened the window again.
         for (const Slot& s : slots_)
             if ((s.window.rkey & ~0xffu) == (e.imm_or_inv & ~0xffu)) return;
         broken("R_Key %x was invalidated, which nobody asked for", e.imm_or_inv);
@@ -233,7 +233,8 @@ private:
         if (at >= 0) broken("request %u through a window: byte %lld is wrong", unsigned(step.opcode), static_cast<long long>(at));
     }
     void on_doomed(const abi::Cqe& e) {
-        // after refusing a request the owner's QP is in error and sends one NAK; if it is lost, there is no further response
+        // The owner's QP is in error after it has refused a request, and sends one NAK. If the NAK is lost, there is no further
+        // response.
         const bool nak_lost = !refused_ && e.status == WcStatus::retry_exc_err;
         const WcStatus due = refused_ ? WcStatus::wr_flush_err : WcStatus::rem_access_err;
         if (e.status != due && !nak_lost)

@@ -39,18 +39,18 @@ private:
         world_.net().set_faults(plan_.faults);
     }
 
-    /// Acknowledgements of a QP never go back, whatever it keeps or repeats.
+    /// Checks that the acknowledged PSNs of a QP never go back.
     void watch(const Sent& s) {
         if (!s.parsed || !s.packet.info->has(wire::kAck) || s.packet.info->has(wire::kAtomic)) return;
         for (const auto& l : loads_)
             if (l->renews(s.packet.dest_qp)) return;
-        const bool ack = s.packet.syndrome < 0x20;  // a NAK acknowledges what is before its PSN
+        const bool ack = s.packet.syndrome < 0x20;  // a NAK acknowledges the packets before its PSN
         const Psn end = s.packet.psn + uint32_t(ack);
         const auto [seen, fresh] = acknowledged_.try_emplace(uint64_t{s.from} << 32 | s.packet.dest_qp.value, end);
         if (!fresh && end.distance_from(seen->second) < 0 && regressed_.empty()) regressed_ = "an ACK went back: " + s.text();
         seen->second = end;
     }
-    /// What the engines keep is within their pools.
+    /// Checks that the frames that the engines keep are within their pools.
     void check_pools() {
         const uint64_t most = world_.host(0).engines() * (plan_.world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame));
         for (uint32_t h = 0; h < world_.hosts(); ++h)
@@ -69,8 +69,21 @@ private:
         return n;
     }
 
+    Nanos patience() const {
+        Nanos most = Load::kPatience;
+        for (const auto& l : loads_)
+            if (!l->finished()) most = std::max(most, l->patience());
+        return most;
+    }
+    /// True if each unfinished load waits for a timer of seconds.
+    bool only_waits() const {
+        for (const auto& l : loads_)
+            if (!l->finished() && !l->waits()) return false;
+        return true;
+    }
+
     void drive() {
-        constexpr Nanos kHang = 20'000'000'000;  // virtual; longer than any chain of timeouts that may be
+        constexpr Nanos kLongStep = 20'000'000;
         uint64_t last = 0;
         Nanos since = world_.now();
         while (!finished()) {
@@ -78,20 +91,22 @@ private:
             check_pools();
             if (plan_.blackouts && rng_.chance(0.001))
                 world_.net().blackout(uint32_t(rng_.below(2)), world_.now() + rng_.below(1'500'000));
-            world_.run_for(rng_.pick<uint64_t>(300, 1000, 5000, 50'000));
+            const Nanos step = rng_.pick<uint64_t>(300, 1000, 5000, 50'000);
+            world_.run_for(only_waits() ? kLongStep : step);
             if (progress() != last) {
                 last = progress();
                 since = world_.now();
             }
-            if (world_.now() - since > kHang) broken("no progress for %llu virtual seconds", ull(kHang / 1'000'000'000));
+            if (const Nanos hang = patience(); world_.now() - since > hang)
+                broken("no progress for %llu virtual seconds", ull(hang / 1'000'000'000));
             if (world_.rounds() > 20'000'000) broken("too many rounds");
         }
     }
 
-    /// After the work is done the network is healed; nothing more may happen, and nothing may be left.
+    /// Called when the work is done. Heals the network. Then nothing more may happen, and no object may be left.
     void settle() {
         world_.net().set_faults({});
-        if (!world_.run_idle(5'000'000'000)) broken("the world does not come to rest");
+        if (!world_.run_idle(100'000'000'000)) broken("the world does not come to rest");
         for (auto& l : loads_) l->check_end();
         check_pools();
         for (uint32_t h = 0; h < world_.hosts(); ++h)
@@ -119,7 +134,7 @@ private:
     bool trace_;
     std::vector<std::unique_ptr<Load>> loads_;
     WorkloadResult result_;
-    std::map<uint64_t, Psn> acknowledged_;  ///< by endpoint and destination QP
+    std::map<uint64_t, Psn> acknowledged_;  ///< key: endpoint and destination QP
     std::string regressed_;
 };
 

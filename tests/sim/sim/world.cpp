@@ -26,7 +26,7 @@ MacAddress mac_of(uint32_t n) { return {{0x02, 0, 0, 0, uint8_t((n + 1) >> 8), u
 // ---- host -----------------------------------------------------------------------------------------------------------
 
 Host::Host(World& world, uint32_t number, const WorldOptions& o)
-    : world_(world), users_(o.users), platform_(o.seed << 8 | number, o.engines) {
+    : world_(world), commands_travel_(o.commands_travel), users_(o.users), platform_(o.seed << 8 | number, o.engines) {
     shared_ = std::make_unique<qp::Shared>(o.limits.max_qps, o.limits.max_keys, o.limits.max_ahs, o.devices, *o.chunks);
     if (o.engines > 1) shared_->handover = std::make_unique<io::HandoverMatrix>(o.engines);
     addresses_.resize(o.devices);
@@ -52,6 +52,7 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o)
         engine::Config c = o.engine;
         c.index = e;
         engines_.push_back(std::make_unique<engine::Engine>(c, *shared_, ports));
+        commands_.push_back(std::make_unique<engine::CommandRing>());
     }
     conductor_ = std::make_unique<host::Conductor>(o.limits, devices_, *shared_, *this, platform_);
 }
@@ -59,11 +60,28 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o)
 Host::~Host() = default;
 
 engine::Ticket Host::submit(uint32_t e, const engine::Command& command) {
-    engines_[e]->execute(command, world_.now());
-    return 0;
+    engine::Ticket ticket = 0;
+    if (!commands_travel_)
+        engines_[e]->execute(command, world_.now());
+    else
+        while (!commands_[e]->push(command, ticket)) world_.run_engines();
+    return ticket;
+}
+void Host::wait(uint32_t e, engine::Ticket ticket) {
+    while (!commands_[e]->done(ticket)) world_.run_engines();
 }
 void Host::fence_all() {
+    if (commands_travel_) world_.run_engines();
     for (const auto& e : engines_) e->let_go();
+}
+
+/// As an lcore does it after a round, but a random number of them.
+bool Host::run_commands(uint32_t e) {
+    if (!commands_[e]->waiting()) return false;
+    constexpr uint32_t kMost = 4;
+    const auto most = uint32_t(world_.rng().below(kMost + 1));
+    commands_[e]->execute(most, [&](const engine::Command& command) { engines_[e]->execute(command, world_.now()); });
+    return true;
 }
 
 uint64_t Host::counter(engine::Counter c) const {
@@ -77,14 +95,20 @@ uint64_t Host::counter(wire::Verdict v) const {
     return n;
 }
 
-bool Host::poll() {
+bool Host::poll_engines() {
     bool any = platform_.run_workers(world_.now());
     for (uint32_t e = 0; e < engines_.size(); ++e) {
         any |= engines_[e]->poll(world_.now());
+        any |= run_commands(e);
         if (const char* wrong = engines_[e]->check()) throw std::logic_error(wrong);
         (void)engines_[e]->take_wake_mask();  // no engine sleeps here
-        drain_events(e);
     }
+    return any;
+}
+
+bool Host::poll() {
+    const bool any = poll_engines();
+    for (uint32_t e = 0; e < engines_.size(); ++e) drain_events(e);
     if (conductor_->next_deadline() > world_.now()) return any;
     conductor_->service(world_.now());
     return true;
@@ -116,6 +140,7 @@ void Host::drain_events(uint32_t index) {
 Nanos Host::next_deadline() const {
     Nanos next = std::min(conductor_->next_deadline(), platform_.next_worker());
     for (const auto& e : engines_) next = std::min(next, e->doorbell_pending() ? 0 : e->next_deadline(world_.now()));
+    for (const auto& c : commands_) next = c->waiting() ? 0 : next;
     return next;
 }
 
@@ -139,7 +164,7 @@ std::string Host::shut_down() {
     for (const auto& [name, n] : totals)
         if (n != 0) left += std::to_string(n) + " " + name + " left; ";
     platform_.finish_workers(world_.now());
-    for (int i = 0; i < 3; ++i) poll();  // frames that other engines handled come back to their port
+    for (int i = 0; i < 3; ++i) poll();  // returns frames that other engines handled to their port
     conductor_.reset();
     engines_.clear();
     if (platform_.blocks() != 0) left += std::to_string(platform_.blocks()) + " blocks of shared memory left; ";
@@ -167,6 +192,13 @@ bool World::round() {
     for (auto& h : hosts_) any |= h->poll();
     ++rounds_;
     return any;
+}
+
+void World::run_engines() {
+    now_ += options_.round_cost;
+    (void)net_.deliver();
+    for (auto& h : hosts_) (void)h->poll_engines();
+    ++rounds_;
 }
 
 bool World::advance(bool worked, Nanos end) {

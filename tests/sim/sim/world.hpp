@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/slab.hpp"
+#include "engine/command_ring.hpp"
 #include "engine/counters.hpp"
 #include "engine/engine.hpp"
 #include "host/conductor.hpp"
@@ -22,16 +23,19 @@ struct WorldOptions {
     uint32_t hosts = 2;
     uint32_t devices = 1;     ///< per host
     uint32_t engines = 1;     ///< per host
-    uint32_t users = 1;       ///< of the clients; a single one is root
+    uint32_t users = 1;       ///< number of users of the clients; a single one is root
     uint32_t tx_pool = 1024;  ///< frames per port
-    Nanos round_cost = 200;   ///< virtual time of an engine's round
-    engine::Config engine{};  ///< index is set by the host
+    Nanos round_cost = 200;   ///< virtual time that a round of an engine takes
+    /// If true, commands pass through rings, and engines go on with their rounds while a conductor waits. If false, commands are
+    /// executed at once.
+    bool commands_travel = false;
+    engine::Config engine{};  ///< the host sets the index
     host::Resolver resolver = host::Resolver::none;
-    uint16_t vlan = 0;                                 ///< of every device
-    uint8_t traffic_class = 0;                         ///< likewise
-    cc::Policy congestion = cc::Policy::fixed_window;  ///< likewise
-    bool port_sums = false;                            ///< the network's ports see to the checksums of IPv4 headers
-    /// Another port instead of the network's, by endpoint and engine (benchmarks).
+    uint16_t vlan = 0;                                 ///< VLAN of every device
+    uint8_t traffic_class = 0;                         ///< traffic class of every device
+    cc::Policy congestion = cc::Policy::fixed_window;  ///< congestion control of every device
+    bool port_sums = false;                            ///< true: the network's ports compute and check checksums of IPv4 headers
+    /// Creates the port of an endpoint and engine in place of the network's port (for benchmarks).
     std::function<io::Port*(uint32_t endpoint, uint32_t engine)> port;
     ChunkSource* chunks = &HeapChunks::instance();
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
@@ -39,7 +43,7 @@ struct WorldOptions {
 
 class World;
 
-/// One rocid.
+/// A host with a conductor and engines, like one rocid.
 class Host final : public engine::CommandPort {
 public:
     Host(World& world, uint32_t number, const WorldOptions& o);
@@ -58,22 +62,27 @@ public:
     // CommandPort
     uint32_t engines() const override { return uint32_t(engines_.size()); }
     engine::Ticket submit(uint32_t engine, const engine::Command& command) override;
-    void wait(uint32_t, engine::Ticket) override {}
+    void wait(uint32_t engine, engine::Ticket ticket) override;
     void fence_all() override;
 
-    /// One round of every engine; true if any had work.
+    /// Executes one round of every engine. Returns true if any engine had work.
     bool poll();
+    /// Executes one round of every engine while the conductor waits for a command.
+    bool poll_engines();
     Nanos next_deadline() const;
     /// Runs the world until a deferred reply is ready.
     host::Reply await_reply(uint32_t session);
     void add_client(uint32_t session, Client* c) { clients_[session] = c; }
     void remove_client(uint32_t session) { clients_.erase(session); }
-    /// Stops the host. Returns a text about leaks, or "".
+    /// Stops the host. Returns a text about leaks, or "" if there are none.
     std::string shut_down();
 
 private:
+    bool run_commands(uint32_t engine);
     void drain_events(uint32_t engine);
     World& world_;
+    const bool commands_travel_;
+    std::vector<std::unique_ptr<engine::CommandRing>> commands_;  ///< by engine
     uint32_t first_endpoint_ = 0, users_ = 1;
     std::vector<host::DeviceConfig> devices_;
     std::vector<io::PortAddresses> addresses_;
@@ -96,23 +105,26 @@ public:
     Nanos now() const { return now_; }
     const Nanos& clock() const { return now_; }
 
-    /// Runs until `done`, until no further event can happen, or until the time limit. True if `done`.
+    /// Runs until `done` returns true, until no further event can happen, or until the time limit. Returns true in the first
+    /// case.
     bool run_until(const std::function<bool()>& done, Nanos at_most = 100'000'000'000);
-    /// Runs for at least this time.
+    /// Runs for at least `time`.
     void run_for(Nanos time);
-    /// Runs until nothing more would happen without new input.
+    /// Runs until nothing more can happen without new input.
     bool run_idle(Nanos at_most = 100'000'000'000) {
         return run_until([] { return false; }, at_most), idle_;
     }
+    /// A round of all engines while a conductor waits for them.
+    void run_engines();
     bool idle() const { return idle_; }
     uint64_t rounds() const { return rounds_; }
 
-    /// Stops all hosts. Returns a text about leaked objects, frames or memory, or "".
+    /// Stops all hosts. Returns a text about leaked objects, frames or memory, or "" if there are none.
     std::string shut_down();
 
 private:
     bool round();
-    /// True if there is something to wait for; moves the clock there.
+    /// Moves the clock to the next event. Returns true if there is an event to wait for.
     bool advance(bool worked, Nanos end);
 
     Rng rng_;

@@ -188,7 +188,7 @@ TEST_F(Socket, GarbageClosesOnlyTheClientThatSentIt) {
     EXPECT_EQ(settled_descriptors(), before) << "descriptors of refused messages are closed";
 }
 
-// Closing a client's descriptor must not delay other clients, on every path on which rocid closes one.
+// rocid closes clients' descriptors on several paths. On none of them may this delay other clients.
 
 TEST_F(Socket, ADescriptorThatLingersInARefusedMessageHoldsNobody) {
     start();
@@ -217,7 +217,7 @@ TEST_F(Socket, ADescriptorThatNobodyReceivedHoldsNobody) {
     serve(8);
     {
         LingeringSocket slow;
-        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // the handler closes after it; the next message is never read
+        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // the handler then closes; the next message is never read
         const int fd = slow.take();
         send_fds(attacker, 8, {fd});
         close(fd);
@@ -291,7 +291,7 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     const int waiting = connect_client(), other = connect_client();
     serve();
     ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
-    ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // does not wait for its turn
+    ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // this message does not wait for its turn
     serve();
     EXPECT_EQ(requests, 1) << "nothing more is read of it";
     ASSERT_EQ(send(other, "x", 1, 0), 1);
@@ -308,10 +308,10 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
 
     ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
     serve();
-    close(waiting);  // hangs up instead
+    close(waiting);  // hangs up before the reply
     serve();
     EXPECT_FALSE(open.contains(1));
-    socket->answer(1, reply, false);  // too late
+    socket->answer(1, reply, false);  // the client has ended already
     close(other);
     serve();
 }
@@ -358,8 +358,8 @@ TEST_F(Socket, ASessionEndsWithItsProcessEvenIfAForkHoldsTheSocket) {
     close(report[1]);
 }
 
-// A process hangs up, another connects, then the first one ends. Events of the first one's descriptors must not be taken for
-// events of the second process, whose descriptors may have the same numbers.
+// A process hangs up, another process connects, then the first one ends. Events of the first process's descriptors must not be
+// taken for events of the second process, whose descriptors may have the same numbers.
 TEST_F(Socket, ANewConnectionDoesNotInheritTheEndOfAnOldOne) {
     start();
     int go[2], done[2];

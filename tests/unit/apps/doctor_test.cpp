@@ -1,4 +1,4 @@
-// roci doctor with a fake root per test: problems that stop or slow programs, their order, and the advice.
+// roci doctor: problems that stop or slow programs, their order, and the advice. Each test has its own fake root folder.
 #include "doctor.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The pipes that take events to clients: full ones, closed ones, and readers that do not return.
+// The sockets that carry events to clients: full sockets, closed sockets, and readers that do not return.
 #include "apps/rocid/event_pipes.hpp"
 
 #include <fcntl.h>
@@ -56,7 +56,7 @@ TEST_F(Pipes, EventsReachTheirChannelAndTheClientsEndBlocks) {
 
 TEST_F(Pipes, AFullPipeDelaysNoOtherClientAndKeepsAnEventOfEachCq) {
     const int slow = pipes.make(1, 1), quick = pipes.make(2, 1);
-    constexpr uint32_t kCqs = 50, kRounds = 400;  // 20,000 records: more than a pipe holds
+    constexpr uint32_t kCqs = 50, kRounds = 400;  // 20,000 records: more than a socket holds
     for (uint32_t r = 0; r < kRounds; ++r)
         for (uint32_t cq = 0; cq < kCqs; ++cq) push(completion(1, 1, cq));
     ASSERT_TRUE(
@@ -64,12 +64,12 @@ TEST_F(Pipes, AFullPipeDelaysNoOtherClientAndKeepsAnEventOfEachCq) {
     EXPECT_GT(pipes.counters().merged, 0u);
     EXPECT_LE(pipes.counters().kept, kCqs) << "what is kept is bounded by the CQs, not by the events";
 
-    push(completion(2, 1, 99));  // another client is served meanwhile
+    push(completion(2, 1, 99));  // another client still gets its event
     abi::CompEventRecord c{};
     ASSERT_EQ(read(quick, &c, sizeof c), ssize_t(sizeof c));
     EXPECT_EQ(c.cq_handle, 99u);
 
-    push(completion(1, 1, kCqs));  // the newest CQ's only event comes while the pipe is full
+    push(completion(1, 1, kCqs));  // the only event of the newest CQ comes while the socket is full
     uint64_t got = 0;
     bool newest = false;
     for (pollfd p{slow, POLLIN, 0}; poll(&p, 1, 300) == 1; ++got) {
@@ -122,8 +122,8 @@ TEST_F(Pipes, AnLcoreLeavesASendThatMayBlockToTheEventThread) {
     for (int fd : {full, async, other}) close(fd);
 }
 
-/// A page whose first access waits until the page is given: what a client's FUSE file or userfaultfd does to whoever copies to
-/// it.
+/// A page whose first access waits until the test provides the page. A client can do the same with a FUSE file or userfaultfd to
+/// a thread that copies to the page.
 struct AbsentPage {
     int fd = -1;
     std::byte* page = nullptr;
@@ -135,7 +135,7 @@ struct AbsentPage {
         uffdio_register r{.range = {reinterpret_cast<uint64_t>(p), kPage}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};
         if (p != MAP_FAILED && ioctl(fd, UFFDIO_REGISTER, &r) == 0) page = static_cast<std::byte*>(p);
     }
-    /// Waits until a thread waits for the page.
+    /// Waits until a thread accesses the page.
     void await_access() const {
         uffd_msg message;
         ASSERT_EQ(read(fd, &message, sizeof message), ssize_t(sizeof message));
@@ -156,7 +156,7 @@ TEST_F(Pipes, AReaderWithoutItsBufferDelaysNoOtherClient) {
     const int channel = pipes.make(1, 1), other = pipes.make(2, 1);
     pipes.signal(1, 1, 1);
     std::thread reader([&] { EXPECT_EQ(read(channel, absent.page, sizeof(abi::CompEventRecord)), 8); });
-    absent.await_access();  // it holds whatever lock a read holds
+    absent.await_access();  // the reader now holds every lock that a read holds
     pipes.signal(1, 1, 2);
     pipes.send_async(1, {1, 2, 3, 0});
     push(completion(1, 1, 3));

@@ -1,4 +1,4 @@
-// rocid's messages about the kernel that computes ICRCs.
+// The messages that rocid logs about the CRC kernel that computes ICRCs.
 #include "apps/rocid/icrc_kernel.hpp"
 
 #include <gtest/gtest.h>

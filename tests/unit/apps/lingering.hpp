@@ -32,10 +32,10 @@ public:
         EXPECT_EQ(setsockopt(fd_, SOL_SOCKET, SO_LINGER, &l, sizeof l), 0);
     }
     LingeringSocket(const LingeringSocket&) = delete;
-    /// Closes the peer: a thread that waits in close() returns.
+    /// Closes the peer, so that a thread that waits in close() returns.
     ~LingeringSocket() { close(peer_); }
 
-    /// The caller's from now on.
+    /// Passes the descriptor to the caller, who closes it.
     int take() { return fd_; }
 
 private:

@@ -1,4 +1,4 @@
-// The metrics endpoint: its text, and what its server makes of clients.
+// The metrics endpoint: its text, and how its server handles clients.
 #include "apps/rocid/metrics.hpp"
 
 #include <arpa/inet.h>
@@ -101,7 +101,7 @@ std::string talk(int fd, const std::string& request) {
 }
 
 TEST(MetricsServer, AnswersAGetAndNothingElse) {
-    const std::string large(1 << 20, 'x');  // more than a socket's buffer
+    const std::string large(1 << 20, 'x');  // more than the buffer of a socket holds
     MetricsServer server("127.0.0.1:0", [&] { return large; });
     const std::string answer = talk(connect_to(server.port()), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n"));
@@ -110,7 +110,7 @@ TEST(MetricsServer, AnswersAGetAndNothingElse) {
     EXPECT_TRUE(answer.ends_with(large));
     EXPECT_TRUE(talk(connect_to(server.port()), "GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     EXPECT_TRUE(talk(connect_to(server.port()), "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-    close(connect_to(server.port()));  // says nothing and goes
+    close(connect_to(server.port()));  // a client that connects, sends nothing and closes
     EXPECT_TRUE(talk(connect_to(server.port()), "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200"));
 }
 
@@ -156,7 +156,7 @@ TEST(MetricsServer, ASocketThatIsServedIsNotRemoved) {
     ASSERT_EQ(listen(foreign, 1), 0);
     EXPECT_NE(refusal(path).find("another process serves it"), std::string::npos);
     EXPECT_EQ(access(path.c_str(), F_OK), 0);
-    close(foreign);  // as a rocid that was killed
+    close(foreign);  // like a rocid that was killed
     {
         MetricsServer next(path, [] { return std::string("next"); });
     }

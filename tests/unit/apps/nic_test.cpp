@@ -1,4 +1,4 @@
-// Obstacles for DPDK's use of a NIC, read from /sys and /dev.
+// Obstacles to DPDK's use of a NIC, as read from /sys and /dev.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A machine's /sys and /dev, in a folder.
+/// A fake machine: a folder with its /sys and /dev.
 struct Machine {
     fs::path root;
     Machine() {

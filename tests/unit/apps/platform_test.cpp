@@ -78,7 +78,7 @@ TEST_F(Platform, ArenaMemoryIsZeroedSealedAndShared) {
 
 TEST_F(Platform, AnImpossibleArenaIsRefusedWithAReason) {
     const host::SharedMemory m =
-        platform.make_memory(uint64_t{1} << 63, why);  // no file can be so long, whatever the machine has
+        platform.make_memory(uint64_t{1} << 63, why);  // no file can have this length, whatever memory the machine has
     EXPECT_EQ(m.base, nullptr);
     EXPECT_NE(why.find("more than half"), std::string::npos) << why;
     EXPECT_TRUE(leaves_enough(512, 1024));
@@ -151,11 +151,11 @@ TEST_F(Platform, ATruncatedRegionIsPoisonedAndNobodyElseIsHurt) {
 
     ASSERT_EQ(ftruncate(own, kPage), 0);
     std::string out(4 * kPage, '?');
-    std::memcpy(out.data(), bad->base, 4 * kPage);  // faults in the second page
+    std::memcpy(out.data(), bad->base, 4 * kPage);  // raises SIGBUS at the second page
     EXPECT_TRUE(bad->poisoned.load());
     EXPECT_EQ(out[0], 'x');
     EXPECT_EQ(out[2 * kPage], '\0');
-    std::memset(bad->base, 1, 4 * kPage);  // harmless now, and no further fault
+    std::memset(bad->base, 1, 4 * kPage);  // harmless now, and raises no further SIGBUS
     EXPECT_EQ(SigbusGuard::instance().poisoned(), before + 1);
 
     EXPECT_FALSE(good->poisoned.load());
@@ -187,7 +187,7 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     good.base[0] = std::byte{'g'};
     eventfd_t n;
     eventfd_read(SigbusGuard::instance().event_fd(), &n);
-    // As in the kernel when a client has punched a hole into an arena of huge pages and no huge page is free.
+    // The kernel raises such a SIGBUS when a client has punched a hole into an arena of huge pages and no huge page is free.
     ASSERT_TRUE(SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(bad.base) + kPage));
     EXPECT_TRUE(platform.is_lost(bad));
     EXPECT_FALSE(platform.is_lost(good));
@@ -198,7 +198,7 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     platform.free_memory(good);
 }
 
-/// Runs in its own process, because it uses all mappings that the kernel allows.
+/// Runs in its own process, because it uses up all mappings that the kernel allows.
 TEST_F(Platform, ATruncatedRegionIsPoisonedAlsoWhenNoMappingIsLeft) {
     const int fd = client_memory(kPage), own = dup(fd);
     auto region = platform.map_region(fd, kPage, true, why);
@@ -253,7 +253,7 @@ TEST_F(Platform, ClientsCanReadTheEnginePageButNotWriteIt) {
 
 TEST_F(Platform, AWakeDescriptorWakesUntilItsSessionIsClosed) {
     const int before = open_descriptors();
-    const int fd = dup(platform.make_wake_fd(9, 0));  // what the client gets
+    const int fd = dup(platform.make_wake_fd(9, 0));  // the descriptor that a client gets
     ASSERT_GE(fd, 0);
     EXPECT_EQ(platform.make_wake_fd(9, 1), -1) << "there is one engine";
     sleeper.sleep(0);

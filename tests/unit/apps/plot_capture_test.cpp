@@ -1,4 +1,4 @@
-// `roci plot`: captures of every kind, whole and broken.
+// `roci plot` with captures of every kind, whole and broken.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace test;
 
-/// Three WRITEs and their ACK.
+/// Returns three WRITEs and their ACK.
 std::vector<Captured> exchange() { return {{100, write(5)}, {110, write(6)}, {120, write(7)}, {150, ack(7)}}; }
 
 Capture read(const Bytes& bytes, size_t most = kMostFrames) {
@@ -89,7 +89,7 @@ TEST(PlotCapture, OtherFilesAreRefusedWithAReason) {
     version1[12] = 0x89, version1[13] = 0x15;
     expect_failure(pcap({{1, version1}}), Ending::not_roce, "RoCE version 1");
     Bytes nonsense = write(1);
-    nonsense[42] = 0xff;  // no such opcode
+    nonsense[42] = 0xff;  // an opcode that does not exist
     expect_failure(pcap({{1, nonsense}}), Ending::not_roce, "no RoCEv2 headers");
 }
 
@@ -169,7 +169,7 @@ TEST(PlotCapture, BothEndsShowEachPacketOnceAndKnowWhatWasLost) {
     EXPECT_EQ(s.counts.resent, 1u);
     EXPECT_EQ(s.counts.acks, 2u);
     ASSERT_FALSE(s.rtt.empty());
-    EXPECT_EQ(s.rtt[0].rtt, 34'000);  // sent at the left, answered at the left
+    EXPECT_EQ(s.rtt[0].rtt, 34'000);  // the request left at the left end, and its ACK arrived there
 }
 
 TEST(PlotCapture, ConnectionsBetweenTheSameAddressesAreTold) {

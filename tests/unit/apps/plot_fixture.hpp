@@ -1,4 +1,4 @@
-// Captures made by tests: frames of a connection, written as pcap or pcapng.
+// Captures that tests make: the frames of a connection, written as pcap or pcapng.
 #pragma once
 
 #include <unistd.h>
@@ -24,7 +24,7 @@ inline Gid address(uint8_t last) {
 
 inline constexpr uint32_t kQpA = 17, kQpB = 18;
 
-/// A frame from A to B (or, `back`, from B to A).
+/// Builds a frame from A to B, or with `back` from B to A.
 inline Bytes frame(Operation operation, uint32_t psn, uint32_t payload = 0, bool back = false, uint8_t syndrome = 0,
                    uint32_t dma_length = 0, Service service = Service::rc) {
     wire::PathSpec spec;
@@ -49,7 +49,7 @@ inline Bytes ack(uint32_t psn) { return frame(Operation::ack, psn, 0, true, 0x1f
 inline Bytes nak(uint32_t psn) { return frame(Operation::ack, psn, 0, true, 0x60); }
 inline Bytes rnr_nak(uint32_t psn) { return frame(Operation::ack, psn, 0, true, 0x2c); }
 
-/// A file that disappears with its object.
+/// A temporary file. The destructor removes it.
 class File {
 public:
     File() {
@@ -74,10 +74,10 @@ void put(Bytes& out, T value) {
 struct Captured {
     uint64_t time = 0;  ///< microseconds
     Bytes bytes;
-    uint32_t interface = 0, direction = 0;  ///< pcapng only; 1 in, 2 out
+    uint32_t interface = 0, direction = 0;  ///< pcapng only; direction 1 is in, 2 is out
 };
 
-/// pcap with microseconds. `snap`: bytes kept of a frame, 0 for all.
+/// Writes a pcap file with microseconds. `snap` is the number of bytes kept per frame, 0 for all.
 inline Bytes pcap(const std::vector<Captured>& frames, uint32_t link = 1, uint32_t snap = 0) {
     Bytes out;
     for (const uint32_t w : {0xa1b2c3d4u, 0x00040002u, 0u, 0u, 65535u, link}) put(out, w);
@@ -90,7 +90,7 @@ inline Bytes pcap(const std::vector<Captured>& frames, uint32_t link = 1, uint32
     return out;
 }
 
-/// pcapng with two interfaces, "left" and "right", in microseconds.
+/// Writes a pcapng file in microseconds with two interfaces, "left" and "righ".
 inline Bytes pcapng(const std::vector<Captured>& frames) {
     Bytes out;
     for (const uint32_t w : {0x0a0d0d0au, 28u, 0x1a2b3c4du, 0x00000001u, ~0u, ~0u, 28u}) put(out, w);

@@ -1,4 +1,4 @@
-// `roci plot`: what packets were, and the page.
+// `roci plot`: the classification of packets, and the page.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using namespace test;
 
 using Frames = std::vector<Bytes>;
 
-/// The analysis of frames that come 10 us after each other, from the first.
+/// Returns the analysis of frames that follow each other by 10 us.
 Analysis analysed(const Frames& frames, const std::string& name = "test") {
     std::vector<Captured> captured;
     for (const Bytes& b : frames) captured.push_back({1000 + 10 * captured.size(), b});
@@ -122,7 +122,7 @@ TEST(PlotStream, LostReadResponseIsRequestedAgain) {
 }
 
 TEST(PlotStream, ReadsOfManyPsnsKeepTheirResponses) {
-    const uint32_t length = 300'000'000;  // 292,969 responses of 1,024 bytes
+    const uint32_t length = 300'000'000;  // 292,969 responses of 1,024 bytes each
     const Stream s = requests_of({frame(Operation::read_request, 5, 0, false, 0, length),
                                   frame(Operation::read_response_first, 5, 1024, true, 0x1f),
                                   frame(Operation::read_response_middle, 6, 1024, true), write(5 + 292'969), ack(5 + 292'969)});
@@ -184,7 +184,7 @@ TEST(PlotPage, NothingOfACaptureIsMarkup) {
     EXPECT_EQ(text.find("alert(1)</script>"), std::string::npos);
     size_t ends = 0;
     for (size_t at = 0; (at = text.find("</script>", at)) != std::string::npos; ++at) ++ends;
-    EXPECT_EQ(ends, 2u);  // the data and the script
+    EXPECT_EQ(ends, 2u);  // one ends the data, one ends the script
 }
 
 TEST(PlotPage, LoadsNothingAndHasItsData) {

@@ -1,4 +1,5 @@
-// Threads that reach clients' memory: one user's memory that does not answer, what others notice of it, and the end of a thread.
+// The threads that access clients' memory: a user's memory whose accesses do not end, its effect on other users, and the end of a
+// thread.
 #include "apps/rocid/slow_threads.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A client's memory that answers when the test says so.
+/// A client's memory in which accesses end when the test opens the gate.
 class Gate : public mem::RemoteProcess {
 public:
     explicit Gate(std::shared_ptr<mem::SlowWorker> worker, bool open) : worker_(std::move(worker)), open_(open) {}

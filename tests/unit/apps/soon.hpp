@@ -1,4 +1,4 @@
-// Waits for what another thread does.
+// Waits for an effect of another thread.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace roci::rocid {
 
-/// False: it did not become true within ten seconds.
+/// Waits until the condition is true. Returns false if it is not true within ten seconds.
 template <class Condition>
 bool soon(Condition c) {
     for (int i = 0; i < 10'000; ++i) {

@@ -1,4 +1,4 @@
-// The counter page from the engine's stores to what `roci stat` and the sysfs view show of it.
+// The counter page: from the engine's stores to the output of `roci stat` and the sysfs view.
 #include "stat.hpp"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(CounterPage, ADamagedOneIsRefused) {
     std::string why;
     EXPECT_FALSE(CounterReader::of(std::span(good).first(good.size() - 1), why));
     EXPECT_FALSE(CounterReader::of(std::span(good).first(8), why));
-    for (size_t word = 0; word < sizeof(abi::CounterPageHeader) / 4 - 1; ++word) {  // not what only `roci top` reads
+    for (size_t word = 0; word < sizeof(abi::CounterPageHeader) / 4 - 1; ++word) {  // only `roci top` reads the last
         auto bad = good;
         const uint32_t huge = 0xfffffff0;
         if (word * 4 == offsetof(abi::CounterPageHeader, pid)) continue;
@@ -122,7 +122,7 @@ TEST(LiveCounters, FilesFollowThePage) {
     EXPECT_EQ(files.renew(), 0u);
     qp::bump(p.a.devices[1]->tx_octets, 4000);
     qp::bump(p.b.devices[1]->tx_frames, 9);
-    qp::bump(p.b.devices[1]->tx_messages, 9);  // has no file
+    qp::bump(p.b.devices[1]->tx_messages, 9);  // this counter has no file
     EXPECT_EQ(files.renew(), 2u);
     EXPECT_EQ(text_of(root / "roci1/ports/1/counters/port_xmit_data"), "1000\n");
     EXPECT_EQ(text_of(root / "roci1/ports/1/counters/port_xmit_packets"), "9\n");

@@ -1,4 +1,4 @@
-// roci status: tables that fit, filters, and the page of one QP.
+// roci status: tables that fit the width, filters, and the page of one QP.
 #include "status.hpp"
 
 #include <gtest/gtest.h>

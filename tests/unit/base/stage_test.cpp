@@ -1,4 +1,4 @@
-// Tests the stage clock with times of the test, and the marker with the processor's counter.
+// Tests the stage clock with times that the test chooses, and the marker with the processor's counter.
 #define ROCI_STAGES
 #include "base/stage.hpp"
 
@@ -39,8 +39,8 @@ TEST(StageClock, AStageWithinItselfIsOneStageEnteredTwice) {
     EXPECT_EQ(tally(c, Stage::copy).entries, 2u);
 }
 
-/// Each read of the counter ends an interval, so an interval contains one switch. A stage has one more interval for each nested
-/// stage.
+/// Each read of the counter ends an interval, so an interval contains the cost of one switch. A stage has one more interval per
+/// nested stage.
 TEST(StageClock, IntervalsAreWhatSwitchesAreSubtractedBy) {
     constexpr uint64_t kSwitch = 30, kWork = 100;
     StageClock c;

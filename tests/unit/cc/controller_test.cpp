@@ -35,7 +35,7 @@ TEST_F(FixedWindow, AfterATimeoutItDoublesPerRoundTrip) {
 
 // ---- policies that adapt --------------------------------------------------------------------------------------------
 
-/// Plays a network: a window's worth of packets is acknowledged once per round trip.
+/// Plays a network that acknowledges one window of packets per round trip.
 struct Adapting : testing::Test {
     Controller c;
     State s;

@@ -46,7 +46,7 @@ TEST(Discovery, OneDeviceHasOnePointer) {
     EXPECT_EQ(ibv_get_device_guid(a[0]), 0x8877665544332211u);
     EXPECT_EQ(a[0]->node_type, IBV_NODE_CA);
     EXPECT_EQ(a[0]->transport_type, IBV_TRANSPORT_IB);
-    // libmlx5 and libefa read the word behind the public struct as a pointer and dereference it.
+    // libmlx5 and libefa read the word after the public struct as a pointer and dereference it.
     const void* const* ops = nullptr;
     std::memcpy(&ops, reinterpret_cast<const char*>(a[0]) + sizeof(ibv_device), sizeof ops);
     ASSERT_NE(ops, nullptr);
@@ -109,7 +109,7 @@ TEST_F(Client, GidTableHasHolesAndAnEnd) {
     ibv_gid gid{};
     EXPECT_EQ(ibv_query_gid(context, 1, 0, &gid), 0);
     EXPECT_EQ(gid.raw[0], 0xfe);
-    EXPECT_EQ(ibv_query_gid(context, 1, 1, &gid), 0);  // a hole reads as zeros
+    EXPECT_EQ(ibv_query_gid(context, 1, 1, &gid), 0);  // an empty entry reads as zeros
     EXPECT_EQ(gid.global.interface_id, 0u);
     EXPECT_EQ(ibv_query_gid(context, 1, 16, &gid), -1);
     ibv_gid_entry e{};
@@ -202,7 +202,7 @@ TEST_F(Client, RegistrationDescribesTheWholeRangeAndGivesItBack) {
     abi::RegMrRequest request;
     std::memcpy(&request, body.data(), sizeof request);
     EXPECT_EQ(request.pd, pd->handle);
-    EXPECT_EQ(request.access, uint32_t(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));  // hints are masked
+    EXPECT_EQ(request.access, uint32_t(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));  // the hints are removed
     EXPECT_EQ(request.iova, 0x5000u);
     EXPECT_EQ(request.length, memory.size() - 5);
     ASSERT_GE(request.segments, 1u);
@@ -302,7 +302,7 @@ TEST_F(Client, RawClockCountsNanoseconds) {
     EXPECT_LT(passed, 5'000'000'000);
 }
 
-/// 40 bytes as a UD receive delivers them for IPv4: 20 undefined, then the header.
+/// Returns the 40 bytes of a UD receive for IPv4: 20 undefined bytes, then the IPv4 header.
 ibv_grh ipv4_grh(uint8_t undefined) {
     unsigned char raw[40];
     std::memset(raw, undefined, sizeof raw);
@@ -322,7 +322,7 @@ ibv_grh ipv4_grh(uint8_t undefined) {
 TEST_F(Client, AddressOfASenderIsReadFromTheDatagram) {
     ibv_wc wc{};
     wc.wc_flags = IBV_WC_GRH;
-    for (uint8_t undefined : {uint8_t{0x00}, uint8_t{0x60}, uint8_t{0x45}}) {  // 0x60 looks like IPv6: the checksum tells
+    for (uint8_t undefined : {uint8_t{0x00}, uint8_t{0x60}, uint8_t{0x45}}) {  // 0x60 looks like IPv6, so the checksum decides
         ibv_grh grh = ipv4_grh(undefined);
         ibv_ah_attr attr{};
         ASSERT_EQ(ibv_init_ah_from_wc(context, 1, &wc, &grh, &attr), 0) << int(undefined);
@@ -347,7 +347,7 @@ TEST_F(Client, AddressOfASenderIsReadFromTheDatagram) {
     EXPECT_EQ(attr.grh.traffic_class, 0x12);
     EXPECT_EQ(attr.grh.flow_label, 0x34567u);
     EXPECT_EQ(attr.grh.dgid.raw[15], 7);
-    v6.dgid.raw[15] = 99;  // not ours
+    v6.dgid.raw[15] = 99;  // not an address of this device
     EXPECT_EQ(ibv_init_ah_from_wc(context, 1, &wc, &v6, &attr), -1);
     ibv_ah* ah = ibv_create_ah_from_wc(pd, &wc, &(v6.dgid.raw[15] = 1, v6), 1);
     ASSERT_NE(ah, nullptr);
@@ -432,16 +432,16 @@ TEST_F(Client, AForksChildLeavesItsParentsObjectsAlone) {
         ibv_send_wr* bad = nullptr;
         ibv_port_attr port{};
         ibv_wc wc{};
-        if (ibv_post_send(qp, &wr, &bad) != 0) _exit(1);  // goes into the child's own memory
+        if (ibv_post_send(qp, &wr, &bad) != 0) _exit(1);  // writes to the child's private memory
         if (ibv_poll_cq(cq, 1, &wc) != 0) _exit(2);
-        if (___ibv_query_port(context, 1, &port) != 0) _exit(3);  // by a session of its own
+        if (___ibv_query_port(context, 1, &port) != 0) _exit(3);  // uses a new session of the child
         if (ibv_dereg_mr(mr) != 0) _exit(4);
         if (ibv_destroy_qp(qp) != 0) _exit(5);
         if (ibv_destroy_cq(cq) != 0) _exit(6);
         if (ibv_destroy_comp_channel(channel) != 0) _exit(7);
         if (ibv_dealloc_pd(pd) != 0) _exit(8);
         if (ibv_close_device(context) != 0) _exit(9);
-        ibv_device** list = ibv_get_device_list(nullptr);  // a connection of its own
+        ibv_device** list = ibv_get_device_list(nullptr);  // uses a new connection of the child
         if (list == nullptr || list[0] == nullptr) _exit(10);
         _exit(0);
     }
@@ -453,7 +453,7 @@ TEST_F(Client, AForksChildLeavesItsParentsObjectsAlone) {
     for (Op op : {Op::dereg_mr, Op::destroy_qp, Op::destroy_cq, Op::destroy_channel, Op::dealloc_pd})
         EXPECT_EQ(rocid.count(op), 0u);
     ibv_port_attr port{};
-    EXPECT_EQ(___ibv_query_port(context, 1, &port), 0);  // the parent's session lives
+    EXPECT_EQ(___ibv_query_port(context, 1, &port), 0);  // the parent's session still works
     ibv_send_wr wr = send_wr(1);
     ibv_send_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_send(qp, &wr, &bad), 0);

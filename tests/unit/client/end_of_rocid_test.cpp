@@ -1,4 +1,4 @@
-// rocid ends while work is outstanding: every kind of waiting ends.
+// rocid ends while requests are outstanding. Every kind of waiting must end.
 #include <chrono>
 #include <thread>
 
@@ -9,7 +9,7 @@ namespace {
 
 class EndOfRocid : public Client {
 protected:
-    /// Plays a program that only polls its CQ.
+    /// Plays a program that does nothing except poll its CQ.
     static ibv_wc poll_for_one(ibv_cq* cq) {
         ibv_wc wc{};
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

@@ -1,4 +1,4 @@
-// Completion channels and asynchronous events: records in pipes, acknowledgements, destroyed objects.
+// Completion channels and asynchronous events: records in event sockets, acknowledgements, destroyed objects.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -61,7 +61,7 @@ TEST_F(Events, RecordsOfDestroyedCqsAreSkipped) {
     ASSERT_EQ(ibv_destroy_cq(old), 0);
     ibv_cq* cq = make_cq(8, channel);
     rocid.send_comp_event(stale);
-    rocid.send_comp_event({cq->handle, record_of(cq).generation - 1});  // same handle, earlier life
+    rocid.send_comp_event({cq->handle, record_of(cq).generation - 1});  // same handle, but an earlier generation
     rocid.send_comp_event(record_of(cq));
     ibv_cq* which = nullptr;
     void* user = nullptr;
@@ -116,7 +116,7 @@ TEST_F(Events, AsyncEventsNameTheirObjects) {
     send(IBV_EVENT_QP_LAST_WQE_REACHED, qp->handle, rocid.qp(qp->handle).reply.generation);
     send(IBV_EVENT_CQ_ERR, cq->handle, rocid.cq(cq->handle).reply.generation);
     send(IBV_EVENT_SRQ_LIMIT_REACHED, srq->handle, rocid.srq(srq->handle).reply.generation);
-    send(IBV_EVENT_QP_FATAL, 9999, 1);  // of a destroyed QP
+    send(IBV_EVENT_QP_FATAL, 9999, 1);  // event of a destroyed QP
     send(IBV_EVENT_PORT_ACTIVE, 1, 0);
     EXPECT_EQ(receive().element.qp, qp);
     EXPECT_EQ(receive().element.cq, cq);
@@ -155,7 +155,7 @@ TEST_F(Events, ArmingCountsUpAndSaysSolicited) {
     EXPECT_EQ(shared->arm, 0u);
     EXPECT_EQ(ibv_req_notify_cq(cq, 0), 0);
     EXPECT_EQ(shared->arm, 2u);
-    shared->fired = 2;  // rocid has answered it
+    shared->fired = 2;  // rocid has sent the event for this value of `arm`
     EXPECT_EQ(ibv_req_notify_cq(cq, 1), 0);
     EXPECT_EQ(shared->arm, 5u);
     EXPECT_EQ(ibv_req_notify_cq(cq, 0), 0);

@@ -131,7 +131,7 @@ TEST_F(Rings, TheExtendedQpPostsAllOrNothing) {
     ibv_wr_abort(ex);
     EXPECT_EQ(shared.posted_sends(), 2u);
     ibv_wr_start(ex);
-    for (int i = 0; i < 3; ++i) ibv_wr_send(ex);  // two are free
+    for (int i = 0; i < 3; ++i) ibv_wr_send(ex);  // only two slots are free
     EXPECT_EQ(ibv_wr_complete(ex), ENOMEM);
     EXPECT_EQ(shared.posted_sends(), 2u);
     ibv_wr_start(ex);
@@ -150,7 +150,7 @@ TEST_F(Rings, TheExtendedQpPostsAllOrNothing) {
     EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
     EXPECT_EQ(ibv_destroy_qp(base), 0);
 
-    attr.qp_type = IBV_QPT_UD;  // no RDMA on datagrams
+    attr.qp_type = IBV_QPT_UD;  // UD has no RDMA
     EXPECT_EQ(ibv_create_qp_ex(context, &attr), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
 }

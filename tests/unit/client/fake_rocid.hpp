@@ -1,4 +1,4 @@
-// A fake rocid in this process. It answers every request of the control protocol without checks, and gives a test access to
+// A fake rocid in this process. It answers every request of the control protocol without checks, and gives the test access to
 // rocid's side of the rings. The test plays the engine.
 #pragma once
 
@@ -21,20 +21,20 @@ public:
     static constexpr uint32_t kEngines = 2;
     static constexpr uint64_t kDoorbellStride = 16384;
 
-    /// Listens on a socket of its own and points ROCI_SOCKET there.
+    /// Listens on its own socket and sets ROCI_SOCKET to the socket's path.
     FakeRocid();
     ~FakeRocid();
 
-    // ---- what the test sets before it acts ------------------------------------------------------------------------------
+    // ---- settings of the test before it acts ------------------------------------------------------------------------
     uint32_t abi_min = abi::kAbiVersion, abi_max = abi::kAbiVersion;
     uint32_t lanes = kEngines;
     uint32_t engine_of_next_qp = 1;
-    /// Answers this op with this errno and a reason.
+    /// Refuses requests of this op with this errno and a reason.
     void refuse(abi::Op op, int error);
 
     // ---- what rocid sees ------------------------------------------------------------------------------------------------
     uint32_t count(abi::Op op) const;
-    /// The body of the last request of that kind, as raw bytes.
+    /// Returns the body of the last request of that op, as raw bytes.
     std::vector<std::byte> last(abi::Op op) const;
     template <class T>
     T last_as(abi::Op op) const {
@@ -43,7 +43,7 @@ public:
         std::memcpy(&out, bytes.data(), std::min(sizeof out, bytes.size()));
         return out;
     }
-    /// Descriptors that came with requests.
+    /// Returns the number of descriptors that came with requests.
     uint32_t received_fds() const { return received_fds_; }
 
     struct Qp {
@@ -57,7 +57,7 @@ public:
             auto* wqe = reinterpret_cast<abi::SendWqe*>(sq_slots + (index & (reply.sq_depth - 1)) * reply.sq_stride);
             return std::atomic_ref(wqe->phase).load(std::memory_order_acquire) == abi::phase_of(index, reply.sq_depth);
         }
-        /// How many are posted, from index 0 on.
+        /// Returns the number of posted WQEs, from index 0 on.
         uint32_t posted_sends() const {
             uint32_t n = 0;
             while (n < reply.sq_depth && posted(n)) ++n;
@@ -81,19 +81,19 @@ public:
     const abi::SendWqe& send_wqe(uint32_t qp_handle, uint32_t index);
     const abi::RecvWqe& recv_wqe(uint32_t qp_handle, uint32_t index);
 
-    /// What an engine does: writes an entry into a lane.
+    /// Writes an entry into a lane, as an engine does.
     void complete(uint32_t cq_handle, uint32_t lane, const abi::Cqe& entry);
     abi::DoorbellPage& doorbells(uint32_t engine) {
         return *reinterpret_cast<abi::DoorbellPage*>(doorbells_ + engine * kDoorbellStride);
     }
     abi::EnginePage& engine_page() { return *engine_page_; }
     bool doorbell_set(uint32_t engine, uint32_t slot) { return (doorbells(engine).words[slot / 64] >> (slot % 64) & 1) != 0; }
-    /// Count of wake-ups since the last call.
+    /// Returns the number of wake-ups since the last call.
     uint64_t wakes(uint32_t engine);
 
     void send_comp_event(const abi::CompEventRecord& record);
     void send_async_event(const abi::AsyncEventRecord& record);
-    /// The death of rocid: every connection and pipe is closed.
+    /// Plays the death of rocid: closes every connection and event pipe.
     void die();
 
 private:
@@ -141,7 +141,7 @@ private:
     int async_write_ = -1;
     int channel_write_ = -1;
     uint32_t next_handle_ = 1;
-    uint32_t next_slot_ = 130;  // not in the first doorbell words, so that the arithmetic is tried
+    uint32_t next_slot_ = 130;  // not in the first doorbell words, so that a wrong index computation is detected
     std::map<uint32_t, Qp> qps_;
     std::map<uint32_t, Cq> cqs_;
     std::map<uint32_t, Srq> srqs_;

@@ -1,4 +1,4 @@
-// A QP and its CQ, with the rings seen from rocid's side.
+// A QP and its CQ, with rocid's view of their rings.
 #pragma once
 
 #include "fixture.hpp"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The symbols of our libibverbs.so.1: all default ones of the system's library are there, with the same versions, and everything on this
-# machine that links against libibverbs resolves every symbol with our library first. Missing programs are skipped and reported.
+# Checks the symbols of Rocinante's libibverbs.so.1. All default symbols of the system's library must exist with the same versions. Every program on
+# this machine that links with libibverbs must resolve every symbol with this library first. Missing programs are skipped and reported.
 # Usage: symbols.sh path/to/libibverbs.so.1 [path/to/librdmacm.so.1]
 set -u
 ours=$(realpath "$1")
@@ -20,14 +20,14 @@ defaults() { nm -D --defined-only "$1" | awk '$3 ~ /@@/ { print $3 }' | sort; }
 readelf -d "$ours" | grep -q NODELETE || fail "not marked nodelete"
 extra=$(readelf -d "$ours" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v -e '^libc\.so' -e '^ld-linux' -e '^libm\.so' -e '^libpthread\.so' -e '^libdl\.so')
 [ -z "$extra" ] || fail "needs more than the C library: $extra"
-# Both libraries run from glibc 2.31 on: nothing in them is bound to a newer version.
+# Both libraries run on glibc 2.31 and newer, so they must not be bound to a newer version.
 for library in "$ours" ${2:+"$(realpath "$2")"}; do
     newer=$(objdump -T "$library" | awk '/\*UND\*/' | grep -oE 'GLIBC_2\.[0-9]+[^ ]* +.*' | awk -F'[. )]' '$2 > 31')
     [ -z "$newer" ] || fail "$library needs a glibc newer than 2.31: $newer"
     absolute=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep /)
     [ -z "$absolute" ] || fail "$library is bound to a place: $absolute"
 done
-leaked=$(nm -D --defined-only "$ours" | awk '$2 != "A" { print $3 }' | grep -v -e '@@IBVERBS_' -e '^madvise@@GLIBC_')  # stands before libc's
+leaked=$(nm -D --defined-only "$ours" | awk '$2 != "A" { print $3 }' | grep -v -e '@@IBVERBS_' -e '^madvise@@GLIBC_')  # such a symbol would replace libc's
 [ -z "$leaked" ] || fail "exported without a version: $leaked"
 
 if [ -e "$system" ]; then

@@ -1,4 +1,4 @@
-// From REQ to RTU: connections that are established, and those that fail.
+// From REQ to RTU: connections that succeed and connections that fail.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -75,7 +75,7 @@ TEST(CmConnect, ListenerOfAnotherAddressOrFamilyDoesNotHear) {
     w.settle();
     EXPECT_EQ(w.events_a.at(0).reason, uint16_t(Reason::invalid_service_id));
     l.ipv4 = true;
-    l.port = 0;  // another device
+    l.port = 0;  // on another device
     w.b.listen(l);
     w.a.connect(w.spec(), w.now);
     w.settle();
@@ -116,7 +116,7 @@ TEST(CmConnect, PeerThatNeverAnswers) {
     w.pass(response_time(20) * 2);
     ASSERT_EQ(w.events_a.size(), 1u);
     EXPECT_EQ(w.events_a[0].kind, Kind::unreachable);
-    EXPECT_EQ(w.count(Attribute::req), 1 + 15);  // 12.7.27: exactly max_retries repetitions
+    EXPECT_EQ(w.count(Attribute::req), 1 + 15);  // exactly max_retries repetitions (IBA 12.7.27)
     EXPECT_EQ(w.a.counters().repeated, 15u);
     EXPECT_EQ(w.a.counters().timeouts, 1u);
     w.a.destroy(id, w.now);
@@ -135,7 +135,7 @@ TEST(CmConnect, SlowProgramSendsMra) {
     EXPECT_EQ(w.a.find(id)->state, State::rep_rcvd);
 }
 
-/// The peer sends MRAs again and again; the connection gives up nevertheless.
+/// The peer sends MRAs again and again. The connection attempt ends nevertheless.
 TEST(CmConnect, ProgramThatNeverAnswersIsGivenUpOn) {
     World w;
     w.listen();
@@ -150,7 +150,7 @@ TEST(CmConnect, ProgramThatNeverAnswersIsGivenUpOn) {
     EXPECT_EQ(w.events_b[1].reason, uint16_t(Reason::timeout));
 }
 
-/// fio requests 10 of each; truncated to three bits that would be 2.
+/// fio requests 10 retries and 10 RNR retries. Truncated to three bits, 10 would be 2.
 TEST(CmConnect, MoreRetriesThanFitAreTheMost) {
     World w;
     w.listen();
@@ -208,7 +208,8 @@ TEST(CmConnect, RepOfAPeerThatGaveUpIsRefused) {
     EXPECT_EQ(w.events_b.back().reason, uint16_t(Reason::invalid_comm_id));
 }
 
-// A REP arrives after we have given up, and the peer does not know that: we send a REJ, and our program gets no further event.
+// A REP arrives after the connection attempt has ended. The peer does not know this, so the manager sends a REJ. The program gets
+// no further event.
 TEST(CmConnect, RepAfterTheTimeoutIsRefused) {
     World w;
     w.listen();

@@ -1,4 +1,4 @@
-// DREQ, DREP, time wait, and connections that one end does not know any more.
+// DREQ, DREP, time wait, and connections that one end no longer knows.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -64,7 +64,7 @@ TEST(CmDisconnect, StaleConnectionIsCleared) {
     World w;
     const auto [a, b] = w.connected();
     (void)a;
-    // The peer lost its memory and connects its QP again, under an ID that we have not seen.
+    // The peer has lost its state and connects its QP again, with a new communication ID.
     ConnectSpec again = w.spec();
     w.a.connect(again, w.now);
     w.dropping = [](Attribute attribute, bool from_a) { return attribute == Attribute::dreq && !from_a; };

@@ -58,7 +58,7 @@ struct World {
         b.listen(l);
     }
 
-    /// Delivers (or loses) all messages in the network, and those that follow from them, until there are none.
+    /// Delivers or loses all messages in the network, and those that they cause, until there are none.
     void settle() {
         for (bool moved = true; moved;) {
             moved = false;
@@ -106,7 +106,7 @@ struct World {
         }
         now = end;
     }
-    /// Connects; ids of both ends.
+    /// Connects both ends and returns their ids.
     std::pair<uint32_t, uint32_t> connected() {
         listen();
         const uint32_t id = a.connect(spec(), now);

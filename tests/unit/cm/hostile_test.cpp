@@ -1,4 +1,4 @@
-// Faults of a peer or an owner have no effect, and cost a bounded amount of memory.
+// Faults of a peer or of an owner have no effect, and use a bounded amount of memory.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -8,7 +8,7 @@ TEST(CmHostile, ReplayedAndForgedMessagesChangeNothing) {
     World w;
     const auto [a, b] = w.connected();
     const uint32_t remote_of_b = w.b.find(b)->remote_id;
-    // From another address; with another ID; with another QPN.
+    // Forged messages: from another address, with another ID, with another QPN.
     Dreq dreq;
     dreq.local_comm_id = remote_of_b;
     dreq.remote_comm_id = b;
@@ -54,7 +54,7 @@ TEST(CmHostile, FloodOfRequestsIsBounded) {
     }
     EXPECT_EQ(w.b.connections(), 64u);
     EXPECT_EQ(w.b.counters().refused_full, 10000u - 64u);
-    // Connections without an owner are removed to make room.
+    // Connections without an owner are removed to make room for new ones.
     Event e;
     while (w.b.next_event(e)) w.b.destroy(e.connection, w.now);
     req.local_comm_id = req.qpn = 20000;

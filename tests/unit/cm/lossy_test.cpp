@@ -38,7 +38,7 @@ TEST(CmLossy, ServiceIdResolution) {
 }
 
 /// Connects and disconnects many times over a network that loses, duplicates and repeats messages. Each end must get each event
-/// once, in order, and nothing may be left.
+/// once and in order, and no object may be left.
 class Lossy : public testing::TestWithParam<std::pair<int, double>> {};
 
 TEST_P(Lossy, EveryConnectionComesAndGoes) {
@@ -49,7 +49,7 @@ TEST_P(Lossy, EveryConnectionComesAndGoes) {
     std::map<uint32_t, std::vector<Kind>> seen_a, seen_b;
     w.on_event = [&](bool at_a, const Event& e) {
         const Kind kind =
-            e.kind == Kind::gone ? Kind::disconnected : e.kind;  // a peer that does not answer counts as disconnected
+            e.kind == Kind::gone ? Kind::disconnected : e.kind;  // a peer that does not respond counts as disconnected
         (at_a ? seen_a : seen_b)[e.connection].push_back(kind);
         if (e.kind == Kind::connect_request) {
             AcceptSpec s;
@@ -96,7 +96,7 @@ TEST_P(Lossy, EveryConnectionComesAndGoes) {
     EXPECT_EQ(w.b.connections(), 0u);
 }
 
-/// Even with half of all messages lost, connections are established soon, not after many full response times.
+/// Even if half of all messages are lost, connections are established soon, and not only after many full response times.
 TEST(CmLossy, HalfLostIsSlowButNotVerySlow) {
     for (int seed = 1; seed <= 20; ++seed) {
         World w{uint32_t(seed)};

@@ -1,4 +1,4 @@
-// CM messages compared with those of Linux's CM: every known field is decoded, and encoded again to the same bytes.
+// CM messages compared with those of Linux's CM. Every known field is decoded and then encoded to the same bytes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -132,7 +132,7 @@ TEST(CmMad, FieldsOfTheAnswers) {
     const SidrRep answer = decode<SidrRep>(all[11].mad);
     EXPECT_EQ(answer.status, SidrStatus::valid);
     EXPECT_EQ(answer.request_id, sidr.request_id);
-    EXPECT_EQ(answer.qkey, 0x01234567u);  // what rdma_cm gives to every UDP port
+    EXPECT_EQ(answer.qkey, 0x01234567u);  // the Q_Key that rdma_cm gives to every UDP port
     EXPECT_NE(answer.qpn, 0u);
 }
 

@@ -39,14 +39,14 @@ TEST_F(ArenaTest, BlocksAreZeroedAlignedAndApart) {
             live.push_back(std::move(b));
         } else {
             const size_t which = random() % live.size();
-            std::memset(live[which].base(), 0, 64);  // its own bytes only
+            std::memset(live[which].base(), 0, 64);  // writes only to its own bytes
             std::memset(live[which].base(), 0x77, live[which].where().length);
             std::swap(live[which], live.back());
             live.pop_back();
         }
     }
     live.clear();
-    // All merged again: the largest chunk can be taken in one piece.
+    // All blocks are merged again: the largest chunk can be allocated in one piece.
     const size_t chunks = arena.chunks();
     const uint64_t bytes = arena.bytes();
     uint64_t largest = 0;
@@ -126,6 +126,22 @@ TEST(NumberPool, RandomNumbersShareCacheLinesAndRunOut) {
     EXPECT_FALSE(NumberPool(5, 5).allocate(random()));
 }
 
+TEST(NumberPool, ARandomNumberRestsAfterItsRelease) {
+    NumberPool pool(3, 20'000);
+    std::mt19937_64 random(5);
+    for (uint32_t i = 0; i < 20; ++i) {
+        const auto freed = pool.allocate(random());
+        ASSERT_TRUE(freed);
+        pool.release(*freed);
+        for (uint32_t k = 1; k < NumberPool::kMostResting; ++k) {
+            const auto n = pool.allocate(random());
+            ASSERT_TRUE(n);
+            ASSERT_NE(*n, *freed) << "a peer may still have a connection to the freed number";
+            pool.release(*n);
+        }
+    }
+}
+
 TEST(NumberPool, GoesRoundAndRunsOut) {
     NumberPool pool(3, 200);
     EXPECT_EQ(pool.capacity(), 197u);
@@ -137,7 +153,7 @@ TEST(NumberPool, GoesRoundAndRunsOut) {
     EXPECT_EQ(pool.allocate(), 150u);
     for (uint32_t n = 3; n < 200; ++n) pool.release(n);
     EXPECT_EQ(pool.in_use(), 0u);
-    EXPECT_EQ(pool.allocate(), 151u) << "a freed number rests";
+    EXPECT_EQ(pool.allocate(), 3u) << "the number that was freed first";
     NumberPool none(5, 5);
     EXPECT_EQ(none.allocate(), std::nullopt);
 }

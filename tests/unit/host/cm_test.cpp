@@ -50,7 +50,7 @@ protected:
     }
     bool no_event(uint32_t s, uint32_t ch) { return tell(s, Op::cm_get_event, ch) == EAGAIN; }
 
-    /// Carries MADs until nothing moves.
+    /// Passes MADs between the devices until there are none.
     void carry() {
         while (!port.mads.empty()) {
             const auto mads = std::exchange(port.mads, {});
@@ -67,7 +67,7 @@ protected:
             conductor.service(++now);
         }
     }
-    /// An id of `session` at 10.0.0.1 whose route to 10.0.0.2:`port` is resolved.
+    /// Returns an id of `session` at 10.0.0.1 whose route to 10.0.0.2:`port` is resolved.
     uint32_t resolved(uint16_t to_port, uint32_t space = kTcp) {
         const uint32_t id = make_id(session, channel, space);
         abi::CmResolveRequest r{};
@@ -208,7 +208,7 @@ TEST_F(CmTest, PortsAreGivenOnceAndComeBackAtOnce) {
     EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kGid4, 7000)), 0) << "the program that had it is gone";
 }
 
-// If no device has a kernel interface, 127.0.0.1 stands for the first device's address, so a program can give its listening
+// If no device has a kernel interface, 127.0.0.1 is treated as the first device's address. So a program can give its listening
 // address to a peer.
 TEST_F(CmTest, LoopbackAddressIsTheFirstDevices) {
     constexpr uint8_t kLoopback[4] = {127, 0, 0, 1};
@@ -284,7 +284,7 @@ TEST_F(CmTest, BacklogBoundsWhatWaits) {
         carry();
     }
     EXPECT_EQ(event(session, channel, CmEventType::rejected).status, int32_t(cm::Reason::consumer));
-    event(peer, peer_channel, CmEventType::connect_request);  // room again
+    event(peer, peer_channel, CmEventType::connect_request);  // makes room again
     EXPECT_EQ(call(Op::cm_connect, with(resolved(7174), 200, "")).error, 0);
     carry();
     EXPECT_EQ(tell(peer, Op::cm_destroy_id, listener), 0);
@@ -312,8 +312,8 @@ TEST_F(CmTest, EventsMoveWithTheirId) {
     EXPECT_EQ((platform.signals[{peer, kCmChannelBase + other}]), 1u);
     event(peer, other, CmEventType::disconnected);
 }
-// Events of destroyed ids are never delivered, whether they are few (then they are skipped) or most of the queue (then they are
-// removed). They are not delivered to a new id with the same handle either.
+// Events of destroyed ids are never delivered, not even to a new id with the same handle. A few such events are skipped; if they
+// are most of the queue, they are removed.
 TEST_F(CmTest, EventsEndWithTheirId) {
     constexpr uint32_t kIds = 200;
     for (const uint32_t ending : {90u, 150u}) {
@@ -340,7 +340,7 @@ TEST_F(CmTest, EventsEndWithTheirId) {
     }
 }
 
-/// What `roci why --cm` tells a session.
+/// The text that `roci why --cm` shows to a session.
 class CmWhyTest : public CmTest {
 protected:
     std::string why(uint32_t s) {

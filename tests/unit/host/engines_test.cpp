@@ -39,7 +39,7 @@ struct Engines : engine::CommandPort {
         for (uint32_t e = 0; e < 2; ++e) {
             engine::Config config;
             config.index = e;
-            config.event_ring = 16;  // small: events wait
+            config.event_ring = 16;  // small, so that events wait
             ports[e] = {&sinks[e * 2], &sinks[e * 2 + 1]};
             engine[e] = std::make_unique<engine::Engine>(config, shared, ports[e]);
         }
@@ -137,7 +137,7 @@ TEST_F(EnginesTest, AResizedCqKeepsItsEntriesInOrder) {
     map(made);
     for (uint64_t id : {1, 2, 3, 4, 5}) EXPECT_EQ(push(0, id), rings::PushResult::ok);
     for (uint64_t id : {101, 102, 103}) EXPECT_EQ(push(1, id), rings::PushResult::ok);
-    for (int i = 0; i < 2; ++i) client.peek(), client.pop();  // lane 0: 1 and 2 are gone
+    for (int i = 0; i < 2; ++i) client.peek(), client.pop();  // lane 0: entries 1 and 2 are polled
     client.arm(false);
     const uint32_t armed = client.shared->arm;
 
@@ -179,7 +179,7 @@ TEST_F(EnginesTest, ACqThatWaitsForTheEventRingCanGo) {
     open();
     const uint32_t channel = call(Op::create_channel, abi::HandleRequest{}).as<abi::HandleReply>().handle;
     const uint32_t pd = call(Op::alloc_pd, abi::HandleRequest{}).as<abi::HandleReply>().handle;
-    // More armed CQs with flushed work than the event ring holds: the rest waits inside of the engines.
+    // More armed CQs have flushed work than the event ring holds. The other events wait inside the engines.
     for (int i = 0; i < 100; ++i) {
         const auto cq = call(Op::create_cq, abi::CreateCqRequest{4, channel, 0, 0}).as<abi::CreateCqReply>();
         reinterpret_cast<abi::CqShared*>(chunks.at(cq.where.chunk) + cq.where.offset)->arm = 2;
@@ -200,9 +200,9 @@ TEST_F(EnginesTest, ACqThatWaitsForTheEventRingCanGo) {
     engines.poll(3);  // the address sanitizer detects an access by an engine
 }
 
-// ---- dice -----------------------------------------------------------------------------------------------------------
+// ---- random requests ----------------------------------------------------------------------------------------------
 
-/// Nearly valid messages that are then corrupted.
+/// Creates nearly valid messages and corrupts them.
 class Attacker {
 public:
     explicit Attacker(uint32_t seed) : random_(seed) {}
@@ -230,7 +230,7 @@ public:
         return out;
     }
 
-    /// Prefers handles of existing objects.
+    /// Remembers the handles of created objects, so that later requests use them.
     void learn(const std::vector<std::byte>& message, const Result& r) {
         Op op;
         if (r.error != 0 || r.body.size() < 4 || message.size() < sizeof op) return;
@@ -246,7 +246,7 @@ private:
         if (list.empty() || chance(15)) return chance(3) ? abi::kNoHandle : chance(3) ? uint32_t(random_()) : below(12);
         return list[below(uint32_t(list.size()))];
     }
-    /// A request with only a handle, of the kind that its operation uses.
+    /// Returns the operation that creates the kind of handle that `op` uses.
     static Op maker_of(Op op) {
         switch (op) {
             case Op::dealloc_pd:
@@ -378,10 +378,11 @@ private:
         if (chance(500)) p.resize(abi::kMaxMessage + below(2));
     }
     std::mt19937_64 random_;
-    std::map<Op, std::vector<uint32_t>> made_;  ///< by the operation that made them
+    std::map<Op, std::vector<uint32_t>> made_;  ///< handles by the operation that created them
 };
 
-/// Runs a rocid with several clients that send random requests, write random data into their rings, and disconnect.
+/// Runs the conductor and engines with several clients, which send random requests, write random data into their rings, and
+/// disconnect.
 class HostileTest : public EnginesTest, public ::testing::WithParamInterface<uint32_t> {
 protected:
     void scribble(Attacker& dice) {

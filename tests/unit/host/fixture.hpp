@@ -1,5 +1,5 @@
 // A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that only record
-// commands. All resources of the conductor are counted, so that a test can check for leaks.
+// commands. The fixture counts all resources of the conductor, so that a test can check for leaks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ public:
             return nullptr;
         }
         auto region = std::make_unique<mem::MappedRegion>();
-        // Never touched by the conductor: without engines, only a number that differs from region to region.
+        // The conductor never accesses the memory of a region. Without engines the base is only a number that differs per region.
         region->base = backed ? new std::byte[length]{} : reinterpret_cast<std::byte*>(next_base);
         next_base += (length + 0xfff) / 0x1000 * 0x1000 + 0x1000;
         region->length = length;
@@ -61,7 +61,7 @@ public:
         if (backed) delete[] r.base;
     }
     void close_fd(int fd) override { EXPECT_TRUE(taken.insert(fd).second) << "closed twice"; }
-    /// Descriptors that are equal in their last three digits are of the same file.
+    /// Descriptors with the same last three digits refer to the same file.
     bool identify_file(int fd, FileIdentity& out) override {
         out = {1, uint64_t(fd) % 1000};
         return true;
@@ -108,13 +108,13 @@ public:
     std::map<std::byte*, uint64_t> memory;
     std::set<std::byte*> lost;
     CaptureSpec last_capture;
-    std::map<int, std::byte*> by_fd;  ///< where a client that maps the descriptor finds it
+    std::map<int, std::byte*> by_fd;  ///< memory at which a client maps the descriptor
     std::set<mem::MappedRegion*> mapped;
     std::set<int> taken;
     std::set<std::pair<uint32_t, uint32_t>> pipes;
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> signals;
     std::set<uint32_t> wake;
-    std::vector<std::pair<uint32_t, uint32_t>> asyncs;  ///< session, event
+    std::vector<std::pair<uint32_t, uint32_t>> asyncs;  ///< pairs of session and event type
     std::vector<Gid> solicited;
     Gid gateway;
     int route_error = 0;
@@ -123,11 +123,11 @@ public:
     int next_fd = 1000;
     uintptr_t next_base = 0x100000000;
     static constexpr uint64_t kLargestBacked = 1 << 20;
-    bool backed = false;  ///< regions are real memory, for engines that touch it
+    bool backed = false;  ///< true: regions are real memory, for engines that access it
     bool refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
 };
 
-/// What the log of a RecordingPort holds: the index of a command's alternative in engine::Command, or a fence.
+/// The kind of a record of RecordingPort: the index of a command's alternative in engine::Command, or a fence.
 enum class Kind : size_t { fence = std::variant_size_v<engine::Command> };
 template <class Operation>
 inline constexpr Kind kind_of = Kind(engine::Command(static_cast<Operation*>(nullptr)).index());
@@ -137,7 +137,7 @@ class RecordingPort : public engine::CommandPort {
 public:
     struct Record {
         Kind kind;
-        uint32_t engine;  ///< of a fence: 0
+        uint32_t engine;  ///< 0 for a fence
     };
     explicit RecordingPort(uint32_t engines) : engines_(engines) {}
     uint32_t engines() const override { return engines_; }
@@ -165,18 +165,18 @@ public:
     }
 
     std::vector<Record> log;
-    std::map<uint32_t, engine::Ticket> submitted;  ///< by engine
+    std::map<uint32_t, engine::Ticket> submitted;  ///< last ticket per engine
     size_t waits = 0;
     std::map<qp::Qp*, qp::State> state;
     std::vector<uint32_t> consumers;
     std::vector<io::GsiSend> mads;
     std::vector<neighbour::Frame> frames;
     qp::Change last_change;
-    size_t changes = 0;  ///< carried out
+    size_t changes = 0;  ///< number of executed changes
     uint32_t limit = 0;
     Kind refuse = Kind::fence;
     uint32_t refuse_engine = ~0u;
-    int refuse_times = -1;  ///< below 0: always
+    int refuse_times = -1;  ///< number of commands to refuse; below 0: all
     int refuse_error = EINVAL;
 
 private:
@@ -286,7 +286,7 @@ inline std::vector<std::byte> packet(abi::Op op, const std::vector<std::byte>& b
 
 inline abi::HelloRequest good_hello() { return {abi::kHelloMagic, abi::kAbiVersion, "unit test"}; }
 
-/// A conductor with two engines and two devices, and one session that has device 0 open.
+/// A conductor with two engines and two devices, and one session that has opened device 0.
 class ConductorTest : public ::testing::Test {
 protected:
     ConductorTest() : ConductorTest(small_limits()) {}
@@ -368,7 +368,7 @@ protected:
     int next_sent_fd = 1;
 };
 
-/// Attributes for all transitions of a QP, with the masks of ibv_modify_qp(3).
+/// The attributes and mask of one transition of a QP, as in ibv_modify_qp(3).
 struct Step {
     uint32_t mask;
     abi::QpAttr attr;

@@ -1,4 +1,4 @@
-// Requests that need an unknown MAC, changes of addresses, and the answers of a port without a kernel interface.
+// Requests that need an unknown MAC, changes of addresses, and the replies of a port without a kernel interface.
 #include "abi/cm_control.hpp"
 #include "fixture.hpp"
 #include "host/rdma_cm/service.hpp"
@@ -30,7 +30,7 @@ protected:
         announced = port.frames;
         port.frames.clear();
     }
-    /// The request; true if its reply is deferred.
+    /// Sends the request. Returns true if its reply is deferred.
     bool waits(Op op, const auto& body) {
         bool close = false;
         return conductor.handle(session, packet(op, bytes_of(body)), {}, close).deferred;

@@ -62,7 +62,7 @@ TEST_F(QueuesTest, NewChunksAreAnnouncedOnceAndFirst) {
     EXPECT_EQ(first.first_chunk, 0u);
     ASSERT_EQ(first.fds.size(), 1u);
     EXPECT_EQ(make_cq(4).new_chunks, 0u);
-    const Result big = make_cq(4096);  // 2 lanes * 256 KiB: needs another
+    const Result big = make_cq(4096);  // 2 lanes of 256 KiB each need another chunk
     EXPECT_EQ(big.new_chunks, 1u);
     EXPECT_EQ(big.first_chunk, 1u);
     EXPECT_EQ(big.as<abi::CreateCqReply>().where.chunk, 1u);
@@ -72,7 +72,7 @@ TEST_F(QueuesTest, AFailedRequestLeavesNoChunkBehind) {
     const uint32_t p = pd(), q = cq();
     auto want = qp_request(p, q);
     want.cap.max_send_wr = 1024;
-    want.cap.max_send_sge = 30;  // half a MiB: a new chunk
+    want.cap.max_send_sge = 30;  // half a MiB needs a new chunk
     const auto before = conductor.totals().arena_bytes;
     port.refuse = kind_of<engine::AddQp>;
     for (const uint32_t e : {0u, 1u}) {

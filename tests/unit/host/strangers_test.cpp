@@ -91,8 +91,16 @@ TEST_F(Strangers, APeerOfAnotherUsersConnectionIsNotConnectedTo) {
     const auto [theirs, second] = connect_to(other, 99);
     EXPECT_EQ(second.error, EADDRINUSE);
     EXPECT_TRUE(second.says("another user's QP")) << second.reason;
-    EXPECT_EQ(connect_to(session, 99).second.error, 0) << "one's own is one's own matter";
+    const auto [again, third] = connect_to(session, 99);
+    EXPECT_EQ(third.error, 0) << "one's own is one's own matter";
     EXPECT_EQ(connect_to(other, 100).second.error, 0);
+    abi::QpAttr broken{};
+    broken.qp_state = uint32_t(qp::State::err);
+    for (const uint32_t h : {mine, again}) {
+        EXPECT_EQ(connect_to(other, 99).second.error, EADDRINUSE);
+        EXPECT_EQ(call_as(session, Op::modify_qp, abi::ModifyQpRequest{h, IBV_QP_STATE, broken}).error, 0);
+    }
+    EXPECT_EQ(connect_to(other, 99).second.error, 0) << "no QP of the first user sends to that peer any more";
 }
 
 TEST_F(Strangers, AControlledQKeyIsForThePrivileged) {

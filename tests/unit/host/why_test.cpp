@@ -1,4 +1,4 @@
-// roci why: whose QPs it tells of, what it says, and what it keeps of those that are gone.
+// roci why: the QPs that it reports to a user, its text, and the journals that it keeps of destroyed QPs.
 #include <fstream>
 #include <sstream>
 

@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kPd = 7;
 constexpr uint64_t kIova = 0x7f0000001000;
 
-/// A client's process that is accessed by copies. It may have ended.
+/// A client's process whose memory is accessed by copies. The process may have ended.
 class FakeProcess : public RemoteProcess {
 public:
     explicit FakeProcess(uint64_t base, size_t n) : base_(base), bytes(n) {}
@@ -286,7 +286,7 @@ TEST_F(MemoryTest, PoisonedMappingFails) {
 }
 
 struct ScatteredTest : MemoryTest {
-    // 100 mapped, 300 through the process, 1 mapped, 600 mapped: every boundary is crossed by some range.
+    // 100 bytes mapped, 300 through the process, 1 mapped, 600 mapped. Some range crosses every boundary.
     FakeProcess process{0x5000, 300};
     ScatteredTest() {
         region.segments = {{.offset = 0, .length = 100, .base = memory},
@@ -296,7 +296,7 @@ struct ScatteredTest : MemoryTest {
         region.length = 1001;
         region.process = &process;
     }
-    /// What an engine and the worker do together.
+    /// Executes an access as an engine and the worker do together.
     bool slowly(SlowRequest::Kind kind, uint64_t va, std::byte* bytes, uint32_t length) {
         SlowRequest r;
         r.kind = kind;
@@ -399,7 +399,7 @@ TEST_F(ScatteredTest, DirectNeedsOneMappedAlignedStretch) {
     EXPECT_EQ(direct(region, kIova + 2000, 8), nullptr);
 }
 
-// Programs spin on the last byte of the buffer of an RDMA WRITE and then read the rest.
+// The last byte is stored last, because programs spin on the last byte of the buffer of an RDMA WRITE and then read the rest.
 TEST_F(MemoryTest, TheEndOfARangeIsStoredLast) {
 #if defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "plain memory shared on purpose";
@@ -419,7 +419,7 @@ TEST_F(MemoryTest, TheEndOfARangeIsStoredLast) {
         while (std::atomic_ref(memory[kBytes - 1]).load(std::memory_order_acquire) != std::byte(uint8_t(round)))
             std::this_thread::yield();
         for (size_t i = 0; i < kBytes; ++i) wrong += memory[i] != std::byte(uint8_t(round));
-        std::atomic_ref(memory[0]).store(std::byte{0});  // next round
+        std::atomic_ref(memory[0]).store(std::byte{0});  // prepares the next round
     }
     stop = true;
     writer.join();

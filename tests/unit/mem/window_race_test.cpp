@@ -1,4 +1,4 @@
-// One engine rebinds a window of type 1 while another serves requests with its old key.
+// One engine rebinds a window of type 1 while another engine serves requests with the window's old key.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -29,7 +29,7 @@ struct Race {
         table.publish(1, &region);
         table.publish(2, &window);
     }
-    /// Keys with an odd variant open the upper half, the others the lower one.
+    /// Keys with an odd variant open the upper half of the region, other keys the lower half.
     static uint64_t half_of(Key key) { return kIova + (key.value & 1) * kHalf; }
     void bind(uint32_t variant) {
         BindRequest b;
@@ -45,7 +45,7 @@ struct Race {
     }
 };
 
-/// Counts the binds that have completed for the program; the count determines the key.
+/// `complete` counts the binds that are complete for the program. The count determines the key.
 TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
     Race race;
     constexpr uint32_t kBinds = 30000;
@@ -62,8 +62,8 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
                 WindowUse use;
                 uint64_t va = half;
                 if (check(race.table, key, kPd, 99, va, 8, kRemoteWrite, found, use) != Fault::ok) continue;
-                std::this_thread::yield();  // an access takes its time
-                // Every 256th binding has the same key again; it may be there already and not be counted yet.
+                std::this_thread::yield();  // prolongs the access
+                // Every 256th binding has the same key again. It may exist before it is counted.
                 const uint32_t since = (complete.load() - before) & 0xff;
                 late += (since != 0 && since != 0xff) || half != Race::half_of(key);
                 ++granted;
@@ -73,7 +73,7 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
     for (uint32_t n = 1; n <= kBinds; ++n) {
         race.bind(n);
         complete = n;
-        while (n % 64 == 0 && granted.load() * 100 < n) std::this_thread::yield();  // both must have had their turns
+        while (n % 64 == 0 && granted.load() * 100 < n) std::this_thread::yield();  // waits until both threads have run
     }
     engine.join();
     EXPECT_EQ(late, 0u);
@@ -102,8 +102,8 @@ TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
     EXPECT_EQ(check(race.table, b.fresh, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::ok);
 }
 
-/// QPs of two engines bind the same window: in the end it must have the range of exactly one bind. If the binds were not
-/// serialised, TSan (a step of CI) would detect it; the count would do so seldom.
+/// QPs of two engines bind the same window. At the end the window must have the range of exactly one bind. TSan (a step of CI)
+/// detects missing serialisation; the count detects it only seldom.
 TEST(WindowRace, TwoThatBindAtOnceDoNotMixTheirBindings) {
     Race race;
     constexpr uint32_t kBinds = 50'000;

@@ -19,7 +19,7 @@ constexpr Gid kThem6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 
 Message parsed(const Frame& f) { return parse(f.bytes.data(), f.length); }
 
-/// A frame of ping -s 8.
+/// Returns a frame of ping -s 8.
 std::vector<uint8_t> linux_echo() {
     return {0x02, 0x00, 0x00, 0x00, 0x00, 0x01, 0x02, 0x00, 0x00, 0x00, 0x00, 0x02, 0x08, 0x00, 0x45, 0x00, 0x00,
             0x24, 0x00, 0x00, 0x40, 0x00, 0x40, 0x01, 0x26, 0xd7, 0x0a, 0x00, 0x00, 0x02, 0x0a, 0x00, 0x00, 0x01,
@@ -68,7 +68,7 @@ TEST(NeighbourFrames, SolicitationAndAdvertisement) {
 TEST(NeighbourFrames, WhoProbesOurAddressIsToldByMulticast) {
     Frame probe;
     make_solicitation(probe, {kThem, kThem6}, kUs6, {});
-    std::memset(&probe.bytes[14 + 8], 0, 16);  // from nobody
+    std::memset(&probe.bytes[14 + 8], 0, 16);  // from the unspecified address
     probe.bytes[14 + 5] = 24;                  // without the option
     store_be<uint16_t>(&probe.bytes[14 + 42], uint16_t{0});
     probe.length -= 8;
@@ -120,7 +120,8 @@ TEST(NeighbourFrames, WhatIsNotExactlyRightIsNothing) {
     make_solicitation(good, {kThem, kThem6}, kUs6, {});
     for (uint32_t i = 14; i < good.length; ++i) {
         Frame f = good;
-        f.bytes[i] ^= 0x40;  // the checksum, or a field that must be what it is; link options may differ only with their sum
+        f.bytes[i] ^= 0x40;  // breaks the checksum, or a field with a required value; a changed link option is detected only by
+                             // the checksum
         EXPECT_EQ(parsed(f).kind == Kind::nothing, !(i >= 15 && i < 18)) << "byte " << i;
     }
     Frame far = good;

@@ -1,4 +1,4 @@
-// Live captures: filters of taps, attaching and detaching rings, and a reader that is slow or has ended.
+// Live captures: the filters of taps, attaching and detaching of rings, and readers that are slow or have ended.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ struct FrameSpec {
     uint16_t port = wire::kRoceUdpPort;
 };
 
-/// Headers that a tap looks at; IPv4, or the same address mapped into IPv6.
+/// Builds the headers that a tap reads, for IPv4 or for the same address mapped into IPv6.
 std::string frame_of(const FrameSpec& spec, bool ipv6 = false) {
     std::string f(12, '\0');
     const auto be16 = [&](uint32_t v) { f += {char(v >> 8), char(v)}; };
@@ -44,7 +44,7 @@ std::string frame_of(const FrameSpec& spec, bool ipv6 = false) {
     be16(50000), be16(spec.port), be16(0), be16(0);
     f += char(spec.opcode) + std::string(4, '\0');
     be24(spec.dest_qp);
-    f += std::string(4 + 5, '\0');  // PSN and its neighbour; DETH's Q_Key and reserved byte
+    f += std::string(4 + 5, '\0');  // the reserved byte and PSN of the BTH; the Q_Key and reserved byte of the DETH
     be24(spec.source_qp);
     return f + std::string(16, '\0');
 }
@@ -125,7 +125,7 @@ struct Pipe {
     int ends[2];
 };
 
-/// A writer with one ring that is full of frames, into a pipe that holds a few of them.
+/// A writer with one ring full of frames. Its pipe holds only a few of them.
 struct LiveWriter {
     LiveWriter() : ring("roci0", 0), ending(std::make_shared<std::atomic<bool>>(false)) {
         const std::string f = frame_to(2, 1);
@@ -173,7 +173,7 @@ TEST(LiveCapture, ASlowReaderGetsEverything) {
             usleep(100);
     }
     EXPECT_TRUE(live.finishes());
-    size_t packets = 0;  // blocks of type 6 in a chain of lengths
+    size_t packets = 0;  // counts blocks of type 6 in the chain of lengths
     for (size_t at = 0; at < got.size();) {
         uint32_t type, length;
         std::memcpy(&type, &got[at], 4);

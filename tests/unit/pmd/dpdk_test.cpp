@@ -1,4 +1,4 @@
-// Tests with the real DPDK, without hugepages: EAL, two back-to-back ports, frames through them, no leaks.
+// Tests with the real DPDK without hugepages: EAL, two back-to-back ports, frames through them, no leaks.
 #include <gtest/gtest.h>
 
 #include <rte_ethdev.h>
@@ -61,7 +61,7 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
         EXPECT_GE(big.capacity, wire::kMaxFrame);
         a.tx_free(&big, 1);
 
-        // More than the ring holds: the rest stays with the sender.
+        // More frames than the ring holds; the other frames stay with the sender.
         unsigned accepted = 0;
         while (offer(a, frame_to(7, accepted))) ++accepted;
         EXPECT_EQ(accepted, RingPair::kDepth);
@@ -75,7 +75,7 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
         EXPECT_EQ(expected, accepted);
         EXPECT_EQ(a.rx_burst(got, 32), 0u);
 
-        // Left in the ring when the pair goes: it gives them back.
+        // Frames that are left in the ring. The pair frees them when it ends.
         for (uint32_t i = 0; i < 5; ++i) EXPECT_TRUE(offer(b, frame_to(8, i)));
         stop_port(pair.port_a());
         stop_port(pair.port_b());
@@ -110,7 +110,7 @@ TEST_F(Dpdk, WhatNobodyTakesIsLostAfterAWhile) {
 
 rte_mbuf& mbuf_of(void* cookie) { return *static_cast<rte_mbuf*>(cookie); }
 
-/// The ring driver passes an mbuf unchanged, including its flags, so a test can set the flags of any driver.
+/// The ring driver passes an mbuf unchanged, including its flags. So a test can set the flags of any driver.
 TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
     using wire::HeaderChecksum;
     MbufPool pool("pool_sums", kFrames, 0);
@@ -163,9 +163,9 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
     EXPECT_EQ(pool.in_use(), 0u);
 }
 
-/// A port whose sleeps a test plays: with or without a frame, and with or without its interrupt.
+/// A port whose sleeps the test plays, with or without a frame, and with or without its interrupt.
 struct Sleeping {
-    /// `name`: of the port, unlike every other test's.
+    /// `name` is the port's name. It must differ from that of every other test.
     explicit Sleeping(const std::string& name) : pool("pool_" + name, kFrames, 0), pair(name + "0", name + "1", 1) {
         MbufPool* pools[] = {&pool};
         start_port(pair.port_a(), pools, {1});
@@ -206,7 +206,7 @@ TEST_F(Dpdk, APortWhoseInterruptsDoNotComeIsFoundOut) {
     for (int sleeps = 0; port.b.wakes(); ++sleeps) {
         ASSERT_LE(sleeps, 5) << "four misses, and the first sleep is only a suspicion";
         port.sleep(until_time_was_up, true);
-        port.sleep(until_woken, true);  // by a client: says nothing about the port
+        port.sleep(until_woken, true);  // woken by a client, so the wake-up gives no information about the port
     }
     port.sleep(until_woken, true, true);
     EXPECT_TRUE(port.b.wakes()) << "an interrupt is proof at any time";
@@ -219,7 +219,7 @@ TEST_F(Dpdk, AnInterruptThatComesLateIsNoMiss) {
     for (int i = 0; i < 20; ++i) {
         port.sleep(until_time_was_up, true);
         EXPECT_TRUE(port.b.wakes());
-        port.sleep(until_woken, false, true);  // the interrupt of the frame before
+        port.sleep(until_woken, false, true);  // the interrupt of the previous frame
         EXPECT_TRUE(port.b.wakes());
     }
 }
@@ -241,8 +241,8 @@ TEST_F(Dpdk, AFrameAtTheEndOfATimeOutIsNoMiss) {
     EXPECT_TRUE(port.b.wakes()) << "an interrupt ends the count";
 }
 
-/// A frame of `first` + `second` bytes in two segments, as from a NIC with buffers of `first` bytes. The value of each byte is
-/// its position.
+/// Returns a frame of `first` + `second` bytes in two segments, as from a NIC with buffers of `first` bytes. The value of each
+/// byte is its position.
 rte_mbuf* in_two_pieces(MbufPool& pool, uint16_t first, uint16_t second) {
     rte_mbuf *head = rte_pktmbuf_alloc(pool.get()), *tail = rte_pktmbuf_alloc(pool.get());
     uint8_t n = 0;
@@ -293,7 +293,7 @@ TEST_F(Dpdk, AnEmptyPoolGivesFewerFramesThenNone) {
 TEST_F(Dpdk, ClockFollowsTheMonotonicClock) {
     const Clock clock;
     const Nanos a = Clock::monotonic(), b = clock.now(), c = Clock::monotonic();
-    constexpr Nanos kSlack = 2'000'000;  // calibration error over the moment since construction
+    constexpr Nanos kSlack = 2'000'000;  // the calibration error since construction
     EXPECT_GE(b + kSlack, a);
     EXPECT_LE(b, c + kSlack);
     const Nanos earlier = clock.now();

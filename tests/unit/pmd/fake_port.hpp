@@ -1,4 +1,4 @@
-// A port for tests of wrappers: counts every frame it gives out and gets back.
+// A port for tests of wrappers. It counts every frame that it hands out and gets back.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -61,15 +61,15 @@ public:
         for (unsigned i = 0; i < count; ++i) forget(tx_out_, frames[i].cookie);
     }
 
-    /// Frames that were given out and neither sent nor given back.
+    /// Returns the number of frames that were handed out and neither sent nor returned.
     size_t outstanding_tx() const { return tx_out_.size(); }
     size_t outstanding_rx() const { return rx_out_.size(); }
 
     std::deque<std::string> incoming;
     std::vector<std::string> sent;
-    std::vector<uint8_t> checksum_offsets;  ///< of each of `sent`
+    std::vector<uint8_t> checksum_offsets;  ///< one per frame of `sent`
     size_t pool = 100000;
-    int accept_limit = -1;  ///< frames a tx_burst takes at most; -1: all
+    int accept_limit = -1;  ///< maximum number of frames per tx_burst; -1: no limit
 
 private:
     using Out = std::map<void*, std::unique_ptr<Buffer>>;
@@ -83,7 +83,7 @@ private:
     Out tx_out_, rx_out_;
 };
 
-/// An untagged frame to `mac_last` with a sequence number behind the Ethernet header.
+/// Returns an untagged frame to `mac_last` with a sequence number after the Ethernet header.
 inline std::string frame_to(uint8_t mac_last, uint32_t number, size_t length = 100) {
     std::string f(length, '\0');
     f[0] = 0x02;
@@ -96,7 +96,7 @@ inline uint32_t number_of(const std::string& f) {
     std::memcpy(&n, &f[20], sizeof n);
     return n;
 }
-/// Allocates, fills and offers one frame. False (and the frame given back): not accepted.
+/// Allocates, fills and offers one frame. Returns false if the port did not accept the frame; the frame is then freed.
 inline bool offer(io::Port& port, const std::string& bytes) {
     io::TxFrame f;
     if (port.tx_alloc(&f, 1) != 1) return false;

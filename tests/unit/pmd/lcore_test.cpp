@@ -61,7 +61,7 @@ struct FakeEngine {
     std::atomic<bool> lingers{true};
     std::vector<rings::Sleeper>& sleepers() { return sleeping_programs; }
     void settle_sleepers() {}
-    std::atomic<uint32_t> naps{0};  ///< that it was told of
+    std::atomic<uint32_t> naps{0};  ///< number of naps that were reported to the engine
     void slept(Nanos from, Nanos to) { naps += from <= to ? 1u : 0u; }
     void stop_lingering() { lingers = false; }
     uint32_t take_wake_mask() { return wake_mask.exchange(0); }
@@ -95,7 +95,7 @@ struct Lcore : testing::Test {
         if (loop == nullptr) make();
         thread = std::thread([this] { loop->run(); });
     }
-    /// What the conductor does with one command, and with a fence.
+    /// Executes one command, as the conductor does.
     int execute() {
         engine::AddQp c;
         loop->commands().wait(loop->commands().submit(&c));
@@ -125,7 +125,7 @@ TEST_F(Lcore, SleepsWithoutWorkAndStopsFromSleep) {
     EXPECT_EQ(engine.polls, polls) << "a sleeping lcore does not poll";
 }
 
-/// The interrupts of a NIC.
+/// Plays the interrupts of a NIC.
 struct Interrupts final : Waker {
     std::atomic<bool> come{true};
     std::atomic<int> timed_out{0}, woken{0};
@@ -169,7 +169,7 @@ TEST_F(Lcore, WhatHasWokenItIsKnown) {
 TEST_F(Lcore, WhereABusyProgramWantsItsCpuItSleepsAtOnce) {
     policy.spin = 3600'000'000'000;
     make();
-    loop->pace().yielded(1'000'000'000, 1);  // the yield before took a second
+    loop->pace().yielded(1'000'000'000, 1);  // reports that the previous yield took a second
     start();
     ASSERT_TRUE(asleep());
     EXPECT_FALSE(engine.lingers) << "it does not wait until the engine stops watching queues by itself";
@@ -184,7 +184,7 @@ TEST_F(Lcore, WakesAProgramThatSleepsWhileItPolls) {
     std::thread program([&] {
         while (std::atomic_ref(word).load() == 1) syscall(SYS_futex, &word, FUTEX_WAIT, 1, nullptr, nullptr, 0);
     });
-    std::atomic_ref(word).store(0);  // as the engine does, before it lists the sleeper
+    std::atomic_ref(word).store(0);  // as the engine does before it lists the sleeper
     engine.sleeping_programs.push_back({&word, &lane});
     start();
     program.join();
@@ -208,7 +208,7 @@ TEST_F(Lcore, NoDoorbellIsMissed) {
     const int wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     ASSERT_TRUE(loop->sleeper().watch(wake));
     const uint64_t one = 1;
-    for (uint32_t i = 1; i <= 2000; ++i) {  // the client's side of the rule, as in abi/client_rings.hpp
+    for (uint32_t i = 1; i <= 2000; ++i) {  // the client's side of the doorbell rule, as in abi/client_rings.hpp
         engine.doorbell.store(1, std::memory_order_seq_cst);
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (std::atomic_ref(sleeping).load(std::memory_order_relaxed) != 0) {
@@ -226,7 +226,7 @@ TEST_F(Lcore, AWakeDescriptorThatAClientDrainedOrMadeBlockingHurtsNobody) {
     start();
     const int wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     ASSERT_TRUE(loop->sleeper().watch(wake));
-    ASSERT_EQ(fcntl(wake, F_SETFL, 0), 0);  // the shared description is blocking now
+    ASSERT_EQ(fcntl(wake, F_SETFL, 0), 0);  // the shared file description is blocking now
     const uint64_t most = ~uint64_t{0} - 1;
     ASSERT_EQ(write(wake, &most, sizeof most), ssize_t(sizeof most));
     uint64_t v = 0;
@@ -307,11 +307,11 @@ TEST_F(Lcore, CommandsThatWaitWhenItStopsAreExecutedAndLaterOnesRefused) {
     EXPECT_EQ(engine.executed, c.size());
     EXPECT_EQ(execute(), ESHUTDOWN);
     std::vector<engine::AddQp> more(3 * engine::CommandRing::kSize);
-    for (auto& one : more) last = loop->commands().submit(&one);  // does not wait for ever for room
+    for (auto& one : more) last = loop->commands().submit(&one);  // must not wait forever for a free slot
     loop->commands().wait(last);
     for (auto& one : more) ASSERT_EQ(one.error, ESHUTDOWN);
     EXPECT_EQ(engine.executed, c.size());
-    fence();  // nor does this
+    fence();  // must not wait forever either
 }
 
 TEST_F(Lcore, NobodyWaitsForEverForAnLcoreThatStopsMeanwhile) {
@@ -361,7 +361,7 @@ TEST_F(Lcore, AFenceWakesASleeperThatKeepsReferences) {
 TEST_F(Lcore, AFenceOfABusyLcoreLastsUntilItsNextRound) {
     policy.sleeps = false;
     start();
-    execute();  // it has begun
+    execute();  // returns when the loop runs
     for (int i = 0; i < 1000; ++i) {
         const uint32_t before = engine.lets_go;
         fence();
@@ -373,7 +373,7 @@ TEST_F(Lcore, WakesForTheNextDeadlineByItself) {
     start();
     ASSERT_TRUE(asleep());
     engine.deadline = time.now() + 20'000'000;
-    execute();  // so that it looks at its deadline again
+    execute();  // makes the loop read the deadline again
     EXPECT_TRUE(soon([&] { return engine.served.load() == 1; }));
 }
 
@@ -387,7 +387,7 @@ TEST_F(Lcore, TellsASleepingEventThread) {
 
 TEST_F(Lcore, WakesAnEngineThatFramesWereHandedTo) {
     start();
-    events.sleeping = 1;  // stands for engine 1
+    events.sleeping = 1;  // plays engine 1
     engine.wake_mask = 1u << 1;
     execute();
     EXPECT_TRUE(events.sleeper.sleep(5'000'000'000));

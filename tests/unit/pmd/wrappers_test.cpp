@@ -1,4 +1,4 @@
-// Wrappers around a port: hairpin, fault injection, taps. Each test checks at its end that no frame was lost or freed twice.
+// Wrappers around a port: hairpin, fault injection, taps. At its end each test checks that no frame was lost or freed twice.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -58,7 +58,8 @@ TEST(Hairpin, AMixedBurstIsAcceptedFromTheFrontOnly) {
         std::memcpy(f[i].data, bytes.data(), bytes.size());
         f[i].length = uint32_t(bytes.size());
     }
-    EXPECT_EQ(port.tx_burst(f, 4), 2u);  // own, one other; the second other is refused, and so is what follows it
+    // One own frame and one other frame are accepted. The second other frame and the frames after it are refused.
+    EXPECT_EQ(port.tx_burst(f, 4), 2u);
     EXPECT_EQ(wire.sent.size(), 1u);
     EXPECT_EQ(receive_all(port), std::vector<uint32_t>{0});
     port.tx_free(f + 2, 2);
@@ -107,7 +108,7 @@ struct Faults : testing::Test {
     void send_many(FaultPort& p, uint32_t count = kMany) {
         for (uint32_t i = 0; i < count; ++i) ASSERT_TRUE(offer(p, frame_to(kOtherLast, i)));
     }
-    static void expect_share(uint64_t n, uint64_t of, double p) {  // five standard deviations
+    static void expect_share(uint64_t n, uint64_t of, double p) {  // within five standard deviations
         EXPECT_NEAR(double(n), double(of) * p, 5 * std::sqrt(double(of) * p * (1 - p)));
     }
     void let_time_pass(FaultPort& p) {
@@ -174,7 +175,7 @@ TEST_F(Faults, ADuplicateIsTheSameFrameTwiceAndNeedsAFrameOfItsOwn) {
         EXPECT_EQ(number_of(wire.sent[2 * i]), i);
         EXPECT_EQ(wire.sent[2 * i], wire.sent[2 * i + 1]);
     }
-    wire.pool = 1;  // only the caller's own
+    wire.pool = 1;  // only the caller's own frame is left
     EXPECT_TRUE(offer(p, frame_to(kOtherLast, 99)));
     EXPECT_EQ(p.counts().duplicate_failed, 1u);
     EXPECT_EQ(wire.sent.size(), 21u);
@@ -260,7 +261,7 @@ TEST_F(Faults, EverythingAtOnceBalancesTheBooksAndEndsClean) {
         EXPECT_EQ(c.offered - c.dropped + c.duplicated, p.counts().sent);
         EXPECT_EQ(wire.sent.size(), p.counts().sent);
         EXPECT_EQ(wire.outstanding_tx(), 0u);
-        offer(p, frame_to(kOtherLast, 1));  // still held when the port goes
+        offer(p, frame_to(kOtherLast, 1));  // still held when the port is destroyed
         offer(p, frame_to(kOtherLast, 2));
     }
     EXPECT_EQ(wire.outstanding_tx(), 0u);
@@ -357,7 +358,7 @@ TEST(Tap, ThePcapngFileReadsBack) {
         for (int i = 0; i < 3; ++i) a.push(kTime, Direction::out, reinterpret_cast<const uint8_t*>(f.data()), uint32_t(f.size()));
         b.push(kTime, Direction::in, reinterpret_cast<const uint8_t*>(f.data()), uint32_t(f.size()));
     }
-    // Our own walk over the blocks: types, both lengths equal, multiples of four, nothing left over.
+    // Walks over the blocks: known types, both lengths equal, multiples of four, no bytes left over.
     const std::string file = contents(path);
     const auto word = [&](size_t at) {
         uint32_t v = 0;
@@ -386,7 +387,7 @@ TEST(Tap, ThePcapngFileReadsBack) {
     std::sort(interfaces.begin(), interfaces.end());
     EXPECT_EQ(interfaces, (std::vector<uint32_t>{0, 0, 0, 1}));
 
-    if (std::system("command -v tshark >/dev/null 2>&1") == 0) {  // and somebody else's reader
+    if (std::system("command -v tshark >/dev/null 2>&1") == 0) {  // also checks with tshark
         const std::string out = temporary("tap.txt");
         const std::string run = "tshark -r " + path +
                                 " -T fields -e frame.interface_name -e frame.len -e frame.packet_flags_direction > " + out +

@@ -1,4 +1,4 @@
-// The table of counters, and docs/counters.md, which is made of it. ROCI_WRITE_TABLES=1 writes the document anew.
+// The table of counters, and docs/counters.md, which is generated from it. ROCI_WRITE_TABLES=1 writes the document again.
 #include "engine/counters.hpp"
 
 #include <gtest/gtest.h>
@@ -17,15 +17,16 @@ namespace {
 
 constexpr const char* kIntroduction = R"(# Counters
 
-This page is made from the tables in `stack/qp/counters.hpp`, `stack/qp/faults.hpp` and `stack/engine/counters.hpp`; a test compares them.
+The unit test `unit_qp` generates this page from the tables in `stack/qp/counters.hpp`, `stack/qp/faults.hpp` and
+`stack/engine/counters.hpp`.
 
 - `roci stat` shows the counters of devices and engines, with rates. `roci status --json` shows those of each QP.
-- A program under `roci run` finds those with a file in its `/sys/class/infiniband/DEVICE/ports/1`, renewed every second while the program runs. The
-  files have the names that the InfiniBand Architecture Specification and NVIDIA's mlx5 driver use.
-- All counters of devices and engines lie in one page of memory, which any user may map read-only (`verbs_api/abi/counter_page.hpp`): to read it asks neither
-  rocid nor an engine.
+- A program under `roci run` finds counters in the files of its `/sys/class/infiniband/DEVICE/ports/1`. The column "file" names these files. `roci run` renews
+  them every second. Their names are those of the InfiniBand Architecture Specification and of NVIDIA's mlx5 driver.
+- All counters of devices and engines are in one page of memory, which any user may map read-only (`verbs_api/abi/counter_page.hpp`). A reader of this page sends
+  no request to rocid.
 
-All counters are 0 when rocid starts. A counter of a device is the sum over all its QPs, destroyed ones included.
+All counters are 0 when rocid starts. A counter of a device is the sum over all QPs of the device, including destroyed ones.
 
 )";
 
@@ -45,7 +46,7 @@ std::string document() {
     out += "## Of an engine\n\n| counter | counts |\n| --- | --- |\n";
     for (const engine::CounterText& c : engine::kCounterTexts) out += std::string("| `") + c.name + "` | " + c.text + " |\n";
     for (size_t v = 0; v < engine::kVerdicts; ++v)
-        out += "| `" + engine::verdict_counter(wire::Verdict(v)) + "` | frames by what the parser found |\n";
+        out += "| `" + engine::verdict_counter(wire::Verdict(v)) + "` | frames for which the parser returned this result |\n";
     return out;
 }
 

@@ -1,4 +1,4 @@
-// The pool of kept frames, the search for holes, and the adaptation of patience.
+// The pool of kept frames, the search for gaps, and the adaptation of patience.
 #include "qp/reorder_pool.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST_F(ReorderPoolTest, AFrameThatIsTooLongIsNotKept) {
     EXPECT_EQ(pool.counters().no_memory, 1u);
 }
 
-/// The shares of a pool for QPs that one after the other keep as many frames as possible.
+/// Returns the shares of a pool that QPs get when each in turn keeps as many frames as possible.
 std::vector<uint32_t> shares(ReorderPool& pool, const wire::Packet& p, uint32_t qps, std::vector<KeptFrame*>& all) {
     std::vector<uint32_t> has;
     for (uint32_t q = 0; q < qps; ++q) {
@@ -134,7 +134,7 @@ TEST(Patience, GrowsWhenWhatWasAskedForComesTwice) {
     EXPECT_EQ(p.wait(), 62'500u);
 }
 
-// With many late frames in a window their repetitions arrive much later: later suspects must not replace the first ones.
+// If many frames of a window are late, their repetitions arrive much later. Later suspects must not replace the first ones.
 TEST(Patience, LearnsWhenRepetitionsComeMuchLater) {
     Patience p;
     for (uint32_t i = 0; i < 100; ++i) p.arrived(Psn(10 * i), 20, 1000);

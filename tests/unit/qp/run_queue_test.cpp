@@ -1,4 +1,4 @@
-// Turns by user, session and QP.
+// Turns by user, by session and by QP.
 #include "qp/run_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct RunQueueTest : ::testing::Test {
         qps.back()->share = share;
         return *qps.back();
     }
-    /// Serves `turns` QPs that always have more to do; what each share got.
+    /// Serves `turns` QPs that always have more work. Returns the cost per share.
     std::map<uint16_t, uint64_t> serve(uint32_t turns, const std::map<uint16_t, uint64_t>& cost_of) {
         std::map<uint16_t, uint64_t> spent;
         for (uint32_t i = 0; i < turns; ++i) {
@@ -89,7 +89,7 @@ TEST_F(RunQueueTest, WhoeverComesWaitsForOneShareOfEachOther) {
     EXPECT_LE(waited, 3 * (kShareQuantum + kCost));
 }
 
-/// A user that has nothing to do after each of its turns gets no more than one that always has.
+/// A user that has no work after each of its turns gets no more than a user that always has work.
 TEST_F(RunQueueTest, ADebtIsNotForgottenByPausing) {
     queue.open(1, 1);
     queue.open(2, 2);
@@ -97,7 +97,7 @@ TEST_F(RunQueueTest, ADebtIsNotForgottenByPausing) {
     uint64_t spent[3] = {};
     queue.add(stays);
     for (int i = 0; i < 10'000; ++i) {
-        queue.add(pauses);  // it is off the list after each of its turns
+        queue.add(pauses);  // the QP leaves the list after each of its turns
         Qp& next = queue.take();
         if (&next == &stays) queue.add(stays);
         queue.done(20'000, true, true);

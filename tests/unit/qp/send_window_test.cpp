@@ -5,7 +5,7 @@
 namespace roci::qp {
 namespace {
 
-SendWindow started(uint32_t psn = 0xfffffe) {  // the circle's end is among the PSNs
+SendWindow started(uint32_t psn = 0xfffffe) {  // the PSNs wrap around at 2^24
     SendWindow w;
     w.start(Psn(psn));
     return w;

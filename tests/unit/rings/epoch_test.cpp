@@ -1,4 +1,5 @@
-// Epochs (base/epoch.hpp): what a writer has removed is not used after its fence. With threads under -Db_sanitize=thread.
+// Epochs (base/epoch.hpp): a reader does not use an object that a writer has removed before its fence. The tests with threads are
+// for -Db_sanitize=thread.
 #include "base/epoch.hpp"
 
 #include <gtest/gtest.h>
@@ -65,17 +66,17 @@ TEST(Epoch, AReaderLetsGoBeforeItPassesAndOnlyThen) {
     EXPECT_EQ(times, 2);
 }
 
-/// A table of one entry. The writer replaces the object and, after a fence, writes to the old one: a reader that still used it
-/// would see that, and the thread sanitizer reports the race.
+/// A table of one entry. The writer replaces the object, fences, and then writes to the old object. A reader that still used the
+/// old object would see this, and the thread sanitizer reports the race.
 struct Table {
     struct Object {
-        uint64_t a = 0, b = 0;  ///< equal while it is in the table
+        uint64_t a = 0, b = 0;  ///< equal while the object is in the table
     };
     std::array<Object, 2> objects;
     std::atomic<Object*> entry{&objects[0]};
 };
 
-/// `rests`: how often a reader rests between its rounds.
+/// `rests` is the number of times that a reader rests between its rounds.
 void use_while_it_changes(uint32_t rests) {
     constexpr uint64_t kFences = 3000;
     Table table;
@@ -85,7 +86,7 @@ void use_while_it_changes(uint32_t rests) {
     std::array<uint64_t, 2> wrong{};
     const auto read = [&](size_t which) {
         EpochReader& reader = readers[which];
-        const Table::Object* kept = nullptr;  // from round to round
+        const Table::Object* kept = nullptr;  // kept from round to round
         reader.rouse();
         for (uint32_t round = 1; !stop.load(std::memory_order_relaxed); ++round) {
             reader.note(epoch, [&] { kept = nullptr; });

@@ -1,4 +1,4 @@
-// Plain memory laid out as rings, seen from both ends.
+// Plain memory laid out as rings, with both ends of each ring.
 #pragma once
 
 #include <cstdlib>
@@ -59,7 +59,7 @@ struct CqPair {
         completions.write_out();
         return result;
     }
-    /// wr_id of the next entry, or -1.
+    /// Returns the wr_id of the next entry, or -1.
     int64_t poll() {
         const abi::Cqe* e = client.peek();
         if (e == nullptr) return -1;
@@ -84,7 +84,7 @@ struct SqPair {
     }
 };
 
-/// What the engine does for many queues with one fence.
+/// Goes idle on one queue. The engine does this for many queues with one fence.
 inline bool go_idle(const SqView& sq, uint32_t taken) {
     announce_idle(sq);
     std::atomic_thread_fence(std::memory_order_seq_cst);

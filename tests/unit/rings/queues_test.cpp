@@ -25,7 +25,7 @@ TEST(CqLaneTest, IndexWrapsAt32Bits) {
     p.cq.lanes[0].produced = p.cq.lanes[0].consumer_seen = 0xfffffffe;
     p.cq.lanes[0].shared->consumer = 0xfffffffe;
     p.client.index[0] = 0xfffffffe;
-    p.cq.lanes[0].entries[3].seq = 0xfffffffc;  // from before the ring wrapped; the entry at 0xffffffff will carry seq 0
+    p.cq.lanes[0].entries[3].seq = 0xfffffffc;  // from before the ring wrapped; the entry at index 0xffffffff will have seq 0
     for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
     for (int64_t i = 0; i < 4; ++i) ASSERT_EQ(p.poll(), i);
     for (uint64_t i = 4; i < 20; ++i) {
@@ -60,7 +60,7 @@ TEST(CqLaneTest, ASleeperIsTakenOnceAndALiarIsSeldomBelieved) {
     }
 }
 
-// An engine writes the entries of a round together. If the batch is full, it is written at once, in order.
+// An engine writes the entries of a round together. If the batch is full, the batch is written at once, in order.
 TEST(CqLaneTest, EntriesOfARoundAreSeenWhenTheyAreWrittenOut) {
     CqPair first(1, 128), second(1, 128);
     Completions round;
@@ -91,7 +91,7 @@ TEST(CqLaneTest, EntriesThatAreNotWrittenYetCountAsThere) {
     EXPECT_EQ(rings::push(p.cq, 0, e, round), PushResult::overrun);
 }
 
-// IBA 11.6.3.2 CQ error: an overrun is detected exactly, and what was complete before stays readable.
+// CQ error (IBA 11.6.3.2): an overrun is detected exactly, and entries that were complete before can still be polled.
 TEST(CqLaneTest, OverrunIsExactAndLosesNothingAlreadyThere) {
     CqPair p(1, 8);
     for (uint64_t i = 0; i < 8; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
@@ -212,7 +212,7 @@ TEST_F(NotifyTest, SolicitedOnlyWaitsForASolicitedEntry) {
     EXPECT_EQ(fired(), 0u);
     EXPECT_TRUE(notify(p.cq, true, events));
     EXPECT_EQ(fired(), 1u);
-    p.client.arm(false);  // bit 0 goes away again
+    p.client.arm(false);  // bit 0 is cleared again
     notify(p.cq, false, events);
     EXPECT_EQ(fired(), 1u);
 }
@@ -288,7 +288,7 @@ TEST(MoveLane, RefusesLiesAndTooSmallRings) {
     for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(p.poll(), i);
 }
 
-/// A receive queue with its memory, seen by rocid.
+/// A receive queue with its memory and rocid's view of it.
 struct Queue {
     static constexpr uint32_t kStride = 32;
     Block memory;
@@ -309,7 +309,7 @@ struct Queue {
     }
 };
 
-/// Work requests up to `end`, each with its index as identity.
+/// Writes work requests up to `end`. The wr_id of each is its index.
 void fill_to(SqPair& q, uint32_t end) {
     for (; q.client.head != end; ++q.client.head) q.client.slot(q.client.head)->wr_id = q.client.head;
 }
@@ -329,7 +329,7 @@ TEST(SendQueue, WhatIsWrittenIsPostedWhenItIsPublished) {
 TEST(SendQueue, WhatWasGivenUpIsNotPosted) {
     SqPair q(4, 64);
     fill_to(q, 3);
-    q.client.head = 1;  // ibv_wr_abort after two more
+    q.client.head = 1;  // like ibv_wr_abort after two more requests
     (void)q.client.publish();
     EXPECT_TRUE(q.view.posted(0));
     EXPECT_FALSE(q.view.posted(1) || q.view.posted(2));
@@ -361,7 +361,7 @@ TEST(ReceiveQueue, TheClientsIndexIsAskedForWhenTooFewAreKnown) {
 
 TEST(MoveQueue, WhatWasNotTakenMovesAndKeepsItsIndices) {
     Queue from(4), to(8);
-    RqCursor at{.consumed = 0xfffffffd};  // over the end of the circle
+    RqCursor at{.consumed = 0xfffffffd};  // the indices wrap around at 2^32
     from.view.shared->producer = at.consumed;
     for (uint64_t i = 0; i < 4; ++i) from.post(i);
     EXPECT_EQ(Queue::take(from.view, at), 0u);

@@ -1,4 +1,4 @@
-// Two threads use the rings like client and rocid: no entry is lost or duplicated, and there is no data race (run under
+// Two threads use the rings like a client and rocid. No entry is lost or duplicated, and there is no data race (to be run with
 // -Db_sanitize=thread).
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 namespace roci::rings {
 namespace {
 
-// The producer does not check for room: credits (one entry per WQE, returned after polling) bound it, like work queues. They are
-// read relaxed, so that only the ring's own ordering protects the entries.
+// The producer does not check for room. Credits bound it as work queues do: one entry per WQE, returned after polling. The
+// credits are read relaxed, so that only the ring's own ordering protects the entries.
 TEST(Stress, CqLaneDeliversEachEntryOnceInOrder) {
     constexpr uint64_t kEntries = 200000;
     constexpr uint32_t kDepth = 16;
@@ -36,7 +36,7 @@ TEST(Stress, CqLaneDeliversEachEntryOnceInOrder) {
     EXPECT_FALSE(p.cq.dead);
 }
 
-// The client sleeps until an event when it finds nothing after arming: a lost event would hang here (the test's timeout).
+// The client sleeps until an event if it finds nothing after arming. A lost event would make the test hang until its timeout.
 TEST(Stress, ArmAndNotifyLoseNoEvent) {
     constexpr uint64_t kEntries = 50000;
     CqPair p(2, 16);
@@ -48,7 +48,7 @@ TEST(Stress, ArmAndNotifyLoseNoEvent) {
             while (i - polled.load(std::memory_order_relaxed) >= 16) std::this_thread::yield();
             ASSERT_EQ(p.push(i, uint32_t(i & 1)), PushResult::ok);
             while (!notify(p.cq, false, events)) std::this_thread::yield();
-            // now and then let the client drain and go to sleep
+            // Sometimes lets the client poll all entries and go to sleep.
             if (i % 64 == 0)
                 while (!client_waits.load() && polled.load() != i + 1) std::this_thread::yield();
         }
@@ -71,7 +71,7 @@ TEST(Stress, ArmAndNotifyLoseNoEvent) {
         client_waits = false;
         ++slept;
     }
-    // Events that were not waited for fill the ring; for their last one the engine waits until somebody takes them.
+    // Events that nobody waited for fill the ring. The engine waits with its last events until somebody removes them.
     for (io::Event e; !engine_done.load();)
         if (!events.pop(e)) std::this_thread::yield();
     engine.join();
@@ -79,7 +79,8 @@ TEST(Stress, ArmAndNotifyLoseNoEvent) {
     EXPECT_GT(slept, 0u);
 }
 
-// rocid stops watching whenever it finds nothing and then relies on the doorbell alone: a lost doorbell would hang here.
+// rocid stops polling the queue whenever it finds nothing, and then relies on the doorbell alone. A lost doorbell would make the
+// test hang.
 TEST(Stress, SendQueueAndDoorbellLoseNoWork) {
     constexpr uint64_t kWqes = 100000;
     constexpr uint32_t kSlot = 777;

@@ -1,4 +1,4 @@
-// begin_frame / finish_frame: parse() reads the same values that they wrote, for every opcode, path and length.
+// begin_frame and finish_frame: parse() reads the values that they wrote, for every opcode, path and length.
 #include "wire/build.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 using test::Frame;
 using test::Offsets;
 
-/// Every field of the opcode's headers is equal; fields of other headers are not compared.
+/// Checks every field of the headers that the opcode has. Fields of other headers are not compared.
 void expect_same(const TransportHeaders& h, const Packet& p) {
     const OpcodeInfo& i = opcode_info(h.opcode);
     EXPECT_EQ(p.info, &i);
@@ -109,7 +109,7 @@ TEST(Build, HeadersBelowTheBthAreWhatThePathSays) {
     const uint8_t* ip = &f[18];
     EXPECT_EQ(load_be<uint16_t>(ip), 0x456a);
     EXPECT_EQ(load_be<uint16_t>(ip + 2), 20 + 8 + 12 + 12 + 4);
-    EXPECT_EQ(load_be<uint32_t>(ip + 4), 0x00004000u);  // identification 0, DF
+    EXPECT_EQ(load_be<uint32_t>(ip + 4), 0x00004000u);  // identification 0, DF flag
     EXPECT_EQ(load_be<uint16_t>(ip + 8), 61 << 8 | 17);
     EXPECT_EQ(load_be<uint32_t>(ip + 12), 0x0a010203u);
     EXPECT_EQ(load_be<uint32_t>(ip + 16), 0xc0a8fafbu);
@@ -117,7 +117,7 @@ TEST(Build, HeadersBelowTheBthAreWhatThePathSays) {
     EXPECT_EQ(load_be<uint32_t>(udp), 0xd1e212b7u);
     EXPECT_EQ(load_be<uint16_t>(udp + 4), 8 + 12 + 12 + 4);
     EXPECT_EQ(load_be<uint16_t>(udp + 6), 0);
-    EXPECT_EQ(udp[8 + 1] >> 4 & 3, 2);  // 10 bytes, 2 of padding
+    EXPECT_EQ(udp[8 + 1] >> 4 & 3, 2);  // 10 bytes of payload, 2 of padding
 }
 
 TEST(Build, Ipv6HeaderIsWhatThePathSays) {
@@ -148,7 +148,7 @@ TEST(Build, Ipv4ChecksumIsRightForEveryLengthAndHeader) {
 }
 
 TEST(Build, Ipv4ChecksumCarriesIntoItself) {
-    // Over all values of one word of the header, the sum takes every value at which a carry causes one more.
+    // Over all values of one word of the header, the sum takes every value at which adding a carry causes another carry.
     PathSpec spec = test::sample_path(false, false);
     for (uint32_t host = 0; host < 65536; ++host) {
         store_be<uint16_t>(&spec.source_gid.bytes[14], uint16_t(host));
@@ -201,7 +201,7 @@ TEST(Build, NothingIsWrittenBeyondTheFrame) {
     }
 }
 
-/// Copying and computing the ICRC in one pass gives the same frame as copying first.
+/// Copying and computing the ICRC in one pass gives the same frame as doing both in turn.
 TEST(Build, CopyingWithTheIcrcMakesTheSameFrame) {
     const std::vector<uint8_t> payload = test::sample_payload(4096 + 64);
     for (const bool ipv6 : {false, true})
@@ -223,7 +223,7 @@ TEST(Build, CopyingWithTheIcrcMakesTheSameFrame) {
     for (const uint32_t length : {0u, 4u, 255u, 257u, 4092u}) EXPECT_FALSE(copies_with_icrc(length));
 }
 
-/// Kept headers make the frame that begin_frame makes, whatever PSN and ACK request come next.
+/// Kept headers give the frame that begin_frame gives, with any next PSN and ACK request.
 TEST(Build, RepeatedHeadersAreThoseOfTheNextPacket) {
     for (const bool ipv6 : {false, true})
         for (const bool tagged : {false, true})

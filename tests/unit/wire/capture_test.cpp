@@ -1,4 +1,4 @@
-// The wire room against a real peer: frames of Linux Soft-RoCE, parsed, and built again byte for byte.
+// stack/wire and an independent peer: frames of Linux Soft-RoCE are parsed, and built again byte for byte.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -16,7 +16,7 @@ const std::vector<Frame>& capture() {
     return frames;
 }
 
-/// Frames per opcode, counted in the capture with other tools.
+/// The frames per opcode in the capture, counted with other tools.
 const std::map<uint8_t, int> kOpcodeCounts = {
     {0x00, 9}, {0x01, 7},  {0x02, 8},  {0x03, 1}, {0x04, 20}, {0x05, 1}, {0x06, 4}, {0x07, 4},  {0x08, 4},  {0x09, 1},
     {0x0a, 7}, {0x0b, 12}, {0x0c, 10}, {0x0d, 3}, {0x0e, 3},  {0x0f, 4}, {0x10, 5}, {0x11, 52}, {0x12, 6},  {0x13, 3},
@@ -37,7 +37,7 @@ TEST(Capture, EveryFrameOfThePeerIsUnderstood) {
         ASSERT_EQ(v, Verdict::ok) << verdict_name(v);
         ++opcodes[p.opcode];
         ipv6 += p.ipv6;
-        EXPECT_FALSE(p.mig_req);  // the peer sends 0
+        EXPECT_FALSE(p.mig_req);  // the peer sends MigReq 0
         EXPECT_EQ(p.pkey, 0xffff);
     }
     EXPECT_EQ(opcodes, kOpcodeCounts);
@@ -56,8 +56,8 @@ TEST(Capture, SyndromesOfThePeerAreTheSpecifications) {
     EXPECT_GT(syndromes[0x60], 0);  // NAK
 }
 
-/// Given the same fields, our frame is the peer's. Two things are the peer's own and put in before the comparison: the IPv4
-/// identification, which we leave 0 (with it its checksum and the ICRC), and what fills the pad bytes.
+/// With the same fields, the built frame equals the peer's frame. Two things are taken from the peer's frame before the
+/// comparison: the IPv4 identification, which begin_frame leaves 0 (and with it the checksum and the ICRC), and the pad bytes.
 TEST(Capture, BuiltAgainByteForByte) {
     int compared = 0, identical_as_sent = 0;
     for (const Frame& f : capture()) {
@@ -78,7 +78,7 @@ TEST(Capture, BuiltAgainByteForByte) {
         ++compared;
     }
     EXPECT_EQ(compared, 205);
-    EXPECT_EQ(identical_as_sent, 8);  // all of IPv6, which has no identification
+    EXPECT_EQ(identical_as_sent, 8);  // all frames of IPv6, which has no identification
 }
 
 TEST(Capture, TruncatedFramesOfThePeerGiveAVerdict) {

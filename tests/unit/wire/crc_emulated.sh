@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the kernels for ARMv8 and for processors with fewer features than this one: compiled for them and run by qemu.
-# Exit code 77 (skipped) if the compiler or qemu is missing.
+# Tests the CRC kernels for ARMv8 and for processors with fewer features than this one. They are cross-compiled and run by qemu. The exit code is 77
+# (skipped) if the compiler or qemu is missing.
 #   crc_emulated.sh SOURCE_ROOT
 set -euo pipefail
 root=$1
@@ -8,12 +8,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 skipped=0
 
-build() {  # COMPILER OUTPUT
+build() {  # arguments: COMPILER OUTPUT
     "$1" -std=c++20 -O2 -static -fno-strict-aliasing -Wall -Wextra -Werror -I"$root/stack" "$root"/stack/wire/crc/*.cpp \
         "$root/tests/unit/wire/crc_check.cpp" -o "$2"
 }
 
-# ARCHITECTURE COMPILER, then pairs: a processor as qemu names it, and the kernels that must be there
+# emulate ARCHITECTURE COMPILER, then pairs: a processor as qemu names it, and the kernels that must be available on it.
 emulate() {
     local arch=$1 compiler=$2 qemu
     shift 2

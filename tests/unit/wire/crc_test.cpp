@@ -1,4 +1,4 @@
-// The kernels of CRC-32: their constants by long division, their results against zlib, the choice between them.
+// The kernels of CRC-32: their constants by long division, their results compared with zlib's, the choice between them.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 /// A polynomial over GF(2): element i is the coefficient of x^i.
 using Polynomial = std::vector<bool>;
 
-/// CRC-32 as IEEE 802.3 writes it (3.2.9): the powers of x.
+/// CRC-32 as IEEE 802.3 (3.2.9) writes it: the powers of x with coefficient 1.
 const Polynomial kP = [] {
     Polynomial p(33);
     for (const size_t power : {32, 26, 23, 22, 16, 12, 11, 10, 8, 7, 5, 4, 2, 1, 0}) p[power] = true;
@@ -50,7 +50,7 @@ Division divide(Polynomial a) {
     return d;
 }
 
-/// The word whose bit 0 is the coefficient of x^top.
+/// Returns the word whose bit 0 is the coefficient of x^top.
 uint64_t reflected(const Polynomial& p, size_t top) {
     uint64_t word = 0;
     for (size_t i = 0; i <= top && i < p.size(); ++i)
@@ -109,7 +109,7 @@ std::vector<const Kernel*> supported() {
     return out;
 }
 
-/// Only kernels of this processor can run; the test names the others.
+/// Only kernels of this processor can run. The test names the other kernels as skipped.
 TEST(CrcKernel, AreThoseOfThisProcessor) {
     std::string missing;
     for (const Kernel* k : kernels())
@@ -125,8 +125,8 @@ TEST(CrcKernel, EqualsZlibAtEveryLengthAndAlignment) {
         const uint8_t* p = bytes.data() + alignment;
         uint32_t expected = ~kState;
         for (size_t n = 0; n <= kLongest; expected = uint32_t(crc32(expected, p + n, 1)), ++n) {
-            // All lengths below 1,200 cover every code path of every kernel at each alignment. Longer ones are tested at some
-            // alignments.
+            // All lengths below 1,200 cover every code path of every kernel at each alignment. Longer messages are tested only at
+            // some alignments.
             if (n > 1200 && n % 16 != alignment % 16) continue;
             for (const Kernel* k : supported())
                 ASSERT_EQ(~k->crc(kState, p, n, kNoMask), expected) << k->name << " " << n << " " << alignment;
@@ -157,7 +157,7 @@ TEST(CrcKernel, ChainsAtAnySplit) {
         }
 }
 
-/// A page between two that cannot be read: the message begins where the first one ends, or ends where the last one begins.
+/// A readable page lies between two that cannot be read. The message begins or ends exactly at a border of the readable page.
 TEST(CrcKernel, ReadsNothingBeyondTheMessage) {
     const auto page = size_t(sysconf(_SC_PAGESIZE));
     auto* all = static_cast<uint8_t*>(mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -173,7 +173,7 @@ TEST(CrcKernel, ReadsNothingBeyondTheMessage) {
     munmap(all, 3 * page);
 }
 
-/// The same on the heap, where the address sanitizer watches each byte.
+/// The same check on the heap, where the address sanitizer watches each byte.
 TEST(CrcKernel, ReadsNothingBeyondAnAllocation) {
     for (size_t n = 0; n <= 640; ++n) {
         const auto exact = std::make_unique<uint8_t[]>(n);
@@ -182,8 +182,8 @@ TEST(CrcKernel, ReadsNothingBeyondAnAllocation) {
     }
 }
 
-/// For every length of headers and every alignment of the copied bytes, the CRC is that of the whole message, and no other byte
-/// is written.
+/// For every length of headers and every alignment of the copied bytes, the CRC is that of the whole message. No other byte is
+/// written.
 TEST(CrcKernel, CopiesBehindTheHead) {
     constexpr size_t kMost = 4096, kGuard = 64;
     const std::vector<uint8_t> bytes = noise(kMost + kMostHead + 64);
@@ -197,7 +197,7 @@ TEST(CrcKernel, CopiesBehindTheHead) {
             message.insert(message.end(), from, from + n);
             std::vector<uint8_t> masked = message;
             for (size_t i = 0; i < std::min(masked.size(), Mask::kLength); ++i) masked[i] |= mask.bits[i];
-            // The mask covers headers only, as that of a frame does.
+            // The mask covers headers only, like the mask of a frame.
             Mask of_head = mask;
             for (size_t i = head; i < Mask::kLength; ++i) of_head.bits[i] = 0, masked[i] = message[i];
             const uint32_t expected = uint32_t(crc32(0, masked.data(), unsigned(masked.size())));
@@ -274,7 +274,7 @@ TEST(CrcChoice, EveryKernelOfThisProcessorPassesItsSelfTest) {
     for (const Kernel* k : supported()) EXPECT_TRUE(self_test(*k)) << k->name;
 }
 
-/// The whole suite runs once per kernel, by ROCI_CRC (meson.build).
+/// The whole suite runs once per kernel, which ROCI_CRC selects (meson.build).
 TEST(CrcChoice, IsTheOneThatTheEnvironmentWants) {
     ASSERT_NE(chosen().kernel, nullptr);
     EXPECT_EQ(crc, chosen().kernel->crc);

@@ -12,7 +12,7 @@
 namespace roci::wire {
 namespace {
 
-/// An IPv4 header, then random bytes: `covered` in all.
+/// Returns an IPv4 header and random bytes: `covered` bytes in total.
 std::vector<uint8_t> random_packet(std::mt19937& random, uint32_t covered) {
     std::vector<uint8_t> packet(covered);
     for (uint8_t& b : packet) b = uint8_t(random());

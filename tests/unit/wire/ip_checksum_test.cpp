@@ -10,7 +10,8 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-/// RFC 4391 header, then the header that many texts use as the example of its checksum (b861), with UDP of `data` bytes.
+/// Returns an RFC 4391 header, then the IPv4 header that many texts use as an example (checksum b861), then UDP with `data`
+/// bytes.
 Bytes udp_packet(uint32_t data = 7) {
     Bytes p = {0x08, 0x00, 0, 0, 0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 17, 0, 0, 0xc0, 0xa8, 0, 0x01, 0xc0, 0xa8, 0, 0xc7};
     const uint32_t total = 28 + data;
@@ -27,7 +28,7 @@ Bytes filled(Bytes p) {
 }
 bool holds(const Bytes& p) { return ip_checksums_hold(p.data(), uint32_t(p.size())); }
 
-/// The plain definition, to compare with: one's complement sum of 16-bit words.
+/// The definition of the checksum: the one's complement sum of 16-bit words.
 uint16_t reference(const Bytes& words) {
     uint64_t s = 0;
     for (size_t i = 0; i < words.size(); ++i) s += uint64_t(words[i]) << (i % 2 == 0 ? 8 : 0);
@@ -44,7 +45,7 @@ TEST(IpChecksum, TheHeaderOfTheTextbooks) {
 
 TEST(IpChecksum, WhatIsFilledInHolds) {
     for (const uint8_t protocol : {uint8_t{17}, uint8_t{6}}) {
-        for (uint32_t data = 12; data < 60; ++data) {  // even and odd; TCP needs 20 bytes of header
+        for (uint32_t data = 12; data < 60; ++data) {  // even and odd lengths; TCP needs 20 bytes of header
             Bytes p = udp_packet(data);
             p[4 + 9] = protocol;
             EXPECT_FALSE(holds(p));
@@ -90,7 +91,7 @@ TEST(IpChecksum, OfAFragmentAndOfOtherProtocolsTheHeaderOnly) {
     }
 }
 
-/// No byte outside of the packet is read or written (under ASan), and a payload that is not an IPv4 packet is not changed.
+/// No byte outside the packet is read or written (checked by ASan). A payload that is not an IPv4 packet is not changed.
 TEST(IpChecksum, AnythingElseIsLeftAlone) {
     const Bytes good = filled(udp_packet());
     for (size_t length = 0; length < good.size(); ++length) {
@@ -109,7 +110,7 @@ TEST(IpChecksum, AnythingElseIsLeftAlone) {
         EXPECT_FALSE(holds(p));
     }
     Bytes lying = good;
-    lying[24 + 5] = 200;  // a UDP length beyond the packet
+    lying[24 + 5] = 200;  // a UDP length that exceeds the packet
     EXPECT_FALSE(holds(filled(lying)));
 }
 

@@ -1,4 +1,5 @@
-// The opcode table against the specification's own table, written out by hand here (IBA 9.2.1, table 38; annex A14).
+// The opcode table compared with the table of the specification, which is written out by hand here (IBA 9.2.1, table 38; annex
+// A14).
 #include "wire/opcode.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ struct Row {
 };
 constexpr uint32_t kAllHeaders = kReth | kAeth | kAtomicEth | kAtomicAckEth | kImmDt | kIeth | kDeth | kXrcEth | kFlushEth;
 
-// Lengths are sums of the header sizes of IBA 9.3, added up by hand.
+// The lengths are sums of the header sizes in IBA 9.3, added by hand.
 constexpr Row kExpected[] = {
     {0x00, "RC SEND First", 12, 0},
     {0x01, "RC SEND Middle", 12, 0},
@@ -119,7 +120,7 @@ TEST(Opcode, EveryOneButCnpHasOneDirectionAndOnePosition) {
 }
 
 TEST(Opcode, ReceiveWqeIsTakenOncePerMessage) {
-    // The first packet of a SEND consumes a receive WQE, and for a WRITE with immediate the packet with the immediate
+    // The first packet of a SEND consumes a receive WQE. Of a WRITE with immediate, the packet with the immediate consumes it
     // (IBA 9.7.4, 9.7.5).
     const std::set<unsigned> takes = {0x00, 0x04, 0x05, 0x09, 0x0b, 0x17, 0x20, 0x24, 0x25, 0x29,
                                       0x2b, 0x64, 0x65, 0xa0, 0xa4, 0xa5, 0xa9, 0xab, 0xb7};

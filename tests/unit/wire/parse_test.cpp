@@ -1,4 +1,4 @@
-// parse(): each check of the chain. Each test takes a valid frame and makes one fault.
+// parse(): each check of the chain. Each test takes a valid frame and makes one fault in it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,8 @@ protected:
         if (!ipv6) test::repair_ipv4_checksum(&f[at.l3]);
         test::repair_icrc(f, at.l3, ipv6, ip_header());
     }
-    /// Adds `delta` to the IP and UDP lengths and to the frame (bytes taken from or put before the ICRC), all else consistent.
+    /// Adds `delta` to the IP and UDP lengths and to the frame. The bytes are removed or inserted before the ICRC, and the rest
+    /// is kept consistent.
     void resize(Frame& f, int delta) const {
         if (delta < 0) f.erase(f.end() - kIcrcLength + delta, f.end() - kIcrcLength);
         if (delta > 0) f.insert(f.end() - kIcrcLength, size_t(delta), uint8_t{0x5a});
@@ -75,7 +76,7 @@ TEST_P(Parse, OtherTrafficIsNotOurs) {
     set16(f, at.l3 - 2, 0x0806);
     EXPECT_EQ(verdict(f), Verdict::not_roce);
     f = good();
-    set16(f, at.l3 - 2, 0x8100);  // a tag (or one more) where the payload's type should be
+    set16(f, at.l3 - 2, 0x8100);  // a VLAN tag, or one more, in place of the payload's EtherType
     EXPECT_NE(verdict(f), Verdict::ok);
 }
 
@@ -88,7 +89,7 @@ TEST_P(Parse, EveryTruncationIsRefused) {
 }
 
 TEST_P(Parse, TruncationWithConsistentLengthsNeverPassesNorReadsBeyond) {
-    // Every opcode, cut at every length with IP and UDP length and both checksums made right again.
+    // Every opcode is cut at every length. The IP and UDP lengths and both checksums are corrected.
     for (unsigned op = 0; op < 256; ++op) {
         const OpcodeInfo& info = opcode_info(uint8_t(op));
         if (!info.valid()) continue;
@@ -151,7 +152,7 @@ TEST_P(Parse, PadLargerThanThePayloadIsBad) {
     f[at.bth + 1] |= 0x10;
     repair(f);
     EXPECT_EQ(verdict(f), Verdict::bad_pad);
-    f = good(kReadRequest, 0);  // an opcode without payload has no padding either
+    f = good(kReadRequest, 0);  // an opcode without payload has no padding
     f[at.bth + 1] |= 0x30;
     repair(f);
     EXPECT_EQ(verdict(f), Verdict::bad_pad);
@@ -174,7 +175,7 @@ TEST_P(Parse, PayloadWhereNoneBelongsIsRefused) {
 }
 
 TEST_P(Parse, PaddingOfAWholeWordIsNoPayload) {
-    Frame f = good(kSendOnly, 1);  // 1 byte, 3 of padding
+    Frame f = good(kSendOnly, 1);  // 1 byte of payload, 3 of padding
     Packet p;
     ASSERT_EQ(parse(f.data(), uint32_t(f.size()), p), Verdict::ok);
     EXPECT_EQ(p.payload_length, 1u);
@@ -225,7 +226,7 @@ TEST(ParseIpv4, EveryHeaderBitIsGuardedByTheIcrcButTosTtlAndChecksum) {
 
 TEST(ParseIpv4, ChecksumIsVerified) {
     Frame f = sample_frame(kSendOnly);
-    f[kEthLength + 8]--;  // a router that forgot it
+    f[kEthLength + 8]--;  // like a router that forgot to update the checksum
     EXPECT_EQ(verdict(f), Verdict::bad_ip_checksum);
     test::repair_ipv4_checksum(&f[kEthLength]);
     EXPECT_EQ(verdict(f), Verdict::ok);
@@ -251,7 +252,7 @@ TEST(ParseIpv4, FragmentsAreRefused) {
 
 TEST(ParseIpv6, FragmentsAreCountedApart) {
     Frame f = sample_frame(kSendOnly, true);
-    f[kEthLength + 6] = 44;  // the fragment header
+    f[kEthLength + 6] = 44;  // next header: fragment
     EXPECT_EQ(verdict(f), Verdict::ip_fragment);
 }
 
@@ -280,7 +281,7 @@ TEST(ParseIpv4, ThePortsWordOnTheChecksumIsTaken) {
         Frame f = sample_frame(kSendOnly, false, tagged);
         EXPECT_EQ(verdict_if(f, HeaderChecksum::right), Verdict::ok);
         EXPECT_EQ(verdict_if(f, HeaderChecksum::wrong), Verdict::bad_ip_checksum);
-        f[Offsets(false, tagged).l3 + 10] ^= 1;  // the ICRC does not cover it
+        f[Offsets(false, tagged).l3 + 10] ^= 1;  // the ICRC does not cover the checksum
         EXPECT_EQ(verdict_if(f, HeaderChecksum::right), Verdict::ok) << "not summed up again";
         EXPECT_EQ(verdict_if(f, HeaderChecksum::unknown), Verdict::bad_ip_checksum);
     }
@@ -309,7 +310,7 @@ TEST(Parse, EcnAndCongestionBitsAreRead) {
         const Offsets at(ipv6, false);
         Frame f = sample_frame(kSendOnly, ipv6);
         f[at.bth + 4] = 0x80;
-        f[at.l3 + 1] = uint8_t(f[at.l3 + 1] | (ipv6 ? 0x30 : 0x03));  // CE, as a switch marks it: no ICRC changes
+        f[at.l3 + 1] = uint8_t(f[at.l3 + 1] | (ipv6 ? 0x30 : 0x03));  // CE, as a switch sets it; the ICRC does not change
         if (!ipv6) test::repair_ipv4_checksum(&f[at.l3]);
         Packet p;
         ASSERT_EQ(parse(f.data(), uint32_t(f.size()), p), Verdict::ok);

@@ -1,4 +1,4 @@
-// Reads a classic pcap file (little endian, Ethernet) into memory. For tests only.
+// Reads a classic pcap file (little endian, Ethernet) into memory.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace roci::test {
 
 using Frame = std::vector<uint8_t>;
 
-/// All frames of a capture, in order; empty if the file is missing or not a pcap.
+/// Returns all frames of a capture, in order. Returns none if the file is missing or not a pcap.
 inline std::vector<Frame> read_pcap(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     const std::vector<uint8_t> file{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

@@ -37,7 +37,7 @@ inline wire::PathSpec sample_path(bool ipv6, bool tagged) {
     return s;
 }
 
-/// Every field of every header set, so that a field in the wrong place shows.
+/// Sets every field of every header, so that a field in a wrong place is detected.
 inline wire::TransportHeaders sample_headers(uint8_t opcode) {
     wire::TransportHeaders h;
     h.opcode = opcode;
@@ -64,7 +64,7 @@ inline wire::TransportHeaders sample_headers(uint8_t opcode) {
     return h;
 }
 
-/// The arguments of begin_frame that result in this packet.
+/// Returns the arguments of begin_frame that result in this packet.
 inline wire::TransportHeaders headers_of(const wire::Packet& p) {
     wire::TransportHeaders h;
     h.opcode = p.opcode;
@@ -91,7 +91,7 @@ inline wire::TransportHeaders headers_of(const wire::Packet& p) {
     return h;
 }
 
-/// The path of a packet, read from its frame.
+/// Returns the path of a packet, read from its frame.
 inline wire::PathSpec path_of(const wire::Packet& p) {
     wire::PathSpec s;
     std::memcpy(s.dest_mac.bytes.data(), p.frame, 6);
@@ -106,7 +106,7 @@ inline wire::PathSpec path_of(const wire::Packet& p) {
     return s;
 }
 
-/// A whole frame, in a buffer of just the room that begin_frame may use, cut to its length afterwards.
+/// Returns a whole frame. The buffer has exactly the room that begin_frame may use, and is cut to the frame's length afterwards.
 inline Frame build_frame(const wire::PathSpec& spec, const wire::TransportHeaders& headers, const uint8_t* payload,
                          uint32_t length) {
     const wire::PathTemplate path = wire::make_path(spec);
@@ -127,7 +127,7 @@ inline Frame sample_frame(uint8_t opcode, bool ipv6 = false, bool tagged = false
     return build_frame(sample_path(ipv6, tagged), sample_headers(opcode), sample_payload(length).data(), length);
 }
 
-/// Offsets within a frame with a plain IP header.
+/// The offsets within a frame with a plain IP header.
 struct Offsets {
     uint32_t l3, udp, bth;
     Offsets(bool ipv6, bool tagged)
@@ -136,7 +136,7 @@ struct Offsets {
           bth(udp + wire::kUdpLength) {}
 };
 
-/// Makes the IPv4 header checksum right again; straight from RFC 1071.
+/// Corrects the IPv4 header checksum, computed as in RFC 1071.
 inline void repair_ipv4_checksum(uint8_t* l3) {
     store_be<uint16_t>(l3 + 10, uint16_t{0});
     uint32_t sum = 0;
@@ -145,7 +145,7 @@ inline void repair_ipv4_checksum(uint8_t* l3) {
     store_be<uint16_t>(l3 + 10, uint16_t(~sum));
 }
 
-/// Makes the ICRC right again; `ip_header_length` is trusted, the ICRC stands at the frame's end.
+/// Corrects the ICRC at the end of the frame. Trusts `ip_header_length`.
 inline void repair_icrc(Frame& frame, uint32_t l3, bool ipv6, uint32_t ip_header_length) {
     const auto length = uint32_t(frame.size() - l3 - wire::kIcrcLength);
     const uint32_t crc = wire::icrc(&frame[l3], length, ipv6, ip_header_length);

@@ -1,6 +1,6 @@
-// Makes a client library run on glibc 2.31 and newer. The library, and the parts of libstdc++ and libgcc linked into it, must not
-// be bound to symbols that newer releases added or moved. Each such function is defined here as a hidden symbol, by older
-// functions. Functions bound to the base version are in libpthread.so.0 and libdl.so.2 before glibc 2.34, and in libc.so.6 since
+// Makes a client library run on glibc 2.31 and newer. The library, and the parts of libstdc++ and libgcc that are linked into it,
+// must not use symbols that newer releases added or moved. Each such function is defined here as a hidden symbol, which calls
+// older functions. Functions of the base version are in libpthread.so.0 and libdl.so.2 before glibc 2.34, and in libc.so.6 since
 // then.
 #include <dlfcn.h>
 #include <link.h>
@@ -22,7 +22,8 @@ constexpr int kStatVersion = 0;
 #error "unknown base version of glibc's symbols on this processor"
 #endif
 
-/// Declares base_NAME, the oldest version of NAME, and here_NAME, which the rest of the library reaches by the name itself.
+/// Declares base_NAME and here_NAME. base_NAME is the oldest version of NAME. here_NAME is the definition that the rest of the
+/// library calls as NAME.
 #define ROCI_OLD(result, name, ...)                         \
     __asm__(".symver base_" #name "," #name "@" ROCI_BASE); \
     result base_##name(__VA_ARGS__);                        \
@@ -56,7 +57,7 @@ void* here_dlsym(void* handle, const char* name) { return base_dlsym(handle, nam
 ROCI_OLD(int, dladdr, const void* address, Dl_info* out);
 int here_dladdr(const void* address, Dl_info* out) { return base_dladdr(address, out); }
 
-// Since 2.33 these are functions; before, they were macros over the following functions.
+// Since glibc 2.33 stat64 and fstat64 are functions. Before, they were macros that called the following functions.
 int __xstat64(int version, const char* path, struct stat64* out);
 int __fxstat64(int version, int fd, struct stat64* out);
 __attribute__((visibility("hidden"), used)) int here_stat64(const char* path, struct stat64* out) __asm__("stat64");
@@ -64,11 +65,11 @@ int here_stat64(const char* path, struct stat64* out) { return __xstat64(kStatVe
 __attribute__((visibility("hidden"), used)) int here_fstat64(int fd, struct stat64* out) __asm__("fstat64");
 int here_fstat64(int fd, struct stat64* out) { return __fxstat64(kStatVersion, fd, out); }
 
-/// 2.32: while it is set, libstdc++ omits atomic operations. Never setting it is also correct.
+/// Added in glibc 2.32. libstdc++ omits atomic operations while it is not 0. It is always 0 here, which is also correct.
 __attribute__((visibility("hidden"))) extern char here_single_threaded __asm__("__libc_single_threaded");
 __attribute__((used)) char here_single_threaded = 0;
 
-/// 2.36: libstdc++'s std::random_device.
+/// Added in glibc 2.36. libstdc++'s std::random_device calls it.
 __attribute__((visibility("hidden"), used)) uint32_t here_arc4random() __asm__("arc4random");
 uint32_t here_arc4random() {
     uint32_t value = 0;
@@ -77,7 +78,7 @@ uint32_t here_arc4random() {
 }
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
-/// 2.35: libgcc's unwinder finds the object of a code address with it. Before, it used dl_iterate_phdr.
+/// Added in glibc 2.35. libgcc's unwinder finds the object of a code address with it. Before, the unwinder used dl_iterate_phdr.
 __attribute__((visibility("hidden"), used)) int here_dl_find_object(void* pc,
                                                                     struct dl_find_object* out) __asm__("_dl_find_object");
 

@@ -7,7 +7,7 @@ extern "C" {
 
 bool verbs_allow_disassociate_destroy = false;
 
-/// Called by the constructors of driver libraries. Does nothing.
+/// Does nothing. The constructors of driver libraries call it.
 void verbs_register_driver_34(const void*) {}
 
 void __verbs_log(  // NOLINT(bugprone-reserved-identifier): the library's own name
@@ -36,10 +36,10 @@ void verbs_init_cq(ibv_cq* cq, ibv_context* context, ibv_comp_channel* channel, 
     pthread_mutex_unlock(&context->mutex);
 }
 
-// Obsolete since rdma-core 17; an old driver plugin may still call it.
+// Obsolete since rdma-core 17, but an old driver plugin may still call it.
 void ibv_register_driver(const char*, void*) {}
 
-// Commands to the kernel's uverbs device.
+// The functions that send commands to the kernel's uverbs device. All of them fail.
 #define REFUSED(name)       \
     int name(void) {        \
         errno = EOPNOTSUPP; \

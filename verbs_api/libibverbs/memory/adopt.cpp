@@ -31,8 +31,8 @@ struct Range {
 };
 bool overlap(const Range& a, const Range& b) { return a.start < b.end && b.start < a.end; }
 
-/// This thread's stack with its TLS. It is not adopted: the thread would wait for itself on a frozen page, and fork() writes to
-/// it in the child.
+/// Returns this thread's stack with its TLS. Neither is adopted: the thread would block itself on a frozen page, and fork()
+/// writes to the stack in the child.
 Range own_stack() {
     static thread_local Range cached{0, 0};
     if (cached.end != 0) return cached;
@@ -43,19 +43,19 @@ Range own_stack() {
     pthread_attr_getstack(&attributes, &base, &size);
     pthread_attr_destroy(&attributes);
     const auto start = reinterpret_cast<uint64_t>(base);
-    // The main thread's stack is identified by its name, because with an unlimited size other mappings are within its range.
+    // The main thread's stack is identified by its name. If its size is unlimited, other mappings are within its range.
     const uint64_t on_first_stack = getauxval(AT_RANDOM);
     if (on_first_stack >= start && on_first_stack - start < size) return cached = {1, 1};
     return cached = {page_floor(start), page_ceil(start + size)};
 }
 
-/// True for pages that this code itself writes to: those of its stack frames and some below (a coroutine has its own stack), of
-/// errno, and of the thread control block.
+/// Returns true for pages that this code itself writes to: those around its stack frame, because a coroutine has its own stack;
+/// those of errno; and those of the thread control block.
 bool is_in_use_by_this_thread(const Range& range) {
     constexpr uint64_t kBelow = 64 << 10, kAbove = 16 << 10, kControlBlock = 2304;
     const auto frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
     const auto self = static_cast<uint64_t>(pthread_self()), error = reinterpret_cast<uint64_t>(&errno);
-    // On the thread's own stack the bounds are known. The pages around the frame could include the mapping next to the stack.
+    // On the thread's own stack the bounds are known. Pages near the frame that are outside the bounds belong to another mapping.
     const Range stack = own_stack();
     const bool known = frame >= stack.start && frame < stack.end;
     const Range around = known ? stack : Range{frame - kBelow, frame + kAbove};
@@ -65,9 +65,9 @@ bool is_in_use_by_this_thread(const Range& range) {
     });
 }
 
-/// Detects the page with the control data of a malloc arena, by the alignment of glibc's heaps and by its first word, which
-/// points into the page. Such a page is not adopted: in a fork's child glibc resets the arena's lock before any handler runs, and
-/// in shared memory this would reset a lock that a thread of the parent holds.
+/// Detects the page with the control data of a malloc arena: glibc aligns its heaps, and the first word of a heap points into the
+/// page. Such a page is not adopted. In a fork's child glibc resets the arena's lock before any handler runs. In shared memory
+/// this would reset a lock that a thread of the parent holds.
 constexpr uint64_t kArenaAlignment = 64ull << 20;
 __attribute__((no_sanitize("address"))) bool is_arena_head(uint64_t page) {
     if (page % kArenaAlignment != 0) return false;
@@ -75,17 +75,17 @@ __attribute__((no_sanitize("address"))) bool is_arena_head(uint64_t page) {
     return first_word > page && first_word < page + page_size();
 }
 
-/// False for device memory and similar mappings, which process_vm_readv cannot access. If the call itself is forbidden, the
-/// answer is true.
+/// Returns false for device memory and similar mappings, which process_vm_readv cannot access. Returns true if the call itself is
+/// forbidden.
 bool is_reachable(uint64_t address) {
     char byte;
     iovec local{&byte, 1}, remote{pointer(address), 1};
     return ::process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
 }
 
-/// Prevents growing a mapping by mremap(), as realloc() does: an adopted mapping would extend into the file space of other
-/// mappings. mremap() refuses a range of several VMAs, so this makes the first page a VMA of its own, by an advice that has no
-/// effect on shared memory.
+/// Prevents growing a mapping by mremap(), as realloc() does, because an adopted mapping would extend into the file space of
+/// other mappings. mremap() refuses a range of several VMAs. So this function makes the first page a VMA of its own by an advice
+/// that has no other effect on shared memory.
 void forbid_growth(uint64_t address, uint64_t length, uint64_t first_byte) {
     constexpr uint64_t kMallocHeader = 16, kMmapped = 2, kFlags = 7;
     const bool malloc_mapping = first_byte == address + kMallocHeader && (pointer<const uint64_t>(address)[1] & kMmapped) &&
@@ -93,7 +93,7 @@ void forbid_growth(uint64_t address, uint64_t length, uint64_t first_byte) {
     if (length >= kSlotPages * page_size() || malloc_mapping) ::madvise(pointer(address), page_size(), MADV_RANDOM);
 }
 
-/// The work of one acquire(): reads the mappings of the range and converts them to pieces.
+/// Executes one acquire(): reads the mappings of the range and converts them to pieces.
 class Acquisition {
 public:
     Acquisition(uint64_t start, uint64_t end, bool need_write, std::vector<Piece>& out)
@@ -113,11 +113,11 @@ public:
         trim();
         return 0;
     }
-    /// Passes the pinned uses to the caller.
+    /// Hands the pinned uses over to the caller.
     std::vector<Use> take_uses() { return std::exchange(uses_, {}); }
 
 private:
-    /// Reads all mappings, before it changes any.
+    /// Reads all mappings of the range before any of them is changed.
     int look() {
         char buffer[4096];
         VmaFinder finder(buffer, &room->maps);
@@ -166,7 +166,7 @@ private:
         return fd ? room->files.add_foreign(std::move(fd), vma.device, vma.inode, length, writable) : nullptr;
     }
 
-    /// Adopts anonymous memory, except the heads of malloc arenas.
+    /// Adopts anonymous memory, except for the heads of malloc arenas.
     int take_anonymous(const Vma& vma, const Range& range) {
         for (uint64_t at = range.start; at < range.end;) {
             if (vma.read && is_arena_head(at)) {
@@ -183,7 +183,7 @@ private:
         return 0;
     }
 
-    /// @param first_byte  first byte of the program's range, if it is in this mapping
+    /// @param first_byte  first byte of the program's range, if that byte is in this mapping
     int adopt(const Vma& vma, const Range& range, uint64_t first_byte) {
         Files& files = room->files;
         std::vector<Placement> placements;
@@ -206,7 +206,7 @@ private:
     }
 
     static void give_back(Placement placement, uint64_t used) {
-        if (placement.file->kind == File::Kind::own && used > 0) return;  // the rest of it is a hole
+        if (placement.file->kind == File::Kind::own && used > 0) return;  // its unused rest stays a hole
         placement.offset += used;
         placement.address += used;
         placement.length -= used;
@@ -219,7 +219,7 @@ private:
             if (!freezer) return 0;
             const uint64_t moved =
                 move_pages({to.address, to.length, vma.protection(), vma.shared, to.file->fd.get(), to.offset}, *freezer);
-            if (moved < to.length) room->uffd.drop();  // closing it unfreezes the rest
+            if (moved < to.length) room->uffd.drop();  // closing the descriptor unfreezes the rest
             // If userfaultfd works but refuses this mapping, the program may have registered its own userfaultfd there.
             if (moved > 0 || !vma.shared) return moved;
         }
@@ -249,7 +249,7 @@ private:
         out_.push_back(piece);
     }
 
-    /// Reduces the pieces from whole pages to the exact range.
+    /// Reduces the pieces from whole pages to the exact byte range.
     void trim() {
         Piece& first = out_.front();
         const uint64_t before = bytes_.start - first.address;

@@ -6,27 +6,28 @@
 ///    at the same address. Writers wait meanwhile (freeze.hpp). The program does not notice.
 ///  - Memory that is already shared (memfd, /dev/shm, hugetlbfs, a file mapped MAP_SHARED) is shared by its file, if a
 ///    descriptor is available.
-///  - All other memory gets fd = -1 and is accessed by process_vm_readv/writev, which is slow: files mapped private, stack and
-///    TLS of the calling thread, private hugepages, and SysV segments and shared anonymous memory that cannot be reopened for
-///    lack of privilege.
+///  - All other memory gets fd = -1, and rocid accesses it by process_vm_readv/writev, which is slow. This applies to files that
+///    are mapped private, to the stack and TLS of the calling thread, and to private hugepages. It also applies to SysV segments
+///    and shared anonymous memory, if the process lacks the privilege to reopen them.
 ///
-/// The kernel's table of mappings is the only record of adopted memory: each acquire() reads the current mappings of its range.
-/// So munmap, mmap, mremap or free() of an adopted range cannot leave stale data here.
+/// The kernel's table of mappings is the only record of adopted memory. Each acquire() reads the current mappings of its range.
+/// So munmap, mmap, mremap or free() of an adopted range cannot leave stale data in this library.
 ///
-/// Adopted pages remain adopted after the last release(), as part of the program's memory. If released files have more than
-/// kIdleBytes of pages, their descriptors are closed, oldest first. The kernel frees the pages when the program unmaps them.
-/// Registering such a range again copies it again.
+/// Adopted pages remain adopted after the last release(); they are still the program's memory. If released files hold more than
+/// kIdleBytes of pages, the library closes their descriptors, oldest first. The kernel frees the pages when the program unmaps
+/// them. Registering a range whose descriptor was closed copies the pages again.
 ///
 /// Effects of adoption that a program may notice:
-///  - If a system call of another thread writes into a page while it is moved (256 KiB at a time, about 100 µs), it fails with
+///  - While a page is moved (2 MiB at a time, about 1 ms), a system call of another thread that writes into the page fails with
 ///    EFAULT, because neither an unprivileged userfaultfd nor mprotect makes the kernel wait. With CAP_SYS_PTRACE or
-///    vm.unprivileged_userfaultfd=1 it waits.
+///    vm.unprivileged_userfaultfd=1 the system call waits.
 ///  - Pages pinned before the registration (io_uring fixed buffers, O_DIRECT or AIO in flight) still refer to the old pages.
-///  - MADV_DONTNEED by a raw system call keeps the content, as on any shared memory (madvise() gives zeros, see advice.hpp).
-///    MADV_FREE fails with EINVAL. mremap() that grows a mapping of 16 pages or more fails with EFAULT; realloc() then copies.
-///    NUMA policy and MADV_* hints are those of new memory.
-///  - fork(): the child gets a private copy before fork() returns in it (fork.hpp). A child of raw
-///    clone() or _Fork() gets none.
+///  - MADV_DONTNEED by a raw system call keeps the content, as on any shared memory. madvise() gives zeros, see advice.hpp.
+///  - MADV_FREE fails with EINVAL.
+///  - mremap() fails with EFAULT if it would grow a mapping of 16 pages or more; realloc() then copies.
+///  - NUMA policy and MADV_* hints are those of new memory.
+///  - The child of fork() gets a private copy before fork() returns in the child (fork.hpp). A child of raw clone() or _Fork()
+///    gets none.
 ///  - The stack of *another* thread must not be registered.
 
 #include <cstddef>
@@ -35,19 +36,20 @@
 
 namespace roci::memory {
 
-/// A part of a registered range in one file, or accessed by process_vm only.
+/// A part of a registered range: either in one file, or accessed by process_vm_readv/writev only.
 struct Piece {
-    int fd;  ///< to be mapped whole and shared; owned by this room, valid until the token is released. -1: process_vm only
-    uint64_t fd_offset;  ///< of the piece in the file; 0 if fd is -1
+    int fd;  ///< to be mapped whole and shared; the library owns it, and it is valid until the token is released; -1: process_vm
+             ///< only
+    uint64_t fd_offset;  ///< offset of the piece in the file; 0 if fd is -1
     uint64_t fd_length;  ///< bytes of the whole file; 0 if fd is -1
     uint64_t id;         ///< identifies the file; never reused in this process; 0 if fd is -1
-    bool writable;       ///< fd can be mapped for writing; when fd is -1: the mapping is writable
-    uint64_t address;    ///< in this process
-    uint64_t length;     ///< bytes
+    bool writable;       ///< true if fd can be mapped for writing; if fd is -1: true if the mapping is writable
+    uint64_t address;    ///< address of the piece in this process
+    uint64_t length;     ///< length of the piece in bytes
 };
 
 /// Makes [addr, addr+length) shareable and pins the files that back it.
-/// @param need_write  the range must be writable (local write, remote write or atomic access)
+/// @param need_write  true if the range must be writable (for local write, remote write or atomic access)
 /// @param out         receives the pieces: ascending, without gaps, covering exactly the range
 /// @param token       for release(), to be called after rocid has unmapped the range
 /// @return 0 or a positive errno, as the kernel's ib_umem_get returns it. EFAULT: part of the range is not mapped, is PROT_NONE,
@@ -55,18 +57,18 @@ struct Piece {
 ///         around. ENOMEM: out of memory for the bookkeeping. After an error nothing is pinned and `out` is empty.
 int acquire(void* addr, size_t length, bool need_write, std::vector<Piece>& out, uint64_t& token);
 
-/// Releases a range of acquire(). Unknown tokens, and tokens inherited by a fork's child, are ignored. The call may end the use
-/// of a file's id: remove rocid's region of an id together with its last memory region.
+/// Releases a range that acquire() returned. Ignores unknown tokens, and tokens that a fork's child inherited. After this call
+/// the id of a file may be invalid, so the caller also removes rocid's region of an id together with its last memory region.
 void release(uint64_t token);
 
-/// Limit of released memory whose descriptors are kept for the next registration.
+/// The number of released bytes whose descriptors are kept for the next registration.
 inline constexpr uint64_t kIdleBytes = 256ull << 20;
 
-/// Current resources of the room (roci status, tests).
+/// The resources that this library uses now (for roci status and tests).
 struct Usage {
     uint64_t files;          ///< open descriptors
-    uint64_t adopted_bytes;  ///< moved so far into files that are still open
-    uint64_t tokens;         ///< ranges acquired and not released
+    uint64_t adopted_bytes;  ///< bytes moved so far into files that are still open
+    uint64_t tokens;         ///< ranges that are acquired and not yet released
 };
 Usage usage();
 

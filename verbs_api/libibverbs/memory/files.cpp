@@ -25,13 +25,13 @@ std::atomic<uint64_t> last_id{0};
 uint64_t window_bytes() { return kSlotPages * page_size(); }
 uint64_t window_of(uint64_t address) { return address & ~(window_bytes() - 1); }
 
-/// Bitmap of the pages of [start, end) within their window.
+/// Returns the bitmap of the pages of [start, end) within their window.
 uint32_t page_bits(uint64_t start, uint64_t end) {
     const uint64_t first = (start - window_of(start)) / page_size(), count = (end - start) / page_size();
     return static_cast<uint32_t>(((1ull << count) - 1) << first);
 }
 
-/// A sparse memfd of constant length: rocid maps all of it, and an access beyond its end would raise SIGBUS.
+/// Creates a sparse memfd. Its length is constant, because rocid maps all of it and an access beyond its end would raise SIGBUS.
 Fd make_memfd(uint64_t length) {
     Fd fd(::memfd_create(kMemfdName, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
     if (!fd && errno == EINVAL) fd.reset(::memfd_create(kMemfdName, MFD_CLOEXEC | MFD_ALLOW_SEALING));  // before Linux 6.3
@@ -75,7 +75,7 @@ bool is_intact(const File& file) {
 
 bool Files::check(File* file) {
     if (is_intact(*file)) return true;
-    file->fd.release();  // not ours any more: the program may have reused the number
+    file->fd.release();  // the program may have reused the number for another file
     forget(file);
     if (file->tokens == 0) remove(file);
     return false;
@@ -132,7 +132,7 @@ uint64_t Files::place(uint64_t address, uint64_t length, std::vector<Placement>&
     placements_++;
     placed_pages_ += length / page_size();
     if (length >= kOwnFileBytes) {
-        // Aligned as the addresses are, so that huge pages of the file can be mapped as such.
+        // The offset is aligned like the address, so that huge pages of the file can be mapped as huge pages.
         const uint64_t lead = address % kHugePage;
         if (File* file = make(File::Kind::own, lead + length)) {
             file->pages = length / page_size();
@@ -173,8 +173,8 @@ uint64_t Files::place_in_pools(uint64_t address, uint64_t end, std::vector<Place
     return std::min(at, end) - address;
 }
 
-/// The slot of a window, if none of the requested pages has been used. A used page may still be pinned, or mapped at another
-/// address (mremap).
+/// Returns the slot of a window, or nullptr if one of the requested pages was used before. A used page may still be pinned, or be
+/// mapped at another address (mremap).
 const Files::WindowSlot* Files::usable_slot(uint64_t window, uint64_t address, uint64_t end) const {
     const auto it = windows_.find(window);
     if (it == windows_.end()) return nullptr;
@@ -224,7 +224,7 @@ bool find_slots(File& pool, uint64_t count, uint64_t& first) {
 }  // namespace
 
 /// Allocates slots, preferably next to the slot of the preceding window, so that adjacent memory remains one VMA and one piece.
-/// Else it takes any free slots, or creates a new pool.
+/// If the adjacent slots are taken, it uses any free slots or creates a new pool.
 bool Files::take_slots(uint64_t window, uint64_t count, WindowSlot& first) {
     const auto before = windows_.find(window - window_bytes());
     if (before != windows_.end() && slots_free(*before->second.file, before->second.slot + 1, count)) {
@@ -254,7 +254,7 @@ bool Files::take_free_slots(uint64_t count, WindowSlot& first) {
 void Files::unplace(const Placement& placement) {
     File& file = *placement.file;
     if (file.kind == File::Kind::own) {
-        // Else the file remains longer than needed, with a hole.
+        // Removes a file of which no part is used. Otherwise the file keeps its length, with a hole.
         if (placement.offset % kHugePage + placement.length == file.length) remove(&file);
         return;
     }
@@ -268,7 +268,7 @@ void Files::unplace(const Placement& placement) {
 
 void Files::note_mapped(File& file, uint64_t offset, uint64_t length) {
     if (file.kind != File::Kind::pool) return;
-    constexpr uint64_t kNoWindow = 1;  // no window starts there: marks the slot as used for good
+    constexpr uint64_t kNoWindow = 1;  // marks the slot as used for good, because no window starts at this address
     const uint64_t end = std::min(offset + length, file.length);
     for (uint64_t at = offset; at < end;) {
         const uint64_t stop = std::min(end, window_of(at) + window_bytes());
@@ -342,7 +342,7 @@ bool Files::vmas_left() {
     return left;
 }
 
-/// False: the kernel's table could not be read completely.
+/// Returns false if the kernel's table could not be read completely.
 bool Files::mark_mapped() {
     char buffer[4096];
     MapsText maps(buffer);
@@ -393,7 +393,7 @@ void Files::collect() {
         file->mapped_pages.assign(file->slots.size(), 0);
         if (file->kind == File::Kind::pool && file->fd) pools.push_back(file.get());
     }
-    // Twice, because the first pass may miss a mapping that another thread moves meanwhile; its pages would be lost.
+    // Marks twice: the first pass may miss a mapping that another thread moves meanwhile, and the mapping would lose its pages.
     if (!mark_mapped() || !mark_mapped()) return;
     for (File* pool : pools) {
         if (check(pool)) collect_pool(*pool);

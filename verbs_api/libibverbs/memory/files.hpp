@@ -1,12 +1,12 @@
 #pragma once
 /// The files of registered memory, and the allocation of their space.
 ///
-/// A large range gets its own file. Small ranges share pool files of a fixed, sparse size, in slots of 16 pages. A slot belongs
-/// to an aligned 16-page window of the address space, so that adjacent pages that are adopted at different times are also
-/// adjacent in the file. So ten thousand registered heap buffers need only a few descriptors and a few VMAs. A page of a slot is
-/// used only once; collect() reads from the kernel which pages are not mapped any more, and makes them holes.
+/// A large range gets its own file. Small ranges share pool files of a fixed, sparse size, which are divided into slots of 16
+/// pages. A slot belongs to an aligned 16-page window of the address space. So adjacent pages that are adopted at different times
+/// are also adjacent in the file, and ten thousand registered heap buffers need only a few descriptors and a few VMAs. A page of
+/// a slot is used only once. collect() reads from the kernel which pages are no longer mapped, and turns them into holes.
 ///
-/// The caller holds the room's mutex.
+/// The caller holds room_mutex.
 
 #include <cstdint>
 #include <memory>
@@ -17,16 +17,16 @@
 
 namespace roci::memory {
 
-/// Name of every adopted file; /proc/self/maps shows "/memfd:roci-adopted (deleted)".
+/// The name of every adopted file. In /proc/self/maps it appears as "/memfd:roci-adopted (deleted)".
 inline constexpr char kMemfdName[] = "roci-adopted";
 inline constexpr char kMapsName[] = "/memfd:roci-adopted (deleted)";
 
 inline constexpr uint64_t kSlotPages = 16;
 inline constexpr uint64_t kPoolSlots = 1024;
-inline constexpr uint64_t kOwnFileBytes = 16ull << 20;  ///< from this size on a range has its own file
+inline constexpr uint64_t kOwnFileBytes = 16ull << 20;  ///< a range of this size or more has its own file
 
 struct Slot {
-    uint64_t window = 0;  ///< address of the window it belongs to, 0: free
+    uint64_t window = 0;  ///< address of the slot's window; 0 if the slot is free
     uint32_t used = 0;    ///< one bit per page
     uint32_t tokens = 0;
 };
@@ -40,19 +40,20 @@ struct File {
     uint64_t length;
     bool writable;
     uint64_t tokens = 0;
-    uint64_t released = 0;               ///< time of the last release, as a count of releases
+    uint64_t released = 0;               ///< number of the last release, counted over all files
     uint64_t pages = 0;                  ///< adopted pages, including unmapped ones that are not collected yet
-    bool mapped = false;                 ///< collect()
-    std::vector<Slot> slots;             ///< pool
-    std::vector<uint32_t> mapped_pages;  ///< collect(), pool
+    bool mapped = false;                 ///< result of collect()'s scan
+    std::vector<Slot> slots;             ///< pool files only
+    std::vector<uint32_t> mapped_pages;  ///< pool files only: result of collect()'s scan
     uint64_t next_slot = 0;              ///< start of the search for a free slot
     uint64_t free_slots = 0;
 };
 
-/// True if the descriptor still refers to the file: a program that closes all descriptors (a daemon) closes ours too.
+/// Returns true if the descriptor still refers to the file. A program that closes all its descriptors, as daemons do, also closes
+/// those of this library.
 bool is_intact(const File& file);
 
-/// The place for a range of pages in a file.
+/// The place of a range of pages in a file.
 struct Placement {
     File* file;
     uint64_t offset;
@@ -69,21 +70,22 @@ struct Use {
 
 class Files {
 public:
-    /// The open file with this identity, or null. `writable`: it must be open for writing. Our own files always are.
+    /// Returns the open file with this identity, or null. A file of the program matches only if its `writable` is equal; adopted
+    /// files always match.
     File* find(uint64_t device, uint64_t inode, bool writable);
     /// Checks that a file is intact. If not, removes it and returns false.
     bool check(File* file);
-    /// Adds a file of the program.
+    /// Adds a file that the program has mapped.
     File* add_foreign(Fd fd, uint64_t device, uint64_t inode, uint64_t length, bool writable);
 
-    /// Closes an unused file of the program.
+    /// Closes a file of the program that nothing uses.
     void remove_unused(File* file);
 
-    /// Allocates room for pages [address, +length). Returns fewer bytes if it runs out of descriptors or memory.
+    /// Allocates space in files for the pages of [address, +length). Returns fewer bytes if descriptors or memory run out.
     uint64_t place(uint64_t address, uint64_t length, std::vector<Placement>& out);
-    /// Frees room that was not used; it must be a hole.
+    /// Frees space that was not used. The space must still be a hole.
     void unplace(const Placement& placement);
-    /// Marks pages as used that are mapped without a placement, because mremap() can grow a mapping.
+    /// Marks pages as used that are mapped without a placement. Such pages exist because mremap() can grow a mapping.
     void note_mapped(File& file, uint64_t offset, uint64_t length);
 
     void pin(const Use& use);
@@ -91,11 +93,12 @@ public:
 
     /// Frees pages that are neither pinned nor mapped any more.
     void collect();
-    /// True if as many pages were placed since the last collect() as were live after it, which amortises its cost.
+    /// Returns true if as many pages were placed since the last collect() as were live after it. This amortises the cost of
+    /// collect().
     bool collect_due() const;
-    /// False if the process is near its limit of VMAs (vm.max_map_count); each adoption creates VMAs.
+    /// Returns false if the process is near its limit of VMAs (vm.max_map_count), because each adoption creates VMAs.
     bool vmas_left();
-    /// Closes descriptors of files that are not pinned, oldest first, until the others have at most `bytes`.
+    /// Closes descriptors of files that are not pinned, oldest first, until the remaining ones hold at most `bytes`.
     void give_up_idle(uint64_t bytes);
 
     uint64_t count() const { return files_.size(); }
@@ -132,11 +135,11 @@ private:
     std::unordered_multimap<Identity, File*, IdentityHash> by_identity_;
     std::unordered_map<uint64_t, WindowSlot> windows_;
     uint64_t releases_ = 0;
-    uint64_t placed_pages_ = 0;  ///< since the last collect()
-    uint64_t placements_ = 0;    ///< since the last collect()
-    uint64_t live_pages_ = 0;    ///< after the last collect()
-    uint64_t vmas_ = 0;          ///< at the last collect()
-    uint64_t refusals_ = 0;      ///< since there were too many
+    uint64_t placed_pages_ = 0;  ///< counted since the last collect()
+    uint64_t placements_ = 0;    ///< counted since the last collect()
+    uint64_t live_pages_ = 0;    ///< counted by the last collect()
+    uint64_t vmas_ = 0;          ///< counted by the last collect()
+    uint64_t refusals_ = 0;      ///< adoptions refused since there were too many VMAs
 };
 
 }  // namespace roci::memory

@@ -19,7 +19,7 @@ bool is_file(int fd, const Vma& vma) {
 }
 bool open_for_writing(int fd) { return (::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR; }
 
-/// Checks the kind of file before it opens it, because opening a device can have side effects.
+/// Opens the file by its path. Checks the kind of file first, because opening a device can have side effects.
 Fd open_path(const char* path, const Vma& vma, bool want_write) {
     struct stat st {};
     if (::stat(path, &st) != 0 || !is_file(st, vma)) return Fd();
@@ -33,7 +33,7 @@ Fd from_map_files(const Vma& vma, bool want_write) {
     return open_path(path, vma, want_write);
 }
 
-/// Finds a descriptor of the program for this file. Prefers one that is open for writing; else tries to reopen one.
+/// Finds a descriptor of the program for this file. Prefers one that is open for writing. If none is, tries to reopen one.
 Fd from_open_descriptors(const Vma& vma, bool want_write) {
     DIR* folder = ::opendir("/proc/self/fd");
     if (!folder) return Fd();

@@ -19,7 +19,7 @@
 namespace roci::memory {
 namespace {
 
-constexpr int kMostWaitMs = 60'000;  ///< longest wait for a child, which a debugger may have stopped
+constexpr int kMostWaitMs = 60'000;  ///< longest wait for a child, because a debugger may have stopped the child
 
 int done_pipe[2] = {-1, -1};
 sigset_t mask_before;
@@ -29,14 +29,14 @@ void close_end(int end) {
     done_pipe[end] = -1;
 }
 
-/// The signals stay blocked until both sides are done: a handler must not run in a child that still shares memory.
+/// Blocks all signals until parent and child are done, because a handler must not run in a child that still shares memory.
 void before_fork() {
     sigset_t all, mask;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &mask);
     pthread_mutex_lock(&room_mutex);
     mask_before = mask;
-    // Without descriptors for the pipe the parent does not wait: the child may then see later writes of the parent.
+    // If no pipe can be created, the parent does not wait. The child may then see later writes of the parent.
     if (room && ::pipe2(done_pipe, O_CLOEXEC) != 0) done_pipe[0] = done_pipe[1] = -1;
 }
 
@@ -46,8 +46,8 @@ void leave() {
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
-/// Waits until the child has copied the shared memory or has ended; the child's end of the pipe closes in both cases. Waits for
-/// kMostWaitMs at most, and not at all without a pipe.
+/// Waits until the child has copied the shared memory or has ended. The child's end of the pipe closes in both cases. Waits at
+/// most kMostWaitMs, and does not wait if there is no pipe.
 void in_parent() {
     close_end(1);
     if (done_pipe[0] >= 0) {
@@ -61,7 +61,7 @@ void in_parent() {
 
 // ---- the child ------------------------------------------------------------------------------------------------------
 
-/// Reads the content from the file and skips holes. Reads from the mapping if the descriptor is closed.
+/// Copies the content from the file and skips holes. If the descriptor is closed, copies from the mapping.
 bool copy_content(const Vma& vma, int fd, char* to) {
     const uint64_t length = vma.end - vma.start;
     if (fd < 0) {
@@ -94,14 +94,14 @@ bool replace_by_copy(const Vma& vma, int fd) {
 
 bool is_adopted(const Vma& vma) { return vma.shared && std::string_view(vma.name) == kMapsName; }
 
-/// Ends the child: without a private copy it would write into its parent's memory.
+/// Ends the child. Without a private copy the child would write into its parent's memory.
 [[noreturn]] void give_up() {
     constexpr char kMessage[] = "rocinante: a fork's child could not get its own copy of registered memory; it ends here\n";
     [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
     ::abort();
 }
 
-/// Runs while memory is still shared, so it writes only to its stack and to this library's variables.
+/// Runs while memory is still shared, so this function writes only to its stack and to this library's variables.
 void make_private() {
     char buffer[4096];
     MapsText maps(buffer);
@@ -124,7 +124,7 @@ void in_child() {
         room->maps.drop();
         room->uffd.drop();
     }
-    room = nullptr;  // leaked: its descriptors and numbers are the parent's
+    room = nullptr;  // leaked, because its descriptors and numbers are the parent's
     forget_way();
     reset_fault_handler();
     if (done_pipe[1] >= 0) {
@@ -135,7 +135,8 @@ void in_child() {
     leave();
 }
 
-/// Called when the library is loaded, to be early among the child's handlers, which run in the order of registration.
+/// Handlers run in the child in the order of registration. This constructor runs when the library is loaded, so that its handler
+/// is among the first.
 [[gnu::constructor]] void at_load() { watch_forks(); }
 
 }  // namespace

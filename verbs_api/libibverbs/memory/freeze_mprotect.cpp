@@ -21,16 +21,18 @@
 namespace roci::memory {
 namespace {
 
-/// The frozen range: one at a time, under the room's mutex. The count is odd while a range is frozen; waiters sleep on the count.
+/// The frozen range. There is at most one, protected by room_mutex. frozen_count is odd while a range is frozen; waiters sleep on
+/// it.
 std::atomic<uint64_t> frozen_start{0}, frozen_end{0};
 std::atomic<uint32_t> frozen_count{0};
 
-/// The handlers before ours, the current one last. A slot is written before its number is published.
+/// The SIGSEGV handlers that were installed before ours. previous_index selects the current one. A slot is written before the
+/// index.
 struct sigaction previous[2];
 std::atomic<unsigned> previous_index{0};
-/// The current call of a previous handler. It serves to detect a previous handler that calls ours, because it has saved ours as
-/// its own previous one: the same thread, the same signal frame, deeper in the stack. A handler that leaves by longjmp() leaves
-/// this record behind, but its next fault is not deeper.
+/// The current call of a previous handler. It detects a previous handler that calls ours, because that handler has saved ours as
+/// its own previous one: then the thread and the signal frame are the same, and the stack is deeper. A handler that leaves by
+/// longjmp() leaves this record behind, but its next fault is not deeper in the stack.
 std::atomic<pid_t> chaining_thread{0};
 std::atomic<const void*> chaining_info{nullptr};
 std::atomic<uint64_t> chaining_frame{0};
@@ -49,7 +51,8 @@ bool is_write(const void* context) {
 #endif
 }
 
-/// True if the faulting access may be repeated: the freeze has ended, or another thread has mapped or unprotected the page.
+/// Returns true if the faulting access may be repeated, because the freeze has ended or another thread has mapped or unprotected
+/// the page.
 bool now_permitted(uint64_t address, bool write) {
     char buffer[512];
     VmaFinder finder(buffer);
@@ -57,7 +60,7 @@ bool now_permitted(uint64_t address, bool write) {
     return finder.opened() && finder.find(address, vma, false) && (write ? vma.write : vma.read);
 }
 
-/// Waits until the address is no longer frozen. False: it was not frozen.
+/// Waits until the address is no longer frozen. Returns false if it was not frozen.
 bool wait_while_frozen(uint64_t address) {
     bool waited = false;
     for (;;) {
@@ -73,18 +76,17 @@ bool wait_while_frozen(uint64_t address) {
 void default_action(int signal) {
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
-    ::sigaction(signal, &action, nullptr);  // the fault is repeated and ends the process, with the right core dump
+    ::sigaction(signal, &action, nullptr);  // the repeated fault then ends the process with the right core dump
 }
 
-/// @param frame  of the handler on the stack
+/// @param frame  stack address of the handler's frame
 void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
     const struct sigaction& action = previous[previous_index.load(std::memory_order_acquire)];
     const pid_t self = static_cast<pid_t>(::syscall(SYS_gettid));
     const bool called_back = chaining_thread == self && chaining_info == info && frame < chaining_frame;
     if (called_back || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
         default_action(signal);
-        if (info->si_code <= 0)
-            ::syscall(SYS_tgkill, getpid(), self, signal);  // a sent signal, not a fault: it would not be repeated
+        if (info->si_code <= 0) ::syscall(SYS_tgkill, getpid(), self, signal);  // kill() sent the signal, so no fault repeats it
         return;
     }
     chaining_thread = self;
@@ -94,7 +96,7 @@ void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
         action.sa_sigaction(signal, info, context);
     else
         action.sa_handler(signal);
-    chaining_thread = 0;  // this store also prevents a tail call, which would run at the stack depth of the caller
+    chaining_thread = 0;  // also prevents a tail call, in which the handler would run at the stack depth of the caller
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -105,8 +107,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     if (!ours) call_previous(signal, info, context, reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
 }
 
-/// Installs our handler before the current one. It stays installed, because a thread that has faulted may enter it long after the
-/// end of the freeze.
+/// Installs our handler in front of the current one. The handler stays installed, because a thread that has faulted may enter it
+/// long after the freeze has ended.
 bool install() {
     struct sigaction current {};
     if (::sigaction(SIGSEGV, nullptr, &current) != 0) return false;
@@ -121,12 +123,12 @@ bool install() {
     return ::sigaction(SIGSEGV, &ours, nullptr) == 0;
 }
 
-/// A thread that has SIGSEGV blocked would be killed by its first write to a frozen page.
+/// Returns true if the thread has SIGSEGV blocked. The first write to a frozen page would kill such a thread.
 bool thread_blocks_sigsegv(const char* tid) {
     char path[64], text[4096];
     std::snprintf(path, sizeof path, "/proc/self/task/%.20s/status", tid);
     Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
-    if (!fd) return errno != ENOENT && errno != ESRCH;  // it has ended
+    if (!fd) return errno != ENOENT && errno != ESRCH;  // false if the thread has ended
     const ssize_t n = ::read(fd.get(), text, sizeof text - 1);
     if (n <= 0) return n < 0 && errno != ESRCH;
     text[n] = 0;
@@ -134,7 +136,7 @@ bool thread_blocks_sigsegv(const char* tid) {
     return !field || (std::strtoull(field + 7, nullptr, 16) >> (SIGSEGV - 1) & 1);
 }
 
-/// A thread other than this one that has SIGSEGV blocked, or 0.
+/// Returns another thread that has SIGSEGV blocked, or 0 if there is none.
 pid_t thread_that_blocks_sigsegv() {
     DIR* tasks = ::opendir("/proc/self/task");
     if (!tasks) return -1;
@@ -150,15 +152,15 @@ pid_t thread_that_blocks_sigsegv() {
     return found;
 }
 
-/// Data of a thread that distinguish one that waits for a CPU from one that runs or sleeps, and from an earlier thread with the
-/// same id.
+/// Data of a thread that show whether it waits for a CPU, or runs or sleeps. `started` distinguishes it from an earlier thread
+/// with the same id.
 struct ThreadLook {
     char state = 0;
     uint64_t run_time = 0;  ///< nanoseconds
     uint64_t started = 0;
 };
 
-/// Field `n` (from 3 on) of /proc/…/stat. Searches behind the name, which may contain any character.
+/// Returns field `n` (from 3 on) of /proc/…/stat. Searches after the thread's name, because the name may contain any character.
 const char* stat_field(const char* text, int n) {
     const char* at = std::strrchr(text, ')');
     for (int i = 2; at != nullptr && i < n; i++) {
@@ -191,11 +193,11 @@ ThreadLook look_at(pid_t tid) {
     return look;
 }
 
-/// A thread blocks all signals for a short time when it is started and in some functions of the C library. The function waits for
-/// such a thread, but only once. On a busy machine the thread may wait for a CPU for a long time, so only the time counts in
-/// which it ran or slept.
+/// Returns false if another thread keeps SIGSEGV blocked. A thread blocks all signals for a short time when it starts and in some
+/// functions of the C library. The function waits for such a thread, but only once per thread. On a busy machine the thread may
+/// wait long for a CPU, so only the time counts in which the thread ran or slept.
 bool nobody_blocks_sigsegv() {
-    static pid_t known = 0;  // under the room's mutex
+    static pid_t known = 0;  // protected by room_mutex
     static uint64_t known_start = 0;
     constexpr int kTries = 200, kMostTries = 40'000;  // 100 ms of the thread's own time, 20 s in total
     const timespec pause{.tv_sec = 0, .tv_nsec = 500'000};

@@ -22,18 +22,19 @@ namespace {
 constexpr uint64_t kWpShared = 1ull << 12;       ///< UFFD_FEATURE_WP_HUGETLBFS_SHMEM, Linux 5.19
 constexpr uint64_t kWpUnpopulated = 1ull << 13;  ///< UFFD_FEATURE_WP_UNPOPULATED, Linux 6.4
 
-/// Requested feature sets, best first: a kernel refuses unknown features.
+/// The feature sets to request, the best first. A kernel refuses unknown features, so the next set is tried.
 constexpr uint64_t kFeatureSets[] = {kWpShared | kWpUnpopulated, kWpShared, 0};
 std::atomic<unsigned> feature_set{0};
 
-/// Opens a userfaultfd. With privilege it also blocks writes by the kernel, else only writes in user mode.
+/// Opens a userfaultfd. With privilege it also blocks writes by the kernel; otherwise it blocks only writes in user mode.
 Fd open_uffd() {
     Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
     if (!fd && errno == EPERM) fd.reset(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY)));
     return fd;
 }
 
-/// Kernels before 5.12 give all userfaultfds the same inode, so ours could not be distinguished from the program's own later.
+/// Kernels before 5.12 give all userfaultfds the same inode. There a kept descriptor could not be distinguished from a
+/// userfaultfd of the program.
 bool can_be_told(int fd) {
     const Fd other(::eventfd(0, EFD_CLOEXEC));
     struct stat ours {
@@ -70,7 +71,7 @@ public:
 
     bool freeze(uint64_t address, uint64_t length, int) override {
         if (protect(address, length, UFFDIO_WRITEPROTECT_MODE_WP)) return true;
-        protect(address, length, 0);  // a part may have been protected
+        protect(address, length, 0);  // undoes a protection of a part of the range
         return false;
     }
 
@@ -91,7 +92,7 @@ private:
     }
 
     int fd_ = -1;
-    Fd own_;  ///< a descriptor that cannot be kept
+    Fd own_;  ///< owns a descriptor that cannot be kept
 };
 
 }  // namespace

@@ -30,10 +30,10 @@ bool Collapser::make_huge(uint64_t address, uint64_t length, uint64_t offset) {
     const int flags = MAP_SHARED | MAP_FIXED;
     if (::mmap(aligned, kHugePage, PROT_READ | PROT_WRITE, flags, fd_, static_cast<off_t>(offset)) == MAP_FAILED) return false;
     const int saved = errno;
-    const char zero = 0;  // the kernel collapses nothing where no page is
+    const char zero = 0;  // the kernel collapses a range only if it contains a page
     const bool made =
         ::pwrite(fd_, &zero, 1, static_cast<off_t>(offset)) == 1 && ::madvise(aligned, kHugePage, MADV_COLLAPSE) == 0;
-    refused_ = !made && errno != EAGAIN;  // the next one would fail alike, after as long a search
+    refused_ = !made && errno != EAGAIN;  // further attempts would fail too, after as long a search
     errno = saved;
     return made;
 }

@@ -1,5 +1,5 @@
 #pragma once
-/// Huge pages for stretches of a memfd.
+/// Puts huge pages into parts of a memfd.
 
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace roci::memory {
 
-/// Makes huge pages of holes in one file. What it needs is made at the first one.
+/// Turns holes of one file into huge pages. The first call reserves the addresses that it needs.
 class Collapser {
 public:
     explicit Collapser(int fd) : fd_(fd) {}
@@ -15,8 +15,9 @@ public:
     Collapser(const Collapser&) = delete;
     Collapser& operator=(const Collapser&) = delete;
 
-    /// The hole [offset, +length) is to be mapped at `address`. True: it is one huge page of zeros now. False: it is no whole
-    /// huge page, the two are not aligned alike, or the kernel has none or cannot (before Linux 6.1).
+    /// The hole [offset, +length) will be mapped at `address`. Returns true if the hole is one huge page of zeros now. Returns
+    /// false if it is not a whole huge page, if offset and address are aligned differently, or if the kernel has no huge page or
+    /// cannot make one (before Linux 6.1).
     bool make_huge(uint64_t address, uint64_t length, uint64_t offset);
 
 private:
@@ -24,7 +25,7 @@ private:
 
     int fd_;
     bool refused_ = false;
-    uint64_t reserved_ = 0;  ///< two huge pages' worth of addresses, one of which is aligned
+    uint64_t reserved_ = 0;  ///< address range of two huge pages, in which one aligned huge page fits
 };
 
 }  // namespace roci::memory

@@ -1,7 +1,6 @@
 #pragma once
 /// A descriptor that the library keeps between registrations. It may belong to the parent process, if this process was created
-/// without the handlers of fork(). It may also be closed, and its number reused: a program that closes all descriptors closes
-/// ours too.
+/// without fork()'s handlers. A program that closes all its descriptors also closes this one, and its number may be reused.
 
 #include <sys/stat.h>
 
@@ -25,9 +24,9 @@ public:
         inode_ = st.st_ino;
         process_ = ::getpid();
     }
-    /// The descriptor, or -1 if there is none that this process may use.
+    /// Returns the descriptor, or -1 if there is none that this process may use.
     int get() const { return process_ == ::getpid() && is_same() ? fd_.get() : -1; }
-    /// Closes the descriptor, unless its number is used for another file.
+    /// Closes the descriptor, but not if another file uses its number now.
     void drop() {
         if (is_same()) {
             fd_.reset();

@@ -12,7 +12,7 @@
 namespace roci::memory {
 namespace {
 
-/// The kernel's interface (include/uapi/linux/fs.h of 6.11), which Debian 12's headers do not have yet.
+/// The kernel's struct (include/uapi/linux/fs.h of 6.11). The headers of Debian 12 do not have it yet.
 struct ProcmapQuery {
     uint64_t size, flags, address;
     uint64_t start, end, vma_flags, vma_page_size, offset, inode;
@@ -66,7 +66,7 @@ uint64_t MapsText::number(unsigned base, int& terminator) {
     }
 }
 
-/// start-end rwxp offset major:minor inode      name
+/// The format of a line is "start-end rwxp offset major:minor inode      name".
 bool MapsText::next(Vma& vma) {
     int c = 0;
     vma.start = number(16, c);
@@ -101,7 +101,7 @@ VmaFinder::VmaFinder(std::span<char> buffer, KeptFd* kept)
     text_ = MapsText(buffer);
 }
 
-/// A kept descriptor has worked before.
+/// Does not probe a kept descriptor, because it has worked before.
 void VmaFinder::open_query(KeptFd* kept) {
     query_fd_ = kept != nullptr ? kept->get() : -1;
     fast_ = query_fd_ >= 0;

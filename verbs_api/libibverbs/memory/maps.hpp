@@ -1,6 +1,6 @@
 #pragma once
-/// The mappings of this process: one VMA by address (PROCMAP_QUERY, Linux 6.11), or all of them (/proc/self/maps). Neither
-/// function allocates memory; both may be used in a signal handler and in a fork's child.
+/// Reads the mappings of this process: one VMA by address (PROCMAP_QUERY, Linux 6.11), or all of them (/proc/self/maps). Neither
+/// way allocates memory. Both may be used in a signal handler and in a fork's child.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace roci::memory {
 
 struct Vma {
     uint64_t start, end;  ///< addresses
-    uint64_t offset;      ///< of `start` in the file, bytes
-    uint64_t inode;       ///< 0: no file
+    uint64_t offset;      ///< offset of `start` in the file, in bytes
+    uint64_t inode;       ///< 0 if the mapping has no file
     uint64_t device;      ///< as st_dev
     bool read, write, execute, shared;
-    char name[256];  ///< path or [heap] and the like; empty when it has none or is longer
+    char name[256];  ///< path, or a name like [heap]; empty if the mapping has no name or a longer one
 
     int protection() const;  ///< PROT_*
 };
@@ -27,8 +27,8 @@ class MapsText {
 public:
     explicit MapsText(std::span<char> buffer);
     bool opened() const { return static_cast<bool>(fd_); }
-    bool next(Vma& vma);                             ///< false at the end
-    bool failed() const { return !fd_ || failed_; }  ///< next() did not return all mappings
+    bool next(Vma& vma);                             ///< returns false at the end
+    bool failed() const { return !fd_ || failed_; }  ///< true if next() could not return all mappings
 
 private:
     int get();
@@ -40,13 +40,13 @@ private:
     bool failed_ = false;
 };
 
-/// Finds VMAs by address; successive addresses must ascend.
+/// Finds VMAs by address. Successive calls pass ascending addresses.
 class VmaFinder {
 public:
-    /// @param kept  a descriptor for queries that is kept between uses; if it is not usable, a new one is opened
+    /// @param kept  a descriptor for queries that is kept between uses; if it cannot be used, a new one is opened
     explicit VmaFinder(std::span<char> buffer, KeptFd* kept = nullptr);
     bool opened() const { return fast_ || text_.opened(); }
-    /// Finds the VMA with `address`. False: nothing is mapped there.
+    /// Finds the VMA that contains `address`. Returns false if nothing is mapped there.
     /// @param with_name  false leaves the name empty and uses little stack
     bool find(uint64_t address, Vma& vma, bool with_name = true);
 

@@ -24,7 +24,8 @@
 namespace roci::memory {
 namespace {
 
-/// Reads whole pages, including bytes next to the program's buffer, which a sanitizer would report as an overrun.
+/// Returns true if all bytes are zero. Reads whole pages, and thus bytes next to the program's buffer, which a sanitizer would
+/// report as an overrun.
 __attribute__((no_sanitize("address"))) bool all_zero(const uint64_t* page, uint64_t bytes) {
     constexpr uint64_t kBlock = 8;
     for (uint64_t i = 0; i < bytes / sizeof(uint64_t); i += kBlock) {
@@ -35,17 +36,17 @@ __attribute__((no_sanitize("address"))) bool all_zero(const uint64_t* page, uint
     return true;
 }
 
-/// Loads untouched pages as zero pages. Without a page table entry they could not be write-protected, and a first write would be
-/// lost.
+/// Loads untouched pages as zero pages. A page without a page table entry cannot be write-protected, so a first write to it would
+/// be lost.
 bool populate_for_reading(uint64_t address, uint64_t length) {
     if (::madvise(pointer(address), length, MADV_POPULATE_READ) == 0) return true;
-    if (errno != EINVAL) return false;  // part of it is gone, or poisoned
+    if (errno != EINVAL) return false;  // a part of the range is unmapped or poisoned
     for (uint64_t at = address; at < address + length; at += page_size()) *static_cast<const volatile char*>(pointer(at));
     return true;
 }
 
-/// Copies [address, +length) to the file with a system call, which returns an error when a store into a mapping would raise
-/// SIGBUS.
+/// Copies [address, +length) to the file by a system call. A store into a mapping would raise SIGBUS on failure; the system call
+/// returns an error instead.
 bool copy_out(int fd, uint64_t address, uint64_t length, uint64_t offset) {
     while (length > 0) {
         const long n = ::syscall(SYS_pwrite64, fd, address, length, offset);
@@ -58,7 +59,7 @@ bool copy_out(int fd, uint64_t address, uint64_t length, uint64_t offset) {
     return true;
 }
 
-/// Copies the runs of pages that are not zero. `copied`: bytes.
+/// Copies the runs of pages that are not zero. Adds the number of copied bytes to `copied`.
 bool copy_content(const Move& step, uint64_t& copied) {
     const uint64_t page = page_size(), end = step.address + step.length;
     for (uint64_t at = step.address; at < end;) {
@@ -76,7 +77,7 @@ bool replace(const Move& step) {
                   static_cast<off_t>(step.offset)) != MAP_FAILED;
 }
 
-/// Adds the pages with data to the page table, so that the program has no page fault for each of them.
+/// Adds the pages with data to the page table, so that the program does not fault on each of them.
 void populate(const Move& step, uint64_t copied) {
     const int advice = step.protection & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
     if (copied == step.length) {  // all pages have data
@@ -94,7 +95,8 @@ void populate(const Move& step, uint64_t copied) {
     }
 }
 
-/// Checks by msync, which refuses to invalidate a locked mapping and has no other effect on anonymous memory.
+/// Returns true if the mapping is locked. msync() refuses to invalidate a locked mapping and has no other effect on anonymous
+/// memory.
 bool is_locked(const Move& step) {
     return ::msync(pointer(step.address), step.length, MS_ASYNC | MS_INVALIDATE) != 0 && errno == EBUSY;
 }
@@ -106,7 +108,7 @@ void discard(const Move& step) {
                 static_cast<off_t>(step.length));
 }
 
-/// One call of move_pages().
+/// The state of one call of move_pages().
 class Mover {
 public:
     Mover(const Move& move, Freezer& freezer)
@@ -114,7 +116,7 @@ public:
 
     bool move(const Move& step) {
         const PageView::State before = view_.look(step.address, step.length);
-        // All of it touched: the file is made huge while it is still a hole, so that nothing is copied twice.
+        // If all pages are touched, the file gets the huge page while the range is still a hole. So nothing is copied twice.
         const bool huge = before == PageView::State::touched && collapser_.make_huge(step.address, step.length, step.offset);
         const bool locked = is_locked(step);
         if (!freeze(step, before)) {
@@ -122,7 +124,7 @@ public:
             return false;
         }
         uint64_t copied = 0;
-        // Who touched a page after the first look did so before the freeze: it shows now.
+        // A write after the first look and before the freeze shows now.
         const bool untouched = before == PageView::State::untouched && view_.holds_nothing(step.address, step.length);
         const bool moved = (untouched || copy(step, huge, copied)) && replace(step);
         freezer_.thaw(step.address, step.length, step.protection, moved);
@@ -136,7 +138,7 @@ public:
     }
 
 private:
-    static constexpr uint64_t kLeastToLookAt = 256 << 10;  ///< where looking costs less than it may save
+    static constexpr uint64_t kLeastToLookAt = 256 << 10;  ///< below this size a look costs more than it may save
 
     bool freeze(const Move& step, PageView::State before) {
         const bool as_it_is = before != PageView::State::unknown && freezer_.holds_untouched();

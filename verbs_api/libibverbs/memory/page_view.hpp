@@ -1,5 +1,5 @@
 #pragma once
-/// The kernel's state of pages of private anonymous memory (/proc/self/pagemap), read without touching the pages.
+/// Reads the kernel's state of pages of private anonymous memory (/proc/self/pagemap) without touching the pages.
 
 #include <cstdint>
 
@@ -10,21 +10,22 @@ namespace roci::memory {
 class PageView {
 public:
     enum class State : uint8_t {
-        unknown,    ///< some are touched, or the kernel does not say
-        untouched,  ///< none was ever touched
-        touched     ///< each is in memory, and this process's alone
+        unknown,    ///< some pages are touched, or the kernel does not report the state
+        untouched,  ///< no page was ever touched
+        touched     ///< each page is in memory and belongs to this process alone
     };
 
-    /// @param wanted  false: every answer is "unknown"
+    /// @param wanted  if false, look() always returns State::unknown
     explicit PageView(bool wanted);
 
-    /// At most kMoveStep bytes, whole pages.
+    /// Returns the state of at most kMoveStep bytes, in whole pages.
     State look(uint64_t address, uint64_t length) const;
-    /// After look() has said "untouched" and a freezer has put its marks in: true if nothing else is there.
+    /// Called after look() has returned State::untouched and a freezer has marked the pages. Returns true if the pages have only
+    /// these marks.
     bool holds_nothing(uint64_t address, uint64_t length) const;
 
 private:
-    /// False: the kernel does not say.
+    /// Reads the pagemap entries. Returns false if the kernel does not report them.
     bool read(uint64_t address, uint64_t length, uint64_t* entries) const;
 
     Fd fd_;

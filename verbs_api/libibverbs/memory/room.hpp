@@ -1,5 +1,5 @@
 #pragma once
-/// The state of the room, one per process.
+/// The state of memory registration. There is one Room per process.
 
 #include <pthread.h>
 
@@ -15,13 +15,13 @@ namespace roci::memory {
 struct Room {
     Files files;
     std::unordered_map<uint64_t, std::vector<Use>> tokens;
-    KeptFd maps;  ///< for VMA queries
-    KeptFd uffd;  ///< for freezing
+    KeptFd maps;  ///< used for VMA queries
+    KeptFd uffd;  ///< used for freezing
 };
 
-extern pthread_mutex_t room_mutex;  ///< held for every use of the following variables, and across fork()
-extern Room* room;                  ///< null until first used; a fork's child starts with none
-extern uint64_t last_token;         ///< not reset in a fork's child, so that inherited tokens differ from its own
+extern pthread_mutex_t room_mutex;  ///< held while the following variables are used, and across fork()
+extern Room* room;                  ///< null until the first use; a fork's child starts with null
+extern uint64_t last_token;         ///< not reset in a fork's child, so that inherited tokens differ from the child's own
 
 struct Locked {
     Locked() { pthread_mutex_lock(&room_mutex); }

@@ -14,7 +14,7 @@ inline uint64_t page_size() {
     static const uint64_t size = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     return size;
 }
-/// What the processor maps by one entry of its page table above the pages'.
+/// The size of a huge page: what one entry of the page middle directory (PMD) maps.
 inline constexpr uint64_t kHugePage = 2ull << 20;
 inline uint64_t page_floor(uint64_t address) { return address & ~(page_size() - 1); }
 inline uint64_t page_ceil(uint64_t address) { return page_floor(address + page_size() - 1); }
@@ -43,15 +43,15 @@ public:
         if (fd_ >= 0) ::close(fd_);
         fd_ = fd;
     }
-    /// Forgets the descriptor without closing it.
+    /// Gives up the descriptor without closing it.
     int release() { return std::exchange(fd_, -1); }
 
 private:
     int fd_;
 };
 
-/// Blocks signal handlers and cancellation in this thread during its lifetime. A handler that writes to a frozen page would wait
-/// for its own thread.
+/// Blocks signals and cancellation in the calling thread during its lifetime. Used between freeze() and thaw() (freeze.hpp): a
+/// signal handler that wrote to a frozen page would wait for ever, because it runs in the thread that must call thaw().
 class Undisturbed {
 public:
     Undisturbed() {

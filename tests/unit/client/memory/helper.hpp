@@ -1,5 +1,5 @@
 #pragma once
-/// Plays rocid: maps the whole files of the pieces, and accesses a range through them.
+/// Plays rocid: maps the whole files of the pieces, and accesses a range through these mappings.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ inline constexpr size_t kPage = 4096;
 
 inline uint64_t number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
-/// A registration, seen from rocid's side.
+/// A registration and rocid's mappings of it.
 class Registration {
 public:
     explicit Registration(void* address, size_t length, bool need_write = true) : address_(number(address)), length_(length) {
@@ -41,7 +41,7 @@ public:
         token = 0;
     }
 
-    /// Ascending, gap-free, exactly the range.
+    /// Returns true if the pieces are ascending, without gaps, and cover exactly the range.
     bool covers() const {
         uint64_t at = address_;
         for (const Piece& piece : pieces) {
@@ -64,7 +64,7 @@ public:
         return !pieces.empty();
     }
 
-    /// The byte at `offset` of the range, in rocid's mapping.
+    /// Returns the byte at `offset` of the range, in rocid's mapping.
     char* at(size_t offset) {
         for (const Piece& piece : pieces) {
             const uint64_t address = address_ + offset;
@@ -80,7 +80,7 @@ public:
         }
         return bytes;
     }
-    /// Checks that each side sees the writes of the other, at the first, a middle and the last byte of every piece.
+    /// Returns true if each side sees the writes of the other, at the first, a middle and the last byte of every piece.
     bool mirrors() {
         for (const Piece& piece : pieces) {
             for (const uint64_t offset : {uint64_t{0}, piece.length / 2, piece.length - 1}) {
@@ -119,7 +119,7 @@ inline char* map_anonymous(size_t bytes, int protection = PROT_READ | PROT_WRITE
     return p == MAP_FAILED ? nullptr : static_cast<char*>(p);
 }
 
-/// A pattern that differs per position, so that a page in a wrong place is detected.
+/// Writes a pattern that differs per position, so that a page in a wrong place is detected.
 inline void fill(char* p, size_t bytes, unsigned seed = 1) {
     for (size_t i = 0; i < bytes; i++) p[i] = static_cast<char>((i * 31 + (i >> 12) * 7 + seed) % 251 + 1);
 }

@@ -1,4 +1,4 @@
-/// Private anonymous memory becomes shared with rocid, and the program does not notice.
+/// Private anonymous memory becomes shared with rocid without a visible change for the program.
 
 #include <dirent.h>
 #include <malloc.h>
@@ -34,7 +34,7 @@ size_t vmas() {
     return count;
 }
 
-/// Bytes of the page cache that the file behind a piece uses.
+/// Returns the bytes of the page cache that the file of a piece uses.
 uint64_t allocated(const Piece& piece) {
     struct stat st {};
     ::fstat(piece.fd, &st);
@@ -77,7 +77,7 @@ namespace {
 
 constexpr size_t kHuge = 2 << 20;
 
-/// Addresses for `bytes`, from a whole huge page on; the rest stays reserved.
+/// Maps `bytes` at an address that is aligned to a huge page. The rest of the mapping stays reserved.
 char* map_huge(size_t bytes) {
     const uint64_t at = number(map_anonymous(bytes + kHuge));
     char* p = pointer<char>((at + kHuge - 1) / kHuge * kHuge);
@@ -85,7 +85,7 @@ char* map_huge(size_t bytes) {
     return p;
 }
 
-/// KiB that a line of /proc/self/smaps names, of the mappings that begin in the range.
+/// Returns the sum in KiB of one field of /proc/self/smaps, over the mappings that begin in the range.
 uint64_t in_smaps(const char* name, const char* from, size_t bytes) {
     std::ifstream smaps("/proc/self/smaps");
     uint64_t sum = 0;
@@ -99,7 +99,7 @@ uint64_t in_smaps(const char* name, const char* from, size_t bytes) {
     return sum;
 }
 
-/// Whether this kernel makes a huge page of a memfd's pages when it is asked to (Linux 6.1).
+/// Returns true if this kernel makes a huge page of a memfd's pages on request (Linux 6.1).
 bool can_collapse() {
     const int fd = ::memfd_create("probe", MFD_CLOEXEC);
     char* at = map_huge(kHuge);
@@ -112,7 +112,7 @@ bool can_collapse() {
     return done;
 }
 
-/// Knows how the pages were when it was asked to freeze them; a writer may be quicker.
+/// Records the state of the pages when it is told to freeze them. It can write to a page before that, like a quick writer.
 class WatchingFreezer final : public Freezer {
 public:
     explicit WatchingFreezer(char* written = nullptr) : written_(written) {}
@@ -144,7 +144,7 @@ TEST(Adopt, HugePagesStayHuge) {
     ASSERT_TRUE(r.all_shared());
     EXPECT_TRUE(filled(p, bytes));
     EXPECT_TRUE(r.mirrors());
-    // The first page has a mapping of its own (forbid_growth), so the first huge page is mapped by its parts.
+    // The first page has its own mapping (forbid_growth), so the first huge page is mapped in parts.
     EXPECT_GE(in_smaps("ShmemPmdMapped:", p, bytes), (bytes - kHuge) / 1024);
     r.end();
     ::munmap(p, bytes);
@@ -169,7 +169,7 @@ TEST(Adopt, UntouchedPagesAreNotLookedInto) {
     p[kHuge] = 't';
     const int fd = ::memfd_create("test", MFD_CLOEXEC);
     ASSERT_EQ(::ftruncate(fd, static_cast<off_t>(bytes)), 0);
-    WatchingFreezer freezer(p + 3 * kHuge + 5 * kPage);  // between the first look and the freeze
+    WatchingFreezer freezer(p + 3 * kHuge + 5 * kPage);  // writes between the first look and the freeze
     EXPECT_EQ(move_pages({number(p), bytes, PROT_READ | PROT_WRITE, false, fd, 0}, freezer), bytes);
     EXPECT_EQ(freezer.steps, 4);
     EXPECT_EQ(freezer.untouched, 3) << "pages were brought in before they were frozen";
@@ -196,7 +196,7 @@ TEST(Adopt, UntouchedPagesStayHoles) {
     ASSERT_TRUE(r.all_shared());
     EXPECT_LE(allocated(r.pieces[0]), 16 * kPage);
     EXPECT_EQ(*r.at(bytes / 2), 42);
-    p[17] = 3;  // a page that was a hole
+    p[17] = 3;  // writes to a page that was a hole
     EXPECT_EQ(*r.at(17), 3);
     EXPECT_TRUE(r.mirrors());
     ::munmap(p, bytes);

@@ -1,4 +1,4 @@
-/// A child of fork() has its own copy of registered memory, from the moment fork() returns.
+/// A child of fork() has its own copy of registered memory from the moment at which fork() returns.
 
 #include <spawn.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ bool ended_well(pid_t pid) {
 }  // namespace
 
 TEST(Fork, WritesReachNeitherSide) {
-    const size_t bytes = 40 << 20;  // a file of its own, and a pool
+    const size_t bytes = 40 << 20;  // needs its own file and a pool
     char* big = map_anonymous(bytes);
     char* small = static_cast<char*>(std::malloc(10'000));
     fill(big, bytes);
@@ -35,7 +35,7 @@ TEST(Fork, WritesReachNeitherSide) {
     const pid_t pid = ::fork();
     if (pid == 0) {
         char byte;
-        bool good = ::read(go[0], &byte, 1) == 1;  // the parent has written by now
+        bool good = ::read(go[0], &byte, 1) == 1;  // waits until the parent has written
         good = good && filled(big, bytes) && filled(small, 10'000, 9);
         std::memset(big, 'c', bytes);
         std::memset(small, 'c', 10'000);
@@ -83,7 +83,7 @@ TEST(Fork, ChildCanRegisterAndForkAgain) {
     ASSERT_TRUE(parent.all_shared());
     EXPECT_TRUE(in_child_process([&] {
         if (usage().tokens != 0 || usage().files != 0) return false;
-        release(parent.token);  // an inherited token means nothing here
+        release(parent.token);  // the child ignores an inherited token
         Registration mine(p, 50'000);
         if (!mine.all_shared() || !mine.mirrors() || !filled(p, 50'000)) return false;
         if (mine.token == parent.token || mine.pieces[0].id == parent.pieces[0].id) return false;
@@ -100,9 +100,8 @@ TEST(Fork, ChildCanRegisterAndForkAgain) {
     std::free(p);
 }
 
-/// After fork() both processes of a program continue, with many adopted pages on the heap.
-/// The queries refer to the child's memory, not the parent's. No heap memory is adopted here, because both processes would write
-/// to it.
+/// The kernel's table must be read for the child's memory, not for the parent's. No heap memory is adopted here, because both
+/// processes would write to it.
 TEST(Fork, ChildWithoutHandlersCanRegister) {
     EXPECT_TRUE(in_child_process([] {
         char* before = map_anonymous(kPage);
@@ -117,6 +116,7 @@ TEST(Fork, ChildWithoutHandlersCanRegister) {
     }));
 }
 
+/// After fork() both processes of a program continue, with many adopted pages on the heap.
 TEST(Fork, HeapGoesOnInBoth) {
     struct Object {
         char* p;
@@ -217,7 +217,7 @@ TEST(Fork, ReleasedAndGivenUpMemoryIsPrivateInTheChildToo) {
     ::munmap(p, bytes);
 }
 
-/// A child that is killed while it copies must not hang its parent.
+/// A child that is killed while it copies must not block its parent.
 TEST(Fork, ParentSurvivesTheChildsDeath) {
     const size_t bytes = 64 << 20;
     char* p = map_anonymous(bytes);

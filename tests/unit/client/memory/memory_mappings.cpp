@@ -1,5 +1,5 @@
-/// The program unmaps, replaces, moves, grows and frees registered memory; no stale memory is returned, and no memory is kept
-/// forever.
+/// The program unmaps, replaces, moves, grows and frees registered memory. Registration never returns stale memory, and no memory
+/// is kept forever.
 
 #include <malloc.h>
 
@@ -19,7 +19,7 @@ char* map_at(char* address, size_t bytes) {
     return static_cast<char*>(::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 }
 
-/// Shared memory in use by this machine, kB: where the pages of deleted memfds show.
+/// Returns the shared memory that this machine uses, in kB. It includes the pages of deleted memfds.
 uint64_t shmem_kb() {
     std::ifstream info("/proc/meminfo");
     for (std::string word; info >> word;) {
@@ -71,7 +71,7 @@ TEST_P(Mappings, HolesPunchedByTheProgram) {
     fill(p + 10 * kPage, 3 * kPage, 77);
     Registration r(p, pages * kPage);
     ASSERT_TRUE(r.all_shared());
-    // One piece or three: the new pages may get the same places in the file as the old ones.
+    // There may be one piece or three, because the new pages may get the same places in the file as the old ones.
     EXPECT_TRUE(r.covers() && r.mirrors());
     EXPECT_TRUE(filled(p + 10 * kPage, 3 * kPage, 77));
     const auto seen = r.read_back();
@@ -80,7 +80,7 @@ TEST_P(Mappings, HolesPunchedByTheProgram) {
     EXPECT_EQ(Registration(p, kPage).error, EFAULT);
 }
 
-/// Memory that an allocator assumes to be private is zero after MADV_DONTNEED, also if it is registered.
+/// Memory that an allocator assumes to be private is zero after MADV_DONTNEED, even if it is registered.
 TEST_P(Mappings, DontneedGivesZerosAndKeepsTheRegistration) {
     const size_t pages = 40;
     char* p = map_anonymous(pages * kPage);
@@ -138,7 +138,7 @@ TEST_P(Mappings, ReallocOfRegisteredMemory) {
             if (round % 2) {
                 Registration r(b.p, b.size);
                 ASSERT_TRUE(r.all_shared());
-            } else {  // piece by piece
+            } else {  // registers the block piece by piece
                 for (size_t at = 0; at < b.size; at += 4096) {
                     Registration r(b.p + at, std::min<size_t>(4096, b.size - at));
                     ASSERT_TRUE(r.all_shared());
@@ -245,7 +245,7 @@ TEST_P(Mappings, GivenUpMemoryIsAdoptedAgain) {
     }
 }
 
-/// Memory that is freed after its last deregistration is returned at once, if it is more than the limit of idle memory.
+/// Memory that is freed after its last deregistration is returned at once, if it exceeds the limit of idle memory.
 TEST_P(Mappings, FreeingAfterReleaseGivesBackMemory) {
     const size_t bytes = kIdleBytes * 2;
     char* p = map_anonymous(bytes);

@@ -1,4 +1,4 @@
-/// Memory that is already shared is passed by its file; memory that cannot be shared is accessed by process_vm.
+/// Memory that is already shared is passed by its file. Memory that cannot be shared is accessed by process_vm_readv/writev.
 
 #include <sys/prctl.h>
 #include <sys/shm.h>

@@ -1,4 +1,4 @@
-/// Threads that write while their memory is being registered lose no update, with each method of blocking writers.
+/// Threads write while their memory is being registered. No update may be lost, with each method of blocking writers.
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,7 +17,7 @@ using namespace roci::memory;
 
 namespace {
 
-/// Every writer increments its own word of every page and counts the increments. In the end each word must have that count.
+/// Every writer increments its own word of every page and counts the increments. At the end each word must have that count.
 struct Storm {
     static constexpr size_t kWriters = 3;
 
@@ -75,7 +75,8 @@ bool storm_round(size_t pages) {
     return good;
 }
 
-/// Registers one page at a time while the heap around it is in use: the worst case for data in the same page as a buffer.
+/// Registers one page at a time while the memory around it is in use. This is the worst case for data in the same page as a
+/// buffer.
 bool storm_page_by_page(size_t pages) {
     char* p = map_anonymous(pages * kPage);
     Storm storm(p, pages);
@@ -107,7 +108,7 @@ bool with_way(const char* way, const std::function<bool()>& body) {
     });
 }
 
-/// What Docker's default profile does to userfaultfd.
+/// Denies userfaultfd, as Docker's default profile does.
 bool deny_userfaultfd() {
     sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // seccomp_data.nr
@@ -145,8 +146,8 @@ TEST(Writers, NothingLostUnderAProfileThatDeniesUserfaultfd) {
     })) << "and where only userfaultfd is allowed, nothing is adopted";
 }
 
-/// A system call that writes to a page while it is moved. With privilege the kernel waits. Without it, the call may fail with
-/// EFAULT, but no data may be lost silently.
+/// A system call writes to a page while the page is moved. With privilege the kernel waits. Without privilege the call may fail
+/// with EFAULT, but no data may be lost silently.
 static void receive_during_adoption(unsigned& faults, unsigned& wrong) {
     const size_t pages = 2048;
     char* p = map_anonymous(pages * kPage);
@@ -210,7 +211,7 @@ TEST(Writers, SystemCallsAreNeverSilentlyLost) {
     }
 }
 
-// ---- the fault handler of the mprotect way --------------------------------------------------------------------------
+// ---- the fault handler of the mprotect method ----------------------------------------------------------------------
 
 namespace {
 
@@ -228,7 +229,7 @@ bool register_one() {
     return r.all_shared() && storm.lost() == 0;
 }
 
-/// Null is one of the bad addresses, at which UBSan must not stop.
+/// `bad` may be null, at which UBSan must not stop.
 [[gnu::no_sanitize("null")]] bool fault_reaches_program(char* bad, bool write) {
     const int before = program_faults;
     if (sigsetjmp(back, 1) == 0) {
@@ -259,7 +260,7 @@ TEST(Writers, OtherFaultsGoToTheProgramsHandler) {
         if (!fault_reaches_program(readonly, true) || !fault_reaches_program(none, false) ||
             !fault_reaches_program(nullptr, true))
             return false;
-        set_program_handler();  // the program sets its handler again: the next registration puts ours before it
+        set_program_handler();  // the program sets its handler again; the next registration puts the library's handler before it
         return register_one() && fault_reaches_program(readonly, true);
     }));
 }
@@ -283,7 +284,7 @@ TEST(Writers, AHandlerThatCallsOursBackDoesNotLoop) {
         ::setenv("ROCI_ADOPT", "mprotect", 1);
         static struct sigaction saved;
         if (!register_one()) ::_exit(1);
-        ::sigaction(SIGSEGV, nullptr, &saved);  // ours
+        ::sigaction(SIGSEGV, nullptr, &saved);  // saves the library's handler
         struct sigaction chained {};
         chained.sa_sigaction = [](int signal, siginfo_t* info, void* context) { saved.sa_sigaction(signal, info, context); };
         chained.sa_flags = SA_SIGINFO;
