@@ -80,6 +80,12 @@ void crept(Context& ctx, Qp& qp) {
     repair_request(ctx, qp);
 }
 
+/// Returns true if a repeated READ is answered, and what comes next will show whether the peer keeps packets.
+bool awaits_proof(const Requester& rq) {
+    const Repair& r = rq.repair;
+    return r.cause == Cause::nak && r.by_response && r.end == rq.window.acked();
+}
+
 void jumped(Repair& r) {
     r.mode = RepeatMode::selective;
     r.creeps = 0;
@@ -121,8 +127,8 @@ void request_lost(Context& ctx, Qp& qp) {
     if (under_way || (known && !answers_repair(rq, ctx.now))) return;  // it is being repaired
     cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
-    // The last response to a repeated READ says nothing of the requests behind it. This NAK does.
-    if (r.cause == Cause::nak && r.by_response && r.end == rq.window.acked()) {
+    // The last response to a repeated READ shows nothing about the requests behind that READ. This NAK does.
+    if (awaits_proof(rq)) {
         crept(ctx, qp);
     } else {
         repair_request(ctx, qp);
@@ -159,7 +165,7 @@ void repaired(Context& ctx, Qp& qp) {
     Repair& r = rq.repair;
     const bool all = rq.window.acked().distance_from(r.highest) >= 0;
     const bool creeps = rq.window.acked() == r.end && !all;
-    // Responses come one by one, whatever the peer keeps: the next one will show it, or a NAK.
+    // Responses come one by one, whatever the peer keeps. The next one will show it, or a NAK, or a silence.
     if (r.by_response && creeps && r.cause == Cause::nak) return;
     const Cause cause = std::exchange(r.cause, Cause::none);
     if (cause == Cause::nak) {
@@ -189,6 +195,10 @@ void probe(Context& ctx, Qp& qp) {
     if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
+    if (r.mode == RepeatMode::unknown && !qp.keeps_responses && awaits_proof(rq)) {
+        crept(ctx, qp);
+        return restart_ack_timer(ctx, qp);  // nothing is outstanding until the requester has its turn
+    }
     if (qp.keeps_responses) ask_for_all_missing(qp);
     const uint32_t missing = qp.keeps_responses ? missing_span(qp) : 0;
     if (missing != 0) {

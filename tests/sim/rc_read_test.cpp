@@ -198,6 +198,20 @@ TEST_F(ReadTest, TheAnswerToARepeatedReadSaysNothingOfTheNextOne) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
+/// If nothing follows, the peer keeps nothing.
+TEST_F(ReadTest, SilenceBehindARepeatedReadShowsAPeerThatKeepsNothing) {
+    join();
+    for (uint32_t i = 0; i < 3; ++i) read(i + 1, 2 * kMtu, i * 2 * kMtu);
+    ASSERT_EQ(puppet.listen(50'000).size(), 3u);
+    puppet.send_ack(0x100, 0, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
+    respond(0x100, 2, 0, 1, 9);
+    EXPECT_EQ(psns(puppet.listen(90'000)), (std::vector<uint32_t>{0x102, 0x104}));
+    respond(0x102, 2, 0, 1, 9, 2);
+    respond(0x104, 2, 0, 1, 9, 3);
+    EXPECT_EQ(a.wait(3).size(), 3u);
+}
+
 TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
     join();
     read(1, 3 * kMtu);
