@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "engine/impl.hpp"
+#include "qp/reorder.hpp"
 #include "rings/doorbell.hpp"
 
 namespace roci::engine {
@@ -327,8 +328,11 @@ bool Engine::poll(Nanos now) {
 const char* Engine::check() const {
     const char* first = nullptr;
     impl_->sessions.for_each([&](const Session& s) {
-        for (const qp::Qp* qp : s.slots)
-            if (const char* wrong = qp != nullptr && first == nullptr ? qp::check(*qp) : nullptr) first = wrong;
+        for (const qp::Qp* qp : s.slots) {
+            if (qp == nullptr || first != nullptr) continue;
+            first = qp::check(*qp);
+            if (first == nullptr) first = qp::check_kept(impl_->ctx, *qp);
+        }
     });
     return first;
 }

@@ -50,9 +50,11 @@ void extend_ack_timer(Context& ctx, Qp& qp);
 // ---- repair.cpp: retransmission of lost packets only
 /// Called when the peer reports the oldest unacknowledged packet as missing.
 void request_lost(Context& ctx, Qp& qp);
-/// Called when a later response arrived but earlier ones are missing. The missing responses are among the oldest `psns` expected
-/// PSNs; `psns` is 0 if their number is unknown.
-void response_lost(Context& ctx, Qp& qp, uint32_t psns);
+/// Called when a later response arrived but earlier ones are missing.
+void response_lost(Context& ctx, Qp& qp);
+/// Called when the peer reports that a request is missing, while responses to earlier requests are missing. If the peer keeps
+/// packets, the request is sent again now.
+void later_request_lost(Context& ctx, Qp& qp, Psn psn);
 /// Called after an acknowledgement. Determines what it shows about the repair. Returns the round trip that it measured, in ns, or
 /// 0.
 uint32_t observe_repair(Context& ctx, Qp& qp);
