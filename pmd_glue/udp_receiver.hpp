@@ -19,10 +19,10 @@
 namespace roci::pmd {
 
 struct UdpReceiveCounters {
-    std::atomic<uint64_t> calls{0};        ///< system calls that returned something
-    std::atomic<uint64_t> split{0};        ///< frames that had to be copied once more
-    std::atomic<uint64_t> too_large{0};    ///< frames larger than any of ours
-    std::atomic<uint64_t> unconfirmed{0};  ///< frames dropped because their IPv4 identification was implausible
+    std::atomic<uint64_t> calls{0};         ///< system calls that returned something
+    std::atomic<uint64_t> split{0};         ///< frames that had to be copied once more
+    std::atomic<uint64_t> too_large{0};     ///< frames larger than any of ours
+    std::atomic<uint64_t> unconfirmed{0};   ///< frames dropped because their IPv4 identification was implausible
     std::atomic<uint64_t> port_changed{0};  ///< frames dropped because a NAT changed their source port, which the ICRC covers
 };
 
@@ -49,6 +49,7 @@ private:
         std::array<uint8_t*, kSegments> slots{};
         unsigned prepared = 0;  ///< pieces that are slots
         uint32_t piece = 0;     ///< bytes of each
+        bool ready = false;     ///< its header is as the next call needs it
         sockaddr_storage from;
         alignas(cmsghdr) std::array<uint8_t, kControl> control;
         std::unique_ptr<uint8_t[]> overflow = std::make_unique<uint8_t[]>(kOverflow);
@@ -95,6 +96,7 @@ private:
     size_t turn_ = 0;  ///< the socket that is polled first
     uint32_t expected_piece_ = kPayload;
     unsigned expected_count_ = 1;
+    bool quiet_ = false;  ///< the last call received nothing
     UdpReceiveCounters counters_;
 };
 

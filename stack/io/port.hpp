@@ -53,6 +53,8 @@ public:
     virtual unsigned tx_burst(TxFrame* frames, unsigned count) = 0;
     /// Gives back frames of tx_alloc() that will not be sent.
     virtual void tx_free(TxFrame* frames, unsigned count) = 0;
+    /// Frames that one tx_burst() should have, as each call costs much. The engine collects as many where it can.
+    virtual unsigned best_burst() const { return 1; }
     /// Earliest time at which the port has work of its own (a delayed frame); kNever by default.
     virtual uint64_t next_event() const { return ~uint64_t{0}; }
 };

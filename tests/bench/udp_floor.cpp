@@ -36,8 +36,10 @@ int open_socket(uint16_t port) {
     const int fd = socket(AF_INET, SOCK_DGRAM, 0);
     if (fd < 0) die("socket");
     const int bytes = 8 << 20, discover = IP_PMTUDISC_DO;
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
     const timeval limit{.tv_sec = 2, .tv_usec = 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -79,7 +81,8 @@ int receive(char** words) {
         bytes += uint64_t(n);
     }
     const double time = std::chrono::duration<double>(last - first).count();
-    std::printf("%.1f MB/s, %.0f bytes per call\n", time > 0 ? double(bytes) / time / 1e6 : 0, calls != 0 ? double(bytes) / double(calls) : 0);
+    std::printf("%.1f MB/s, %.0f bytes per call\n", time > 0 ? double(bytes) / time / 1e6 : 0,
+                calls != 0 ? double(bytes) / double(calls) : 0);
     return calls == 0;
 }
 
@@ -135,10 +138,12 @@ int main(int argc, char** argv) {
         int arguments;
         int (*run)(char**);
     };
-    const std::map<std::string, Word> words{{"receive", {1, receive}}, {"send", {4, send}}, {"pong", {1, pong}}, {"ping", {4, ping}}};
+    const std::map<std::string, Word> words{
+        {"receive", {1, receive}}, {"send", {4, send}}, {"pong", {1, pong}}, {"ping", {4, ping}}};
     const auto word = words.find(argc > 1 ? argv[1] : "");
     if (word == words.end() || argc - 2 != word->second.arguments) {
-        std::fputs("udp_floor receive PORT | send ADDRESS PORT SEGMENT SECONDS | pong PORT | ping ADDRESS PORT BYTES COUNT\n", stderr);
+        std::fputs("udp_floor receive PORT | send ADDRESS PORT SEGMENT SECONDS | pong PORT | ping ADDRESS PORT BYTES COUNT\n",
+                   stderr);
         return 2;
     }
     return word->second.run(argv + 2);
