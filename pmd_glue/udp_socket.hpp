@@ -38,6 +38,8 @@ public:
     const Socket* for_source(const Gid& source) const;
     /// Readable when any of the sockets is. Edge-triggered users must drain every socket first.
     int ready_fd() const { return epoll_; }
+    /// Joins a multicast group on the interface, or leaves it. Only sockets of every address receive multicasts.
+    void follow_group(const Gid& group, bool joined) const;
     int interface_index() const { return interface_index_; }
     /// What the kernel granted, in bytes of frames.
     uint32_t receive_buffer() const { return receive_buffer_; }

@@ -90,6 +90,8 @@ public:
     /// Resolver::kernel: requests the MAC of `address`. The result comes by Conductor::neighbour_heard() or neighbour_gone(),
     /// immediately or later.
     virtual void solicit(uint32_t device, const Gid& address) { (void)device, (void)address; }
+    /// The device has a QP in that multicast group from now on, or has none any more. For ports whose network must be told.
+    virtual void follow_group(uint32_t device, const Gid& group, bool joined) { (void)device, (void)group, (void)joined; }
     /// JSON text for `roci status` from rocid (ports, lcores). The conductor adds it under "host".
     virtual std::string host_status_json() = 0;
     /// The user id of rocid.

@@ -36,6 +36,7 @@ public:
         by_fd[next_fd] = base;
         return {base, length, next_fd++};
     }
+    void follow_group(uint32_t device, const Gid&, bool joined) override { followed.emplace_back(device, joined); }
     bool is_lost(const SharedMemory& m) const override { return lost.contains(m.base); }
     void free_memory(const SharedMemory& m) override {
         ASSERT_EQ(memory.erase(m.base), 1u);
@@ -107,6 +108,7 @@ public:
 
     std::map<std::byte*, uint64_t> memory;
     std::set<std::byte*> lost;
+    std::vector<std::pair<uint32_t, bool>> followed;  ///< devices that a multicast group came to, or went from
     CaptureSpec last_capture;
     std::map<int, std::byte*> by_fd;  ///< where a client that maps the descriptor finds it
     std::set<mem::MappedRegion*> mapped;
