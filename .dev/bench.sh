@@ -1,7 +1,7 @@
 # Figures next to their anchors, measured in one run (docs/tuning.md): a table, bench.json and bench.html in the build folder.
 # `vs-rxe`: compared with the kernel's Soft-RoCE, in an emulated guest.
 # `loss`: perftest with frames dropped at random.
-# `udp`: port = "udp" beside the kernel's sockets on one veth.
+# `udp`: port = "udp" beside the kernel's sockets on one veth. `migration`: QEMU moves a machine's memory over it, and over TCP.
 
 dev_bench() {
     source .dev/build.sh
@@ -10,13 +10,11 @@ dev_bench() {
         python3 tests/bench/vs_rxe/run.py --build "$BUILD" "${@:2}"
         return
     fi
-    if [ "${1:-}" = loss ]; then
-        python3 tests/bench/loss.py --build "$BUILD" "${@:2}"
-        return
-    fi
-    if [ "${1:-}" = udp ]; then
-        python3 tests/bench/udp.py --build "$BUILD" "${@:2}"
-        return
-    fi
+    case "${1:-}" in
+        loss | udp | migration)
+            python3 "tests/bench/$1.py" --build "$BUILD" "${@:2}"
+            return
+            ;;
+    esac
     python3 tests/bench/run.py --build "$BUILD" "$@"
 }
