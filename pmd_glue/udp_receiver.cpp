@@ -215,13 +215,13 @@ uint8_t* UdpReceiver::put_headers(uint8_t* slot, const Header& h, uint32_t lengt
 
 /// True if the ICRC of a frame that is wrong as it came is right with RoCEv2's own source port: a NAT has changed the port. The
 /// answers would go to a port that the NAT does not know, so the frame is not accepted.
-bool UdpReceiver::natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_t sent) const {
+bool UdpReceiver::natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_t sent) {
     if (h.source_port == wire::kRoceUdpPort) return false;
     uint8_t* udp = l3 + (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length);
     store_be<uint16_t>(udp, wire::kRoceUdpPort);
     const uint32_t difference = sent ^ wire::icrc(l3, covered, !h.ipv4, wire::kIpv4Length);
     store_be<uint16_t>(udp, h.source_port);
-    return difference == 0;
+    return difference == 0 || (h.ipv4 && shifts_.of(covered).identification_for(difference).has_value());
 }
 
 /// True if the ICRC is right, with the identification `id` or, in IPv4, with another one that is believed: then it stands in the

@@ -80,7 +80,7 @@ private:
     void deliver(const Pending& p, io::RxFrame& f);
     uint8_t* put_headers(uint8_t* slot, const Header& h, uint32_t length, uint16_t id);
     bool check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer);
-    bool natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_t sent) const;
+    bool natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_t sent);
     void expect(const Header& h, uint32_t bytes);
 
     const UdpSockets& sockets_;

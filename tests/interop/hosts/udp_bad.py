@@ -1,5 +1,7 @@
 """port = "udp" where the network or the host is in its way: each is counted and named, requests end with their status, and rocid goes on."""
 import contextlib
+import os
+import re
 import shutil
 import subprocess
 import time
@@ -46,9 +48,10 @@ def udp_of(host):
     return host.status()['host']['ports'][0]['udp']
 
 
-def why(host):
-    """What `roci why` says of the queue pairs that failed."""
-    return subprocess.run([ROCI, 'why', '--socket', host.socket], capture_output=True, text=True, timeout=30, check=False).stdout
+def why(host, output):
+    """What `roci why` says of the queue pair of a perftest with that output."""
+    qpn = int(re.search(r'local address:.* QPN (0x[0-9a-f]+)', output)[1], 16)
+    return subprocess.run([ROCI, 'why', '--socket', host.socket, str(qpn)], capture_output=True, text=True, timeout=30, check=False).stdout
 
 
 def fails(net, *texts):
@@ -60,7 +63,7 @@ def fails(net, *texts):
         client.kill()
         server.kill()
     check(status != 0 and 'status 12' in client.output(), f'client returned {status}:\n{client.output()[-1500:]}')
-    said = why(net.b)
+    said = why(net.b, client.output())
     for text in texts:
         check(text in said, f'"{text}" is not in:\n{said}')
 
@@ -78,6 +81,7 @@ def another_rocid(net):
 
 def small_buffers(net):
     """Without CAP_NET_ADMIN the kernel limits socket buffers."""
+    os.chmod(net.folder.name, 0o777)
     net.a.start(net.a.device('udp'), under=[word for word in with_rights(()) if 'ipc_lock' not in word])
     try:
         if udp_of(net.a)['receive_buffer'] >= 4 << 20:
