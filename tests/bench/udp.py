@@ -45,11 +45,32 @@ def floor(net, ours, theirs, answer):
             client.kill()
 
 
+def cpu_seconds(host):
+    """Of all threads of the host's rocid."""
+    return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f'/proc/{host.process.pid}/task').glob('*/schedstat')) / 1e9
+
+
+def frames_sent(host):
+    return sum(e['counters'].get('tx_frames', 0) for e in host.status()['host']['engines'])
+
+
 class Columns:
     """What a round measures: (name, measure(net)) …"""
 
     def __init__(self, options, mtu):
         self.options, self.mtu = options, mtu
+        self.cpu = {}  # kind: [(sender's, receiver's microseconds of CPU time per 64 KiB) …]
+
+    def write(self, kind):
+        """MB/s; the CPU time, which other load changes less, goes to `cpu`."""
+        def body(net):
+            before = cpu_seconds(net.b), cpu_seconds(net.a), frames_sent(net.b)
+            rate = ratios.perftest(net, f'ib_write_bw -s 65536 -D {self.options.seconds}')[3] * 1.048576
+            sender, receiver, frames = cpu_seconds(net.b) - before[0], cpu_seconds(net.a) - before[1], frames_sent(net.b) - before[2]
+            messages = frames * PAYLOAD.get(self.mtu, 1024) / 65536
+            self.cpu.setdefault(kind, []).append((sender * 1e6 / messages, receiver * 1e6 / messages))
+            return rate
+        return body
 
     def over(self, kind, measure):
         def body(net):
@@ -71,7 +92,7 @@ class Columns:
         yield 'TCP, one stream', lambda net: ratios.iperf3(net, seconds)
         yield f'UDP sockets, segments of {segment}', lambda net: floor(net, 'receive', ('send', segment, seconds), 'server')
         for kind in self.kinds():
-            yield f'{kind}: WRITE 64 KiB', self.over(kind, lambda net: ratios.perftest(net, f'ib_write_bw -s 65536 -D {seconds}')[3] * 1.048576)
+            yield f'{kind}: WRITE 64 KiB', self.over(kind, self.write(kind))
 
     def latency(self):
         count = 5000 * self.options.seconds
@@ -116,6 +137,9 @@ def main():
     for mtu in options.mtu:
         columns = Columns(options, mtu)
         table(options, mtu, columns.latency() if options.latency else columns.bandwidth(), 'us' if options.latency else 'MB/s')
+        for kind, both in columns.cpu.items():
+            sender, receiver = (statistics.median(side) for side in zip(*both))
+            print(f'{kind}: CPU time of rocid per 64 KiB: {sender:.1f} us at the sender, {receiver:.1f} us at the receiver')
 
 
 if __name__ == '__main__':
