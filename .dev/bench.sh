@@ -2,6 +2,7 @@
 # `vs-rxe` compares with the kernel's Soft-RoCE in an emulated guest.
 # `loss` runs perftest with frames dropped at random.
 # `isolation` measures the latency and message rate of a user next to another user that overloads rocid.
+# `udp` compares `port = "udp"` with the kernel's sockets on one veth. `migration` measures QEMU's live migration over `udp` and over TCP.
 # `cost` counts the instructions that counters and the journal cost. It builds only what it needs.
 
 dev_bench() {
@@ -16,13 +17,11 @@ dev_bench() {
         python3 tests/bench/vs_rxe/run.py --build "$BUILD" "${@:2}"
         return
     fi
-    if [ "${1:-}" = loss ]; then
-        python3 tests/bench/loss.py --build "$BUILD" "${@:2}"
-        return
-    fi
-    if [ "${1:-}" = isolation ]; then
-        python3 tests/bench/isolation.py --build "$BUILD" "${@:2}"
-        return
-    fi
+    case "${1:-}" in
+        loss | isolation | udp | migration)
+            python3 "tests/bench/$1.py" --build "$BUILD" "${@:2}"
+            return
+            ;;
+    esac
     python3 tests/bench/run.py --build "$BUILD" "$@"
 }

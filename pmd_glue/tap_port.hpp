@@ -83,6 +83,7 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override { return inner_.next_event(); }
+    unsigned best_burst() const override { return inner_.best_burst(); }
 
 private:
     bool tx_one(Nanos now, io::TxFrame& frame);

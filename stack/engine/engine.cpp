@@ -154,7 +154,7 @@ void Engine::Impl::run_responders(Budget& budget) {
         const uint64_t bytes = qp.counters.tx_bytes;
         uint32_t sent = 0;
         if (!flushing(qp)) {
-            sent = qp::send_responses(ctx, qp, std::min(quantum(ctx.responders.contended()), budget.left - kept));
+            sent = qp::send_responses(ctx, qp, std::min(quantum(qp, ctx.responders.contended()), budget.left - kept));
             budget.spend(sent);
             if (sent != 0) qp.linger = kLinger;
             if (qp::has_responses(qp)) ctx.responders.add(qp);
@@ -170,7 +170,7 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
         qp::flush_queues(ctx, qp);
         return qp.requester.queue.tail() + qp.rq_cursor.consumed - before;
     }
-    const uint32_t sent = qp.has_work ? qp::send_requests(ctx, qp, quantum(ctx.requesters.contended())) : 0;
+    const uint32_t sent = qp.has_work ? qp::send_requests(ctx, qp, quantum(qp, ctx.requesters.contended())) : 0;
     qp::report_drained(ctx, qp);
     return sent;
 }

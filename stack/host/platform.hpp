@@ -109,6 +109,9 @@ public:
     /// For Resolver::kernel: requests the MAC address of `address`. The result arrives by Conductor::neighbour_heard() or
     /// neighbour_gone(), immediately or later.
     virtual void solicit(uint32_t device, const Gid& address) { (void)device, (void)address; }
+    /// Called when the first QP of the device joins a multicast group, and when the last one leaves. Some ports must subscribe to
+    /// the group at their network.
+    virtual void follow_group(uint32_t device, const Gid& group, bool joined) { (void)device, (void)group, (void)joined; }
     /// Returns JSON text about rocid's ports and lcores for `roci status`. The conductor adds it under "host".
     virtual std::string host_status_json() = 0;
     /// The user id of rocid.

@@ -53,6 +53,7 @@ public:
         if (short_of_memory) why = "test says so";
         return !short_of_memory;
     }
+    void follow_group(uint32_t device, const Gid&, bool joined) override { followed.emplace_back(device, joined); }
     bool is_lost(const SharedMemory& m) const override { return lost.contains(m.base); }
     void free_memory(const SharedMemory& m) override {
         ASSERT_EQ(memory.erase(m.base), 1u);
@@ -124,6 +125,7 @@ public:
 
     std::map<std::byte*, uint64_t> memory;
     std::set<std::byte*> lost;
+    std::vector<std::pair<uint32_t, bool>> followed;  ///< devices that a multicast group came to, or went from
     CaptureSpec last_capture;
     std::map<int, std::byte*> by_fd;  ///< memory at which a client maps the descriptor
     std::set<mem::MappedRegion*> mapped;
