@@ -2,6 +2,7 @@
 # `vs-rxe` compares with the kernel's Soft-RoCE in an emulated guest.
 # `loss` runs perftest with frames dropped at random.
 # `isolation` measures the latency and message rate of a user next to another user that overloads rocid.
+# `shared` measures latency where the engine and two programs share the CPUs, next to TCP.
 # `udp` compares `port = "udp"` with the kernel's sockets on one veth. `migration` measures QEMU's live migration over `udp` and over TCP.
 # `cost` counts the instructions that counters and the journal cost. It builds only what it needs.
 
@@ -18,7 +19,7 @@ dev_bench() {
         return
     fi
     case "${1:-}" in
-        loss | isolation | udp | migration)
+        loss | isolation | shared | udp | migration)
             python3 "tests/bench/$1.py" --build "$BUILD" "${@:2}"
             return
             ;;
