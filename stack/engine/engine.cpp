@@ -32,6 +32,12 @@ qp::TurnEnd turn_end(uint32_t worked, bool more) {
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
+/// Called when a QP goes to rest. A timer whose deadline has been moved away would only wake a sleeping engine.
+void forget_timer(qp::Context& ctx, qp::Qp& qp) {
+    const bool keeps = qp.keeps_requests || qp.keeps_responses;  // for a limited time
+    if (qp.state != qp::State::err && !keeps && qp.requester.deadlines.earliest() == kNever) ctx.wheel.cancel(qp.timer);
+}
+
 }  // namespace
 
 Engine::Impl::Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p, const CounterPlaces& places)
@@ -182,6 +188,7 @@ void Engine::Impl::rest(qp::Qp& qp) {
     if (qp::posted(qp)) return look_again(qp);
     if (qp::arm_doorbell(qp)) {
         resting.push_back(&qp);
+        forget_timer(ctx, qp);
     } else {
         qp.has_work = qp.requester.queue.current() != nullptr;
     }
