@@ -1,17 +1,28 @@
 # Measures figures and their anchors in one run (docs/tuning.md). Prints a table and writes bench.json and bench.html into the build folder.
 # `vs-rxe` compares with the kernel's Soft-RoCE in an emulated guest.
 # `loss` runs perftest with frames dropped at random.
+# `isolation` measures the latency and message rate of a user next to another user that overloads rocid.
+# `shared` measures latency where the engine and two programs share the CPUs, next to TCP.
+# `udp` compares `port = "udp"` with the kernel's sockets on one veth. `migration` measures QEMU's live migration over `udp` and over TCP.
+# `cost` counts the instructions that counters and the journal cost. It builds only what it needs.
 
 dev_bench() {
     source .dev/build.sh
+    if [ "${1:-}" = cost ]; then
+        configure "$BUILD" "${FOR_TESTS[@]}"
+        python3 tests/bench/cost.py --build "$BUILD" "${@:2}"
+        return
+    fi
     dev_build >/dev/null
     if [ "${1:-}" = vs-rxe ]; then
         python3 tests/bench/vs_rxe/run.py --build "$BUILD" "${@:2}"
         return
     fi
-    if [ "${1:-}" = loss ]; then
-        python3 tests/bench/loss.py --build "$BUILD" "${@:2}"
-        return
-    fi
+    case "${1:-}" in
+        loss | isolation | shared | udp | migration)
+            python3 "tests/bench/$1.py" --build "$BUILD" "${@:2}"
+            return
+            ;;
+    esac
     python3 tests/bench/run.py --build "$BUILD" "$@"
 }

@@ -30,6 +30,7 @@ dev_test() {
     step "interop: the kernel's Soft-RoCE in a guest" python3 tests/interop/rxe/run.py "$full"
     step "interop: NICs, an IOMMU and systemd in a guest" python3 tests/interop/nic/run.py "$full"
     step "interop: two hosts on one machine" python3 tests/interop/hosts/run.py "$full"
+    [ "$full" = --quick ] || step "interop: two containers" python3 tests/interop/containers/run.py
     [ -n "$quick" ] || step "installation: Debian packages in a bare root" python3 tests/install/package.py "$full"
     [ -n "$quick" ] || sanitizer_steps
     verdict

@@ -57,6 +57,7 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override;
+    unsigned best_burst() const override { return inner_.best_burst(); }
 
     /// Any thread may read the counts.
     FaultCounts counts() const;

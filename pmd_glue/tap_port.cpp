@@ -1,25 +1,39 @@
 #include "tap_port.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "wire/packet.hpp"
 
 namespace roci::pmd {
+namespace {
+
+constexpr uint32_t stride(uint32_t snap_length) { return (snap_length + 63) & ~63u; }
+/// A power of two, so that positions may wrap.
+constexpr uint32_t slots_for(uint32_t snap_length) {
+    return std::bit_floor(TapRing::kWholeFrames * TapRing::kMaxBytes / stride(snap_length));
+}
+
+}  // namespace
 
 TapRing::TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter, uint32_t snap_length)
     : name_(std::move(interface_name)),
       queue_(queue),
       filter_(filter),
-      snap_length_(snap_length == 0 ? uint32_t(sizeof Slot::bytes) : std::min<uint32_t>(snap_length, sizeof Slot::bytes)),
-      slots_(std::make_unique_for_overwrite<Slot[]>(kSlots)) {}
+      snap_length_(snap_length == 0 ? kMaxBytes : std::min(snap_length, kMaxBytes)),
+      slot_count_(slots_for(snap_length_)),
+      bytes_(std::make_unique_for_overwrite<uint8_t[]>(size_t{slot_count_} * stride(snap_length_))),
+      slots_(std::make_unique_for_overwrite<Slot[]>(slot_count_)) {
+    for (uint32_t i = 0; i < slot_count_; ++i) slots_[i].bytes = &bytes_[size_t{i} * stride(snap_length_)];
+}
 
 TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t checksum_offset,
                              uint32_t sender) {
     if (!wants(filter_, direction, data, length, sender)) return Offer::unwanted;
     const uint32_t h = head_.load(std::memory_order_relaxed);
-    if (h - tail_.load(std::memory_order_acquire) >= kSlots) return Offer::full;
-    Slot& s = slots_[h % kSlots];
+    if (h - tail_.load(std::memory_order_acquire) >= slot_count_) return Offer::full;
+    Slot& s = slots_[h % slot_count_];
     s.time = time;
     s.direction = direction;
     s.length = length;
@@ -39,7 +53,7 @@ void TapRing::settle(Offer offer) {
 
 const TapRing::Slot* TapRing::peek() const {
     const uint32_t t = tail_.load(std::memory_order_relaxed);
-    return t == head_.load(std::memory_order_acquire) ? nullptr : &slots_[t % kSlots];
+    return t == head_.load(std::memory_order_acquire) ? nullptr : &slots_[t % slot_count_];
 }
 
 bool TapPort::attach(TapRing& ring) {

@@ -15,16 +15,18 @@
 
 namespace roci::pmd {
 
-/// A ring of frames from one lcore to the writer, with a single producer, a single consumer and slots of fixed size.
+/// A ring of frames from one lcore to the writer, with a single producer, a single consumer and slots of fixed size. The memory
+/// has the same size for every snap length, so a shorter snap length gives more slots.
 class TapRing {
 public:
-    static constexpr uint32_t kSlots = 1024;
+    static constexpr uint32_t kMaxBytes = 4608;
+    static constexpr uint32_t kWholeFrames = 1024;  ///< number of slots if frames are kept whole
     struct Slot {
         Nanos time;
         uint32_t length;    ///< length of the frame on the wire
         uint32_t captured;  ///< number of bytes in `bytes`
         Direction direction;
-        uint8_t bytes[4608];
+        uint8_t* bytes;
     };
     /// `snap_length` is the number of bytes to keep per frame; 0 keeps all.
     TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter = {}, uint32_t snap_length = 0);
@@ -46,6 +48,7 @@ public:
 
     const std::string& interface_name() const { return name_; }
     uint32_t queue() const { return queue_; }
+    uint32_t slots() const { return slot_count_; }
     uint64_t captured() const { return captured_.load(std::memory_order_relaxed); }
     uint64_t missed() const { return missed_.load(std::memory_order_relaxed); }
 
@@ -53,7 +56,8 @@ private:
     const std::string name_;
     const uint32_t queue_;
     const TapFilter filter_;
-    const uint32_t snap_length_;
+    const uint32_t snap_length_, slot_count_;
+    std::unique_ptr<uint8_t[]> bytes_;
     std::unique_ptr<Slot[]> slots_;
     alignas(64) std::atomic<uint32_t> head_{0};
     std::atomic<uint64_t> captured_{0}, missed_{0};
@@ -79,6 +83,7 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override { return inner_.next_event(); }
+    unsigned best_burst() const override { return inner_.best_burst(); }
 
 private:
     bool tx_one(Nanos now, io::TxFrame& frame);

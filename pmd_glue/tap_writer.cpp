@@ -16,7 +16,7 @@ TapWriter::~TapWriter() {
 bool TapWriter::drain() {
     bool any = false;
     for (size_t i = 0; i < rings_.size(); ++i)
-        for (uint32_t n = 0; n < TapRing::kSlots; ++n) {
+        for (uint32_t n = 0; n < TapRing::kWholeFrames; ++n) {
             const TapRing::Slot* s = rings_[i]->peek();
             if (s == nullptr) break;
             any = true;

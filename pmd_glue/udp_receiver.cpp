@@ -50,6 +50,8 @@ UdpReceiver::UdpReceiver(const UdpSockets& sockets, const MacAddress& mac) : soc
 /// Prepares the buffers of a message. The engine may hold slots for a long time (frames handed over). If fewer slots are free
 /// than expected, the remaining bytes go to the overflow buffer.
 void UdpReceiver::prepare(Message& m, mmsghdr& header) {
+    if (m.ready && m.piece == expected_piece_ && m.prepared == expected_count_) return;
+    m.ready = true;
     m.piece = expected_piece_;
     m.prepared = 0;
     while (m.prepared < expected_count_) {
@@ -69,12 +71,16 @@ void UdpReceiver::prepare(Message& m, mmsghdr& header) {
 }
 
 bool UdpReceiver::receive(const UdpSockets::Socket& socket) {
+    // An engine that spins without work asks first, which takes half the time.
+    if (quiet_ && recv(socket.fd, nullptr, 0, MSG_PEEK | MSG_DONTWAIT) < 0) return false;
     for (unsigned i = 0; i < kMessages; ++i) prepare(*messages_[i], headers_[i]);
     const int n = recvmmsg(socket.fd, headers_.data(), kMessages, MSG_DONTWAIT, nullptr);
-    if (n <= 0) return false;
+    quiet_ = n <= 0;
+    if (quiet_) return false;
     add(counters_.calls);
     for (int i = 0; i < n; ++i) {
-        Header h = read_header(headers_[i].msg_hdr);
+        messages_[i]->ready = false;
+        Header& h = received_[i] = read_header(headers_[i].msg_hdr);
         if (!socket.address.is_zero()) h.dest = socket.address;
         if ((headers_[i].msg_hdr.msg_flags & MSG_TRUNC) != 0)
             add(counters_.too_large);
@@ -170,7 +176,7 @@ void UdpReceiver::take(Message& m, const Header& h, uint32_t bytes) {
         }
         uint8_t* slot = piece_of(m, offset, length, index, direct);
         if (slot == nullptr) continue;  // the frame is lost, as in a NIC without free descriptors
-        deliver(slot, h, length, index);
+        pending_.push_back({slot, &h, length, index});
     }
 }
 
@@ -209,6 +215,17 @@ uint8_t* UdpReceiver::put_headers(uint8_t* slot, const Header& h, uint32_t lengt
     return l3;
 }
 
+/// True if the ICRC of a frame that is wrong as it came is right with RoCEv2's own source port: a NAT has changed the port. The
+/// answers would go to a port that the NAT does not know, so the frame is not accepted.
+bool UdpReceiver::natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_t sent) {
+    if (h.source_port == wire::kRoceUdpPort) return false;
+    uint8_t* udp = l3 + (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length);
+    store_be<uint16_t>(udp, wire::kRoceUdpPort);
+    const uint32_t difference = sent ^ wire::icrc(l3, covered, !h.ipv4, wire::kIpv4Length);
+    store_be<uint16_t>(udp, h.source_port);
+    return difference == 0 || (h.ipv4 && shifts_.of(covered).identification_for(difference).has_value());
+}
+
 /// Returns true if the ICRC is right. For IPv4, tries the identification `id` first, then computes the identification from the
 /// ICRC. If that one is plausible, accepts it and writes it to the header.
 bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer) {
@@ -216,13 +233,17 @@ bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t 
     uint32_t sent;
     std::memcpy(&sent, l3 + covered, sizeof sent);
     const uint32_t difference = sent ^ wire::icrc(l3, covered, !h.ipv4, wire::kIpv4Length);
-    if (!h.ipv4) return difference == 0;
-    if (difference == 0) return UdpPeers::believe(peer, id);
+    if (difference == 0) return !h.ipv4 || UdpPeers::believe(peer, id);
+    const auto refuse = [&] {
+        if (natted(l3, h, covered, sent)) add(counters_.port_changed);
+        return false;
+    };
+    if (!h.ipv4) return refuse();
     const wire::IcrcShift& shift = shifts_.of(covered);
     auto change = shift.identification_for(difference);
     const bool fragments = !change.has_value();  // the sender may permit fragmentation; rocid never does, but it is legal
     if (fragments) change = shift.identification_for(difference ^ shift.of_flags(wire::kDontFragmentWord));
-    if (!change.has_value()) return false;
+    if (!change.has_value()) return refuse();
     const auto found = uint16_t(id ^ *change);
     store_be<uint16_t>(l3 + 4, found);
     if (fragments) store_be<uint16_t>(l3 + 6, uint16_t{0});
@@ -231,18 +252,18 @@ bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t 
     return false;
 }
 
-void UdpReceiver::deliver(uint8_t* slot, const Header& h, uint32_t length, unsigned index) {
+/// Checks the frame just before the engine copies its payload, so that the payload is still in the nearest cache then.
+void UdpReceiver::deliver(const Pending& p, io::RxFrame& f) {
+    const Header& h = *p.header;
     UdpPeers::Peer& peer = peers_.of(hash_of(h.source, h.source_port));
-    const uint16_t expected = index != 0 || !peer.known ? uint16_t(index) : peer.next;
-    uint8_t* l3 = put_headers(slot, h, length, h.ipv4 ? expected : uint16_t{0});
-    io::RxFrame f;
+    const uint16_t expected = p.index != 0 || !peer.known ? uint16_t(p.index) : peer.next;
+    uint8_t* l3 = put_headers(p.slot, h, p.length, h.ipv4 ? expected : uint16_t{0});
     f.data = l3 - wire::kEthLength;
-    f.length = uint32_t(slot + kBth - f.data) + length;
-    f.cookie = slot;
-    f.icrc = check(l3, h, length, expected, peer) ? wire::HeaderChecksum::right : wire::HeaderChecksum::wrong;
+    f.length = uint32_t(p.slot + kBth - f.data) + p.length;
+    f.cookie = p.slot;
+    f.icrc = check(l3, h, p.length, expected, peer) ? wire::HeaderChecksum::right : wire::HeaderChecksum::wrong;
     if (h.ipv4) wire::fill_header_checksum(l3);
     f.ip_checksum = wire::HeaderChecksum::right;
-    pending_.push_back(f);
 }
 
 unsigned UdpReceiver::burst(io::RxFrame* frames, unsigned max) {
@@ -254,8 +275,7 @@ unsigned UdpReceiver::burst(io::RxFrame* frames, unsigned max) {
         turn_ = (turn_ + 1) % all.size();
     }
     const auto n = unsigned(std::min<size_t>(max, pending_.size() - next_));
-    std::copy_n(pending_.begin() + long(next_), n, frames);
-    next_ += n;
+    for (unsigned i = 0; i < n; ++i) deliver(pending_[next_++], frames[i]);
     return n;
 }
 

@@ -20,10 +20,11 @@
 namespace roci::pmd {
 
 struct UdpReceiveCounters {
-    std::atomic<uint64_t> calls{0};        ///< system calls that returned datagrams
-    std::atomic<uint64_t> split{0};        ///< frames that had to be copied a second time
-    std::atomic<uint64_t> too_large{0};    ///< frames dropped because they are longer than the longest RoCE frame
-    std::atomic<uint64_t> unconfirmed{0};  ///< frames dropped because their IPv4 identification was implausible
+    std::atomic<uint64_t> calls{0};         ///< system calls that returned something
+    std::atomic<uint64_t> split{0};         ///< frames that had to be copied once more
+    std::atomic<uint64_t> too_large{0};     ///< frames larger than any of ours
+    std::atomic<uint64_t> unconfirmed{0};   ///< frames dropped because their IPv4 identification was implausible
+    std::atomic<uint64_t> port_changed{0};  ///< frames dropped because a NAT changed their source port, which the ICRC covers
 };
 
 class UdpReceiver {
@@ -49,6 +50,7 @@ private:
         std::array<uint8_t*, kSegments> slots{};
         unsigned prepared = 0;  ///< number of pieces that are slots
         uint32_t piece = 0;     ///< bytes per such piece
+        bool ready = false;     ///< its header is as the next call needs it
         sockaddr_storage from;
         alignas(cmsghdr) std::array<uint8_t, kControl> control;
         std::unique_ptr<uint8_t[]> overflow = std::make_unique<uint8_t[]>(kOverflow);
@@ -62,15 +64,24 @@ private:
         uint32_t segment = 0;  ///< bytes per frame; 0: the datagram is a single frame
     };
 
+    /// A frame that was received and that the engine has not taken yet.
+    struct Pending {
+        uint8_t* slot;
+        const Header* header;
+        uint32_t length;
+        uint32_t index;  ///< among the datagram's
+    };
+
     void prepare(Message& m, mmsghdr& header);
     bool receive(const UdpSockets::Socket& socket);
     Header read_header(const msghdr& m) const;
     void take(Message& m, const Header& h, uint32_t bytes);
     static void copy_out(const Message& m, uint32_t offset, uint32_t length, uint8_t* to);
     uint8_t* piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index, bool direct);
-    void deliver(uint8_t* slot, const Header& h, uint32_t length, unsigned index);
+    void deliver(const Pending& p, io::RxFrame& f);
     uint8_t* put_headers(uint8_t* slot, const Header& h, uint32_t length, uint16_t id);
     bool check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer);
+    bool natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_t sent);
     void expect(const Header& h, uint32_t bytes);
 
     const UdpSockets& sockets_;
@@ -80,11 +91,13 @@ private:
     wire::IcrcShiftCache shifts_;
     std::vector<std::unique_ptr<Message>> messages_;
     std::array<mmsghdr, kMessages> headers_{};
-    std::vector<io::RxFrame> pending_;  ///< frames that were received and that the engine has not taken
+    std::array<Header, kMessages> received_;
+    std::vector<Pending> pending_;
     size_t next_ = 0;
     size_t turn_ = 0;  ///< index of the socket that is polled first
     uint32_t expected_piece_ = kPayload;
     unsigned expected_count_ = 1;
+    bool quiet_ = false;  ///< the last call received nothing
     UdpReceiveCounters counters_;
 };
 

@@ -114,7 +114,7 @@ bool UdpSender::joins(const Group& g, const io::TxFrame* frames, unsigned next, 
     const io::TxFrame& frame = frames[next];
     const Layout at = layout_of(frame);
     if (at.bytes < g.bytes && next + 1 < count && frames[next + 1].length == frame.length) return false;
-    return at.ipv4 == g.ipv4 && at.bytes <= g.bytes && (g.count + 1) * g.bytes <= kDatagramBytes &&
+    return at.ipv4 == g.ipv4 && at.bytes <= g.bytes && (g.count + 1) * g.bytes <= (g.ipv4 ? kIpv4Bytes : kIpv6Bytes) &&
            same_flow(frames[g.first].data + kL3, frame.data + kL3, g.ipv4);
 }
 

@@ -12,6 +12,7 @@
 #include "io/port.hpp"
 #include "udp_socket.hpp"
 #include "wire/icrc_identification.hpp"
+#include "wire/packet.hpp"
 
 namespace roci::pmd {
 
@@ -31,10 +32,13 @@ public:
     /// counted. If it is less than `count`, the socket buffer is full.
     unsigned send(io::TxFrame* frames, unsigned count);
     const UdpSendCounters& counters() const { return counters_; }
+    /// The kernel takes that many of a datagram (Linux before 6.9).
+    static constexpr unsigned kSegments = 64;
 
 private:
-    /// The kernel accepts up to 64 segments (Linux before 6.9) in a datagram that fits into one IP packet.
-    static constexpr unsigned kSegments = 64, kDatagramBytes = 65000, kMessages = 16, kFrames = 256;
+    static constexpr unsigned kMessages = 16, kFrames = 256;
+    /// What fits one IP packet: its length has 16 bits, which in IPv4 count the IP header too.
+    static constexpr uint32_t kIpv4Bytes = 0xffff - wire::kIpv4Length - wire::kUdpLength, kIpv6Bytes = 0xffff - wire::kUdpLength;
     static constexpr size_t kControl = 160;
 
     /// Frames that are sent as one datagram.

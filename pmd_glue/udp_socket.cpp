@@ -48,6 +48,21 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits UDP checksum 0: the ICRC protects the packet (A17.3.2)
 }
 
+/// Multicasts go to the interface, and not back to this host: the engines deliver to their own QPs.
+void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
+    const int off = 0;
+    ip_mreqn by{};
+    by.imr_ifindex = interface_index;
+    if (ipv4) {
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof by);
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof off);
+    }
+    if (ipv6) {
+        setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface_index, sizeof interface_index);
+        setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &off, sizeof off);
+    }
+}
+
 /// Sets the size of a socket buffer. Only root may exceed net.core.rmem_max and wmem_max; for other users, the kernel reduces the
 /// value.
 void set_buffer(int fd, int forced, int limited, int bytes) {
@@ -127,6 +142,7 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     if (s.ipv6) set(s.fd, IPPROTO_IPV6, IPV6_V6ONLY, s.both ? 0 : 1);
     if (s.ipv6) set_ipv6(s.fd);
     if (!s.ipv6 || s.both) set_ipv4(s.fd);
+    set_multicast(s.fd, !s.ipv6 || s.both, s.ipv6, setup.interface_index);
     const int bytes = int(setup.buffer_bytes);
     set_buffer(s.fd, SO_RCVBUFFORCE, SO_RCVBUF, bytes);
     set_buffer(s.fd, SO_SNDBUFFORCE, SO_SNDBUF, bytes);
@@ -138,6 +154,22 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     if (setup.engines > 1) spread_by_qp(s.fd, setup.engines);
     epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.fd = s.fd}};
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, s.fd, &e) != 0) throw StartError("a UDP socket cannot be watched");
+}
+
+void UdpSockets::follow_group(const Gid& group, bool joined) const {
+    ip_mreqn four{};
+    four.imr_ifindex = interface_index_;
+    std::memcpy(&four.imr_multiaddr, &group.bytes[12], 4);
+    ipv6_mreq six{};
+    six.ipv6mr_interface = unsigned(interface_index_);
+    std::memcpy(&six.ipv6mr_multiaddr, group.bytes.data(), group.bytes.size());
+    for (const Socket& s : sockets_) {
+        if (!s.address.is_zero()) continue;
+        if (group.is_ipv4())
+            setsockopt(s.fd, IPPROTO_IP, joined ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &four, sizeof four);
+        else if (s.ipv6)
+            setsockopt(s.fd, IPPROTO_IPV6, joined ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &six, sizeof six);
+    }
 }
 
 const UdpSockets::Socket* UdpSockets::for_source(const Gid& source) const {

@@ -39,6 +39,8 @@ public:
     /// Returns a descriptor that is readable when any of the sockets is. A caller that watches it edge-triggered must drain every
     /// socket first.
     int ready_fd() const { return epoll_; }
+    /// Joins a multicast group on the interface, or leaves it. Only sockets of every address receive multicasts.
+    void follow_group(const Gid& group, bool joined) const;
     int interface_index() const { return interface_index_; }
     /// Sizes of the socket buffers that the kernel granted, in bytes of frames.
     uint32_t receive_buffer() const { return receive_buffer_; }

@@ -13,7 +13,8 @@ const Entry kEnvironment[] = {
     {"ROCI_ADOPT",
      "How ibv_reg_mr freezes the pages that it shares with rocid. uffd: by userfaultfd. mprotect: by write protection and a "
      "fault "
-     "handler. never: pages are not shared and rocid copies through process_vm_readv(2), which is slower. Unset: the first way "
+     "handler. never: pages are not shared and rocid copies through the program's /proc/self/mem, which is slower. Unset: the "
+     "first way "
      "that "
      "this machine allows."},
 };

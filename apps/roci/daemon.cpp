@@ -59,7 +59,9 @@ std::string named_socket(const Where& where) { return !where.socket.empty() ? wh
 /// no rocid.
 std::string remedy(const std::string& socket) {
     if (access(socket.c_str(), W_OK) != 0 && errno == EACCES)
-        return "your user may not connect; rocid's configuration (socket_mode) and the socket's folder say who may";
+        return "your user may not connect: join the group of the socket (usermod -aG), or see socket_mode and socket_group of "
+               "rocid's "
+               "configuration";
     return fmt::format("is rocid running there? start one with `rocid --loopback --socket {}`", socket);
 }
 

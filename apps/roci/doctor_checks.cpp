@@ -120,7 +120,8 @@ Finding answers(const Machine& m) {
     if (why.empty()) return good("rocid answers at " + m.socket);
     if (why.find("Permission denied") != std::string::npos)
         return {Severity::stops, why,
-                "rocid may be running, but your user may not use its socket: rocid.socket_mode, or the folder's mode"};
+                "rocid may be running, but your user may not use its socket: join its group (usermod -aG), or see "
+                "rocid.socket_mode and the folder's mode"};
     if (!m.variable("ROCI_SOCKET").empty())
         return {Severity::stops, why + " (named by ROCI_SOCKET)", "start rocid there, or unset ROCI_SOCKET"};
     return {Severity::note, why, "systemctl start rocid; without, `roci run` starts a loopback rocid of its own"};

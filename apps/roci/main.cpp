@@ -123,7 +123,7 @@ void add_program_commands(CLI::App& app, Arguments& a) {
     add_top_command(app, a);
 
     a.why_command = app.add_subcommand(
-        "why", "What happened to a queue pair or to the connections of yours, in words; also to those that are gone");
+        "why", "What happened to a queue pair or to the connections of yours, in words; also to destroyed ones");
     add_where(*a.why_command, a.why.where);
     auto* cm = a.why_command->add_flag("--cm", a.why.connections, "all connections and failed attempts of rdma_cm");
     a.why_command->add_option("qpn", a.why.qpn, "the number of a queue pair (`roci status` lists them)")

@@ -155,6 +155,24 @@ void add_qps(TopModel& model, const TopReading& before, const TopReading& now, c
         }
 }
 
+/// A row that vanishes is a queue pair that ended while it was looked at.
+void add_ended_note(TopModel& model, const TopReading& before, const TopReading& now) {
+    constexpr size_t kNamed = 4;
+    auto ended = counters_of(before.status);
+    if (now.status.contains("sessions"))
+        for (const json& s : now.status["sessions"])
+            for (const json& q : s["qps"]) ended.erase({s.value("id", uint64_t{0}), q.value("qpn", uint64_t{0})});
+    if (ended.empty()) return;
+    std::string names;
+    size_t named = 0;
+    for (const auto& [key, counters] : ended) {
+        if (named++ == kNamed) break;
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", key.second);
+    }
+    model.notes.push_back(fmt::format("destroyed in this interval: {} QP{} ({}{})", ended.size(), ended.size() == 1 ? "" : "s",
+                                      names, ended.size() > kNamed ? ", ..." : ""));
+}
+
 void add_engine_notes(TopModel& model) {
     for (const TopEngine& e : model.engines) {
         if (e.lost >= kMuch)
@@ -216,6 +234,7 @@ TopModel make_top(const CounterReader& reader, const TopReading& before, const T
     for (size_t d = 0; !now.devices.empty() && d < reader.devices().size(); ++d)
         m.devices.push_back(device_row(reader, before, now, d, m.seconds));
     add_qps(m, before, now, limits);
+    add_ended_note(m, before, now);
     add_engine_notes(m);
     add_limit_notes(m);
     return m;

@@ -29,7 +29,7 @@ struct DeviceSection {
 
 /// The values of all options. An option that the file does not set has the default of the option table.
 struct Config {
-    std::string socket, metrics;
+    std::string socket, socket_group, metrics;
     uint64_t socket_mode = 0;
     std::string hugepages;
     uint64_t mbufs = 0;

@@ -1,6 +1,7 @@
 #include "control_socket.hpp"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -103,6 +105,20 @@ void close_sent(host::Reply& r) {
 
 }  // namespace
 
+void give_to_group(const std::string& path, const std::string& group) {
+    gid_t id = 0;
+    const auto [end, error] = std::from_chars(group.data(), group.data() + group.size(), id);
+    if (error != std::errc{} || end != group.data() + group.size()) {
+        const struct group* found = getgrnam(group.c_str());
+        if (found == nullptr)
+            throw StartError("rocid.socket_group: there is no group '" + group + "' (groupadd --system " + group + ")");
+        id = found->gr_gid;
+    }
+    if (chown(path.c_str(), uid_t(-1), id) != 0)
+        throw StartError("rocid.socket_group: the socket cannot be given to group '" + group + "': " + errno_text() +
+                         "; add rocid's user to the group");
+}
+
 ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler, Reaper& reaper)
     : path_(path), handler_(std::move(handler)), reaper_(reaper), buffer_(abi::kMaxMessage + 1) {
     make_folder(std::filesystem::path(path).parent_path());
@@ -192,7 +208,7 @@ void ControlSocket::accept_one() {
     }
     c.session = handler_.open(c.who);
     if (c.session == abi::kNoHandle || !add(c)) {
-        spdlog::warn("connection of pid {} refused: too many sessions", peer.pid);
+        spdlog::warn("connection of pid {} refused: too many sessions, or too little memory (memory.max)", peer.pid);
         if (c.session != abi::kNoHandle) handler_.close(c.session, c.who);
         return refuse(c);
     }

@@ -31,6 +31,9 @@ struct SessionHandler {
     std::function<void(uint32_t session, const host::Client&)> close;
 };
 
+/// Gives a socket file to a group, by name or number. Throws pmd::StartError.
+void give_to_group(const std::string& path, const std::string& group);
+
 class ControlSocket {
 public:
     /// Binds and listens. Creates the folder, and removes a socket file that a killed rocid left behind. Throws pmd::StartError.

@@ -168,6 +168,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     check_cpus(config_);
     check_icrc_kernel();
     socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), session_handler(), reaper_);
+    if (!config_.socket_group.empty()) give_to_group(config_.socket, config_.socket_group);
     socket_->watch(signals_, [this] { on_signal(); });
 
     const NicTroubles troubles = Ports::nic_troubles(config_);
@@ -180,7 +181,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     shared_ = std::make_unique<qp::Shared>(uint32_t(config_.limits.max_qps), uint32_t(config_.limits.max_keys),
                                            uint32_t(config_.limits.max_ahs), uint32_t(config_.devices.size()), chunks_);
     engines_ = std::make_unique<EngineHost>(config_, *eal_, *ports_, *shared_, page_->page(), *counters_, *events_);
-    platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_), reaper_);
+    platform_ = std::make_unique<OsPlatform>(*events_, *page_, hugepages_of(config_), reaper_, budget_);
     platform_->set_sleepers(engines_->sleepers());
     captures_ = std::make_unique<Captures>(engines_->taps(), names, *engines_);
     platform_->set_captures(captures_.get());
@@ -275,6 +276,10 @@ void Daemon::follow_kernel() {
         }
     };
     kernel_ = std::make_unique<KernelNet>(std::move(handler));
+    platform_->set_follow_group([this](uint32_t device, const Gid& group, bool joined) {
+        // Of the sockets of several engines that joined, each would get a copy; the engines hand copies to each other.
+        if (const OpenPort& port = ports_->port(device); !port.udp.empty()) port.udp.front()->follow_group(group, joined);
+    });
     platform_->set_kernel(
         {[this](uint32_t device, const Gid& source, const Gid& dest, Gid& next) {
              return kernel_->route(ports_->port(device).netdev_index, source, dest, next);

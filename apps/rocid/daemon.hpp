@@ -58,6 +58,7 @@ private:
     int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 
     Reaper reaper_;                          // destroyed after the members that use it
+    MemoryBudget budget_;                    // likewise
     std::unique_ptr<ControlSocket> socket_;  // created first: if the socket is in use, rocid ends before any set-up
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;

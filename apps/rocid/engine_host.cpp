@@ -90,6 +90,7 @@ void add_udp(nlohmann::json& j, const pmd::UdpPort& port, const pmd::UdpSockets&
     add_count(udp, "copied_again", port.received().split);
     add_count(udp, "too_large", port.received().too_large);
     add_count(udp, "identification_unconfirmed", port.received().unconfirmed);
+    add_count(udp, "port_changed", port.received().port_changed);
     if (port.lost_while_down() != 0) j["lost_while_down"] = port.lost_while_down();
 }
 

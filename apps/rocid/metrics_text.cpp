@@ -28,11 +28,13 @@ void family(std::string& out, const std::string& name, bool counter, const std::
     out += fmt::format("# TYPE {} {}\n# HELP {} {}\n", name, counter ? "counter" : "gauge", name, help);
 }
 
+/// A device has one port, number 1; the label is that of other exporters.
 void device_families(std::string& out, const MetricsSample& s) {
     for (size_t i = 0; i < qp::kDeviceCounterCount; ++i) {
         const std::string name = std::string("roci_device_") + qp::kDeviceCounters[i].name;
         family(out, name, true, qp::kDeviceCounters[i].text);
-        for (const auto& d : s.devices) out += fmt::format("{}_total{{device=\"{}\"}} {}\n", name, escaped(d.name), d.values[i]);
+        for (const auto& d : s.devices)
+            out += fmt::format("{}_total{{device=\"{}\",port=\"1\"}} {}\n", name, escaped(d.name), d.values[i]);
     }
 }
 

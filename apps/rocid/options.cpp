@@ -18,9 +18,16 @@ constexpr Option kOptions[] = {
      "Unix socket that programs connect to (they find it by the environment variable ROCI_SOCKET). rocid creates its folder if "
      "it is absent.",
      ROCI_TEXT(socket)},
-    {"rocid", "socket_mode", Kind::octal, "0o666", 0, 0777, "",
-     "Who may connect, as file mode bits. 0o666: every local user, like the device nodes of RDMA hardware.",
+    {"rocid", "socket_mode", Kind::octal, "0o660", 0, 0777, "",
+     "Who may connect, as file mode bits. 0o660: rocid's user and the members of socket_group. 0o666: every local user, like the "
+     "device "
+     "nodes of RDMA hardware.",
      ROCI_COUNT(socket_mode)},
+    {"rocid", "socket_group", Kind::text, "\"\"", 0, 0, "",
+     "Group of the socket, by name or number, whose members may connect. rocid must be a member of the group, or root. Empty: "
+     "the "
+     "primary group of rocid's user, which is rocid for the service.",
+     ROCI_TEXT(socket_group)},
     {"rocid", "metrics", Kind::text, "\"\"", 0, 0, "",
      "Where to serve counters to monitoring as OpenMetrics (GET /metrics): \"127.0.0.1:9471\", or the absolute path of a unix "
      "socket, which only rocid's user may open. Whoever can connect sees the totals of every user. Empty: nowhere.",
@@ -126,7 +133,9 @@ constexpr Option kOptions[] = {
     {"limits", "users", Kind::texts, "[]", 0, 0, "",
      "Limits per user, for all programs of the user together, for example [\"* qps=1000\", \"alice qps=5000 cqs=5000\", "
      "\"@hpc mapped_bytes=1099511627776\"]: a user, @group or * for all users, then limits with the names of `roci status "
-     "--limits`. "
+     "--limits`. control_rate is control operations per second: 100000 by default, which is more than a program makes that "
+     "registers "
+     "memory for each message; with 0 there is no limit. "
      "If several entries apply, the last one is used. Root and the user of rocid have no limits.",
      ROCI_TEXTS(limits.users)},
 

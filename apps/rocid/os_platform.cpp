@@ -12,6 +12,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <utility>
+
+#include <spdlog/spdlog.h>
 
 #include "remote_process.hpp"
 #include "sigbus_guard.hpp"
@@ -73,6 +76,12 @@ uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     const uint64_t page = uint64_t(f.f_bsize) > 4096 ? uint64_t(f.f_bsize) : 4096;
     if (length > UINT64_MAX - page) return why = "too long", 0;
     return (length + page - 1) / page * page;
+}
+
+bool has_all_pages(int fd, uint64_t length) {
+    constexpr uint64_t kBlock = 512;
+    struct stat s {};
+    return fstat(fd, &s) == 0 && uint64_t(s.st_size) == length && uint64_t(s.st_blocks) * kBlock >= length;
 }
 
 /// Fills the page table of a mapping of up to 256 MiB now instead of in the engine's hot path. Skips holes of the file: filling
@@ -137,6 +146,7 @@ EnginePageMemory::~EnginePageMemory() {
 }
 
 OsPlatform::~OsPlatform() {
+    SigbusGuard::instance().set_filler(nullptr);
     for (auto& [session, list] : wake_fds_)
         for (const WakeFd& w : list) close(w.fd);
 }
@@ -153,6 +163,7 @@ uint64_t OsPlatform::random() {
 host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     // The pages are allocated at once. A request for more memory than is available would not fail: it would start the
     // out-of-memory killer.
+    if (!budget_.allows(length, why)) return {};
     if (!leaves_enough(length, available_memory())) {
         why = "no shared memory of " + std::to_string(length) + " bytes: it is more than half of what the machine has available";
         return {};
@@ -182,6 +193,53 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     }
     made_[owned->base] = std::move(owned);
     return {static_cast<std::byte*>(p), length, fd};
+}
+
+/// The client allocates the pages, and its control group pays for them. After sealing, nobody can remove one: an access to a page
+/// that is missing would charge it to rocid, or raise SIGBUS on huge pages.
+host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& why) {
+    constexpr int kKeepsPages = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+    why.clear();
+    auto region = map_shared(fd, length, true, why);
+    if (region == nullptr) {
+        close_fd(fd);
+        return {};
+    }
+    if (fcntl(fd, F_ADD_SEALS, kKeepsPages) != 0)
+        why = "the file cannot be sealed: " + errno_text();
+    else if (!has_all_pages(fd, length))
+        why = "the file has holes, or another length: allocate its pages first (fallocate)";
+    close(fd);  // mapped shared memory, so this is fast
+    if (!why.empty()) {
+        unmap_region(*region);
+        return {};
+    }
+    const host::SharedMemory chunk{region->base, length, -1};
+    mapped_lengths_.erase(region->base);
+    made_[chunk.base] = std::move(region);
+    return chunk;
+}
+
+/// What clients' missing pages may cost rocid until the next look.
+void OsPlatform::watch_budget() {
+    constexpr uint64_t kShare = 8;
+    budget_.refresh();
+    if (!budget_.limited()) return;
+    if (!std::exchange(fills_holes_, true)) {
+        if (holes_.open())
+            SigbusGuard::instance().set_filler(&holes_);
+        else
+            spdlog::warn(
+                "rocid's control group has a memory limit, but userfaultfd is not permitted ({}): a client that removes pages of "
+                "registered memory again can make rocid pay for them",
+                errno_text());
+    }
+    holes_.set_credit(budget_.available().value_or(0) / kShare);
+}
+
+uint32_t OsPlatform::client_flags() {
+    watch_budget();
+    return (hugepages_ != pmd::Hugepages::never ? abi::kHugeChunks : 0u) | (budget_.limited() ? abi::kPopulate : 0u);
 }
 
 bool OsPlatform::is_lost(const host::SharedMemory& m) const {
@@ -234,6 +292,7 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t lengt
         return nullptr;
     }
     prefault(fd, region->base, mapped, writable);
+    if (fills_holes_) holes_.watch(region->base, mapped);
     mapped_lengths_[region->base] = mapped;
     return region;
 }
@@ -253,6 +312,14 @@ std::unique_ptr<mem::RemoteProcess> OsPlatform::remote_process(int pid) {
     if (pid <= 0 || pid != current_.pid) return nullptr;
     auto worker = slow_threads_ != nullptr ? slow_threads_->of(current_.uid) : nullptr;
     return worker != nullptr ? ProcMemory::open(pid, current_.uid, std::move(worker)) : nullptr;
+}
+
+std::unique_ptr<mem::RemoteProcess> OsPlatform::process_memory(int fd) {
+    auto worker = slow_threads_ != nullptr ? slow_threads_->of(current_.uid) : nullptr;
+    if (worker != nullptr)
+        return ProcMemory::of_client(fd, std::move(worker), [this, uid = current_.uid](int own) { reaper_.close(uid, own); });
+    close_fd(fd);
+    return nullptr;
 }
 
 int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {

@@ -12,7 +12,9 @@
 
 #include "captures.hpp"
 #include "event_pipes.hpp"
+#include "hole_filler.hpp"
 #include "host/conductor.hpp"
+#include "memory_budget.hpp"
 #include "pmd_glue/eal.hpp"
 #include "pmd_glue/sleeper.hpp"
 #include "reaper.hpp"
@@ -41,8 +43,10 @@ bool leaves_enough(uint64_t length, uint64_t available);
 
 class OsPlatform final : public host::Platform {
 public:
-    OsPlatform(EventPipes& pipes, EnginePageMemory& engine_page, pmd::Hugepages hugepages, Reaper& reaper)
-        : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages), reaper_(reaper) {}
+    OsPlatform(EventPipes& pipes, EnginePageMemory& engine_page, pmd::Hugepages hugepages, Reaper& reaper, MemoryBudget& budget)
+        : pipes_(pipes), engine_page_(engine_page), hugepages_(hugepages), budget_(budget), reaper_(reaper) {
+        watch_budget();
+    }
     ~OsPlatform() override;
 
     /// sleepers[i] is the sleeper of engine i. Clients wake it by its eventfds.
@@ -52,6 +56,7 @@ public:
         std::function<int(uint32_t, const Gid&, const Gid&, Gid&)> route;
         std::function<void(uint32_t, const Gid&)> solicit;
     };
+    void set_follow_group(std::function<void(uint32_t, const Gid&, bool)> f) { follow_group_ = std::move(f); }
     void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
     /// Sets the threads that access clients' memory by address. Without them rocid does not access memory by address.
@@ -63,6 +68,9 @@ public:
 
     uint64_t random() override;
     host::SharedMemory make_memory(uint64_t length, std::string& why) override;
+    host::SharedMemory map_chunk(int fd, uint64_t length, std::string& why) override;
+    bool has_memory(uint64_t bytes, std::string& why) override { return budget_.allows(bytes, why); }
+    uint32_t client_flags() override;
     void free_memory(const host::SharedMemory&) override;
     bool is_lost(const host::SharedMemory&) const override;
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
@@ -70,6 +78,7 @@ public:
     bool identify_file(int fd, host::FileIdentity& out) override;
     void close_fd(int fd) override;
     std::unique_ptr<mem::RemoteProcess> remote_process(int pid) override;
+    std::unique_ptr<mem::RemoteProcess> process_memory(int fd) override;
     int make_event_pipe(uint32_t session, uint32_t channel) override { return pipes_.make(session, channel); }
     void close_event_pipe(uint32_t session, uint32_t channel) override { pipes_.close(session, channel); }
     void send_async(uint32_t session, const abi::AsyncEventRecord& record) override { pipes_.send_async(session, record); }
@@ -81,6 +90,9 @@ public:
     }
     void solicit(uint32_t device, const Gid& address) override {
         if (kernel_.solicit) kernel_.solicit(device, address);
+    }
+    void follow_group(uint32_t device, const Gid& group, bool joined) override {
+        if (follow_group_) follow_group_(device, group, joined);
     }
     int engine_page_fd() override { return engine_page_.fd(); }
     int counter_page_fd() override { return counter_page_; }
@@ -95,6 +107,7 @@ public:
     uint64_t mapped_regions() const { return mapped_lengths_.size(); }
 
 private:
+    void watch_budget();
     std::unique_ptr<mem::MappedRegion> map_shared(int fd, uint64_t length, bool writable, std::string& why);
     struct WakeFd {
         uint32_t engine;
@@ -103,6 +116,9 @@ private:
     EventPipes& pipes_;
     EnginePageMemory& engine_page_;
     const pmd::Hugepages hugepages_;
+    MemoryBudget& budget_;
+    HoleFiller holes_;
+    bool fills_holes_ = false;  ///< missing pages of clients' memory are watched
     Reaper& reaper_;
     std::vector<pmd::Sleeper*> sleepers_;
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
@@ -110,6 +126,7 @@ private:
     std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< results of make_memory(), by base
     std::function<std::string()> status_;
     KernelHooks kernel_;
+    std::function<void(uint32_t, const Gid&, bool)> follow_group_;
     host::Client current_;
     Captures* captures_ = nullptr;
     SlowThreads* slow_threads_ = nullptr;

@@ -2,17 +2,34 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <string>
+#include <string_view>
 
 namespace roci::rocid {
+namespace {
+
+/// True if the descriptor is /proc/PID/mem. rocid may be root, so that writing to another file of a client could do what the
+/// client may not. No other file of procfs has this name.
+bool is_memory_of_process(int fd) {
+    constexpr long kProc = 0x9fa0;
+    constexpr std::string_view kName = "/mem";
+    struct statfs f {};
+    char path[256];
+    if (fstatfs(fd, &f) != 0 || f.f_type != kProc) return false;
+    const ssize_t n = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path);
+    return n > 0 && std::string_view(path, size_t(n)).ends_with(kName);
+}
+
+}  // namespace
 
 std::unique_ptr<ProcMemory> ProcMemory::open(int pid, uint32_t uid, std::shared_ptr<mem::SlowWorker> worker) {
     const std::string folder = "/proc/" + std::to_string(pid);
     const int fd = ::open((folder + "/mem").c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) return nullptr;
-    auto memory = std::unique_ptr<ProcMemory>(new ProcMemory(fd, std::move(worker)));
+    auto memory = std::unique_ptr<ProcMemory>(new ProcMemory(fd, std::move(worker), true, [](int own) { ::close(own); }));
     // The owner is checked after opening. If the process changed its user before, the folder already belongs to the new user.
     // (The folder of a process that its own user must not trace belongs to root.)
     struct stat s {};
@@ -20,9 +37,20 @@ std::unique_ptr<ProcMemory> ProcMemory::open(int pid, uint32_t uid, std::shared_
     return memory;
 }
 
-ProcMemory::~ProcMemory() { close(fd_); }
+std::unique_ptr<ProcMemory> ProcMemory::of_client(int fd, std::shared_ptr<mem::SlowWorker> worker,
+                                                  std::function<void(int)> close) {
+    return std::unique_ptr<ProcMemory>(new ProcMemory(fd, std::move(worker), false, std::move(close)));
+}
+
+ProcMemory::~ProcMemory() { close_(fd_); }
+
+bool ProcMemory::is_good() {
+    if (!std::exchange(checked_, true)) good_ = is_memory_of_process(fd_);
+    return good_;
+}
 
 bool ProcMemory::read(uint64_t address, std::byte* out, uint64_t length) {
+    if (!is_good()) return false;
     while (length != 0) {
         const ssize_t n = pread(fd_, out, length, off_t(address));
         if (n <= 0) return false;
@@ -34,6 +62,7 @@ bool ProcMemory::read(uint64_t address, std::byte* out, uint64_t length) {
 }
 
 bool ProcMemory::write(uint64_t address, const std::byte* in, uint64_t length) {
+    if (!is_good()) return false;
     while (length != 0) {
         const ssize_t n = pwrite(fd_, in, length, off_t(address));
         if (n <= 0) return false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -9,14 +10,18 @@
 
 namespace roci::rocid {
 
-/// Reads and writes through /proc/PID/mem rather than process_vm_readv(2): a descriptor of /proc/PID/mem is bound to the address
-/// space at the time of opening. So neither a reused PID nor a client that executes a set-user-ID program can make rocid, which
-/// may be root, access memory that the client itself could not access.
+/// Reads and writes through /proc/PID/mem, best by a descriptor that the client itself has opened: then rocid needs no privilege,
+/// and the client gives away nothing but its own rights. /proc/PID/mem rather than process_vm_readv, because its descriptor is
+/// bound to the address space at the time of opening. So neither a reused PID nor a client that executes a set-user-ID program
+/// can make rocid, which may be root, access memory that the client itself could not access.
 class ProcMemory final : public mem::RemoteProcess {
 public:
     /// `worker` is the worker of the user. Returns nullptr if the access is not permitted, or if the process does not belong to
     /// user `uid`.
     static std::unique_ptr<ProcMemory> open(int pid, uint32_t uid, std::shared_ptr<mem::SlowWorker> worker);
+    /// The client's own descriptor. The first access checks it, on the worker's thread: an operation on a descriptor of a client
+    /// may block. `close` gets it at the end.
+    static std::unique_ptr<ProcMemory> of_client(int fd, std::shared_ptr<mem::SlowWorker> worker, std::function<void(int)> close);
     ~ProcMemory() override;
 
     bool read(uint64_t client_address, std::byte* out, uint64_t length) override;
@@ -25,9 +30,13 @@ public:
     mem::SlowWorker* worker() override { return worker_.get(); }
 
 private:
-    ProcMemory(int fd, std::shared_ptr<mem::SlowWorker> worker) : fd_(fd), worker_(std::move(worker)) {}
+    ProcMemory(int fd, std::shared_ptr<mem::SlowWorker> worker, bool checked, std::function<void(int)> close)
+        : fd_(fd), worker_(std::move(worker)), close_(std::move(close)), checked_(checked), good_(checked) {}
+    bool is_good();
     const int fd_;
     const std::shared_ptr<mem::SlowWorker> worker_;
+    const std::function<void(int)> close_;
+    bool checked_, good_;  ///< the worker's
 };
 
 }  // namespace roci::rocid

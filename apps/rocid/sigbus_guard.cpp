@@ -112,6 +112,8 @@ bool SigbusGuard::handle(uintptr_t address) {
             // An entry that is being changed belongs to another mapping: the entry of an accessed mapping does not change.
             if ((before & 1) != 0 || before != e.version.load(std::memory_order_seq_cst)) continue;
             if (base == 0 || address < base || address - base >= length) continue;
+            if (HoleFiller* filler = filler_.load(std::memory_order_acquire); filler != nullptr && filler->fill(address))
+                return true;
             region->poisoned.store(true, std::memory_order_seq_cst);
             poisoned_.fetch_add(1, std::memory_order_relaxed);
             const bool covered = cover(base, length);

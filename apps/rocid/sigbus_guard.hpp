@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "hole_filler.hpp"
 #include "mem/memory_region.hpp"
 
 namespace roci::rocid {
@@ -30,7 +31,11 @@ public:
     /// An eventfd that becomes readable when a region was poisoned. -1 if there is no eventfd.
     int event_fd() const { return event_fd_; }
 
-    /// Called by the handler. Returns true if `address` belongs to a mapping of the table, and the mapping was replaced.
+    /// The handler asks it first; nullptr: nobody.
+    void set_filler(HoleFiller* filler) { filler_.store(filler, std::memory_order_release); }
+
+    /// Called by the handler. Returns true if `address` belongs to a mapping of the table, and the access may
+    /// continue: the page was filled or the mapping replaced.
     bool handle(uintptr_t address);
 
     /// Number of mappings left in the reserve.
@@ -63,6 +68,7 @@ private:
     std::vector<Entry*> free_;                       ///< under mutex_
     std::unordered_map<uintptr_t, Entry*> by_base_;  ///< under mutex_
     std::atomic<uint64_t> poisoned_{0};
+    std::atomic<HoleFiller*> filler_{nullptr};
     std::byte* reserve_ = nullptr;
     std::atomic<size_t> reserve_left_{0};
     int event_fd_ = -1;

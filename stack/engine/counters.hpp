@@ -1,5 +1,5 @@
-// Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. The engine writes
-// counters with plain stores. Any thread may read them with relaxed loads.
+// Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. Only the
+// engine writes counters. Any thread may read them with relaxed loads.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/bump.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::engine {
@@ -87,20 +88,13 @@ struct Counters {
     std::array<uint64_t, size_t(wire::Verdict::count_)> verdict{};  ///< number of frames, by the parser's verdict
 
     void add(Counter c, uint64_t n = 1) { bump(value[size_t(c)], n); }
-    void add(wire::Verdict v) { bump(verdict[size_t(v)], 1); }
+    void add(wire::Verdict v, uint64_t n = 1) { bump(verdict[size_t(v)], n); }
     void set(Counter c, uint64_t n) { std::atomic_ref(value[size_t(c)]).store(n, std::memory_order_relaxed); }
     uint64_t get(Counter c) const {
         return std::atomic_ref(const_cast<uint64_t&>(value[size_t(c)])).load(std::memory_order_relaxed);
     }
     uint64_t get(wire::Verdict v) const {
         return std::atomic_ref(const_cast<uint64_t&>(verdict[size_t(v)])).load(std::memory_order_relaxed);
-    }
-
-private:
-    /// Adds `n`. There is only one writer, so a relaxed load and store suffice instead of an atomic addition.
-    static void bump(uint64_t& v, uint64_t n) {
-        std::atomic_ref a(v);
-        a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
     }
 };
 

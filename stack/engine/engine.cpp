@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "engine/impl.hpp"
+#include "qp/reorder.hpp"
 #include "rings/doorbell.hpp"
 
 namespace roci::engine {
@@ -24,7 +25,18 @@ constexpr uint32_t kSettleEvery = 64;
 /// port is full.
 uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
 
+qp::TurnEnd turn_end(uint32_t worked, bool more) {
+    if (worked == 0) return qp::TurnEnd::without_work;
+    return more ? qp::TurnEnd::interrupted : qp::TurnEnd::finished;
+}
+
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
+
+/// Called when a QP goes to rest. A timer whose deadline has been moved away would only wake a sleeping engine.
+void forget_timer(qp::Context& ctx, qp::Qp& qp) {
+    const bool keeps = qp.keeps_requests || qp.keeps_responses;  // for a limited time
+    if (qp.state != qp::State::err && !keeps && qp.requester.deadlines.earliest() == kNever) ctx.wheel.cancel(qp.timer);
+}
 
 }  // namespace
 
@@ -67,22 +79,26 @@ Engine::Impl::~Impl() {
 
 // ---- doorbells ------------------------------------------------------------------------------------------------------
 
-bool Engine::Impl::ring_tags(Session& s, uint32_t slot) {
+/// Handles a doorbell that belongs to no QP. Returns false if it belongs to no SRQ either.
+[[gnu::cold, gnu::noinline]] bool Engine::Impl::ring_tags(Session& s, uint32_t slot) {
     const uint32_t index = slot - abi::kFirstTagSlot;
     qp::Srq* srq = index < s.tag_srqs.size() ? s.tag_srqs[index] : nullptr;
-    if (srq == nullptr) return false;
-    counters.add(Counter::doorbells);
+    if (srq == nullptr) {
+        counters.add(Counter::stray_doorbells);
+        return false;
+    }
     if (!qp::take_tag_operations(ctx, *srq)) return true;
     std::atomic_ref(s.page->words[slot / 64]).fetch_or(uint64_t{1} << (slot % 64), std::memory_order_seq_cst);
     std::atomic_ref(s.page->summary[slot / 64 / 64]).fetch_or(uint64_t{1} << (slot / 64 % 64), std::memory_order_seq_cst);
     return true;
 }
 
-void Engine::Impl::ring(Session& s, uint32_t slot) {
+/// Handles a doorbell. Returns false if it belongs to no QP and no SRQ.
+bool Engine::Impl::ring(Session& s, uint32_t slot) {
     qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr;
-    if (qp == nullptr && ring_tags(s, slot)) return;
-    counters.add(qp != nullptr ? Counter::doorbells : Counter::stray_doorbells);
-    if (qp != nullptr) qp::activate_requester(ctx, *qp);
+    if (qp == nullptr) return ring_tags(s, slot);
+    qp::activate_requester(ctx, *qp);
+    return true;
 }
 
 bool Engine::Impl::look_for_doorbells() {
@@ -94,7 +110,10 @@ uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
     std::array<uint32_t, 64> rung;  // the slots of one word; their QPs are prefetched, then processed
     uint32_t count = 0;
     const auto ring_all = [&] {
-        for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
+        if (count == 0) return;
+        uint32_t known = 0;
+        for (uint32_t i = 0; i < count; ++i) known += ring(s, rung[i]);
+        counters.add(Counter::doorbells, known);
         count = 0;
     };
     const uint32_t all = rings::collect_doorbells(*s.page, s.next_word, most, [&](uint32_t slot) {
@@ -141,12 +160,12 @@ void Engine::Impl::run_responders(Budget& budget) {
         const uint64_t bytes = qp.counters.tx_bytes;
         uint32_t sent = 0;
         if (!flushing(qp)) {
-            sent = qp::send_responses(ctx, qp, std::min(quantum(ctx.responders.contended()), budget.left - kept));
+            sent = qp::send_responses(ctx, qp, std::min(quantum(qp, ctx.responders.contended()), budget.left - kept));
             budget.spend(sent);
             if (sent != 0) qp.linger = kLinger;
             if (qp::has_responses(qp)) ctx.responders.add(qp);
         }
-        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), sent != 0, true);
+        ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), turn_end(sent, true));
     }
 }
 
@@ -157,7 +176,7 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
         qp::flush_queues(ctx, qp);
         return qp.requester.queue.tail() + qp.rq_cursor.consumed - before;
     }
-    const uint32_t sent = qp.has_work ? qp::send_requests(ctx, qp, quantum(ctx.requesters.contended())) : 0;
+    const uint32_t sent = qp.has_work ? qp::send_requests(ctx, qp, quantum(qp, ctx.requesters.contended())) : 0;
     qp::report_drained(ctx, qp);
     return sent;
 }
@@ -169,6 +188,7 @@ void Engine::Impl::rest(qp::Qp& qp) {
     if (qp::posted(qp)) return look_again(qp);
     if (qp::arm_doorbell(qp)) {
         resting.push_back(&qp);
+        forget_timer(ctx, qp);
     } else {
         qp.has_work = qp.requester.queue.current() != nullptr;
     }
@@ -213,7 +233,7 @@ void Engine::Impl::run_requesters(Budget& budget) {
         } else {
             rest(qp);
         }
-        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), worked != 0, more);
+        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), turn_end(worked, more));
     }
     settle();
 }
@@ -263,7 +283,7 @@ void Engine::Impl::publish_reorder() {
 void Engine::Impl::account(Nanos now) {
     constexpr Nanos kTaken = 1'000'000;
     const Nanos passed = now - std::min(now, round_at);
-    if (passed >= kTaken)
+    if (passed >= kTaken) [[unlikely]]
         counters.add(Counter::lost_ns, passed);
     else if (was_busy)
         counters.add(Counter::busy_ns, passed);
@@ -315,8 +335,11 @@ bool Engine::poll(Nanos now) {
 const char* Engine::check() const {
     const char* first = nullptr;
     impl_->sessions.for_each([&](const Session& s) {
-        for (const qp::Qp* qp : s.slots)
-            if (const char* wrong = qp != nullptr && first == nullptr ? qp::check(*qp) : nullptr) first = wrong;
+        for (const qp::Qp* qp : s.slots) {
+            if (qp == nullptr || first != nullptr) continue;
+            first = qp::check(*qp);
+            if (first == nullptr) first = qp::check_kept(impl_->ctx, *qp);
+        }
     });
     return first;
 }

@@ -54,7 +54,7 @@ struct Engine::Impl {
     // engine.cpp
     bool look_for_doorbells();
     uint32_t collect_doorbells(Session& s, uint32_t most);
-    void ring(Session& s, uint32_t slot);
+    bool ring(Session& s, uint32_t slot);
     bool ring_tags(Session& s, uint32_t slot);
     bool run_timers();
     void count_sent(uint32_t port, uint64_t sent, uint64_t octets);
@@ -68,8 +68,9 @@ struct Engine::Impl {
     /// short list are in the cache anyway.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
     /// Frames that a QP may send per turn.
-    uint32_t quantum(bool contended) const {
-        return contended ? std::min(config.qp_quantum, kContendedQuantum) : config.qp_quantum;
+    uint32_t quantum(const qp::Qp& qp, bool contended) const {
+        return contended ? std::min(config.qp_quantum, kContendedQuantum)
+                         : std::max(config.qp_quantum, ctx.outbox[qp.spec.port].best_burst());
     }
     uint32_t serve(qp::Qp& qp);
     bool has_more(const qp::Qp& qp, uint32_t worked) const;

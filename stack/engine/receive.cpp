@@ -39,27 +39,31 @@ constexpr uint32_t kBatchBytes = 8 << 10;
 
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
 
+[[gnu::cold, gnu::noinline]] bool refuse(Counters& counters, Counter why) {
+    counters.add(why);
+    return false;
+}
+
 /// Performs the checks that precede those of the roles (IBA 9.6.1): service, partition, state, address. If a check fails, the
 /// frame is counted and silently dropped.
 bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     Counters& counters = e.counters;
     const bool datagram = qp.spec.type == qp::Type::ud;
-    if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return counters.add(Counter::wrong_service), false;
-    if ((p.pkey & 0x7fff) != 0x7fff) return counters.add(Counter::wrong_pkey), false;
+    if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return refuse(counters, Counter::wrong_service);
+    if ((p.pkey & 0x7fff) != 0x7fff) return refuse(counters, Counter::wrong_pkey);
     // An XRC initiator receives no requests, and an XRC target no responses (annex A14).
     const qp::Type deaf = p.info->has(wire::kRequest) ? qp::Type::xrc_send : qp::Type::xrc_recv;
-    if (qp.spec.type == deaf) return counters.add(Counter::wrong_service), false;
-    if (!receives(qp.state)) return counters.add(Counter::wrong_state), false;
-    if (!same_vlan(e.shared, qp, p)) return counters.add(Counter::wrong_vlan), false;
-    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p))
-        return counters.add(Counter::wrong_address), false;
+    if (qp.spec.type == deaf) return refuse(counters, Counter::wrong_service);
+    if (!receives(qp.state)) return refuse(counters, Counter::wrong_state);
+    if (!same_vlan(e.shared, qp, p)) return refuse(counters, Counter::wrong_vlan);
+    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p)) return refuse(counters, Counter::wrong_address);
     return true;
 }
 
 constexpr uint8_t kCongestionExperienced = 3;
 
 /// Accepts a notification only from the QP's peer, because any host could send notifications.
-void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
+[[gnu::noinline]] void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
     e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
     qp::bump(known ? e.ctx.device(qp).cnp_received : e.ctx.device(qp).cnp_ignored);
@@ -69,23 +73,26 @@ void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
 }
 
 /// Handles a marked frame of a connected peer. UC and UD have no congestion control.
-void take_mark(Engine::Impl& e, qp::Qp& qp) {
+[[gnu::noinline]] void take_mark(Engine::Impl& e, qp::Qp& qp) {
     e.counters.add(Counter::ecn_marked);
     qp::bump(e.ctx.device(qp).ecn_marked);
     const bool reliable = qp.spec.type != qp::Type::ud && qp.spec.type != qp::Type::uc && qp.path.length != 0;
     if (!reliable || !cc::take_mark(qp.adaptation, e.ctx.congestion, e.ctx.now)) return;
-    if (qp::send_notification(e.ctx, qp)) e.counters.add(Counter::cnp_sent);
+    if (!qp::send_notification(e.ctx, qp)) return;
+    e.counters.add(Counter::cnp_sent);
+    qp::bump(e.ctx.device(qp).cnp_sent);
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
-    if (p.opcode == wire::kCnpOpcode) return take_notification(e, qp, p);
+    if (p.opcode == wire::kCnpOpcode) [[unlikely]]
+        return take_notification(e, qp, p);
     if (!acceptable(e, qp, p)) return;
     if (p.ecn == kCongestionExperienced) [[unlikely]]
         take_mark(e, qp);
     if (p.payload_length > qp.mtu) [[unlikely]]
         e.counters.add(Counter::over_path_mtu);
-    ++qp.counters.rx_packets;
-    qp.counters.rx_bytes += p.payload_length;
+    bump(qp.counters.rx_packets);
+    bump(qp.counters.rx_bytes, p.payload_length);
     if (qp.spec.type == qp::Type::ud) return qp::receive_datagram(e.ctx, qp, p);
     if (p.info->has(wire::kRequest)) return qp::receive_request(e.ctx, qp, p);
     qp::receive_response(e.ctx, qp, p);
@@ -176,7 +183,8 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
     return n != 0;
 }
 
-void count_refused(qp::DeviceCounters& device, wire::Verdict v) {
+[[gnu::cold, gnu::noinline]] void count_refused(Counters& counters, qp::DeviceCounters& device, wire::Verdict v) {
+    counters.add(v);
     if (v == wire::Verdict::not_roce) return;
     qp::bump(device.rx_errors);
     if (v == wire::Verdict::bad_icrc) qp::bump(device.icrc_errors);
@@ -201,12 +209,14 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
 /// Parses frames[first, end) and looks up their QPs.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     ROCI_STAGE(lookup);
+    unsigned good = end - first;
     for (unsigned i = first; i < end; ++i) {
         const wire::Verdict v =
             wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum, frames[i].icrc);
-        counters.add(v);
-        if (v != wire::Verdict::ok) [[unlikely]]
-            count_refused(*ctx.devices[port], v);
+        if (v != wire::Verdict::ok) [[unlikely]] {
+            count_refused(counters, *ctx.devices[port], v);
+            --good;
+        }
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != io::kMulticastQpn)
@@ -214,6 +224,7 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
         if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
+    counters.add(wire::Verdict::ok, good);
 }
 
 /// Prefetches the data that the packets need. Used while many QPs are active, between parsing and execution. Each step is
@@ -265,17 +276,15 @@ unsigned Engine::Impl::receive(uint32_t port) {
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
     if (n == 0) return 0;
     counters.add(Counter::rx_frames, n);
-    uint64_t octets = 0;
-    for (unsigned i = 0; i < n; ++i) {
-        __builtin_prefetch(frames[i].data);
-        octets += frames[i].length;
-    }
-    qp::bump(ctx.devices[port]->rx_frames, n);
-    qp::bump(ctx.devices[port]->rx_octets, octets);
+    for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
+    qp::DeviceCounters& device = *ctx.devices[port];
+    qp::bump(device.rx_frames, n);
     unsigned done = 0;  // frames[0, done) are to be returned to the port by this engine
     for (unsigned first = 0; first < n;) {
         unsigned end = first;
-        for (uint32_t bytes = 0; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
+        uint32_t bytes = 0;
+        for (; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
+        qp::bump(device.rx_octets, bytes);
         parse_batch(port, first, end);
         if (crowded()) fetch_ahead(first, end);
         done = execute_batch(port, first, end, done);

@@ -35,11 +35,8 @@ Arena::~Arena() {
 Outcome Arena::allocate(uint64_t length, ArenaBlock& out) {
     if (length > max_bytes_) return fail(ENOMEM, "queue of {} bytes is larger than the session limit of {}", length, max_bytes_);
     const uint64_t wanted = std::max<uint64_t>(round_up(length, abi::kCacheLine), abi::kCacheLine);
-    auto fit = free_by_size_.lower_bound({wanted, {0, 0}});
-    if (fit == free_by_size_.end()) {
-        if (Outcome o = add_chunk(wanted); o.failed()) return o;
-        fit = free_by_size_.lower_bound({wanted, {0, 0}});
-    }
+    const auto fit = free_by_size_.lower_bound({wanted, {0, 0}});
+    if (fit == free_by_size_.end()) return want_chunk(wanted);
     const auto [available, place] = *fit;
     const auto [chunk, offset] = place;
     erase_free(chunk, offset, available);
@@ -53,22 +50,29 @@ Outcome Arena::allocate(uint64_t length, ArenaBlock& out) {
     return done();
 }
 
-Outcome Arena::add_chunk(uint64_t least) {
+Outcome Arena::want_chunk(uint64_t least) const {
     const uint64_t room = max_bytes_ - bytes_;
     const uint64_t step = chunks_.empty() ? kFirstChunk : std::min(chunks_.back().length * 2, kLargestStep);
     const uint64_t needed = round_up(least, kPage);
     const uint64_t length = std::min(std::max(step, needed), std::max(room / kPage * kPage, needed));
-    if (length > room) {
+    if (Outcome o = check_chunk(length); o.failed()) return o;
+    Outcome o = fail(ENOMEM, "the queues need another {} bytes of shared memory from the client", length);
+    o.wanted_chunk = length;
+    return o;
+}
+
+Outcome Arena::check_chunk(uint64_t length) const {
+    if (length == 0 || length % kPage != 0) return fail(EINVAL, "a chunk of {} bytes is not whole pages", length);
+    if (length > max_bytes_ - bytes_)
         return fail(ENOMEM, "session has {} of {} bytes of queue memory; destroy queues or raise the limit", bytes_, max_bytes_);
-    }
-    std::string why;
-    const SharedMemory memory = platform_.make_memory(length, why);
-    if (memory.base == nullptr) return fail(ENOMEM, "no memory for {} bytes of queues: {}", length, why);
-    chunks_.push_back(memory);
-    chunks_.back().length = length;
-    bytes_ += length;
-    insert_free(uint32_t(chunks_.size() - 1), 0, length);
     return done();
+}
+
+uint32_t Arena::add_chunk(const SharedMemory& memory) {
+    chunks_.push_back(memory);
+    bytes_ += memory.length;
+    insert_free(uint32_t(chunks_.size() - 1), 0, memory.length);
+    return uint32_t(chunks_.size() - 1);
 }
 
 void Arena::insert_free(uint32_t chunk, uint64_t offset, uint64_t length) {
@@ -98,25 +102,6 @@ void Arena::release(uint32_t chunk, uint64_t offset, uint64_t length) {
         }
     }
     insert_free(chunk, offset, length);
-}
-
-std::span<const SharedMemory> Arena::announce(uint32_t& first) {
-    first = announced_;
-    announced_ = uint32_t(chunks_.size());
-    return std::span(chunks_).subspan(first);
-}
-
-void Arena::drop_unannounced() {
-    while (chunks_.size() > announced_) {
-        const auto chunk = uint32_t(chunks_.size() - 1);
-        const auto whole = free_by_place_.find({chunk, 0});
-        if (whole == free_by_place_.end() || whole->second != chunks_[chunk].length)
-            return;  // the chunk is in use; a later reply will announce it
-        erase_free(chunk, 0, whole->second);
-        bytes_ -= chunks_[chunk].length;
-        platform_.free_memory(chunks_[chunk]);
-        chunks_.pop_back();
-    }
 }
 
 }  // namespace roci::host

@@ -1,12 +1,12 @@
-// A session's arena is shared memory for its rings. It grows by chunks and does not shrink while the session exists. Freed blocks
-// are merged with free neighbours, so repeated creation and destruction of queues does not grow the arena.
+// A session's arena: shared memory for its rings, which the client makes, so that the client's control group pays for it. It
+// grows by chunks and does not shrink while the session lives. Freed blocks are merged with their free neighbours, so that
+// repeatedly creating and destroying queues does not grow the arena.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
-#include <span>
 #include <vector>
 
 #include "host/conductor.hpp"
@@ -45,9 +45,13 @@ public:
     ~Arena();
     Arena(const Arena&) = delete;
 
-    /// Allocates a zeroed block of at least `length` bytes, aligned to a cache line. Fails with ENOMEM if the session's limit is
-    /// reached or memory is exhausted.
+    /// Allocates a zeroed block of at least `length` bytes, aligned to a cache line. ENOMEM: the session's limit, or
+    /// `wanted_chunk` says how many bytes the client must add first.
     Outcome allocate(uint64_t length, ArenaBlock& out);
+    /// Takes a chunk of the client; returns its number.
+    uint32_t add_chunk(const SharedMemory&);
+    /// ENOMEM: a chunk of `length` bytes would exceed the session's limit. EINVAL: not whole pages.
+    Outcome check_chunk(uint64_t length) const;
 
     uint64_t bytes() const { return bytes_; }
     /// Returns true if the client has removed pages of the arena.
@@ -56,17 +60,11 @@ public:
     }
     size_t chunks() const { return chunks_.size(); }
 
-    /// Returns the chunks that the client does not have yet, sets `first` to the index of the first one, and marks them as
-    /// announced.
-    std::span<const SharedMemory> announce(uint32_t& first);
-    /// Frees chunks that were created for a request that failed. These chunks were not announced to the client.
-    void drop_unannounced();
-
 private:
     friend class ArenaBlock;
     using Stretch = std::pair<uint32_t, uint64_t>;  // index of the chunk, offset
 
-    Outcome add_chunk(uint64_t least);
+    Outcome want_chunk(uint64_t least) const;
     void insert_free(uint32_t chunk, uint64_t offset, uint64_t length);
     void erase_free(uint32_t chunk, uint64_t offset, uint64_t length);
     void release(uint32_t chunk, uint64_t offset, uint64_t length);
@@ -74,7 +72,6 @@ private:
     Platform& platform_;
     uint64_t max_bytes_;
     uint64_t bytes_ = 0;
-    uint32_t announced_ = 0;
     std::vector<SharedMemory> chunks_;
     std::map<Stretch, uint64_t> free_by_place_;            // maps each free block to its length
     std::set<std::pair<uint64_t, Stretch>> free_by_size_;  // free blocks by length, for best fit

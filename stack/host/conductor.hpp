@@ -21,7 +21,7 @@ namespace roci::host {
 struct Reply {
     std::vector<std::byte> bytes;      ///< consists of ReplyHeader, body and reason
     std::vector<int> fds;              ///< descriptors to send and then close
-    std::vector<int> shared_fds_mask;  ///< by index in fds; 1: stays open after sending (arena chunks, engine page)
+    std::vector<int> shared_fds_mask;  ///< 1: the fd at this index stays open after sending (doorbells, engine page)
     bool deferred = false;  ///< the reply follows later by next_reply(); handle() must not be called for this session before
 };
 

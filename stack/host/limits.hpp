@@ -15,6 +15,7 @@ struct UserLimits {
     uint64_t mappings = 24576, mapped_bytes = uint64_t{16} << 40;
     uint64_t arena_bytes = uint64_t{8} << 30, device_memory = uint64_t{1} << 30;
     uint64_t channels = 16384, cm_ids = 65536, resolving = 512;
+    uint64_t control_rate = 100'000;  ///< control operations per second; 0: no limit
 };
 
 /// The names of the limits, as used in refusals, in `roci status --limits` and in the configuration.
@@ -39,6 +40,7 @@ inline constexpr LimitName kUserLimits[] = {
     {"channels", &UserLimits::channels},
     {"cm_ids", &UserLimits::cm_ids},
     {"resolving", &UserLimits::resolving},
+    {"control_rate", &UserLimits::control_rate},
 };
 
 /// A rule that sets a limit of all users, of one user, or of a primary group. If several rules for a limit apply to a user, the

@@ -18,6 +18,7 @@ struct [[nodiscard]] Outcome {
     std::optional<neighbour::Key> waits_for = {};  ///< if set: run the request again when this neighbour is resolved
     /// If set, the request failed for now: run it again when no worker uses the client's memory any more (mem/slow_memory.hpp).
     bool waits_for_memory = false;
+    uint64_t wanted_chunk = 0;  ///< bytes of a chunk that the client must pass first (Arena)
     bool failed() const { return error != 0; }
 };
 

@@ -50,6 +50,16 @@ public:
     virtual void free_memory(const SharedMemory&) = 0;
     /// Returns true if a client has removed pages of the memory. rocid has replaced these pages by private zero pages.
     virtual bool is_lost(const SharedMemory&) const { return false; }
+    /// Maps a client's memory for queues and makes sure that it keeps its pages. base == nullptr: refused (reason in `why`).
+    /// Takes the descriptor in any case.
+    virtual SharedMemory map_chunk(int fd, uint64_t length, std::string& why) = 0;
+    /// True if rocid may allocate another `bytes` under the limit of its control group. Else a reason in `why`.
+    virtual bool has_memory(uint64_t bytes, std::string& why) {
+        (void)bytes, (void)why;
+        return true;
+    }
+    /// OpenDeviceFlags for clients.
+    virtual uint32_t client_flags() { return 0; }
     /// Maps the whole file of a client's descriptor. If that is refused, returns nullptr and sets `why` to the reason. Always
     /// takes over the descriptor.
     virtual std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) = 0;
@@ -67,6 +77,12 @@ public:
     }
     /// Returns access by address to the session's process, or nullptr if that is not permitted.
     virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;
+    /// Access by address through the client's descriptor of its own /proc/self/mem. nullptr: nobody can serve it. Takes the
+    /// descriptor.
+    virtual std::unique_ptr<mem::RemoteProcess> process_memory(int fd) {
+        close_fd(fd);
+        return nullptr;
+    }
     /// Creates a pipe for completion events (channel != kNoHandle) or async events. Registers the write end with the event thread
     /// under (session, channel). Returns the read end for the client, or -1 (simulator, or out of descriptors).
     virtual int make_event_pipe(uint32_t session, uint32_t channel) = 0;
@@ -93,6 +109,9 @@ public:
     /// For Resolver::kernel: requests the MAC address of `address`. The result arrives by Conductor::neighbour_heard() or
     /// neighbour_gone(), immediately or later.
     virtual void solicit(uint32_t device, const Gid& address) { (void)device, (void)address; }
+    /// Called when the first QP of the device joins a multicast group, and when the last one leaves. Some ports must subscribe to
+    /// the group at their network.
+    virtual void follow_group(uint32_t device, const Gid& group, bool joined) { (void)device, (void)group, (void)joined; }
     /// Returns JSON text about rocid's ports and lcores for `roci status`. The conductor adds it under "host".
     virtual std::string host_status_json() = 0;
     /// The user id of rocid.

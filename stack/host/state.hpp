@@ -15,6 +15,7 @@
 #include "host/numbers.hpp"
 #include "host/objects.hpp"
 #include "host/qp_facts.hpp"
+#include "host/token_bucket.hpp"
 
 namespace roci::host {
 
@@ -32,7 +33,7 @@ struct HeldReply {
     bool close = false;
 };
 
-inline constexpr size_t kMostResources = 16;
+inline constexpr size_t kMostResources = 17;
 
 struct Conductor::State {
     State(const Limits& limits, std::vector<DeviceConfig> devices, qp::Shared& shared, engine::CommandPort& engines,
@@ -70,6 +71,7 @@ struct Conductor::State {
     std::unique_ptr<paths::Neighbours> neighbours;
     std::deque<HeldReply> replies;
     std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< refusals by user and resource (quotas.cpp)
+    std::map<uint32_t, TokenBucket> rates;                             ///< of control operations, by user
     PeerTable peers;                                                   ///< claimed peers of connected QPs
 
     uint32_t new_pd_number();

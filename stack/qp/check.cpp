@@ -1,4 +1,5 @@
 // Checks the invariants of a QP between the rounds of its engine. The simulator calls it after each round.
+#include "qp/reorder.hpp"
 #include "qp/reorder_pool.hpp"
 #include "qp/slow_memory.hpp"
 #include "qp/state.hpp"
@@ -64,6 +65,19 @@ const char* check(const Qp& qp) {
     if (qp.state != State::rts && qp.state != State::sqd) return nullptr;
     if (const char* wrong = rq.queue.check(rq.window)) return wrong;
     return check_deadlines(qp);
+}
+
+const char* check_kept(const Context& ctx, const Qp& qp) {
+    constexpr Nanos kTimers = 10'000'000;  // the patience before it, and the granularity of the timer
+    if (qp.reorder == nullptr) return nullptr;
+    const auto wrong = [&](const Backlog& b, bool keeps, bool waits) -> const char* {
+        if (b.count > ctx.reorder->most_per_qp()) return "a QP keeps more frames than its share of the pool";
+        const bool stalled = keeps && !waits && ctx.now - b.opened > kStalled + kTimers;
+        return stalled ? "the kept frames of a stalled QP are not freed" : nullptr;
+    };
+    const Reorder& r = *qp.reorder;
+    if (const char* of_requests = wrong(r.requests, qp.keeps_requests, qp.waits_requests)) return of_requests;
+    return wrong(r.responses, qp.keeps_responses, qp.waits_responses);
 }
 
 }  // namespace roci::qp

@@ -107,14 +107,11 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     return result;
 }
 
-/// Restarts the timer after a response other than the expected one. Such a response shows that the peer works and still processes
-/// earlier requests; a repeated request waits at the peer. A slow peer may need many timeouts for a large READ that lost a
-/// packet, but the timer must only detect a silent peer.
+/// Restarts the timers after a response other than the expected one: the peer is alive and still processes earlier requests, so a
+/// repeated request waits at the peer. A slow peer may need many timeouts for a large READ that lost a packet, but the timers
+/// must only detect a silent peer.
 void still_answered(Context& ctx, Qp& qp) {
-    if (!qp.requester.deadlines.pending(Deadline::ack)) return;
-    // If packets are kept, there is progress, and the probe handles the missing packet. Otherwise the peer sends all packets
-    // again in order.
-    qp.keeps_responses ? extend_ack_timer(ctx, qp) : restart_ack_timer(ctx, qp);
+    if (qp.requester.deadlines.pending(Deadline::ack)) restart_ack_timer(ctx, qp);
 }
 
 }  // namespace
@@ -123,12 +120,12 @@ void implied_nak(Context& ctx, Qp& qp) {
     count(ctx, qp, &EventCounters::implied_naks);
     note(ctx, qp, Happening::response_missing, qp.requester.window.acked());
     Requester& rq = qp.requester;
-    // Every later response indicates the same loss. The requester goes back once, then waits for the expected PSN or for the
-    // timer.
-    if (rq.implied_nak_pending) return still_answered(ctx, qp);
-    rq.implied_nak_pending = true;
-    if (!take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
-    response_lost(ctx, qp, missing_responses(ctx, qp));
+    // Without kept responses every later one indicates the same loss: go back once, then wait for the expected PSN (or for the
+    // timer). With them, what is lost behind the first gap, or once more, is a part of the same retry.
+    const bool pending = std::exchange(rq.implied_nak_pending, true);
+    if (pending && !(qp.keeps_responses && ctx.selective_repeat)) return still_answered(ctx, qp);
+    if (!pending && !take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
+    response_lost(ctx, qp);
 }
 
 namespace {
@@ -178,10 +175,12 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (code == uint8_t(NakCode::psn_sequence)) {
         count(ctx, qp, &EventCounters::seq_nak_received);
         note(ctx, qp, Happening::seq_nak_received, p.psn);
-        // A response before this PSN is missing. The requester has to go back further than the NAK requires, and does so only
-        // once.
-        if (result == Acked::response_missing) return implied_nak(ctx, qp);
-        if (!rq.window.awaits_answer()) return;  // a duplicate NAK: the requester has gone back already
+        // A response before it is missing: it takes effect when that has arrived.
+        if (result == Acked::response_missing) {
+            response_missing(ctx, qp, p);
+            return later_request_lost(ctx, qp, p.psn);
+        }
+        if (!rq.window.awaits_answer()) return;  // a duplicate: the requester has already gone back
         return request_lost(ctx, qp);
     }
     if (result == Acked::response_missing) return implied_nak(ctx, qp);

@@ -45,12 +45,17 @@ struct Context {
     DeviceCounters& device(const Qp& qp) { return *devices[qp.spec.port]; }
 };
 
-/// Counts an event of a QP, for the QP and its device.
-inline void count(Context& ctx, Qp& qp, uint64_t EventCounters::*counter, uint64_t n = 1) {
-    qp.counters.events.*counter += n;
-    bump(ctx.device(qp).*counter, n);
+/// Counts an event that each message has, for the QP and its device.
+inline void count_message(Context& ctx, Qp& qp, uint64_t EventCounters::*counter) {
+    bump(qp.counters.events.*counter);
+    bump(ctx.device(qp).*counter);
 }
-inline void count(Context& ctx, Qp& qp, RequestFault fault) {
+/// Counts an unusual event, for the QP and its device. Not inline, because the many calls would lengthen the code of the hot
+/// path.
+[[gnu::cold, gnu::noinline]] inline void count(Context& ctx, Qp& qp, uint64_t EventCounters::*counter) {
+    count_message(ctx, qp, counter);
+}
+[[gnu::cold, gnu::noinline]] inline void count(Context& ctx, Qp& qp, RequestFault fault) {
     count(ctx, qp, &EventCounters::requests_refused);
     bump(ctx.device(qp), fault);
 }

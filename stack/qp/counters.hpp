@@ -1,12 +1,12 @@
-// Counters of QPs and devices. One table defines the storage, the names in `roci status` and `roci stat`, the files of the sysfs
-// view, and docs/counters.md. An engine writes counters with plain stores. Any thread may read them with relaxed loads.
+// Counters of QPs and devices: one table makes the storage, the names in `roci status` and `roci stat`, the files of the sysfs
+// view, and docs/counters.md. Only the engine writes counters. Any thread may read them with relaxed loads.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/bump.hpp"
 #include "qp/faults.hpp"
 
 namespace roci::qp {
@@ -45,6 +45,7 @@ namespace roci::qp {
     X(icrc_errors, "frames", "hw_counters/rx_icrc_encapsulated",                                                                 \
       "RoCE frames refused because their ICRC is wrong; part of rx_errors")                                                      \
     X(ecn_marked, "packets", "hw_counters/np_ecn_marked_roce_packets", "packets marked Congestion Experienced")                  \
+    X(cnp_sent, "packets", "hw_counters/np_cnp_sent", "CNPs sent, because packets were marked")                                  \
     X(cnp_received, "packets", "hw_counters/rp_cnp_handled", "congestion notifications (CNPs) from the peer of a QP")            \
     X(cnp_ignored, "packets", "hw_counters/rp_cnp_ignored", "CNPs that are not from the peer of the QP")                         \
     X(duplicate_requests, "packets", "hw_counters/duplicate_request", "repeated requests")                                       \
@@ -100,11 +101,7 @@ inline constexpr size_t kQpCounterCount = std::size(kQpCounters), kDeviceCounter
 static_assert(sizeof(Counters) == kQpCounterCount * sizeof(uint64_t));
 static_assert(sizeof(DeviceCounters) == kDeviceCounterCount * sizeof(uint64_t));
 
-/// Adds `n`. There is only one writer, so a relaxed load and store suffice instead of an atomic addition.
-inline void bump(uint64_t& value, uint64_t n = 1) {
-    std::atomic_ref a(value);
-    a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-}
+using roci::bump;
 inline void bump(DeviceCounters& d, RequestFault f) { bump(d.faults[size_t(f) - 1]); }
 
 /// Returns the values in the order of kQpCounters.

@@ -80,9 +80,11 @@ void Journal::add(Nanos now, Happening what, uint8_t code, Psn psn, abi::Reason 
     if (written == 2 * kEntries) written = kEntries;  // keeps `written` from wrapping around
 }
 
+#ifndef ROCI_UNRECORDED
 void note(Context& ctx, Qp& qp, Happening what, Psn psn, uint8_t code, abi::Reason reason) {
     journal_of(ctx, qp).add(ctx.now, what, code, psn, reason);
 }
+#endif
 
 abi::Reason note_access(Context& ctx, Qp& qp, Key key, uint32_t pd, uint64_t va, uint64_t length, uint32_t needed, bool remote) {
     const mem::KeyTable& keys = ctx.shared->keys;

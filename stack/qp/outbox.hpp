@@ -19,7 +19,8 @@ public:
     static constexpr uint32_t kLine = 64;
 
     Outbox() = default;
-    Outbox(io::Port* port, uint32_t burst) : port_(port), burst_(std::clamp<uint32_t>(burst, 1, kMax)) {}
+    Outbox(io::Port* port, uint32_t burst)
+        : port_(port), best_(port->best_burst()), burst_(std::clamp<uint32_t>(std::max(burst, best_), 1, kMax)) {}
 
     /// Returns the next empty frame, which the caller fills in and passes to commit(). Returns nullptr if the port is full or its
     /// pool is empty.
@@ -60,6 +61,8 @@ public:
     uint64_t take_sent() { return std::exchange(sent_, 0); }
     uint64_t take_octets() { return std::exchange(octets_, 0); }
     uint32_t waiting() const { return ready_; }
+    /// Number of frames per turn that the port prefers (io::Port::best_burst()).
+    uint32_t best_burst() const { return best_; }
     /// Returns all frames to the port, at shutdown.
     void drop_all() {
         if (have_ != 0) port_->tx_free(frames_.data(), have_);
@@ -82,7 +85,7 @@ private:
     }
 
     io::Port* port_ = nullptr;
-    uint32_t burst_ = 0;
+    uint32_t best_ = 1, burst_ = 0;
     uint64_t sent_ = 0, octets_ = 0;
     uint32_t ready_ = 0;  ///< frames_[0, ready_) are built
     uint32_t have_ = 0;   ///< frames_[ready_, have_) are empty

@@ -9,9 +9,6 @@
 namespace roci::qp {
 namespace {
 
-/// If a gap is not closed within this time, the peer has ended or has started again, and the kept frames are freed.
-constexpr Nanos kStalled = Nanos{1} << 29;  // 0.5 s
-
 KeptFrame*& place(const Context& ctx, const Backlog& b, Psn psn) { return b.places[psn.value() & (ctx.reorder->window() - 1)]; }
 
 /// Removes a frame from the backlog, which must contain it.
@@ -38,6 +35,7 @@ void drop_backlog(Context& ctx, Backlog& b) {
 void drop_responses(Context& ctx, Qp& qp) {
     drop_backlog(ctx, qp.reorder->responses);
     qp.reorder->has_ack = qp.keeps_responses = false;
+    forget_missing(qp);
 }
 
 void drop_requests(Context& ctx, Qp& qp) {
@@ -102,11 +100,16 @@ Nanos due(const Backlog& b, bool open) {
     return b.asked ? b.opened + kStalled : b.opened + b.patience.wait();
 }
 
+Nanos responses_due(const Reorder& r, bool open) {
+    if (!open) return kNever;
+    return r.missing.waits ? r.missing.since + r.responses.patience.wait() : r.responses.opened + kStalled;
+}
+
 /// Arms the timer for the earliest deadline. If the deadline moves to a later time, the timer is left alone, as with the QP's own
 /// timer.
 void arm(Context& ctx, Qp& qp) {
     Reorder& r = *qp.reorder;
-    const Nanos next = std::min(due(r.requests, qp.keeps_requests), due(r.responses, qp.keeps_responses));
+    const Nanos next = std::min(due(r.requests, qp.keeps_requests), responses_due(r, qp.keeps_responses));
     if (next == kNever || (r.timer.armed() && r.timer.deadline <= next)) return;
     ctx.wheel.arm(r.timer, next);
 }
@@ -147,10 +150,9 @@ uint32_t overtakers(const Reorder& r) { return r.responses.count + uint32_t(r.ha
 
 void judge_responses(Context& ctx, Qp& qp) {
     Backlog& b = qp.reorder->responses;
-    if (!qp.waits_responses && !b.asked && b.patience.exhausted(overtakers(*qp.reorder), ctx.now - b.opened)) {
-        b.asked = true;
-        implied_nak(ctx, qp);
-    }
+    const bool lost = !qp.waits_responses && look_for_missing(ctx, qp);
+    b.asked = qp.reorder->missing.frontier.distance_from(qp.requester.window.acked()) > 0;
+    if (lost) implied_nak(ctx, qp);
     if (qp.reorder != nullptr) arm(ctx, qp);
 }
 
@@ -167,7 +169,9 @@ bool execute_next_response(Context& ctx, Qp& qp) {
         ctx.reorder->give_back(k);
         return true;
     }
-    if (!r.has_ack || r.ack.psn.distance_from(rq.window.acked()) >= int32_t(free)) return false;
+    // A NAK acknowledges what is before its PSN.
+    const uint32_t own = aeth_kind(r.ack.syndrome) == AethKind::ack ? 1 : 0;
+    if (!r.has_ack || (r.ack.psn + own).distance_from(rq.window.acked()) > int32_t(free)) return false;
     r.has_ack = false;
     if (r.ack.psn.distance_from(rq.window.acked()) < 0) return false;
     const wire::Packet ack = r.ack;
@@ -225,20 +229,20 @@ bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!qp.keeps_responses) {
         b.base = b.again = qp.requester.window.acked();
         open_gap(ctx, b);
-        b.asked = qp.requester.implied_nak_pending;
+        forget_missing(qp);
     }
     if (p.info->has(wire::kAck)) {
         if (!r.has_ack || p.psn.distance_from(r.ack.psn) >= 0) r.ack = p;
         r.has_ack = true;
-    } else if (!keep(ctx, b, p)) {
+    } else if (!keep(ctx, b, p) && !qp.keeps_responses) {
         b.asked = true;
         return false;
     }
     qp.keeps_responses = true;
-    const bool patient = !b.asked && !b.patience.exhausted(overtakers(r), ctx.now - b.opened);
-    b.asked = !patient;
+    const bool lost = learn_missing(ctx, qp, p.psn);
+    b.asked = r.missing.frontier.distance_from(qp.requester.window.acked()) > 0;
     arm(ctx, qp);
-    return patient;
+    return !lost;
 }
 
 void hand_over_responses(Context& ctx, Qp& qp) {
@@ -253,15 +257,11 @@ void hand_over_responses(Context& ctx, Qp& qp) {
     judge_responses(ctx, qp);
 }
 
-Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
-    return qp.keeps_responses ? hole_from(qp.reorder->responses, ctx.reorder->window(), from) : Hole{from, 0};
-}
-
-uint32_t missing_responses(const Context& ctx, const Qp& qp) {
-    const Psn acked = qp.requester.window.acked();
-    Psn end = acked;
-    for (Hole h = missing_response(ctx, qp, acked); h.length != 0; h = missing_response(ctx, qp, end)) end = h.first + h.length;
-    return psn_span(acked, end);
+void forget_nak(Context& ctx, Qp& qp) {
+    Reorder& r = *qp.reorder;
+    if (!r.has_ack || aeth_kind(r.ack.syndrome) == AethKind::ack) return;
+    r.has_ack = false;
+    if (r.responses.count == 0) drop_responses(ctx, qp);
 }
 
 void note_repeated(Context& ctx, Backlog& b, Psn psn) {
@@ -271,9 +271,10 @@ void note_repeated(Context& ctx, Backlog& b, Psn psn) {
 void look_at_kept(Context& ctx, Qp& qp) {
     // A packet that waits for slow memory is not missing, so the time limit does not run.
     if (qp.waits_requests) qp.reorder->requests.opened = ctx.now;
-    if (qp.waits_responses) qp.reorder->responses.opened = ctx.now;
-    const auto stalled = [&](const Backlog& b) { return b.asked && ctx.now - b.opened >= kStalled; };
-    if (qp.keeps_requests) stalled(qp.reorder->requests) ? drop_requests(ctx, qp) : judge_requests(ctx, qp);
+    if (qp.waits_responses) qp.reorder->responses.opened = qp.reorder->missing.since = ctx.now;
+    const auto stalled = [&](const Backlog& b) { return ctx.now - b.opened >= kStalled; };
+    const bool given_up = qp.reorder->requests.asked && stalled(qp.reorder->requests);
+    if (qp.keeps_requests) given_up ? drop_requests(ctx, qp) : judge_requests(ctx, qp);
     if (qp.keeps_responses) stalled(qp.reorder->responses) ? drop_responses(ctx, qp) : judge_responses(ctx, qp);
     if (qp.reorder != nullptr) arm(ctx, qp);
 }

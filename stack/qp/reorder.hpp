@@ -18,10 +18,24 @@ void hand_over_requests(Context& ctx, Qp& qp);
 /// because it may only be late.
 bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p);
 void hand_over_responses(Context& ctx, Qp& qp);
-/// For READs and atomics that lack responses: returns the missing PSNs in [from, end) that precede the last kept response.
-Hole missing_response(const Context& ctx, const Qp& qp, Psn from);
-/// Returns the number of PSNs from the oldest expected one to the end of the last hole, or 0 if no hole is known.
-uint32_t missing_responses(const Context& ctx, const Qp& qp);
+/// Called before everything from the oldest unacknowledged PSN on is sent again: what a kept NAK names is a part of that.
+void forget_nak(Context& ctx, Qp& qp);
+
+// ---- missing.cpp: which responses are to be requested again
+/// Called when the first response of a gap is kept, and when none is kept any more.
+void forget_missing(Qp& qp);
+/// A response, ACK or NAK with this PSN was kept. True: a response is to be requested again.
+bool learn_missing(Context& ctx, Qp& qp, Psn psn);
+/// The oldest gap was closed, or time has passed. True: a response is to be requested again.
+bool look_for_missing(Context& ctx, Qp& qp);
+/// Requests are sent again from the oldest unacknowledged PSN on: that includes what is missing.
+void missing_go_back(const Context& ctx, Qp& qp);
+/// Nothing has arrived for so long that the repeated requests, or their answers, are lost, too.
+void ask_for_all_missing(Qp& qp);
+/// The first missing responses in [from, end) that are to be requested, of one request. Length 0: there are none.
+Hole unasked_responses(const Context& ctx, const Qp& qp, Psn from, Psn end);
+/// Number of PSNs from the oldest expected one to the end of what is to be requested again.
+uint32_t missing_span(const Qp& qp);
 
 /// Called for a frame whose PSN was processed before.
 void note_repeated(Context& ctx, Backlog& b, Psn psn);
@@ -31,5 +45,8 @@ void look_at_kept(Context& ctx, Qp& qp);
 uint32_t kept_frames(const Qp& qp);
 /// Frees the kept frames. Called when the QP is reset, enters the error state or is destroyed.
 void forget_kept(Context& ctx, Qp& qp);
+
+/// The violated invariant of kept frames between rounds of the engine, or nullptr (check.cpp).
+const char* check_kept(const Context& ctx, const Qp& qp);
 
 }  // namespace roci::qp

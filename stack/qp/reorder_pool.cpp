@@ -8,13 +8,6 @@
 #include "qp/state.hpp"
 
 namespace roci::qp {
-namespace {
-
-/// A QP may keep as many frames as are free, divided by this number. So a single QP can keep nearly its whole window. If many QPs
-/// lose frames at the same time, each can still keep some.
-constexpr size_t kPart = 4;
-
-}  // namespace
 
 ReorderPool::ReorderPool(ChunkSource& memory, const ReorderLimits& limits)
     : limits_(limits),

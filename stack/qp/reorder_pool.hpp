@@ -3,6 +3,7 @@
 // peer can exhaust the pool for others.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/slab.hpp"
 #include "base/timer_wheel.hpp"
 #include "base/types.hpp"
+#include "qp/asked.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::qp {
@@ -55,6 +57,8 @@ public:
     uint32_t window() const { return limits_.frames; }
     size_t in_use() const { return frames_.taken(); }
     size_t capacity() const { return capacity_; }
+    /// Frames that a QP keeps at most, per direction.
+    size_t most_per_qp() const { return std::max<size_t>(capacity_ / kPart, 1); }
     /// Number of tables of frames that are in use.
     size_t windows_in_use() const { return places_.taken(); }
     void count(uint64_t ReorderCounters::*what, uint64_t n = 1) {
@@ -66,6 +70,10 @@ public:
     bool take_counted() { return std::exchange(counted_, false); }
 
 private:
+    /// A QP may keep as many frames as are free, divided by this number. So a single QP can keep nearly its whole window. If many
+    /// QPs lose frames at the same time, each can still keep some.
+    static constexpr size_t kPart = 4;
+
     ReorderCounters counters_;
     bool counted_ = false;
     ReorderLimits limits_;
@@ -106,6 +114,9 @@ private:
     std::array<Suspect, 8> suspects_{};
 };
 
+/// If a gap is not closed within this time, the peer has ended or has started again, and the kept frames are freed.
+inline constexpr Nanos kStalled = Nanos{1} << 29;  // 0.5 s
+
 /// The kept frames of one direction of a QP. `base` is the first missing PSN; all kept frames are behind it.
 struct Backlog {
     KeptFrame** places = nullptr;  ///< indexed by PSN modulo the window; nullptr if nothing is kept
@@ -118,21 +129,27 @@ struct Backlog {
     Patience patience;
 };
 
-/// A range of consecutive PSNs that have not arrived.
-struct Hole {
-    Psn first;
-    uint32_t length = 0;
-    bool operator==(const Hole&) const = default;
-};
 /// Returns the first hole at or behind `from`. Its length is 0 if there is no hole before the last kept frame.
 Hole hole_from(const Backlog& b, uint32_t window, Psn from);
+
+/// What a requester knows of the responses that are missing, while it keeps others (missing.cpp).
+struct Missing {
+    Asked asked;
+    Psn frontier;          ///< holes before it are requested again
+    Psn hole;              ///< the first hole behind the frontier
+    Nanos since = 0;       ///< when that hole was detected
+    bool waits = false;    ///< that hole may only be late
+    bool request = false;  ///< `named` is to be sent again
+    Psn named;             ///< request that a kept NAK reports as missing
+};
 
 /// The reorder state of a QP. It exists from the QP's first frame out of order until its reset.
 struct Reorder {
     Timer timer;
     Backlog requests, responses;
-    /// The newest ACK that arrived before a missing response. It is kept outside of the table, because an ACK is cumulative and
-    /// may have the PSN of a response.
+    Missing missing;
+    /// The newest ACK or NAK that arrived before a missing response. It is kept separately, because it is cumulative and its PSN
+    /// may be that of a response.
     wire::Packet ack;
     bool has_ack = false;
 };

@@ -28,13 +28,17 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     Requester& rq = qp.requester;
     rq.window.report_lost(psns);
     Repair& r = rq.repair;
+    const bool probes = r.cause == cause && r.begin == rq.window.acked();
+    if (cause == Cause::nak && !probes) qp.repair_time.begin(ctx.now);
     // Packets that were sent before a repair that has been answered have left the network.
-    if (r.cause == Cause::none)
+    if (r.cause == Cause::none || r.end.distance_from(rq.window.acked()) <= 0)
         r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
     r.cause = cause;
     r.begin = rq.window.acked();
     r.end = r.begin + rq.window.lost();
     r.highest = rq.window.next();
+    const SendRecord* last = record_at(rq.queue.oldest(), r.end - 1);
+    r.by_response = last != nullptr && needs_response(last->kind);
     r.sent_at = uint32_t(ctx.now);
     rq.round_trip.abort();
     activate_requester(ctx, qp);
@@ -76,9 +80,16 @@ void crept(Context& ctx, Qp& qp) {
     repair_request(ctx, qp);
 }
 
+/// Returns true if a repeated READ is answered, and what comes next will show whether the peer keeps packets.
+bool awaits_proof(const Requester& rq) {
+    const Repair& r = rq.repair;
+    return r.cause == Cause::nak && r.by_response && r.end == rq.window.acked();
+}
+
 void jumped(Repair& r) {
     r.mode = RepeatMode::selective;
-    r.creeps = r.trial = 0;
+    r.creeps = 0;
+    r.trial = 0;
 }
 
 /// Returns true if a response can be a result of the repair. The peer may have sent it before the repair arrived.
@@ -92,7 +103,9 @@ namespace {
 
 Nanos patience(const Qp& qp) {
     const Requester& rq = qp.requester;
-    if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight());
+    // Each response shows that the peer goes on: only a silence says that what was requested again is lost.
+    if (qp.keeps_responses) return rq.round_trip.pause();
+    if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight(), qp.repair_time.loaded());
     const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.samples < cc::State::kFewSamples;
     return begins ? rq.round_trip.first_patience() : rq.round_trip.patience();
 }
@@ -110,28 +123,38 @@ void request_lost(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     const Repair& r = rq.repair;
     const bool known = r.cause != Cause::none && r.begin == rq.window.acked() && rq.window.lost() != 0;
-    if (known && !answers_repair(rq, ctx.now)) return;  // the loss is being repaired already
+    const bool under_way = qp.keeps_responses && qp.reorder->missing.asked.covers(rq.window.acked());
+    if (under_way || (known && !answers_repair(rq, ctx.now))) return;  // it is being repaired
     cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
-    repair_request(ctx, qp);
+    // The last response to a repeated READ shows nothing about the requests behind that READ. This NAK does.
+    if (awaits_proof(rq)) {
+        crept(ctx, qp);
+    } else {
+        repair_request(ctx, qp);
+    }
     restart_ack_timer(ctx, qp);
 }
 
-void response_lost(Context& ctx, Qp& qp, uint32_t psns) {
+void response_lost(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    const Repair& r = rq.repair;
     cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
-    // If several holes were requested together, the next one is the oldest now, and its responses are on their way.
-    const bool asked = r.cause == Cause::response && rq.window.lost() != 0 && r.probes == 0;
-    const uint32_t under_way = asked ? psn_span(rq.window.acked(), r.end) : 0;
     const bool repairs = qp.keeps_responses && ctx.selective_repeat && rq.window.awaits_answer() && !rq.queue.empty();
-    if (!repairs) {
-        roll_back(ctx, qp);
+    if (repairs) {
+        begin_repair(ctx, qp, Cause::response, missing_span(qp));
     } else {
-        begin_repair(ctx, qp, Cause::response, psns != 0 ? psns : whole_record(rq.queue, rq.window.acked()));
-        rq.window.repaired(std::min(under_way, rq.window.repair_left()));
+        roll_back(ctx, qp);
     }
     restart_ack_timer(ctx, qp);
+}
+
+void later_request_lost(Context& ctx, Qp& qp, Psn psn) {
+    if (!qp.keeps_responses || qp.requester.repair.mode != RepeatMode::selective || !can_repair(ctx, qp)) return;
+    Missing& m = qp.reorder->missing;
+    if (m.asked.covers(psn)) return;
+    m.named = psn;
+    m.request = true;
+    response_lost(ctx, qp);
 }
 
 namespace {
@@ -140,14 +163,17 @@ namespace {
 void repaired(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Repair& r = rq.repair;
-    const Cause cause = std::exchange(r.cause, Cause::none);
     const bool all = rq.window.acked().distance_from(r.highest) >= 0;
     const bool creeps = rq.window.acked() == r.end && !all;
+    // Responses come one by one, whatever the peer keeps. The next one will show it, or a NAK, or a silence.
+    if (r.by_response && creeps && r.cause == Cause::nak) return;
+    const Cause cause = std::exchange(r.cause, Cause::none);
     if (cause == Cause::nak) {
+        qp.repair_time.end(r.ahead, psn_span(r.begin, r.highest), ctx.now);
         if (creeps) return crept(ctx, qp);
         if (r.highest != r.end) jumped(r);
     }
-    if (cause == Cause::probe && !all && answers_repair(rq, ctx.now)) repair_request(ctx, qp);
+    if (cause == Cause::probe && !all && !r.by_response && answers_repair(rq, ctx.now)) repair_request(ctx, qp);
 }
 
 }  // namespace
@@ -169,12 +195,18 @@ void probe(Context& ctx, Qp& qp) {
     if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
-    const bool hole = r.cause == Cause::response && rq.window.lost() != 0;
-    if (hole && qp.reorder != nullptr) qp.reorder->responses.again = rq.window.acked() + rq.window.lost();
-    // Also requests the holes that have opened since the first one was requested.
-    const uint32_t again = hole ? std::max(rq.window.lost(), missing_responses(ctx, qp))
-                                : std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
-    begin_repair(ctx, qp, r.cause == Cause::none ? Cause::probe : r.cause, again);
+    if (r.mode == RepeatMode::unknown && !qp.keeps_responses && awaits_proof(rq)) {
+        crept(ctx, qp);
+        return restart_ack_timer(ctx, qp);  // nothing is outstanding until the requester has its turn
+    }
+    if (qp.keeps_responses) ask_for_all_missing(qp);
+    const uint32_t missing = qp.keeps_responses ? missing_span(qp) : 0;
+    if (missing != 0) {
+        begin_repair(ctx, qp, Cause::response, missing);
+    } else {
+        const uint32_t again = std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
+        begin_repair(ctx, qp, r.cause == Cause::none ? Cause::probe : r.cause, again);
+    }
     arm_probe(ctx, qp);
 }
 

@@ -44,11 +44,15 @@ public:
     /// Like patience(), for a QP that has just begun to send. Its round trips become many times longer when other QPs begin at
     /// the same time.
     Nanos first_patience() const { return 2 * patience() + kFirst; }
-    /// Like patience(), for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues.
-    Nanos patience(uint32_t ahead, uint32_t in_flight) const {
-        if (ahead >= in_flight) return patience();
-        return Nanos{2} * shortest_ + kLeast + Nanos{2} * smoothed_ * ahead / in_flight;
+    /// The same for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues. `loaded`: a round
+    /// trip with all of them.
+    Nanos patience(uint32_t ahead, uint32_t in_flight, uint32_t loaded) const {
+        const Nanos queued = std::max(Nanos{2} * smoothed_, Nanos{loaded} + loaded / 2);
+        if (ahead >= in_flight) return std::max(patience(), queued);
+        return Nanos{2} * shortest_ + kLeast + queued * ahead / in_flight;
     }
+    /// Pause between responses after which those that were requested again are unlikely to arrive.
+    Nanos pause() const { return Nanos{2} * shortest_ + kLeast + smoothed_ / 4; }
 
 private:
     static constexpr Nanos kLeast = 16'384;  // four ticks of the timer
@@ -73,6 +77,26 @@ private:
     bool timing_ = false;
 };
 
+/// The time until repaired packets are acknowledged, in nanoseconds. A QP that loses a packet of each window cannot measure round
+/// trips otherwise. Repaired packets may have been sent more than once: if in doubt, the time is too long.
+class RepairTime {
+public:
+    /// With a whole window before the packet in the network's queues; 0: not known.
+    uint32_t loaded() const { return loaded_; }
+    void begin(Nanos now) { began_ = uint32_t(now); }
+    /// The packet, which had `ahead` of `in_flight` packets before it, is acknowledged.
+    void end(uint32_t ahead, uint32_t in_flight, Nanos now) {
+        if (ahead == 0 || ahead * 4 < in_flight) return;  // this says little of a whole window
+        const uint64_t sample = uint64_t{uint32_t(now) - began_} * in_flight / ahead;
+        if (sample > kLongest) return;
+        loaded_ = loaded_ == 0 ? uint32_t(sample) : loaded_ - loaded_ / 8 + uint32_t(sample) / 8;
+    }
+
+private:
+    static constexpr uint64_t kLongest = 1u << 30;
+    uint32_t began_ = 0, loaded_ = 0;
+};
+
 /// The repair whose result is awaited.
 struct Repair {
     enum class Cause : uint8_t {
@@ -87,10 +111,11 @@ struct Repair {
     uint16_t ahead = 0;  ///< number of packets that may precede the repaired packet in the network's queues
     Cause cause = Cause::none;
     RepeatMode mode = RepeatMode::unknown;
-    uint8_t creeps = 0;    ///< consecutive repairs after which the very next packet was missing
-    uint8_t probes = 0;    ///< consecutive probes without progress
-    uint8_t go_backs = 0;  ///< number of losses after which selective repeat is tried again
-    uint8_t trial = 0;     ///< number of failed trials of selective repeat
+    bool by_response : 1 = false;  ///< only a response acknowledges the end of the repaired part
+    uint8_t creeps : 7 = 0;        ///< consecutive repairs after which the very next packet was missing
+    uint8_t probes = 0;            ///< consecutive probes without progress
+    uint8_t go_backs = 0;          ///< number of losses after which selective repeat is tried again
+    uint8_t trial = 0;             ///< number of failed trials of selective repeat
 };
 
 }  // namespace roci::qp

@@ -229,7 +229,7 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
         if (step != Step::done) return step;
     }
     ctx.out(qp).commit(b.start, bytes, b.path->checksum_offset, qp.spec.qpn.value);
-    ++qp.counters.tx_packets;
+    bump(qp.counters.tx_packets);
     qp.counters.tx_bytes += bytes;
     if (again) count(ctx, qp, &EventCounters::retransmits);
     if (ack_request && !again && !rq.round_trip.timing()) rq.round_trip.begin(r.first_psn + part.packet, ctx.now);
@@ -243,26 +243,44 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
     if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), kept); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
-    if (part.psns == 1 || needs_response(r.kind)) count(ctx, qp, &EventCounters::tx_messages);
-    rq.window.sent(rq.queue.sent());
+    const bool first = rq.window.sent(rq.queue.sent());
+    if (first && rq.queue.packet() == 0) count_message(ctx, qp, &EventCounters::tx_messages);  // the cursor is at the next one
     return Step::done;
+}
+
+/// Requests missing responses of one READ or atomic again. A part of a READ may be requested because the peer has answered what
+/// follows; otherwise it would treat the part as a new, shorter READ. Behind them: sends the request that a kept NAK names again.
+Step request_missing(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    Missing& m = qp.reorder->missing;
+    const Psn from = rq.window.repair_next();
+    Hole hole = m.asked.full() ? Hole{} : unasked_responses(ctx, qp, from, from + rq.window.repair_left());
+    const bool request = hole.length == 0 && std::exchange(m.request, false) && !m.asked.full();
+    if (request) hole = {m.named, 1};
+    rq.window.repaired(hole.length == 0 ? rq.window.repair_left()
+                                        : std::min(psn_span(from, hole.first), rq.window.repair_left()));
+    if (hole.length == 0) return Step::done;
+    SendRecord* r = record_at(rq.queue.oldest(), hole.first);
+    if (r == nullptr) return Step::fault;
+    const uint32_t packet = psn_span(r->first_psn, hole.first);
+    if (request && needs_response(r->kind)) hole.length = r->packets - packet;
+    r->partly = r->partly || (needs_response(r->kind) && packet + hole.length != r->packets);
+    Middle none;
+    const Step step = transmit(ctx, qp, *r, {packet, hole.length}, AckRequest::yes, true, none);
+    if (step == Step::wait) m.request = request;
+    if (step != Step::done) return step;
+    m.asked.add(hole, rq.window.highest_sent(), ctx.now);
+    rq.window.repaired(std::min(hole.length, rq.window.repair_left()));
+    return step;
 }
 
 /// Sends the next packet that is known to be lost.
 Step send_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    Psn psn = rq.window.repair_next();
-    // A part may be requested only of a READ that the peer has started to answer. The peer would treat any other request for a
-    // part as a new, shorter READ.
     const bool answered = rq.repair.cause == Repair::Cause::response;
-    const Hole hole = answered ? missing_response(ctx, qp, psn) : Hole{};
-    if (hole.length != 0) {  // kept responses need not be requested again
-        rq.window.repaired(std::min(psn_span(psn, hole.first), rq.window.repair_left()));
-        if (!rq.window.repair_due()) return Step::done;
-        psn = rq.window.repair_next();
-    }
-    SendRecord* r = rq.queue.oldest();
-    while (r != nullptr && psn_span(r->first_psn, psn) >= r->packets) r = r->next;
+    if (answered && qp.keeps_responses) return request_missing(ctx, qp);
+    const Psn psn = rq.window.repair_next();
+    SendRecord* r = record_at(rq.queue.oldest(), psn);
     if (r == nullptr) return Step::fault;
     Part part{psn_span(r->first_psn, psn), 1};
     if (answered && !needs_response(r->kind)) {  // the request was executed, because a later request was answered
@@ -271,7 +289,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     }
     if (needs_response(r->kind)) {
         part.psns = r->packets - part.packet;
-        if (answered) part.psns = std::min(part.psns, hole.length != 0 ? hole.length : rq.window.repair_left());
+        if (answered) part.psns = std::min(part.psns, rq.window.repair_left());
         r->partly = r->partly || part.packet + part.psns != r->packets;
     }
     Middle none;

@@ -63,7 +63,7 @@ Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, const Payload& what =
         if (result != Sent::yes) return result;
     }
     ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
-    ++qp.counters.tx_packets;
+    bump(qp.counters.tx_packets);
     qp.counters.tx_bytes += bytes;
     return Sent::yes;
 }

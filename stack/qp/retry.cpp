@@ -26,6 +26,10 @@ void on_silence(Context& ctx, Qp& qp) {
 
 void roll_back(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
+    if (qp.reorder != nullptr) {
+        forget_nak(ctx, qp);
+        missing_go_back(ctx, qp);
+    }
     rq.window.go_back();
     rq.round_trip.abort();
     rq.repair.cause = Repair::Cause::none;

@@ -50,9 +50,11 @@ void extend_ack_timer(Context& ctx, Qp& qp);
 // ---- repair.cpp: retransmission of lost packets only
 /// Called when the peer reports the oldest unacknowledged packet as missing.
 void request_lost(Context& ctx, Qp& qp);
-/// Called when a later response arrived but earlier ones are missing. The missing responses are among the oldest `psns` expected
-/// PSNs; `psns` is 0 if their number is unknown.
-void response_lost(Context& ctx, Qp& qp, uint32_t psns);
+/// Called when a later response arrived but earlier ones are missing.
+void response_lost(Context& ctx, Qp& qp);
+/// Called when the peer reports that a request is missing, while responses to earlier requests are missing. If the peer keeps
+/// packets, the request is sent again now.
+void later_request_lost(Context& ctx, Qp& qp, Psn psn);
 /// Called after an acknowledgement. Determines what it shows about the repair. Returns the round trip that it measured, in ns, or
 /// 0.
 uint32_t observe_repair(Context& ctx, Qp& qp);
@@ -139,8 +141,13 @@ void notify_all(Context& ctx);
 /// stores have reached the cache, so it is not executed in every round.
 void settle_sleepers(Context& ctx);
 
-// ---- journal.cpp: unusual events, for `roci why`. These functions are not on the hot path.
+// ---- journal.cpp: unusual events, for `roci why`. These functions are not on the hot path. With ROCI_UNRECORDED the transport
+// is compiled without the journal, to measure its cost.
+#ifdef ROCI_UNRECORDED
+inline void note(Context&, Qp&, Happening, Psn, uint8_t = 0, abi::Reason = abi::Reason::none) {}
+#else
 [[gnu::cold]] void note(Context& ctx, Qp& qp, Happening what, Psn psn, uint8_t code = 0, abi::Reason reason = abi::Reason::none);
+#endif
 /// Determines why memory may not be accessed and records the reason. Returns none if the memory may be accessed.
 [[gnu::cold]] abi::Reason note_access(Context& ctx, Qp& qp, Key key, uint32_t pd, uint64_t va, uint64_t length, uint32_t needed,
                                       bool remote);

@@ -19,6 +19,13 @@ inline constexpr uint32_t kPacketCost = 512;
 /// The cost that a user or session may cause before the next one has its turn: about eight full packets.
 inline constexpr int64_t kShareQuantum = 8 * (kPacketCost + 4096);
 
+/// How a QP ended its turn.
+enum class TurnEnd : uint8_t {
+    without_work,  ///< the QP did nothing: it had no work, or had to wait
+    finished,      ///< the QP worked and has no more work now
+    interrupted,   ///< the QP worked and has more work
+};
+
 /// A circular list whose members take turns. The first member is served as long as it has credit. A member has `next` and
 /// `previous` of its own type, and `credit`.
 template <class Member>
@@ -106,13 +113,12 @@ public:
         return *turn_of_;
     }
     /// Ends the turn of the QP that take() returned; the QP may be on the list again. The other sessions come first, whatever
-    /// credit is left, in two cases: the turn had no work, or the session has only this QP and the QP has no `more` to do at
-    /// once.
-    void done(uint64_t cost, bool worked, bool more) {
+    /// credit is left, in two cases: the turn had no work, or the session has only this QP and the QP finished.
+    void done(uint64_t cost, TurnEnd end) {
         Session& s = *std::exchange(served_, nullptr);
         s.credit -= int64_t(cost);
         s.user->credit -= int64_t(cost);
-        if (!worked || (!more && s.first == turn_of_)) {
+        if (end == TurnEnd::without_work || (end == TurnEnd::finished && s.first == turn_of_)) {
             s.user->sessions.pass_on();
             active_.pass_on();
         }

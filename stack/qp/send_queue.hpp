@@ -36,6 +36,12 @@ static_assert(sizeof(SendRecord) == 64);
 inline abi::SendWqe& wqe(SendRecord& r) { return *reinterpret_cast<abi::SendWqe*>(&r + 1); }
 inline const abi::SendWqe& wqe(const SendRecord& r) { return *reinterpret_cast<const abi::SendWqe*>(&r + 1); }
 
+/// The record that has the PSN, from `r` on. nullptr: there is none.
+inline SendRecord* record_at(SendRecord* r, Psn psn) {
+    while (r != nullptr && psn_span(r->first_psn, psn) >= r->packets) r = r->next;
+    return r;
+}
+
 /// The fetched part of a client's send queue. Its indices into the client's ring are free-running, with tail <= cursor <=
 /// fetched.
 class SendQueue {

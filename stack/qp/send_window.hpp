@@ -50,11 +50,14 @@ public:
         allocated_ = first + packets;
         return first;
     }
-    /// Records that the packet at `next` was sent. A READ request uses the PSNs of its responses.
-    void sent(uint32_t psns) {
+    /// Records that the packet at `next` was sent. A READ request uses the PSNs of its responses. Returns true if it was sent for
+    /// the first time.
+    bool sent(uint32_t psns) {
         next_ = next_ + psns;
         assert(psn_span(acked_, next_) <= psn_span(acked_, allocated_));
-        if (in_flight() > unanswered()) highest_sent_ = next_;
+        const bool first = in_flight() > unanswered();
+        if (first) highest_sent_ = next_;
+        return first;
     }
     /// Acknowledges the oldest `psns` PSNs. Returns true if some of them were due to be sent again; the send queue's cursor must
     /// then skip them.

@@ -202,6 +202,7 @@ struct alignas(64) Qp {
     std::unique_ptr<Journal> journal;  ///< allocated when the first unusual event occurs
     cc::State adaptation;              ///< state of the congestion control policy in requester.congestion
     SlowState* slow = nullptr;         ///< allocated when the QP first uses slow memory
+    RepairTime repair_time;
     alignas(64) Responder responder;
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 896);

@@ -45,11 +45,12 @@ constexpr uint16_t word_of(uint32_t polynomial) {
 
 IcrcShift::IcrcShift(uint32_t covered)
     : covered_(covered),
-      identification_(factor(covered - kIdentificationEnd)),
       flags_(factor(covered - kFlagsEnd)),
-      inverse_(power_of_x(kOrder - (8 * (covered - kIdentificationEnd) + 32))) {}
-
-uint32_t IcrcShift::of_identification(uint16_t change) const { return multiply(polynomial_of(change), identification_); }
+      inverse_(power_of_x(kOrder - (8 * (covered - kIdentificationEnd) + 32))) {
+    const uint32_t identification = factor(covered - kIdentificationEnd);
+    for (uint32_t bit = 0; bit < of_bit_.size(); ++bit)
+        of_bit_[bit] = multiply(polynomial_of(uint16_t(1u << bit)), identification);
+}
 
 uint32_t IcrcShift::of_flags(uint16_t change) const { return multiply(polynomial_of(change), flags_); }
 

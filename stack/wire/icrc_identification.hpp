@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 
@@ -22,7 +23,11 @@ public:
     uint32_t covered() const { return covered_; }
     /// Returns the change (XOR) of the ICRC, as it is stored in memory (little endian), if the identification is XORed with
     /// `change`.
-    uint32_t of_identification(uint16_t change) const;
+    uint32_t of_identification(uint16_t change) const {
+        uint32_t sum = 0;
+        for (uint32_t left = change; left != 0; left &= left - 1) sum ^= of_bit_[uint32_t(std::countr_zero(left))];
+        return sum;
+    }
     /// Like of_identification(), for the word of flags and fragment offset.
     uint32_t of_flags(uint16_t change) const;
     /// Returns the change of the identification that causes `difference` between two ICRCs, if there is one. Only 2^16 of the
@@ -31,7 +36,8 @@ public:
 
 private:
     uint32_t covered_ = 0;
-    uint32_t identification_ = 0, flags_ = 0, inverse_ = 0;  ///< powers of x modulo the CRC's polynomial
+    uint32_t flags_ = 0, inverse_ = 0;   ///< powers of x modulo the CRC's polynomial
+    std::array<uint32_t, 16> of_bit_{};  ///< of_identification() of each bit
 };
 
 /// Caches the factors of recently used frame lengths, because traffic has few different lengths at a time.

@@ -11,9 +11,10 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+from local_rocid import Rocid
 
 TOP = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = {"write": "ib_write_bw", "send": "ib_send_bw", "read": "ib_read_bw"}
@@ -24,36 +25,6 @@ MODES = {
 }
 DROPS = (0, 0.0001, 0.001, 0.01, 0.03, 0.05)
 PORT = 18997
-
-
-class Rocid:
-    """Runs one rocid with these settings while the block lasts."""
-
-    def __init__(self, build, settings):
-        self.build, self.settings = build, settings
-
-    def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory()
-        socket = f"{self.folder.name}/rocid.sock"
-        sets = [word for s in self.settings for word in ("--set", s)]
-        self.log = open(f"{self.folder.name}/log", "w")
-        self.process = subprocess.Popen([str(self.build / "apps/rocid/rocid"), "--loopback", "--socket", socket, *sets],
-                                        stdout=self.log, stderr=subprocess.STDOUT)
-        libraries = ":".join(str(self.build / "verbs_api" / lib) for lib in ("libibverbs", "librdmacm"))
-        self.env = dict(os.environ, ROCI_SOCKET=socket, LD_LIBRARY_PATH=libraries)
-        for _ in range(200):
-            if Path(socket).exists():
-                return self
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        sys.exit("rocid does not start: " + Path(self.log.name).read_text()[-500:])
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(timeout=20)
-        self.log.close()
-        self.folder.cleanup()
 
 
 def gigabits(rocid, program, seconds):

@@ -15,7 +15,7 @@ MAGIC = 0x49434F52
 REPO = pathlib.Path(__file__).resolve().parents[2]
 VERSION = int(re.search(r'kAbiVersion = (\d+)', (REPO / 'verbs_api/abi/version.hpp').read_text()).group(1))
 EPROTO = 71
-OP_HELLO, OP_LIST_DEVICES, OP_OPEN_DEVICE, OP_LAST = 1, 2, 3, 37
+OP_HELLO, OP_LIST_DEVICES, OP_OPEN_DEVICE, OP_LAST = 1, 2, 3, 67
 
 
 # --- the control socket, byte by byte (verbs_api/abi/control.hpp) ------------------------------------------------------
@@ -28,6 +28,7 @@ class Client:
         self.socket.settimeout(10)
         self.socket.connect(rocid.socket)
         self.fds = []
+        self.wanted_chunk = 0
 
     def close(self):
         """Ends the session and unmaps rocid's memory."""
@@ -36,8 +37,8 @@ class Client:
             os.close(fd)
         self.fds = []
 
-    def send(self, op, body=b''):
-        self.socket.send(struct.pack('<HHI', op, 0, 7) + body)
+    def send(self, op, body=b'', fds=()):
+        socket.send_fds(self.socket, [struct.pack('<HHI', op, 0, 7) + body], fds)
 
     def receive(self):
         """Returns (error, body, reason, fds) of a reply, or None if rocid closed the connection."""
@@ -45,11 +46,11 @@ class Client:
         self.fds += fds
         if not packet:
             return None
-        error, _cookie, body_length, reason_length, _chunks, _first = struct.unpack_from('<iIIIII', packet)
+        error, _cookie, body_length, reason_length, self.wanted_chunk = struct.unpack_from('<iIIIQ', packet)
         return error, packet[24:24 + body_length], packet[24 + body_length:24 + body_length + reason_length].decode(), fds
 
-    def request(self, op, body=b''):
-        self.send(op, body)
+    def request(self, op, body=b'', fds=()):
+        self.send(op, body, fds)
         return self.receive()
 
     def hello(self, version=VERSION):

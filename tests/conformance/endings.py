@@ -10,7 +10,8 @@ from lab import Failure, Program, Rocid, free_port, gid_indexes
 from pairs import Pair, both_outputs
 from single import DEVICES
 
-LIMIT = 20  # seconds; a program that does not notice the end of rocid runs forever
+LIMIT = 20   # seconds; a program that does not notice runs for ever
+NOTICED = 1  # second until each program has ended with an error
 LINE = 'connection to rocid at '
 
 
@@ -55,6 +56,8 @@ class Ending:
     def judge(self, sides, killed):
         for side, program in enumerate(sides):
             code = program.wait(max(1, killed + LIMIT - time.monotonic()))
+            if (took := time.monotonic() - killed) > NOTICED:
+                raise Failure(f'{("server", "client")[side]} ended {took:.2f} s after rocid, {NOTICED} s allowed:\n{both_outputs(*sides)}')
             if code == 0 and side in self.failing:
                 raise Failure(f'{("server", "client")[side]} returned 0 although rocid was killed under it:\n{both_outputs(*sides)}')
         if not any(LINE in program.output() for program in sides):

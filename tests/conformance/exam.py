@@ -175,7 +175,9 @@ def answer(rocid, name):
         raise Failure(f'{name}: a completion in error without a vendor_err: {"".join(said)}')
     if failed and cause and failed[0] == cause[2] and cause[1] not in errors:
         raise Failure(f'{name}: the program\'s standard error does not have the cause "{cause[1]}":\n{errors}')
-    if cause and 'gone, last in' not in why(rocid, first):
+    if cause and (again := [line for line in set(errors.splitlines()) if cause[1] in line and errors.splitlines().count(line) > 1]):
+        raise Failure(f'{name}: the program says it more than once: {again}')
+    if cause and 'destroyed, last in' not in why(rocid, first):
         raise Failure(f'{name}: roci why does not know the QP after its end')
 
 
@@ -193,7 +195,7 @@ def case(name):
     return with_its_own
 
 
-# Programs that connect by address (rdma_cm), and patterns of `roci why --cm`, while they run and after they have ended.
+# Programs that connect by address (rdma_cm), and what `roci why --cm` must say of them, as they run and once they have ended.
 CM_QUESTIONS = {
     'nobody listens': ('rping -c -a 10.77.0.2 -I 10.77.0.1 -p 4711 -C 1',
                        (r'TCP to ::ffff:10.77.0.2 port 4711', r'cause: nobody listens on that port at the peer', r'REJ, reason 8')),

@@ -1,16 +1,17 @@
 """A client that writes random data over all memory that it shares with rocid, while another client must not be affected."""
+import errno
 import mmap
 import os
 import random
 import struct
 import time
 
-from badinput import OP_OPEN_DEVICE, Client
+from badinput import OP_LAST, OP_OPEN_DEVICE, Client
 from kills import wait_for_totals
 from lab import Failure
 from pairs import Pair, run_pair
 
-OP_ALLOC_PD, OP_CREATE_CQ, OP_CREATE_QP, OP_MODIFY_QP = 7, 16, 24, 25
+OP_ALLOC_PD, OP_CREATE_CQ, OP_CREATE_QP, OP_MODIFY_QP, OP_ADD_CHUNK = 7, 16, 24, 25, OP_LAST
 NO_HANDLE = 0xFFFFFFFF
 QPS = 8
 SESSIONS = 10
@@ -43,11 +44,23 @@ class Scribbler(Client):
         self.keep_maps(fds)
         self.wakes = fds[3:]
         pd = struct.unpack_from('<I', self.must('alloc_pd', self.request(OP_ALLOC_PD))[0])[0]
-        body, fds = self.must('create_cq', self.request(OP_CREATE_CQ, struct.pack('<4I', 64, NO_HANDLE, 0, 0)))
+        body, fds = self.must('create_cq', self.request_queue(OP_CREATE_CQ, struct.pack('<4I', 64, NO_HANDLE, 0, 0)))
         self.keep_maps(fds)
         cq = struct.unpack_from('<I', body)[0]
         for _ in range(QPS):
             self.make_qp(pd, cq)
+
+    def request_queue(self, op, body):
+        """A request that needs memory for queues: makes the chunk that rocid asks for."""
+        reply = self.request(op, body)
+        while reply[0] == errno.ENOMEM and self.wanted_chunk:
+            chunk, length = os.memfd_create('queues', os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC), self.wanted_chunk
+            self.fds.append(chunk)
+            os.posix_fallocate(chunk, 0, length)
+            self.maps.append(mmap.mmap(chunk, length))
+            self.must('add_chunk', self.request(OP_ADD_CHUNK, struct.pack('<Q', length), [chunk]))
+            reply = self.request(op, body)
+        return reply
 
     @staticmethod
     def must(what, reply):
@@ -56,7 +69,7 @@ class Scribbler(Client):
         return reply[1], reply[3]
 
     def keep_maps(self, fds):
-        """Maps the descriptors that can be mapped for writing: arena chunks and doorbells, but no sockets or eventfds."""
+        """Maps whatever can be mapped writable: doorbells, not pipes and eventfds."""
         for fd in fds:
             try:
                 self.maps.append(mmap.mmap(fd, os.fstat(fd).st_size))
@@ -70,7 +83,7 @@ class Scribbler(Client):
 
     def make_qp(self, pd, cq):
         create = struct.pack('<8I6I', pd, 2, cq, cq, NO_HANDLE, NO_HANDLE, 1, 0, 64, 64, 4, 4, 64, 0)
-        body, fds = self.must('create_qp', self.request(OP_CREATE_QP, create))
+        body, fds = self.must('create_qp', self.request_queue(OP_CREATE_QP, create))
         self.keep_maps(fds)
         handle, _, qpn = struct.unpack_from('<3I', body)
         gid = bytes(10) + b'\xff\xff' + bytes((10, 77, 0, 1))

@@ -3,6 +3,7 @@ import dataclasses
 import random
 import time
 
+from connections import ADDRESS
 from lab import Failure, Program, free_port
 from pairs import Pair, run_pair
 
@@ -67,16 +68,57 @@ def wait_for_totals(rocid, wanted):
         time.sleep(0.05)
 
 
+class Bystander:
+    """rping between two others during all of the kills; both ends compare each byte that arrives."""
+
+    def __init__(self, rocid):
+        port = str(free_port())
+        address = ADDRESS['roci0']['ipv4']
+        self.rocid = rocid
+        self.sides = [Program(rocid, ['rping', '-s', '-V', '-a', address, '-p', port, '-C', '100000000'])]
+        end = time.monotonic() + SETTLE_LIMIT
+        while not rocid.status()['rdma_cm']['listeners'] and time.monotonic() < end:
+            time.sleep(0.05)
+        self.sides.append(Program(rocid, ['rping', '-c', '-V', '-a', address, '-p', port, '-C', '100000000']))
+        self.seen = self.messages()
+        while self.messages() == self.seen and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def messages(self):
+        return sum(qp.get('counters', {}).get('tx_messages', 0) for s in self.rocid.status()['sessions'] if s['program'] == 'rping' for qp in s['qps'])
+
+    def check(self):
+        now = self.messages()
+        if any(side.process.poll() is not None for side in self.sides) or now <= self.seen:
+            raise Failure(f'a bystander was hurt ({now} messages, {self.seen} before):\n' + '\n'.join(s.output()[-800:] for s in self.sides))
+        self.seen = now
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for side in self.sides:
+            side.kill()
+
+
 def storm(rocid, gids, count, seed):
     """Executes `count` kills. The seed repeats the choice of victims and delays; the machine determines the exact moments."""
-    run_pair(rocid, CHECK, gids, quick=False)  # so that `wanted` includes the objects that rocid creates once and keeps
+    run_pair(rocid, CHECK, gids, quick=False)  # so that `before` includes the objects that rocid creates once and keeps
+    before = rocid.totals()
+    with Bystander(rocid) as bystander:
+        rounds_of_kills(rocid, gids, count, seed, bystander)
+    wait_for_totals(rocid, before)
+
+
+def rounds_of_kills(rocid, gids, count, seed, bystander):
     wanted = rocid.totals()
     for number, one in enumerate(make_rounds(count, seed), 1):
         try:
             play(rocid, one, gids)
             rocid.check_alive()
             wait_for_totals(rocid, wanted)
-            if number % CHECK_EVERY == 0:
+            if number % CHECK_EVERY == 0 or number == count:
+                bystander.check()
                 run_pair(rocid, CHECK, gids, quick=False)
                 wait_for_totals(rocid, wanted)
         except Failure as failure:

@@ -46,7 +46,7 @@ def monitored():
         judged = subprocess.run([PYTHON, '-c', JUDGE], input=text, capture_output=True, text=True, check=False)
         if judged.returncode != 0 or int(judged.stdout) < 100:
             raise Failure(f'prometheus_client: {judged.stdout}{judged.stderr[-800:]}')
-        series = 'roci_device_tx_messages_total{device="roci0"}'
+        series = 'roci_device_tx_messages_total{device="roci0",port="1"}'
         if value(text, series) - value(before, series) != 100:
             raise Failure(f'{series}: {value(before, series)}, then {value(text, series)}; 100 messages were sent')
         dashboard = json.loads((lab.REPO / 'config/grafana.json').read_text())

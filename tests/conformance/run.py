@@ -25,6 +25,7 @@ import fabric
 import hostile
 import kills
 import lab
+import memory_cases
 import metrics_cases
 import pairs
 import pcap
@@ -150,20 +151,20 @@ def clean_cases(report, options, wanted):
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--quick', action='store_true', help='fewer cases, fewer iterations (CI)')
-    parser.add_argument('--full', action='store_true', help='everything (default)')
+    parser.add_argument('--full', action='store_true', help='everything (default), and each storm at full length')
     parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
-    parser.add_argument('--kills', type=int, help='how often kill -9 strikes (100; quick: 20)')
+    parser.add_argument('--kills', type=int, help='how often kill -9 strikes (100; quick: 20; --full: 1000)')
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 30), help='of the kills')
     options = parser.parse_args()
-    options.kills = options.kills or (20 if options.quick else 100)
+    options.kills = options.kills or (20 if options.quick else 1000 if options.full else 100)
     return options
 
 
 def main():
     options = parse_options()
     if options.list:
-        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *plot_cases.CASES, *plot_cases.ALONE, *plot_cases.BROWSED, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *metrics_cases.PROMTOOL, *metrics_cases.NODE, *exam.CASES, *exam.CM_CASES, *top_cases.CASES, *top_cases.IN_TERMINAL, *config_errors.CASES, *starts.CASES, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
+        names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *plot_cases.CASES, *plot_cases.ALONE, *plot_cases.BROWSED, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *metrics_cases.PROMTOOL, *metrics_cases.NODE, *exam.CASES, *exam.CM_CASES, *top_cases.CASES, *top_cases.IN_TERMINAL, *config_errors.CASES, *starts.CASES, *memory_cases.CASES, *memory_cases.UNPRIVILEGED, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
                  *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
         print('\n'.join(names))
@@ -178,6 +179,8 @@ def main():
         in_rocid(report, connection_load.HALF_LOST,
                  lambda rocid, gids: run_built(report, connection_load.missing(), connection_load.faulty_cases(options.quick), wanted, rocid))
     run_built(report, connection_errors.missing(), connection_errors.ALONE, wanted)
+    run_built(report, memory_cases.missing(), memory_cases.CASES, wanted)
+    run_built(report, memory_cases.no_other_users(), memory_cases.UNPRIVILEGED, wanted)
     for name, case in (config_errors.CASES | starts.CASES | plot_cases.ALONE | stat_cases.ALONE).items():
         if wanted(name):
             report.run(name, case)

@@ -8,7 +8,7 @@ import tempfile
 import time
 
 import exam
-from lab import ROCI, Failure
+from lab import REPO, ROCI, Failure
 
 NOBODY = 65534
 SORTS = ('rate', 'messages', 'retransmissions', 'rtt', 'window', 'limit')
@@ -50,6 +50,16 @@ def fits_forty_columns(rocid):
             raise Failure(f'wider than 40 columns: {wide}')
         if 'left out, 40 columns are too few' not in text or not re.search(rf'(?m)^{a} +\w+ ', text):
             raise Failure(f'no QP with its limit, or no word on columns that are left out:\n{text}')
+
+
+def recorded_as_it_is(rocid):
+    """docs/see.md has the same headings."""
+    with exam.set_up(rocid, 'bulk'):
+        text = exam.top(rocid, '--interval', '0.2')
+    page = [line.split() for line in (REPO / 'docs/see.md').read_text(encoding='utf-8').splitlines()]
+    headings = [line for line in text.splitlines() if re.match('(engine|device|QP) +[a-z]', line)]
+    if len(headings) != 3 or (stale := [line for line in headings if line.split() not in page]):
+        raise Failure(f'the recording in docs/see.md is stale (tests/conformance/record.py top --write): {stale if len(headings) == 3 else text}')
 
 
 def as_json(rocid):
@@ -156,6 +166,7 @@ CASES = {
     'roci top --once shows a flow and its limit': shows_a_flow,
     'roci top fits 40 columns': fits_forty_columns,
     'roci top --json': as_json,
+    'roci top looks as docs/see.md shows it': recorded_as_it_is,
     'roci top shows nothing of other users': of_others_nothing,
     'roci top needs a terminal, --once does not': needs_a_terminal,
 }

@@ -25,6 +25,15 @@ struct ReadTest : PuppetTest {
             puppet.send(op, h, p);
         }
     }
+    /// The answer to a repeated request for one packet, which is the READ's packet number `at`.
+    void respond_part(uint32_t psn, uint32_t at, uint64_t tag) {
+        wire::TransportHeaders h;
+        h.psn = Psn(psn);
+        h.syndrome = 31;
+        std::vector<uint8_t> p(kMtu);
+        for (uint32_t k = 0; k < kMtu; ++k) p[k] = pattern_byte(tag, uint64_t{at} * kMtu + k);
+        puppet.send(Operation::read_response_only, h, p);
+    }
 };
 
 TEST_F(ReadTest, PlacesTheResponseAndTakesAPsnAPacket) {
@@ -95,6 +104,114 @@ TEST_F(ReadTest, OnlyTheHolesAreAskedFor) {
     EXPECT_EQ(first_wrong(a.mr.data(), 7 * kMtu, 9), -1);
 }
 
+/// The second hole is requested while the answer for the first one is on its way, and neither is requested twice.
+TEST_F(ReadTest, AHoleIsAskedForWhileAnotherIsRepaired) {
+    join();
+    read(1, 16 * kMtu);
+    ASSERT_EQ(puppet.listen(50'000).size(), 1u);
+    respond(0x100, 16, 0, 1, 9);
+    respond(0x100, 16, 3, 6, 9);  // 2 is lost
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x102, 1));
+    respond(0x100, 16, 8, 12, 9);  // 7 is lost, too
+    const auto again = puppet.listen(10'000);
+    ASSERT_EQ(psns(again), range(0x107, 1));
+    EXPECT_EQ(again[0].packet.dma_length, kMtu);
+    respond_part(0x102, 2, 9);
+    EXPECT_EQ(puppet.listen(10'000).size(), 0u) << "the second answer is on its way";
+    respond_part(0x107, 7, 9);
+    respond(0x100, 16, 13, 15, 9);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_EQ(first_wrong(a.mr.data(), 16 * kMtu, 9), -1);
+}
+
+/// A response to a READ that was sent after the repeated request shows that its answer is lost. Earlier ones show nothing.
+TEST_F(ReadTest, WhatWasSentLaterShowsThatTheAnswerIsLost) {
+    join();
+    read(1, 8 * kMtu);
+    ASSERT_EQ(puppet.listen(50'000).size(), 1u);
+    respond(0x100, 8, 1, 5, 9);  // 0 is lost
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
+    read(2, kMtu, 8 * kMtu);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x108, 1));
+    respond(0x100, 8, 6, 7, 9);
+    ASSERT_EQ(puppet.listen(10'000).size(), 0u) << "they were sent before";
+    respond(0x108, 1, 0, 0, 9, 2);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
+    respond_part(0x100, 0, 9);
+    EXPECT_EQ(a.wait(2).size(), 2u);
+}
+
+/// The peer misses the third READ, and a response of the first one is lost: the NAK is not forgotten.
+TEST_F(ReadTest, ANakBehindAMissingResponseIsKept) {
+    join();
+    for (uint32_t i = 0; i < 3; ++i) read(i + 1, 4 * kMtu, i * 4 * kMtu);
+    ASSERT_EQ(puppet.listen(50'000).size(), 3u);
+    respond(0x100, 4, 0, 0, 9);
+    respond(0x100, 4, 2, 3, 9);  // 1 is lost
+    respond(0x104, 4, 0, 3, 9, 2);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x101, 1));
+    puppet.send_ack(0x108, 2, kNakSequence);
+    ASSERT_EQ(puppet.listen(10'000).size(), 0u) << "nobody knows whether the peer keeps packets";
+    respond_part(0x101, 1, 9);
+    const auto again = puppet.listen(10'000);
+    ASSERT_EQ(psns(again), range(0x108, 1));
+    EXPECT_EQ(again[0].packet.dma_length, 4 * kMtu);
+    respond(0x108, 4, 0, 3, 9, 3);
+    EXPECT_EQ(a.wait(3).size(), 3u);
+}
+
+/// If the peer is known to keep packets, the request that it misses is sent at once, with what else is missing.
+TEST_F(ReadTest, ALostRequestIsRepairedTogetherWithALostResponse) {
+    join();
+    for (uint32_t i = 0; i < 3; ++i) read(i + 1, 4 * kMtu, i * 4 * kMtu);
+    ASSERT_EQ(puppet.listen(50'000).size(), 3u);
+    puppet.send_ack(0x100, 0, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
+    respond(0x100, 4, 0, 3, 9);
+    respond(0x104, 4, 0, 3, 9, 2);  // without another request: the peer keeps packets
+    respond(0x108, 4, 0, 3, 9, 3);
+    ASSERT_EQ(a.wait(3).size(), 3u);
+    for (uint32_t i = 0; i < 3; ++i) read(i + 4, 4 * kMtu, i * 4 * kMtu);
+    ASSERT_EQ(puppet.listen(5'000).size(), 3u);
+    respond(0x10c, 4, 1, 3, 9, 4);  // 0 is lost
+    respond(0x110, 4, 0, 3, 9, 5);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x10c, 1));
+    puppet.send_ack(0x114, 5, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x114, 1));
+    respond_part(0x10c, 0, 9);
+    EXPECT_EQ(puppet.listen(10'000).size(), 0u) << "the request is on its way";
+    respond(0x114, 4, 0, 3, 9, 6);
+    EXPECT_EQ(a.wait(3).size(), 3u);
+}
+
+/// The last response to a repeated READ does not show that the next READ is lost.
+TEST_F(ReadTest, TheAnswerToARepeatedReadSaysNothingOfTheNextOne) {
+    join();
+    for (uint32_t i = 0; i < 3; ++i) read(i + 1, 2 * kMtu, i * 2 * kMtu);
+    ASSERT_EQ(puppet.listen(50'000).size(), 3u);
+    puppet.send_ack(0x100, 0, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
+    respond(0x100, 2, 0, 1, 9);
+    EXPECT_EQ(puppet.listen(10'000).size(), 0u);
+    respond(0x102, 2, 0, 1, 9, 2);
+    respond(0x104, 2, 0, 1, 9, 3);
+    EXPECT_EQ(a.wait(3).size(), 3u);
+}
+
+/// If nothing follows, the peer keeps nothing.
+TEST_F(ReadTest, SilenceBehindARepeatedReadShowsAPeerThatKeepsNothing) {
+    join();
+    for (uint32_t i = 0; i < 3; ++i) read(i + 1, 2 * kMtu, i * 2 * kMtu);
+    ASSERT_EQ(puppet.listen(50'000).size(), 3u);
+    puppet.send_ack(0x100, 0, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
+    respond(0x100, 2, 0, 1, 9);
+    EXPECT_EQ(psns(puppet.listen(90'000)), (std::vector<uint32_t>{0x102, 0x104}));
+    respond(0x102, 2, 0, 1, 9, 2);
+    respond(0x104, 2, 0, 1, 9, 3);
+    EXPECT_EQ(a.wait(3).size(), 3u);
+}
+
 TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
     join();
     read(1, 3 * kMtu);
@@ -155,7 +272,7 @@ TEST_F(ReadTest, AckOfALaterRequestDoesNotCompleteARead) {
 
 // While a READ waits for its response, the peer sends NAKs for later gaps. These NAKs show that the peer is alive, so going back
 // once is enough.
-TEST_F(ReadTest, NaksBehindAMissingResponseTakeOneRetry) {
+TEST_F(ReadTestThatGoesBack, NaksBehindAMissingResponseTakeOneRetry) {
     path.retry_cnt = 2;
     path.timeout = 14;
     join();
@@ -166,6 +283,22 @@ TEST_F(ReadTest, NaksBehindAMissingResponseTakeOneRetry) {
     EXPECT_EQ(psns(puppet.listen(50'000)), range(0x100, 9)) << "once, from the READ on";
     EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
     respond(0x100, 1, 0, 0, 4);
+    puppet.send_ack(0x108, 9);
+    EXPECT_EQ(a.wait(9).size(), 9u);
+}
+
+TEST_F(ReadTest, NaksBehindAMissingResponseTakeOneRetry) {
+    path.retry_cnt = 2;
+    path.timeout = 14;
+    join();
+    read(1, kMtu);
+    for (uint64_t i = 0; i < 8; ++i) a.client.post_send(qp, a.send(10 + i, 0, 10));
+    ASSERT_EQ(puppet.listen(50'000).size(), 9u);
+    for (uint32_t i = 1; i < 8; ++i) puppet.send_ack(0x101 + i, i, kNakSequence);
+    EXPECT_EQ(psns(puppet.listen(50'000)), range(0x100, 1)) << "once, the READ alone";
+    EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
+    respond(0x100, 1, 0, 0, 4);
+    EXPECT_EQ(psns(puppet.listen(10'000)), range(0x108, 1)) << "what the last NAK names";
     puppet.send_ack(0x108, 9);
     EXPECT_EQ(a.wait(9).size(), 9u);
 }

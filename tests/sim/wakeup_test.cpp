@@ -114,6 +114,12 @@ struct WakeUp : PairTest {
 
 TEST_F(WakeUp, WorkPostedWhileTheQueuePairGoesToRestIsSent) { post_everywhere(WcStatus::success); }
 
+TEST_F(WakeUp, AQueuePairAtRestWakesNobody) {
+    ASSERT_EQ(once(), WcStatus::success);
+    rounds_to_rest();
+    EXPECT_EQ(world.host(0).engine(0).next_deadline(world.now()), kNever);
+}
+
 TEST_F(WakeUp, WorkPostedToAQueuePairInErrorIsFlushed) {
     a.client.to_state(qa, IBV_QPS_ERR);
     post_everywhere(WcStatus::wr_flush_err);

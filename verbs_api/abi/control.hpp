@@ -24,8 +24,8 @@ inline constexpr uint32_t kNoHandle = 0xffffffff;
 enum class Op : uint16_t {
     hello = 1,  ///< must be the first request
     list_devices,
-    open_device,  ///< reply fds: client's end of the socket for asynchronous events, engine page, doorbell memfd, then one wake
-                  ///< eventfd per engine
+    open_device,  ///< request fd (optional): the client's /proc/self/mem, for memory that cannot be mapped. Reply fds: client's
+                  ///< end of the socket for asynchronous events, engine page, doorbell memfd, then one wake eventfd per engine
     query_device,
     query_port,
     query_gid_table,
@@ -87,9 +87,10 @@ enum class Op : uint16_t {
     cm_leave,
     start_capture,  ///< reply fd: read end of a pipe with pcapng, until the session or the capture ends
     stop_capture,
-    open_qp,   ///< the reply is HandleReply; destroy_qp frees the handle
-    counters,  ///< reply fd: memfd of the counter page (counter_page.hpp)
-    why,       ///< reply fd: memfd with the text of `roci why`
+    open_qp,    ///< reply: HandleReply; destroy_qp frees the handle
+    counters,   ///< reply fd: memfd of the counter page (counter_page.hpp)
+    why,        ///< reply fd: memfd with text, the story of a QP (roci why)
+    add_chunk,  ///< request fd: a new memfd for queues; reply: HandleReply, the number of the chunk
     last_op,
 };
 
@@ -104,10 +105,9 @@ struct ReplyHeader {
     uint32_t cookie;
     uint32_t body_length;
     uint32_t reason_length;  ///< bytes of text after the body, without a terminator
-    /// The number of arena chunks that rocid made for this reply. Their fds come first among the reply's fds. Their ids are
-    /// first_chunk, first_chunk + 1, …
-    uint32_t new_chunks;
-    uint32_t first_chunk;
+    /// With error ENOMEM and a value other than 0: the request needs an arena chunk of this many bytes. The client makes one,
+    /// passes it by add_chunk and sends the request again.
+    uint64_t wanted_chunk;
 };
 
 /// Empty is the body of requests and replies without fields. HandleRequest and HandleReply serve those with one handle.
@@ -153,10 +153,16 @@ struct OpenDeviceRequest {
     uint32_t device;
     uint32_t reserved;
 };
+enum OpenDeviceFlags : uint32_t {
+    kHugeChunks = 1 << 0,  ///< chunks on huge pages, where the client gets them
+    kPopulate = 1 << 1,    ///< allocate the pages of registered memory: a page that rocid touches first is charged to rocid
+};
 struct OpenDeviceReply {
     uint32_t engines;
     uint32_t session;
     uint64_t doorbell_stride;
+    uint32_t flags;  ///< OpenDeviceFlags
+    uint32_t reserved;
 };  ///< the DoorbellPage of engine e is at e * doorbell_stride in the doorbell memfd
 
 // ---- attributes -----------------------------------------------------------------------------------------------------
@@ -224,8 +230,8 @@ struct AddRegionRequest {
     uint32_t reserved;
 };
 
-/// A contiguous part of an MR. Segments are in ascending order, without gaps. If `region` is kNoHandle, `offset` is a virtual
-/// address of the client, which rocid accesses by process_vm_readv/writev (slow, counted).
+/// A contiguous part of an MR. Segments are in ascending order, without gaps. region = kNoHandle: `offset` is a virtual address
+/// of the client, accessed through its /proc/self/mem (slow, counted).
 struct MrSegment {
     uint32_t region;
     uint32_t reserved;
@@ -254,6 +260,12 @@ struct ReregMrRequest {
     uint32_t handle;
     uint32_t flags;
     RegMrRequest mr;
+};
+
+/// A chunk of the arena: shared memory for queues, all of whose pages the client has allocated. rocid seals the file, so that it
+/// keeps its pages: no sealing but F_SEAL_SHRINK and F_SEAL_GROW may have been done before.
+struct AddChunkRequest {
+    uint64_t length;
 };
 
 // ---- completion queues ----------------------------------------------------------------------------------------------
@@ -343,8 +355,8 @@ struct CreateQpReply {
     Location sq, rq;
 };
 
-/// open_qp makes another handle of an XRC target, which may belong to any session. Closing the last handle destroys the QP.
-/// Events of the QP go to the oldest handle.
+/// open_qp gives the session a handle of an existing XRC target QP, also if another session created the QP. Closing the last
+/// handle of a QP destroys the QP. Events of the QP go to the session with the oldest handle.
 struct OpenQpRequest {
     uint32_t xrcd;  ///< handle of the target's domain
     uint32_t qpn;

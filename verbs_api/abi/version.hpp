@@ -8,7 +8,7 @@
 
 namespace roci::abi {
 
-inline constexpr uint32_t kAbiVersion = 3;
+inline constexpr uint32_t kAbiVersion = 4;
 inline constexpr uint32_t kHelloMagic = 0x49434f52;  // "ROCI", little endian
 
 /// An environment variable with the path of rocid's control socket. Without the variable the path is kDefaultSocket.

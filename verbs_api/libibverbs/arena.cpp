@@ -1,15 +1,30 @@
 #include "arena.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace roci::client {
 namespace {
-constexpr uint32_t kMaxChunks = 1u << 16;  // more than rocid gives to one session
+constexpr uint32_t kMaxChunks = 1u << 16;  // beyond anything rocid takes from one session
+constexpr size_t kHugePage = 2 << 20;
+constexpr unsigned kHuge2M = 21u << 26;
+
+/// A file with all its pages, so that no later access fails and each page is charged to this process. -1: errno says why.
+int make_file(size_t length, unsigned huge_flags) {
+    const int fd = memfd_create("roci-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
+    if (fd < 0 || (ftruncate(fd, off_t(length)) == 0 && allocate_pages(fd, 0, length) == 0)) return fd;
+    const int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
 }
+}  // namespace
 
 Mapping map_fd(int fd, bool writable) {
     struct stat st {};
@@ -42,13 +57,34 @@ Arena::~Arena() {
     for (Mapping& m : chunks_) unmap(m);
 }
 
-int Arena::add_chunk(uint32_t id, int fd) {
-    if (id >= kMaxChunks) {
-        close(fd);
-        return EPROTO;
+int allocate_pages(int fd, uint64_t offset, uint64_t length) {
+    // In steps: a signal interrupts the call and undoes what it did.
+    constexpr uint64_t kStep = 16 << 20;
+    for (const uint64_t end = offset + length; offset < end;) {
+        const uint64_t step = std::min(kStep, end - offset);
+        if (fallocate(fd, FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(step)) == 0)
+            offset += step;
+        else if (errno != EINTR)
+            return errno;
     }
-    const Mapping m = map_fd(fd, true);
-    if (m.base == nullptr) return errno != 0 ? errno : ENOMEM;
+    return 0;
+}
+
+Mapping Arena::make_chunk(size_t length, int& fd) const {
+    fd = -1;
+    if (huge_ && length % kHugePage == 0) fd = make_file(length, MFD_HUGETLB | kHuge2M);
+    if (fd < 0) fd = make_file(length, 0);
+    if (fd < 0) return {};
+    void* p = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p != MAP_FAILED) return {static_cast<std::byte*>(p), length};
+    const int saved = errno;
+    close(std::exchange(fd, -1));
+    errno = saved;
+    return {};
+}
+
+int Arena::add_chunk(uint32_t id, const Mapping& m) {
+    if (id >= kMaxChunks) return EPROTO;
     std::lock_guard guard(mutex_);
     if (chunks_.size() <= id) chunks_.resize(id + 1);
     unmap(chunks_[id]);

@@ -1,4 +1,5 @@
-// The session's shared memory in this process: the chunks that rocid has passed by descriptor.
+// The session's shared memory for queues: chunks that this process makes and passes to rocid, so that its control group pays for
+// them.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,8 @@ struct Mapping {
 /// Maps the whole file of `fd` and closes `fd`. On failure base == nullptr and errno is set.
 Mapping map_fd(int fd, bool writable);
 void unmap(Mapping& mapping);
+/// Allocates the pages of a part of a shared memory file; they are charged to this process. Returns 0 or an errno.
+int allocate_pages(int fd, uint64_t offset, uint64_t length);
 /// Called in a fork's child. Replaces the mapping by private memory, so that the child cannot change the parent's queues.
 void replace_by_private(const Mapping& mapping);
 
@@ -28,8 +31,11 @@ public:
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
     ~Arena();
-    /// Maps a chunk and closes its descriptor. Returns 0 or an errno.
-    int add_chunk(uint32_t id, int fd);
+    void use_huge_pages(bool huge) { huge_ = huge; }
+    /// The mapping becomes chunk `id`. 0 or errno.
+    int add_chunk(uint32_t id, const Mapping& chunk);
+    /// Makes a chunk of `length` bytes, with all its pages. `fd` is the caller's. base == nullptr: errno says why.
+    Mapping make_chunk(size_t length, int& fd) const;
     /// Returns the memory of a location, or nullptr if the location is not within a known chunk or is shorter than `needed`
     /// bytes.
     std::byte* locate(const abi::Location& where, uint64_t needed) const;
@@ -37,6 +43,7 @@ public:
 
 private:
     mutable std::mutex mutex_;
+    bool huge_ = false;
     std::vector<Mapping> chunks_;
 };
 

@@ -130,7 +130,37 @@ int Connection::exchange_alone(const Outgoing& out, std::span<std::byte> reply, 
     return gone() ? EIO : exchange(out, reply, fds);
 }
 
+/// Sends the request again after each chunk of the arena that rocid wants for it. A request needs few: two queues and a reserve.
 int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds) {
+    constexpr int kMostChunks = 8;
+    for (int chunks = 0;; ++chunks) {
+        uint64_t wanted = 0;
+        const int err = exchange_once(out, reply, fds, wanted);
+        if (err == 0 || wanted == 0 || arena_ == nullptr || chunks == kMostChunks) return err;
+        if (const int failed = add_chunk(wanted); failed != 0) return failed;
+    }
+}
+
+int Connection::add_chunk(uint64_t length) {
+    int fd = -1;
+    Mapping chunk = arena_->make_chunk(length, fd);
+    if (chunk.base == nullptr) {
+        const int err = errno;
+        log("no shared memory of %llu bytes for queues: %s", static_cast<unsigned long long>(length), std::strerror(err));
+        return err;
+    }
+    const abi::AddChunkRequest request{length};
+    abi::HandleReply reply{};
+    uint64_t none = 0;
+    int err = exchange_once({abi::Op::add_chunk, bytes_of(request), {}, fd}, std::as_writable_bytes(std::span(&reply, 1)),
+                            nullptr, none);
+    close(fd);
+    if (err == 0) err = arena_->add_chunk(reply.handle, chunk);
+    if (err != 0) unmap(chunk);
+    return err;
+}
+
+int Connection::exchange_once(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds, uint64_t& wanted_chunk) {
     const uint32_t cookie = next_cookie_++;
     if (const int err = send(out, cookie); err != 0) return err;
     ReplyFds discarded;
@@ -138,6 +168,8 @@ int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyF
     abi::ReplyHeader header{};
     if (const int err = receive(cookie, header, received); err != 0) return err;
 
+    if (header.error == ENOMEM && arena_ != nullptr) wanted_chunk = header.wanted_chunk;
+    if (wanted_chunk != 0) return ENOMEM;
     const std::byte* body = buffer_.get() + sizeof header;
     const size_t copied = std::min<size_t>(reply.size(), header.body_length);
     std::copy_n(body, copied, reply.begin());
@@ -206,13 +238,13 @@ int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds
 
     uint32_t all = 0;
     ReplyFds rest;  // also closes all descriptors of an unusable reply
-    int taken[abi::kMaxFdsPerMessage];
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
         const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (size_t i = 0; i < count && all < abi::kMaxFdsPerMessage; ++i, ++all) {
-            std::memcpy(&taken[all], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-            rest.add(taken[all]);
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            rest.add(fd);
         }
     }
     if (size_t(n) < sizeof header) return lost("malformed reply");
@@ -224,17 +256,7 @@ int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds
         log("descriptors of a reply were lost: too many open files in this process");
         return EMFILE;
     }
-    if (header.new_chunks > all || (header.new_chunks != 0 && arena_ == nullptr))
-        return lost("a reply announces chunks without descriptors");
-    for (uint32_t i = 0; i < all; ++i) {
-        const int fd = rest.take(int(i));
-        if (i >= header.new_chunks) {
-            fds.add(fd);
-        } else if (const int err = arena_->add_chunk(header.first_chunk + i, fd); err != 0) {
-            log("cannot map shared memory of rocid: %s", std::strerror(err));
-            return err;
-        }
-    }
+    for (uint32_t i = 0; i < all; ++i) fds.add(rest.take(int(i)));
     return 0;
 }
 

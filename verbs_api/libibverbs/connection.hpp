@@ -19,8 +19,7 @@ namespace roci::client {
 
 class Arena;
 
-/// The descriptors of a reply, without those of arena chunks, which are mapped and closed already. The destructor closes the
-/// descriptors that the caller has not taken.
+/// Descriptors of a reply. The destructor closes those that were not taken.
 class ReplyFds {
 public:
     ReplyFds() = default;
@@ -55,7 +54,7 @@ public:
     /// Connects and sends hello. Returns 0 or an errno. EPROTO means that rocid has another ABI version; the call also prints
     /// this on stderr.
     int open();
-    /// Sets the arena that receives the chunks of later replies.
+    /// Sets the arena, which gets the chunks that later requests need.
     void use(Arena* arena) { arena_ = arena; }
 
     /// Sends a request and waits for its reply. Truncates the reply's body to the size of `reply`, or pads it with zeros. Returns
@@ -91,6 +90,8 @@ public:
 private:
     int exchange_alone(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds);
     int exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds);
+    int exchange_once(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds, uint64_t& wanted_chunk);
+    int add_chunk(uint64_t length);
     int send(const Outgoing& out, uint32_t cookie);
     int receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds);
     ssize_t receive_patiently(msghdr& message);

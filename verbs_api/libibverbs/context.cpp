@@ -78,10 +78,18 @@ void init(Context& c, ibv_device* device) {
 int attach(Context& c, uint32_t index) {
     abi::OpenDeviceReply reply{};
     ReplyFds fds;
-    if (const int err = c.link.call(Op::open_device, abi::OpenDeviceRequest{index, 0}, reply, &fds); err != 0) return err;
+    const abi::OpenDeviceRequest request{index, 0};
+    // rocid reaches memory that cannot be shared through it, with this process's own rights.
+    const int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    const int err = c.link.request({Op::open_device, Connection::bytes_of(request), {}, memory},
+                                   std::as_writable_bytes(std::span(&reply, 1)), &fds);
+    if (memory >= 0) close(memory);
+    if (err != 0) return err;
     if (reply.engines == 0 || reply.engines > abi::kMaxEngines || uint32_t(fds.size()) != 3 + reply.engines) return EPROTO;
     c.engines = reply.engines;
     c.doorbell_stride = reply.doorbell_stride;
+    c.arena.use_huge_pages((reply.flags & abi::kHugeChunks) != 0);
+    c.regions.populate((reply.flags & abi::kPopulate) != 0);
     c.verbs.context.async_fd = fds.take(0);
     c.engine_page = map_fd(fds.take(1), false);
     c.doorbells = map_fd(fds.take(2), true);

@@ -212,7 +212,7 @@ int post_recv(ibv_qp* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 int post_srq_recv(ibv_srq* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     Srq& srq = *Srq::from(p);
     std::lock_guard guard(srq.lock);
-    bool bell = false;  // stays false, because an SRQ has no error state
+    bool bell = false;  // stays false: rocid asks for a doorbell (RqShared::ring) only on the receive queue of a QP
     const int err = post_receives(srq.rq, srq.limit, srq.max_sge, wr, bad, bell);
     if (err == 0) return 0;
     return refuse(err == ENOMEM ? refusal(p->context, err) : err);

@@ -1,5 +1,9 @@
 #include "regions.hpp"
 
+#include <fcntl.h>
+
+#include <cerrno>
+
 #include "log.hpp"
 #include "objects.hpp"
 
@@ -59,6 +63,29 @@ void RegionTable::drop(Context& context, const RegionKey& key) {
     regions_.erase(it);
 }
 
+namespace {
+
+/// Reads a byte of each page, so that the kernel allocates it.
+void touch(const memory::Piece& piece) {
+    constexpr uint64_t kPage = 4096;
+    for (uint64_t at = piece.address / kPage * kPage; at < piece.address + piece.length; at += kPage)
+        (void)*reinterpret_cast<const volatile char*>(at);
+}
+
+/// Allocates the pages of a piece of shared memory. ENOMEM: there are too few.
+int allocate(const memory::Piece& piece) {
+    if (piece.fd < 0 || fcntl(piece.fd, F_GET_SEALS) < 0) return 0;
+    const int err = allocate_pages(piece.fd, piece.fd_offset, piece.length);
+    if (err == ENOMEM || err == ENOSPC) {
+        log("no memory for %zu of the bytes that are to be registered", size_t(piece.length));
+        return ENOMEM;
+    }
+    if (err != 0) touch(piece);  // the descriptor is read-only, or sealed against writing
+    return 0;
+}
+
+}  // namespace
+
 int RegionTable::acquire(Context& context, void* addr, size_t length, bool need_write, RegisteredMemory& out) {
     out = {};
     if (length == 0) return 0;
@@ -68,7 +95,8 @@ int RegionTable::acquire(Context& context, void* addr, size_t length, bool need_
     for (const memory::Piece& piece : pieces) {
         abi::MrSegment segment{abi::kNoHandle, 0, piece.address, piece.length};
         if (piece.fd >= 0) {
-            const int err = share(context, piece, out, segment);
+            int err = populates_ ? allocate(piece) : 0;
+            if (err == 0) err = share(context, piece, out, segment);
             if (err == EIO || err == ENOMEM) {
                 release(context, out);
                 return err;
@@ -80,7 +108,7 @@ int RegionTable::acquire(Context& context, void* addr, size_t length, bool need_
         append(out.segments, segment);
     }
     if (out.segments.size() > abi::kMaxMrSegments) {
-        log("a registration of %zu bytes has %zu pieces, more than fit into a message: rocid will copy it through process_vm "
+        log("a registration of %zu bytes has %zu pieces, more than fit into a message: rocid will copy it by address "
             "(slow)",
             length, out.segments.size());
         out.segments.assign(1, {abi::kNoHandle, 0, uint64_t(reinterpret_cast<uintptr_t>(addr)), length});

@@ -36,6 +36,8 @@ public:
     /// Makes [addr, addr+length) accessible to rocid. Returns 0 or an errno. After an error `out` holds nothing.
     int acquire(Context& context, void* addr, size_t length, bool need_write, RegisteredMemory& out);
     void release(Context& context, RegisteredMemory& memory);
+    /// True: acquire() allocates the pages of the memory, so that they are charged to this process and not to rocid.
+    void populate(bool wanted) { populates_ = wanted; }
 
 private:
     struct Region {
@@ -46,6 +48,7 @@ private:
     int use(Context& context, const memory::Piece& piece, RegionKey& key, uint32_t& handle);
     void drop(Context& context, const RegionKey& key);
 
+    bool populates_ = false;
     std::mutex mutex_;
     std::map<RegionKey, Region> regions_;
 };

@@ -53,14 +53,11 @@ void answer(Call& c, const Cq& cq) {
     c.answer(abi::CreateCqReply{cq.ring.handle, cq.ring.generation, cq.depth, cq.ring.lane_count, cq.memory.where()});
 }
 
-/// Called if some lanes were moved to `partial` and another lane did not fit, because its engine completed more requests
-/// meanwhile. Moves all lanes to a third ring of at least the old depth, in which they always fit. This fails only if the
-/// client's index is invalid. The CQ is then dead and keeps all three rings.
-Outcome fall_back(Call& c, Cq& cq, Ring& partial, uint32_t moved, const uint32_t* consumer) {
-    Ring roomy;
-    roomy.depth = std::max(cq.depth, partial.depth);
-    Outcome o = lay_out_cq(c.session, roomy.depth, cq.ring.lane_count, roomy.memory, roomy.parts);
-    if (!o.failed() && move_all(c.state, cq, roomy, consumer, moved) == cq.ring.lane_count) {
+/// Called if some lanes have moved to `partial` and another one did not fit, because its engine completed requests meanwhile.
+/// Moves all lanes to a third ring, `roomy`, of the old depth, in which they always fit. This fails only if the client's index is
+/// invalid: then the CQ is dead and keeps all three rings.
+Outcome fall_back(Call& c, Cq& cq, Ring& partial, Ring& roomy, uint32_t moved, const uint32_t* consumer) {
+    if (roomy.memory && move_all(c.state, cq, roomy, consumer, moved) == cq.ring.lane_count) {
         adopt(c.state, c.session, cq, roomy);
         answer(c, cq);
         return done();
@@ -91,9 +88,13 @@ Outcome resize_cq(Call& c) {
             return fail(EINVAL, "CQ {} holds {} entries, more than the requested {}; poll it first", in.handle, n, in.cqe);
     }
     if (Outcome o = lay_out_cq(c.session, ring.depth, cq->ring.lane_count, ring.memory, ring.parts); o.failed()) return o;
+    Ring roomy{.depth = cq->depth};  // laid out first: once a lane has moved, the client can pass no memory for it
+    if (ring.depth < cq->depth && cq->ring.lane_count > 1) {
+        if (Outcome o = lay_out_cq(c.session, roomy.depth, cq->ring.lane_count, roomy.memory, roomy.parts); o.failed()) return o;
+    }
     const uint32_t moved = move_all(c.state, *cq, ring, in.consumer, 0);
     if (moved == 0) return fail(EINVAL, "CQ {}: entries queued do not fit {}, or the consumer index is wrong", in.handle, in.cqe);
-    if (moved < cq->ring.lane_count) return fall_back(c, *cq, ring, moved, in.consumer);
+    if (moved < cq->ring.lane_count) return fall_back(c, *cq, ring, roomy, moved, in.consumer);
     adopt(c.state, c.session, *cq, ring);
     answer(c, *cq);
     return done();

@@ -43,6 +43,9 @@ Outcome destroy_cq(Call&);
 // cq_resize.cpp
 Outcome resize_cq(Call&);
 
+// queue_memory.cpp
+Outcome add_chunk(Call&);
+
 // srq.cpp
 Outcome create_srq(Call&);
 Outcome modify_srq(Call&);

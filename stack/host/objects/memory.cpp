@@ -48,10 +48,11 @@ Outcome add_slow(Call& c, Layout& l, const abi::MrSegment& in) {
     if (Outcome o = check_range(in.offset, in.length, "segment address"); o.failed()) return o;
     Session& s = c.session;
     if (!may_reach(c)) {
-        return fail(EPERM,
-                    "rocid may not reach the memory of process {}; give rocid CAP_SYS_PTRACE and CAP_DAC_OVERRIDE, or register "
-                    "shareable memory",
-                    s.who.pid);
+        return fail(
+            EPERM,
+            "rocid cannot reach the memory of process {}, which could not open its own /proc/self/mem; mount /proc there, or "
+            "register shareable memory",
+            s.who.pid);
     }
     add_segment(l, {.offset = l.length, .length = in.length, .client_address = in.offset});
     l.slow = true;
@@ -127,7 +128,7 @@ bool may_reach(Call& c) {
 
 Outcome take_key(State& state, mem::MemoryRegion& region) {
     if (state.keys.in_use() >= state.limits.max_keys) return fail(ENOMEM, "all {} memory keys are in use", state.limits.max_keys);
-    const auto index = state.keys.allocate();
+    const auto index = state.keys.allocate(state.platform.random());
     if (!index) return fail(ENOMEM, "all {} memory keys are in use", state.keys.capacity());
     region.key = state.new_key(*index);
     state.shared.keys.publish(*index, &region);

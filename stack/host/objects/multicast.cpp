@@ -27,13 +27,14 @@ std::unique_ptr<MulticastTable> copy_table(const State& state) {
     return state.multicast ? std::make_unique<MulticastTable>(*state.multicast) : std::make_unique<MulticastTable>();
 }
 
-void remove(MulticastTable& table, uint32_t port, const Gid& gid, uint32_t qpn) {
+void remove(Platform& platform, MulticastTable& table, uint32_t port, const Gid& gid, uint32_t qpn) {
     for (MulticastTable::Group& g : table.groups)
         if (g.port == port && g.gid == gid) std::erase(g.qpns, qpn);
-    std::erase_if(table.groups, [](const MulticastTable::Group& g) { return g.qpns.empty(); });
+    if (std::erase_if(table.groups, [](const MulticastTable::Group& g) { return g.qpns.empty(); }) != 0)
+        platform.follow_group(port, gid, false);
 }
 
-Outcome add(const Capabilities& caps, MulticastTable& table, uint32_t port, const Gid& gid, uint32_t qpn) {
+Outcome add(Platform& platform, const Capabilities& caps, MulticastTable& table, uint32_t port, const Gid& gid, uint32_t qpn) {
     for (MulticastTable::Group& g : table.groups) {
         if (g.port != port || g.gid != gid) continue;
         if (g.qpns.size() >= caps.max_mcast_attach)
@@ -44,6 +45,7 @@ Outcome add(const Capabilities& caps, MulticastTable& table, uint32_t port, cons
     if (table.groups.size() >= caps.max_mcast_groups)
         return fail(ENOMEM, "there are {} multicast groups, the limit", table.groups.size());
     table.groups.push_back({port, gid, {qpn}});
+    platform.follow_group(port, gid, true);
     return done();
 }
 
@@ -65,7 +67,7 @@ Outcome attach_mcast(Call& c) {
     if (Outcome o = find_parts(c, in, qp, gid); o.failed()) return o;
     if (std::find(qp->groups.begin(), qp->groups.end(), gid) != qp->groups.end()) return done();
     auto next = copy_table(c.state);
-    if (Outcome o = add(c.state.caps, *next, qp->spec().port, gid, qp->spec().qpn.value); o.failed()) return o;
+    if (Outcome o = add(c.state.platform, c.state.caps, *next, qp->spec().port, gid, qp->spec().qpn.value); o.failed()) return o;
     qp->groups.push_back(gid);
     replace(c.state, std::move(next));
     return done();
@@ -80,7 +82,7 @@ Outcome detach_mcast(Call& c) {
     if (it == qp->groups.end()) return fail(EINVAL, "the QP is not attached to {}", to_text(gid));
     qp->groups.erase(it);
     auto next = copy_table(c.state);
-    remove(*next, qp->spec().port, gid, qp->spec().qpn.value);
+    remove(c.state.platform, *next, qp->spec().port, gid, qp->spec().qpn.value);
     replace(c.state, std::move(next));
     return done();
 }
@@ -88,7 +90,7 @@ Outcome detach_mcast(Call& c) {
 void leave_groups(State& state, Qp& qp) {
     if (qp.groups.empty()) return;
     auto next = copy_table(state);
-    for (const Gid& gid : qp.groups) remove(*next, qp.spec().port, gid, qp.spec().qpn.value);
+    for (const Gid& gid : qp.groups) remove(state.platform, *next, qp.spec().port, gid, qp.spec().qpn.value);
     qp.groups.clear();
     replace(state, std::move(next));
 }

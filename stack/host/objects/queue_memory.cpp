@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "host/objects/handlers.hpp"
+
 namespace roci::host::objects {
 namespace {
 
@@ -31,6 +33,17 @@ RqShape rq_shape(uint32_t max_wr, uint32_t max_sge) {
     s.stride = round_up(abi::kRecvWqeHead + kSge * std::max(max_sge, 1u), kRqUnit);
     s.max_sge = std::max(max_sge, 1u);
     return s;
+}
+
+Outcome add_chunk(Call& c) {
+    const uint64_t length = c.in<abi::AddChunkRequest>().length;
+    Arena& arena = c.session.arena;
+    if (Outcome o = arena.check_chunk(length); o.failed()) return o;
+    std::string why;
+    const SharedMemory memory = c.state.platform.map_chunk(c.received.take(), length, why);
+    if (memory.base == nullptr) return fail(EINVAL, "the memory for queues was not mapped: {}", why);
+    c.answer(abi::HandleReply{arena.add_chunk(memory), 0});
+    return done();
 }
 
 Outcome lay_out_sq(Session& session, const SqShape& shape, ArenaBlock& block, rings::SqView& view) {

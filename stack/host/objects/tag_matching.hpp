@@ -16,8 +16,9 @@ inline constexpr abi::TagCaps kTagCaps{.max_rndv_hdr_size = qp::kMaxRndvRequest,
                                        .max_sge = abi::kMaxTagSge,
                                        .reserved = 0};
 
-/// Limit of QPs per session. The handle of a QP is its doorbell slot. HandleTable keeps kRest freed handles back. The last
-/// doorbell slots are reserved for tag matching SRQs.
+/// Limit of QPs per session. The handle of a QP is also its doorbell slot, so all handles must be below kFirstTagSlot, where the
+/// slots of tag matching SRQs begin. HandleTable keeps up to kRest freed handles unused. One slot more is left unused as a
+/// reserve.
 inline constexpr uint32_t kQpSlots = abi::kFirstTagSlot - uint32_t(HandleTable<Qp>::kRest) - 1;
 
 /// Allocates the ring of operations and a doorbell slot, and takes a reference to the CQ. The caller has set spec.engine. Does

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "host/newest.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "wire/describe.hpp"
 
@@ -104,21 +105,32 @@ CmStory story_of(const Session& s, const CmId& id) {
 
 bool may_see(const State& state, const Client& viewer, uint32_t owner) { return state.privileged(viewer) || viewer.uid == owner; }
 
-/// Returns the ids that the viewer may see, the oldest first. If `qpn` is not 0, returns only those of that QP.
-std::vector<CmStory> stories(const State& state, const Client& viewer, uint32_t qpn = 0) {
-    std::vector<CmStory> out;
-    const auto wanted = [qpn](uint32_t of) { return qpn == 0 || of == qpn; };
+/// A destroyed id (`gone`), or an existing id with its session.
+struct Known {
+    const CmStory* gone = nullptr;
+    const Session* session = nullptr;
+    const CmId* id = nullptr;
+};
+
+/// Returns the newest `most` of the ids that the viewer may see. If `qpn` is not 0, returns only those of that QP. Visits each id
+/// once and copies no journal.
+Newest<Known> known(const State& state, const Client& viewer, size_t most, uint32_t qpn = 0) {
+    Newest<Known> out(most);
+    const auto offer = [&](uint32_t of, const CmJournal& journal, const Known& what) {
+        if ((qpn == 0 || of == qpn) && !journal.entries().empty()) out.offer(journal.entries().back().at, what);
+    };
     for (const CmStory& s : state.cm->gone.all())
-        if (wanted(s.qpn) && may_see(state, viewer, s.uid)) out.push_back(s);
+        if (may_see(state, viewer, s.uid)) offer(s.qpn, s.journal, {.gone = &s});
     for (const auto& [number, client] : state.cm->clients) {
         const Session* s = state.find(number);
         if (s == nullptr || !may_see(state, viewer, s->who.uid)) continue;
-        client.ids.each([&](uint32_t, const CmId& id) {
-            if (wanted(id.qpn) && !id.journal.entries().empty()) out.push_back(story_of(*s, id));
-        });
+        client.ids.each([&](uint32_t, const CmId& id) { offer(id.qpn, id.journal, {.session = s, .id = &id}); });
     }
-    std::ranges::stable_sort(out, {}, [](const CmStory& s) { return s.journal.entries().back().at; });
     return out;
+}
+
+std::string text_of(const Known& k, Nanos now) {
+    return story_text(k.gone != nullptr ? *k.gone : story_of(*k.session, *k.id), now);
 }
 
 }  // namespace
@@ -149,7 +161,7 @@ std::string story_text(const CmStory& s, Nanos now) {
                                   s.listener ? end_text(s.local, s.local_port) : end_text(s.remote, s.remote_port));
     if (!s.listener && !s.local.is_zero()) out += fmt::format(", here {}", end_text(s.local, s.local_port));
     if (s.qpn != 0) out += fmt::format(", QP {}", s.qpn);
-    out += s.gone ? ": gone\n" : "\n";
+    out += s.gone ? ": destroyed\n" : "\n";
     for (auto e = entries.rbegin(); e != entries.rend(); ++e) {
         const Cause* cause = kEvents[size_t(e->what)].fails ? cause_of(*e) : nullptr;
         if (cause == nullptr) continue;
@@ -180,19 +192,17 @@ void archive(State& state, uint32_t session, const CmId& id) {
 }
 
 std::string connections_text(const State& state, const Client& viewer) {
-    constexpr size_t kMostTold = 64;
-    const auto all = stories(state, viewer);
-    if (all.empty()) return "rdma_cm: no connection and no attempt of yours is known\n";
+    Newest<Known> newest = known(state, viewer, kMostTold);
+    const uint64_t older = newest.left_out();
     std::string out;
-    if (all.size() > kMostTold) out = fmt::format("({} older ones are left out)\n\n", all.size() - kMostTold);
-    for (size_t i = all.size() - std::min(all.size(), kMostTold); i < all.size(); ++i)
-        out += story_text(all[i], state.now) + (i + 1 == all.size() ? "" : "\n");
-    return out;
+    for (const Known& k : newest.take()) out += (out.empty() ? "" : "\n") + text_of(k, state.now);
+    if (out.empty()) return "rdma_cm: no connection and no attempt of yours is known\n";
+    return (older != 0 ? fmt::format("({} older ones are left out)\n\n", older) : "") + out;
 }
 
 std::string connection_text(const State& state, const Client& viewer, uint32_t qpn) {
-    const auto all = stories(state, viewer, qpn);
-    return all.empty() ? "" : "\nits connection (rdma_cm):\n" + story_text(all.back(), state.now);
+    const auto newest = known(state, viewer, 1, qpn).take();
+    return newest.empty() ? "" : "\nits connection (rdma_cm):\n" + text_of(newest.front(), state.now);
 }
 
 }  // namespace roci::host::rdma_cm

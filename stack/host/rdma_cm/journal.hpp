@@ -84,6 +84,8 @@ std::string story_text(const CmStory& story, Nanos now);
 void note_refusal(State& state, Session& session, std::span<const std::byte> request, const char* operation,
                   const std::string& reason);
 void archive(State& state, uint32_t session, const CmId& id);
+/// Number of ids in one report.
+inline constexpr size_t kMostTold = 64;
 /// Returns the text about the ids that `viewer` may see, existing and destroyed ones, the latest last.
 std::string connections_text(const State& state, const Client& viewer);
 /// Returns the text about the connection of a QP, or an empty text if there is none.

@@ -34,13 +34,8 @@ Reply make_reply(uint32_t cookie, Outcome&& outcome, Call* call) {
     Reply reply;
     if (call != nullptr) {
         header.body_length = uint32_t(call->body.size());
-        if (outcome.failed()) call->session.arena.drop_unannounced();
+        header.wanted_chunk = outcome.wanted_chunk;
         if (!outcome.failed()) {
-            for (const SharedMemory& chunk : call->session.arena.announce(header.first_chunk)) {
-                reply.fds.push_back(chunk.fd);
-                reply.shared_fds_mask.push_back(1);
-                ++header.new_chunks;
-            }
             reply.fds.insert(reply.fds.end(), call->fds.begin(), call->fds.end());
             reply.shared_fds_mask.insert(reply.shared_fds_mask.end(), call->keep_open.begin(), call->keep_open.end());
         }

@@ -133,12 +133,13 @@ Outcome open_device(Call& c) {
     const int async = c.state.platform.make_event_pipe(s.id, abi::kNoHandle);
     if (async < 0 && c.state.real_descriptors()) return fail(EMFILE, "rocid is out of file descriptors; raise its limit");
     opening.keep();
+    if (c.received.count() != 0) s.process = c.state.platform.process_memory(c.received.take());
 
     c.give(async, false);
     c.give(c.state.platform.engine_page_fd(), true);
     c.give(s.doorbells.fd, true);
     for (const int fd : wake) c.give(fd, true);
-    c.answer(abi::OpenDeviceReply{engines, s.id, sizeof(abi::DoorbellPage)});
+    c.answer(abi::OpenDeviceReply{engines, s.id, sizeof(abi::DoorbellPage), c.state.platform.client_flags(), 0});
     return done();
 }
 

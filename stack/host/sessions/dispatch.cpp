@@ -30,6 +30,7 @@ constexpr OpRule kRegMr{sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, 
 constexpr OpRule kReregMr{sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
 constexpr OpRule kModifyQp{sizeof(abi::ModifyQpRequest), kVariable, 0, Stage::device, modify_qp};
 constexpr OpRule kQueryPort{0, sizeof(abi::HandleRequest), 0, Stage::device, query_port};
+constexpr OpRule kOpenDevice{sizeof(abi::OpenDeviceRequest), sizeof(abi::OpenDeviceRequest), 0, Stage::greeted, open_device, 1};
 constexpr OpRule kOpenXrcd{sizeof(abi::OpenXrcdRequest), sizeof(abi::OpenXrcdRequest), 0, Stage::device, open_xrcd, 1};
 
 struct Entry {
@@ -39,7 +40,7 @@ struct Entry {
 constexpr Entry kOps[] = {
     {Op::hello, kHello},
     {Op::list_devices, op<abi::Empty>(list_devices, Stage::greeted)},
-    {Op::open_device, op<abi::OpenDeviceRequest>(open_device, Stage::greeted)},
+    {Op::open_device, kOpenDevice},
     {Op::query_device, op<abi::Empty>(query_device)},
     {Op::query_port, kQueryPort},
     {Op::query_gid_table, op<abi::Empty>(query_gid_table)},
@@ -103,6 +104,7 @@ constexpr Entry kOps[] = {
     {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},
     {Op::counters, op<abi::Empty>(counters, Stage::greeted)},
     {Op::why, op<abi::WhyRequest>(why, Stage::greeted)},
+    {Op::add_chunk, op<abi::AddChunkRequest>(add_chunk, Stage::device, 1)},
 };
 
 /// Returns true if kOps contains all numbers in order, so that a number is an index.
@@ -153,6 +155,7 @@ Outcome dispatch(Call& call, Op number) {
     const char* name = abi::op_name(number);
     if (Outcome o = check_stage(call, *rule, name); o.failed()) return o;
     if (Outcome o = check_shape(call, *rule, name); o.failed()) return o;
+    if (Outcome o = check_rate(call, number); o.failed()) return o;
     if (Outcome o = check_quota(call, number); o.failed()) return o;
     Outcome o = rule->handler(call);
     if (o.failed() && !o.waits_for) rdma_cm::note_refusal(call.state, call.session, call.request, name, o.reason);

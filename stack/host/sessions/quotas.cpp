@@ -52,6 +52,7 @@ constexpr Row kRows[] = {
     {channels_of},
     {cm_ids_of},
     {resolving_of},
+    {[](const State&, const Session&) { return uint64_t{0}; }},  // counted by user: quota_lines()
 };
 /// The indices of kUserLimits.
 enum Resource : uint8_t {
@@ -71,6 +72,7 @@ enum Resource : uint8_t {
     kChannels,
     kCmIds,
     kResolving,
+    kControlRate,
     kResources
 };
 static_assert(std::size(kRows) == kResources && std::size(kUserLimits) == kResources && kResources <= kMostResources);
@@ -111,6 +113,8 @@ constexpr Taking kTakings[] = {
     {Op::add_region, kMappedBytes, [](const Call& c) { return c.in<abi::AddRegionRequest>().length; }},
     {Op::alloc_dm, kDeviceMemory, [](const Call& c) { return c.in<abi::AllocDmRequest>().length; }},
     {Op::alloc_dm, kArenaBytes, none},
+    {Op::add_chunk, kArenaBytes, [](const Call& c) { return c.in<abi::AddChunkRequest>().length; }},
+    {Op::add_chunk, kMappings, one},
     {Op::create_channel, kChannels, one},
     {Op::cm_open_channel, kChannels, one},
     {Op::cm_create_id, kCmIds, one},
@@ -136,6 +140,12 @@ uint64_t limit_of(const State& state, const Client& who, size_t resource) {
     return state.limits.of_user(who.uid, who.gid).*kUserLimits[resource].limit;
 }
 
+/// A program cannot repeat what gives something back: these operations count, but they are never refused.
+constexpr Op kFreeing[] = {Op::dealloc_pd,  Op::remove_region, Op::dereg_mr,     Op::destroy_channel,  Op::destroy_cq,
+                           Op::destroy_srq, Op::destroy_qp,    Op::destroy_ah,   Op::detach_mcast,     Op::dealloc_mw,
+                           Op::close_xrcd,  Op::free_dm,       Op::stop_capture, Op::cm_close_channel, Op::cm_destroy_id,
+                           Op::cm_leave,    Op::cm_disconnect, Op::cm_get_event};
+
 Outcome refuse(State& state, uint32_t uid, Resource resource, uint64_t used, uint64_t limit) {
     ++state.refused[uid][resource];
     return fail(ENOMEM, "limit {}: user {} has {} of {}", kUserLimits[resource].name, uid, used, limit);
@@ -160,14 +170,50 @@ Outcome check_one(Call& c, const Taking& t) {
 
 }  // namespace
 
+namespace {
+
+/// rocid's own memory for the objects, and the kernel's page tables for what rocid maps: a 512th of it.
+Outcome check_memory(Call& c, Op op) {
+    constexpr uint64_t kPerPageTable = 512;
+    uint64_t tables = 0;
+    if (op == Op::add_region)
+        tables = (sum(c.state, kRows[kMappedBytes], [](const Session&) { return true; }) + c.in<abi::AddRegionRequest>().length) /
+                 kPerPageTable;
+    std::string why;
+    return c.state.platform.has_memory(tables, why) ? done() : fail(ENOMEM, "limit memory.max: {}", why);
+}
+
+}  // namespace
+
 Outcome check_quota(Call& c, Op op) {
-    for (const Taking& t : kTakings)
-        if (t.op == op)
-            if (Outcome o = check_one(c, t); o.failed()) return o;
-    return done();
+    bool takes = false;
+    for (const Taking& t : kTakings) {
+        if (t.op != op) continue;
+        takes = true;
+        if (Outcome o = check_one(c, t); o.failed()) return o;
+    }
+    return takes ? check_memory(c, op) : done();
+}
+
+Outcome check_rate(Call& c, Op op) {
+    const Client& who = c.session.who;
+    if (c.state.privileged(who)) return done();
+    const uint64_t rate = limit_of(c.state, who, kControlRate);
+    if (rate == 0) return done();
+    TokenBucket& bucket = c.state.rates[who.uid];
+    if (std::ranges::find(kFreeing, op) != std::end(kFreeing)) {
+        bucket.owe(rate, c.state.now);
+        return done();
+    }
+    if (bucket.take(rate, c.state.now)) return done();
+    ++c.state.refused[who.uid][kControlRate];
+    return fail(EAGAIN, "limit control_rate: user {} has made {} control operations within a second; repeat it later", who.uid,
+                rate);
 }
 
 bool may_open_session(State& state, const Client& who) {
+    std::string why;
+    if (!state.platform.has_memory(0, why)) return false;
     if (state.privileged(who)) return true;
     const uint64_t used = used_by(state, who.uid, kRows[kSessions]), limit = limit_of(state, who, kSessions);
     return used < limit || !refuse(state, who.uid, kSessions, used, limit).failed();
@@ -179,6 +225,8 @@ std::vector<QuotaLine> quota_lines(const State& state, const Client& who) {
     for (size_t r = 0; r < kResources; ++r) {
         QuotaLine& line = lines.emplace_back(kUserLimits[r].name, used_by(state, who.uid, kRows[r]));
         if (!state.privileged(who)) line.limit = limit_of(state, who, r);
+        if (const auto rate = state.rates.find(who.uid); r == kControlRate && rate != state.rates.end() && line.limit)
+            line.used = TokenBucket(rate->second).used(*line.limit, state.now);
         if (refused != state.refused.end()) line.refused = refused->second[r];
     }
     return lines;

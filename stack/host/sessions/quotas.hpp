@@ -21,6 +21,8 @@ struct QuotaLine {
 };
 /// Returns the resources of the user of `who`. The limits include those of the user's primary group.
 std::vector<QuotaLine> quota_lines(const State&, const Client& who);
+/// EAGAIN that names the limit: the user makes more control operations per second than it may.
+Outcome check_rate(Call&, abi::Op);
 
 /// Returns false if the user has the maximum number of sessions already.
 bool may_open_session(State&, const Client&);

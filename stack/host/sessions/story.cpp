@@ -179,7 +179,7 @@ bool has(const DeviceConfig& d, const abi::GidValue& gid) {
 
 std::string story_of(const QpFacts& qp, const std::string& device) {
     std::string out = fmt::format("QP {}, {} on {}, of {} (pid {}): {}{}\n", qp.qpn, qp::type_name(qp.type), device, qp.program,
-                                  qp.pid, qp.gone ? "gone, last in " : "in ", qp::state_name(qp.now.state));
+                                  qp.pid, qp.gone ? "destroyed, last in " : "in ", qp::state_name(qp.now.state));
     const std::string cause = cause_text(qp);
     const bool broken = qp.now.state == qp::State::err || qp.now.state == qp::State::sqe;
     out += cause;
@@ -199,7 +199,7 @@ std::vector<std::string> mismatches(const QpFacts& a, const QpFacts& b, const De
         if (wrong) out.push_back(std::move(text));
     };
     const bool connected = a.type != qp::Type::ud;
-    add(b.gone, fmt::format("QP {} is gone", b.qpn));
+    add(b.gone, fmt::format("QP {} is destroyed", b.qpn));
     add(!b.gone && b.now.state < qp::State::rtr,
         fmt::format("QP {} is in {}: it must be in RTR or RTS to receive", b.qpn, qp::state_name(b.now.state)));
     if (!connected || b.now.state == qp::State::reset || b.now.state == qp::State::init) return out;

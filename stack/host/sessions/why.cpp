@@ -103,7 +103,7 @@ Outcome why(Call& c) {
         text = story_of(*qp, c.state.devices[qp->device].name) + rdma_cm::connection_text(c.state, c.session.who, in.qpn) +
                other_end(c, *qp);
     else
-        return fail(ENOENT, "no queue pair of user {} has the number {}, and of those that are gone none had one that failed",
+        return fail(ENOENT, "no queue pair of user {} has the number {}, and none of the destroyed ones that failed had it",
                     c.session.who.uid, in.qpn);
     const int fd = c.state.platform.make_text_fd(text);
     if (fd < 0 && c.state.real_descriptors()) return fail(EMFILE, "rocid could not make a file for the answer");

@@ -10,8 +10,8 @@ namespace {
 
 ROCI_CRC_TARGET inline __m128i load_block(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 
-/// Control bytes of a byte shuffle. A load at offset n shifts the first n bytes of a block to its end and fills the rest with
-/// zeros.
+/// Controls of the byte shuffle. The 16 bytes at offset n move the first n bytes of a block to the block's end and set the other
+/// bytes to zero.
 alignas(64) constexpr uint8_t kToEnd[32] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
                                             0x80, 0x80, 0x80, 0x80, 0x80, 0,    1,    2,    3,    4,    5,
                                             6,    7,    8,    9,    10,   11,   12,   13,   14,   15};

@@ -1,5 +1,6 @@
 // Memory: rights, protection domains, ranges, reregistration, on-demand paging, advice, device memory, null MR.
 #include <sys/mman.h>
+#include <sys/shm.h>
 
 #include <algorithm>
 
@@ -60,6 +61,111 @@ TEST_F(Memory, ASharedMappingOfARegularFileCanBeRegistered) {
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
     munmap(file, 65536);
     close(fd);
+}
+
+/// Stack, initialised and uninitialised data, System V segments and shared anonymous memory: some cannot be shared with rocid,
+/// which then reads and writes them by address.
+TEST_F(Memory, EveryKindOfMemoryCanBeRegistered) {
+    static uint8_t data[8192] = {1}, bss[8192];
+    uint8_t stack[8192] = {};
+    const int id = shmget(IPC_PRIVATE, 8192, IPC_CREAT | 0600);
+    void* segment = id >= 0 ? shmat(id, nullptr, 0) : nullptr;
+    if (id >= 0) shmctl(id, IPC_RMID, nullptr);
+    void* anonymous = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    connect();
+    a->fill(0, 64, 3);
+    const std::pair<const char*, void*> kinds[] = {
+        {"data", data}, {"bss", bss}, {"stack", stack}, {"System V", segment}, {"shared anonymous", anonymous}};
+    for (const auto& [name, memory] : kinds) {
+        SCOPED_TRACE(name);
+        auto* bytes = static_cast<uint8_t*>(memory);
+        ibv_mr* mr = ibv_reg_mr(b->pd, bytes, 8192, kFullAccess);
+        ASSERT_NE(mr, nullptr) << strerror(errno);
+        EXPECT_EQ(write_status(uint64_t(uintptr_t(bytes + 4090)), mr->rkey), IBV_WC_SUCCESS);
+        EXPECT_EQ(std::memcmp(bytes + 4090, a->memory.data(), 64), 0);
+        EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    }
+    shmdt(segment);
+    munmap(anonymous, 8192);
+}
+
+/// conformance/memory_cases.py runs this with 1 GiB and looks at who paid.
+TEST_F(Memory, UntouchedMemoryIsReadAndWritten) {
+    const char* text = std::getenv("ROCI_UNTOUCHED_MB");
+    const size_t bytes = (text != nullptr ? std::strtoull(text, nullptr, 10) : 64) << 20;
+    void* room[2];
+    ibv_mr* mr[2];
+    for (int i = 0; i < 2; ++i) {
+        room[i] = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        ASSERT_NE(room[i], MAP_FAILED);
+        mr[i] = ibv_reg_mr((i == 0 ? a : b)->pd, room[i], bytes, kFullAccess);
+        ASSERT_NE(mr[i], nullptr) << strerror(errno);
+    }
+    connect();
+    const auto transfer = [&](ibv_wr_opcode opcode, size_t at, uint32_t length) {
+        ibv_sge s{uint64_t(uintptr_t(room[0])) + at, length, mr[0]->lkey};
+        ibv_send_wr wr{}, *bad = nullptr;
+        wr.opcode = opcode;
+        wr.send_flags = IBV_SEND_SIGNALED;
+        wr.sg_list = &s;
+        wr.num_sge = 1;
+        wr.wr.rdma = {uint64_t(uintptr_t(room[1])) + at, mr[1]->rkey};
+        EXPECT_EQ(ibv_post_send(a->qp, &wr, &bad), 0);
+        EXPECT_EQ(a->poll().status, IBV_WC_SUCCESS);
+    };
+    auto* from = static_cast<uint8_t*>(room[0]);
+    const auto* to = static_cast<const uint8_t*>(room[1]);
+    constexpr uint32_t kPart = 1 << 20;
+    for (size_t at = 0; at < bytes; at += 8 * kPart) {
+        for (uint32_t i = 0; i < kPart; ++i) from[at + i] = uint8_t(at / kPart + i * 11);
+        transfer(IBV_WR_RDMA_WRITE, at, kPart);
+        ASSERT_EQ(std::memcmp(from + at, to + at, kPart), 0) << at;
+        transfer(IBV_WR_RDMA_READ, at + 2 * kPart, kPart);
+        ASSERT_TRUE(std::all_of(from + at + 2 * kPart, from + at + 3 * kPart, [](uint8_t c) { return c == 0; })) << at;
+    }
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(ibv_dereg_mr(mr[i]), 0);
+        munmap(room[i], bytes);
+    }
+}
+
+/// A program may remove pages of registered memory; the next access gives zeros. conformance/memory_cases.py runs this with 1 GiB
+/// and a small rocid, which refuses access when it would have to pay for too many of them.
+TEST_F(Memory, PagesThatWereRemovedAreZeroOrRefused) {
+    const char* text = std::getenv("ROCI_REMOVED_MB");
+    const size_t bytes = (text != nullptr ? std::strtoull(text, nullptr, 10) : 1) << 20;
+    constexpr uint32_t kPart = 64 << 10;
+    const int fd = memfd_create("removed", MFD_CLOEXEC);
+    ASSERT_EQ(ftruncate(fd, off_t(bytes)), 0);
+    auto* room = static_cast<uint8_t*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    ASSERT_NE(room, MAP_FAILED);
+    ibv_mr* mr = ibv_reg_mr(b->pd, room, bytes, kFullAccess);
+    ASSERT_NE(mr, nullptr) << strerror(errno);
+    ASSERT_EQ(madvise(room, bytes, MADV_REMOVE), 0);
+    connect();
+    a->fill(0, 64, 9);
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    for (size_t at = 0; at < bytes && status == IBV_WC_SUCCESS; at += kPart) {
+        const auto peer = [&](ibv_send_wr& wr) { wr.wr.rdma = {uint64_t(uintptr_t(room + at)), mr->rkey}; };
+        ASSERT_EQ(a->post(at % (2 * kPart) != 0 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, at, 0, kPart, peer), 0);
+        status = a->poll().status;
+        EXPECT_TRUE(status != IBV_WC_SUCCESS || at % (2 * kPart) != 0 || a->memory[kPart - 1] == 0);
+    }
+    if (text == nullptr) {
+        EXPECT_EQ(status, IBV_WC_SUCCESS);
+    } else {
+        EXPECT_EQ(status, IBV_WC_REM_OP_ERR) << "the region is gone, as a truncated one";
+    }
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    munmap(room, bytes);
+    close(fd);
+}
+
+TEST_F(Memory, TheLargestCqCanBeMade) {
+    ibv_cq* cq = ibv_create_cq(b->context, device().orig_attr.max_cqe, nullptr, nullptr, 0);
+    ASSERT_NE(cq, nullptr) << strerror(errno);
+    EXPECT_GE(cq->cqe, 4'000'000);
+    EXPECT_EQ(ibv_destroy_cq(cq), 0);
 }
 
 TEST_F(Memory, ARightThatWasNotGivenIsRefused) {

@@ -18,6 +18,7 @@ import ports
 import ratios
 import rights
 import udp
+import udp_bad
 import xdp_programs
 from hosts import Failure, Network, why_not
 
@@ -96,7 +97,7 @@ def run_group(report, group, quick):
         report.case(f'{group.name}: starts', lambda: cases.fail(why))
 
 
-GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS, *by_address.GROUPS, *checksums.GROUPS, *udp.GROUPS, *xdp_programs.GROUPS]
+GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_input.GROUPS, *by_address.GROUPS, *checksums.GROUPS, *udp.GROUPS, *udp_bad.GROUPS, *xdp_programs.GROUPS]
 
 
 def main():

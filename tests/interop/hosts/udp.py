@@ -19,7 +19,21 @@ import judge
 def plain_udp(quick):
     yield from matrix('udp', (256, 1024, 4096), quick)
     yield from happenings('udp')
+    yield 'udp: multicasts of the other host', multicast
     yield 'udp: the frames on the wire are RoCEv2: tshark, ICRC', on_the_wire
+
+
+def multicast(net):
+    """Only a host that has joined the group receives its datagrams."""
+    for group, of in (('239.79.0.1', 'ipv4'), ('ff15::79:1', 'ipv6')):
+        words = [f'mckey -m {group} -b {getattr(host, of)} -C 5' for host in (net.a, net.b)]
+        receiver = net.a.rdma(words[0])
+        try:
+            net.wait(lambda: net.a.status()['totals']['cm_groups'] > 0, f'mckey does not join:\n{receiver.output()}')
+            net.b.rdma_once(f'{words[1]} -s')
+            check(receiver.wait(20) == 0 and 'return status 0' in receiver.output(), receiver.output())
+        finally:
+            receiver.kill()
 
 
 def offloads(host, state):

@@ -7,7 +7,8 @@ from bench import TAKES_LONG, End, check, config_addresses, wait_until
 
 SOCKET = '/run/rocinante/rocid.sock'
 CAPABILITIES = {'net_admin': 12, 'net_raw': 13, 'perfmon': 38, 'bpf': 39}
-USER = '/usr/bin/setpriv --reuid 1000 --regid 1000 --clear-groups --inh-caps=-all --bounding-set=-all'
+# A user who is in the socket's group.
+USER = f'/usr/bin/setpriv --reuid 1000 --regid 1000 --groups $(stat -c %g {SOCKET}) --inh-caps=-all --bounding-set=-all'
 DEVICE = 'ib_write_bw -F -m 1024 -s 65536 -n 50'
 
 

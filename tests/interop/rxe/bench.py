@@ -56,7 +56,10 @@ NETS = {
     'tap': Net(US, THEM, f'port = "af_packet"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
     # The guest's kernel has a VLAN interface; rocid tags its frames itself.
     'vlan': Net(addresses(97, 1), addresses(97, 2), f'port = "af_packet"\ninterface = "{TAP}"\nvlan = {VLAN}\n' + ours(97), US['ipv4'], THEM['ipv4']),
-    # The guest's NIC is connected to rocid's port. rocid handles no TCP, so TCP has its own tap.
+    # The guest's NIC is the other end of rocid's port. rocid handles no TCP, which has its own tap.
+    # A plain UDP socket of the kernel that has the tap; and of a host behind a router that has it.
+    'udp': Net(US, THEM, f'port = "udp"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
+    'routed': Net(addresses(96, 1), THEM, 'port = "udp"\ninterface = "far0"\n', addresses(96, 1)['ipv4'], THEM['ipv4']),
     'vhost': Net(US, THEM, 'port = "vhost_user"\npath = "{vhost}"\nmac = "02:00:00:00:99:01"\n' + ours(99), '10.98.0.1', '10.98.0.2'),
 }
 
@@ -145,7 +148,7 @@ class Wire:
 
     def __init__(self, folder):
         self.name = f'roci-rxe-{os.getpid()}'
-        self.inside = ['ip', 'netns', 'exec', self.name]
+        self.inside = self.guest_inside = ['ip', 'netns', 'exec', self.name]  # rocid and our programs; QEMU
         self.folder, self.guest, self.stack = folder, None, contextlib.ExitStack()
 
     def ip(self, *words):
@@ -175,7 +178,7 @@ class Wire:
         self.guest.__enter__()
 
     def make_guest(self, kernel, initramfs):
-        return guest.Guest(kernel, initramfs, peer.machine(TAP, GUEST_MAC, with_prefix(THEM), MTU), self.inside)
+        return guest.Guest(kernel, initramfs, peer.machine(TAP, GUEST_MAC, with_prefix(THEM), MTU), self.guest_inside)
 
     def rocid(self, net, settings):
         """Returns a rocid for use with `with`."""
@@ -220,6 +223,41 @@ class Wire:
         return gid_indexes(ours, rocid.net.us), gid_indexes(self.guest.must('ibv_devinfo -v -d rxe0'), rocid.net.them)
 
 
+class RoutedWire(Wire):
+    """rocid is in a namespace of its own; that of the tap is a router."""
+
+    kernel_has = addresses(99, 3)
+
+    def __enter__(self):
+        far = f'{self.name}-far'
+        subprocess.run(['ip', 'netns', 'add', far], check=True, capture_output=True)
+        self.stack.callback(subprocess.run, ['ip', 'netns', 'delete', far], check=False)
+        self.inside = ['ip', 'netns', 'exec', far]
+        super().__enter__()
+        return self
+
+    def start_guest(self, kernel=None, initramfs=None):
+        if self.guest is None:
+            self.link_far()
+        super().start_guest(kernel, initramfs)
+        for network, router in (('10.96.0.0/24', self.kernel_has['ipv4']), ('fd96::/64', self.kernel_has['ipv6'])):
+            self.guest.must(f'ip route add {network} via {router}')
+
+    def link_far(self):
+        far = f'{self.name}-far'
+        ends = {self.name: ('near0', addresses(96, 3)), far: ('far0', NETS['routed'].us)}
+        self.ip('link', 'add', 'near0', 'type', 'veth', 'peer', 'name', 'far0', 'netns', far)
+        for namespace, (interface, has) in ends.items():
+            subprocess.run(['ip', '-n', namespace, 'link', 'set', interface, 'mtu', str(MTU), 'up'], check=True, capture_output=True)
+            for address in with_prefix(has):
+                subprocess.run(['ip', '-n', namespace, 'address', 'add', address, 'dev', interface, *(['nodad'] if ':' in address else [])], check=True, capture_output=True)
+        subprocess.run(['ip', '-n', far, 'link', 'set', 'lo', 'up'], check=True, capture_output=True)
+        for network, router in (('10.99.0.0/24', addresses(96, 3)['ipv4']), ('fd99::/64', addresses(96, 3)['ipv6'])):
+            subprocess.run(['ip', '-n', far, 'route', 'add', network, 'via', router], check=True, capture_output=True)
+        for key in ('ipv4/ip_forward', 'ipv6/conf/all/forwarding'):
+            subprocess.run(['ip', 'netns', 'exec', self.name, 'sh', '-c', f'echo 1 >/proc/sys/net/{key}'], check=True, capture_output=True)
+
+
 class VhostWire(Wire):
     """A link without a tap for RoCE: the guest's NIC is connected to rocid's vhost_user port, so rocid must start first."""
 
@@ -233,7 +271,7 @@ class VhostWire(Wire):
         if self.first.process is None:
             self.stack.enter_context(self.first)
         machine = peer.machine(TAP, GUEST_MAC, with_prefix(THEM), MTU, self.first.vhost, f"{NETS['vhost'].side_them}/24")
-        return guest.Guest(kernel, initramfs, machine, self.inside)
+        return guest.Guest(kernel, initramfs, machine, self.guest_inside)
 
     def rocid(self, net, settings):
         return contextlib.nullcontext(self.first)

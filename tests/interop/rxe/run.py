@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Rocinante against the Linux kernel's Soft-RoCE in a QEMU guest on a tap, as client and as server.
 
-    tests/interop/rxe/run.py [--quick | --full] [--only TEXT] [--list] [--verbose] [--write]
+    tests/interop/rxe/run.py [--quick | --full] [--port af_packet udp routed] [--only TEXT] [--list] [--verbose] [--write]
+
+--port: our side of the wire: a packet socket on it, a UDP socket (udp), or a UDP socket behind a router (routed). --full: all three.
 
 Prints PASS or FAIL per case. Ends with `N passed, N failed, N skipped`. Needs QEMU, a tap and a network namespace (root).
 """
 import argparse
 import contextlib
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -171,18 +174,34 @@ def run_on(make, chosen, report, end):
         print(f'FAIL the guest does not boot, or rocid does not start: {error}')
 
 
+WIRES = ((bench.Wire, ('tap', 'vlan', 'udp')), (bench.RoutedWire, ('routed',)), (bench.VhostWire, ('vhost',)))
+PORTS = {'af_packet': 'tap', 'udp': 'udp', 'routed': 'routed'}  # the net of a case that names none
+
+
+def on_ports(all_cases, ports):
+    """The cases on each of these ports; those of other nets once."""
+    for port in ports:
+        for case in all_cases:
+            if case.net == 'tap' and port != 'af_packet':
+                yield dataclasses.replace(case, net=PORTS[port], name=f'{port}: {case.name}')
+            elif port == 'af_packet':
+                yield case
+
+
 def main():
     global VERBOSE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--quick', action='store_true', help='what CI runs (default)')
     parser.add_argument('--full', action='store_true', help='every case')
+    parser.add_argument('--port', nargs='+', choices=list(PORTS), help='our side of the wire (default: af_packet; --full: all)')
     parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
     parser.add_argument('--write', action='store_true', help='write docs/peers.md from this run')
     parser.add_argument('--verbose', action='store_true', help='show what the programs say')
     options = parser.parse_args()
     VERBOSE = options.verbose
-    chosen = [c for c in cases.all_cases() if (options.full or options.only or c.quick) and options.only in c.name]
+    ports = options.port or (list(PORTS) if options.full else ['af_packet'])
+    chosen = [c for c in on_ports(cases.all_cases(), ports) if (options.full or options.only or c.quick) and options.only in c.name]
     if options.list:
         print('\n'.join(c.name for c in chosen))
         return 0
@@ -192,8 +211,8 @@ def main():
         print(f'SKIP all of Soft-RoCE: {why}')
         return report.end()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up
-    end = time.monotonic() + DEADLINE
-    for make, nets in ((bench.Wire, ('tap', 'vlan')), (bench.VhostWire, ('vhost',))):
+    end = time.monotonic() + DEADLINE * len(ports)
+    for make, nets in WIRES:
         if some := [c for c in chosen if c.net in nets]:
             run_on(make, some, report, end)
     if options.write:

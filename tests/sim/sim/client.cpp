@@ -18,7 +18,31 @@ bool Mr::guards_intact() const {
 
 // ---- control --------------------------------------------------------------------------------------------------------
 
+int Client::add_chunk(uint64_t length) {
+    const host::SharedMemory chunk = host_.platform().make_memory(length, reason_);
+    if (chunk.base == nullptr) return ENOMEM;
+    abi::HandleReply reply{};
+    const abi::AddChunkRequest request{length};
+    const int error = call_once(abi::Op::add_chunk, std::as_bytes(std::span(&request, 1)),
+                                std::as_writable_bytes(std::span(&reply, 1)), std::span(&chunk.fd, 1));
+    if (error != 0) {
+        host_.platform().free_memory(chunk);
+        return error;
+    }
+    if (reply.handle != chunks_.size()) throw std::runtime_error("arena chunks out of order");
+    chunks_.push_back(chunk.base);
+    return 0;
+}
+
 int Client::call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds) {
+    for (;;) {
+        const int error = call_once(op, request, body, fds);
+        if (error != ENOMEM || wanted_chunk_ == 0) return error;
+        if (const int failed = add_chunk(wanted_chunk_); failed != 0) return failed;
+    }
+}
+
+int Client::call_once(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds) {
     std::vector<std::byte> packet(sizeof(abi::RequestHeader) + request.size());
     const abi::RequestHeader head{op, 0, 0x5eed};
     std::memcpy(packet.data(), &head, sizeof head);
@@ -31,9 +55,8 @@ int Client::call(abi::Op op, std::span<const std::byte> request, std::span<std::
     std::memcpy(&h, reply.bytes.data(), sizeof h);
     if (h.cookie != 0x5eed || reply.bytes.size() != sizeof h + h.body_length + h.reason_length)
         throw std::runtime_error("malformed reply");
-    if (h.new_chunks != 0 && h.first_chunk != chunks_.size()) throw std::runtime_error("arena chunks out of order");
-    for (uint32_t i = 0; i < h.new_chunks; ++i) chunks_.push_back(host_.platform().memory_of(reply.fds.at(i)));
-    reply_fds_.assign(reply.fds.begin() + h.new_chunks, reply.fds.end());
+    wanted_chunk_ = h.wanted_chunk;
+    reply_fds_ = reply.fds;
     const std::byte* p = reply.bytes.data() + sizeof h;
     if (h.body_length != 0 && !body.empty()) std::memcpy(body.data(), p, std::min<size_t>(h.body_length, body.size()));
     reason_.assign(reinterpret_cast<const char*>(p + h.body_length), h.reason_length);

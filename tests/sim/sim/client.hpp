@@ -121,6 +121,8 @@ public:
 
     /// Sends a request and returns the errno of the reply. `body` receives the reply's body, padded with zeros.
     int call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds = {});
+    int call_once(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds);
+    int add_chunk(uint64_t length);
     template <class Req>
     int try_call(abi::Op op, const Req& req) {
         return call(op, bytes(req), {});
@@ -199,7 +201,8 @@ private:
     uint64_t doorbell_stride_ = 0;
     const abi::EnginePage* engine_page_ = nullptr;
     std::vector<std::byte*> chunks_;
-    std::vector<int> reply_fds_;  ///< descriptors of the last reply, without those of chunks
+    std::vector<int> reply_fds_;  ///< of the last reply
+    uint64_t wanted_chunk_ = 0;   ///< likewise
     std::string reason_;
     std::vector<std::unique_ptr<Mr>> mrs_;
     std::vector<std::unique_ptr<Cq>> cqs_;

@@ -207,6 +207,11 @@ void Actor::check_done(const Work& w) const {
     if (original != w.expected) broken("atomic %llx returned %llx, not %llx", ull(w.tag), ull(original), ull(w.expected));
 }
 
+void Actor::seal(const Work& w) {
+    if (is(w, kReads)) read_.add(w.sges);
+    if (w.opcode == WrOpcode::rdma_write) written_.add({{peer_->window_.mr->address() + w.remote, w.length, 0}});
+}
+
 void Actor::on_send(const abi::Cqe& e) {
     if (e.status != WcStatus::success)
         broken("QP %u: send %llx completed with status %u (vendor %u), %zu pending", out_->qpn, ull(e.wr_id), unsigned(e.status),
@@ -216,6 +221,7 @@ void Actor::on_send(const abi::Cqe& e) {
         pending_.pop_front();
         ++completed_;
         check_done(w);
+        seal(w);
         if (w.tag == e.wr_id) {
             if (e.opcode != row(w.opcode).wc)
                 broken("completion opcode %u for request opcode %u", unsigned(e.opcode), unsigned(w.opcode));
@@ -251,6 +257,7 @@ void Actor::on_recv(const abi::Cqe& e) {
     if (is(w, kImm) && e.imm_or_inv != w.imm) broken("immediate is %x, not %x", e.imm_or_inv, w.imm);
     if (e.opcode != row(w.opcode).recv_wc) broken("receive completion opcode %u", unsigned(e.opcode));
     check_recv_data(w, r);
+    received_.add(r.sges);
 }
 
 void Actor::act() {
@@ -262,6 +269,7 @@ void Actor::act() {
 
 void Actor::check_end() const {
     if (!client_.guards_intact()) broken("memory outside of a registered range was written");
+    for (const Sealed* s : {&read_, &written_, &received_}) s->check();
     if (peer_->word(0) != atomic_word_) broken("the atomic word ended as %llx, not %llx", ull(peer_->word(0)), ull(atomic_word_));
     if (peer_->word(1) != written_word_)
         broken("the written word ended as %llx, not %llx", ull(peer_->word(1)), ull(written_word_));

@@ -41,6 +41,7 @@ private:
     void on_recv(const abi::Cqe& e);
     void check_recv_data(const Work& w, const Posted& r) const;
     void check_done(const Work& w) const;
+    void seal(const Work& w);
     uint64_t word_address(uint64_t n) const { return (window_.mr->address() + window_.mr->length - kWords) / 8 * 8 + n * 8; }
     uint64_t word(uint64_t n) const;
 
@@ -62,6 +63,7 @@ private:
     uint64_t atomic_word_ = 0, written_word_ = 0;  // expected values of the words in the peer's window
     std::deque<Work> pending_;                     // posted requests whose completion is not seen yet
     std::deque<Work> owed_;                        // messages that must still arrive at the peer's receive queue
+    Sealed read_, written_, received_;             // memory of completed requests
     uint32_t silent_ = 0;                          // unsignalled requests since the last signalled one
 };
 

@@ -145,6 +145,9 @@ std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t see
 
 double RunResult::gigabits() const { return time == 0 ? 0 : double(bytes_needed) * 8 / double(time); }
 double RunResult::resent() const { return bytes_needed == 0 ? 0 : double(payload_sent) / double(bytes_needed) - 1; }
+double RunResult::resent_per_lost() const {
+    return payload_lost == 0 ? 0 : double(payload_sent - bytes_needed) / double(payload_lost);
+}
 double RunResult::jain() const {
     double sum = 0, squares = 0;
     for (const FlowResult& f : flows) {
@@ -173,6 +176,7 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
     w.net().keep_capture(false);
     w.net().set_watch([&](const Sent& s) {
         if (s.parsed) r.payload_sent += s.packet.payload_length;
+        if (s.parsed && s.fate == Fate::dropped) r.payload_lost += s.packet.payload_length;
     });
     w.net().set_faults(o.faults);
     for (uint32_t h = 0; h < w.hosts(); ++h)

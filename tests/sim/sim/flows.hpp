@@ -40,13 +40,14 @@ struct FlowResult {
 struct RunResult {
     std::vector<FlowResult> flows;
     Nanos time = 0;
-    uint64_t payload_sent = 0, frames_lost = 0;
+    uint64_t payload_sent = 0, payload_lost = 0, frames_lost = 0;
     uint64_t bytes_needed = 0;
     OutputCounters queue;  ///< counters of the queue in front of host 0
 
-    double gigabits() const;  ///< throughput of all flows over the whole run, in Gbit/s
-    double resent() const;    ///< retransmitted payload divided by the needed payload
-    double jain() const;      ///< Jain's fairness index of `counted`
+    double gigabits() const;         ///< throughput of all flows over the whole run, in Gbit/s
+    double resent() const;           ///< retransmitted payload divided by the needed payload
+    double resent_per_lost() const;  ///< retransmitted payload divided by the lost payload
+    double jain() const;             ///< Jain's fairness index of `counted`
     double slowest_to_mean() const;
     uint32_t failed() const;
 };

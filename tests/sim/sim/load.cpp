@@ -50,6 +50,19 @@ void empty_sges(const std::vector<Sge>& sges) {
     for (const Sge& s : sges) std::memset(reinterpret_cast<void*>(s.addr), kEmptyByte, s.length);
 }
 
+void Sealed::add(const std::vector<Sge>& sges) {
+    empty_sges(sges);
+    all_.push_back(sges);
+    if (all_.size() <= kMost) return;
+    check();
+    all_.pop_front();
+}
+
+void Sealed::check() const {
+    for (const auto& sges : all_)
+        if (!untouched(sges, 0)) broken("something was placed for a request that is complete");
+}
+
 uint64_t Pool::take(uint64_t length) {
     if (cursor + length > mr->length - reserved) cursor = 0;
     const uint64_t at = cursor;

@@ -87,6 +87,17 @@ int64_t wrong_in_sges(const std::vector<Sge>& sges, uint64_t skip, uint64_t leng
 bool untouched(const std::vector<Sge>& sges, uint64_t from);
 void empty_sges(const std::vector<Sge>& sges);
 
+/// The memory of the last completed requests: nothing may be placed there again. Their memory must not be used for new ones yet.
+class Sealed {
+public:
+    void add(const std::vector<Sge>& sges);
+    void check() const;
+
+private:
+    static constexpr size_t kMost = 8;
+    std::deque<std::vector<Sge>> all_;
+};
+
 /// Memory that is allocated in a circle. It is large enough that the buffers of outstanding requests never overlap.
 struct Pool {
     Mr* mr = nullptr;

@@ -55,6 +55,14 @@ host::SharedMemory SimPlatform::make_memory(uint64_t length, std::string& why) {
     return {base, length, fd};
 }
 
+/// The client has made it by make_memory().
+host::SharedMemory SimPlatform::map_chunk(int fd, uint64_t length, std::string& why) {
+    const auto it = blocks_.find(fd);
+    if (it != blocks_.end() && it->second.length == length) return {it->second.base, length, fd};
+    why = "no such memory";
+    return {};
+}
+
 void SimPlatform::free_memory(const host::SharedMemory& m) {
     auto it = blocks_.find(m.fd);
     if (it == blocks_.end()) std::abort();  // the block was freed twice, or never made

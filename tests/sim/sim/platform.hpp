@@ -20,6 +20,7 @@ public:
     uint64_t random() override { return random_ += 0x9e3779b97f4a7c15u; }
     host::SharedMemory make_memory(uint64_t length, std::string& why) override;
     void free_memory(const host::SharedMemory&) override;
+    host::SharedMemory map_chunk(int fd, uint64_t length, std::string& why) override;
     std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) override;
     void unmap_region(mem::MappedRegion&) override;
     std::unique_ptr<mem::RemoteProcess> remote_process(int pid) override;

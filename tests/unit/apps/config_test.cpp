@@ -26,7 +26,8 @@ std::string error_of(const std::string& text, const std::vector<std::string>& ov
 TEST(Config, DefaultsAreTheLoopbackPair) {
     const Config c = default_config();
     EXPECT_EQ(c.socket, "/run/rocinante/rocid.sock");
-    EXPECT_EQ(c.socket_mode, 0666u);
+    EXPECT_EQ(c.socket_mode, 0660u);
+    EXPECT_EQ(c.socket_group, "");
     EXPECT_EQ(c.engine.idle, "adaptive");
     EXPECT_EQ(c.engine.rx_burst, 32u);
     EXPECT_EQ(c.limits.max_qps, 65536u);

@@ -316,6 +316,21 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     serve();
 }
 
+TEST_F(Socket, TheFileBelongsToItsGroupAndNobodyElseMayConnect) {
+    start();
+    struct stat s {};
+    ASSERT_EQ(stat(path.c_str(), &s), 0);
+    EXPECT_EQ(s.st_mode & 0777, 0640u);
+    EXPECT_EQ(s.st_gid, getegid());
+    give_to_group(path, std::to_string(getegid()));
+    EXPECT_THROW(give_to_group(path, "no such group"), pmd::StartError);
+    if (geteuid() != 0) GTEST_SKIP() << "only root may give it to any group";
+    give_to_group(path, "daemon");
+    ASSERT_EQ(stat(path.c_str(), &s), 0);
+    EXPECT_NE(s.st_gid, getegid());
+    EXPECT_EQ(s.st_uid, geteuid());
+}
+
 TEST_F(Socket, TooManySessionsAreRefused) {
     most = 1;
     start();

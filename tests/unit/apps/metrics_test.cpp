@@ -46,11 +46,12 @@ MetricsSample sample(size_t qps) {
 
 TEST(MetricsText, HasDevicesEnginesAndUsers) {
     const std::string text = metrics_text(sample(1));
-    for (const char* line : {"# TYPE roci_device_timeouts counter\n", "roci_device_timeouts_total{device=\"roci0\"} 5\n",
-                             "roci_device_timeouts_total{device=\"a\\\"b\"} 6\n", "roci_engine_polls_total{engine=\"0\"} 7\n",
-                             "# TYPE roci_engine_reorder_held gauge\n", "roci_engine_reorder_held{engine=\"0\"} 7\n",
-                             "roci_user_sessions{uid=\"1000\"} 2\n", "roci_user_registered_bytes{uid=\"1000\"} 8192\n",
-                             "roci_qp_timeouts_total{qpn=\"100\",device=\"roci0\",uid=\"1000\"} 3\n"})
+    for (const char* line :
+         {"# TYPE roci_device_timeouts counter\n", "roci_device_timeouts_total{device=\"roci0\",port=\"1\"} 5\n",
+          "roci_device_timeouts_total{device=\"a\\\"b\",port=\"1\"} 6\n", "roci_engine_polls_total{engine=\"0\"} 7\n",
+          "# TYPE roci_engine_reorder_held gauge\n", "roci_engine_reorder_held{engine=\"0\"} 7\n",
+          "roci_user_sessions{uid=\"1000\"} 2\n", "roci_user_registered_bytes{uid=\"1000\"} 8192\n",
+          "roci_qp_timeouts_total{qpn=\"100\",device=\"roci0\",uid=\"1000\"} 3\n"})
         EXPECT_EQ(occurrences(text, line) != 0, true) << line;
     EXPECT_TRUE(text.ends_with("# EOF\n"));
 }

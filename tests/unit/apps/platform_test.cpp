@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -45,7 +46,8 @@ struct Platform : testing::Test {
     EnginePageMemory page;
     pmd::Sleeper sleeper;
     Reaper reaper;
-    OsPlatform platform{pipes, page, pmd::Hugepages::never, reaper};
+    MemoryBudget budget;
+    OsPlatform platform{pipes, page, pmd::Hugepages::never, reaper, budget};
     std::string why;
     pmd::WakeFlag lcore;
     SlowThreads slow_threads{{&lcore}};
@@ -74,6 +76,44 @@ TEST_F(Platform, ArenaMemoryIsZeroedSealedAndShared) {
     EXPECT_EQ(m.base[5], std::byte{'c'});
     munmap(client, m.length);
     platform.free_memory(m);
+}
+
+TEST_F(Platform, AClientsChunkKeepsItsPages) {
+    const int before = open_descriptors();
+    const int fd = client_memory(3 * kPage), own = dup(fd);
+    auto* client = static_cast<char*>(mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0));
+    const host::SharedMemory m = platform.map_chunk(fd, 3 * kPage, why);
+    ASSERT_NE(m.base, nullptr) << why;
+    client[5] = 'c';
+    EXPECT_EQ(m.base[5], std::byte{'c'});
+    // A page that is missing would be charged to rocid at its next access.
+    EXPECT_LT(ftruncate(own, kPage), 0);
+    EXPECT_LT(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), 0);
+    EXPECT_LT(madvise(client, kPage, MADV_REMOVE), 0);
+    munmap(client, 3 * kPage);
+    close(own);
+    platform.free_memory(m);
+    EXPECT_EQ(platform.mapped_regions(), 0u);
+    EXPECT_EQ(settled_descriptors(), before);
+}
+
+TEST_F(Platform, AChunkThatDoesNotKeepItsPagesIsRefused) {
+    const int before = open_descriptors();
+    const auto refused = [&](int fd, uint64_t length) {
+        const host::SharedMemory m = platform.map_chunk(fd, length, why);
+        return m.base == nullptr && !why.empty();
+    };
+    const int holes = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ASSERT_EQ(ftruncate(holes, 2 * kPage), 0);
+    EXPECT_TRUE(refused(holes, 2 * kPage)) << "without pages";
+    const int sealed = client_memory(kPage);
+    ASSERT_EQ(fcntl(sealed, F_ADD_SEALS, F_SEAL_SEAL), 0);
+    EXPECT_TRUE(refused(sealed, kPage)) << "cannot be sealed";
+    EXPECT_TRUE(refused(client_memory(2 * kPage), kPage)) << "longer";
+    EXPECT_TRUE(refused(client_memory(kPage), 2 * kPage)) << "shorter";
+    EXPECT_TRUE(refused(open("/dev/zero", O_RDWR | O_CLOEXEC), kPage));
+    EXPECT_EQ(platform.mapped_regions(), 0u);
+    EXPECT_EQ(settled_descriptors(), before);
 }
 
 TEST_F(Platform, AnImpossibleArenaIsRefusedWithAReason) {
@@ -198,6 +238,85 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     platform.free_memory(good);
 }
 
+/// A control group of rocid with a limit and some use, as files.
+struct FakeGroup {
+    std::filesystem::path folder;
+    FakeGroup() {
+        char name[] = "/tmp/roci-XXXXXX";
+        folder = mkdtemp(name);
+        put("cgroup", "0::/one/two\n");
+    }
+    ~FakeGroup() { std::filesystem::remove_all(folder); }
+    void put(const std::string& file, const std::string& text) const {
+        std::filesystem::create_directories((folder / file).parent_path());
+        std::ofstream(folder / file) << text;
+    }
+    void limit(const std::string& group, uint64_t most, uint64_t used, uint64_t files = 0) const {
+        put(group + "/memory.max", std::to_string(most));
+        put(group + "/memory.current", std::to_string(used));
+        put(group + "/memory.stat", "anon 5\ninactive_file " + std::to_string(files) + "\nactive_file 0\n");
+    }
+    MemoryBudget budget() const { return MemoryBudget{folder, folder / "cgroup"}; }
+};
+
+constexpr uint64_t kMiB = 1 << 20;
+
+TEST(Budget, TheTightestLimitOfTheGroupAndItsAncestorsCounts) {
+    FakeGroup group;
+    std::string why;
+    EXPECT_FALSE(group.budget().limited());
+    EXPECT_TRUE(group.budget().allows(uint64_t{1} << 50, why));
+    group.put("one/two/memory.max", "max\n");
+    EXPECT_FALSE(group.budget().limited());
+    group.limit("one/two", 256 * kMiB, 100 * kMiB);
+    EXPECT_EQ(group.budget().available(), 156 * kMiB);
+    EXPECT_TRUE(group.budget().allows(124 * kMiB, why)) << why;
+    EXPECT_FALSE(group.budget().allows(125 * kMiB, why)) << "the reserve of 32 MiB";
+    EXPECT_NE(why.find("256 MiB, and 156 MiB are left"), std::string::npos) << why;
+    group.limit("one", 512 * kMiB, 500 * kMiB);
+    EXPECT_EQ(group.budget().available(), 12 * kMiB);
+    group.limit("one", 512 * kMiB, 500 * kMiB, 40 * kMiB);
+    EXPECT_EQ(group.budget().available(), 52 * kMiB) << "pages of files can be given up";
+    group.limit("one", 512 * kMiB, 600 * kMiB);
+    EXPECT_EQ(group.budget().available(), 0u) << "the limit was lowered below what is used";
+}
+
+TEST(Budget, OfVersionOneToo) {
+    FakeGroup group;
+    group.put("cgroup", "9:name=systemd:/\n4:cpu,memory:/m\n0::/\n");
+    group.put("memory/m/memory.limit_in_bytes", "9223372036854771712");
+    group.put("memory/m/memory.usage_in_bytes", "1");
+    EXPECT_FALSE(group.budget().limited()) << "a number beyond any memory";
+    group.put("memory/m/memory.limit_in_bytes", std::to_string(64 * kMiB));
+    EXPECT_EQ(group.budget().available(), 64 * kMiB - 1);
+}
+
+TEST_F(Platform, PagesThatAClientRemovesAreFilledUpToACredit) {
+    HoleFiller filler;
+    if (!filler.open()) GTEST_SKIP() << "no userfaultfd: " << std::strerror(errno);
+    FakeGroup group;
+    group.limit("one/two", 256 * kMiB, 256 * kMiB - 2 * 8 * kPage);
+    MemoryBudget small(group.folder, group.folder / "cgroup");
+    OsPlatform limited{pipes, page, pmd::Hugepages::never, reaper, small};
+    EXPECT_EQ(limited.client_flags(), uint32_t(abi::kPopulate));
+    const int fd = client_memory(8 * kPage), own = dup(fd);
+    auto region = limited.map_region(fd, 8 * kPage, true, why);
+    ASSERT_NE(region, nullptr) << why;
+    ASSERT_EQ(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPage, 7 * kPage), 0);
+    auto* bytes = reinterpret_cast<volatile char*>(region->base);
+    EXPECT_EQ(bytes[0], 'x') << "pages that are there are no fault";
+    EXPECT_EQ(bytes[kPage], 0);
+    bytes[2 * kPage] = 'w';
+    char c = 0;
+    ASSERT_EQ(pread(own, &c, 1, 2 * kPage), 1);
+    EXPECT_EQ(c, 'w') << "in the file";
+    EXPECT_FALSE(region->poisoned.load());
+    EXPECT_EQ(bytes[3 * kPage], 0);
+    EXPECT_TRUE(region->poisoned.load()) << "two pages were allowed";
+    limited.unmap_region(*region);
+    close(own);
+}
+
 /// Runs in its own process, because it uses up all mappings that the kernel allows.
 TEST_F(Platform, ATruncatedRegionIsPoisonedAlsoWhenNoMappingIsLeft) {
     const int fd = client_memory(kPage), own = dup(fd);
@@ -315,6 +434,51 @@ TEST_F(Platform, ReadsAndWritesAClientsMemoryTheSlowWay) {
     EXPECT_FALSE(p->read(8, reinterpret_cast<std::byte*>(out.data()), 1)) << "not mapped there";
     child.end();
     EXPECT_FALSE(p->read(address, reinterpret_cast<std::byte*>(out.data()), 1)) << "the process is gone";
+}
+
+TEST_F(Platform, AClientsOwnDescriptorOfItsMemoryIsEnough) {
+    const int before = open_descriptors();
+    std::vector<char> memory(2 * kPage, 'm');
+    const auto address = reinterpret_cast<uint64_t>(memory.data());
+    platform.set_current_client({1, getuid() + 1, getgid()});  // rocid could not open the memory of this user itself
+    auto p = platform.process_memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+    ASSERT_NE(p, nullptr);
+    char out[6] = {};
+    ASSERT_TRUE(p->write(address + kPage - 2, reinterpret_cast<const std::byte*>("abcde"), 5));
+    ASSERT_TRUE(p->read(address + kPage - 2, reinterpret_cast<std::byte*>(out), 5));
+    EXPECT_STREQ(out, "abcde");
+    EXPECT_EQ(memory[kPage], 'c');
+    p.reset();
+    EXPECT_EQ(settled_descriptors(), before);
+}
+
+/// rocid may be root: it must not write for a client into a file that is not memory.
+TEST_F(Platform, AnyOtherDescriptorIsNoMemory) {
+    const int before = open_descriptors();
+    char name[] = "/tmp/roci-XXXXXX/mem";
+    name[16] = 0;
+    ASSERT_NE(mkdtemp(name), nullptr);
+    name[16] = '/';
+    for (const char* path : {static_cast<const char*>(name), "/proc/self/comm", "/proc/self/status", "/dev/zero"}) {
+        SCOPED_TRACE(path);
+        auto p = platform.process_memory(open(path, (path == name ? O_CREAT | O_RDWR : O_RDONLY) | O_CLOEXEC, 0600));
+        ASSERT_NE(p, nullptr);
+        std::byte byte{};
+        EXPECT_FALSE(p->write(0, &byte, 1));
+        EXPECT_FALSE(p->read(0, &byte, 1));
+    }
+    EXPECT_EQ(std::filesystem::file_size(name), 0u);
+    unlink(name);
+    name[16] = 0;
+    rmdir(name);
+    EXPECT_EQ(settled_descriptors(), before);
+}
+
+TEST_F(Platform, ADescriptorThatLingersAsMemoryHoldsNobody) {
+    LingeringSocket socket;
+    platform.set_current_client({1, 1000, 1000});
+    platform.process_memory(socket.take()).reset();
+    EXPECT_EQ(reaper.closing(1000), 1u);
 }
 
 TEST_F(Platform, OnlyTheProcessAndUserOfTheRequestAreReached) {

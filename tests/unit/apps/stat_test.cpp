@@ -140,8 +140,8 @@ TEST(SysfsView, HasAFileForEachCounterThatToolsKnow) {
     for (const char* file :
          {"counters/port_rcv_data", "hw_counters/out_of_sequence", "hw_counters/packet_seq_err",
           "hw_counters/local_ack_timeout_err", "hw_counters/rnr_nak_retry_err", "hw_counters/duplicate_request",
-          "hw_counters/np_ecn_marked_roce_packets", "hw_counters/rp_cnp_handled", "hw_counters/rx_icrc_encapsulated",
-          "hw_counters/req_remote_access_errors", "hw_counters/resp_local_length_error"})
+          "hw_counters/np_cnp_sent", "hw_counters/np_ecn_marked_roce_packets", "hw_counters/rp_cnp_handled",
+          "hw_counters/rx_icrc_encapsulated", "hw_counters/req_remote_access_errors", "hw_counters/resp_local_length_error"})
         EXPECT_TRUE(std::ranges::any_of(view, [&](const ViewEntry& e) { return e.path == std::string("roci0/ports/1/") + file; }))
             << file;
 }

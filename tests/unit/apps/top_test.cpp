@@ -127,6 +127,24 @@ TEST_F(TopTest, FitsEveryWidthAndSaysWhatItLeavesOut) {
     EXPECT_NE(narrow.find("RTT us"), std::string::npos) << narrow;
 }
 
+TEST_F(TopTest, SaysWhichQpsEndedWhileTheyWereLookedAt) {
+    const TopReading before = read_top(reader(), status(0, "program"), 10);
+    nlohmann::ordered_json later = status(2000, "program");
+    nlohmann::ordered_json& qps = later["sessions"][0]["qps"];
+    ASSERT_EQ(qps[1]["qpn"], 18);
+    qps.erase(1);
+    const auto notes = [&](const nlohmann::ordered_json& now) {
+        return make_top(reader(), before, read_top(reader(), now, 12), {}).notes;
+    };
+    const auto has = [](const std::vector<std::string>& all, const char* wanted) {
+        return std::ranges::find(all, wanted) != all.end();
+    };
+    EXPECT_TRUE(has(notes(later), "destroyed in this interval: 1 QP (18)"));
+    later["sessions"].clear();
+    EXPECT_TRUE(has(notes(later), "destroyed in this interval: 2 QPs (18, 20)"));
+    for (const std::string& note : notes(status(2000, "program"))) EXPECT_EQ(note.find("destroyed"), std::string::npos) << note;
+}
+
 TEST_F(TopTest, SaysWhatIsSlowInWords) {
     const std::string text = all(top_lines(model(), {}));
     EXPECT_NE(text.find("limit \"window\" (2 QPs): as many packets as engine.max_inflight"), std::string::npos) << text;

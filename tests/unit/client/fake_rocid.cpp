@@ -52,9 +52,9 @@ void close_once(int& fd) {
 }
 
 void send_reply(int fd, uint32_t cookie, int error, const std::vector<std::byte>& body, const std::vector<int>& fds,
-                bool new_chunk) {
+                uint64_t wanted_chunk) {
     const std::string reason = error != 0 ? "because the test says so" : "";
-    abi::ReplyHeader header{error, cookie, uint32_t(body.size()), uint32_t(reason.size()), new_chunk ? 1u : 0u, 0};
+    abi::ReplyHeader header{error, cookie, uint32_t(body.size()), uint32_t(reason.size()), wanted_chunk};
     iovec parts[] = {{&header, sizeof header},
                      {const_cast<std::byte*>(body.data()), body.size()},
                      {const_cast<char*>(reason.data()), reason.size()}};
@@ -135,6 +135,7 @@ void FakeRocid::accept_loop() {
 
 void FakeRocid::serve(int fd) {
     std::vector<std::byte> packet(abi::kMaxMessage);
+    bool has_chunk = false;
     for (;;) {
         iovec part{packet.data(), packet.size()};
         alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)];
@@ -148,13 +149,21 @@ void FakeRocid::serve(int fd) {
         if (cmsghdr* c = CMSG_FIRSTHDR(&message)) {
             int passed;
             std::memcpy(&passed, CMSG_DATA(c), sizeof passed);
+            if (Op op; std::memcpy(&op, packet.data(), sizeof op), op == Op::add_chunk)
+                mmap(arena_, kArenaBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, passed, 0);
+            else if (op != Op::open_device)
+                ++received_fds_;
             close(passed);
-            ++received_fds_;
         }
         abi::RequestHeader header;
         std::memcpy(&header, packet.data(), sizeof header);
         const std::vector<std::byte> body(packet.begin() + sizeof header, packet.begin() + n);
         std::lock_guard guard(mutex_);
+        if (!has_chunk && (header.op == Op::create_cq || header.op == Op::create_qp || header.op == Op::create_srq)) {
+            send_reply(fd, header.cookie, ENOMEM, {}, {}, kArenaBytes);
+            continue;
+        }
+        has_chunk |= header.op == Op::add_chunk;
         ++counts_[header.op];
         last_[header.op] = body;
         Reply reply;
@@ -162,8 +171,7 @@ void FakeRocid::serve(int fd) {
             reply.error = it->second;
         else
             reply = answer(header.op, body);
-        if (reply.new_chunk) reply.fds.insert(reply.fds.begin(), arena_fd_);
-        send_reply(fd, header.cookie, reply.error, reply.body, reply.fds, reply.new_chunk);
+        send_reply(fd, header.cookie, reply.error, reply.body, reply.fds, 0);
         if (reply.pipe >= 0) close(reply.pipe);
     }
 }
@@ -236,6 +244,8 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
         }
         case Op::query_srq:
             return {bytes_of(abi::QuerySrqReply{8, 2, 3, 0}), {}};
+        case Op::add_chunk:
+            return {bytes_of(abi::HandleReply{0, 0}), {}};
         case Op::alloc_pd:
         case Op::add_region:
         case Op::create_ah:
@@ -248,11 +258,10 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
 }
 
 FakeRocid::Reply FakeRocid::open_device() {
-    arena_announced_ = false;
     close_once(async_write_);
     int read_end;
     make_pipe(read_end, async_write_);
-    Reply reply{bytes_of(abi::OpenDeviceReply{kEngines, 1, kDoorbellStride}),
+    Reply reply{bytes_of(abi::OpenDeviceReply{kEngines, 1, kDoorbellStride, 0, 0}),
                 {read_end, engine_page_fd_, doorbell_fd_, wake_fd_[0], wake_fd_[1]}};
     reply.pipe = read_end;
     return reply;
@@ -285,10 +294,7 @@ FakeRocid::Reply FakeRocid::create_cq(const std::vector<std::byte>& body) {
     r.where = allocate(sizeof(abi::CqShared) + lanes * abi::CqConsumer::lane_bytes(r.depth));
     std::byte* base = at(r.where);
     cqs_[r.handle] = {r, reinterpret_cast<abi::CqShared*>(base), base + sizeof(abi::CqShared), std::vector<uint32_t>(lanes)};
-    Reply reply{bytes_of(r), {}};
-    reply.new_chunk = !arena_announced_;
-    arena_announced_ = true;
-    return reply;
+    return {bytes_of(r), {}};
 }
 
 FakeRocid::Reply FakeRocid::resize_cq(const std::vector<std::byte>& body) {

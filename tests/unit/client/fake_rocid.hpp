@@ -101,7 +101,6 @@ private:
         std::vector<std::byte> body;
         std::vector<int> fds;
         int error = 0;
-        bool new_chunk = false;
         int pipe = -1; /* of fds: closed once sent */
     };
     void listen_on(const std::string& path);
@@ -132,7 +131,6 @@ private:
     int arena_fd_ = -1;
     std::byte* arena_ = nullptr;
     uint64_t arena_used_ = 0;
-    bool arena_announced_ = false;
     std::byte* doorbells_ = nullptr;
     int doorbell_fd_ = -1;
     abi::EnginePage* engine_page_ = nullptr;

@@ -6,6 +6,7 @@
 
 #include "fixture.hpp"
 #include "host/numbers.hpp"
+#include "host/token_bucket.hpp"
 
 namespace roci::host::test {
 namespace {
@@ -14,9 +15,18 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 struct ArenaTest : ::testing::Test {
     MemoryPlatform platform;
+    /// Adds the chunk that the arena wants, as a client does.
+    Outcome allocate(Arena& a, uint64_t length, ArenaBlock& b) {
+        Outcome o = a.allocate(length, b);
+        if (o.wanted_chunk == 0) return o;
+        std::string why;
+        EXPECT_FALSE(a.check_chunk(o.wanted_chunk).failed());
+        a.add_chunk(platform.make_memory(o.wanted_chunk, why));
+        return a.allocate(length, b);
+    }
     ArenaBlock take(Arena& a, uint64_t length) {
         ArenaBlock b;
-        const Outcome o = a.allocate(length, b);
+        const Outcome o = allocate(a, length, b);
         EXPECT_FALSE(o.failed()) << o.reason;
         return b;
     }
@@ -30,7 +40,7 @@ TEST_F(ArenaTest, BlocksAreZeroedAlignedAndApart) {
         if (live.empty() || random() % 2 == 0) {
             const uint64_t length = 1 + random() % (random() % 16 == 0 ? 200'000 : 2000);
             ArenaBlock b;
-            if (arena.allocate(length, b).failed()) continue;
+            if (allocate(arena, length, b).failed()) continue;
             ASSERT_EQ(b.where().offset % 64, 0u);
             ASSERT_GE(b.where().length, length);
             for (uint64_t k = 0; k < b.where().length; ++k)
@@ -78,26 +88,6 @@ TEST_F(ArenaTest, TheLimitIsExact) {
     EXPECT_EQ(arena.allocate(kMiB + 1, a).error, ENOMEM);
 }
 
-TEST_F(ArenaTest, UnannouncedChunksCanBeTakenBack) {
-    Arena arena(platform, 8 * kMiB);
-    ArenaBlock a = take(arena, 64);
-    uint32_t first = 9;
-    EXPECT_EQ(arena.announce(first).size(), 1u);
-    EXPECT_EQ(first, 0u);
-    ArenaBlock b = take(arena, 2 * kMiB);
-    arena.drop_unannounced();
-    EXPECT_EQ(arena.chunks(), 2u) << "in use";
-    b.reset();
-    arena.drop_unannounced();
-    EXPECT_EQ(arena.chunks(), 1u);
-    EXPECT_EQ(arena.bytes(), Arena::kFirstChunk);
-    b = take(arena, 2 * kMiB);
-    EXPECT_EQ(b.where().chunk, 1u);
-    EXPECT_EQ(arena.announce(first).size(), 1u);
-    EXPECT_EQ(first, 1u);
-    EXPECT_EQ(arena.announce(first).size(), 0u);
-}
-
 TEST(NumberPool, RandomNumbersShareCacheLinesAndRunOut) {
     NumberPool pool(3, 2000);
     std::mt19937_64 random(5);
@@ -140,6 +130,46 @@ TEST(NumberPool, ARandomNumberRestsAfterItsRelease) {
             pool.release(*n);
         }
     }
+}
+
+TEST(NumberPool, PairsOfAllocateAndReleaseGoThroughTheWholeRange) {
+    NumberPool pool(1, 1 << 16);
+    std::mt19937_64 random(6);
+    std::set<uint32_t> seen;
+    for (int i = 0; i < 4096; ++i) {
+        const uint32_t n = *pool.allocate(random());
+        seen.insert(n);
+        pool.release(n);
+    }
+    EXPECT_GT(seen.size(), 3500u);
+}
+
+TEST(TokenBucket, RatesAreExactAndSavedUpForASecond) {
+    constexpr Nanos kSecond = 1'000'000'000;
+    TokenBucket bucket;
+    Nanos now = 5 * kSecond;
+    const auto takes = [&](uint64_t rate) {
+        uint64_t n = 0;
+        while (bucket.take(rate, now)) ++n;
+        return n;
+    };
+    EXPECT_EQ(takes(1000), 1000u) << "a burst at first";
+    now += kSecond / 2;
+    EXPECT_EQ(takes(1000), 500u);
+    now += kSecond / 1000 - 1;
+    EXPECT_EQ(takes(1000), 0u);
+    EXPECT_EQ(bucket.used(1000, now), 1000u);
+    now += 1;
+    EXPECT_EQ(takes(1000), 1u);
+    now += 100 * kSecond;
+    EXPECT_EQ(takes(1000), 1000u) << "no more than a second's";
+    now -= kSecond;
+    EXPECT_EQ(takes(1000), 0u) << "a clock that goes back gives nothing";
+    now += 2 * kSecond;
+    EXPECT_EQ(takes(10), 10u) << "the rate was lowered";
+    now += kSecond;
+    for (int i = 0; i < 50; ++i) bucket.owe(10, now);
+    EXPECT_EQ(takes(10), 0u);
 }
 
 TEST(NumberPool, GoesRoundAndRunsOut) {

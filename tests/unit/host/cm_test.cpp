@@ -302,6 +302,38 @@ TEST_F(CmTest, AProgramThatDiesIsDisconnected) {
     (void)id;
 }
 
+TEST_F(CmTest, TheQpOfAnotherUserIsNotConnected) {
+    const uint32_t other = open(0, 1001);
+    const uint32_t p = handle_of(send(conductor, other, packet(Op::alloc_pd, {})));
+    const uint32_t q =
+        call_as(other, Op::create_cq, abi::CreateCqRequest{16, abi::kNoHandle, 0, 0}).as<abi::CreateCqReply>().handle;
+    const uint32_t theirs = call_as(other, Op::create_qp, qp_request(p, q)).as<abi::CreateQpReply>().qpn;
+    ASSERT_NE(theirs, 0u);
+    listening(7180);
+    const Result r = call(Op::cm_connect, with(resolved(7180), theirs, ""));
+    EXPECT_EQ(r.error, EACCES);
+    EXPECT_TRUE(r.says("of another user")) << r.reason;
+    carry();
+    EXPECT_TRUE(no_event(peer, peer_channel)) << "nothing was sent";
+}
+
+TEST_F(CmTest, EventsOfFailedResolutionsDoNotGrowWithoutEnd) {
+    const uint32_t id = make_id(session, channel);
+    abi::CmResolveRequest r{};
+    r.id = id;
+    r.source = address(kGid4, 0);
+    r.dest = address(Gid::from_ipv4(std::array<uint8_t, 4>{10, 0, 0, 99}.data()), 7000);
+    Result last;
+    int made = 0;
+    for (; made < 100 && (last = call(Op::cm_resolve_addr, r)).error == 0; ++made) {
+    }
+    EXPECT_EQ(made, 64);
+    EXPECT_EQ(last.error, ENOMEM);
+    EXPECT_TRUE(last.says("64 events")) << last.reason;
+    event(session, channel, CmEventType::addr_error);
+    EXPECT_EQ(call(Op::cm_resolve_addr, r).error, 0) << "the program fetched one";
+}
+
 TEST_F(CmTest, EventsMoveWithTheirId) {
     const auto [id, child] = connected(7174);
     EXPECT_EQ(tell(session, Op::cm_disconnect, id), 0);
@@ -359,9 +391,28 @@ TEST_F(CmWhyTest, NobodyListensAlsoOfAnIdThatIsGone) {
     carry();
     expect_said({"TCP to ::ffff:10.0.0.2 port 9999", "QP 33", "cause: nobody listens on that port at the peer",
                  "look at: start the server first", "asked for the connection (REQ)", "the peer rejected it (REJ, reason 8)"});
-    EXPECT_EQ(why(session).find(": gone"), std::string::npos);
+    EXPECT_EQ(why(session).find(": destroyed"), std::string::npos);
     EXPECT_EQ(tell(session, Op::cm_destroy_id, id), 0);
-    expect_said({": gone", "cause: nobody listens on that port at the peer"});
+    expect_said({": destroyed", "cause: nobody listens on that port at the peer"});
+}
+
+/// Of many ids only the newest are put into words.
+TEST_F(CmWhyTest, OfManyIdsTheNewestAreTold) {
+    constexpr uint32_t kIds = 1000;
+    constexpr uint8_t kNowhere[4] = {10, 9, 9, 9};
+    const Gid nobodys = Gid::from_ipv4(kNowhere);
+    std::vector<uint32_t> ids;
+    for (uint32_t i = 0; i < kIds; ++i) {
+        ids.push_back(make_id(session, channel));
+        conductor.service(now += 1'000'000);
+        EXPECT_NE(bind(session, ids.back(), address(nobodys, 7000)), 0);
+    }
+    const std::string text = why(session);
+    const auto place = [&](uint32_t id) { return text.find("id " + std::to_string(id) + " of "); };
+    EXPECT_EQ(text.find("(" + std::to_string(kIds - kMostTold) + " older ones are left out)\n\n"), 0u) << text.substr(0, 100);
+    EXPECT_EQ(place(ids[kIds - kMostTold - 1]), std::string::npos);
+    for (size_t i = kIds - kMostTold + 1; i < kIds; ++i) EXPECT_LT(place(ids[i - 1]), place(ids[i])) << "the newest is the last";
+    EXPECT_NE(place(ids.back()), std::string::npos);
 }
 
 TEST_F(CmWhyTest, ASilentPeer) {

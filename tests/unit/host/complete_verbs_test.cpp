@@ -219,11 +219,18 @@ TEST_F(CompleteVerbs, GroupsFollowTheirQps) {
     ASSERT_EQ(shared.multicast.load()->groups.size(), 1u);
     EXPECT_EQ(shared.multicast.load()->groups[0].qpns.size(), 1u);
     EXPECT_EQ(on(Op::destroy_qp, ud).error, EBUSY);
+    const uint32_t second = qp(IBV_QPT_UD).handle;
+    ASSERT_EQ(call(Op::attach_mcast, group(second)).error, 0);
+    EXPECT_EQ(call(Op::detach_mcast, group(second)).error, 0);
+    using Followed = std::vector<std::pair<uint32_t, bool>>;
+    EXPECT_EQ(platform.followed, (Followed{{0, true}})) << "the network is told of the first QP, not of each";
     EXPECT_EQ(call(Op::detach_mcast, group(ud)).error, 0);
+    EXPECT_EQ(platform.followed, (Followed{{0, true}, {0, false}}));
     EXPECT_TRUE(shared.multicast.load()->groups.empty());
     ASSERT_EQ(call(Op::attach_mcast, group(ud)).error, 0);
     conductor.close_session(session);
     EXPECT_TRUE(shared.multicast.load()->groups.empty());
+    EXPECT_EQ(platform.followed.back(), std::pair(0u, false));
 }
 
 TEST_F(CompleteVerbs, ASessionThatEndsLeavesNothing) {

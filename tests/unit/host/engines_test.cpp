@@ -80,7 +80,7 @@ protected:
     template <class T>
     Result call(Op op, const T& body) {
         Result r = send(conductor, session, packet(op, bytes_of(body)));
-        for (uint32_t i = 0; i < r.new_chunks; ++i) chunks.push_back(platform.by_fd.at(r.fds[i]));
+        chunks.insert(chunks.end(), r.chunks.begin(), r.chunks.end());
         return r;
     }
     void open() {

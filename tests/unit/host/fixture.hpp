@@ -21,9 +21,12 @@ namespace roci::host::test {
 
 class MemoryPlatform : public Platform {
 public:
+    MemoryPlatform() { current = this; }
     ~MemoryPlatform() override {
+        current = nullptr;
         for (const auto& [base, length] : memory) std::free(base);
     }
+    static inline MemoryPlatform* current = nullptr;  ///< of the running test
     uint64_t random() override { return randoms += 0x9e3779b97f4a7c15u; }
     SharedMemory make_memory(uint64_t length, std::string& why) override {
         if (refuse_memory) {
@@ -36,6 +39,21 @@ public:
         by_fd[next_fd] = base;
         return {base, length, next_fd++};
     }
+    /// A client has made it by make_memory().
+    SharedMemory map_chunk(int fd, uint64_t length, std::string& why) override {
+        const auto it = by_fd.find(fd);
+        if (it == by_fd.end() || memory.at(it->second) != length) {
+            taken.insert(fd);
+            why = "no such memory";
+            return {};
+        }
+        return {it->second, length, fd};
+    }
+    bool has_memory(uint64_t, std::string& why) override {
+        if (short_of_memory) why = "test says so";
+        return !short_of_memory;
+    }
+    void follow_group(uint32_t device, const Gid&, bool joined) override { followed.emplace_back(device, joined); }
     bool is_lost(const SharedMemory& m) const override { return lost.contains(m.base); }
     void free_memory(const SharedMemory& m) override {
         ASSERT_EQ(memory.erase(m.base), 1u);
@@ -107,6 +125,7 @@ public:
 
     std::map<std::byte*, uint64_t> memory;
     std::set<std::byte*> lost;
+    std::vector<std::pair<uint32_t, bool>> followed;  ///< devices that a multicast group came to, or went from
     CaptureSpec last_capture;
     std::map<int, std::byte*> by_fd;  ///< memory at which a client maps the descriptor
     std::set<mem::MappedRegion*> mapped;
@@ -124,7 +143,7 @@ public:
     uintptr_t next_base = 0x100000000;
     static constexpr uint64_t kLargestBacked = 1 << 20;
     bool backed = false;  ///< true: regions are real memory, for engines that access it
-    bool refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
+    bool short_of_memory = false, refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
 };
 
 /// The kind of a record of RecordingPort: the index of a command's alternative in engine::Command, or a fence.
@@ -235,7 +254,10 @@ struct Result {
     std::string reason;
     std::vector<std::byte> body;
     std::vector<int> fds;
-    uint32_t new_chunks = 0, first_chunk = 0, cookie = 0;
+    uint32_t cookie = 0;
+    uint64_t wanted_chunk = 0;
+    std::vector<std::byte*> chunks;  ///< that were added for the request
+    uint32_t last_chunk = 0;         ///< number of the last of them
     bool closed = false;
 
     template <class T>
@@ -254,8 +276,8 @@ std::vector<std::byte> bytes_of(const T& t) {
 }
 
 /// Sends a packet, and parses and checks the reply.
-inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& packet,
-                   const std::vector<int>& fds = {}) {
+inline Result send_once(Conductor& conductor, uint32_t session, const std::vector<std::byte>& packet,
+                        const std::vector<int>& fds = {}) {
     Result r;
     const Reply reply = conductor.handle(session, packet, fds, r.closed);
     abi::ReplyHeader h{};
@@ -266,11 +288,10 @@ inline Result send(Conductor& conductor, uint32_t session, const std::vector<std
     EXPECT_EQ(reply.fds.size(), reply.shared_fds_mask.size());
     EXPECT_GE(h.error, 0);
     EXPECT_EQ(h.error != 0, h.reason_length != 0) << "an error has a reason, success has none";
-    EXPECT_LE(h.new_chunks, reply.fds.size());
+    EXPECT_TRUE(h.wanted_chunk == 0 || h.error == ENOMEM);
     r.error = h.error;
     r.cookie = h.cookie;
-    r.new_chunks = h.new_chunks;
-    r.first_chunk = h.first_chunk;
+    r.wanted_chunk = h.wanted_chunk;
     r.fds = reply.fds;
     r.body.assign(reply.bytes.begin() + sizeof h, reply.bytes.begin() + sizeof h + h.body_length);
     for (size_t i = sizeof h + h.body_length; i < reply.bytes.size(); ++i) r.reason += char(reply.bytes[i]);
@@ -282,6 +303,33 @@ inline std::vector<std::byte> packet(abi::Op op, const std::vector<std::byte>& b
     std::vector<std::byte> p(header.size() + body.size());
     std::copy(body.begin(), body.end(), std::copy(header.begin(), header.end(), p.begin()));
     return p;
+}
+
+/// Sends a packet, and makes the chunks that the conductor wants for it, as a client does.
+inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& bytes,
+                   const std::vector<int>& fds = {}) {
+    std::vector<std::byte*> chunks;
+    uint32_t last = 0;
+    for (;;) {
+        Result r = send_once(conductor, session, bytes, fds);
+        if (r.wanted_chunk != 0) {
+            std::string why;
+            const SharedMemory m = MemoryPlatform::current->make_memory(r.wanted_chunk, why);
+            if (m.base == nullptr) return r;
+            const Result added =
+                send_once(conductor, session, packet(abi::Op::add_chunk, bytes_of(abi::AddChunkRequest{m.length})), {m.fd});
+            if (added.error == 0) {
+                last = added.as<abi::HandleReply>().handle;
+                chunks.push_back(m.base);
+                continue;
+            }
+            MemoryPlatform::current->free_memory(m);
+            r = added;
+        }
+        r.chunks = chunks;
+        r.last_chunk = last;
+        return r;
+    }
 }
 
 inline abi::HelloRequest good_hello() { return {abi::kHelloMagic, abi::kAbiVersion, "unit test"}; }

@@ -1,5 +1,6 @@
 // Channels, CQs, SRQs, QPs: granted capabilities, refusals, busy objects.
 #include "fixture.hpp"
+#include "host/arena.hpp"
 
 namespace roci::host::test {
 namespace {
@@ -56,19 +57,57 @@ TEST_F(QueuesTest, CqsThatAreRefused) {
     EXPECT_EQ(conductor.totals().cqs, 1u);
 }
 
-TEST_F(QueuesTest, NewChunksAreAnnouncedOnceAndFirst) {
+TEST_F(QueuesTest, TheClientMakesTheChunksThatRequestsNeed) {
+    EXPECT_EQ(conductor.totals().arena_bytes, 0u);
+    const Result asks =
+        send_once(conductor, session, packet(Op::create_cq, bytes_of(abi::CreateCqRequest{4, abi::kNoHandle, 0, 0})));
+    EXPECT_EQ(asks.error, ENOMEM);
+    EXPECT_EQ(asks.wanted_chunk, Arena::kFirstChunk);
+    EXPECT_EQ(conductor.totals().cqs, 0u);
     const Result first = make_cq(4);
-    EXPECT_EQ(first.new_chunks, 1u);
-    EXPECT_EQ(first.first_chunk, 0u);
-    ASSERT_EQ(first.fds.size(), 1u);
-    EXPECT_EQ(make_cq(4).new_chunks, 0u);
+    EXPECT_EQ(first.chunks.size(), 1u);
+    EXPECT_EQ(first.last_chunk, 0u);
+    EXPECT_TRUE(first.fds.empty());
+    EXPECT_EQ(make_cq(4).chunks.size(), 0u);
     const Result big = make_cq(4096);  // 2 lanes of 256 KiB each need another chunk
-    EXPECT_EQ(big.new_chunks, 1u);
-    EXPECT_EQ(big.first_chunk, 1u);
+    EXPECT_EQ(big.chunks.size(), 1u);
+    EXPECT_EQ(big.last_chunk, 1u);
     EXPECT_EQ(big.as<abi::CreateCqReply>().where.chunk, 1u);
 }
 
-TEST_F(QueuesTest, AFailedRequestLeavesNoChunkBehind) {
+TEST_F(QueuesTest, ChunksThatAreRefused) {
+    const auto add = [&](uint64_t length, uint64_t real) {
+        std::string why;
+        const SharedMemory m = platform.make_memory(real, why);
+        const Result r = call(Op::add_chunk, abi::AddChunkRequest{length}, {m.fd});
+        if (r.error != 0) platform.free_memory(m);
+        return r;
+    };
+    EXPECT_EQ(add(0, 4096).error, EINVAL);
+    EXPECT_EQ(add(4097, 8192).error, EINVAL);
+    EXPECT_EQ(add(8192, 4096).error, EINVAL);
+    EXPECT_EQ(add(uint64_t{17} << 20, 4096).error, ENOMEM) << "the session's limit";
+    EXPECT_EQ(add(~uint64_t{0xfff}, 4096).error, ENOMEM);
+    EXPECT_EQ(call(Op::add_chunk, abi::AddChunkRequest{4096}).error, EBADF);
+    EXPECT_EQ(conductor.totals().arena_bytes, 0u);
+    EXPECT_EQ(add(4096, 4096).error, 0);
+    EXPECT_EQ(conductor.totals().arena_bytes, 4096u);
+}
+
+TEST_F(QueuesTest, NothingIsMadeWhileRocidIsShortOfMemory) {
+    const uint32_t p = pd(), q = cq();
+    platform.short_of_memory = true;
+    for (const Result& r : {call(Op::create_qp, qp_request(p, q)), make_cq(4), call(Op::alloc_pd)}) {
+        EXPECT_EQ(r.error, ENOMEM);
+        EXPECT_TRUE(r.says("memory.max")) << r.reason;
+    }
+    EXPECT_EQ(conductor.open_session({.pid = 42, .uid = 1001, .gid = 1001}), abi::kNoHandle);
+    EXPECT_EQ(on(Op::destroy_cq, q).error, 0) << "what frees memory goes on";
+    platform.short_of_memory = false;
+    EXPECT_EQ(make_cq(4).error, 0);
+}
+
+TEST_F(QueuesTest, AFailedRequestKeepsTheChunkForTheNext) {
     const uint32_t p = pd(), q = cq();
     auto want = qp_request(p, q);
     want.cap.max_send_wr = 1024;
@@ -78,11 +117,11 @@ TEST_F(QueuesTest, AFailedRequestLeavesNoChunkBehind) {
     for (const uint32_t e : {0u, 1u}) {
         port.refuse_engine = e;
         if (call(Op::create_qp, want).error == 0) continue;
-        EXPECT_EQ(conductor.totals().arena_bytes, before);
+        const auto after = conductor.totals().arena_bytes;
+        EXPECT_GT(after, before);
         port.refuse_engine = ~0u;
-        const Result r = call(Op::create_qp, want);
-        EXPECT_EQ(r.new_chunks, 1u);
-        EXPECT_EQ(r.first_chunk, 1u) << "the number was not lost";
+        EXPECT_TRUE(call(Op::create_qp, want).chunks.empty());
+        EXPECT_EQ(conductor.totals().arena_bytes, after);
         return;
     }
     FAIL() << "one of two engines in turn must have refused";
@@ -99,11 +138,11 @@ TEST_F(QueuesTest, TheArenasLimitIsTheSessions) {
     EXPECT_EQ(call_as(open(), Op::create_cq, abi::CreateCqRequest{4096, abi::kNoHandle, 0, 0}).error, 0) << "nobody else is hurt";
 }
 
-TEST_F(QueuesTest, RocidOutOfMemory) {
+TEST_F(QueuesTest, AClientOutOfMemory) {
     platform.refuse_memory = true;
     const Result r = make_cq(4);
     EXPECT_EQ(r.error, ENOMEM);
-    EXPECT_TRUE(r.says("test says so"));
+    EXPECT_TRUE(r.says("bytes of shared memory from the client")) << r.reason;
     EXPECT_EQ(conductor.totals().arena_bytes, 0u);
 }
 

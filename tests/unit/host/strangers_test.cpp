@@ -58,6 +58,7 @@ TEST_F(Strangers, NumbersAndKeysFollowNoCount) {
     const auto key = [&] { return call(Op::alloc_mw, abi::AllocMwRequest{p, 1}).as<abi::AllocMwReply>().rkey; };
     const uint32_t k = key(), l = key(), m = key();
     EXPECT_FALSE((k & 255) == (l & 255) && (l & 255) == (m & 255));
+    EXPECT_FALSE(l >> 8 == (k >> 8) + 1 && m >> 8 == (l >> 8) + 1);
 }
 
 TEST_F(Strangers, APeerOfAnotherUsersConnectionIsNotConnectedTo) {
@@ -176,6 +177,40 @@ TEST_F(SmallShares, EntriesOfACqCountUntilItIsResizedOrDestroyed) {
     EXPECT_EQ(create(64).error, 0);
     EXPECT_EQ(call(Op::destroy_cq, abi::HandleRequest{q}).error, 0);
     EXPECT_TRUE(create(64).says("limit cq_entries: user 1000 has 64 of 100"));
+}
+
+class SlowRate : public ConductorTest {
+protected:
+    static Limits limits() {
+        Limits l = small_limits();
+        l.user.control_rate = 20;
+        return l;
+    }
+    SlowRate() : ConductorTest(limits()) {}
+};
+
+TEST_F(SlowRate, ControlOperationsPerSecondAreLimitedByUser) {
+    constexpr Nanos kSecond = 1'000'000'000;
+    conductor.service(10 * kSecond);
+    const uint32_t other = open(0, 1001), root = open(0, 0), mine = pd();
+    Result r;
+    int made = 0;
+    for (; made < 30 && (r = call(Op::query_device)).error == 0; ++made) {
+    }
+    EXPECT_LE(made, 20);
+    EXPECT_EQ(r.error, EAGAIN);
+    EXPECT_TRUE(r.says("limit control_rate: user 1000")) << r.reason;
+    EXPECT_EQ(on(Op::dealloc_pd, mine).error, 0) << "what gives something back is not refused";
+    for (int i = 0; i < 15; ++i) EXPECT_EQ(send(conductor, other, packet(Op::query_device, {})).error, 0) << "another user";
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(send(conductor, root, packet(Op::query_device, {})).error, 0);
+    conductor.service(11 * kSecond);
+    EXPECT_EQ(call(Op::query_device).error, 0);
+    ASSERT_EQ(call(Op::status).error, 0);
+    bool found = false;
+    const auto status = nlohmann::json::parse(platform.status);
+    for (const auto& row : status["limits"])
+        if (row["resource"] == "control_rate") found = row["limit"] == 20 && row["used"] == 2 && row["refused"] == 1;
+    EXPECT_TRUE(found) << platform.status;
 }
 
 TEST(Limits, TheLastRuleThatFitsCounts) {

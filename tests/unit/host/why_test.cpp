@@ -1,4 +1,4 @@
-// roci why: the QPs that it reports to a user, its text, and the journals that it keeps of destroyed QPs.
+// roci why: whose QPs it tells of, what it says, and what it keeps of those that are destroyed.
 #include <fstream>
 #include <sstream>
 
@@ -133,7 +133,7 @@ TEST_F(WhyTest, KeepsWhatModifyQpRefused) {
     EXPECT_TRUE(says(platform.status, "not connected: ibv_modify_qp to RTS was refused: " + reason)) << platform.status;
     EXPECT_EQ(call(Op::destroy_qp, abi::HandleRequest{made.handle}).error, 0);
     EXPECT_EQ(why(session, made.qpn).error, 0);
-    EXPECT_TRUE(says(platform.status, "gone")) << platform.status;
+    EXPECT_TRUE(says(platform.status, "destroyed")) << platform.status;
     EXPECT_TRUE(says(platform.status, reason)) << platform.status;
 }
 

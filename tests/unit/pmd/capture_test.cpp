@@ -129,7 +129,7 @@ struct Pipe {
 struct LiveWriter {
     LiveWriter() : ring("roci0", 0), ending(std::make_shared<std::atomic<bool>>(false)) {
         const std::string f = frame_to(2, 1);
-        for (uint32_t i = 0; i < TapRing::kSlots; ++i)
+        for (uint32_t i = 0; i < TapRing::kWholeFrames; ++i)
             ring.push(i, Direction::out, reinterpret_cast<const uint8_t*>(f.data()), uint32_t(f.size()));
         std::vector<std::unique_ptr<TapSink>> sinks;
         sinks.push_back(pcapng_to(open_live_stream(pipe.ends[1], ending), {"roci0"}, 0));
@@ -182,7 +182,7 @@ TEST(LiveCapture, ASlowReaderGetsEverything) {
         packets += type == 6;
         at += length;
     }
-    EXPECT_EQ(packets, TapRing::kSlots);
+    EXPECT_EQ(packets, TapRing::kWholeFrames);
     close(live.pipe.ends[0]);
 }
 

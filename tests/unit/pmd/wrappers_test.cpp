@@ -337,10 +337,27 @@ TEST(Tap, AFullRingCountsWhatItMissesAndStopsNobody) {
     TapRing ring("roci0", 0);
     TapPort port(wire, time);
     ASSERT_TRUE(port.attach(ring));
-    for (uint32_t i = 0; i < TapRing::kSlots + 10; ++i) ASSERT_TRUE(offer(port, frame_to(kOtherLast, i)));
-    EXPECT_EQ(wire.sent.size(), TapRing::kSlots + 10);
-    EXPECT_EQ(ring.captured(), TapRing::kSlots);
+    for (uint32_t i = 0; i < TapRing::kWholeFrames + 10; ++i) ASSERT_TRUE(offer(port, frame_to(kOtherLast, i)));
+    EXPECT_EQ(wire.sent.size(), TapRing::kWholeFrames + 10);
+    EXPECT_EQ(ring.captured(), TapRing::kWholeFrames);
     EXPECT_EQ(ring.missed(), 10u);
+}
+
+TEST(Tap, MoreFramesFitIfLessIsKeptOfEach) {
+    FakePort wire;
+    FakeTime time;
+    TapRing headers("roci0", 0, {}, 128);
+    EXPECT_EQ(headers.slots(), 32 * TapRing::kWholeFrames);
+    TapPort port(wire, time);
+    ASSERT_TRUE(port.attach(headers));
+    for (uint32_t i = 0; i < 2 * TapRing::kWholeFrames; ++i) ASSERT_TRUE(offer(port, frame_to(kOtherLast, i)));
+    EXPECT_EQ(headers.missed(), 0u);
+    for (uint32_t i = 0; i < 2 * TapRing::kWholeFrames; ++i) {
+        const TapRing::Slot* s = headers.peek();
+        ASSERT_NE(s, nullptr);
+        ASSERT_EQ(number_of({reinterpret_cast<const char*>(s->bytes), s->captured}), i);
+        headers.pop();
+    }
 }
 
 TEST(Tap, ThePcapngFileReadsBack) {

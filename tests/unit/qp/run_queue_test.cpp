@@ -26,7 +26,7 @@ struct RunQueueTest : ::testing::Test {
             Qp& next = queue.take();
             const uint64_t cost = cost_of.at(next.share);
             queue.add(next);
-            queue.done(cost, true, true);
+            queue.done(cost, TurnEnd::interrupted);
             spent[next.share] += cost;
         }
         return spent;
@@ -42,9 +42,9 @@ TEST_F(RunQueueTest, QpsWithoutASessionAreServedInOrder) {
     queue.remove(b);
     queue.remove(b);
     EXPECT_EQ(&queue.take(), &a);
-    queue.done(100, true, true);
+    queue.done(100, TurnEnd::interrupted);
     EXPECT_EQ(&queue.take(), &c);
-    queue.done(100, true, true);
+    queue.done(100, TurnEnd::interrupted);
     EXPECT_TRUE(queue.empty());
     EXPECT_FALSE(queue.contended());
 }
@@ -82,10 +82,10 @@ TEST_F(RunQueueTest, WhoeverComesWaitsForOneShareOfEachOther) {
     uint64_t waited = 0;
     for (Qp* next = &queue.take(); next != &late; next = &queue.take()) {
         queue.add(*next);
-        queue.done(kCost, true, true);
+        queue.done(kCost, TurnEnd::interrupted);
         waited += kCost;
     }
-    queue.done(0, true, true);
+    queue.done(0, TurnEnd::interrupted);
     EXPECT_LE(waited, 3 * (kShareQuantum + kCost));
 }
 
@@ -100,7 +100,7 @@ TEST_F(RunQueueTest, ADebtIsNotForgottenByPausing) {
         queue.add(pauses);  // the QP leaves the list after each of its turns
         Qp& next = queue.take();
         if (&next == &stays) queue.add(stays);
-        queue.done(20'000, true, true);
+        queue.done(20'000, TurnEnd::interrupted);
         spent[next.share] += 20'000;
     }
     EXPECT_LE(double(spent[1]) / double(spent[2]), 1.02);
@@ -117,7 +117,7 @@ TEST_F(RunQueueTest, ATurnWithoutWorkIsFollowedByTheOthers) {
         Qp& next = queue.take();
         EXPECT_EQ(&next, order[i % 4]) << i;
         queue.add(next);
-        queue.done(kPacketCost, false, true);
+        queue.done(kPacketCost, TurnEnd::without_work);
     }
 }
 
@@ -130,7 +130,7 @@ TEST_F(RunQueueTest, ASessionWhoseOnlyQpHasNoMoreToDoPassesOn) {
         Qp& next = queue.take();
         EXPECT_EQ(&next, expected);
         queue.add(next);
-        queue.done(kPacketCost, true, false);
+        queue.done(kPacketCost, TurnEnd::finished);
     }
 }
 
@@ -143,7 +143,7 @@ TEST_F(RunQueueTest, AQpMayLeaveDuringAnothersTurn) {
     queue.remove(b);
     queue.add(b);
     queue.remove(b);
-    queue.done(1, true, true);
+    queue.done(1, TurnEnd::interrupted);
     EXPECT_TRUE(queue.empty());
     queue.close(1);
     queue.open(1, 5);

@@ -6,9 +6,9 @@
 ///    at the same address. Writers wait meanwhile (freeze.hpp). The program does not notice.
 ///  - Memory that is already shared (memfd, /dev/shm, hugetlbfs, a file mapped MAP_SHARED) is shared by its file, if a
 ///    descriptor is available.
-///  - All other memory gets fd = -1, and rocid accesses it by process_vm_readv/writev, which is slow. This applies to files that
-///    are mapped private, to the stack and TLS of the calling thread, and to private hugepages. It also applies to SysV segments
-///    and shared anonymous memory, if the process lacks the privilege to reopen them.
+///  - All other memory gets fd = -1 and is accessed by address (/proc/self/mem), which is slow: files mapped private, stack and
+///    TLS of the calling thread, private hugepages, and SysV segments and shared anonymous memory that cannot be reopened for
+///    lack of privilege.
 ///
 /// The kernel's table of mappings is the only record of adopted memory. Each acquire() reads the current mappings of its range.
 /// So munmap, mmap, mremap or free() of an adopted range cannot leave stale data in this library.
@@ -36,10 +36,10 @@
 
 namespace roci::memory {
 
-/// A part of a registered range: either in one file, or accessed by process_vm_readv/writev only.
+/// A part of a registered range in one file, or accessed by address only.
 struct Piece {
-    int fd;  ///< to be mapped whole and shared; the library owns it, and it is valid until the token is released; -1: process_vm
-             ///< only
+    int fd;  ///< to be mapped whole and shared; the library owns it, and it is valid until the token is released; -1: access by
+             ///< address only
     uint64_t fd_offset;  ///< offset of the piece in the file; 0 if fd is -1
     uint64_t fd_length;  ///< bytes of the whole file; 0 if fd is -1
     uint64_t id;         ///< identifies the file; never reused in this process; 0 if fd is -1

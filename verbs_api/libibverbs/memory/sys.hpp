@@ -50,8 +50,8 @@ private:
     int fd_;
 };
 
-/// Blocks signal handlers and cancellation in this thread during its lifetime. A handler that wrote to a frozen page would wait
-/// for its own thread.
+/// Blocks signals and cancellation in the calling thread during its lifetime. Used between freeze() and thaw() (freeze.hpp): a
+/// signal handler that wrote to a frozen page would wait for ever, because it runs in the thread that must call thaw().
 class Undisturbed {
 public:
     Undisturbed() {

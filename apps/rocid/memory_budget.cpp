@@ -1,0 +1,129 @@
+#include "memory_budget.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace roci::rocid {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+/// The part of a limit that rocid leaves free: for what it allocates without a request, and for the kernel's own use.
+uint64_t reserve_of(uint64_t limit) { return std::min(32 * kMiB, limit / 8); }
+
+}  // namespace
+
+struct MemoryBudget::Version {
+    std::string_view controller;  ///< in the second field of a line of /proc/self/cgroup
+    std::string_view mount;       ///< below the mount point
+    std::string_view limit, used;
+    std::string_view
+        reclaimable[2];  ///< lines of memory.stat: pages of files that the kernel gives up before it runs out of memory
+};
+
+namespace {
+
+constexpr MemoryBudget::Version kVersions[] = {
+    {"", "", "/memory.max", "/memory.current", {"inactive_file", "active_file"}},
+    {"memory", "/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}},
+};
+
+/// The path of the process in the hierarchy with this controller: "4:memory:/path", "0::/path". Empty: there is none.
+std::string group_of(const std::string& membership, std::string_view controller) {
+    std::ifstream in(membership);
+    for (std::string line; std::getline(in, line);) {
+        const size_t first = line.find(':'), second = line.find(':', first + 1);
+        if (first == std::string::npos || second == std::string::npos) continue;
+        const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
+        if (names.find("," + std::string(controller) + ",") != std::string::npos) return line.substr(second + 1);
+    }
+    return {};
+}
+
+/// No value: no such file, or no limit ("max", or a number beyond any memory).
+std::optional<uint64_t> limit_in(const std::string& path) {
+    constexpr uint64_t kNone = uint64_t{1} << 60;
+    uint64_t value = 0;
+    std::ifstream in(path);
+    return in >> value && value < kNone ? std::optional(value) : std::nullopt;
+}
+
+uint64_t reclaimable(const std::string& folder, const MemoryBudget::Version& version) {
+    std::ifstream in(folder + "/memory.stat");
+    uint64_t sum = 0;
+    std::string name;
+    for (uint64_t value = 0; in >> name >> value;)
+        if (name == version.reclaimable[0] || name == version.reclaimable[1]) sum += value;
+    return sum;
+}
+
+}  // namespace
+
+MemoryBudget::MemoryBudget(std::string mount, std::string membership)
+    : mount_(std::move(mount)), membership_(std::move(membership)) {
+    refresh();
+}
+
+MemoryBudget::~MemoryBudget() { forget(); }
+
+void MemoryBudget::forget() {
+    for (const Level& l : levels_) close(l.used);
+    levels_.clear();
+}
+
+void MemoryBudget::refresh() {
+    forget();
+    for (const Version& v : kVersions) {
+        std::string at = group_of(membership_, v.controller);
+        if (at.empty()) continue;
+        for (; at.size() > 1; at.resize(at.rfind('/'))) look(v, at);
+        look(v, "");  // in a container the mount point itself is its group
+    }
+}
+
+void MemoryBudget::look(const Version& version, const std::string& group) {
+    const std::string folder = mount_ + std::string(version.mount) + group;
+    const auto limit = limit_in(folder + std::string(version.limit));
+    if (!limit) return;
+    const int fd = open((folder + std::string(version.used)).c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) levels_.push_back({&version, folder, *limit, fd});
+}
+
+uint64_t MemoryBudget::Level::available() const {
+    char text[32] = {};
+    const ssize_t n = pread(used, text, sizeof text - 1, 0);
+    uint64_t bytes = 0;
+    if (n <= 0 || std::from_chars(text, text + n, bytes).ec != std::errc{}) return limit;
+    const uint64_t left = limit - std::min(bytes, limit);
+    // memory.stat takes the kernel long to write: it is read only where it may decide.
+    return left > limit / 4 ? left : std::min(limit, left + reclaimable(folder, *version));
+}
+
+std::optional<uint64_t> MemoryBudget::available() const {
+    std::optional<uint64_t> least;
+    for (const Level& l : levels_) least = std::min(least.value_or(UINT64_MAX), l.available());
+    return least;
+}
+
+bool MemoryBudget::allows(uint64_t bytes, std::string& why) const {
+    for (const Level& l : levels_) {
+        const uint64_t left = l.available(), reserve = reserve_of(l.limit);
+        if (left >= reserve && left - reserve >= bytes) continue;
+        why = fmt::format(
+            "the memory limit of rocid's control group is {} MiB, and {} MiB are left, of which rocid keeps {}: raise memory.max "
+            "(MemoryMax= "
+            "of the service), or end programs",
+            l.limit / kMiB, left / kMiB, reserve / kMiB);
+        return false;
+    }
+    return true;
+}
+
+}  // namespace roci::rocid

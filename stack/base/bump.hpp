@@ -1,0 +1,31 @@
+// Counts: a word that one thread adds to and any thread may read. Of all counters of the transport; ROCI_UNCOUNTED compiles it
+// without them, to measure what they cost (tests/bench/cost.py).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define ROCI_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define ROCI_SANITIZED 1
+#endif
+#endif
+
+namespace roci {
+
+/// Readers use a relaxed load. The writer needs no locked add, because it is the only one. A compiler makes three instructions of
+/// a relaxed load, an addition and a relaxed store. On x86-64 one instruction does the same: its store of an aligned word is
+/// indivisible.
+inline void bump([[maybe_unused]] uint64_t& value, [[maybe_unused]] uint64_t n = 1) {
+#if defined(ROCI_UNCOUNTED)
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(ROCI_SANITIZED)
+    asm("addq %1, %0" : "+m"(value) : "er"(n) : "cc");
+#else
+    std::atomic_ref a(value);
+    a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+#endif
+}
+
+}  // namespace roci

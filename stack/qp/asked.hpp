@@ -1,0 +1,53 @@
+// The missing responses that were requested again, in the order of these requests. A peer answers in the order of arrival or in
+// the order of PSNs. So a response shows that an earlier answer is lost only if it answers what was sent later; the PSN alone
+// does not show it.
+#pragma once
+
+#include <array>
+
+#include "qp/send_window.hpp"
+
+namespace roci::qp {
+
+/// A range of consecutive PSNs that have not arrived.
+struct Hole {
+    Psn first;
+    uint32_t length = 0;
+    bool operator==(const Hole&) const = default;
+};
+
+class Asked {
+public:
+    static constexpr uint32_t kMost = 32;
+
+    bool full() const { return count_ == kMost; }
+    uint32_t count() const { return count_; }
+    void clear() { count_ = 0; }
+    /// The PSNs of `hole` were requested now; `next` is the PSN of the next new request. It must not be full().
+    void add(const Hole& hole, Psn next, Nanos now) { add({hole, next, uint32_t(now), false}); }
+    /// Likewise, but some of these PSNs have arrived, or earlier answers to them may be on their way.
+    void add_again(const Hole& hole, Psn next, Nanos now) { add({hole, next, uint32_t(now), true}); }
+    bool covers(Psn psn) const;
+    /// The first PSNs of `hole` that were not requested. Length 0: all were, and `first` is one past them.
+    Hole uncovered(Hole hole) const;
+    /// Everything before `acked` has arrived.
+    void advance(Psn acked);
+    /// A response or ACK with this PSN arrived. Forgets the requests whose answers it shows to be lost, and what it answers. An
+    /// answer takes at least `least`: what comes earlier was on its way before the request. True: one was forgotten.
+    bool answered(Psn psn, Nanos now, Nanos least);
+
+private:
+    struct Part {
+        Hole hole;
+        Psn next;
+        uint32_t at = 0;
+        bool again = false;
+    };
+    void add(const Part& part);
+    void remove(uint32_t i);
+
+    std::array<Part, kMost> parts_{};
+    uint32_t count_ = 0;
+};
+
+}  // namespace roci::qp

@@ -1,0 +1,138 @@
+// Which responses are to be requested again. All holes that are old enough are requested in one round trip. A hole that was
+// requested is requested again only if its answer is shown to be lost (asked.hpp), or if the peer is silent.
+#include "qp/reorder.hpp"
+#include "qp/roles.hpp"
+
+namespace roci::qp {
+namespace {
+
+/// One past the newest PSN that the peer has answered, as far as is known: it answers in order (IBA 9.7.5.1.2).
+Psn answered_end(const Qp& qp) {
+    const Reorder& r = *qp.reorder;
+    Psn end = r.responses.count != 0 ? r.responses.end : qp.requester.window.acked();
+    if (!r.has_ack) return end;
+    const Psn by_ack = aeth_kind(r.ack.syndrome) == AethKind::ack ? r.ack.psn + 1 : r.ack.psn;
+    return by_ack.distance_from(end) > 0 ? by_ack : end;
+}
+
+/// The first PSNs at or behind `from` without a response.
+Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
+    const Backlog& b = qp.reorder->responses;
+    const Hole hole = hole_from(b, ctx.reorder->window(), from);
+    if (hole.length != 0) return hole;
+    const Psn behind = b.count != 0 && b.end.distance_from(from) > 0 ? b.end : from;
+    const int32_t rest = answered_end(qp).distance_from(behind);
+    return {behind, rest > 0 ? uint32_t(rest) : 0};
+}
+
+/// Number of packets that arrived although they were sent after the hole's responses.
+uint32_t overtakers(const Reorder& r, Psn end) {
+    const int32_t behind = r.responses.count != 0 ? r.responses.end.distance_from(end) : 0;
+    return uint32_t(std::max(behind, 0)) + uint32_t(r.has_ack);
+}
+
+/// Moves the frontier behind all holes that are not merely late. True: some of them are responses.
+bool advance_frontier(Context& ctx, Qp& qp) {
+    Missing& m = qp.reorder->missing;
+    const Patience& patience = qp.reorder->responses.patience;
+    bool found = false;
+    for (;;) {
+        const Hole h = missing_response(ctx, qp, m.frontier);
+        if (h.first != m.hole || !m.waits) {
+            m.hole = h.first;
+            m.since = ctx.now;
+        }
+        const Psn end = h.first + h.length;
+        m.waits = h.length != 0 && !patience.exhausted(overtakers(*qp.reorder, end), ctx.now - m.since);
+        if (h.length == 0 || m.waits) return found;
+        m.frontier = end;
+        found = found || unasked_responses(ctx, qp, h.first, end).length != 0;
+    }
+}
+
+/// Holes that are to be requested, but are not under way.
+bool any_unasked(const Context& ctx, const Qp& qp) {
+    return unasked_responses(ctx, qp, qp.requester.window.acked(), qp.reorder->missing.frontier).length != 0;
+}
+
+/// A response sent before the peer got our request again takes less time than that.
+Nanos shortest_answer(const Qp& qp) { return qp.requester.round_trip.shortest() / 4 * 3; }
+
+}  // namespace
+
+void forget_missing(Qp& qp) {
+    Missing& m = qp.reorder->missing;
+    m.asked.clear();
+    m.frontier = m.hole = qp.requester.window.acked();
+    m.waits = m.request = false;
+    m.named = m.frontier;
+}
+
+bool learn_missing(Context& ctx, Qp& qp, Psn psn) {
+    Missing& m = qp.reorder->missing;
+    if (m.frontier.distance_from(qp.requester.window.acked()) < 0) m.frontier = qp.requester.window.acked();
+    bool lost = false;
+    if (m.asked.count() != 0 && m.asked.answered(psn, ctx.now, shortest_answer(qp)) && any_unasked(ctx, qp)) {
+        qp.reorder->responses.again = m.frontier;
+        lost = true;
+    }
+    return advance_frontier(ctx, qp) || lost;
+}
+
+bool look_for_missing(Context& ctx, Qp& qp) {
+    Missing& m = qp.reorder->missing;
+    const Psn acked = qp.requester.window.acked();
+    m.asked.advance(acked);
+    m.request = m.request && m.named.distance_from(acked) > 0;
+    if (m.frontier.distance_from(acked) < 0) m.frontier = acked;
+    const bool found = advance_frontier(ctx, qp);
+    // There was no room in the list of what was asked for.
+    return found || (!qp.requester.window.repair_due() && !m.asked.full() && any_unasked(ctx, qp));
+}
+
+void missing_go_back(const Context& ctx, Qp& qp) {
+    forget_missing(qp);
+    const SendWindow& window = qp.requester.window;
+    if (!ctx.selective_repeat || !window.awaits_answer()) return;
+    qp.reorder->missing.asked.add_again({window.acked(), window.in_flight()}, window.highest_sent(), ctx.now);
+    qp.reorder->missing.frontier = window.next();
+}
+
+void ask_for_all_missing(Qp& qp) {
+    Missing& m = qp.reorder->missing;
+    m.request = m.request || (m.asked.covers(m.named) && m.named.distance_from(qp.requester.window.acked()) > 0);
+    m.asked.clear();
+    m.frontier = answered_end(qp);
+    m.waits = false;
+    qp.reorder->responses.again = m.frontier;
+}
+
+uint32_t missing_span(const Qp& qp) {
+    const Psn acked = qp.requester.window.acked();
+    const Missing& m = qp.reorder->missing;
+    const Psn end = m.request ? m.named + 1 : m.frontier;
+    return uint32_t(std::max(std::max(end.distance_from(acked), m.frontier.distance_from(acked)), 0));
+}
+
+Hole unasked_responses(const Context& ctx, const Qp& qp, Psn from, Psn end) {
+    const Asked& asked = qp.reorder->missing.asked;
+    SendRecord* r = qp.requester.queue.oldest();
+    for (;;) {
+        Hole h = missing_response(ctx, qp, from);
+        const int32_t left = end.distance_from(h.first);
+        if (h.length == 0 || left <= 0) return {h.first, 0};
+        r = record_at(r, h.first);
+        if (r == nullptr) return {h.first, 0};
+        const uint32_t of_record = r->packets - psn_span(r->first_psn, h.first);
+        if (!needs_response(r->kind)) {  // it was executed, because a later request was answered
+            from = h.first + of_record;
+            continue;
+        }
+        h.length = std::min({h.length, of_record, uint32_t(left)});
+        h = asked.uncovered(h);
+        if (h.length != 0) return h;
+        from = h.first;
+    }
+}
+
+}  // namespace roci::qp

@@ -1,0 +1,49 @@
+"""A rocid with loopback devices, and what the programs that use it need."""
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+class Rocid:
+    """One rocid with those settings, while the block lasts. `prefix`: words before its command. `own_session`: not the caller's."""
+
+    def __init__(self, build, settings=(), prefix=(), own_session=False):
+        self.build, self.settings, self.prefix, self.own_session = build, settings, prefix, own_session
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        socket = f"{self.folder.name}/rocid.sock"
+        sets = [word for s in self.settings for word in ("--set", s)]
+        self.log = open(f"{self.folder.name}/log", "w")
+        self.process = subprocess.Popen([*self.prefix, str(self.build / "apps/rocid/rocid"), "--loopback", "--socket", socket, *sets],
+                                        stdout=self.log, stderr=subprocess.STDOUT, start_new_session=self.own_session)
+        libraries = ":".join(str(self.build / "verbs_api" / lib) for lib in ("libibverbs", "librdmacm"))
+        self.env = dict(os.environ, ROCI_SOCKET=socket, LD_LIBRARY_PATH=libraries)
+        for _ in range(200):
+            if Path(socket).exists():
+                return self
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        sys.exit("rocid does not start: " + Path(self.log.name).read_text()[-500:])
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=20)
+        self.log.close()
+        self.folder.cleanup()
+
+    def sleeps(self):
+        """{thread's name: how often its threads went to sleep}"""
+        counts = {}
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            try:
+                status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # the thread has ended
+            name = status["Name"].strip()
+            counts[name] = counts.get(name, 0) + int(status["voluntary_ctxt_switches"])
+        return counts

@@ -1,0 +1,150 @@
+// What plain UDP sockets reach, as the anchor of port = "udp" (udp.py):
+//   udp_floor receive PORT                          prints the MB/s of the first sender
+//   udp_floor send ADDRESS PORT SEGMENT SECONDS     datagrams of up to 64 segments (UDP_SEGMENT)
+//   udp_floor pong PORT                             returns each datagram, until none comes for two seconds
+//   udp_floor ping ADDRESS PORT BYTES COUNT         prints the median half round trip in microseconds; both ends block in recv
+#include <arpa/inet.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr size_t kDatagram = 65000;
+constexpr int kSegments = 64;
+
+double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+[[noreturn]] void die(const char* what) {
+    std::perror(what);
+    std::exit(1);
+}
+
+/// A socket with large buffers, bound to `port` if that is not 0; a receive ends after two seconds without a datagram.
+int open_socket(uint16_t port) {
+    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    if (fd < 0) die("socket");
+    const int bytes = 8 << 20, discover = IP_PMTUDISC_DO;
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
+    const timeval limit{.tv_sec = 2, .tv_usec = 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_port = htons(port);
+    if (port != 0 && bind(fd, reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0) die("bind");
+    return fd;
+}
+
+int open_to(char** words) {
+    const int fd = open_socket(0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(uint16_t(std::atoi(words[1])));
+    if (inet_pton(AF_INET, words[0], &to.sin_addr) != 1) die(words[0]);
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) die("connect");
+    return fd;
+}
+
+int receive(char** words) {
+    const int fd = open_socket(uint16_t(std::atoi(words[0])));
+    const int on = 1;
+    setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
+    std::puts("ready");
+    std::fflush(stdout);
+    std::vector<uint8_t> buffer(1 << 16);
+    uint64_t bytes = 0, calls = 0;
+    Clock::time_point first, last;
+    for (int waited = 0; waited < 10;) {
+        const ssize_t n = recv(fd, buffer.data(), buffer.size(), 0);
+        if (n <= 0) {
+            if (calls != 0) break;
+            ++waited;
+            continue;
+        }
+        last = Clock::now();
+        if (calls++ == 0) first = last;
+        bytes += uint64_t(n);
+    }
+    const double time = std::chrono::duration<double>(last - first).count();
+    std::printf("%.1f MB/s, %.0f bytes per call\n", time > 0 ? double(bytes) / time / 1e6 : 0,
+                calls != 0 ? double(bytes) / double(calls) : 0);
+    return calls == 0;
+}
+
+int send(char** words) {
+    const int fd = open_to(words);
+    const int segment = std::atoi(words[2]);
+    const double seconds = std::atof(words[3]);
+    if (segment <= 0 || setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment) != 0) die("UDP_SEGMENT");
+    const size_t bytes = size_t(segment) * std::min(kDatagram / size_t(segment), size_t(kSegments));
+    const std::vector<uint8_t> buffer(bytes, 1);
+    for (const auto start = Clock::now(); seconds_since(start) < seconds;)
+        if (::send(fd, buffer.data(), bytes, 0) < 0 && errno != ECONNREFUSED && errno != ENOBUFS) die("send");
+    return 0;
+}
+
+int pong(char** words) {
+    const int fd = open_socket(uint16_t(std::atoi(words[0])));
+    std::puts("ready");
+    std::fflush(stdout);
+    std::vector<uint8_t> buffer(1 << 16);
+    sockaddr_in from{};
+    for (int waited = 0; waited < 10;) {
+        socklen_t length = sizeof from;
+        const ssize_t n = recvfrom(fd, buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
+        if (n < 0)
+            waited += from.sin_port != 0 ? 10 : 1;
+        else if (sendto(fd, buffer.data(), size_t(n), 0, reinterpret_cast<const sockaddr*>(&from), length) != n)
+            die("sendto");
+    }
+    return 0;
+}
+
+int ping(char** words) {
+    const int fd = open_to(words);
+    std::vector<uint8_t> buffer(size_t(std::max(std::atoi(words[2]), 1)), 1);
+    std::vector<double> times;
+    const int count = std::max(std::atoi(words[3]), 1);
+    for (int i = 0; i < count; ++i) {
+        const auto start = Clock::now();
+        if (::send(fd, buffer.data(), buffer.size(), 0) < 0) die("send");
+        if (recv(fd, buffer.data(), buffer.size(), 0) < 0) die("recv");
+        times.push_back(seconds_since(start) * 1e6 / 2);
+    }
+    std::ranges::nth_element(times, times.begin() + count / 2);
+    std::printf("%.2f us\n", times[size_t(count / 2)]);
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    struct Word {
+        int arguments;
+        int (*run)(char**);
+    };
+    const std::map<std::string, Word> words{
+        {"receive", {1, receive}}, {"send", {4, send}}, {"pong", {1, pong}}, {"ping", {4, ping}}};
+    const auto word = words.find(argc > 1 ? argv[1] : "");
+    if (word == words.end() || argc - 2 != word->second.arguments) {
+        std::fputs("udp_floor receive PORT | send ADDRESS PORT SEGMENT SECONDS | pong PORT | ping ADDRESS PORT BYTES COUNT\n",
+                   stderr);
+        return 2;
+    }
+    return word->second.run(argv + 2);
+}

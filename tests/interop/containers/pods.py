@@ -1,0 +1,158 @@
+"""Two podman containers on one veth: a user without capabilities, the default seccomp profile, a root of its own for each."""
+import contextlib
+import glob
+import itertools
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+REPO = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build'))).resolve()
+sys.path += [str(REPO / 'tests/interop' / folder) for folder in ('guest', 'hosts', 'nic')]
+import hosts  # noqa: E402
+import image  # noqa: E402
+import machine  # noqa: E402
+
+LIB = 'usr/lib/x86_64-linux-gnu'
+PROGRAMS = ('ibv_devinfo', 'ibv_rc_pingpong', 'ib_write_bw', 'ib_read_bw', 'ib_send_lat', 'rping', 'ucx_perftest')
+OURS = {'usr/bin/roci': 'apps/roci/roci', 'usr/bin/rocid': 'apps/rocid/rocid',
+        f'{LIB}/rocinante/libibverbs.so.1': 'verbs_api/libibverbs/libibverbs.so.1',
+        f'{LIB}/rocinante/librdmacm.so.1': 'verbs_api/librdmacm/librdmacm.so.1'}
+TEXTS = {**image.TEXTS, 'etc/passwd': 'user:x:1000:1000::/tmp:/bin/sh\n', 'etc/group': 'user:x:1000:\n'}
+# podman wants one hierarchy of control groups, and the tests set no limits. Its own mount namespace leaves the machine's alone.
+PODMAN = 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup && exec "$@"'
+LIMITS = ('nofile=1024:1024', 'nproc=1024:1024')
+
+
+def why_not():
+    """What this machine lacks, or nothing."""
+    for tool in ('podman', 'crun', 'ucx_perftest', 'rping'):
+        if not shutil.which(tool):
+            return f'{tool} is not installed (apt-get install podman crun ucx-utils)'
+    return hosts.why_not()
+
+
+def make_root(folder):
+    """A root file system of this machine's own files: programs, their libraries, and what was built."""
+    files = {name: str(BUILD / path) for name, path in OURS.items()}
+    files |= {path.lstrip('/'): path for path in glob.glob(f'/{LIB}/ucx/*.so*')}
+    drivers, links = machine.plugins()
+    contents = image.Contents('container', pathlib.Path('/'), PROGRAMS, files | drivers)
+    for name in ('proc', 'sys', 'dev', 'tmp', 'run', 'etc', 'usr/bin', 'usr/lib', 'usr/lib64'):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name, target in image.LINKS.items():
+        (folder / name).symlink_to(target)
+    for name, path in image.user_space(contents).items():
+        to = folder / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(image.without_symbols(path))
+        to.chmod(0o755)
+    for name, target in links.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(target)
+    for name in ('sh', 'cat', 'grep', 'id', 'sleep', 'env', 'ls'):
+        if not (folder / 'usr/bin' / name).exists():
+            (folder / 'usr/bin' / name).symlink_to('busybox')
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text)
+    for place in (folder, *(p for p in folder.rglob('*') if p.is_dir() and not p.is_symlink())):
+        place.chmod(0o1777 if place.name == 'tmp' else 0o755)
+
+
+class Pod:
+    """A container with a shell that takes one command after the other."""
+
+    def __init__(self, namespace, address, root):
+        self.address, self.namespace = address, namespace
+        self.output = tempfile.TemporaryFile(mode='w+', errors='replace')
+        limits = [word for limit in LIMITS for word in ('--ulimit', limit)]
+        podman = ['podman', 'run', '-i', '--rm', '--rootfs', '--cgroups=disabled', '--runtime', 'crun', *limits, '--cap-drop=ALL',
+                  '--security-opt', 'no-new-privileges', '--user', '1000:1000', '--env', 'HOME=/tmp', '--env', 'XDG_RUNTIME_DIR=/tmp',
+                  '--network', f'ns:/run/netns/{namespace}', str(root), '/bin/sh']
+        self.process = subprocess.Popen(['unshare', '--mount', 'sh', '-c', PODMAN, 'sh', *podman], stdin=subprocess.PIPE, stdout=self.output,
+                                        stderr=subprocess.STDOUT, text=True)
+        self.number = itertools.count(1)
+
+    def said(self):
+        self.output.seek(0)
+        return self.output.read()
+
+    def start(self, command):
+        """Begins a command; its number is for wait()."""
+        number = next(self.number)
+        self.process.stdin.write(f'echo "begin {number} "; {command} </dev/null 2>&1; echo "end {number} $?"\n')
+        self.process.stdin.flush()
+        return number
+
+    def wait(self, number, limit=60):
+        """(status, output)"""
+        end = time.monotonic() + limit
+        while f'\nend {number} ' not in (text := self.said()) or not text.endswith('\n'):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise hosts.Failure(f'no end of command {number}:\n{text[-2000:]}')
+            time.sleep(0.05)
+        own = text.split(f'begin {number} \n', 1)[1]
+        output, status = own.split(f'end {number} ', 1)
+        return int(status.split()[0]), output
+
+    def must(self, command, limit=60):
+        status, output = self.wait(self.start(command), limit)
+        if status != 0:
+            raise hosts.Failure(f'{command} returned {status}:\n{output[-2000:]}')
+        return output
+
+    def close(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Pods:
+    """Use with `with`."""
+
+    def __init__(self):
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        try:
+            folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix='roci-pods-')))
+            folder.chmod(0o755)
+            net = self.stack.enter_context(hosts.Network(1500, judged=False))
+            self.pods = []
+            for host in (net.a, net.b):
+                root = folder / f'root{host.number}'
+                make_root(root)
+                pod = Pod(host.namespace, host.ipv4, root)
+                self.stack.callback(pod.close)
+                self.pods.append(pod)
+            self.net, self.left, self.right = net, *self.pods
+        except BaseException:
+            self.stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    def pair(self, server, client, port, limit=60):
+        """A server in the left container, its client in the right one; both must return 0. Returns the client's output."""
+        begun = self.left.start(server)
+        if port:
+            self.net.wait(lambda: f':{port}' in self.net.a.sh('ss -ltnH') or f'\nend {begun} ' in self.left.said(), f'{server} does not listen')
+        else:
+            time.sleep(1)  # nothing shows from outside that a rdma_cm id listens
+        status, output = self.right.wait(self.right.start(client), limit)
+        if status != 0:
+            raise hosts.Failure(f'{client} returned {status}:\n{output[-1500:]}\nthe server:\n{self.left.said()[-1500:]}')
+        status, served = self.left.wait(begun, limit)
+        if status != 0:
+            raise hosts.Failure(f'{server} returned {status}:\n{served[-1500:]}')
+        return output

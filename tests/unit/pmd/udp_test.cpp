@@ -1,0 +1,166 @@
+// RoCEv2 frames over plain UDP sockets, between addresses of the loopback interface.
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "pmd_glue/eal.hpp"
+#include "pmd_glue/udp_port.hpp"
+#include "wire/icrc.hpp"
+#include "wire/icrc_identification.hpp"
+
+namespace roci::pmd {
+namespace {
+
+constexpr MacAddress kMac{{0x02, 0, 0, 0, 0, 1}};
+constexpr uint8_t kHere[4] = {127, 79, 1, 1}, kThere[4] = {127, 79, 1, 2};
+constexpr uint32_t kBth = wire::kEthLength + wire::kIpv4Length + wire::kUdpLength;
+
+/// A frame from kThere to kHere; its payload begins with `number`. Returns its length.
+uint32_t build(uint8_t* f, uint32_t number, uint32_t payload, uint16_t source_port = wire::kRoceUdpPort) {
+    const uint32_t udp = wire::kUdpLength + wire::kBthLength + payload + wire::kIcrcLength;
+    const uint32_t length = wire::kEthLength + wire::kIpv4Length + udp;
+    std::memset(f, 0, length);
+    store_be<uint16_t>(f + 12, wire::kEtherIpv4);
+    uint8_t* l3 = f + wire::kEthLength;
+    l3[0] = 0x45;
+    store_be<uint16_t>(l3 + 2, uint16_t(wire::kIpv4Length + udp));
+    store_be<uint16_t>(l3 + 6, wire::kDontFragmentWord);
+    l3[8] = 64;
+    l3[9] = wire::kProtocolUdp;
+    std::memcpy(l3 + 12, kThere, 4);
+    std::memcpy(l3 + 16, kHere, 4);
+    store_be<uint16_t>(l3 + 20, source_port);
+    store_be<uint16_t>(l3 + 22, wire::kRoceUdpPort);
+    store_be<uint16_t>(l3 + 24, uint16_t(udp));
+    f[kBth] = 0x04;  // RC SEND Only
+    for (uint32_t i = 0; i < payload; ++i) f[kBth + wire::kBthLength + i] = uint8_t(number + i);
+    store_be<uint32_t>(f + kBth + wire::kBthLength, number);
+    const uint32_t covered = wire::kIpv4Length + udp - wire::kIcrcLength;
+    const uint32_t icrc = wire::icrc(l3, covered, false, wire::kIpv4Length);
+    std::memcpy(l3 + covered, &icrc, sizeof icrc);
+    return length;
+}
+
+std::unique_ptr<UdpSockets> open_sockets(const uint8_t* address) {
+    UdpSetup setup;
+    setup.addresses = {Gid::from_ipv4(address)};
+    try {
+        return std::make_unique<UdpSockets>(setup);
+    } catch (const StartError&) {
+        return nullptr;  // a rocid of this machine has the port on every address
+    }
+}
+
+class Udp : public testing::Test {
+protected:
+    void SetUp() override {
+        here_ = open_sockets(kHere);
+        if (here_ == nullptr) GTEST_SKIP() << "UDP port 4791 is in use";
+        receiver_ = std::make_unique<UdpReceiver>(*here_, kMac);
+    }
+    struct Got {
+        uint32_t number;
+        bool right;
+    };
+    /// What has come, in bursts of `burst`; stops when `most` are there or nothing comes any more.
+    std::vector<Got> receive(size_t most, unsigned burst = 8) {
+        std::vector<Got> all;
+        io::RxFrame f[64];
+        for (int vain = 0; all.size() < most && vain < 200;) {
+            const unsigned n = receiver_->burst(f, burst);
+            if (n == 0 && ++vain != 0) usleep(1000);
+            for (unsigned i = 0; i < n; ++i)
+                all.push_back({load_be<uint32_t>(f[i].data + kBth + wire::kBthLength), f[i].icrc == wire::HeaderChecksum::right});
+            receiver_->free(f, n);
+        }
+        return all;
+    }
+    /// Sends what follows UDP of a built frame from a socket of its own.
+    static void send_from(uint16_t port, const uint8_t* frame, uint32_t length) {
+        const int fd = socket(AF_INET, SOCK_DGRAM, 0), discover = IP_PMTUDISC_DO;
+        setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
+        sockaddr_in own{}, to{};
+        own.sin_family = to.sin_family = AF_INET;
+        own.sin_port = htons(port);
+        to.sin_port = htons(wire::kRoceUdpPort);
+        std::memcpy(&own.sin_addr, kThere, 4);
+        std::memcpy(&to.sin_addr, kHere, 4);
+        ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&own), sizeof own), 0);
+        ASSERT_EQ(sendto(fd, frame + kBth, length - kBth, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to),
+                  ssize_t(length - kBth));
+        close(fd);
+    }
+    std::unique_ptr<UdpSockets> here_;
+    std::unique_ptr<UdpReceiver> receiver_;
+};
+
+TEST_F(Udp, AWholeBurstIsOneSystemCallAndArrivesInOrderInBurstsOfAnySize) {
+    const auto there = open_sockets(kThere);
+    ASSERT_NE(there, nullptr);
+    UdpPort port(*there, kMac, 256, nullptr);
+    constexpr unsigned kCount = 62;
+    ASSERT_EQ(port.best_burst(), 64u);
+    io::TxFrame f[kCount];
+    for (uint32_t round = 0; round < 3; ++round) {
+        ASSERT_EQ(port.tx_alloc(f, kCount), kCount);
+        for (uint32_t i = 0; i < kCount; ++i) f[i].length = build(f[i].data, round * kCount + i, 1024);
+        ASSERT_EQ(port.tx_burst(f, kCount), kCount);
+    }
+    EXPECT_EQ(port.sent().calls, 3u);
+    const std::vector<Got> got = receive(3 * kCount, 7);
+    ASSERT_EQ(got.size(), 3 * kCount);
+    for (uint32_t i = 0; i < got.size(); ++i) {
+        EXPECT_EQ(got[i].number, i);
+        EXPECT_TRUE(got[i].right) << "frame " << i;
+    }
+}
+
+TEST_F(Udp, AfterSilenceFramesArriveAgain) {
+    uint8_t f[256];
+    for (uint32_t i = 0; i < 4; ++i) {
+        EXPECT_TRUE(receive(1).empty());
+        send_from(wire::kRoceUdpPort, f, build(f, i, 64));
+        const std::vector<Got> got = receive(1);
+        ASSERT_EQ(got.size(), 1u);
+        EXPECT_EQ(got[0].number, i);
+        EXPECT_TRUE(got[0].right);
+    }
+}
+
+TEST_F(Udp, TheSourcePortMayBeAnyButNotAnother) {
+    constexpr uint16_t kPort = 20'791;
+    uint8_t f[256];
+    send_from(kPort, f, build(f, 1, 64, kPort));
+    auto got = receive(1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_TRUE(got[0].right);
+    EXPECT_EQ(receiver_->counters().port_changed, 0u);
+    send_from(kPort, f, build(f, 2, 64));  // as a NAT does
+    got = receive(1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_FALSE(got[0].right);
+    EXPECT_EQ(receiver_->counters().port_changed, 1u);
+}
+
+TEST_F(Udp, ACorruptFrameIsWrongAndNoNatIsBlamed) {
+    uint8_t f[256];
+    const uint32_t length = build(f, 1, 64);
+    send_from(wire::kRoceUdpPort, f, length);  // now the peer is known
+    f[kBth + wire::kBthLength + 9] ^= 1;
+    send_from(wire::kRoceUdpPort, f, length);
+    const std::vector<Got> got = receive(2);
+    ASSERT_EQ(got.size(), 2u);
+    EXPECT_TRUE(got[0].right);
+    EXPECT_FALSE(got[1].right);
+    EXPECT_EQ(receiver_->counters().port_changed, 0u);
+}
+
+}  // namespace
+}  // namespace roci::pmd

@@ -1,0 +1,82 @@
+// What was requested again, and which response shows that the answer is lost.
+#include "qp/asked.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roci::qp {
+namespace {
+
+struct AskedTest : ::testing::Test {
+    Asked asked;
+    bool answered(uint32_t psn, Nanos now = 1'000'000) { return asked.answered(Psn(psn), now, 10'000); }
+};
+
+TEST_F(AskedTest, OnlyWhatWasNotAskedForIsUncovered) {
+    asked.add({Psn(10), 5}, Psn(100), 0);
+    asked.add({Psn(15), 2}, Psn(100), 0);
+    EXPECT_EQ(asked.uncovered({Psn(5), 3}), (Hole{Psn(5), 3}));
+    EXPECT_EQ(asked.uncovered({Psn(5), 20}), (Hole{Psn(5), 5}));
+    EXPECT_EQ(asked.uncovered({Psn(12), 10}), (Hole{Psn(17), 5}));
+    EXPECT_EQ(asked.uncovered({Psn(12), 4}), (Hole{Psn(16), 0}));
+    EXPECT_TRUE(asked.covers(Psn(16)));
+    EXPECT_FALSE(asked.covers(Psn(17)));
+}
+
+TEST_F(AskedTest, AResponseThatWasSentBeforeShowsNothing) {
+    asked.add({Psn(10), 1}, Psn(100), 0);
+    EXPECT_FALSE(answered(99));
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    EXPECT_TRUE(answered(100)) << "it belongs to a request that was sent later";
+    EXPECT_FALSE(asked.covers(Psn(10)));
+}
+
+TEST_F(AskedTest, ALaterAnswerShowsThatAnEarlierOneIsLost) {
+    asked.add({Psn(10), 1}, Psn(100), 0);
+    asked.add({Psn(20), 1}, Psn(100), 0);
+    asked.add({Psn(30), 1}, Psn(100), 0);
+    EXPECT_TRUE(answered(20));
+    EXPECT_FALSE(asked.covers(Psn(10)));
+    EXPECT_TRUE(asked.covers(Psn(30)));
+}
+
+TEST_F(AskedTest, AnAnswerInPsnOrderShowsNothingOfAHigherPsn) {
+    asked.add({Psn(20), 1}, Psn(100), 0);
+    asked.add({Psn(10), 1}, Psn(100), 0);
+    answered(10);
+    EXPECT_TRUE(asked.covers(Psn(20)));
+}
+
+TEST_F(AskedTest, WhatComesTooEarlyIsNoAnswer) {
+    asked.add({Psn(10), 1}, Psn(100), 1'000'000);
+    asked.add({Psn(20), 1}, Psn(100), 1'000'000);
+    EXPECT_FALSE(answered(20, 1'005'000)) << "only late";
+    EXPECT_TRUE(asked.covers(Psn(10)));
+}
+
+TEST_F(AskedTest, WithinAnAnswerTheFirstPacketsAreLost) {
+    asked.add({Psn(10), 5}, Psn(100), 0);
+    EXPECT_TRUE(answered(12));
+    EXPECT_FALSE(asked.covers(Psn(11)));
+    EXPECT_TRUE(asked.covers(Psn(13)));
+}
+
+TEST_F(AskedTest, GoingBackIsNotAnsweredByWhatWasOnItsWay) {
+    asked.add_again({Psn(10), 50}, Psn(60), 0);
+    EXPECT_FALSE(answered(40));
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    EXPECT_TRUE(answered(60));
+}
+
+TEST_F(AskedTest, WhatArrivedIsForgotten) {
+    asked.add({Psn(kMask24 - 1), 4}, Psn(100), 0);
+    asked.add({Psn(20), 1}, Psn(100), 0);
+    asked.advance(Psn(1));
+    EXPECT_EQ(asked.count(), 2u);
+    asked.advance(Psn(2));
+    EXPECT_EQ(asked.count(), 1u);
+    for (uint32_t i = 1; i < Asked::kMost; ++i) asked.add({Psn(30 + i), 1}, Psn(100), 0);
+    EXPECT_TRUE(asked.full());
+}
+
+}  // namespace
+}  // namespace roci::qp

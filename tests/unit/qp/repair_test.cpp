@@ -1,0 +1,53 @@
+// Round trips, and how long the requester waits for what it has sent again.
+#include "qp/repair.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roci::qp {
+namespace {
+
+constexpr uint32_t kWindow = 256;
+
+RoundTrip measured(Nanos trip) {
+    RoundTrip times;
+    times.begin(Psn(1), 1000);
+    times.end(Psn(2), 1000 + trip);
+    return times;
+}
+
+TEST(RepairTime, ARepairBehindAFullQueueIsAwaitedForAsLongAsTheQueueTakes) {
+    // The only round trip that was measured had no queue. The repaired packets showed the queue.
+    const RoundTrip times = measured(30'000);
+    RepairTime repair;
+    EXPECT_LT(times.patience(kWindow - 6, kWindow, repair.loaded()), 300'000u);
+    repair.begin(1'000'000);
+    repair.end(kWindow - 6, kWindow, 1'000'000 + 330'000);
+    EXPECT_GT(times.patience(kWindow - 6, kWindow, repair.loaded()), 400'000u);
+    EXPECT_LT(times.patience(2, kWindow, repair.loaded()), 100'000u) << "with an empty queue the wait stays short";
+}
+
+TEST(RepairTime, AShortQueueSaysLittleOfAFullOne) {
+    RepairTime repair;
+    repair.begin(1'000'000);
+    repair.end(3, kWindow, 1'100'000);
+    EXPECT_EQ(repair.loaded(), 0u);
+    repair.begin(1'000'000);
+    repair.end(kWindow / 2, kWindow, 1'100'000);
+    EXPECT_EQ(repair.loaded(), 200'000u);
+}
+
+TEST(RepairTime, TheClockMayWrap) {
+    RepairTime repair;
+    repair.begin((Nanos{1} << 32) - 1000);
+    repair.end(kWindow, kWindow, (Nanos{1} << 32) + 9000);
+    EXPECT_EQ(repair.loaded(), 10'000u);
+}
+
+TEST(RoundTrip, APauseIsLongerThanTheShortestRoundTrip) {
+    const RoundTrip times = measured(30'000);
+    EXPECT_GT(times.pause(), 60'000u);
+    EXPECT_LT(times.pause(), 120'000u);
+}
+
+}  // namespace
+}  // namespace roci::qp
