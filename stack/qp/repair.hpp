@@ -47,7 +47,7 @@ public:
     /// The same for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues. `loaded`: a round
     /// trip with all of them.
     Nanos patience(uint32_t ahead, uint32_t in_flight, uint32_t loaded) const {
-        const Nanos queued = std::max(Nanos{2} * smoothed_, Nanos{loaded} + loaded / 2);
+        const Nanos queued = std::max(Nanos{2} * smoothed_, Nanos{loaded} * 5 / 8);
         if (ahead >= in_flight) return std::max(patience(), queued);
         return Nanos{2} * shortest_ + kLeast + queued * ahead / in_flight;
     }
