@@ -90,6 +90,7 @@ enum class Op : uint16_t {
     open_qp,   ///< the reply is HandleReply; destroy_qp frees the handle
     counters,  ///< reply fd: memfd of the counter page (counter_page.hpp)
     why,       ///< reply fd: memfd with the text of `roci why`
+    cm_write_event,
     last_op,
 };
 

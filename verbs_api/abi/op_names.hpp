@@ -77,6 +77,7 @@ inline constexpr const char* kOpNames[] = {
     "open_qp",
     "counters",
     "why",
+    "cm_write_event",
 };
 static_assert(std::size(kOpNames) == size_t(Op::last_op));
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <span>
 
-#include "verbs.hpp"
+#include "compat/private.hpp"
 
 namespace {
 
@@ -108,9 +108,7 @@ const char* ibv_node_type_str(ibv_node_type type) { return name(kNodeTypes, type
 const char* ibv_port_state_str(ibv_port_state state) { return name(kPortStates, state); }
 const char* ibv_event_type_str(ibv_event_type event) { return name(kEvents, event); }
 const char* ibv_wc_status_str(ibv_wc_status status) { return name(kStatuses, status); }
-extern "C" __attribute__((visibility("default"))) const char* ibv_wr_opcode_str(ibv_wr_opcode opcode) {
-    return name(kWrOpcodes, opcode);
-}
+const char* roci::client::wr_opcode_name(ibv_wr_opcode opcode) { return name(kWrOpcodes, opcode); }
 
 int ibv_rate_to_mult(ibv_rate rate) {
     const Rate* r = find(&Rate::rate, rate);

@@ -103,6 +103,7 @@ constexpr Entry kOps[] = {
     {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},
     {Op::counters, op<abi::Empty>(counters, Stage::greeted)},
     {Op::why, op<abi::WhyRequest>(why, Stage::greeted)},
+    {Op::cm_write_event, op<abi::CmWriteEventRequest>(rdma_cm::write_event, Stage::greeted)},
 };
 
 /// Returns true if kOps contains all numbers in order, so that a number is an index.
