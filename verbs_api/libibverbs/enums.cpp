@@ -31,7 +31,8 @@ constexpr std::array kEvents = {"CQ error",
                                 "last WQE reached",
                                 "client reregistration",
                                 "GID table change",
-                                "WQ fatal"};
+                                "WQ fatal",
+                                "Device link speed change"};
 constexpr std::array kStatuses = {"success",
                                   "local length error",
                                   "local QP operation error",
@@ -56,23 +57,23 @@ constexpr std::array kStatuses = {"success",
                                   "general error",
                                   "TM error",
                                   "TM software rendezvous"};
-static_assert(kEvents.size() == IBV_EVENT_WQ_FATAL + 1 && kStatuses.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
-constexpr std::array kWrOpcodes = {"RDMA write",
-                                   "RDMA write with imm",
+static_assert(kEvents.size() == IBV_EVENT_WQ_FATAL + 2 && kStatuses.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
+constexpr std::array kWrOpcodes = {"rdma-write",
+                                   "rdma-write-with-imm",
                                    "send",
-                                   "send with imm",
-                                   "RDMA read",
-                                   "atomic cmp and swp",
-                                   "atomic fetch add",
-                                   "local inv",
-                                   "bind mw",
-                                   "send with inv",
-                                   "TSO",
+                                   "send-with-imm",
+                                   "rdma-read",
+                                   "atomic-cmp-and-swp",
+                                   "atomic-fetch-and-add",
+                                   "local-inv",
+                                   "bind-mw",
+                                   "send-with-inv",
+                                   "tso",
                                    "driver1",
                                    "unknown",
                                    "unknown",
                                    "flush",
-                                   "atomic write"};
+                                   "atomic-write"};
 
 const char* name(std::span<const char* const> names, int value) {
     return value >= 0 && size_t(value) < names.size() ? names[size_t(value)] : "unknown";

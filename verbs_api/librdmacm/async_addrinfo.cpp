@@ -58,7 +58,6 @@ int rdma_write_cm_event(rdma_cm_id* p, rdma_cm_event_type event, int status, uin
     return result(write_event(*Id::from(p), kUserEvent, status, arg));
 }
 
-// RAI_SA asks the subnet administrator of InfiniBand, which RoCE does not have.
 int rdma_resolve_addrinfo(rdma_cm_id* p, const char* node, const char* port, const rdma_addrinfo* hints) {
     if (p == nullptr) return fail(EINVAL);
     if (hints != nullptr && (hints->ai_flags & kRaiSa) != 0) return fail(EOPNOTSUPP);

@@ -155,6 +155,12 @@ TEST_F(Client, EveryPrivateNodeHasItsFunctions) {
         registers(nullptr);
         EXPECT_EQ(in_node<bool>("verbs_allow_disassociate_destroy", node), in_node<bool>("verbs_allow_disassociate_destroy", 33));
     }
+    auto* opcode = in_node<const char*(uint32_t)>("ibv_wr_opcode_str", 34);
+    ASSERT_NE(opcode, nullptr);
+    EXPECT_STREQ(opcode(0), "rdma-write");
+    EXPECT_STREQ(opcode(14), "flush");
+    EXPECT_STREQ(opcode(15), "atomic-write");
+    EXPECT_STREQ(opcode(16), "unknown");
     auto* export_fd = in_node<int()>("ibv_cmd_export_dmabuf_fd", 59);
     ASSERT_NE(export_fd, nullptr);
     EXPECT_EQ(export_fd(), -1) << "the result is a descriptor";
