@@ -85,12 +85,12 @@ enum class Op : uint16_t {
     cm_migrate,
     cm_join,
     cm_leave,
+    cm_write_event,
     start_capture,  ///< reply fd: read end of a pipe with pcapng, until the session or the capture ends
     stop_capture,
     open_qp,   ///< the reply is HandleReply; destroy_qp frees the handle
     counters,  ///< reply fd: memfd of the counter page (counter_page.hpp)
     why,       ///< reply fd: memfd with the text of `roci why`
-    cm_write_event,
     last_op,
 };
 

@@ -72,12 +72,12 @@ inline constexpr const char* kOpNames[] = {
     "cm_migrate",
     "cm_join",
     "cm_leave",
+    "cm_write_event",
     "start_capture",
     "stop_capture",
     "open_qp",
     "counters",
     "why",
-    "cm_write_event",
 };
 static_assert(std::size(kOpNames) == size_t(Op::last_op));
 

@@ -98,12 +98,12 @@ constexpr Entry kOps[] = {
     {Op::cm_migrate, op<abi::CmMigrateRequest>(rdma_cm::migrate, Stage::greeted)},
     {Op::cm_join, op<abi::CmJoinRequest>(rdma_cm::join, Stage::greeted)},
     {Op::cm_leave, op<abi::CmLeaveRequest>(rdma_cm::leave, Stage::greeted)},
+    {Op::cm_write_event, op<abi::CmWriteEventRequest>(rdma_cm::write_event, Stage::greeted)},
     {Op::start_capture, op<abi::StartCaptureRequest>(start_capture, Stage::greeted)},
     {Op::stop_capture, op<abi::Empty>(stop_capture, Stage::greeted)},
     {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},
     {Op::counters, op<abi::Empty>(counters, Stage::greeted)},
     {Op::why, op<abi::WhyRequest>(why, Stage::greeted)},
-    {Op::cm_write_event, op<abi::CmWriteEventRequest>(rdma_cm::write_event, Stage::greeted)},
 };
 
 /// Returns true if kOps contains all numbers in order, so that a number is an index.

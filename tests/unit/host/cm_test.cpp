@@ -493,7 +493,7 @@ TEST_F(CmTest, AnyBytesAreHarmless) {
     std::mt19937 rng(7);
     std::uniform_int_distribution<int> byte(0, 255);
     for (int i = 0; i < 20000; ++i) {
-        const auto op = Op(int(Op::cm_open_channel) + 2 + i % (int(Op::cm_leave) - int(Op::cm_open_channel) - 1));
+        const auto op = Op(int(Op::cm_open_channel) + 2 + i % (int(Op::cm_write_event) - int(Op::cm_open_channel) - 1));
         std::vector<std::byte> body(size_t(byte(rng)) + 8);
         for (std::byte& b : body) b = std::byte(byte(rng) < 200 ? 0 : byte(rng));
         body[0] = std::byte(byte(rng) % 4);
