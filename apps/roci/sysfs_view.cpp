@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "abi/link_speed.hpp"
 #include "qp/counters.hpp"
 
 namespace roci::cli {
@@ -34,24 +35,9 @@ constexpr std::array kPortStates{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTI
 constexpr std::array kPhysStates{
     "<none>", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"};
 
-/// Maps a code to a number. Used for the speed of a lane in 0.1 Gb/s (enum ib_port_speed) and for the number of lanes (enum
-/// ib_port_width).
-struct Coded {
-    uint32_t code, value;
-};
-constexpr std::array<Coded, 8> kLaneSpeeds{{{1, 25}, {2, 50}, {4, 100}, {8, 100}, {16, 140}, {32, 250}, {64, 500}, {128, 1000}}};
-constexpr std::array<Coded, 5> kLanes{{{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}}};
-
-template <size_t N>
-uint32_t decode(const std::array<Coded, N>& table, uint32_t code, uint32_t otherwise) {
-    for (const Coded& c : table)
-        if (c.code == code) return c.value;
-    return otherwise;
-}
-
 std::string rate_text(const abi::PortAttr& port) {
-    const uint32_t lanes = decode(kLanes, port.active_width, 1);
-    const uint32_t tenths = decode(kLaneSpeeds, port.active_speed, 25) * lanes;
+    const uint32_t lanes = abi::lanes_of(port.active_width);
+    const uint32_t tenths = abi::link_rate(port.active_width, port.active_speed);
     return fmt::format("{}{} Gb/sec ({}X)", tenths / 10, tenths % 10 != 0 ? fmt::format(".{}", tenths % 10) : "", lanes);
 }
 

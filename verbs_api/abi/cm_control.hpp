@@ -119,6 +119,16 @@ struct CmEventReply {
     CmQpAttrReply qp[3];
 };
 
+/// Puts an event of the program or of librdmacm into the id's channel. `event` is RDMA_CM_EVENT_ADDRINFO_RESOLVED,
+/// RDMA_CM_EVENT_ADDRINFO_ERROR or RDMA_CM_EVENT_USER. cm_get_event returns `arg` as the private data.
+struct CmWriteEventRequest {
+    uint32_t id;
+    uint32_t event;
+    int32_t status;
+    uint32_t reserved;
+    uint64_t arg;
+};
+
 struct CmOptionRequest {
     uint32_t id;
     int32_t level, name;

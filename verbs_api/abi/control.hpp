@@ -85,6 +85,7 @@ enum class Op : uint16_t {
     cm_migrate,
     cm_join,
     cm_leave,
+    cm_write_event,
     start_capture,  ///< reply fd: read end of a pipe with pcapng, until the session or the capture ends
     stop_capture,
     open_qp,    ///< reply: HandleReply; destroy_qp frees the handle

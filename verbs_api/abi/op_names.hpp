@@ -72,6 +72,7 @@ inline constexpr const char* kOpNames[] = {
     "cm_migrate",
     "cm_join",
     "cm_leave",
+    "cm_write_event",
     "start_capture",
     "stop_capture",
     "open_qp",

@@ -3,7 +3,7 @@
 #include <array>
 #include <span>
 
-#include "verbs.hpp"
+#include "compat/private.hpp"
 
 namespace {
 
@@ -31,7 +31,8 @@ constexpr std::array kEvents = {"CQ error",
                                 "last WQE reached",
                                 "client reregistration",
                                 "GID table change",
-                                "WQ fatal"};
+                                "WQ fatal",
+                                "Device link speed change"};
 constexpr std::array kStatuses = {"success",
                                   "local length error",
                                   "local QP operation error",
@@ -56,23 +57,23 @@ constexpr std::array kStatuses = {"success",
                                   "general error",
                                   "TM error",
                                   "TM software rendezvous"};
-static_assert(kEvents.size() == IBV_EVENT_WQ_FATAL + 1 && kStatuses.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
-constexpr std::array kWrOpcodes = {"RDMA write",
-                                   "RDMA write with imm",
+static_assert(kEvents.size() == IBV_EVENT_WQ_FATAL + 2 && kStatuses.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
+constexpr std::array kWrOpcodes = {"rdma-write",
+                                   "rdma-write-with-imm",
                                    "send",
-                                   "send with imm",
-                                   "RDMA read",
-                                   "atomic cmp and swp",
-                                   "atomic fetch add",
-                                   "local inv",
-                                   "bind mw",
-                                   "send with inv",
-                                   "TSO",
+                                   "send-with-imm",
+                                   "rdma-read",
+                                   "atomic-cmp-and-swp",
+                                   "atomic-fetch-and-add",
+                                   "local-inv",
+                                   "bind-mw",
+                                   "send-with-inv",
+                                   "tso",
                                    "driver1",
                                    "unknown",
                                    "unknown",
                                    "flush",
-                                   "atomic write"};
+                                   "atomic-write"};
 
 const char* name(std::span<const char* const> names, int value) {
     return value >= 0 && size_t(value) < names.size() ? names[size_t(value)] : "unknown";
@@ -108,9 +109,7 @@ const char* ibv_node_type_str(ibv_node_type type) { return name(kNodeTypes, type
 const char* ibv_port_state_str(ibv_port_state state) { return name(kPortStates, state); }
 const char* ibv_event_type_str(ibv_event_type event) { return name(kEvents, event); }
 const char* ibv_wc_status_str(ibv_wc_status status) { return name(kStatuses, status); }
-extern "C" __attribute__((visibility("default"))) const char* ibv_wr_opcode_str(ibv_wr_opcode opcode) {
-    return name(kWrOpcodes, opcode);
-}
+const char* roci::client::wr_opcode_name(ibv_wr_opcode opcode) { return name(kWrOpcodes, opcode); }
 
 int ibv_rate_to_mult(ibv_rate rate) {
     const Rate* r = find(&Rate::rate, rate);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "compat/private.hpp"
 #include "context.hpp"
 
 namespace roci::client {
@@ -92,10 +93,9 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
     return ssize_t(table->count);
 }
 
-// A private function of rdma-core, which ibv_devinfo -v and pyverbs call. The numbers are those of the kernel's sysfs: 0 for
-// InfiniBand or RoCE v1, 1 for RoCE v2.
-extern "C" __attribute__((visibility("default"))) int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index,
-                                                                         unsigned int* type) {
+namespace roci::client {
+
+int query_gid_type(ibv_context* context, uint8_t port, unsigned int index, unsigned int* type) {
     ibv_gid_entry entry{};
     const int err = find_entry(context, port, index, entry);
     if (err != 0 && err != ENODATA) {
@@ -105,3 +105,5 @@ extern "C" __attribute__((visibility("default"))) int ibv_query_gid_type(ibv_con
     *type = err == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;
     return 0;
 }
+
+}  // namespace roci::client

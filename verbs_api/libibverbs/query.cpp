@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "abi/link_speed.hpp"
 #include "context.hpp"
 #include "log.hpp"
+#include "newer.hpp"
 
 namespace roci::client {
 namespace {
@@ -128,6 +130,14 @@ int query_rt_values(ibv_context*, ibv_values_ex* values) {
         values->raw_clock.tv_nsec = now.tv_sec * 1'000'000'000L + now.tv_nsec;
     }
     values->comp_mask = wanted;
+    return 0;
+}
+
+int query_port_speed(ibv_context* context, uint32_t port, uint64_t* speed) {
+    if (port > UINT8_MAX) return refuse(EINVAL);
+    ibv_port_attr attr{};
+    if (const int err = query_port_ex(context, uint8_t(port), &attr, sizeof attr); err != 0) return refuse(err);
+    *speed = abi::link_rate(attr.active_width, attr.active_speed);
     return 0;
 }
 

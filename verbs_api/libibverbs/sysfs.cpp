@@ -66,11 +66,5 @@ int ibv_read_sysfs_file(const char* directory, const char* file, char* buffer, s
     return read_text(path.c_str(), buffer, size);
 }
 
-// Always fails, because no listed device has a kernel device (verbs_device.sysfs is NULL).
-int ibv_read_ibdev_sysfs_file(char*, size_t, void*, const char*, ...) {
-    errno = EINVAL;
-    return -1;
-}
-
 #pragma GCC visibility pop
 }

@@ -25,6 +25,10 @@ void set_parameters(Event& e, const abi::CmEventReply& r) {
     const uint8_t length = p.private_length <= sizeof e.private_data ? p.private_length : uint8_t(sizeof e.private_data);
     std::memcpy(e.private_data, p.private_data, length);
     const void* data = length != 0 ? e.private_data : nullptr;
+    if (r.event >= kAddrinfoResolved) {  // the member `arg` of the union, which older headers lack
+        std::memcpy(static_cast<void*>(&e.event.param), p.private_data, sizeof(uint64_t));
+        return;
+    }
     if (datagram(*e.event.id)) {
         e.event.param.ud = {data, length, to_verbs(r.ah), p.qpn, p.qkey};
         return;
@@ -218,12 +222,13 @@ int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
 
 const char* rdma_event_str(rdma_cm_event_type event) {
     static constexpr const char* kNames[] = {
-        "RDMA_CM_EVENT_ADDR_RESOLVED",  "RDMA_CM_EVENT_ADDR_ERROR",      "RDMA_CM_EVENT_ROUTE_RESOLVED",
-        "RDMA_CM_EVENT_ROUTE_ERROR",    "RDMA_CM_EVENT_CONNECT_REQUEST", "RDMA_CM_EVENT_CONNECT_RESPONSE",
-        "RDMA_CM_EVENT_CONNECT_ERROR",  "RDMA_CM_EVENT_UNREACHABLE",     "RDMA_CM_EVENT_REJECTED",
-        "RDMA_CM_EVENT_ESTABLISHED",    "RDMA_CM_EVENT_DISCONNECTED",    "RDMA_CM_EVENT_DEVICE_REMOVAL",
-        "RDMA_CM_EVENT_MULTICAST_JOIN", "RDMA_CM_EVENT_MULTICAST_ERROR", "RDMA_CM_EVENT_ADDR_CHANGE",
-        "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+        "RDMA_CM_EVENT_ADDR_RESOLVED",  "RDMA_CM_EVENT_ADDR_ERROR",        "RDMA_CM_EVENT_ROUTE_RESOLVED",
+        "RDMA_CM_EVENT_ROUTE_ERROR",    "RDMA_CM_EVENT_CONNECT_REQUEST",   "RDMA_CM_EVENT_CONNECT_RESPONSE",
+        "RDMA_CM_EVENT_CONNECT_ERROR",  "RDMA_CM_EVENT_UNREACHABLE",       "RDMA_CM_EVENT_REJECTED",
+        "RDMA_CM_EVENT_ESTABLISHED",    "RDMA_CM_EVENT_DISCONNECTED",      "RDMA_CM_EVENT_DEVICE_REMOVAL",
+        "RDMA_CM_EVENT_MULTICAST_JOIN", "RDMA_CM_EVENT_MULTICAST_ERROR",   "RDMA_CM_EVENT_ADDR_CHANGE",
+        "RDMA_CM_EVENT_TIMEWAIT_EXIT",  "RDMA_CM_EVENT_ADDRINFO_RESOLVED", "RDMA_CM_EVENT_ADDRINFO_ERROR",
+        "RDMA_CM_EVENT_USER",
     };
     return size_t(event) < std::size(kNames) ? kNames[event] : "UNKNOWN EVENT";
 }

@@ -36,6 +36,7 @@ void free_id(Id* id) {
     std::free(id->id.route.path_rec);
     if (id->sync) rdma_destroy_event_channel(id->id.channel);
     std::free(id->connect);
+    rdma_freeaddrinfo(id->resolved);
     std::free(id);
 }
 

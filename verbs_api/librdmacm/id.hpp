@@ -22,12 +22,20 @@ extern "C" {
 int rdma_set_local_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
 int rdma_get_remote_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
 int rdma_reject_ece(struct rdma_cm_id* id, const void* private_data, uint8_t private_data_len);
+// Since rdma-core 60. Older headers do not declare them.
+int rdma_resolve_addrinfo(struct rdma_cm_id* id, const char* node, const char* service, const struct rdma_addrinfo* hints);
+int rdma_query_addrinfo(struct rdma_cm_id* id, struct rdma_addrinfo** info);
+int rdma_write_cm_event(struct rdma_cm_id* id, enum rdma_cm_event_type event, int status, uint64_t arg);
 }
 #pragma GCC visibility pop
 
 namespace roci::rdmacm {
 
 struct Group;
+
+/// Values of enum rdma_cm_event_type since rdma-core 60, and a flag of rdma_addrinfo. Older headers lack them.
+enum NewerEvent : uint32_t { kAddrinfoResolved = 16, kAddrinfoError = 17, kUserEvent = 18 };
+inline constexpr int kRaiSa = 0x10;
 
 /// Begins with the public rdma_cm_id. Up to `sync` the layout is rdma-core's, because the system's r-sockets access these fields.
 struct Id {
@@ -49,6 +57,8 @@ struct Id {
     abi::CmQpAttrReply qp_attr[3];  ///< attributes for INIT, RTR and RTS from the last event; protected by `mutex`; mask 0: not
                                     ///< known, must be fetched
     Group* groups;
+    rdma_addrinfo* resolved;  ///< result of rdma_resolve_addrinfo that the program has not fetched; protected by `mutex`
+    bool resolving;           ///< true from rdma_resolve_addrinfo until the program has fetched the result; protected by `mutex`
 
     static Id* from(rdma_cm_id* p) { return reinterpret_cast<Id*>(p); }
 };

@@ -2,6 +2,7 @@
 // rdma_* calls of the system's library are bound to this library.
 #include <dlfcn.h>
 #include <rdma/rsocket.h>
+#include <sys/epoll.h>
 #include <sys/select.h>
 #include <unistd.h>
 
@@ -101,6 +102,9 @@ ROCI_FORWARD(int, rgetsockopt, (int s, int level, int name, void* value, socklen
 ROCI_FORWARD(off_t, riomap, (int s, void* buffer, size_t size, int protection, int flags, off_t offset), s, buffer, size,
              protection, flags, offset)
 ROCI_FORWARD(int, riounmap, (int s, void* buffer, size_t size), s, buffer, size)
+ROCI_FORWARD(int, repoll_create, (int flags), flags)
+ROCI_FORWARD(int, repoll_ctl, (int epfd, int op, int s, struct epoll_event* event), epfd, op, s, event)
+ROCI_FORWARD(int, repoll_wait, (int epfd, struct epoll_event* events, int count, int timeout), epfd, events, count, timeout)
 ROCI_FORWARD(size_t, riowrite, (int s, const void* buffer, size_t size, off_t offset, int flags), s, buffer, size, offset, flags)
 
 ROCI_EXPORT int rfcntl(int s, int command, ...) {

@@ -1,5 +1,6 @@
 // Converts events of the communication manager to events of ids. Receives and sends MADs.
 #include <algorithm>
+#include <cstring>
 
 #include "host/paths/resolve.hpp"
 #include "host/rdma_cm/service.hpp"
@@ -215,7 +216,11 @@ void forget_events(CmClient& client, uint32_t handle, uint32_t count) {
     if (channel == nullptr || count == 0) return;
     channel->stale += count;
     if (channel->stale <= kFew || channel->stale <= channel->events.size() / 2) return;
-    std::erase_if(channel->events, [&](const CmEvent& e) { return stale(client, e); });
+    std::erase_if(channel->events, [&](const CmEvent& e) {
+        if (!stale(client, e)) return false;
+        client.forget(e);
+        return true;
+    });
     channel->stale = 0;
 }
 
@@ -226,6 +231,7 @@ Outcome get_event(Call& c) {
     if (channel->events.empty()) return fail(EAGAIN, "no event is waiting");
     const CmEvent e = channel->events.front();
     channel->events.pop_front();
+    client.forget(e);
     if (stale(client, e)) {
         if (channel->stale != 0) --channel->stale;
         return fail(EAGAIN, "the event's id was destroyed");
@@ -252,6 +258,26 @@ Outcome get_event(Call& c) {
     out.route = describe_route(c.state, about);
     for (uint32_t i = 0; i < std::size(out.qp); ++i) out.qp[i] = qp_attributes(c.state, about, kFirstQpState + i);
     c.answer(out);
+    return done();
+}
+
+Outcome write_event(Call& c) {
+    const auto in = c.in<abi::CmWriteEventRequest>();
+    CmId* id;
+    if (Outcome o = find_id(c, in.id, id); o.failed()) return o;
+    const auto type = CmEventType(in.event);
+    CmEvent e;
+    e.type = type;
+    if (!e.written() || type > CmEventType::user)
+        return fail(EINVAL, "event {} cannot be written; write RDMA_CM_EVENT_USER", in.event);
+    CmClient& client = c.state.cm->client(c.session.id);
+    if (client.written >= kMaxWrittenEvents)
+        return fail(ENOBUFS, "{} written events are waiting; get them first", client.written);
+    ++client.written;
+    e.status = in.status;
+    e.param.private_length = sizeof in.arg;
+    std::memcpy(e.param.private_data, &in.arg, sizeof in.arg);
+    push_event(c.state, c.session.id, *id, e);
     return done();
 }
 

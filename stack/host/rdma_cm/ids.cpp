@@ -64,6 +64,7 @@ Outcome close_channel(Call& c) {
     CmChannel* channel;
     if (Outcome o = look_up(client.channels, handle, "event channel", channel); o.failed()) return o;
     if (channel->ids != 0) return fail(EBUSY, "event channel is in use by {} ids; destroy them first", channel->ids);
+    for (const CmEvent& e : channel->events) client.forget(e);
     c.state.platform.close_event_pipe(c.session.id, kCmChannelBase + handle);
     client.channels.erase(handle);
     return done();

@@ -33,6 +33,9 @@ enum class CmEventType : uint32_t {
     multicast_error,
     addr_change,
     timewait_exit,
+    addrinfo_resolved,
+    addrinfo_error,
+    user,
 };
 
 struct CmEvent {
@@ -44,6 +47,7 @@ struct CmEvent {
     int32_t status = 0;
     abi::CmParam param{};
     abi::AhAttr ah{};
+    bool written() const { return type >= CmEventType::addrinfo_resolved; }
 };
 
 struct CmChannel {
@@ -102,6 +106,11 @@ struct CmClient {
     HandleTable<CmChannel> channels;
     HandleTable<CmId> ids;
     HandleTable<CmGroup> groups;
+    uint32_t written = 0;  ///< number of waiting events by cm_write_event
+    /// Called for an event that leaves the queue of its channel.
+    void forget(const CmEvent& e) {
+        if (e.written()) --written;
+    }
 };
 
 /// An id that uses a port.
@@ -127,6 +136,7 @@ struct CmService {
     CmClient& client(uint32_t session) { return clients[session]; }
 };
 
+inline constexpr uint32_t kMaxWrittenEvents = 16384;                  ///< number of a session's waiting events by cm_write_event
 inline constexpr uint32_t kMaxCmIds = 65536, kMaxCmChannels = 65536;  ///< per session
 
 /// First number of event channels. Their pipes and those of completion channels share one number space.
@@ -167,6 +177,7 @@ abi::CmQpAttrReply qp_attributes(const State&, const CmId& id, uint32_t qp_state
 abi::AhAttr path_to_peer(const State&, const CmId& id);
 // events.cpp
 Outcome get_event(Call&);
+Outcome write_event(Call&);
 void push_event(State&, uint32_t session, CmId& id, CmEvent event);
 /// Reports that `count` events in that channel belong to a destroyed id.
 void forget_events(CmClient&, uint32_t channel, uint32_t count);

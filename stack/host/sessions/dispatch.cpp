@@ -99,6 +99,7 @@ constexpr Entry kOps[] = {
     {Op::cm_migrate, op<abi::CmMigrateRequest>(rdma_cm::migrate, Stage::greeted)},
     {Op::cm_join, op<abi::CmJoinRequest>(rdma_cm::join, Stage::greeted)},
     {Op::cm_leave, op<abi::CmLeaveRequest>(rdma_cm::leave, Stage::greeted)},
+    {Op::cm_write_event, op<abi::CmWriteEventRequest>(rdma_cm::write_event, Stage::greeted)},
     {Op::start_capture, op<abi::StartCaptureRequest>(start_capture, Stage::greeted)},
     {Op::stop_capture, op<abi::Empty>(stop_capture, Stage::greeted)},
     {Op::open_qp, op<abi::OpenQpRequest>(open_qp)},

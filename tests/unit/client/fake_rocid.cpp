@@ -206,6 +206,8 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
             abi::PortAttr a{};
             a.state = 4;
             a.max_mtu = a.active_mtu = 5;
+            a.active_width = 2;   // 4 lanes
+            a.active_speed = 64;  // 50 Gb/s
             a.gid_table_length = 16;
             a.pkey_table_length = 1;
             return {bytes_of(a), {}};

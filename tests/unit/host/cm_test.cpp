@@ -499,12 +499,52 @@ TEST(CmJournal, KeepsTheFirstAndTheLast) {
     EXPECT_EQ(j.entries().back().code, 99);
 }
 
+TEST_F(CmTest, EventsThatTheProgramWritesArriveInOrder) {
+    const uint32_t id = make_id(session, channel), other = make_id(session, channel);
+    const auto write = [&](uint32_t to, CmEventType type, int32_t status, uint64_t arg) {
+        return call(Op::cm_write_event, abi::CmWriteEventRequest{to, uint32_t(type), status, 0, arg}).error;
+    };
+    ASSERT_EQ(write(id, CmEventType::user, -5, 0x1122334455667788), 0);
+    ASSERT_EQ(write(other, CmEventType::addrinfo_error, -2, 0), 0);
+    const auto user = event(session, channel, CmEventType::user);
+    EXPECT_EQ(user.id, id);
+    EXPECT_EQ(user.status, -5);
+    uint64_t arg = 0;
+    std::memcpy(&arg, user.param.private_data, sizeof arg);
+    EXPECT_EQ(arg, 0x1122334455667788u);
+    EXPECT_EQ(event(session, channel, CmEventType::addrinfo_error).id, other);
+    EXPECT_EQ(write(id, CmEventType::established, 0, 0), EINVAL) << "such an event would be forged";
+    EXPECT_EQ(write(id, CmEventType(19), 0, 0), EINVAL);
+    EXPECT_EQ(write(99, CmEventType::user, 0, 0), ENOENT);
+}
+
+TEST_F(CmTest, WaitingEventsOfASessionAreLimited) {
+    const uint32_t id = make_id(session, channel), doomed = make_id(session, channel);
+    const auto write = [&](uint32_t to) {
+        return call(Op::cm_write_event, abi::CmWriteEventRequest{to, uint32_t(CmEventType::user), 0, 0, 0}).error;
+    };
+    for (uint32_t i = 0; i < kMaxWrittenEvents; ++i) ASSERT_EQ(write(i % 2 == 0 ? id : doomed), 0);
+    EXPECT_EQ(write(id), ENOBUFS);
+    event(session, channel, CmEventType::user);
+    EXPECT_EQ(write(id), 0);
+    EXPECT_EQ(write(id), ENOBUFS);
+    ASSERT_EQ(tell(session, Op::cm_destroy_id, doomed), 0);
+    while (!no_event(session, channel) || !no_event(session, channel)) {
+    }
+    for (uint32_t i = 0; i < kMaxWrittenEvents; ++i) ASSERT_EQ(write(id), 0);
+    EXPECT_EQ(write(id), ENOBUFS);
+    ASSERT_EQ(tell(session, Op::cm_destroy_id, id), 0);
+    ASSERT_EQ(tell(session, Op::cm_close_channel, channel), 0);
+    channel = open_channel(session);
+    EXPECT_EQ(write(make_id(session, channel)), 0);
+}
+
 TEST_F(CmTest, AnyBytesAreHarmless) {
     connected(7174);
     std::mt19937 rng(7);
     std::uniform_int_distribution<int> byte(0, 255);
     for (int i = 0; i < 20000; ++i) {
-        const auto op = Op(int(Op::cm_open_channel) + 2 + i % (int(Op::cm_leave) - int(Op::cm_open_channel) - 1));
+        const auto op = Op(int(Op::cm_open_channel) + 2 + i % (int(Op::cm_write_event) - int(Op::cm_open_channel) - 1));
         std::vector<std::byte> body(size_t(byte(rng)) + 8);
         for (std::byte& b : body) b = std::byte(byte(rng) < 200 ? 0 : byte(rng));
         body[0] = std::byte(byte(rng) % 4);

@@ -1,0 +1,35 @@
+// Public functions that this device does not support. They fail as those of rdma-core on a device without the function.
+//
+// DMA handles set hints in PCIe transactions, and dma-bufs of device memory are for other PCIe devices; both need hardware.
+// Completion counters count requests whether or not they have a completion, and operations of the peer. rocid has no such
+// counters.
+#include <cstring>
+
+#include "context.hpp"
+#include "newer.hpp"
+
+namespace roci::client {
+
+Dmah* alloc_dmah(ibv_context*, const DmahInitAttr*) { return fail<Dmah>(EOPNOTSUPP); }
+int dealloc_dmah(Dmah*) { return refuse(EOPNOTSUPP); }
+
+int dm_export_dmabuf_fd(ibv_dm*) {
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+int query_comp_cntr_caps(ibv_context*, CompCntrCaps* caps, size_t size) {
+    std::memset(static_cast<void*>(caps), 0, size);
+    return refuse(EOPNOTSUPP);
+}
+CompCntr* create_comp_cntr(ibv_context*, const void*) { return fail<CompCntr>(EOPNOTSUPP); }
+int destroy_comp_cntr(CompCntr*) { return refuse(EOPNOTSUPP); }
+int set_comp_cntr(CompCntr*, uint64_t) { return refuse(EOPNOTSUPP); }
+int set_err_comp_cntr(CompCntr*, uint64_t) { return refuse(EOPNOTSUPP); }
+int inc_comp_cntr(CompCntr*, uint64_t) { return refuse(EOPNOTSUPP); }
+int inc_err_comp_cntr(CompCntr*, uint64_t) { return refuse(EOPNOTSUPP); }
+int read_comp_cntr(CompCntr*, uint64_t*) { return refuse(EOPNOTSUPP); }
+int read_err_comp_cntr(CompCntr*, uint64_t*) { return refuse(EOPNOTSUPP); }
+int qp_attach_comp_cntr(ibv_qp*, CompCntr*, const void*) { return refuse(EOPNOTSUPP); }
+
+}  // namespace roci::client
