@@ -12,7 +12,7 @@ enum class Policy : uint8_t {
     fixed_window,  ///< the whole window; a small one after a timeout, from there it doubles per round trip
     delay,         ///< a window that keeps the round trip near a target
     dcqcn,         ///< a rate that congestion notifications cut and time raises again
-    adaptive,      ///< by delay; like dcqcn while the network marks
+    adaptive,      ///< by delay; notifications make the window smaller, too
     count_,
 };
 const char* policy_name(Policy p);
@@ -21,7 +21,7 @@ const char* policy_name(Policy p);
 struct Limits {
     uint32_t max_window = 256;          ///< packets
     uint32_t first_window = 2;          ///< packets: of a QP that knows nothing of the network yet
-    Nanos target = 30'000;              ///< delay: target round trip; twice the shortest measured one if that is longer
+    Nanos target = 30'000;              ///< delay: target round trip; at least 5/4 of the shortest measured one
     Nanos notify_every = 50'000;        ///< shortest time between two notifications of a QP; 0: none is sent
     Nanos raise_every = 55'000;         ///< dcqcn: time between two raises
     uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes between two raises
@@ -47,20 +47,24 @@ static_assert(sizeof(Controller) == 16);
 struct State {
     static constexpr uint8_t kFewSamples = 8;  ///< with fewer, a QP has just begun
     uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit
-    uint32_t target_rate = 0;                  ///< dcqcn: what the rate was before it was cut
-    uint32_t alpha = 0;                        ///< dcqcn: how congested, of kWhole
+    uint32_t before = 0;                       ///< the rate before it was cut; delay: the window before the cuts in vain
+    uint32_t alpha = 0;                        ///< how congested, judged by notifications, of kWhole
     uint32_t cut_at = 0;                       ///< low bits of the time when the window or rate was made smaller
-    uint32_t raised_at = 0;                    ///< dcqcn: likewise, of the last raise by time
+    uint32_t raised_at = 0;                    ///< dcqcn: likewise, of the last raise by time; adaptive: of the last notification
     uint32_t bytes = 0;                        ///< dcqcn: sent since the last raise by bytes
     uint32_t active_at = 0;                    ///< low bits of the time when something was sent or acknowledged
     uint32_t notified_at = 0;                  ///< low bits of the time when this end sent a notification
     uint8_t packet_shift = 12;                 ///< a full packet has 2^packet_shift bytes
-    uint8_t samples = 0;                       ///< round trips measured, at most kFewSamples
-    uint8_t raises_by_time = 0, raises_by_bytes : 6 = 0;
+    uint8_t raises_by_time = 0, raises_by_bytes = 0;
+    uint8_t queued = 0;           ///< delay: the part of the last round trip that was spent in queues, of kFraction
+    uint8_t samples : 4 = 0;      ///< round trips measured, at most kFewSamples
+    uint8_t vain_cuts : 4 = 0;    ///< delay: in a row, round trips always longer than the target
+    uint8_t calm_losses : 2 = 0;  ///< delay: in a row, while round trips were shorter than the target
     bool slow_start : 1 = true;
-    bool crowded : 1 = false;  ///< the last round trip was longer than the target
+    bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
+    bool contended : 1 = false;  ///< delay: others keep the queue full; long round trips change nothing
 };
-static_assert(sizeof(State) == 36);
+static_assert(sizeof(State) == 40);
 
 /// A QP's congestion control starts anew.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);
