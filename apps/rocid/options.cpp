@@ -85,7 +85,8 @@ constexpr Option kOptions[] = {
     {"congestion", "policy", Kind::choice, "\"fixed\"", 0, 0, "auto|fixed|delay|dcqcn|adaptive",
      "Congestion control of reliable queue pairs. auto: fixed on loopback ports, adaptive on others. fixed: "
      "engine.max_inflight packets, whatever the network does. delay: a window that keeps round trips near a target. dcqcn: a "
-     "rate that CNPs reduce; only for networks that mark frames (device.traffic_class). adaptive: delay until a CNP arrives.",
+     "rate that CNPs reduce; only for networks that mark frames (device.traffic_class). adaptive: like delay, and CNPs make the "
+     "window smaller.",
      ROCI_TEXT(congestion.policy)},
     {"congestion", "first_window", Kind::count, "2", 1, 256, "",
      "Packets that a queue pair sends before the first ACK, and after a pause of 1 ms; then the window grows by a half per round "
@@ -93,9 +94,9 @@ constexpr Option kOptions[] = {
      "More: short messages are faster; many senders that start together overflow the queue of a switch.",
      ROCI_COUNT(congestion.first_window)},
     {"congestion", "target_us", Kind::count, "30", 5, 100000, "",
-     "delay: microseconds of round trip to aim at. The target of narrow windows is up to three times as long. Less: shorter "
-     "queues; too little: a link that is not full. The target of a queue pair is never less than twice its shortest round "
-     "trip.",
+     "delay, adaptive: microseconds of round trip to aim at. The target of narrow windows is up to three times as long. Less: "
+     "shorter queues; too little: a link that is not full. The target of a queue pair is never less than 5/4 of its shortest "
+     "round trip.",
      ROCI_COUNT(congestion.target_us)},
     {"congestion", "cnp_interval_us", Kind::count, "50", 0, 1000000, "",
      "Shortest time between two CNPs of a queue pair whose received frames are marked Congestion Experienced. 50: as network "

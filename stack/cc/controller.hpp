@@ -13,7 +13,7 @@ enum class Policy : uint8_t {
     fixed_window,  ///< the maximum window; after a timeout a small window, which doubles per round trip
     delay,         ///< a window that keeps the round trip near a target
     dcqcn,         ///< a rate that congestion notifications reduce and time raises again
-    adaptive,      ///< like delay; like dcqcn as long as the network sets ECN marks
+    adaptive,      ///< like delay; notifications shrink the window, too
     count_,
 };
 const char* policy_name(Policy p);
@@ -22,7 +22,7 @@ const char* policy_name(Policy p);
 struct Limits {
     uint32_t max_window = 256;          ///< packets
     uint32_t first_window = 2;          ///< packets; window of a new QP and of a QP that was idle
-    Nanos target = 30'000;              ///< delay: target round trip; at least twice the shortest one measured
+    Nanos target = 30'000;              ///< delay: target round trip; at least 5/4 of the shortest measured one
     Nanos notify_every = 50'000;        ///< shortest time between two notifications that a QP sends; 0: it sends none
     Nanos raise_every = 55'000;         ///< dcqcn: time between two raises
     uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes between two raises
@@ -49,20 +49,24 @@ static_assert(sizeof(Controller) == 16);
 struct State {
     static constexpr uint8_t kFewSamples = 8;  ///< with fewer samples a QP counts as new
     uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit
-    uint32_t target_rate = 0;                  ///< dcqcn: the rate before it was cut, bytes per millisecond
-    uint32_t alpha = 0;                        ///< dcqcn: estimate of the congestion, in units of 1/kWhole
-    uint32_t cut_at = 0;                       ///< low bits of the time when the window or the rate was last reduced
-    uint32_t raised_at = 0;                    ///< dcqcn: low bits of the time of the last raise by time
-    uint32_t bytes = 0;                        ///< dcqcn: bytes sent since the last raise by bytes
-    uint32_t active_at = 0;                    ///< low bits of the time when the QP last sent or was acknowledged
-    uint32_t notified_at = 0;                  ///< low bits of the time when this end last sent a notification
-    uint8_t packet_shift = 12;                 ///< a full packet has 2^packet_shift bytes
-    uint8_t samples = 0;                       ///< number of round trips measured, at most kFewSamples
-    uint8_t raises_by_time = 0, raises_by_bytes : 6 = 0;
+    uint32_t before = 0;  ///< dcqcn: the rate before it was cut; delay: the window before cuts that did not shorten round trips
+    uint32_t alpha = 0;   ///< estimate of the congestion from notifications, in units of 1/kWhole
+    uint32_t cut_at = 0;  ///< low bits of the time when the window or the rate was last reduced
+    uint32_t raised_at = 0;     ///< low bits of the time of the last raise by time (dcqcn) or of the last notification (adaptive)
+    uint32_t bytes = 0;         ///< dcqcn: bytes sent since the last raise by bytes
+    uint32_t active_at = 0;     ///< low bits of the time when the QP last sent or was acknowledged
+    uint32_t notified_at = 0;   ///< low bits of the time when this end last sent a notification
+    uint8_t packet_shift = 12;  ///< a full packet has 2^packet_shift bytes
+    uint8_t raises_by_time = 0, raises_by_bytes = 0;
+    uint8_t queued = 0;           ///< delay: the part of the last round trip that was spent in queues, in units of 1/kFraction
+    uint8_t samples : 4 = 0;      ///< round trips measured, at most kFewSamples
+    uint8_t vain_cuts : 4 = 0;    ///< delay: number of consecutive cuts after which round trips stayed longer than the target
+    uint8_t calm_losses : 2 = 0;  ///< delay: number of consecutive losses while round trips were shorter than the target
     bool slow_start : 1 = true;
-    bool crowded : 1 = false;  ///< the last round trip was longer than the target
+    bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
+    bool contended : 1 = false;  ///< delay: other flows keep the queue full; long round trips do not shrink the window
 };
-static_assert(sizeof(State) == 36);
+static_assert(sizeof(State) == 40);
 
 /// Starts the congestion control of a QP from its initial state.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);

@@ -17,8 +17,8 @@ constexpr uint32_t kBurst = 8192;          ///< bytes that a QP may send at once
 void raise(State& s, const Limits& l) {
     const uint8_t least = std::min<uint8_t>(s.raises_by_time, s.raises_by_bytes);
     const uint8_t most = std::max<uint8_t>(s.raises_by_time, s.raises_by_bytes);
-    if (most > kFastRaises) s.target_rate += least > kFastRaises ? l.hyper : l.additive;
-    s.rate = s.rate / 2 + s.target_rate / 2;
+    if (most > kFastRaises) s.before += least > kFastRaises ? l.hyper : l.additive;
+    s.rate = s.rate / 2 + s.before / 2;
     if (s.rate >= kNoLimit) s.rate = 0;
 }
 
@@ -56,7 +56,7 @@ void sent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t by
     s.bytes += bytes;
     if (s.bytes < l.raise_bytes) return;
     s.bytes = 0;
-    if (s.raises_by_bytes < kMostRaises) s.raises_by_bytes = uint8_t(s.raises_by_bytes + 1) & kMostRaises;
+    if (s.raises_by_bytes < kMostRaises) ++s.raises_by_bytes;
     raise(s, l);
 }
 
@@ -78,11 +78,12 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
         s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;
     } else {
-        if (uint32_t(now) - s.cut_at < l.notify_every / 2) return;  // notifications arrive faster than a peer may send them
+        // Not faster than any peer may notify; and not before the last cut can have shortened a queue.
+        if (uint32_t(now) - s.cut_at < std::max(uint32_t(l.notify_every / 2), round_trip)) return;
         catch_up(s, l, now);
         if (s.rate == 0) return;
     }
-    s.target_rate = s.rate;
+    s.before = s.rate;
     s.rate = std::max(s.rate - uint32_t(uint64_t{s.rate} * s.alpha / kWhole / 2), kLeastRate);
     s.alpha += (kWhole - s.alpha) / l.gain;
     s.raises_by_time = s.raises_by_bytes = 0;

@@ -2,47 +2,72 @@
 // trip. Otherwise it shrinks in proportion to the excess over the target, at most once per round trip and by at most a half. The
 // target is an absolute time and does not depend on when a flow began, so that flows which share a queue become equal. A window
 // below one packet acts as a pause between packets.
+// If the window shrinks and round trips stay long, there are two possible reasons: other flows fill the queue (TCP), or the delay
+// is not in queues (a host without a free CPU). Then only losses shrink the window, until a round trip shows that the queue is
+// short.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
 namespace {
 
 constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
-constexpr Nanos kLongestPause = 10'000'000;
-constexpr uint32_t kMostCut = 2;  ///< divisor of the largest reduction of the window
+constexpr uint32_t kMostLossCut = 16;      ///< by a loss beside others that fill the queue, the window is divided by this at most
+constexpr uint8_t kMostVainCuts = 15;
+constexpr uint8_t kCalmLosses = 3;  ///< after so many the queue must be shorter than the target
 
 /// Returns the target round trip. Narrow windows get a longer target than wide ones, so that flows which share a queue become
-/// equal. In a network with long round trips, the target is twice the shortest one measured.
+/// equal. In a network with long round trips, the target is 5/4 of the shortest one measured. It is not longer, because the
+/// shortest round trip of a flow that began while other flows filled the queue contains the queue.
 uint32_t target(const Controller& c, const Limits& l, uint32_t shortest) {
     const auto base = uint32_t(l.target);
-    return std::max(base + uint32_t(uint64_t{2} * base * kFraction / (kFraction + c.window)), 2 * shortest);
+    return std::max(base + uint32_t(uint64_t{2} * base * kFraction / (kFraction + c.window)), shortest + shortest / 4);
 }
 
-void cut(Controller& c, State& s, Nanos now, uint32_t to) {
-    set_window(c, std::max({to, c.window / kMostCut, kLeastWindow}));
-    s.cut_at = uint32_t(now);
-    s.slow_start = false;
+/// Called when round trips stay long although the window shrinks.
+void contend(Controller& c, State& s) {
+    s.contended = true;
+    set_window(c, std::max({uint32_t{c.window}, s.before, kWindowAfterTimeout * kFraction}));
 }
 
 void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
     const uint32_t aim = target(c, l, a.shortest);
+    const bool again = s.crowded;  // a single long round trip is chance
     s.crowded = a.sample > aim;
+    s.queued = uint8_t(uint64_t{a.sample - a.shortest} * (kFraction - 1) / a.sample);
     if (a.sample > (aim + a.shortest) / 2) s.slow_start = false;
-    if (!s.crowded || uint32_t(a.now) - s.cut_at < a.smoothed) return;
+    if (!s.crowded) {
+        s.vain_cuts = 0;
+        if (a.sample < a.shortest + (aim - a.shortest) / 8) s.contended = false;
+        return;
+    }
+    s.calm_losses = 0;
+    if (!again || s.contended || uint32_t(a.now) - s.cut_at < a.smoothed) return;
+    if (s.vain_cuts == kMostVainCuts) return contend(c, s);
+    if (s.vain_cuts++ == 0) s.before = c.window;
     const uint64_t excess = a.sample - aim;
-    cut(c, s, a.now, uint32_t(c.window - uint64_t{c.window} * 4 / 5 * excess / a.sample));
+    cut_delay(c, s, a.now, std::max(uint32_t(c.window - uint64_t{c.window} * 4 / 5 * excess / a.sample), c.window / kMostCut));
+}
+
+uint32_t step(const Controller& c, const State& s, uint32_t packets) {
+    if (s.slow_start) return packets * kFraction / 2;
+    if (c.window < kFraction) return packets * kStep / 4;
+    return packets * kStep * kFraction / c.window;
 }
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
+    if (s.crowded && !s.contended) return;
     // A window that is not used does not show whether a larger one is possible.
-    if (s.crowded || uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
-    const uint32_t step = s.slow_start            ? a.packets * kFraction / 2
-                          : c.window >= kFraction ? a.packets * kStep * kFraction / c.window
-                                                  : a.packets * kStep / 4;
-    set_window(c, std::min(c.window + std::max(step, 1u), l.max_window * kFraction));
+    if (uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
+    set_window(c, std::min(c.window + std::max(step(c, s, a.packets), 1u), l.max_window * kFraction));
 }
 
 }  // namespace
+
+void cut_delay(Controller& c, State& s, Nanos now, uint32_t to) {
+    set_window(c, std::max(to, kLeastWindow));
+    s.cut_at = uint32_t(now);
+    s.slow_start = false;
+}
 
 uint32_t begin_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
     forget_if_idle(c, s, l, now);
@@ -57,16 +82,22 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     grow(c, s, l, a);
     const uint32_t since_sent = uint32_t(a.now) - s.active_at;
     if (c.window < kFraction && a.smoothed != 0) {
-        const Nanos pause = std::min(Nanos{a.smoothed} * kFraction / c.window, kLongestPause);
+        const Nanos pause = std::min(Nanos{a.smoothed} * kFraction / c.window, Nanos{kLongestPause});
         c.not_before = a.now + (pause > since_sent ? pause - since_sent : 0);
     }
 }
 
-/// A loss while the queues are nearly empty does not indicate congestion, so the window stays.
+/// A loss while round trips are shorter than the target does not indicate congestion, unless the queue overflows before round
+/// trips reach the target. The window loses the packets that were in queues, so that the link stays full after a random loss.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
     s.slow_start = false;
-    if (!s.crowded || uint32_t(now) - s.cut_at < round_trip) return;
-    cut(c, s, now, c.window / kMostCut);
+    if (uint32_t(now) - s.cut_at < round_trip) return;
+    if (!s.crowded && s.calm_losses < kCalmLosses) {
+        ++s.calm_losses;
+        return;
+    }
+    const uint32_t left = c.window * (kFraction - s.queued) / kFraction;
+    cut_delay(c, s, now, std::max(left, c.window / (s.contended ? kMostLossCut : kMostCut)));
 }
 
 void silent_delay(Controller& c, State& s, const Limits&, Nanos now) {

@@ -10,6 +10,7 @@ namespace roci::cc {
 inline constexpr uint32_t kWhole = 1 << 16;
 /// The smallest window: one packet per 64 round trips.
 inline constexpr uint32_t kLeastWindow = kFraction / 64;
+inline constexpr uint32_t kLongestPause = 10'000'000;  ///< ns, between two packets of a window below one packet
 
 // ---- slow_start.cpp: common functions of delay and dcqcn
 /// Resets a QP that was idle to the first window, because its measurements are out of date.
@@ -17,7 +18,7 @@ void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
 
 inline void set_window(Controller& c, uint32_t window) { c.window = std::min(window, kFullWindow) & 0xffffff; }
 inline void count_sample(State& s, const Acked& a) {
-    s.samples = uint8_t(s.samples + (a.sample != 0 && s.samples < State::kFewSamples));
+    if (a.sample != 0 && s.samples < State::kFewSamples) ++s.samples;
 }
 
 // ---- fixed_window.cpp
@@ -25,11 +26,17 @@ void widen_fixed(Controller& c, State&, const Limits& l, const Acked& a);
 void narrow_fixed(Controller& c, State&, const Limits&, Nanos);
 
 // ---- delay.cpp
+inline constexpr uint32_t kMostCut = 2;  ///< the window is divided by this at most
+/// Makes the window smaller.
+void cut_delay(Controller& c, State& s, Nanos now, uint32_t to);
 uint32_t begin_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum);
 void sent_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes);
 void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a);
 void lost_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip);
 void silent_delay(Controller& c, State& s, const Limits& l, Nanos now);
+
+// ---- adaptive.cpp
+void notified_adaptive(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip);
 
 // ---- dcqcn.cpp
 uint32_t begin_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum);

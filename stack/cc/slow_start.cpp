@@ -9,8 +9,11 @@ constexpr uint32_t kIdle = 1'000'000;
 }  // namespace
 
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now) {
-    if (uint32_t(now) - s.active_at < kIdle) return;
+    const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // such a QP waits because it has to
+    if (uint32_t(now) - s.active_at < kIdle + pause) return;
     s.active_at = uint32_t(now);
+    s.contended = false;
+    s.vain_cuts = s.calm_losses = 0;
     if (c.window <= l.first_window * kFraction) return;
     set_window(c, l.first_window * kFraction);
     s.slow_start = true;

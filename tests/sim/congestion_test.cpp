@@ -45,7 +45,11 @@ TEST_F(Congestion, TheReceiverOfMarkedFramesNotifiesAtMostOncePerInterval) {
     }
 }
 
-TEST_F(Congestion, ANotifiedSenderHasARateAndLosesItAgain) {
+struct ByRate : Congestion {
+    ByRate() : Congestion(cc::Policy::dcqcn) {}
+};
+
+TEST_F(ByRate, ANotifiedSenderHasARateAndLosesItAgain) {
     join();
     mark(1);
     write(1 << 20);
@@ -53,6 +57,49 @@ TEST_F(Congestion, ANotifiedSenderHasARateAndLosesItAgain) {
     mark(0);
     world.run_for(100'000'000);
     write(4096);
+    EXPECT_EQ(inside().adaptation.rate, 0u);
+}
+
+/// The run queue holds the QP back between its packets.
+TEST_F(ByRate, PacketsLeaveAtTheRate) {
+    join();
+    mark(1);
+    for (int i = 0; i < 4; ++i) write(1 << 20);
+    const uint32_t before = inside().adaptation.rate;
+    const uint64_t sent = inside().counters.tx_bytes;
+    a.client.post_send(qa, a.rdma(WrOpcode::rdma_write, 1, 0, 1 << 20, b.mr.address(), b.mr.rkey));
+    constexpr Nanos kTime = 2'000'000;
+    world.run_for(kTime);
+    const uint64_t most = uint64_t{std::max(before, inside().adaptation.before)} * kTime / 1'000'000 + (64 << 10);
+    EXPECT_GT(inside().counters.tx_bytes, sent);
+    EXPECT_LT(inside().counters.tx_bytes - sent, most);
+    EXPECT_LT(most, 1u << 20) << "the rate must matter";
+}
+
+TEST_F(Congestion, AfterSilenceTheWindowIsSmallAndGrowsAgain) {
+    join();
+    for (int i = 0; i < 4; ++i) write(1 << 20);
+    EXPECT_GT(cc::packets(inside().requester.congestion), 4u);
+    world.net().blackout(world.host(0).endpoint(0), world.now() + 5'000'000);
+    a.client.post_send(qa, a.rdma(WrOpcode::rdma_write, 1, 0, 1 << 20, b.mr.address(), b.mr.rkey));
+    world.run_for(4'900'000);
+    EXPECT_LE(cc::packets(inside().requester.congestion), cc::kWindowAfterTimeout);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    for (int i = 0; i < 4; ++i) write(1 << 20);
+    EXPECT_GT(cc::packets(inside().requester.congestion), 4u);
+}
+
+TEST_F(Congestion, ANotifiedWindowIsSmallerAndGrowsAgain) {
+    join();
+    for (int i = 0; i < 4; ++i) write(1 << 20);
+    const uint32_t before = inside().requester.congestion.window;
+    mark(1);
+    for (int i = 0; i < 4; ++i) write(1 << 20);
+    const uint32_t marked = inside().requester.congestion.window;
+    EXPECT_LT(marked, before);
+    mark(0);
+    for (int i = 0; i < 8; ++i) write(1 << 20);
+    EXPECT_GT(inside().requester.congestion.window, marked);
     EXPECT_EQ(inside().adaptation.rate, 0u);
 }
 

@@ -161,35 +161,66 @@ FlowOptions switched(FlowOptions o, cc::Policy policy, bool marks) {
     return o;
 }
 
+constexpr uint64_t kSeeds[] = {1, 2, 3, 4, 5};
+constexpr Nanos kStartWithin = 20'000;
+
+/// The worst of all seeds. Policies for which nothing is promised have one.
+struct Worst {
+    double least = 1e9, most = 0;
+    void take(double x) {
+        least = std::min(least, x);
+        most = std::max(most, x);
+    }
+};
+
+size_t seeds_of(cc::Policy policy) {
+    return policy == cc::Policy::fixed_window || policy == cc::Policy::dcqcn ? 1 : std::size(kSeeds);
+}
+
 std::string incast(cc::Policy policy, bool marks) {
-    const FlowOptions o =
-        switched({.senders = 32, .length = 1 << 20, .depth = 1, .messages = 1, .propagation = 1000}, policy, marks);
-    const RunResult r = run_flows(o, 1);
-    const double share = r.gigabits() / 25;
-    const bool met = share >= 0.95 && r.slowest_to_mean() <= 1.5 && r.failed() == 0;
-    return text("%-9s %-5s %7.1f%% %9.2f %7u %10.1f%% %8llu  %s\n", cc::policy_name(policy), marks ? "yes" : "no", 100 * share,
-                r.slowest_to_mean(), r.failed(), 100 * r.resent(), static_cast<unsigned long long>(r.frames_lost),
-                verdict(met).c_str());
+    FlowOptions o = switched({.senders = 32, .length = 1 << 20, .depth = 1, .messages = 1, .propagation = 1000}, policy, marks);
+    o.start_within = kStartWithin;
+    Worst share, slowest, errors, resent, dropped;
+    for (size_t i = 0; i < seeds_of(policy); ++i) {
+        const RunResult r = run_flows(o, kSeeds[i]);
+        share.take(r.gigabits() / 25);
+        slowest.take(r.slowest_to_mean());
+        errors.take(r.failed());
+        resent.take(r.resent());
+        dropped.take(double(r.frames_lost));
+    }
+    const bool met = share.least >= 0.95 && slowest.most <= 1.5 && errors.most == 0;
+    return text("%-9s %-5s %7.1f%% %9.2f %7.0f %10.1f%% %8.0f  %s\n", cc::policy_name(policy), marks ? "yes" : "no",
+                100 * share.least, slowest.most, errors.most, 100 * resent.most, dropped.most, verdict(met).c_str());
 }
 
 std::string long_flows(cc::Policy policy, bool marks) {
-    const FlowOptions o = switched(
+    FlowOptions o = switched(
         {.senders = 8, .messages = 1'000'000, .at_most = 30'000'000, .from = 10'000'000, .propagation = 1000}, policy, marks);
-    const RunResult r = run_flows(o, 1);
-    uint64_t counted = 0;
-    for (const FlowResult& f : r.flows) counted += f.counted;
-    const double share = double(counted) * 8 / double(r.time - o.from) / 25;
-    const bool met = share >= 0.95 && r.jain() >= 0.98 && r.queue.p99() <= 0.3;
+    o.start_within = kStartWithin;
+    Worst share, jain, queue, resent, marked;
+    for (size_t i = 0; i < seeds_of(policy); ++i) {
+        const RunResult r = run_flows(o, kSeeds[i]);
+        uint64_t counted = 0;
+        for (const FlowResult& f : r.flows) counted += f.counted;
+        share.take(double(counted) * 8 / double(r.time - o.from) / 25);
+        jain.take(r.jain());
+        queue.take(r.queue.p99());
+        resent.take(r.resent());
+        marked.take(double(r.queue.marked) / double(r.queue.frames));
+    }
+    const bool met = share.least >= 0.95 && jain.least >= 0.98 && queue.most <= 0.3;
     return text("%-9s %-5s %7.1f%% %9.3f %9.1f%% %8.1f%% %7.1f%%  %s\n", cc::policy_name(policy), marks ? "yes" : "no",
-                100 * share, r.jain(), 100 * r.queue.p99(), 100 * r.resent(),
-                100 * double(r.queue.marked) / double(r.queue.frames), verdict(met).c_str());
+                100 * share.least, jain.least, 100 * queue.most, 100 * resent.most, 100 * marked.most, verdict(met).c_str());
 }
 
 TEST(Tables, Congestion) {
     std::string table =
         "25 Gb/s links, 1 us each, 512 KiB per output of a switch, tail drop, no PFC, path MTU 4096. \"marks\": the switch "
         "marks\n"
-        "frames that find 100 KiB waiting.\n\n"
+        "frames that find 100 KiB waiting. The flows begin within 20 us. Each figure is the worst of five seeds (fixed, dcqcn: "
+        "of "
+        "one).\n\n"
         "Incast: 32 hosts WRITE 1 MiB each to one. Goals: goodput >= 95 % of the link, the slowest flow takes <= 1.5 times the "
         "mean,\nno QP in error.\n\n";
     table += text("%-9s %-5s %8s %9s %7s %11s %8s\n", "policy", "marks", "goodput", "slowest", "errors", "sent again", "dropped");
@@ -202,6 +233,45 @@ TEST(Tables, Congestion) {
     for (const cc::Policy p : kPolicies)
         for (const bool marks : {false, true}) table += long_flows(p, marks);
     expect_table("congestion", table);
+}
+
+std::string beside_tcp(cc::Policy policy, TcpKind kind, double products) {
+    constexpr uint64_t kRate = 10'000'000'000;
+    constexpr Nanos kHop = 10'000, kRoundTrip = 8 * kHop;
+    FlowOptions o{
+        .messages = 1'000'000, .at_most = 200'000'000, .from = 50'000'000, .bits_per_second = 4 * kRate, .propagation = kHop};
+    o.policy = policy;
+    o.switched = true;
+    o.spines = 1;
+    o.output = {
+        .bits_per_second = kRate, .propagation = kHop, .buffer = uint32_t(products * kRate * kRoundTrip / 8e9), .mark = 0};
+    o.tcp = kind;
+    o.start_within = 5'000'000;
+    Worst ours, theirs;
+    for (size_t i = 0; i < std::min<size_t>(seeds_of(policy), 3); ++i) {
+        const RunResult r = run_flows(o, kSeeds[i]);
+        const double fair = double(kRate) / 8 * double(r.time - o.from) / 1e9 / 2;
+        ours.take(double(r.flows[0].counted) / fair);
+        theirs.take(double(r.tcp_counted) / fair);
+    }
+    const bool met = std::min(ours.least, theirs.least) >= 1.0 / 3;
+    return text("%-9s %-6s %6.1f %8.2f to %.2f %8.2f to %.2f  %s\n", cc::policy_name(policy),
+                kind == TcpKind::reno ? "Reno" : "CUBIC", products, ours.least, ours.most, theirs.least, theirs.most,
+                verdict(met).c_str());
+}
+
+TEST(Tables, BesideTcp) {
+    std::string table =
+        "One flow of WRITEs and one TCP flow share a link of 10 Gb/s with a round trip of 80 us and tail drop, from 50 to 200 "
+        "ms.\n"
+        "Path MTU 4096, TCP segments of 4148 B; the senders' links have 40 Gb/s. \"queue\": its size in products of bandwidth "
+        "and\n"
+        "round trip. Shares: of a half of the link, of three seeds (fixed: of one). Goal: each between 1/3 and 3.\n\n";
+    table += text("%-9s %-6s %6s %16s %16s\n", "policy", "TCP", "queue", "WRITE", "TCP");
+    for (const cc::Policy p : {cc::Policy::fixed_window, cc::Policy::adaptive})
+        for (const TcpKind kind : {TcpKind::reno, TcpKind::cubic})
+            for (const double products : {0.5, 2.0}) table += beside_tcp(p, kind, products);
+    expect_table("beside_tcp", table);
 }
 
 TEST(Tables, Switches) {

@@ -15,6 +15,7 @@ struct Flow {
     Mr &mr, &target_mr;
     Qp &qp, &target_qp;
     uint32_t posted = 0;
+    Nanos begins = 0;  ///< since the start
     FlowResult result;
 
     static QpOptions queue() { return {.max_send_wr = 256, .max_recv_wr = 256}; }
@@ -45,6 +46,7 @@ struct Flow {
             if (since_start >= o.from) result.counted += o.length;
             result.ended = since_start;
         }
+        if (since_start < begins) return;
         for (; !finished(o) && posted < o.messages && posted - result.done < o.depth; ++posted)
             client.post_send(qp, {.id = posted,
                                   .opcode = o.opcode,
@@ -54,7 +56,19 @@ struct Flow {
     }
 };
 
-const Switches* build_switches(World& w, const FlowOptions& o) {
+constexpr uint32_t kNearSwitch = 0, kFarSwitch = 1;
+constexpr uint32_t kTcpSender = 1'000'000, kTcpReceiver = 1'000'001;  ///< no endpoints of the Network
+
+constexpr uint32_t kTcpSegment = 4148;  ///< of the same Ethernet MTU as a path MTU of 4096: 4200 bytes
+
+/// The TCP sender's link is as fast as that of the other senders.
+Output tcp_link(const FlowOptions& o) {
+    Output link = o.output;
+    link.bits_per_second = o.bits_per_second;
+    return link;
+}
+
+Switches* build_switches(World& w, const FlowOptions& o) {
     if (!o.switched) return nullptr;
     auto s = std::make_unique<Switches>(w.rng().fork());
     const uint32_t near = s->add_switch();
@@ -68,7 +82,7 @@ const Switches* build_switches(World& w, const FlowOptions& o) {
     }
     for (uint32_t h = 0; h < w.hosts(); ++h) s->attach(w.host(h).endpoint(0), h == 0 ? near : far, o.output);
     s->spread_by_packet(o.by_packet);
-    const Switches* seen = s.get();
+    Switches* seen = s.get();
     w.net().set_fabric(std::move(s));
     return seen;
 }
@@ -181,15 +195,21 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
     w.net().set_faults(o.faults);
     for (uint32_t h = 0; h < w.hosts(); ++h)
         w.net().link(w.host(h).endpoint(0)) = {.bits_per_second = o.bits_per_second, .latency = o.propagation};
-    const Switches* switches = build_switches(w, o);
+    Switches* switches = build_switches(w, o);
     Client target(w.host(0), 0);
     const uint32_t pd = target.alloc_pd();
     std::vector<std::unique_ptr<Flow>> flows;
     for (uint32_t h = 1; h <= o.senders; ++h) flows.push_back(std::make_unique<Flow>(w, h, target, pd, o));
+    for (size_t i = o.tcp ? 0 : 1; o.start_within != 0 && i < flows.size(); ++i) flows[i]->begins = w.rng().below(o.start_within);
+    std::optional<TcpFlow> tcp;
+    if (o.tcp) tcp.emplace(*switches, *o.tcp, kTcpSender, kFarSwitch, kTcpReceiver, kNearSwitch, tcp_link(o), kTcpSegment);
     const Nanos start = w.now();
+    if (tcp) tcp->start(start);
+    uint64_t tcp_before = 0;
     w.run_until(
         [&] {
             bool all = true;
+            if (tcp && w.now() - start < o.from) tcp_before = tcp->delivered();
             for (auto& f : flows) {
                 f->act(o, w.now() - start);
                 all &= f->finished(o);
@@ -198,6 +218,7 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
         },
         o.at_most);
     r.time = w.now() - start;
+    if (tcp) r.tcp_counted = tcp->delivered() - tcp_before;
     for (auto& f : flows) {
         r.flows.push_back(f->result);
         r.bytes_needed += f->result.done * o.length;

@@ -2,9 +2,10 @@
 // or reads from it.
 #pragma once
 
+#include <optional>
 #include <vector>
 
-#include "sim/switch.hpp"
+#include "sim/tcp.hpp"
 #include "sim/world.hpp"
 
 namespace roci::sim {
@@ -28,6 +29,8 @@ struct FlowOptions {
     Output output{};      ///< properties of the switch's outputs
     uint32_t spines = 0;  ///< spine switches between the senders' switch and the receiver's; 0: a single switch
     bool by_packet = false;
+    std::optional<TcpKind> tcp{};  ///< a TCP flow beside the others, through the same spine
+    Nanos start_within = 0;        ///< flows begin at a random time until then; something begins at once
 };
 
 struct FlowResult {
@@ -42,7 +45,8 @@ struct RunResult {
     Nanos time = 0;
     uint64_t payload_sent = 0, payload_lost = 0, frames_lost = 0;
     uint64_t bytes_needed = 0;
-    OutputCounters queue;  ///< counters of the queue in front of host 0
+    OutputCounters queue;      ///< in front of host 0
+    uint64_t tcp_counted = 0;  ///< bytes since FlowOptions::from
 
     double gigabits() const;         ///< throughput of all flows over the whole run, in Gbit/s
     double resent() const;           ///< retransmitted payload divided by the needed payload

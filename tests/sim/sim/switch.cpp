@@ -50,6 +50,17 @@ void Switches::join(uint32_t a, uint32_t b, const Output& each_way) {
     outputs_[add_output(b, each_way)].next_switch = a;
 }
 
+void Switches::add_neighbour(Neighbour& n, const std::vector<uint32_t>& endpoints) {
+    neighbours_.push_back(&n);
+    for (const uint32_t e : endpoints) neighbour_at_[e] = &n;
+}
+
+Nanos Switches::next_event() const {
+    Nanos next = hops_.empty() ? kNever : hops_.top().at;
+    for (const Neighbour* n : neighbours_) next = std::min(next, n->deadline());
+    return next;
+}
+
 uint64_t Switches::dropped() const {
     uint64_t n = 0;
     for (const Port& p : outputs_) n += p.counters.dropped;
@@ -111,6 +122,8 @@ void Switches::forward(Hop hop, const Deliver& deliver) {
     p.busy_until = std::max(p.busy_until, hop.at) + (bytes + kGapAndPreamble) * Nanos{8'000'000'000} / p.spec.bits_per_second;
     p.queue.push_back({p.busy_until, bytes});
     const Nanos there = p.busy_until + p.spec.propagation;
+    if (const auto n = neighbour_at_.find(p.endpoint); n != neighbour_at_.end())
+        return n->second->arrived(p.endpoint, there, *hop.frame);
     if (p.endpoint != kNone) return deliver(p.endpoint, there, std::move(hop.frame));
     hops_.push({there, order_++, p.next_switch, hop.to, std::move(hop.frame)});
 }
@@ -121,6 +134,8 @@ void Switches::run(Nanos now, const Deliver& deliver) {
         hops_.pop();
         forward(std::move(hop), deliver);
     }
+    for (Neighbour* n : neighbours_)
+        if (n->deadline() <= now) n->expired(now);
 }
 
 }  // namespace roci::sim

@@ -26,12 +26,23 @@ struct OutputCounters {
     double p99() const;
 };
 
+/// Traffic that is not RoCE: it has endpoints at the switches, but is no part of the Network.
+class Neighbour {
+public:
+    virtual ~Neighbour() = default;
+    virtual void arrived(uint32_t endpoint, Nanos at, const std::vector<uint8_t>& frame) = 0;
+    virtual Nanos deadline() const = 0;
+    virtual void expired(Nanos now) = 0;
+};
+
 class Switches final : public Fabric {
 public:
     explicit Switches(Rng rng) : rng_(rng) {}
     uint32_t add_switch();
     /// `towards` is the link from the switch to the endpoint. The other direction is the endpoint's own link.
     void attach(uint32_t endpoint, uint32_t at_switch, const Output& towards);
+    /// `n` outlives the use of the switches.
+    void add_neighbour(Neighbour& n, const std::vector<uint32_t>& endpoints);
     void join(uint32_t a, uint32_t b, const Output& each_way);
     void spread_by_packet(bool on) { by_packet_ = on; }
     const OutputCounters& towards(uint32_t endpoint) const { return outputs_[last_hop_.at(endpoint)].counters; }
@@ -39,7 +50,7 @@ public:
 
     void enter(uint32_t from, uint32_t to, Nanos at, Frame frame) override;
     void run(Nanos now, const Deliver& deliver) override;
-    Nanos next_event() const override { return hops_.empty() ? kNever : hops_.top().at; }
+    Nanos next_event() const override;
 
 private:
     static constexpr uint32_t kNone = ~0u;
@@ -72,6 +83,8 @@ private:
     std::vector<Port> outputs_;
     std::vector<std::vector<uint32_t>> of_switch_;            ///< outputs per switch
     std::unordered_map<uint32_t, uint32_t> last_hop_, home_;  ///< per endpoint: the output that leads to it, its switch
+    std::vector<Neighbour*> neighbours_;
+    std::unordered_map<uint32_t, Neighbour*> neighbour_at_;  ///< by endpoint
     std::priority_queue<Hop> hops_;
     uint64_t order_ = 0;
 };

@@ -73,14 +73,25 @@ TEST_F(Delay, ALongRoundTripEndsTheFastGrowthThenOnlyShrinks) {
     const uint32_t before = window(c, l);
     round(kEmpty);
     EXPECT_LE(window(c, l), before + 1);
-    round(200'000);
+    rounds(2, 200'000);
     EXPECT_LT(window(c, l), before);
+}
+
+TEST_F(Delay, ASingleLongRoundTripIsChance) {
+    rounds(6, kEmpty);
+    const uint32_t before = window(c, l);
+    for (int i = 0; i < 20; ++i) {
+        round(400'000);
+        round(kEmpty);
+    }
+    EXPECT_GE(window(c, l), before);
 }
 
 TEST_F(Delay, IsCutByAtMostAHalfAndOncePerRoundTrip) {
     rounds(6, kEmpty);
     const uint32_t before = window(c, l);
-    round(400'000);
+    rounds(2, 400'000);
+    EXPECT_LT(window(c, l), before);
     EXPECT_GE(window(c, l), before / 2);
     const uint32_t cut = window(c, l);
     on_ack(c, s, l, {now + 1000, 1, cut, 400'000, 400'000, kEmpty});
@@ -88,7 +99,7 @@ TEST_F(Delay, IsCutByAtMostAHalfAndOncePerRoundTrip) {
 }
 
 TEST_F(Delay, BelowOnePacketItPausesForABoundedTime) {
-    rounds(40, 400'000);
+    rounds(6, 400'000);
     EXPECT_EQ(window(c, l), 1u);
     EXPECT_GT(not_before(c), now);
     EXPECT_LE(not_before(c), now + 10'000'000);
@@ -104,6 +115,57 @@ TEST_F(Delay, ALossWithShortQueuesIsNoCongestion) {
     const uint32_t crowded = window(c, l);
     on_loss(c, s, l, now, 400'000);
     EXPECT_EQ(window(c, l), crowded / 2);
+}
+
+/// Others fill the queue, or the host is busy: nothing that this QP does makes round trips shorter.
+TEST_F(Delay, AWindowThatShrinksInVainGrowsUntilALossOrAShortQueue) {
+    rounds(6, kEmpty);
+    rounds(18, 400'000);
+    const uint32_t before = window(c, l);
+    rounds(20, 400'000);
+    EXPECT_GE(window(c, l), before + 8) << "half a packet per round trip";
+    const uint32_t full = window(c, l);
+    on_loss(c, s, l, now, 400'000);
+    EXPECT_LT(window(c, l), full / 4) << "what stood in the queue";
+    rounds(20, 400'000);
+    EXPECT_GE(window(c, l), full / 4) << "still the same queue";
+    round(kEmpty);
+    const uint32_t empty = window(c, l);
+    rounds(3, 400'000);
+    EXPECT_LT(window(c, l), empty) << "it goes by round trips again";
+}
+
+/// A pause that the window demands is no idleness.
+TEST_F(Delay, ItsOwnPausesDoNotMakeItBeginAnew) {
+    rounds(12, 400'000);
+    ASSERT_LT(c.window, kFraction);
+    const uint32_t cuts = s.vain_cuts;
+    now += 5'000'000;
+    turn();
+    EXPECT_EQ(s.vain_cuts, cuts);
+    now += 20'000'000;
+    turn();
+    EXPECT_EQ(s.vain_cuts, 0u);
+}
+
+/// A queue that overflows before the target is reached.
+TEST_F(Delay, LossesCountWhereTheTargetIsNeverReached) {
+    rounds(4, kEmpty);
+    const auto lose = [this] {
+        round(15'000);
+        on_loss(c, s, l, now, 15'000);
+    };
+    const uint32_t before = window(c, l);
+    for (int i = 0; i < 3; ++i) lose();
+    EXPECT_GE(window(c, l), before);
+    const uint32_t full = window(c, l);
+    lose();
+    EXPECT_NEAR(window(c, l), full * 10 / 15, 1) << "a third of the round trip was queueing";
+    for (int i = 0; i < 20; ++i) {
+        round(kEmpty);
+        on_loss(c, s, l, now, kEmpty);
+    }
+    EXPECT_GE(window(c, l), full * 10 / 15) << "without a queue a loss takes nothing";
 }
 
 TEST_F(Delay, AfterATimeoutTheWindowIsSmallAndGrows) {
@@ -183,18 +245,43 @@ TEST_F(Dcqcn, AFloodOfNotificationsCutsOnlyAtThePaceOfHonestOnes) {
     EXPECT_GE(s.rate, 1'000u) << "never nothing";
 }
 
-TEST_F(Adapting, AdaptiveFollowsDelayUntilItIsNotified) {
-    begin(Policy::adaptive);
+struct Adaptive : Adapting {
+    Adaptive() { begin(Policy::adaptive); }
+    uint32_t notify() {
+        on_cnp(c, s, l, now, kEmpty);
+        return c.window;
+    }
+};
+
+TEST_F(Adaptive, FollowsDelay) {
     rounds(6, kEmpty);
     const uint32_t before = window(c, l);
-    round(400'000);
+    rounds(2, 400'000);
     EXPECT_LT(window(c, l), before);
     EXPECT_EQ(s.rate, 0u);
-    on_cnp(c, s, l, now, kEmpty);
-    EXPECT_NE(s.rate, 0u);
-    now += 1'000 * l.raise_every;
-    turn();
-    EXPECT_EQ(s.rate, 0u);
+}
+
+TEST_F(Adaptive, TheFirstNotificationHalvesTheWindowRareOnesTakeLittle) {
+    rounds(6, kEmpty);
+    const uint32_t before = c.window;
+    EXPECT_NEAR(notify(), before / 2, 1);
+    for (int i = 0; i < 10; ++i) {
+        now += 20 * l.notify_every;
+        notify();
+    }
+    const uint32_t often = c.window;
+    now += 20 * l.notify_every;
+    EXPECT_GT(notify(), often * 9 / 10);
+    EXPECT_LT(c.window, often);
+}
+
+TEST_F(Adaptive, AFloodOfNotificationsCutsOnlyAtThePaceOfHonestOnes) {
+    rounds(6, kEmpty);
+    const uint32_t once = notify();
+    for (int i = 0; i < 1000; ++i) notify();
+    EXPECT_EQ(c.window, once);
+    for (int i = 0; i < 1000; ++i, now += l.notify_every) notify();
+    EXPECT_GT(c.window, 0u) << "never nothing";
 }
 
 TEST(Marks, ANotificationIsSentAtMostOncePerInterval) {
