@@ -32,12 +32,12 @@ bool HoleFiller::open() {
     return false;
 }
 
-void HoleFiller::watch(void* base, uint64_t length) const {
-    if (fd_ < 0) return;
+bool HoleFiller::watch(void* base, uint64_t length) const {
+    if (fd_ < 0) return false;
     uffdio_register r{};
     r.range = {reinterpret_cast<uintptr_t>(base), length};
     r.mode = UFFDIO_REGISTER_MODE_MISSING;
-    ioctl(fd_, UFFDIO_REGISTER, &r);
+    return ioctl(fd_, UFFDIO_REGISTER, &r) == 0;
 }
 
 bool HoleFiller::fill(uintptr_t address) {

@@ -18,7 +18,9 @@ public:
     /// False: the kernel does not permit it (Linux 5.11, or a filter of system calls); errno says why.
     bool open();
     /// From now on missing pages of this mapping of shared memory raise SIGBUS.
-    void watch(void* base, uint64_t length) const;
+    /// Returns false if the kernel refuses: the mapping can never be written, or open() has failed.
+    bool watch(void* base, uint64_t length) const;
+    bool is_open() const { return fd_ >= 0; }
     /// Bytes that may be filled until the next call.
     void set_credit(uint64_t bytes) { credit_.store(int64_t(bytes), std::memory_order_relaxed); }
     /// For the handler of SIGBUS: makes the page at `address` present. False: not watched, beyond the end of the file, or no

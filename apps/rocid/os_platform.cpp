@@ -78,22 +78,34 @@ uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     return (length + page - 1) / page * page;
 }
 
+bool is_tmpfs(int fd) {
+    struct statfs f {};
+    return fstatfs(fd, &f) == 0 && f.f_type == kTmpfs;
+}
+
+/// The number of blocks does not tell: blocks beyond the end of the file count, too. Searches for a hole by a descriptor of
+/// rocid's own, because the search changes the position of the descriptor.
 bool has_all_pages(int fd, uint64_t length) {
-    constexpr uint64_t kBlock = 512;
     struct stat s {};
-    return fstat(fd, &s) == 0 && uint64_t(s.st_size) == length && uint64_t(s.st_blocks) * kBlock >= length;
+    if (fstat(fd, &s) != 0 || uint64_t(s.st_size) != length) return false;
+    const int own = open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC);
+    if (own < 0) return false;
+    const off_t hole = lseek(own, 0, SEEK_HOLE);
+    close(own);
+    return hole == off_t(length);
 }
 
 /// Fills the page table of a mapping of up to 256 MiB now instead of in the engine's hot path. Skips holes of the file: filling
 /// them would charge their memory to rocid. rocid finds holes through its own descriptor, because the search would change the
 /// position of the client's descriptor.
-void prefault(int fd, std::byte* base, uint64_t mapped, bool writable) {
+/// If `searches_holes` is false, a file with enough blocks counts as a file without holes.
+void prefault(int fd, std::byte* base, uint64_t mapped, bool writable, bool searches_holes) {
     constexpr uint64_t kMost = 256 << 20, kBlock = 512;
     constexpr int kMostStretches = 16;
     const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
     struct stat s {};
     if (mapped > kMost || fstat(fd, &s) != 0) return;
-    if (uint64_t(s.st_blocks) * kBlock >= mapped) {
+    if (!searches_holes && uint64_t(s.st_blocks) * kBlock >= mapped) {
         madvise(base, mapped, advice);
         return;
     }
@@ -291,8 +303,16 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t lengt
         why = "too many mapped regions";
         return nullptr;
     }
-    prefault(fd, region->base, mapped, writable);
-    if (fills_holes_) holes_.watch(region->base, mapped);
+    // Before the first access: rocid must not allocate pages that the client has not allocated. Huge pages have a limit of their
+    // own.
+    const bool watches = fills_holes_ && holes_.is_open() && is_tmpfs(fd);
+    if (watches && !holes_.watch(region->base, mapped)) {
+        SigbusGuard::instance().remove(*region);
+        munmap(p, mapped);
+        why = "rocid has a memory limit and cannot watch a file that is read-only or sealed against writing";
+        return nullptr;
+    }
+    prefault(fd, region->base, mapped, writable, fills_holes_);
     mapped_lengths_[region->base] = mapped;
     return region;
 }

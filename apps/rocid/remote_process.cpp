@@ -11,16 +11,25 @@
 namespace roci::rocid {
 namespace {
 
-/// True if the descriptor is /proc/PID/mem. rocid may be root, so that writing to another file of a client could do what the
-/// client may not. No other file of procfs has this name.
+#ifndef STATX_ATTR_MOUNT_ROOT
+#define STATX_ATTR_MOUNT_ROOT 0x2000
+#endif
+
+/// Returns true if the descriptor is /proc/PID/mem. rocid may have more rights than the client, so it must not write to another
+/// file of procfs. A client can mount another file of procfs at a path that ends in "/mem", so the root of a mount is refused.
 bool is_memory_of_process(int fd) {
     constexpr long kProc = 0x9fa0;
     constexpr std::string_view kName = "/mem";
+    constexpr mode_t kMode = S_IFREG | 0600;
     struct statfs f {};
+    struct statx s {};
     char path[256];
     if (fstatfs(fd, &f) != 0 || f.f_type != kProc) return false;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MODE, &s) != 0 || s.stx_mode != kMode) return false;
+    const bool is_known = (s.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0;  // Linux 5.8
+    if (!is_known || (s.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) return false;
     const ssize_t n = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path);
-    return n > 0 && std::string_view(path, size_t(n)).ends_with(kName);
+    return n > 0 && size_t(n) < sizeof path && std::string_view(path, size_t(n)).ends_with(kName);
 }
 
 }  // namespace

@@ -175,10 +175,7 @@ namespace {
 /// rocid's own memory for the objects, and the kernel's page tables for what rocid maps: a 512th of it.
 Outcome check_memory(Call& c, Op op) {
     constexpr uint64_t kPerPageTable = 512;
-    uint64_t tables = 0;
-    if (op == Op::add_region)
-        tables = (sum(c.state, kRows[kMappedBytes], [](const Session&) { return true; }) + c.in<abi::AddRegionRequest>().length) /
-                 kPerPageTable;
+    const uint64_t tables = op == Op::add_region ? c.in<abi::AddRegionRequest>().length / kPerPageTable : 0;
     std::string why;
     return c.state.platform.has_memory(tables, why) ? done() : fail(ENOMEM, "limit memory.max: {}", why);
 }
