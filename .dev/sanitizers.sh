@@ -38,7 +38,7 @@ export TSAN_OPTIONS="halt_on_error=1"
 # machine's memory, lock pages (with ASan mlock does nothing) and handle faults.
 sanitizer_steps() {
     step "ASan + UBSan: unit, simulator, fuzzers" \
-        build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/unit/client/memory -tests/unit/client/symbols.sh
+        build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/unit/client/memory -tests/unit/client/symbols.sh -tests/unit/client/releases.py
     step "UBSan: memory adoption" build_and_test "$BUILD-ubsan" undefined tests/unit/client/memory
     step "TSan: rings, doorbells, commands, epochs, memory windows" build_and_test "$BUILD-tsan" thread tests/unit/rings tests/unit/mem
     step "TSan: the client library under threads" threads_under_tsan

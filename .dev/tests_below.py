@@ -4,6 +4,7 @@
     tests_below.py BUILD_FOLDER --targets|--names FOLDER… [-FOLDER…]
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def main():
     tests = json.loads(subprocess.check_output(['meson', 'introspect', '--tests', build]))
     out = []
     for test in tests:
-        files = [pathlib.Path(part) for part in test['cmd'] if pathlib.Path(part).is_absolute()]
+        files = [pathlib.Path(os.path.normpath(part)) for part in test['cmd'] if os.path.isabs(part)]
         built = [f.relative_to(build).as_posix() for f in files if f.is_relative_to(build)]
         scripts = [f.relative_to(sources).as_posix() for f in files if f.is_relative_to(sources) and not f.is_relative_to(build)]
         if any(chosen(f, folders) for f in built + scripts):
