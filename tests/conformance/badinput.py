@@ -15,7 +15,7 @@ MAGIC = 0x49434F52
 REPO = pathlib.Path(__file__).resolve().parents[2]
 VERSION = int(re.search(r'kAbiVersion = (\d+)', (REPO / 'verbs_api/abi/version.hpp').read_text()).group(1))
 EPROTO = 71
-OP_HELLO, OP_LIST_DEVICES, OP_OPEN_DEVICE, OP_LAST = 1, 2, 3, 67
+OP_HELLO, OP_LIST_DEVICES, OP_OPEN_DEVICE, OP_LAST = 1, 2, 3, 68
 
 
 # --- the control socket, byte by byte (verbs_api/abi/control.hpp) ------------------------------------------------------

@@ -154,7 +154,8 @@ TEST_F(Memory, PagesThatWereRemovedAreZeroOrRefused) {
     if (text == nullptr) {
         EXPECT_EQ(status, IBV_WC_SUCCESS);
     } else {
-        EXPECT_EQ(status, IBV_WC_REM_OP_ERR) << "the region is gone, as a truncated one";
+        // Like a truncated region: the access fails if it meets the missing page, or is refused if rocid has met the page before.
+        EXPECT_TRUE(status == IBV_WC_REM_OP_ERR || status == IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
     }
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
     munmap(room, bytes);
