@@ -51,6 +51,8 @@ public:
         sleeps_left_ = next_sleeps_;
         next_sleeps_ = std::min(4 * next_sleeps_, kMostSleeps);
     }
+    /// Returns true if the last yield ran another thread.
+    bool shares() const { return patience_ == 0; }
 
     /// A yield that switches to no other thread takes 3 times as long as the shortest system call. A switch to another thread and
     /// back takes at least 12 times as long.
