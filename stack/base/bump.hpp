@@ -15,6 +15,12 @@
 
 namespace roci {
 
+#if defined(ROCI_UNCOUNTED)
+inline constexpr bool kCounted = false;
+#else
+inline constexpr bool kCounted = true;
+#endif
+
 /// Readers use a relaxed load. The writer needs no locked add, because it is the only one. A compiler makes three instructions of
 /// a relaxed load, an addition and a relaxed store. On x86-64 one instruction does the same: its store of an aligned word is
 /// indivisible.

@@ -72,7 +72,7 @@ public:
     uint32_t take_wake_mask();
     /// Threads of clients that sleep while they poll a CQ. The caller wakes them after poll() and clears the list.
     std::vector<rings::Sleeper>& sleepers();
-    /// Checks once more for such threads. Called before the lcore yields its CPU.
+    /// Checks once more for such threads, and publishes all counters. Called before the lcore yields its CPU or sleeps.
     void settle_sleepers();
     /// Stops watching QPs without work from the next round on; their clients ring the doorbell instead. Called before the engine
     /// sleeps.
@@ -82,7 +82,7 @@ public:
     io::EventRing& events();
     /// For tests, between rounds: describes a violated invariant of a QP, or returns nullptr.
     const char* check() const;
-    /// Any thread may read the counters.
+    /// Any thread may read the counters. Those of frames and messages are published every 64 rounds and by settle_sleepers().
     const Counters& counters() const;
     const qp::DeviceCounters& device_counters(uint32_t device) const;
 

@@ -206,7 +206,7 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 /// Acknowledges all packets before the response's PSN and returns the oldest record. Returns nullptr if the packet was processed
 /// before or is not an expected response.
-SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
+[[gnu::always_inline]] inline SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const Psn before = rq.window.acked();
     const Acked result = acknowledge(ctx, qp, p.psn);
