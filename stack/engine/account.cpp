@@ -16,7 +16,7 @@ uint64_t sum(const auto& values) {
 void publish_device(qp::DeviceCounters& d, const qp::PortTally& t, const qp::Outbox& out) {
     using enum qp::Executed;
     set(d.tx_frames, out.sent());
-    set(d.tx_octets, out.octets());
+    set(d.tx_octets, t.tx_octets - out.waiting_octets());
     set(d.rx_frames, t.rx_frames);
     set(d.rx_octets, t.rx_octets);
     set(d.tx_messages, t.tx_messages);
@@ -51,24 +51,23 @@ void Engine::Impl::publish_reorder() {
 
 /// Called by a round that starts long after the last one. No round takes so long, so the kernel gave the CPU to another thread.
 void Engine::Impl::count_lost(Nanos now) {
-    if (now > round_at) counters.add(Counter::lost_ns, now - round_at);
-    busy_from += now - round_at;
+    if (now > ctx.now) counters.add(Counter::lost_ns, now - ctx.now);
+    busy_from += now - ctx.now;
 }
 
 /// Counts the time from the first round with work on until the current round begins.
 void Engine::Impl::count_busy() {
-    const uint64_t rounds = counters.get(Counter::polls);
-    counters.add(Counter::busy_ns, round_at - busy_from);
-    counters.add(Counter::busy_polls, rounds - busy_rounds_from);
-    busy_from = round_at;
-    busy_rounds_from = rounds;
+    counters.add(Counter::busy_ns, ctx.now - busy_from);
+    counters.add(Counter::busy_polls, rounds() - busy_rounds_from);
+    busy_from = ctx.now;
+    busy_rounds_from = rounds();
 }
 
 /// Called if either this round or the last one had work, but not both.
 void Engine::Impl::change_busy(bool busy) {
     if (busy) {
-        busy_from = round_at;
-        busy_rounds_from = counters.get(Counter::polls);
+        busy_from = ctx.now;
+        busy_rounds_from = rounds();
     } else {
         count_busy();
     }
@@ -79,13 +78,16 @@ void Engine::Impl::count_sleep(Nanos from, Nanos to) {
     if (was_busy) change_busy(false);
     counters.add(Counter::sleeps);
     counters.add(Counter::asleep_ns, to - from);
-    round_at = to;
+    ctx.now = to;
 }
 
 /// Frames and messages are counted in the engine's own memory, with few instructions. Counters that are sums of others are
 /// computed here.
 void Engine::Impl::publish() {
     if constexpr (!kCounted) return;
+    rounds_published = rounds();
+    rounds_left = kPublishEvery;
+    counters.set(Counter::polls, rounds_published);
     uint64_t sent = 0, received = 0;
     for (size_t port = 0; port < ports.size(); ++port) {
         publish_device(*ctx.devices[port], ctx.tallies[port], ctx.outbox[port]);

@@ -121,6 +121,7 @@ void run(Impl&, const Barrier&) {}
 }  // namespace
 
 void Engine::execute(const Command& command, Nanos now) {
+    if (impl_->started) impl_->note_gap(now);
     impl_->ctx.now = now;
     impl_->counters.add(Counter::commands);
     impl_->pipeline.forget();

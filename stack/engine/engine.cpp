@@ -153,7 +153,11 @@ struct Engine::Impl::Budget {
         if (!flushing(qp)) {
             sent = qp::send_responses(ctx, qp, std::min(quantum(qp, ctx.responders.contended()), budget.left - kept));
             budget.spend(sent);
-            if (sent != 0) qp.linger = kLinger;
+            if (sent != 0) {
+                qp.linger = kLinger;
+                bump(qp.counters.tx_packets, sent);
+                bump(ctx.tally(qp).tx_octets, qp.counters.tx_bytes - bytes);
+            }
             if (qp::has_responses(qp)) ctx.responders.add(qp);
         }
         ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), turn_end(sent, true));
@@ -218,12 +222,12 @@ void Engine::Impl::settle_sleepers() {
          --n) {
         if (prefetches) pipeline.turn(ctx.requesters.peek());
         qp::Qp& qp = ctx.requesters.take();
-        const uint64_t bytes = qp.counters.tx_bytes, messages = qp.counters.events.tx_messages;
+        const uint64_t bytes = qp.counters.tx_bytes;
         const uint32_t worked = serve(qp);
         budget.spend(worked);
         if (worked != 0) {
             qp.linger = kLinger;
-            bump(ctx.tally(qp).tx_messages, qp.counters.events.tx_messages - messages);
+            bump(ctx.tally(qp).tx_octets, qp.counters.tx_bytes - bytes);
         }
         const bool held = qp::hold_back(ctx, qp);
         const bool more = !held && has_more(qp, worked);
@@ -249,7 +253,7 @@ bool Engine::Impl::lingers(qp::Qp& qp) const {
     return true;
 }
 
-bool Engine::Impl::run_turns() {
+[[gnu::always_inline]] inline bool Engine::Impl::run_turns() {
     Budget budget{kRoundFrames};
     run_responders(budget);
     run_requesters(budget);
@@ -265,13 +269,13 @@ Engine::~Engine() = default;
 bool Engine::poll(Nanos now) {
     ROCI_STAGE(round);
     Impl& e = *impl_;
-    e.ctx.now = now;
     if (!e.started) {
         e.ctx.wheel.start(now);
         e.started = true;
-        e.round_at = now;
+        e.ctx.now = now;
     }
-    e.begin_round(now);
+    e.note_gap(now);
+    e.ctx.now = now;
     bool any = e.look_for_doorbells();
     if (e.ctx.slow->awaits()) [[unlikely]]
         any |= qp::collect_slow(e.ctx);

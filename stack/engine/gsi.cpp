@@ -91,6 +91,7 @@ int Engine::Impl::send_other(const neighbour::Frame& f) {
     std::memset(frame->data, 0, length);
     std::memcpy(frame->data, f.bytes.data(), f.length);
     out.commit(frame->data, length, 0, 0);
+    bump(ctx.tallies[f.port].tx_octets, length);
     counters.add(Counter::other_sent);
     return 0;
 }
@@ -108,7 +109,9 @@ int Engine::Impl::send_management(const io::GsiSend& m) {
     h.src_qp = io::kGsiQpn;
     uint8_t* payload = wire::begin_frame(frame->data, m.path, h, io::kMadLength);
     std::memcpy(payload, m.mad.data(), io::kMadLength);
-    out.commit(frame->data, wire::finish_frame(frame->data, m.path, payload, io::kMadLength), m.path.checksum_offset, 1);
+    const uint32_t bytes = wire::finish_frame(frame->data, m.path, payload, io::kMadLength);
+    out.commit(frame->data, bytes, m.path.checksum_offset, 1);
+    bump(ctx.tallies[m.port].tx_octets, bytes);
     counters.add(Counter::gsi_sent);
     return 0;
 }

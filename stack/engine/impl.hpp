@@ -44,8 +44,10 @@ struct Engine::Impl {
     std::vector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients ring the doorbell from now on
     uint32_t rounds_unsettled = 0;
     bool started = false;
-    bool was_busy = false;          ///< the last round had something to do
-    Nanos round_at = 0;             ///< start of the last round, or end of the last sleep if that is later
+    static constexpr uint32_t kPublishEvery = 128;
+    bool was_busy = false;                 ///< the last round had something to do
+    uint32_t rounds_left = kPublishEvery;  ///< number of rounds until the counters are published
+    uint64_t rounds_published = 0;
     Nanos busy_from = 0;            ///< start of the busy time that is not counted yet, without lost time
     uint64_t busy_rounds_from = 0;  ///< number of rounds before the busy rounds that are not counted yet
     uint64_t doorbells = 0;         ///< doorbells found, including stray ones
@@ -61,7 +63,7 @@ struct Engine::Impl {
     void ring_tags(Session& s, uint32_t slot);
     bool run_timers();
     struct Budget;
-    bool run_turns();
+    inline bool run_turns();
     inline void run_responders(Budget& budget);
     inline void run_requesters(Budget& budget);
     /// Returns true if more QPs have work than fit into the nearest cache. The data of these QPs is then prefetched. The QPs of a
@@ -86,22 +88,21 @@ struct Engine::Impl {
     void count_busy();
     void change_busy(bool busy);
     void count_sleep(Nanos from, Nanos to);
-    void begin_round(Nanos now) {
+    /// Called before `ctx.now`, which is the time of the last round or command or the end of the last sleep, becomes `now`.
+    void note_gap(Nanos now) {
         if constexpr (!kCounted) return;
         constexpr Nanos kTaken = 1'000'000;
-        if (now - round_at >= kTaken) [[unlikely]]
+        if (now - ctx.now >= kTaken) [[unlikely]]
             count_lost(now);
-        round_at = now;
     }
     void end_round(bool worked) {
         if constexpr (!kCounted) return;
-        constexpr uint64_t kPublishEvery = 64;
         if (worked != was_busy) [[unlikely]]
             change_busy(worked);
-        counters.add(Counter::polls);
-        if (counters.get(Counter::polls) % kPublishEvery == 0) [[unlikely]]
+        if (--rounds_left == 0) [[unlikely]]
             publish();
     }
+    uint64_t rounds() const { return rounds_published + kPublishEvery - rounds_left; }
     // receive.cpp
     unsigned receive(uint32_t port);
     void ask_for_state(const qp::Qp& qp, const wire::Packet& p) const;

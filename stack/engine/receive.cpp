@@ -271,18 +271,14 @@ unsigned Engine::Impl::receive(uint32_t port) {
     ROCI_STAGE(receive);
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
     if (n == 0) return 0;
-    uint64_t octets = 0;
-    for (unsigned i = 0; i < n; ++i) {
-        __builtin_prefetch(frames[i].data);
-        octets += frames[i].length;
-    }
-    bump(ctx.tallies[port].rx_frames, n);
-    bump(ctx.tallies[port].rx_octets, octets);
+    for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
     unsigned done = 0;  // frames[0, done) are to be returned to the port by this engine
     for (unsigned first = 0; first < n;) {
         unsigned end = first;
         uint32_t bytes = 0;
         for (; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
+        bump(ctx.tallies[port].rx_frames, end - first);
+        bump(ctx.tallies[port].rx_octets, bytes);
         parse_batch(port, first, end);
         if (crowded()) fetch_ahead(first, end);
         done = execute_batch(port, first, end, done);

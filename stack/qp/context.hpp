@@ -28,6 +28,7 @@ enum class Executed : uint8_t { send, write, read, atomic, count_ };
 struct alignas(64) PortTally {
     uint64_t rx_frames = 0, rx_octets = 0;
     uint64_t tx_messages = 0;
+    uint64_t tx_octets = 0;  ///< bytes of all frames built, including those that wait in the outbox
     std::array<uint64_t, size_t(Executed::count_)> executed{};  ///< messages of requesters, by kind
 };
 

@@ -43,7 +43,6 @@ public:
         f.length = length;
         f.checksum_offset = checksum_offset;
         f.sender = sender;
-        bump(octets_, length);
     }
 
     /// Passes the built frames to the port. Returns the number of frames that the port accepted.
@@ -57,14 +56,15 @@ public:
         close_gap(sent);
         return sent;
     }
-    /// Number of frames, and of their bytes, that the port has accepted.
+    /// Number of frames that the port has accepted.
     uint64_t sent() const { return sent_; }
-    uint64_t octets() const {
-        uint64_t waiting = 0;
-        for (uint32_t i = 0; i < ready_; ++i) waiting += frames_[i].length;
-        return octets_ - waiting;
-    }
     uint32_t waiting() const { return ready_; }
+    /// Bytes of the frames that wait.
+    uint64_t waiting_octets() const {
+        uint64_t octets = 0;
+        for (uint32_t i = 0; i < ready_; ++i) octets += frames_[i].length;
+        return octets;
+    }
     /// Number of frames per turn that the port prefers (io::Port::best_burst()).
     uint32_t best_burst() const { return best_; }
     /// Returns all frames to the port, at shutdown.
@@ -91,7 +91,6 @@ private:
     io::Port* port_ = nullptr;
     uint32_t best_ = 1, burst_ = 0;
     uint64_t sent_ = 0;
-    uint64_t octets_ = 0;  ///< bytes of all built frames
     uint32_t ready_ = 0;  ///< frames_[0, ready_) are built
     uint32_t have_ = 0;   ///< frames_[ready_, have_) are empty
     std::array<io::TxFrame, kMax> frames_;

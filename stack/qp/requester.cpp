@@ -144,10 +144,12 @@ enum class Step : uint8_t { done, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// The headers of the Middle packets of a message. They are kept from one packet to the next within the QP's turn.
+/// What is kept from one packet to the next within the QP's turn: the headers of the Middle packets of a message, and the first
+/// WQE whose message tx_messages does not contain.
 struct Middle {
     const SendRecord* message = nullptr;
     wire::RepeatedHeaders headers;
+    uint32_t uncounted = 0;
 };
 
 /// A frame with its headers. `path` is null if the work request refers to no valid path.
@@ -203,6 +205,13 @@ Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t leng
     return Step::done;
 }
 
+/// Counts a packet that is sent again. If it is the last one of its message, tx_messages contains the message already.
+[[gnu::cold, gnu::noinline]] void count_again(Context& ctx, Qp& qp, const SendRecord& r, Part part, Middle& kept) {
+    count(ctx, qp, &EventCounters::retransmits);
+    const bool last = needs_response(r.kind) || part.packet + 1 >= r.packets;
+    kept.uncounted = qp.requester.queue.cursor() + uint32_t{last};
+}
+
 /// Sends one frame. `again`: its content was sent before.
 Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again, Middle& kept) {
     Requester& rq = qp.requester;
@@ -231,7 +240,8 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
     ctx.out(qp).commit(b.start, bytes, b.path->checksum_offset, qp.spec.qpn.value);
     bump(qp.counters.tx_packets);
     qp.counters.tx_bytes += bytes;
-    if (again) count(ctx, qp, &EventCounters::retransmits);
+    if (again) [[unlikely]]
+        count_again(ctx, qp, r, part, kept);
     if (ack_request && !again && !rq.round_trip.timing()) rq.round_trip.begin(r.first_psn + part.packet, ctx.now);
     return Step::done;
 }
@@ -243,8 +253,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
     if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), kept); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
-    const bool first = rq.window.sent(rq.queue.sent());
-    if (first && rq.queue.packet() == 0) bump(qp.counters.events.tx_messages);  // the cursor is at the next one
+    rq.window.sent(rq.queue.sent());
     return Step::done;
 }
 
@@ -367,8 +376,16 @@ Step take_step(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     if (r.kind != WorkKind::local) return send_one(ctx, qp, r, kept);
     if (const Step step = execute_local(ctx, qp, r); step != Step::done) return step;
     qp.requester.queue.advance();
+    ++kept.uncounted;
     retire_local(ctx, qp);
     return Step::done;
+}
+
+/// Counts the messages whose last packet was sent in this turn for the first time.
+void count_sent(Context& ctx, Qp& qp, const Middle& kept) {
+    const uint32_t messages = qp.requester.queue.cursor() - kept.uncounted;
+    bump(qp.counters.events.tx_messages, messages);
+    bump(ctx.tally(qp).tx_messages, messages);
 }
 
 bool may_send(const Context& ctx, const Qp& qp) {
@@ -409,18 +426,20 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, quantum);
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
+    kept.uncounted = rq.queue.cursor();
+    Step step = Step::done;
     while (sent < quantum && may_send(ctx, qp)) {
         if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
         SendRecord& r = *rq.queue.current();
-        const Step step = take_step(ctx, qp, r, kept);
-        if (step == Step::wait) break;
-        if (step == Step::done) {
-            ++sent;
-            continue;
-        }
+        step = take_step(ctx, qp, r, kept);
+        if (step != Step::done) break;
+        ++sent;
+    }
+    if (sent != 0) count_sent(ctx, qp, kept);
+    if (step == Step::fault) [[unlikely]] {
         rq.blocked = true;  // the fault is reported when all earlier requests have completed
         if (unacknowledged(qp.spec.type)) complete_unacknowledged(ctx, qp);
-        if (rq.queue.at_oldest()) fail_send(ctx, qp, r.fault);
+        if (rq.queue.at_oldest()) fail_send(ctx, qp, rq.queue.current()->fault);
     }
     if (sent == 0 || qp.state == State::err || qp.state == State::sqe) return sent;
     if (unacknowledged(qp.spec.type)) {

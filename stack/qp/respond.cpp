@@ -63,7 +63,6 @@ Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, const Payload& what =
         if (result != Sent::yes) return result;
     }
     ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
-    bump(qp.counters.tx_packets);
     qp.counters.tx_bytes += bytes;
     return Sent::yes;
 }
@@ -181,6 +180,7 @@ bool send_notification(Context& ctx, Qp& qp) {
     uint8_t* payload = wire::begin_frame(start, qp.path, h, 0);
     const uint32_t bytes = wire::finish_frame(start, qp.path, payload, 0);
     ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
+    bump(ctx.tally(qp).tx_octets, bytes);
     return true;
 }
 

@@ -53,6 +53,7 @@ public:
     bool all_sent() const { return cursor_ == fetched_; }
     /// Returns true if all records before the cursor are complete.
     bool at_oldest() const { return tail_ == cursor_; }
+    uint32_t cursor() const { return cursor_; }  ///< WQE of the packet to be sent next
     bool within_message() const { return packet_ != 0; }
     uint32_t packet() const { return packet_; }       ///< number, within the record at the cursor, of the packet to be sent next
     SendRecord* oldest() const { return oldest_; }    ///< record at tail; nullptr if there is none

@@ -168,7 +168,7 @@ TEST_F(CountersTest, OfARequester) {
     moved({"tx_messages", "retransmits", "seq_nak_received", "rnr_nak_received", "duplicates"});
 }
 
-TEST_F(CountersTest, ArePublishedBeforeASleepAndEvery64Rounds) {
+TEST_F(CountersTest, ArePublishedBeforeASleepAndEvery128Rounds) {
     join();
     world.run_for(20'000);
     auto& engine = world.host(0).engine(0);
@@ -179,7 +179,7 @@ TEST_F(CountersTest, ArePublishedBeforeASleepAndEvery64Rounds) {
     EXPECT_EQ(of_device().at("tx_messages"), before + 1);
     EXPECT_EQ(of_device().at("tx_frames"), frames + 1);
     a.client.post_send(qp, a.send(2, 0, 100));
-    for (int round = 0; round < 64; ++round) engine.poll(world.now());
+    for (int round = 0; round < 128; ++round) engine.poll(world.now());
     EXPECT_EQ(of_device().at("tx_messages"), before + 2);
     EXPECT_EQ(of_device().at("tx_frames"), frames + 2);
     using engine::Counter;
