@@ -1,29 +1,29 @@
 // Congestion control by delay. While round trips are shorter than a target, the window grows by a fraction of a packet per round
-// trip. Otherwise it shrinks in proportion to the excess over the target, at most once per round trip and by at most a half. The
-// target is an absolute time and does not depend on when a flow began, so that flows which share a queue become equal. A window
-// below one packet acts as a pause between packets.
+// trip. Otherwise the window shrinks in proportion to the excess over the target, at most once per round trip and by at most a
+// half. The target is a configured time. It does not depend on when a flow began, so that flows which share a queue become equal.
+// A window below one packet acts as a pause between packets.
 // If the window shrinks and round trips stay long, there are two possible reasons: other flows fill the queue (TCP), or the delay
-// is not in queues (a host without a free CPU). Then only losses shrink the window, until a round trip shows that the queue is
-// short.
+// is not in queues (a host without a free CPU). Then long round trips do not shrink the window any more, until a round trip shows
+// that the queue is short.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
 namespace {
 
 constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
-constexpr uint32_t kMostLossCut = 16;      ///< by a loss beside others that fill the queue, the window is divided by this at most
+constexpr uint32_t kMostLossCut = 16;      ///< largest divisor of the window for one loss while State::contended is set
 constexpr uint8_t kMostVainCuts = 15;
-constexpr uint8_t kCalmLosses = 3;  ///< after so many the queue must be shorter than the target
+constexpr uint8_t kCalmLosses = 3;  ///< State::calm_losses that do not reduce the window
 
 /// Returns the target round trip. Narrow windows get a longer target than wide ones, so that flows which share a queue become
-/// equal. In a network with long round trips, the target is 5/4 of the shortest one measured. It is not longer, because the
-/// shortest round trip of a flow that began while other flows filled the queue contains the queue.
+/// equal. In a network with long round trips, the target is 5/4 of the shortest one measured. A longer target would be unfair: if
+/// a flow began while other flows filled the queue, its shortest round trip includes time in the queue.
 uint32_t target(const Controller& c, const Limits& l, uint32_t shortest) {
     const auto base = uint32_t(l.target);
     return std::max(base + uint32_t(uint64_t{2} * base * kFraction / (kFraction + c.window)), shortest + shortest / 4);
 }
 
-/// Called when round trips stay long although the window shrinks.
+/// Called when round trips stay long although the window shrinks. Restores the window before these cuts.
 void contend(Controller& c, State& s) {
     s.contended = true;
     set_window(c, std::max({uint32_t{c.window}, s.before, kWindowAfterTimeout * kFraction}));
@@ -31,7 +31,7 @@ void contend(Controller& c, State& s) {
 
 void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
     const uint32_t aim = target(c, l, a.shortest);
-    const bool again = s.crowded;  // a single long round trip is chance
+    const bool again = s.crowded;  // one long round trip alone does not indicate congestion
     s.crowded = a.sample > aim;
     s.queued = uint8_t(uint64_t{a.sample - a.shortest} * (kFraction - 1) / a.sample);
     if (a.sample > (aim + a.shortest) / 2) s.slow_start = false;
@@ -56,7 +56,7 @@ uint32_t step(const Controller& c, const State& s, uint32_t packets) {
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (s.crowded && !s.contended) return;
-    // A window that is not used does not show whether a larger one is possible.
+    // A window of which less than a half is used does not show whether the network permits a larger one.
     if (uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
     set_window(c, std::min(c.window + std::max(step(c, s, a.packets), 1u), l.max_window * kFraction));
 }
@@ -87,8 +87,9 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     }
 }
 
-/// A loss while round trips are shorter than the target does not indicate congestion, unless the queue overflows before round
-/// trips reach the target. The window loses the packets that were in queues, so that the link stays full after a random loss.
+/// The first kCalmLosses losses while round trips are shorter than the target have no effect. Further ones indicate that the
+/// queue overflows before round trips reach the target. A loss reduces the window only by the packets that were in queues, so
+/// that the link stays full.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
     s.slow_start = false;
     if (uint32_t(now) - s.cut_at < round_trip) return;

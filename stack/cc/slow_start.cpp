@@ -3,13 +3,13 @@
 namespace roci::cc {
 namespace {
 
-/// Idle time after which the measurements of the network are out of date, ns. Longer than the pauses of a working program.
+/// ns; idle time after which the measurements of the network are out of date. The pauses of a working program are shorter.
 constexpr uint32_t kIdle = 1'000'000;
 
 }  // namespace
 
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now) {
-    const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // such a QP waits because it has to
+    const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // the controller itself makes such a QP pause
     if (uint32_t(now) - s.active_at < kIdle + pause) return;
     s.active_at = uint32_t(now);
     s.contended = false;
