@@ -1,4 +1,4 @@
-// All capabilities that rocid reports. Only implemented ones may be reported.
+// The capabilities that rocid reports. rocid may report only what is implemented.
 #pragma once
 
 #include <cstdint>

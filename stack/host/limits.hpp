@@ -7,7 +7,7 @@
 
 namespace roci::host {
 
-/// Limits of one user, for all sessions of the user together. The defaults suit one machine.
+/// Limits of one user, for all sessions of the user together.
 struct UserLimits {
     uint64_t sessions = 512;
     uint64_t qps = 32768, cqs = 32768, cq_entries = 1 << 24, srqs = 16384, pds = 32768, xrc_domains = 16384;

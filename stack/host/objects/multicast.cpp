@@ -59,7 +59,7 @@ Outcome find_parts(Call& c, const abi::McastRequest& in, Qp*& qp, Gid& gid) {
 
 }  // namespace
 
-/// Attaches a QP to a group. Attaching it a second time has no further effect, as with the kernel's uverbs.
+/// Attaches a QP to a group. A second attachment of the same QP has no effect, as with the kernel's uverbs.
 Outcome attach_mcast(Call& c) {
     const auto in = c.in<abi::McastRequest>();
     Qp* qp;

@@ -16,9 +16,8 @@ inline constexpr abi::TagCaps kTagCaps{.max_rndv_hdr_size = qp::kMaxRndvRequest,
                                        .max_sge = abi::kMaxTagSge,
                                        .reserved = 0};
 
-/// Limit of QPs per session. The handle of a QP is also its doorbell slot, so all handles must be below kFirstTagSlot, where the
-/// slots of tag matching SRQs begin. HandleTable keeps up to kRest freed handles unused. One slot more is left unused as a
-/// reserve.
+/// Limit of QPs per session. The handle of a QP is also its doorbell slot, so all handles must be below kFirstTagSlot, the first
+/// slot of tag matching SRQs. HandleTable keeps up to kRest freed handles unused. One slot more is a reserve.
 inline constexpr uint32_t kQpSlots = abi::kFirstTagSlot - uint32_t(HandleTable<Qp>::kRest) - 1;
 
 /// Allocates the ring of operations and a doorbell slot, and takes a reference to the CQ. The caller has set spec.engine. Does
@@ -27,8 +26,8 @@ Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, qp:
 /// Checks whether a QP may use this SRQ.
 Outcome check_tag_qp(const abi::CreateQpRequest& in, const Pd& pd, const Srq* srq);
 inline bool matches_tags(const Srq* srq) { return srq != nullptr && srq->spec().tags.shared != nullptr; }
-/// Returns the capabilities of the send queue of such a QP. rocid sends the READs and FINs of matched rendezvous messages through
-/// it. The client cannot post to it.
+/// Returns the capabilities of the send queue of a QP with a tag matching SRQ. rocid sends the READs and FINs of matched
+/// rendezvous messages by this send queue. The client cannot post to it.
 abi::QpCap rendezvous_cap();
 
 }  // namespace roci::host::objects

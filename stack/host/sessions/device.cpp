@@ -74,7 +74,7 @@ Outcome list_devices(Call& c) {
 
 namespace {
 
-/// The descriptors and memory of a session that is being opened. The destructor frees them if opening failed.
+/// Guards the opening of a device. If the opening failed, the destructor frees the session's descriptors and doorbells.
 class Opening {
 public:
     Opening(State& state, Session& session) : state_(state), session_(session) {}

@@ -78,10 +78,11 @@ enum Resource : uint8_t {
 static_assert(std::size(kRows) == kResources && std::size(kUserLimits) == kResources && kResources <= kMostResources);
 
 uint64_t one(const Call&) { return 1; }
-/// The growth of an arena is known only afterwards, so a request is refused only if the limit is already reached.
+/// Returns 0 for requests that may let the arena grow, because the growth is known only afterwards. Such a request is refused
+/// only if the limit is already reached.
 uint64_t none(const Call&) { return 0; }
 
-/// The handler refuses a request for more entries than a CQ can have, so such a request counts as 0 here.
+/// Returns 0 if a CQ cannot have so many entries, because the handler refuses such a request.
 uint64_t entries(const Call& c, uint32_t cqe) { return cqe > c.state.limits.max_cqe ? 0 : cqe; }
 
 /// The amount of a resource that a request takes.
@@ -140,7 +141,7 @@ uint64_t limit_of(const State& state, const Client& who, size_t resource) {
     return state.limits.of_user(who.uid, who.gid).*kUserLimits[resource].limit;
 }
 
-/// A program cannot repeat what gives something back: these operations count, but they are never refused.
+/// Operations that free something. They count, but are never refused, because programs do not repeat them.
 constexpr Op kFreeing[] = {Op::dealloc_pd,  Op::remove_region, Op::dereg_mr,     Op::destroy_channel,  Op::destroy_cq,
                            Op::destroy_srq, Op::destroy_qp,    Op::destroy_ah,   Op::detach_mcast,     Op::dealloc_mw,
                            Op::close_xrcd,  Op::free_dm,       Op::stop_capture, Op::cm_close_channel, Op::cm_destroy_id,
@@ -172,7 +173,7 @@ Outcome check_one(Call& c, const Taking& t) {
 
 namespace {
 
-/// rocid's own memory for the objects, and the kernel's page tables for what rocid maps: a 512th of it.
+/// Checks that rocid may allocate memory for the object. For a mapping, includes the kernel's page tables: a 512th of its length.
 Outcome check_memory(Call& c, Op op) {
     constexpr uint64_t kPerPageTable = 512;
     const uint64_t tables = op == Op::add_region ? c.in<abi::AddRegionRequest>().length / kPerPageTable : 0;

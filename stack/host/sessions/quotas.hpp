@@ -1,5 +1,4 @@
-// Checks the limits of each user, for all sessions of the user together, and of all users together. One table lists the
-// resources.
+// Checks the limits of each user and those of all users together. A limit of a user applies to all sessions of the user together.
 #pragma once
 
 #include <optional>
@@ -21,10 +20,11 @@ struct QuotaLine {
 };
 /// Returns the resources of the user of `who`. The limits include those of the user's primary group.
 std::vector<QuotaLine> quota_lines(const State&, const Client& who);
-/// EAGAIN that names the limit: the user makes more control operations per second than it may.
+/// Counts a control operation of the user. Fails with EAGAIN if the user makes more control operations per second than permitted.
+/// Operations that free something never fail here.
 Outcome check_rate(Call&, abi::Op);
 
-/// Returns false if the user has the maximum number of sessions already.
+/// Returns false if the user has the maximum number of sessions already, or if rocid may not allocate more memory.
 bool may_open_session(State&, const Client&);
 
 }  // namespace roci::host::sessions

@@ -35,7 +35,7 @@ bool of_memory(Reason r) { return r >= Reason::lkey_unknown && r <= Reason::rkey
 
 constexpr uint32_t kFewRetries = 3;
 
-/// Returns the entry that explains most: the last failure or refusal.
+/// Returns the last entry with a reason other than a flush, or nullptr if there is none.
 const JournalEntry* cause_of(const qp::Journal& j) {
     for (uint32_t i = j.count(); i-- != 0;)
         if (const JournalEntry& e = j.at(i); e.reason != Reason::none && e.reason != Reason::flushed) return &e;
