@@ -21,7 +21,7 @@ const char* policy_name(Policy p);
 /// Limits and parameters of the policies. apps/rocid/options.cpp explains those that can be configured.
 struct Limits {
     uint32_t max_window = 256;          ///< packets
-    uint32_t first_window = 2;          ///< packets; window of a new QP and of a QP that was idle
+    uint32_t first_window = 2;          ///< packets; except fixed_window: window of a new QP and of a QP that was idle
     Nanos target = 30'000;              ///< delay: target round trip of a wide window (target() in delay.cpp)
     Nanos notify_every = 50'000;        ///< shortest time between two notifications that a QP sends; 0: it sends none
     Nanos raise_every = 55'000;         ///< dcqcn: time between two raises by time
@@ -60,8 +60,8 @@ struct State {
     uint8_t raises_by_time = 0, raises_by_bytes = 0;
     uint8_t queued = 0;           ///< delay: the part of the last round trip that was spent in queues, in units of 1/kFraction
     uint8_t samples : 4 = 0;      ///< round trips measured, at most kFewSamples
-    uint8_t vain_cuts : 4 = 0;    ///< delay: number of cuts since a round trip was shorter than the target
-    uint8_t calm_losses : 2 = 0;  ///< delay: number of losses since a round trip was longer than the target
+    uint8_t vain_cuts : 4 = 0;    ///< delay: number of cuts since the last round trip below the target
+    uint8_t calm_losses : 2 = 0;  ///< delay: number of losses since the last round trip above the target
     bool slow_start : 1 = true;
     bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
     bool contended : 1 = false;  ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
@@ -102,7 +102,7 @@ struct Row {
 extern const Row kPolicies[];
 inline const Row& row(const Controller& c) { return kPolicies[size_t(c.policy)]; }
 
-/// Returns true for the fixed window. It neither paces nor counts bytes.
+/// Returns true for the fixed window. The fixed window neither paces nor counts bytes.
 inline bool rests(const Controller& c) { return c.policy == Policy::fixed_window; }
 /// Returns true for a fixed window at its maximum. Only a timeout changes such a window.
 inline bool rests_open(const Controller& c, const Limits& l) { return rests(c) && c.window >= l.max_window * kFraction; }

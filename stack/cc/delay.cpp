@@ -1,7 +1,7 @@
 // Congestion control by delay. While round trips are shorter than a target, the window grows by a fraction of a packet per round
 // trip. Otherwise the window shrinks in proportion to the excess over the target, at most once per round trip and by at most a
-// half. The target is a configured time. It does not depend on when a flow began, so that flows which share a queue become equal.
-// A window below one packet acts as a pause between packets.
+// half. The target is a configured time and does not depend on when a flow began, so that flows which share a queue become equal.
+// target() describes the exceptions. A window below one packet acts as a pause between packets.
 // If the window shrinks and round trips stay long, there are two possible reasons: other flows fill the queue (TCP), or the delay
 // is not in queues (a host without a free CPU). Then long round trips do not shrink the window any more, until a round trip shows
 // that the queue is short.
@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
 constexpr uint32_t kMostLossCut = 16;      ///< largest divisor of the window for one loss while State::contended is set
 constexpr uint8_t kMostVainCuts = 15;
-constexpr uint8_t kCalmLosses = 3;  ///< State::calm_losses that do not reduce the window
+constexpr uint8_t kCalmLosses = 3;  ///< number of State::calm_losses that do not reduce the window
 
 /// Returns the target round trip. Narrow windows get a longer target than wide ones, so that flows which share a queue become
 /// equal. In a network with long round trips, the target is 5/4 of the shortest one measured. A longer target would be unfair: if

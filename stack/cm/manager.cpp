@@ -351,7 +351,7 @@ int Manager::reject(uint32_t id, Reason reason, std::span<const uint8_t> private
     stop_repeating(*c);
     unpair_qpn(*c);
     if (!keep) return end(*c), 0;
-    // For the owner the connection has ended, so it is kept without an owner.
+    // The owner regards the connection as ended, so the manager keeps the connection without an owner.
     c->state = State::timewait;
     c->owned = false;
     forget_later(*c);

@@ -79,7 +79,7 @@ struct Event {
     enum class Kind : uint8_t {
         connect_request,  ///< a REQ or SIDR_REQ arrived, stored in Connection::req or sidr_req; `owner` is the listener's owner
         reply,            ///< a REP arrived; the owner sets up its QP and calls ready(), or calls reject()
-        established,      ///< the RTU arrived, or a packet that shows that the peer received our REP
+        established,      ///< the RTU arrived, or traffic_seen() reported a packet of the peer
         rejected,         ///< a REJ arrived with `reason`, or a DREQ arrived before our RTU was sent
         unreachable,      ///< REQ, REP or SIDR_REQ remained unanswered
         disconnected,     ///< a DREQ, a DREP or a late REJ arrived, or a REQ of the peer's QP for a new connection
@@ -151,7 +151,7 @@ public:
     uint32_t connect(const ConnectSpec& spec, Nanos now);
     /// Sends a REP.
     int accept(uint32_t id, const AcceptSpec& spec, Nanos now);
-    /// Sends the RTU. The owner calls it when its QP can receive and send.
+    /// Sends the RTU. The owner calls ready() when the owner's QP can receive and send.
     int ready(uint32_t id, Nanos now);
     /// Reports that the QP received a packet from the peer before the RTU arrived (IBA 12.9.6 COMM_EST). EISCONN: the connection
     /// is established already.

@@ -1,5 +1,5 @@
-// Handles messages by the state of their connection (IBA 12.9.7). All input comes from the network. A message whose IDs or source
-// GID do not match the connection does not change the connection.
+// Handles messages by the state of their connection (IBA 12.9.7). All input comes from the network. If the IDs or the source GID
+// of a message do not match the connection that the message names, the message does not change the connection.
 #include <algorithm>
 
 #include "cm/send.hpp"
@@ -38,8 +38,8 @@ void Manager::receive(const Incoming& in, Nanos now) {
     }
 }
 
-/// Returns the connection with our ID `id`, or nullptr if the sender's GID or ID does not match. The sender's ID is compared only
-/// if the manager knows it.
+/// Returns the connection with our ID `id`. Returns nullptr if there is none, or if the sender's GID or ID does not match. The
+/// sender's ID is compared only if the manager knows this ID.
 Connection* Manager::named(uint32_t id, uint32_t remote_id, const Incoming& in) {
     Connection* c = get(id);
     const bool fits =

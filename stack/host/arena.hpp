@@ -1,6 +1,6 @@
-// The arena of a session is the shared memory of the session's queues. The client allocates this memory, so that the client's
-// control group is charged for it. The arena grows by chunks and does not shrink while the session exists. Freed blocks are
-// merged with adjacent free blocks, so that repeated creation and destruction of queues does not grow the arena.
+// The arena of a session is the shared memory of the session's queues and device memory. The client allocates this memory, so
+// that the client's control group is charged for it. The arena grows by chunks and does not shrink while the session exists.
+// Freed blocks are merged with adjacent free blocks, so that repeated creation and destruction of queues does not grow the arena.
 #pragma once
 
 #include <algorithm>

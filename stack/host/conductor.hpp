@@ -56,10 +56,11 @@ public:
     /// Returns a deferred reply that is ready now. Returns false if there is none.
     bool next_reply(uint32_t& session, Reply& reply, bool& close);
 
-    /// Replaces the addresses of a device. An address that remains keeps its GID index. Returns true if something changed;
-    /// programs then get an event.
+    /// Replaces the addresses of a device. An address that remains keeps its GID index. Returns true if a GID changed; programs
+    /// then get an event.
     bool set_addresses(uint32_t device, std::span<const DeviceAddress> addresses);
-    /// Sets the link state and path MTU of a device. Returns true if something changed; programs then get port events.
+    /// Sets the link state and path MTU of a device. Returns true if one of them changed. Programs get an event if the link state
+    /// changed.
     bool set_link(uint32_t device, bool up, uint32_t mtu_bytes);
     /// Take the results of Platform::solicit() and other changes of the kernel's neighbour table.
     void neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac);

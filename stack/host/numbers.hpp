@@ -61,7 +61,8 @@ public:
 
 private:
     static constexpr uint32_t kBlock = 8;
-    /// Returns true if a number can be allocated. If all free numbers are held back, ends this for the one that was freed first.
+    /// Returns true if a number can be allocated. If all free numbers are held back, makes the one that was freed first
+    /// available.
     bool has_free() {
         if (capacity() == in_use_) return false;
         if (capacity() == in_use_ + resting_.size()) end_rest();

@@ -23,7 +23,7 @@
 
 namespace roci::host {
 
-/// Counts as one in the use count of an object while the Use exists.
+/// Adds one to the use count of an object while the Use exists.
 class Use {
 public:
     Use() = default;

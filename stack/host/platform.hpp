@@ -45,13 +45,13 @@ public:
     virtual ~Platform() = default;
     /// Returns a random number. In rocid, clients and peers cannot predict it. In the simulator, it comes from a seeded sequence.
     virtual uint64_t random() = 0;
-    /// Allocates zeroed shared memory. If memory is exhausted, the result has base == nullptr, and `why` is set to the reason.
+    /// Allocates zeroed shared memory. On failure, the result has base == nullptr, and `why` is set to the reason.
     virtual SharedMemory make_memory(uint64_t length, std::string& why) = 0;
     virtual void free_memory(const SharedMemory&) = 0;
     /// Returns true if a client has removed pages of the memory. rocid has then replaced the mapping by private zero pages.
     virtual bool is_lost(const SharedMemory&) const { return false; }
-    /// Maps memory of a client for queues, and ensures that the client cannot remove its pages. On refusal, the result has base
-    /// == nullptr, and `why` is set to the reason. Takes over the descriptor in any case.
+    /// Maps memory of a client for queues, and ensures that the client cannot remove pages. On refusal, the result has
+    /// base == nullptr, and `why` is set to the reason. Takes over the descriptor in any case.
     virtual SharedMemory map_chunk(int fd, uint64_t length, std::string& why) = 0;
     /// Returns true if rocid may allocate another `bytes` within the limit of its control group. Otherwise sets `why` to the
     /// reason.

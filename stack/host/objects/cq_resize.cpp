@@ -82,7 +82,7 @@ Outcome resize_cq(Call& c) {
         c.state.engines.barrier_all();
     }
     for (uint32_t e = 0; e < cq->ring.lane_count; ++e) {
-        // Only commands of this thread replace the array `entries` of a lane, so it can be read here.
+        // Only commands of this thread replace the array `entries` of a lane, so this thread can read the array.
         const uint32_t n = queued(cq->ring.lanes[e], in.consumer[e], cq->depth);
         if (n > ring.depth)
             return fail(EINVAL, "CQ {} holds {} entries, more than the requested {}; poll it first", in.handle, n, in.cqe);

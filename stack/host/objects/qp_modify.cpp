@@ -101,7 +101,7 @@ Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decisi
     return fail(error, "the engine refused to take the QP to {}", qp::state_name(step.to));
 }
 
-/// Checks the values of the attributes and the path, which the engine does not check.
+/// Translates the request to a change. Checks the attributes' values and the path, because the engine does not check them.
 Outcome translate(Call& c, const abi::ModifyQpRequest& in, const Qp& qp, qp::Change& change, PeerClaim& peer) {
     change.mask = in.mask & ~qp::ignored_attributes(qp.spec().type);
     change.attr = in.attr;

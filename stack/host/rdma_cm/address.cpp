@@ -40,8 +40,8 @@ std::optional<Place> place_of(const State& state, const Gid& gid) {
     return device ? std::optional(Place{*device, gid}) : std::nullopt;
 }
 
-/// Returns the address of `device` that has the longest common prefix with `dest`. Considers only addresses of the same family,
-/// and link-local addresses only for a link-local `dest`.
+/// Returns the address of `device` that has the longest common prefix with `dest`. Considers only addresses of the same family
+/// and the same scope (link-local or not).
 std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     std::optional<Gid> best;
     for (const Gid& g : device.gids) {
@@ -51,8 +51,9 @@ std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     return best;
 }
 
-/// Selects the device and source address for `dest`: those whose address has the longest common prefix with `dest`. If `dest`
-/// belongs to a device of this rocid, selects that device's peer on the loopback, or the device itself if it has no peer.
+/// Selects the device and source address for `dest`. If `dest` belongs to a device of this rocid, selects that device's peer on
+/// the loopback, or the device itself if it has no peer. Otherwise selects the address with the longest common prefix with
+/// `dest`.
 std::optional<Place> route_to(const State& state, const Gid& dest) {
     if (const auto owner = place_of(state, dest)) {
         const std::string& peer = state.devices[owner->device].peer;

@@ -1,5 +1,5 @@
-// Records the last events of each rdma_cm id, for `roci why --cm`. CmArchive keeps the events of destroyed ids, per user the last
-// 64 ids with a failure and the last 16 other ids.
+// Records the last events of each rdma_cm id, for `roci why --cm`. CmArchive keeps the events of destroyed ids, per user at most
+// kFailedOfUser ids with a failure and kOtherOfUser other ids.
 #pragma once
 
 #include <deque>
@@ -87,7 +87,7 @@ void note_refusal(State& state, Session& session, std::span<const std::byte> req
 void archive(State& state, uint32_t session, const CmId& id);
 /// Largest number of ids in one report.
 inline constexpr size_t kMostTold = 64;
-/// Returns the text about the ids that `viewer` may see, existing and destroyed ones, the latest last.
+/// Returns the text about the newest existing and destroyed ids that `viewer` may see, the newest last.
 std::string connections_text(const State& state, const Client& viewer);
 /// Returns the text about the connection of a QP, or an empty text if there is none.
 std::string connection_text(const State& state, const Client& viewer, uint32_t qpn);

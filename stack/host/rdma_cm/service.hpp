@@ -183,7 +183,7 @@ void push_event(State&, uint32_t session, CmId& id, CmEvent event);
 void forget_events(CmClient&, uint32_t channel, uint32_t count);
 /// Processes received messages and expired timers.
 void service(State&);
-/// Sends the manager's messages, and turns its events into events of ids.
+/// Sends the manager's messages, and converts the manager's events to events of ids.
 void settle(State&);
 void reclaim(State&, uint32_t session);
 // multicast.cpp

@@ -18,7 +18,7 @@ struct QuotaLine {
     std::optional<uint64_t> limit = {};
     uint64_t refused = 0;
 };
-/// Returns the resources of the user of `who`. The limits include those of the user's primary group.
+/// Returns the resources of the user `who.uid`. The limits follow the rules for this user and for the primary group `who.gid`.
 std::vector<QuotaLine> quota_lines(const State&, const Client& who);
 /// Counts a control operation of the user. Fails with EAGAIN if the user makes more control operations per second than permitted.
 /// Operations that free something never fail here.

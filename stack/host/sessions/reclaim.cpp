@@ -50,7 +50,7 @@ void reclaim(State& state, Session& s) {
     s.qps.clear();
     s.srqs.each([&](uint32_t, Srq& srq) { objects::free_resources(state, srq); });
     s.srqs.clear();
-    state.fence_all();  // engines drop their last references to a CQ at the first fence after the end of its QPs
+    state.fence_all();  // engines drop their last references to a CQ at a fence after the removal of the CQ's QPs
     s.cqs.clear();
     s.mrs.each([&](uint32_t, Mr& mr) {
         state.keys.release(mr.region->key.index());
