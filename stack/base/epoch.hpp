@@ -31,8 +31,8 @@ private:
 /// One reader. A new reader is idle.
 class alignas(64) EpochReader {
 public:
-    /// Called by the reader between two rounds. Notes the epoch. If the epoch is new, calls `let_go` first, which must drop all
-    /// references that the reader keeps from one round to the next.
+    /// Called by the reader between two rounds. Notes the epoch. If the epoch is new, first calls `let_go`. That function must
+    /// drop all references that the reader keeps from one round to the next.
     template <class LetGo>
     void note(const Epoch& epoch, LetGo&& let_go) {
         const Epoch::Number now = epoch.now();
@@ -41,7 +41,7 @@ public:
         noted_ = now;
         passed_.store(now, std::memory_order_release);
     }
-    /// Called by the reader. Marks the reader as idle: it holds no reference and reads no table until rouse().
+    /// Called by the reader when it holds no reference. Marks the reader as idle. The reader reads no table until rouse().
     void rest() { passed_.store(kAtRest, std::memory_order_release); }
     /// Called by the reader. Marks the reader as active. The reader must call note() before it reads a table.
     void rouse() {

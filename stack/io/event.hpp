@@ -10,7 +10,7 @@
 namespace roci::io {
 
 struct Event {
-    enum class Kind : uint32_t { completion, async, gsi /* MADs wait for the conductor */ } kind = Kind::completion;
+    enum class Kind : uint32_t { completion, async, gsi /* MADs or frames wait for the conductor */ } kind = Kind::completion;
     uint32_t session = 0;
     uint32_t type = 0;    ///< async: a value of abi::AsyncEvent
     uint32_t handle = 0;  ///< CQ, QP or SRQ handle of the session

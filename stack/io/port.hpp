@@ -1,8 +1,8 @@
 // The engine's interface to a port: it receives and sends bursts, with one indirect call per burst. There is one object per
 // (port, engine), and only one thread calls its methods.
 //
-// Implementations are the DPDK port (pmd_glue), the hairpin within an engine and the simulator. Wrappers for fault injection,
-// traces and pcap files stack on any of them.
+// Implementations are the DPDK port and the UDP port (pmd_glue) and the simulator's port. Wrappers for loopback within an engine,
+// fault injection and captures stack on any of them.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct RxFrame {
 /// engine may move `data` forward within the capacity, so that the frame starts later in the buffer.
 struct TxFrame {
     uint8_t* data = nullptr;
-    uint32_t capacity = 0;  ///< at least wire::kMaxFrame. With 63 bytes more, the engine aligns payloads to cache lines
+    uint32_t capacity = 0;  ///< at least wire::kMaxFrame; with 63 more bytes, the engine aligns payloads to cache lines
     uint32_t length = 0;    ///< set by the engine before tx_burst
     void* cookie = nullptr;
     /// Offset of the IPv4 header whose checksum the port fills in; the engine leaves that checksum zero. 0 if the port fills in

@@ -69,7 +69,7 @@ inline constexpr auto kCarry = [] {
 /// The two factors of Barrett's reduction of 96 bits to 32: floor(x^95 / P), and P times x^31.
 constexpr Factors barrett() {
     uint64_t quotient = 0;
-    uint32_t rest = 0x80000000;  // x^0; the division continues with x^95 = x^0 · x^95
+    uint32_t rest = 0x80000000;  // x^0; each of the 95 steps multiplies it by x
     for (int i = 0; i < 95; ++i) {
         const uint64_t carried = rest & 1;
         rest = times_x(rest);
