@@ -26,7 +26,7 @@ struct FaultSpec {
     bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
 };
 
-/// Number of frames that each fault changed.
+/// Numbers of frames: offered to the port, sent by the inner port, and affected by each fault.
 struct FaultCounts {
     uint64_t offered = 0, sent = 0, dropped = 0, corrupted = 0, reordered = 0, duplicated = 0, delayed = 0, marked = 0;
     uint64_t duplicate_failed = 0;  ///< duplicates that were omitted because no frame was free for the copy

@@ -1,6 +1,6 @@
 // Loopback within an engine. A NIC does not return a frame to its own receive queue, but two QPs of one device must be able to
 // communicate. Frames whose destination MAC is the port's own go into a bounded queue, and the next rx_burst returns them.
-// Multicast frames are both sent and returned as copies, as RDMA NICs do. All other frames pass through.
+// Multicast frames are sent, and rx_burst also returns copies of them, as from an RDMA NIC. All other frames pass through.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // Taps the frames of a port for a capture (pcapng) or a trace (text). The lcore copies frames into rings. Writer threads
-// (tap_writer.hpp) format and write them. An lcore never waits: frames for which a ring has no room are counted as missed. A
-// capture may start and end while rocid runs. A port without rings costs one load per burst.
+// (tap_writer.hpp) format and write the copies. An lcore never waits: if a ring is full, the frame is counted as missed. A
+// capture may start and end while rocid runs. A tap without rings costs one load per burst.
 #pragma once
 
 #include <array>
@@ -72,8 +72,8 @@ public:
 
     /// May be called by any thread. Returns false if there are kMaxRings rings already.
     bool attach(TapRing& ring);
-    /// May be called by any thread. The lcore may access the ring until the end of its current round. The caller waits for that
-    /// end with a fence command.
+    /// May be called by any thread. The lcore may access the ring until the end of its current round. Before the caller destroys
+    /// the ring, it must wait for that end with a fence.
     void detach(TapRing& ring);
 
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override;

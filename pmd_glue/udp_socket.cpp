@@ -48,7 +48,8 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits UDP checksum 0: the ICRC protects the packet (A17.3.2)
 }
 
-/// Multicasts go to the interface, and not back to this host: the engines deliver to their own QPs.
+/// Selects the interface for multicasts. Turns off the kernel's loopback of multicasts, because the engines deliver them to their
+/// own QPs.
 void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     const int off = 0;
     ip_mreqn by{};
@@ -63,8 +64,8 @@ void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     }
 }
 
-/// Sets the size of a socket buffer. Only root may exceed net.core.rmem_max and wmem_max; for other users, the kernel reduces the
-/// value.
+/// Sets the size of a socket buffer. Only a process with CAP_NET_ADMIN may exceed net.core.rmem_max and wmem_max; for other
+/// processes, the kernel reduces the value.
 void set_buffer(int fd, int forced, int limited, int bytes) {
     if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes) != 0) setsockopt(fd, SOL_SOCKET, limited, &bytes, sizeof bytes);
 }
