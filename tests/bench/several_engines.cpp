@@ -61,7 +61,7 @@ private:
     const uint64_t window_;
     const pmd::Clock clock_;
     Rig rig_;
-    std::vector<double> rates_;  ///< per engine, in this window
+    std::vector<double> rates_;  ///< rate per engine in this window, in millions of messages per second
     double best_ = 0;
     std::atomic<bool> failed_{false};
     std::atomic<uint32_t> count_{0};  ///< engines that have not finished this window
