@@ -35,7 +35,7 @@ private:
     rte_mempool* pool_ = nullptr;
 };
 
-/// Whether the port checks the IPv4 header checksums of received frames, and whether it fills in those of sent frames.
+/// Offloads of the IPv4 header checksum. `received`: the port checks received frames. `sent`: the port fills in the checksum.
 struct ChecksumOffload {
     bool received = false, sent = false;
     bool operator==(const ChecksumOffload&) const = default;
@@ -103,7 +103,7 @@ struct PortSetup {
     std::span<const uint32_t> mtus = {};  ///< sizes of IP packets, the best one first; empty: the port's MTU is not changed
     std::string hint = {};                ///< appended to error texts; says what the port needs
     bool checksums = false;               ///< use all offloads of ChecksumOffload that the port supports
-    bool link_interrupts = true;          ///< request link interrupts, if the port has them; without them, link_up() asks the NIC
+    bool link_interrupts = true;          ///< request link interrupts, if the port has them; else link_up() queries the NIC
 };
 struct Started {
     uint32_t mtu = 0;  ///< the MTU that was set; 0: none was set

@@ -79,7 +79,7 @@ bool hugepages_available(uint64_t bytes) {
     const int fd = memfd_create("rocid-probe", MFD_CLOEXEC | MFD_HUGETLB | kHuge2M);
     if (fd < 0) return false;
     const uint64_t length = (bytes + kHugepage - 1) / kHugepage * kHugepage;
-    // fallocate really takes the pages. The number of free pages alone includes reserved ones and ignores a container's limit.
+    // fallocate allocates the pages. The kernel's number of free pages includes reserved pages and ignores a container's limit.
     const bool ok = ftruncate(fd, off_t(length)) == 0 && fallocate(fd, 0, 0, off_t(length)) == 0;
     close(fd);
     return ok;

@@ -47,7 +47,7 @@ private:
     const uint32_t level_;
 };
 
-/// The end of an error text that comes from a driver. It tells where to find more details.
+/// The end of an error text that comes from a driver. It names the option that prints more details.
 inline constexpr const char* kMore = " (rocid --log-level debug prints what the driver says)";
 
 class Eal {

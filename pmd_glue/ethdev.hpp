@@ -1,5 +1,5 @@
-// One DPDK ethdev that rocid selects by devargs, such as "net_af_packet_roci0,iface=eth0" or a PCI address. This class probes it,
-// queries its properties and removes it.
+// One DPDK ethdev that rocid selects by devargs, such as "net_af_packet_roci0,iface=eth0" or a PCI address. The class probes the
+// ethdev, queries its properties and removes it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Injects faults into the frames that a port sends: loss, corruption, reordering, duplicates, delay, congestion marks. The same
-// frames and the same seed give the same faults. FaultPort wraps any port. It is part of the product, so that users can test
-// their programs on a bad network.
+// frames and the same seed give the same faults. FaultPort wraps any port. rocid contains it, so that users can test their
+// programs on a bad network.
 #pragma once
 
 #include <array>

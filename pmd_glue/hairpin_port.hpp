@@ -38,7 +38,7 @@ private:
     const uint64_t own_;  ///< the MAC in the low 48 bits, in its byte order in memory
     const uint32_t mask_;
     uint32_t head_ = 0, tail_ = 0;
-    bool inner_first_ = false;  ///< which source is polled first; alternates, so that neither source starves the other
+    bool inner_first_ = false;  ///< the inner port is polled before the queue; alternates, so that neither starves
     std::unique_ptr<io::RxFrame[]> fifo_;
 };
 

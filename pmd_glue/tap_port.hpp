@@ -31,7 +31,7 @@ public:
     /// `snap_length` is the number of bytes to keep per frame; 0 keeps all.
     TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter = {}, uint32_t snap_length = 0);
 
-    /// What fill() did with a frame.
+    /// Result of fill().
     enum class Offer : uint8_t { unwanted, full, filled };
     /// Copies a frame that passes the filter into the next slot. The reader sees the frame after settle(). `checksum_offset` and
     /// `sender` are those of io::TxFrame. The copy contains the checksum that the port will send.

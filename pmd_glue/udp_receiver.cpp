@@ -125,8 +125,8 @@ UdpReceiver::Header UdpReceiver::read_header(const msghdr& m) const {
     return h;
 }
 
-/// Expects the next datagrams to have the layout of the last long one. A short datagram does not change the expectation, because
-/// it fits into the first slot.
+/// Expects the next datagrams to have the layout of the last long datagram. A short datagram does not change the expectation,
+/// because it fits into the first slot.
 void UdpReceiver::expect(const Header& h, uint32_t bytes) {
     if (bytes <= kPayload || h.segment == 0 || h.segment > kPayload) return;
     expected_piece_ = h.segment;

@@ -77,7 +77,7 @@ void spread_by_qp(int fd, uint32_t engines) {
     sock_filter code[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kLowestQpByte), BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, engines),
                           BPF_STMT(BPF_RET | BPF_A, 0)};
     const sock_fprog program{3, code};
-    // If this fails, engines hand frames over to each other.
+    // If the call fails, engines hand frames over to each other.
     setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
 }
 
@@ -150,7 +150,7 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     receive_buffer_ = buffer_of(s.fd, SO_RCVBUF);
     send_buffer_ = buffer_of(s.fd, SO_SNDBUF);
     int on = 1;
-    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // if this fails, each frame is a datagram of its own
+    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // if the call fails, each frame is a datagram of its own
     bind_to(s.fd, s.ipv6, address, setup.interface_index);
     if (setup.engines > 1) spread_by_qp(s.fd, setup.engines);
     epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.fd = s.fd}};

@@ -1,7 +1,7 @@
 // Epoch-based reclamation. The writer of shared tables learns when no reader can still use an entry that the writer has removed.
 // The writer removes entries, advances the epoch and waits until each reader has either noted the new epoch or is idle. A reader
-// notes the epoch between two rounds of work, when it holds no reference. A reader that sleeps is idle: the writer neither waits
-// for it nor wakes it.
+// notes the epoch between two rounds of work, when it holds no reference. A reader that sleeps may be idle. The writer does not
+// wait for an idle reader and does not wake it.
 //
 // The order of memory accesses:
 //   - note() loads the epoch with acquire order, so the reader sees all removals that precede advance(). If the writer finds that

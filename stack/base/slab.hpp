@@ -26,7 +26,7 @@ public:
     virtual ~ChunkSource() = default;
     /// Returns the preferred size of a chunk in bytes. Slabs take multiples of it.
     virtual size_t unit() const = 0;
-    /// Returns memory that is aligned to a cache line, or nullptr if there is none.
+    /// Returns memory that is aligned to a cache line, or nullptr if memory is exhausted.
     virtual void* take(size_t bytes) = 0;
     virtual void give_back(void* chunk, size_t bytes) noexcept = 0;
 };

@@ -1,6 +1,6 @@
 // The engine does all work of one lcore, without I/O of its own. Its inputs are frames, commands, doorbells and the time. Its
-// outputs are frames, CQEs and events. One thread calls poll(). The engine never blocks. In poll() it allocates memory only if a
-// pool must grow, for example for frames that arrive out of order, and makes no other system call.
+// outputs are frames, CQEs and events. One thread calls poll(). The engine never blocks. The engine itself makes no system call
+// in poll(), except if a memory pool must grow, for example for frames that arrive out of order.
 #pragma once
 
 #include <cstdint>

@@ -99,7 +99,7 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     qp::receive_response(e.ctx, qp, p);
 }
 
-/// Hands a frame to another engine. Returns true if that engine has accepted the frame; it returns the frame later.
+/// Hands a frame to another engine. Returns true if that engine has accepted the frame. take_back() gets the frame back later.
 bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& frame, const wire::Packet& p) {
     io::HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
     if (lane.away == io::HandoverLane::kSize || !lane.there.push({frame, port, p}))

@@ -19,8 +19,8 @@ struct alignas(64) Session {  // no cache line is shared with another engine
     abi::DoorbellPage* page = nullptr;
     uint16_t share = 0;              ///< number of the session's share in the run queues
     uint32_t next_word = 0;          ///< word of the page where the next collection starts
-    std::vector<qp::Qp*> slots;      ///< indexed by doorbell bit
-    std::vector<qp::Srq*> tag_srqs;  ///< indexed by doorbell bit - abi::kFirstTagSlot
+    std::vector<qp::Qp*> slots;      ///< QPs, indexed by doorbell bit
+    std::vector<qp::Srq*> tag_srqs;  ///< tag matching SRQs, indexed by doorbell bit - abi::kFirstTagSlot
 };
 
 class Sessions {

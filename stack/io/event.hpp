@@ -43,7 +43,7 @@ public:
         tail_.store(t + 1, std::memory_order_release);
         return true;
     }
-    /// Number of events pushed so far. The lcore loop wakes the event thread when the number changes.
+    /// Returns the number of events pushed so far. The lcore loop wakes the event thread when the number changes.
     uint32_t pushed() const { return head_.load(std::memory_order_acquire); }
     bool empty() const { return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_acquire); }
 

@@ -1,5 +1,5 @@
-// Hands frames that arrive at one engine to the engine of their QP. The other engine gets pointers to the frames and returns the
-// pointers after use, so that only one engine calls the methods of a port object. Each ordered pair of engines has two rings.
+// Hands frames that arrive at one engine to the engine of their QP. The engine of the QP gets pointers to the frames and returns
+// them after use, so that only one engine calls the methods of a port object. Each ordered pair of engines has two rings.
 #pragma once
 
 #include <atomic>

@@ -55,10 +55,10 @@ public:
     virtual unsigned tx_burst(TxFrame* frames, unsigned count) = 0;
     /// Returns unsent frames of tx_alloc() to the port.
     virtual void tx_free(TxFrame* frames, unsigned count) = 0;
-    /// Number of frames per tx_burst() that the port prefers, because each call is expensive. The engine collects that many
-    /// frames if it can.
+    /// Returns the number of frames per tx_burst() that the port prefers, because each call is expensive. The engine collects
+    /// that many frames if it can.
     virtual unsigned best_burst() const { return 1; }
-    /// Earliest time at which the port has work of its own, such as a delayed frame. kNever by default.
+    /// Returns the earliest time at which the port has work of its own, such as a delayed frame. Returns kNever by default.
     virtual uint64_t next_event() const { return ~uint64_t{0}; }
 };
 

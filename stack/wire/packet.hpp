@@ -76,7 +76,7 @@ struct Packet {
     uint32_t xrc_srqn = 0;
     uint32_t flush = 0;  ///< FETH: placement type in bits 3..0, selectivity in 5..4
 
-    /// The IP addresses as GIDs (IPv4 addresses mapped).
+    /// Return the IP addresses as GIDs (IPv4 addresses mapped).
     Gid source_gid() const;
     Gid dest_gid() const;
     /// Writes the 40 bytes that a UD receiver finds before the payload (A17.4.5.2). For IPv4 these are 20 zero bytes and the IPv4

@@ -55,7 +55,7 @@ private:
         for (; now - start < window_ && !failed_; now = now_ns(), messages += kQps * kBatch)
             if (!one_round(rig_, rig_.lanes[e], abi::WrOpcode::rdma_write, kBytes, kBatch, poll)) failed_ = true;
         rates_[e] = double(messages) * 1e3 / double(now - start);
-        for (--count_; count_ != 0;) poll();  // other engines may still wait for responses of this one
+        for (--count_; count_ != 0;) poll();  // other engines may still wait for responses of this engine
     }
 
     const uint64_t window_;

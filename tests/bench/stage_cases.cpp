@@ -59,8 +59,8 @@ struct Window {
     double switch_cycles = 0;
 };
 
-/// Returns the fastest window, or one of 0 cycles if a message failed. The cost of a switch is calibrated before each window,
-/// because the core's clock frequency changes while the counter's does not.
+/// Returns the fastest window, or a window of 0 cycles if a message failed. The cost of a switch is calibrated before each
+/// window, because the frequency of the core changes while the frequency of the counter does not.
 Window measure(const Case& c, const Effort& effort) {
     Rig rig({c.qps, c.bytes, c.batch * 2});
     Window best;

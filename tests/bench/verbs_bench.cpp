@@ -25,7 +25,7 @@ struct Load {
     uint32_t batches = 2;  ///< outstanding batches per QP
 };
 
-/// A stream of messages on every pair. Whenever a batch has completed, the next one is posted.
+/// A stream of messages on every pair. Whenever a batch has completed, the next batch is posted.
 class Stream {
 public:
     Stream(Rig& rig, const Load& load) : rig_(rig), load_(load), sends_(load.list), recvs_(load.batch) {

@@ -1,4 +1,5 @@
-// Chooses the fastest kernel that the processor supports and that passes its self-test.
+// Chooses the first kernel in order of preference that the processor supports and that passes its self-test, or the kernel that
+// ROCI_CRC names.
 #include <algorithm>
 #include <array>
 #include <cstdlib>

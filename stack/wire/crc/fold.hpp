@@ -41,7 +41,7 @@ constexpr StatePlace kStatePlace = [] {
     return t;
 }();
 
-/// Factors of the last `vectors` vectors of a message.
+/// Returns the factors of the last `vectors` vectors of a message.
 ROCI_CRC_TARGET inline const Factors* factors_of_last(uint32_t vectors) {
     return kFinish.data() + kFinishBlocks - vectors * kVectorBlocks;
 }

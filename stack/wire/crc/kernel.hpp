@@ -22,9 +22,9 @@ inline constexpr Mask kNoMask{};
 /// at the start nor at the end. Length and alignment are arbitrary. No byte outside of the message is read.
 using Crc = uint32_t(uint32_t state, const uint8_t* p, size_t n, const Mask& mask);
 
-/// Like Crc, for a message that consists of `head_length` bytes at `head` and `n` bytes at `from`. Copies the latter behind the
-/// head. Each byte is read once, so the CRC matches the copy even if a client writes to `from` meanwhile. `head_length` is from
-/// kLeastHead to kMostHead. `n` is a nonzero multiple of kCopyStep. The mask covers bytes of the head only.
+/// Like Crc, for a message that consists of `head_length` bytes at `head` and `n` bytes at `from`. Copies the `n` bytes behind
+/// the head. Each byte is read once, so the CRC matches the copy even if a client writes to `from` meanwhile. `head_length` is
+/// from kLeastHead to kMostHead. `n` is a nonzero multiple of kCopyStep. The mask covers bytes of the head only.
 using CopyingCrc = uint32_t(uint32_t state, uint8_t* head, uint32_t head_length, const Mask& mask, const uint8_t* from, size_t n);
 inline constexpr uint32_t kLeastHead = 16, kMostHead = 128, kCopyStep = 256;
 
@@ -44,7 +44,7 @@ extern const Kernel kVpclmul512, kVpclmul256, kPclmul;
 extern const Kernel kPmull, kArmCrc;
 #endif
 
-/// All kernels of this architecture, in order of preference. The last kernel runs on every processor.
+/// Returns all kernels of this architecture, in order of preference. The last kernel runs on every processor.
 std::span<const Kernel* const> kernels();
 
 /// Returns true if the kernel agrees with a bitwise computation. The lengths are chosen to cover all code paths of the kernel.
