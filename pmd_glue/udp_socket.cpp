@@ -48,7 +48,8 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits UDP checksum 0: the ICRC protects the packet (A17.3.2)
 }
 
-/// Multicasts go to the interface, and not back to this host: the engines deliver to their own QPs.
+/// Selects the interface for multicasts. Turns off the kernel's loopback of multicasts, because the engines deliver them to their
+/// own QPs.
 void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     const int off = 0;
     ip_mreqn by{};
@@ -63,8 +64,8 @@ void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     }
 }
 
-/// Sets the size of a socket buffer. Only root may exceed net.core.rmem_max and wmem_max; for other users, the kernel reduces the
-/// value.
+/// Sets the size of a socket buffer. Only a process with CAP_NET_ADMIN may exceed net.core.rmem_max and wmem_max; for other
+/// processes, the kernel reduces the value.
 void set_buffer(int fd, int forced, int limited, int bytes) {
     if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes) != 0) setsockopt(fd, SOL_SOCKET, limited, &bytes, sizeof bytes);
 }
@@ -76,7 +77,7 @@ void spread_by_qp(int fd, uint32_t engines) {
     sock_filter code[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kLowestQpByte), BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, engines),
                           BPF_STMT(BPF_RET | BPF_A, 0)};
     const sock_fprog program{3, code};
-    // If this fails, engines hand frames over to each other.
+    // If the call fails, engines hand frames over to each other.
     setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
 }
 
@@ -149,7 +150,7 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     receive_buffer_ = buffer_of(s.fd, SO_RCVBUF);
     send_buffer_ = buffer_of(s.fd, SO_SNDBUF);
     int on = 1;
-    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // if this fails, each frame is a datagram of its own
+    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // if the call fails, each frame is a datagram of its own
     bind_to(s.fd, s.ipv6, address, setup.interface_index);
     if (setup.engines > 1) spread_by_qp(s.fd, setup.engines);
     epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.fd = s.fd}};

@@ -42,7 +42,7 @@ struct QueryQp {
     qp::Journal* journal = nullptr;    ///< out, if the QP has a journal; nullptr: neither journal nor habits are wanted
     int error = 0;
 };
-/// Moves a QP to another session. The QP's previous session has given up the QP before.
+/// Moves a QP to another session, because the owning session closes its handle of the QP.
 struct MoveQp {
     qp::Qp* qp = nullptr;
     const qp::Owner* owner = nullptr;
@@ -96,7 +96,7 @@ struct SendFrame {
 struct SendGsi {
     io::GsiSend datagram;
 };
-/// Does nothing. If a barrier is submitted after another one was done, the engine runs a whole round between them.
+/// Does nothing. If a barrier is submitted after an earlier barrier was done, the engine runs a whole round between the two.
 struct Barrier {};
 
 /// A command to an engine. If an operation has results, the command points to its struct, which the conductor keeps until the

@@ -29,8 +29,8 @@ void run(Impl& e, AddQp& c) {
     c.error = join_session(e, *c.qp);
     if (c.error != 0) qp::detach(e.ctx, *c.qp);
 }
-/// Sends outstanding responses before a QP ends. A program may destroy its QP as soon as it has the completion of a message, but
-/// the sender still needs the acknowledgement.
+/// Sends outstanding responses before a QP is modified or removed. A program may destroy its QP as soon as it has the completion
+/// of a message, but the sender still needs the acknowledgement.
 void acknowledge_first(Impl& e, qp::Qp& qp) {
     if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
@@ -98,7 +98,7 @@ void run(Impl&, QuerySrq& c) { c.limit = c.srq->limit; }
 void run(Impl&, ResizeSrq& c) {
     if (!rings::move_queue(c.srq->rq, c.srq->cursor, *c.new_queue)) c.error = EINVAL;
 }
-/// Removes an SRQ. If an XRC target is receiving a message into a receive of the SRQ, the receive and the message are dropped.
+/// Removes an SRQ. If an XRC target QP holds a receive WQE of the SRQ, the WQE is dropped and the QP enters the error state.
 void run(Impl& e, RemoveSrq& c) {
     remove_tags(e, *c.srq);
     if (c.srq->spec.xrcd == 0) return;  // other SRQs have no QPs any more
@@ -128,8 +128,8 @@ void Engine::execute(const Command& command, Nanos now) {
     qp::notify_all(impl_->ctx);
 }
 
-/// Also drops CQs without QPs, because they may be freed soon. If such a CQ remains and gets QPs again, its lane must look as if
-/// it had never been listed. An event that moderation holds back is therefore sent now.
+/// Drops the prefetched QPs, and CQs without QPs, because such a CQ may be freed soon. If the CQ gets QPs again instead, its lane
+/// must look as if the CQ had never been listed. An event that moderation holds back is therefore sent now.
 void Engine::let_go() {
     Impl& e = *impl_;
     e.pipeline.forget();

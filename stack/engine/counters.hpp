@@ -1,5 +1,5 @@
-// Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. Only the
-// engine writes counters. Any thread may read them with relaxed loads.
+// Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. The engine's thread
+// writes the counters, except commands_waited, which the conductor's thread writes. Any thread may read them with relaxed loads.
 #pragma once
 
 #include <array>
@@ -78,7 +78,7 @@ inline constexpr CounterText kCounterTexts[] = {
 
 inline constexpr size_t kCounters = size_t(Counter::count_), kVerdicts = size_t(wire::Verdict::count_);
 
-/// True for counters whose value may also decrease.
+/// Returns true if the value of the counter may also decrease.
 constexpr bool is_level(Counter c) { return c == Counter::reorder_held; }
 /// Returns the name of the counter of frames with this verdict, such as "frames_bad_icrc".
 inline std::string verdict_counter(wire::Verdict v) { return std::string("frames_") + wire::verdict_name(v); }

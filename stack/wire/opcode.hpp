@@ -1,4 +1,4 @@
-// The table of BTH opcodes and their properties (IBA 9.2.1, table 38; XRC annex A14). All other code uses this table.
+// The table of BTH opcodes and their properties (IBA 9.2.1, table 38; XRC annex A14).
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ enum OpcodeFlags : uint32_t {
     kRead = 1 << 8,
     kAtomic = 1 << 9,
     kAck = 1 << 10,
-    kReth = 1 << 11,  ///< this bit and the following ones: extended headers that follow the BTH
+    kReth = 1 << 11,  ///< kReth to kXrcEth, and kFlushEth: extended headers that follow the BTH
     kAeth = 1 << 12,
     kAtomicEth = 1 << 13,
     kAtomicAckEth = 1 << 14,

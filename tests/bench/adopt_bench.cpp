@@ -45,7 +45,7 @@ void adopt(benchmark::State& state) {
 }
 BENCHMARK(adopt)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
 
-/// Registers new 4 KiB heap buffers one after the other. Each buffer lies on two pages; the first of them was adopted with the
+/// Registers new 4 KiB heap buffers one after the other. Each buffer lies on two pages. The first page was adopted with the
 /// previous buffer.
 void adopt_heap_buffer(benchmark::State& state) {
     std::vector<Piece> pieces;

@@ -4,7 +4,7 @@
     tests/bench/loss.py [--build DIR] [--seconds N] [--only write send read] [--mode selective back-n adaptive] [--drops P ...]
 
 rocid itself drops frames at random, in each direction (section [fault] of its configuration). Each row is one QP with 64 KiB per
-message at MTU 4096. Its shares are relative to the run without loss of the same row and call. Prints a table in Markdown.
+message at MTU 4096. The shares of a row are relative to the run without loss in the same row. Prints a table in Markdown.
 """
 import argparse
 import os

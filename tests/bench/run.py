@@ -4,7 +4,7 @@
     tests/bench/run.py [--quick] [--only WORD ...] [--build DIR] [--out DIR] [--save-baseline]
 
 Prints a table, writes bench.json and bench.html (one file with its charts) into --out, and compares the ratios with tests/bench/baseline.json.
-The exit status is 1 if a figure could not be measured, or if a ratio fell by more than the tolerance.
+The exit status is 1 if a figure could not be measured, or if a ratio fell by the tolerance or more.
 """
 import argparse
 import json
@@ -72,7 +72,7 @@ def floors(run):
 
 def transport(run):
     """Measures the engine alone: no rocid and no second thread. Uses CPU time, so that the load of other programs does not count."""
-    # --net-ring: over DPDK's ring driver, as in rocid.
+    # The option --net-ring connects the devices by DPDK's ring driver, as in rocid.
     names = {"write/64/1/32": "transport.write.64B.1qp", "write/64/16/32": "transport.write.64B.16qp",
              "write/4096/16/32": "transport.write.4KiB.16qp", "write/64/16/1": "transport.write.64B.batch1.16qp", "write/64/10000/1": "transport.write.64B.batch1.10000qp",
              "write/64/10000/32": "transport.write.64B.batch32.10000qp",
@@ -98,7 +98,7 @@ def transport(run):
 
 
 def sharing(run):
-    """Counts the cache lines that move between cores per message, in a model: it has no clock and no noise."""
+    """Counts the cache lines that move between cores per message, in a model. Every run gives the same figures."""
     program = run.build / "tests/bench/sharing/sharing"
     if not program.exists():
         return run.miss("sharing", "not built: it needs gcc, and a build without sanitizers")
@@ -113,11 +113,11 @@ def two_lcores(run):
     if len(cpus) < 2:
         return run.miss("two lcores", "one CPU")
     program = str(run.build / "tests/bench/transport_bench")
-    prefix = run.program_cpu[:3]  # not pinned here, because the lcores are
+    prefix = run.program_cpu[:3]  # no taskset, because the program pins its lcores
     kinds = {"transport.one_lcore": [["taskset", "-c", str(c), program, "--engines", "1"] for c in (cpus[0], cpus[-1])],
              "transport.two_lcores": [[program, "--engines", "2"]], "transport.two_lcores.crossed": [[program, "--engines", "2", "--crossed"]]}
     best = {}
-    for _ in range(2):  # in turn, so that changes of the machine affect all of them
+    for _ in range(2):  # in turn, so that the load of other programs affects all kinds
         for name, commands in kinds.items():
             for command in commands:
                 try:
@@ -130,7 +130,7 @@ def two_lcores(run):
 
 
 def instructions(run):
-    """Counts instructions per message in the engine alone: the difference between two runs under callgrind. This has no noise."""
+    """Counts instructions per message in the engine alone: the difference between two runs under callgrind. The counts have no noise."""
     def count(rounds, *what):
         with tempfile.TemporaryDirectory() as d:
             done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={d}/out",
@@ -279,7 +279,7 @@ def start_rocid(run, folder):
 
 
 def compare(ratios, baseline, tolerance):
-    """Prints the changes of the stored ratios. Returns True if no ratio fell."""
+    """Prints the ratios that differ from the stored ratios by the tolerance or more. Returns True if none of them fell."""
     good = True
     for row in ratios:
         old = baseline.get(row["key"])

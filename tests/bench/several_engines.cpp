@@ -55,13 +55,13 @@ private:
         for (; now - start < window_ && !failed_; now = now_ns(), messages += kQps * kBatch)
             if (!one_round(rig_, rig_.lanes[e], abi::WrOpcode::rdma_write, kBytes, kBatch, poll)) failed_ = true;
         rates_[e] = double(messages) * 1e3 / double(now - start);
-        for (--count_; count_ != 0;) poll();  // other engines may still wait for responses of this one
+        for (--count_; count_ != 0;) poll();  // other engines may still wait for responses of this engine
     }
 
     const uint64_t window_;
     const pmd::Clock clock_;
     Rig rig_;
-    std::vector<double> rates_;  ///< per engine, in this window
+    std::vector<double> rates_;  ///< rate per engine in this window, in millions of messages per second
     double best_ = 0;
     std::atomic<bool> failed_{false};
     std::atomic<uint32_t> count_{0};  ///< engines that have not finished this window

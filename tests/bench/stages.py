@@ -23,7 +23,7 @@ def cycles(case, figures):
 def measure(run):
     best = {}
     for _ in range(2 if run.quick else 3):
-        for program in (COUNTED, PLAIN):  # in turn, because disturbances come and go
+        for program in (COUNTED, PLAIN):  # in turn, so that the load of other programs affects both
             try:
                 tries = ask(run, program)
             except (OSError, subprocess.SubprocessError) as e:

@@ -12,7 +12,7 @@
 
 namespace roci::sharing {
 
-/// The number of lines of a structure that may move per message, and the reason.
+/// The permitted number of moves of a structure's lines per message, and the reason.
 struct Limit {
     const char* structure;
     double most;
@@ -25,7 +25,7 @@ public:
     Account(uint32_t engines, uint64_t warm_up, uint64_t messages) : engines_(engines), warm_up_(warm_up), messages_(messages) {}
     Lines& lines() { return lines_; }
 
-    /// Names a range of memory. Lines without a name are not in the table.
+    /// Names a range of memory. Lines without a name are counted as kUnnamed and must not move.
     void name(const void* from, size_t bytes, const char* structure);
     /// Called when a program has the completion of a message.
     void completed();
@@ -33,7 +33,7 @@ public:
 
     /// Returns the moves per structure.
     std::map<std::string, Moves> rows() const;
-    /// Returns the moves of lines that are falsely shared, or shared by engines. There should be none.
+    /// Returns the number of false moves and of moves between engines. There should be none.
     uint64_t wrong() const;
     double a_message(uint64_t moves) const { return double(moves) / double(messages_); }
     /// Returns a text per violation. Returns none if there is no violation.

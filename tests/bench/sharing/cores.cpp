@@ -11,7 +11,7 @@ namespace {
 
 /// A core makes two accesses per nanosecond. A fetch makes the core wait 60 ns for the line.
 constexpr uint64_t kTicksPerNs = 2, kFetchTicks = 120;
-/// A core may run ahead of the others by a random number of ticks below this one.
+/// A core may run ahead of the others by a random number of ticks below kAhead.
 constexpr uint64_t kAhead = 24;
 /// A store waits in the store buffer for its cache line. When the line arrives, the core makes this many accesses before another
 /// core may take the line, because later stores to the line are executed at the same time.
@@ -40,7 +40,7 @@ struct Machine {
         return random % kAhead;
     }
     /// Chooses the core with the earliest clock among those that have not ended. This core may run until it is some ticks ahead
-    /// of the next one.
+    /// of the next core.
     bool elect() {
         uint64_t first = UINT64_MAX, second = UINT64_MAX;
         for (uint32_t i = 0; i < cores.size(); ++i) {

@@ -62,7 +62,7 @@ int take(End& e) {
     return 1;
 }
 
-/// Waits for a message and reads it. Returns false if a request failed.
+/// Waits for a message, or until the account is over, and reads the message. Returns false if a request failed.
 bool receive(End& e, WrOpcode opcode, uint8_t content, const Account& account) {
     int got = 0;
     while (got == 0 && !account.over()) {

@@ -1,4 +1,4 @@
-// The real engine in the real lcore loop, the conductor, and programs at the client's end of the rings. Each engine and each
+// Runs the real engine in the real lcore loop, the conductor, and programs at the client's end of the rings. Each engine and each
 // program has its own core. Only the outer functions of libibverbs and the kernel are missing.
 #pragma once
 
@@ -48,7 +48,7 @@ struct alignas(kLine) Program {
 class Rig {
 public:
     Rig(const Case& c, Account& account);
-    /// Runs engines and programs until the account is full. Returns false if a message failed.
+    /// Runs engines and programs until the account is over. Returns false if a message failed.
     bool run(const Case& c, Account& account);
 
 private:
@@ -69,7 +69,7 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
-/// Runs a program until the account is full (program.cpp). Returns false if a message failed.
+/// Run a program until the account is over (program.cpp). Return false if a message failed.
 bool ping_pong(Program& p, abi::WrOpcode opcode, Account& account);
 bool stream(Program& p, abi::WrOpcode opcode, Account& account);
 

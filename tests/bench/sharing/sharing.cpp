@@ -1,4 +1,4 @@
-// Counts the cache lines that move between engines and programs per message, by their content (lines.hpp).
+// Counts the cache lines that move between engines and programs per message, by data structure (account.hpp).
 //   sharing            prints a table; exit status 1 if a line moves that must not, or moves too often
 //   sharing --json     prints figures for `./dev bench`
 #include <cstdio>
@@ -78,7 +78,8 @@ void report_figures(const Case& c, const Account& account, const Moves& all) {
     bench::report(name + "all", account.a_message(all.all()), "moves/msg");
 }
 
-/// Returns false if a limit is exceeded. `wrong` receives the unnecessary moves per message.
+/// Returns false if a message failed or a line moves that must not, or moves too often. Adds the unnecessary moves per message to
+/// `wrong`.
 bool measure(const Case& c, bool json, double& wrong) {
     Account account(c.engines, kWarmUp, kCounted);
     Rig rig(c, account);
