@@ -16,7 +16,7 @@
 
 namespace roci::abi {
 
-/// Tag matching capabilities of a device (struct ibv_tm_caps); `flags`: enum ibv_tm_cap_flags.
+/// The tag matching capabilities of a device (struct ibv_tm_caps). `flags`: enum ibv_tm_cap_flags.
 struct TagCaps {
     uint32_t max_rndv_hdr_size, max_num_tags, flags, max_ops, max_sge, reserved;
 };
