@@ -95,9 +95,9 @@ struct RqProducer {
     }
     RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
-    /// Publishes the slots up to `head`. Returns true if the caller must ring the doorbell; only a QP in error needs it. There is
-    /// no full fence before the load of `ring`, because each post would wait until the cache line returns from rocid's core. So
-    /// the load may return an old value. rocid therefore checks the queue once more some time after it has set `ring`.
+    /// Publishes the slots up to `head`. Returns true if the caller must ring the doorbell, because the QP is in error. There is
+    /// no full fence before the load of `ring`: with a fence each post would wait until the cache line returns from rocid's core.
+    /// So the load may return an old value. rocid therefore checks the queue once more some time after it has set `ring`.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared->producer).store(head, std::memory_order_release);
         std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler from moving the load up

@@ -287,7 +287,7 @@ struct ResizeCqRequest {
     uint32_t handle;
     uint32_t cqe;
     uint32_t consumer[kMaxEngines];
-};  ///< the client holds the CQ's lock meanwhile; rocid moves the entries that were not polled to index 0 and on of the new ring
+};  ///< the client holds the CQ's lock until the reply; the new ring starts at index 0 with the entries that were not polled
 struct ModifyCqRequest {
     uint32_t handle;
     uint32_t count;

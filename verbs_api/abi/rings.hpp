@@ -51,8 +51,8 @@ static_assert(sizeof(RqShared) == 128);
 ///
 /// Sleeping: a thread may poll an empty CQ on a CPU that a busy program wants (cpu_pace.hpp). Such a thread stores sleeping = 1,
 /// executes a full fence and polls once more. Then it waits with a short timeout on the futex `sleeping` while the value is 1.
-/// rocid writes entries and reads `sleeping`. It reads `sleeping` once more after a full fence, at the latest before it goes
-/// idle. If the value is 1, rocid stores 0 and wakes the waiters.
+/// rocid writes entries and reads `sleeping`. At the latest before rocid goes idle, it executes a full fence and reads `sleeping`
+/// once more. If the value is 1, rocid stores 0 and wakes the waiters.
 struct CqShared {
     alignas(kCacheLine) uint32_t arm;  ///< written by the client
     uint32_t fired;     ///< written by rocid, as a hint: the last `arm` for which rocid sent an event, or an older value

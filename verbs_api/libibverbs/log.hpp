@@ -10,7 +10,7 @@ bool log_enabled();
 void log(const char* format, ...) __attribute__((format(printf, 1, 2)));
 /// Like log(), with an explicit kind. `kind` is a string of static lifetime. Kinds are compared by address.
 void log_kind(const char* kind, const char* format, ...) __attribute__((format(printf, 2, 3)));
-/// Like log(), but always prints. Used for an installation that does not fit together, and for the end of rocid.
+/// Like log(), but always prints. Used for faults of the installation and for the end of rocid.
 void warn(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace roci::client

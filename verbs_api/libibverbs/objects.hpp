@@ -79,8 +79,8 @@ struct Channel {
     static Channel* from(ibv_comp_channel* p) { return reinterpret_cast<Channel*>(p); }
 };
 
-/// The QPN of an entry of a completion ring after its QP was destroyed or reset, or its SRQ destroyed. Polling skips such an
-/// entry.
+/// The QPN that marks an entry of a completion ring as dead: the QP was destroyed or reset, or the SRQ was destroyed. Polling
+/// skips dead entries.
 inline constexpr uint32_t kDeadQpn = 0xffffffff;
 
 struct Cq {

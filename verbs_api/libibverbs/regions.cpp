@@ -44,7 +44,7 @@ int RegionTable::use(Context& context, const memory::Piece& piece, RegionKey& ke
 }
 
 /// Passes the piece's file to rocid and fills in the segment. If rocid refuses the file, for example a regular file on disk,
-/// returns an errno; the segment then remains one by address.
+/// returns an errno and leaves the segment unchanged.
 int RegionTable::share(Context& context, const memory::Piece& piece, RegisteredMemory& out, abi::MrSegment& segment) {
     RegionKey key{};
     uint32_t handle = 0;

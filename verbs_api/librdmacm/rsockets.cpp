@@ -52,7 +52,7 @@ void* system_function(const char* name) {
     return library != nullptr ? dlsym(library, name) : nullptr;
 }
 
-/// Calls the system's function `function`. Fails with EOPNOTSUPP if it is null.
+/// Calls a function of the system's library. Fails with EOPNOTSUPP if `function` is null.
 template <class Result, class... Args>
 Result forward(void* function, Args... args) {
     if (function == nullptr) {

@@ -185,7 +185,7 @@ private:
         return 0;
     }
 
-    /// Moves a range into files. Adds the part that cannot be moved by address.
+    /// Moves a range into files. The part that cannot be moved becomes a piece that is accessed by address.
     /// @param first_byte  first byte of the program's range; 0 if the range was adopted before
     int adopt(const Vma& vma, const Range& range, uint64_t first_byte) {
         Files& files = room->files;

@@ -52,16 +52,16 @@ struct Piece {
 /// @param need_write  true if the range must be writable (for local write, remote write or atomic access)
 /// @param out         receives the pieces: ascending, without gaps, covering exactly the range
 /// @param token       receives the token for release()
-/// @return 0 or a positive errno, the same as of the kernel's ib_umem_get. EFAULT: part of the range is not mapped, is PROT_NONE,
-///         is not accessible (device memory), or is read-only and need_write is set. EINVAL: length is 0, or the range wraps
-///         around. ENOMEM: out of memory for the bookkeeping. After an error nothing is pinned and `out` is empty.
+/// @return 0 or a positive errno, with the values of the kernel's ib_umem_get. EFAULT: part of the range is not mapped, is
+///         PROT_NONE, is not accessible (device memory), or is read-only and need_write is set. EINVAL: length is 0, or the range
+///         wraps around. ENOMEM: out of memory for the bookkeeping. After an error nothing is pinned and `out` is empty.
 int acquire(void* addr, size_t length, bool need_write, std::vector<Piece>& out, uint64_t& token);
 
-/// Releases the range of a token. Ignores unknown tokens, and tokens that a fork's child inherited. The caller has removed
-/// rocid's region of a file before, if this was the last use of the region: the library may now close the file.
+/// Releases the range of a token. Ignores unknown tokens, and tokens that a fork's child inherited. After the last release of a
+/// file the library may close the file, so the caller removes rocid's region of the file before this call.
 void release(uint64_t token);
 
-/// The number of released bytes whose descriptors are kept for the next registration.
+/// The number of released bytes in files whose descriptors are kept for the next registration.
 inline constexpr uint64_t kIdleBytes = 256ull << 20;
 
 /// The resources that this library uses now. For tests.

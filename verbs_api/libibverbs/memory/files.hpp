@@ -4,8 +4,8 @@
 /// A large range gets its own file. Small ranges share pool files of a fixed, sparse size, which are divided into slots of 16
 /// pages. A slot belongs to an aligned 16-page window of the address space. So adjacent pages that are adopted at different times
 /// are also adjacent in the file, and ten thousand registered heap buffers need only a few descriptors and a few VMAs. collect()
-/// reads from the kernel which pages are no longer mapped, and turns them into holes. Before that a used page of a slot is not
-/// used again.
+/// reads from the kernel which pages are no longer mapped, and turns them into holes. Until then a page of a slot is used only
+/// once.
 ///
 /// The caller holds room_mutex.
 
@@ -95,8 +95,8 @@ public:
 
     /// Frees pages that are neither pinned nor mapped any more.
     void collect();
-    /// Returns true if more pages were placed since the last collect() than were live after it (at least 4096), or after 8192
-    /// placements. So the cost of collect() is amortised.
+    /// Returns true if more pages were placed since the last collect() than remained in use after it, and more than 4096. Also
+    /// returns true after more than 8192 placements. So the cost of collect() is amortised.
     bool collect_due() const;
     /// Returns false if the process has 3/4 of its maximum number of VMAs (vm.max_map_count), because each adoption creates VMAs.
     bool vmas_left();

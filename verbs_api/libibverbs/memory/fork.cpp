@@ -19,7 +19,7 @@
 namespace roci::memory {
 namespace {
 
-constexpr int kMostWaitMs = 60'000;  ///< longest wait for a child, because a debugger may have stopped the child
+constexpr int kMostWaitMs = 60'000;  ///< limits the wait for a child, because a debugger may have stopped the child
 
 int done_pipe[2] = {-1, -1};
 sigset_t mask_before;

@@ -79,7 +79,7 @@ void default_action(int signal) {
     ::sigaction(signal, &action, nullptr);  // the repeated fault then ends the process with the right core dump
 }
 
-/// @param frame  stack address of the handler's frame
+/// @param frame  stack address of on_fault()'s frame
 void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
     const struct sigaction& action = previous[previous_index.load(std::memory_order_acquire)];
     const pid_t self = static_cast<pid_t>(::syscall(SYS_gettid));

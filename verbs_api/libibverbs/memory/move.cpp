@@ -124,7 +124,7 @@ public:
             return false;
         }
         uint64_t copied = 0;
-        // A second look, because a thread may have written between the first look and the freeze.
+        // Checks again, because a thread may have written between look() and the freeze.
         const bool untouched = before == PageView::State::untouched && view_.holds_nothing(step.address, step.length);
         const bool moved = (untouched || copy(step, huge, copied)) && replace(step);
         freezer_.thaw(step.address, step.length, step.protection, moved);

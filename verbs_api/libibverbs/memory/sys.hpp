@@ -51,7 +51,7 @@ private:
 };
 
 /// Blocks signals and cancellation in the calling thread during the lifetime of the object. Used around freeze() and thaw()
-/// (freeze.hpp): if a signal handler in this thread wrote to a frozen page, it would wait for ever, because this thread must call
+/// (freeze.hpp): if a signal handler wrote to a frozen page, the handler would wait for ever, because its thread must call
 /// thaw().
 class Undisturbed {
 public:
