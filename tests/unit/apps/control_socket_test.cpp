@@ -188,7 +188,7 @@ TEST_F(Socket, GarbageClosesOnlyTheClientThatSentIt) {
     EXPECT_EQ(settled_descriptors(), before) << "descriptors of refused messages are closed";
 }
 
-// rocid closes clients' descriptors on several paths. On none of them may this delay other clients.
+// rocid closes clients' descriptors on several paths. A slow close() must not delay other clients on any of these paths.
 
 TEST_F(Socket, ADescriptorThatLingersInARefusedMessageHoldsNobody) {
     start();
@@ -217,7 +217,7 @@ TEST_F(Socket, ADescriptorThatNobodyReceivedHoldsNobody) {
     serve(8);
     {
         LingeringSocket slow;
-        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // the handler then closes; the next message is never read
+        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // rocid then closes the connection without reading the next message
         const int fd = slow.take();
         send_fds(attacker, 8, {fd});
         close(fd);
@@ -291,7 +291,7 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     const int waiting = connect_client(), other = connect_client();
     serve();
     ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
-    ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // this message does not wait for its turn
+    ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // the client sends the next request before it has the reply
     serve();
     EXPECT_EQ(requests, 1) << "nothing more is read of it";
     ASSERT_EQ(send(other, "x", 1, 0), 1);
@@ -311,7 +311,7 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     close(waiting);  // hangs up before the reply
     serve();
     EXPECT_FALSE(open.contains(1));
-    socket->answer(1, reply, false);  // the client has ended already
+    socket->answer(1, reply, false);  // session 1 no longer exists
     close(other);
     serve();
 }
@@ -373,8 +373,8 @@ TEST_F(Socket, ASessionEndsWithItsProcessEvenIfAForkHoldsTheSocket) {
     close(report[1]);
 }
 
-// A process hangs up, another process connects, then the first one ends. Events of the first process's descriptors must not be
-// taken for events of the second process, whose descriptors may have the same numbers.
+// A process closes its connection, another process connects, then the first one ends. rocid's descriptors for the second process
+// may have the numbers of those for the first. rocid must not take the end of the first process for that of the second.
 TEST_F(Socket, ANewConnectionDoesNotInheritTheEndOfAnOldOne) {
     start();
     int go[2], done[2];

@@ -86,7 +86,7 @@ TEST_F(Platform, AClientsChunkKeepsItsPages) {
     ASSERT_NE(m.base, nullptr) << why;
     client[5] = 'c';
     EXPECT_EQ(m.base[5], std::byte{'c'});
-    // A page that is missing would be charged to rocid at its next access.
+    // The client cannot remove pages. At its next access a removed page would be charged to rocid.
     EXPECT_LT(ftruncate(own, kPage), 0);
     EXPECT_LT(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), 0);
     EXPECT_LT(madvise(client, kPage, MADV_REMOVE), 0);
@@ -195,7 +195,7 @@ TEST_F(Platform, ATruncatedRegionIsPoisonedAndNobodyElseIsHurt) {
     EXPECT_TRUE(bad->poisoned.load());
     EXPECT_EQ(out[0], 'x');
     EXPECT_EQ(out[2 * kPage], '\0');
-    std::memset(bad->base, 1, 4 * kPage);  // harmless now, and raises no further SIGBUS
+    std::memset(bad->base, 1, 4 * kPage);  // raises no further SIGBUS
     EXPECT_EQ(SigbusGuard::instance().poisoned(), before + 1);
 
     EXPECT_FALSE(good->poisoned.load());
@@ -232,13 +232,13 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     EXPECT_TRUE(platform.is_lost(bad));
     EXPECT_FALSE(platform.is_lost(good));
     EXPECT_EQ(good.base[0], std::byte{'g'});
-    bad.base[0] = std::byte{1};  // harmless
+    bad.base[0] = std::byte{1};  // does not raise SIGBUS
     EXPECT_EQ(eventfd_read(SigbusGuard::instance().event_fd(), &n), 0) << "the conductor hears of it";
     platform.free_memory(bad);
     platform.free_memory(good);
 }
 
-/// A control group of rocid with a limit and some use, as files.
+/// Fake files of rocid's control groups, with limits and usage.
 struct FakeGroup {
     std::filesystem::path folder;
     FakeGroup() {
@@ -317,7 +317,7 @@ TEST_F(Platform, PagesThatAClientRemovesAreFilledUpToACredit) {
     close(own);
 }
 
-/// Runs in its own process, because it uses up all mappings that the kernel allows.
+/// The test runs in a child process, because it uses up all mappings that the kernel allows.
 TEST_F(Platform, ATruncatedRegionIsPoisonedAlsoWhenNoMappingIsLeft) {
     const int fd = client_memory(kPage), own = dup(fd);
     auto region = platform.map_region(fd, kPage, true, why);
@@ -440,7 +440,7 @@ TEST_F(Platform, AClientsOwnDescriptorOfItsMemoryIsEnough) {
     const int before = open_descriptors();
     std::vector<char> memory(2 * kPage, 'm');
     const auto address = reinterpret_cast<uint64_t>(memory.data());
-    platform.set_current_client({1, getuid() + 1, getgid()});  // rocid could not open the memory of this user itself
+    platform.set_current_client({1, getuid() + 1, getgid()});  // a user whose memory this process could not open by itself
     auto p = platform.process_memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
     ASSERT_NE(p, nullptr);
     char out[6] = {};
@@ -452,7 +452,7 @@ TEST_F(Platform, AClientsOwnDescriptorOfItsMemoryIsEnough) {
     EXPECT_EQ(settled_descriptors(), before);
 }
 
-/// rocid may be root: it must not write for a client into a file that is not memory.
+/// rocid may run as root, so it must not write for a client into a file that is not the memory of a process.
 TEST_F(Platform, AnyOtherDescriptorIsNoMemory) {
     const int before = open_descriptors();
     char name[] = "/tmp/roci-XXXXXX/mem";

@@ -117,7 +117,8 @@ TEST_F(Delay, ALossWithShortQueuesIsNoCongestion) {
     EXPECT_EQ(window(c, l), crowded / 2);
 }
 
-/// Others fill the queue, or the host is busy: nothing that this QP does makes round trips shorter.
+/// Round trips stay long, because other QPs fill the queue or the host is busy. After cuts without effect the window must grow
+/// until a loss or a short queue.
 TEST_F(Delay, AWindowThatShrinksInVainGrowsUntilALossOrAShortQueue) {
     rounds(6, kEmpty);
     rounds(18, 400'000);
@@ -135,7 +136,7 @@ TEST_F(Delay, AWindowThatShrinksInVainGrowsUntilALossOrAShortQueue) {
     EXPECT_LT(window(c, l), empty) << "it goes by round trips again";
 }
 
-/// A pause that the window demands is no idleness.
+/// A window below one packet makes the QP pause between packets. Such a pause must not count as idleness.
 TEST_F(Delay, ItsOwnPausesDoNotMakeItBeginAnew) {
     rounds(12, 400'000);
     ASSERT_LT(c.window, kFraction);
@@ -148,7 +149,7 @@ TEST_F(Delay, ItsOwnPausesDoNotMakeItBeginAnew) {
     EXPECT_EQ(s.vain_cuts, 0u);
 }
 
-/// A queue that overflows before the target is reached.
+/// The queue overflows before round trips reach the target. So only losses can limit the window.
 TEST_F(Delay, LossesCountWhereTheTargetIsNeverReached) {
     rounds(4, kEmpty);
     const auto lose = [this] {

@@ -1,4 +1,4 @@
-// rocid ends while requests are outstanding. Every kind of waiting must end.
+// rocid ends while requests are outstanding. Every call that waits must return.
 #include <chrono>
 #include <thread>
 

@@ -70,7 +70,7 @@ TEST_F(CompleteVerbs, WhatIsInAnXrcDomainKeepsItAndItsCq) {
     EXPECT_EQ(on(Op::close_xrcd, xrcd).error, ENOENT);
 }
 
-/// One session creates an XRC target, another session opens it by its number.
+/// One session creates an XRC target. Another session opens the target by its QP number.
 class OpenedTarget : public CompleteVerbs {
 protected:
     void SetUp() override {
