@@ -37,8 +37,8 @@ struct MappedRegion {
 
 class SlowWorker;  // slow_memory.hpp
 
-/// A client's address space, for memory that rocid could not map. The client can delay an access without limit, so only the worker
-/// of the client's user accesses the memory. read() and write() return false on failure.
+/// A client's address space, for memory that rocid could not map. The client can delay an access without limit, so only the
+/// worker of the client's user accesses the memory. read() and write() return false on failure.
 class RemoteProcess {
 public:
     virtual ~RemoteProcess() = default;
@@ -120,8 +120,8 @@ struct alignas(64) MemoryRegion {
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
 
 /// A reference to a window. An access holds the reference from its check until its last byte. A bind of the window completes only
-/// when no reference exists, so no access reaches the memory of the old binding after the bind has completed. For a region that is
-/// not a window, the object stays empty.
+/// when no reference exists, so no access reaches the memory of the old binding after the bind has completed. For a region that
+/// is not a window, the object stays empty.
 class WindowUse {
 public:
     WindowUse() = default;
@@ -199,27 +199,27 @@ void let_go(KeyTable& table, MemoryRegion& window);
 /// The reason why an access was refused. `ok` is 0.
 enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };
 
-/// Checks that a QP of protection domain `pd` may access [va, va+length) through `key` with all rights of `needed` (IBA 10.6.3.3).
-/// The order of the checks is key, PD, rights, range.
+/// Checks that a QP of protection domain `pd` may access [va, va+length) through `key` with all rights of `needed` (IBA
+/// 10.6.3.3). The order of the checks is key, PD, rights, range.
 ///
 /// A range of length zero is always ok and needs no valid key (IBA 9.7.4.1.3). `out` is then an empty region, and zero-length
 /// copies of this region succeed. A window gives remote access only; its key is not an lkey (IBA 10.6.7.2.2). `use` must live
 /// until the access ends. For a zero-based window, check() changes `va` to the address within `out`.
 Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t& va, uint64_t length, uint32_t needed,
             const MemoryRegion*& out, WindowUse& use);
-/// Checks without keeping a reference to a window. For callers that do not access the memory, and for lkeys, which never belong to
-/// a window.
+/// Checks without keeping a reference to a window. For callers that do not access the memory, and for lkeys, which never belong
+/// to a window.
 inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
                    const MemoryRegion*& out) {
     WindowUse use;
     return check(table, key, pd, qpn, va, length, needed, out, use);
 }
 
-/// Copies between a frame and a region that check() approved. Returns false if the memory is poisoned, does not contain the range,
-/// or is accessed by address only (slow_memory.hpp); copy_in() also if the memory is read-only. Bytes before the fault may have
-/// been copied by then. Zero length is allowed. Frame and region never overlap, because frames are rocid's own memory, also on
-/// loopback. copy_in() stores the last 8 bytes of each segment's part last, because programs poll the end of a buffer for an RDMA
-/// WRITE; x86-64 keeps the order of stores. Only direct() guarantees 8-byte atomicity.
+/// Copies between a frame and a region that check() approved. Returns false if the memory is poisoned, does not contain the
+/// range, or is accessed by address only (slow_memory.hpp); copy_in() also if the memory is read-only. Bytes before the fault may
+/// have been copied by then. Zero length is allowed. Frame and region never overlap, because frames are rocid's own memory, also
+/// on loopback. copy_in() stores the last 8 bytes of each segment's part last, because programs poll the end of a buffer for an
+/// RDMA WRITE; x86-64 keeps the order of stores. Only direct() guarantees 8-byte atomicity.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
 /// A part of a range within one segment.
@@ -240,8 +240,8 @@ struct InPlace {
     bool intact() const;
 };
 InPlace in_place(const MemoryRegion& r, uint64_t va, uint64_t length);
-/// Returns the address of `length` bytes for an atomic operation. Returns nullptr if the bytes are not naturally aligned or do not
-/// lie in one mapped and writable segment; the caller then uses copies.
+/// Returns the address of `length` bytes for an atomic operation. Returns nullptr if the bytes are not naturally aligned or do
+/// not lie in one mapped and writable segment; the caller then uses copies.
 std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length);
 
 }  // namespace roci::mem

@@ -1,4 +1,5 @@
-// rocid's end of the shared rings. Indices from a client are bounds-checked before use. The engine works on copies of the entries.
+// rocid's end of the shared rings. Indices from a client are bounds-checked before use. The engine works on copies of the
+// entries.
 #pragma once
 
 #include <array>
