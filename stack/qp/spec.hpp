@@ -38,8 +38,8 @@ struct SrqSpec {
     TagSpec tags;             ///< only for tag matching
 };
 
-/// The owner of a QP. The owner's session receives the QP's events. An XRC target may get another owner (move_qp). The handle of
-/// a QP is also the number of its doorbell slot in the session.
+/// The owner of a QP. The owner's session receives the QP's events. An XRC target may get another owner (MoveQp). The handle of a
+/// QP is also the number of its doorbell slot in the session.
 struct Owner {
     uint32_t session = 0, handle = 0, generation = 0;
     bool operator==(const Owner&) const = default;
