@@ -29,7 +29,7 @@ void forget_missing(Qp& qp);
 bool learn_missing(Context& ctx, Qp& qp, Psn psn);
 /// Called when the oldest gap was closed or a time limit expired. Returns true if a response is to be requested again.
 bool look_for_missing(Context& ctx, Qp& qp);
-/// Called when the QP goes back to the oldest unacknowledged PSN. Records that all missing responses are requested again.
+/// Called when the QP goes back to the oldest unacknowledged PSN. Records that all outstanding PSNs are requested again.
 void missing_go_back(const Context& ctx, Qp& qp);
 /// Called when nothing has arrived for so long that the repeated requests or their answers are lost too. Selects all missing
 /// responses to be requested again.

@@ -87,7 +87,8 @@ struct RecvWork {
     Srq* srq = nullptr;  ///< the SRQ that it came from; nullptr if it came from the QP's own queue
 };
 
-/// A READ, atomic or ATOMIC WRITE that is being answered. A duplicate request gets a new job (IBA 9.7.5.1.5, C9-150).
+/// A READ, atomic or ATOMIC WRITE that is being answered. The job is removed when its last response is sent. A later duplicate of
+/// the request gets a new job (IBA 9.7.5.1.5, C9-150).
 struct ResponderJob {
     Psn first;          ///< PSN of the first response packet
     uint32_t sent = 0;  ///< number of response packets sent

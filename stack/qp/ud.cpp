@@ -58,7 +58,7 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
         return;
     }
     // A datagram that does not fit into the next receive is dropped and consumes no receive (IBA 9.9.3.2, class D). Any host that
-    // knows the Q_Key may send datagrams, so a datagram must not be able to fail the QP.
+    // knows the Q_Key may send datagrams, so no length may fail the QP.
     if (!hold_receive(ctx, qp, p, kGrhLength + p.payload_length)) {
         count(ctx, qp, &EventCounters::dropped);
         note(ctx, qp, Happening::refused, p.psn, 0, abi::Reason::datagram_dropped);
