@@ -151,7 +151,7 @@ struct BindRequest {
     uint64_t iova = 0, length = 0;
 };
 
-/// The key table has 2^n slots. The index of a key selects the slot.
+/// The table of keys. The index of a key selects a slot of the table.
 class KeyTable {
 public:
     explicit KeyTable(uint32_t slots) : slots_(slots) {}
@@ -235,7 +235,7 @@ bool in_use(const KeyTable& table, Key window);
 /// A range within a region that is a single mapped segment. The caller reads the bytes in place. The bytes are valid if intact()
 /// is true after the read.
 struct InPlace {
-    const std::byte* data = nullptr;  ///< nullptr: the region or the range does not permit it; the caller then uses copy_out()
+    const std::byte* data = nullptr;  ///< nullptr: there is no such range; the caller then uses copy_out()
     const MappedRegion* mapped = nullptr;
     bool intact() const;
 };

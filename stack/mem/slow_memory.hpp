@@ -1,7 +1,7 @@
-// Access to slow memory, which is client memory that rocid could not map. A worker thread accesses it by its address in the
-// client's process, so that no lcore waits. Each pair of engine and worker shares a SlowLane, which has two rings. An engine puts
-// a request into `requests`. The worker of the client's user executes the request and puts it into `done`. The client can delay
-// an access without limit, so only the worker waits for the access. The engine continues the QP when the request is done.
+// Access to slow memory, which is client memory that rocid could not map. A worker thread accesses this memory by the address in
+// the client's process, so that no lcore waits. Each pair of engine and worker shares a SlowLane, which has two rings. An engine
+// puts a request into `requests`. The worker of the client's user executes the request and puts it into `done`. The client can
+// delay an access without limit, so only the worker waits for the access. The engine continues the QP when the request is done.
 //
 // From submit() until release(), a request counts in MemoryRegion::slow_pending of its regions. During this time neither the
 // regions nor the client's RemoteProcess are freed.

@@ -34,8 +34,8 @@ public:
     /// Removes the requests whose PSNs are all before `acked`.
     void advance(Psn acked);
     /// Called when a response or ACK with this PSN arrives. Removes the requests that the packet answers, and the requests whose
-    /// answers it shows to be lost. A packet that arrives less than `least` ns after a request was sent before that request
-    /// arrived, and does not answer it. Returns true if anything was removed.
+    /// answers it shows to be lost. A packet does not answer a request that was sent less than `least` ns ago. Returns true if
+    /// anything was removed.
     bool answered(Psn psn, Nanos now, Nanos least);
 
 private:

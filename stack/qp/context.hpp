@@ -34,7 +34,7 @@ struct Context {
     std::vector<rings::Cq*> dirty;         ///< CQs that got entries in this poll
     std::vector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
     std::vector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll
-    std::deque<io::Event> late_events;     ///< events for which the event ring had no room
+    std::deque<io::Event> late_events;     ///< events for which the event ring was full
     RunQueue<&Qp::asking> requesters;      ///< QPs whose requester has work
     RunQueue<&Qp::answering> responders;   ///< QPs whose responder has responses to send
     std::unique_ptr<SlowMemory> slow;

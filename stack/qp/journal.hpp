@@ -62,8 +62,8 @@ struct Journal {
     uint32_t count() const { return written < kEntries ? written : kEntries; }
     /// Returns entry `i`. Entry 0 is the oldest entry that is still stored.
     const JournalEntry& at(uint32_t i) const { return entries[(written - count() + i) % kEntries]; }
-    /// Adds an event. Consecutive events with the same kind, code and reason share an entry. Timeouts share it whatever their
-    /// codes.
+    /// Adds an event. Consecutive events with the same kind, code and reason share an entry. Consecutive timeouts share an entry
+    /// even if their codes differ.
     void add(Nanos now, Happening what, uint8_t code, Psn psn, abi::Reason reason);
 };
 

@@ -28,7 +28,7 @@ struct ReorderCounters {
     uint64_t share = 0;       ///< not kept: the QP has used its share of the pool
     uint64_t no_memory = 0;   ///< not kept: the pool is exhausted
     uint64_t late = 0;        ///< frames that were reported as missing but were only late
-    uint64_t freed = 0;       ///< freed without execution: gap stalled, QP reset or failed, or peer sends all packets again
+    uint64_t freed = 0;       ///< kept frames that were freed without execution
 };
 
 /// A copy of a parsed frame. `packet` points into the copy.

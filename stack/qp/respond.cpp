@@ -87,8 +87,8 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
 }
 
 /// Called if a response cannot be sent. Schedules a NAK (remote access error) with the PSN of the response, as if that PSN were
-/// the expected one. A replay is only dropped, because the requester may have all responses already. If it has not, it repeats
-/// the request.
+/// the expected one. A replay is only dropped, because the requester may have all responses already; otherwise the requester
+/// repeats the request.
 void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
     count(ctx, qp, RequestFault::read_memory_gone);

@@ -31,7 +31,7 @@ constexpr FaultRow kFaults[] = {
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // bad_length
     {NakCode::invalid_request, WcStatus::loc_len_err,
      AsyncEvent::qp_req_err},  // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access (status of a WRITE with immediate)
+    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access (recv_status: WRITE with immediate)
     {NakCode::remote_operational, WcStatus::loc_prot_err, AsyncEvent::qp_fatal, true},   // recv_protection
     {NakCode::remote_operational, WcStatus::loc_qp_op_err, AsyncEvent::qp_fatal, true},  // malformed_recv
     {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory is gone

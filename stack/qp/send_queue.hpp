@@ -86,8 +86,8 @@ public:
         while (oldest_ != nullptr) drop_oldest();
         rewind({});
     }
-    /// Records that the packet at the cursor was sent. Returns the number of PSNs that it uses: a READ request uses those of all
-    /// its remaining responses.
+    /// Records that the packet at the cursor was sent. Returns the number of PSNs that the packet uses: a READ request uses those
+    /// of all its remaining responses.
     uint32_t sent() {
         SendRecord& r = *current_;
         const bool responds = needs_response(r.kind);
@@ -101,7 +101,7 @@ public:
         if (packet_ >= r.packets) advance();
         return psns;
     }
-    /// Moves the cursor past the local operation at the cursor, which was executed.
+    /// Moves the cursor to the next record. Called when the record at the cursor was sent, or executed as a local operation.
     void advance() {
         ++cursor_;
         current_ = current_->next;

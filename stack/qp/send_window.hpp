@@ -11,8 +11,8 @@ namespace roci::qp {
 /// Returns the number of steps forward from `from` to `to`, modulo 2^24.
 inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
 
-/// The PSNs are ordered: acked <= next <= highest_sent <= allocated. If next == acked, no response is outstanding. After
-/// go_back(), next < highest_sent.
+/// The PSNs are ordered: acked <= next <= highest_sent <= allocated. If next == acked, no response is awaited. After go_back(),
+/// next < highest_sent until all packets have been sent again.
 class SendWindow {
 public:
     /// Limit of allocated PSNs. Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2).

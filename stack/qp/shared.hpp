@@ -29,7 +29,7 @@ struct Shared {
     io::PointerTable<Srq> srqs;               ///< XRC SRQs by SRQ number
     io::PointerTable<io::PortAddresses> addresses;
     std::atomic<const io::MulticastTable*> multicast{nullptr};
-    std::unique_ptr<io::HandoverMatrix> handover;                         ///< only with several engines; created before them
+    std::unique_ptr<io::HandoverMatrix> handover;                         ///< set if there are several engines
     std::array<std::unique_ptr<io::GsiRing>, abi::kMaxEngines> gsi;       ///< by engine; from engine to conductor
     std::array<std::unique_ptr<io::FrameRing>, abi::kMaxEngines> frames;  ///< by engine; from engine to conductor
 };

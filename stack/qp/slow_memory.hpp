@@ -127,9 +127,10 @@ void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& packet
 struct Staged {
     enum class Result : uint8_t { ready, waits, refused } result = Result::refused;
     const std::byte* bytes = nullptr;
-    bool ends = false;  ///< these are the last fetched bytes; the bytes behind them are not fetched yet
+    bool ends = false;  ///< no bytes behind these have been fetched
 };
-/// Fetches bytes [offset, offset + length) of the message in the SGEs. `message` identifies the message, which has `total` bytes.
+/// Returns bytes [offset, offset + length) of the message in the SGEs, or begins to fetch them. `message` identifies the message,
+/// and `total` is its length.
 Staged stage_payload(Context& ctx, Qp& qp, const SgeList& sges, uint64_t message, uint64_t offset, uint32_t length,
                      uint64_t total);
 Staged stage_answer(Context& ctx, Qp& qp, const mem::MemoryRegion& region, const ResponderJob& job, uint64_t va, uint64_t offset,

@@ -59,14 +59,14 @@ struct Spec {
     uint32_t xrcd = 0;  ///< XRC_RECV: global number of the domain
     rings::SqView sq;   ///< depth 0: there is no send queue
     rings::Cq* send_cq = nullptr;
-    alignas(64) rings::RqView rq;  ///< depth 0: there is no receive queue (the QP uses an SRQ)
+    alignas(64) rings::RqView rq;  ///< depth 0: there is no receive queue, for example because the QP uses an SRQ
     rings::Cq* recv_cq = nullptr;
     Srq* srq = nullptr;
 };
 static_assert(sizeof(Spec) == 128 && offsetof(Spec, rq) == 64);
 
 /// A request of modify_qp whose values the conductor has checked and resolved. The engine decides whether the transition is legal
-/// (qp/attributes.hpp), because only it knows the state of the QP.
+/// (qp/attributes.hpp), because only the engine knows the state of the QP.
 struct Change {
     uint32_t mask = 0;   ///< bits of enum ibv_qp_attr_mask
     bool trial = false;  ///< the engine only decides, and changes nothing

@@ -33,7 +33,7 @@ struct Requester {
     bool credits_valid = false;             ///< the peer sends credits
     bool credit_probe = false;              ///< one message beyond the limit is outstanding (IBA 9.7.7.2.5)
     bool blocked = false;                   ///< the record at the cursor has a fault; no later request is sent
-    bool implied_nak_pending = false;       ///< the requester went back for a lost response and still waits for it
+    bool implied_nak_pending = false;       ///< a lost response was requested again, and nothing was acknowledged since
     uint8_t retries_left = 0, rnr_retries_left = 0;
     uint8_t timeouts_in_a_row = 0;
     SendWindow window;

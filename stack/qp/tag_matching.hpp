@@ -74,7 +74,7 @@ struct alignas(64) TagSrq {
     uint32_t unexpected = 0;  ///< number of messages that matched no entry
     uint32_t handled = 0;     ///< number of these messages that the client has handled
     bool broken = false;      ///< the indices of the client's ring are invalid; the engine takes no more operations
-    uint32_t unreported = 0;  ///< number of messages that wait for slow memory; the client has no completion for their match yet
+    uint32_t unreported = 0;  ///< number of messages that wait for slow memory, so their completions are not written yet
 };
 
 /// How the current message will be completed.

@@ -40,12 +40,12 @@ struct RqView {
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
 };
 
-/// The engine's position in a receive queue. The engine seldom reads the client's index, because the client writes its cache line
-/// with every post, and each read by the engine makes the client fetch the line again.
+/// The engine's position in a receive queue. The engine seldom reads the client's index, because the client writes the cache line
+/// of the index with every post, and each read by the engine makes the client fetch the line again.
 struct RqCursor {
     uint32_t consumed = 0;  ///< free-running index of the next receive
     uint32_t seen = 0;      ///< last value of producer()
-    uint32_t enough = 0;    ///< half of the number of receives that were posted and not taken at that time
+    uint32_t enough = 0;    ///< half of the receives that were posted and not taken when `seen` was read
     /// Returns the number of receives that are known to be posted and not yet taken. Reads the client's index if that number is
     /// less than `wanted`. A result above the queue's depth means that the client's index is invalid.
     uint32_t posted(const RqView& queue, uint32_t wanted) {
