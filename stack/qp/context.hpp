@@ -34,18 +34,18 @@ struct Context {
     std::vector<rings::Cq*> dirty;         ///< CQs that got entries in this poll
     std::vector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
     std::vector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll
-    std::deque<io::Event> late_events;     ///< events for which the event ring had no room
+    std::deque<io::Event> late_events;     ///< events for which the event ring was full
     RunQueue<&Qp::asking> requesters;      ///< QPs whose requester has work
     RunQueue<&Qp::answering> responders;   ///< QPs whose responder has responses to send
     std::unique_ptr<SlowMemory> slow;
     std::unique_ptr<ReorderPool> reorder;  ///< nullptr: the engine keeps no frames that arrive out of order
-    std::map<uint32_t, Slab> records;      ///< by block size; hold work requests that are fetched and not completed
+    std::map<uint32_t, Slab> records;      ///< by block size; memory of the work requests that are fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
     DeviceCounters& device(const Qp& qp) { return *devices[qp.spec.port]; }
 };
 
-/// Counts an event that each message has, for the QP and its device.
+/// Counts an event that occurs with each message, for the QP and its device.
 inline void count_message(Context& ctx, Qp& qp, uint64_t EventCounters::*counter) {
     bump(qp.counters.events.*counter);
     bump(ctx.device(qp).*counter);
@@ -73,10 +73,10 @@ inline void deactivate(Context& ctx, Qp& qp) {
     ctx.responders.remove(qp);
 }
 
-/// Sets the QP's only timer to the earliest of its deadlines. If a deadline moves to a later time, the timer is left alone; it
-/// fires early and is armed again.
+/// Sets the QP's timer to the earliest of its deadlines. If a deadline moves to a later time, the timer is not changed; it fires
+/// early and is armed again.
 inline void update_timer(Context& ctx, Qp& qp) {
-    if (qp.state == State::err) return;  // the error state uses the timer itself (enter_error)
+    if (qp.state == State::err) return;  // in ERR, the timer serves the flush of late receives (enter_error)
     const Nanos due = qp.requester.deadlines.earliest();
     if (due == kNever || (qp.timer.armed() && qp.timer.deadline <= due)) return;
     ctx.wheel.arm(qp.timer, due);
@@ -89,11 +89,12 @@ public:
     /// Copies `length` bytes from position `offset` of the list. Returns false if a key, right or range is wrong (local
     /// protection error).
     bool gather(uint64_t offset, uint8_t* out, uint32_t length) const;
-    /// Returns the bytes in place. The result is empty if they are not contiguous, or if gather() would refuse them.
+    /// Returns the address of the bytes. The result is empty if the bytes are not within one SGE and one single-segment region,
+    /// or if gather() would refuse them.
     mem::InPlace in_place(uint64_t offset, uint32_t length) const;
     bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
-    /// Adds the bytes of [offset, offset + length) to a request for slow memory. Returns false if gather() would refuse them, or
-    /// if the request has no room.
+    /// Adds the bytes of [offset, offset + length) to a request for slow memory (mem::add). Returns false if a key, right or
+    /// range is wrong, or if the request would get too many pieces.
     bool describe(uint64_t offset, uint32_t length, uint32_t needed, std::byte* bytes, mem::SlowRequest& request) const;
 
 private:

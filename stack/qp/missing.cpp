@@ -1,12 +1,13 @@
-// Which responses are to be requested again. All holes that are old enough are requested in one round trip. A hole that was
-// requested is requested again only if its answer is shown to be lost (asked.hpp), or if the peer is silent.
+// Determines which responses are to be requested again. All holes that are old enough are requested within one round trip. A hole
+// is requested a second time only if a packet shows that the answer is lost (asked.hpp), or if the peer is silent.
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
 namespace {
 
-/// One past the newest PSN that the peer has answered, as far as is known: it answers in order (IBA 9.7.5.1.2).
+/// Returns one past the newest PSN that the peer is known to have answered. The peer answers in order (IBA 9.7.5.1.2), so it has
+/// answered all earlier PSNs too.
 Psn answered_end(const Qp& qp) {
     const Reorder& r = *qp.reorder;
     Psn end = r.responses.count != 0 ? r.responses.end : qp.requester.window.acked();
@@ -15,7 +16,8 @@ Psn answered_end(const Qp& qp) {
     return by_ack.distance_from(end) > 0 ? by_ack : end;
 }
 
-/// The first PSNs at or behind `from` without a response.
+/// Returns the first PSNs at or behind `from` that the peer has answered but whose responses have not arrived. If there are none,
+/// the length is 0.
 Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
     const Backlog& b = qp.reorder->responses;
     const Hole hole = hole_from(b, ctx.reorder->window(), from);
@@ -25,13 +27,14 @@ Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
     return {behind, rest > 0 ? uint32_t(rest) : 0};
 }
 
-/// Number of packets that arrived although they were sent after the hole's responses.
+/// Returns about how many packets have overtaken the missing responses before `end`: the PSNs from `end` to the newest kept
+/// response, plus one for a kept ACK.
 uint32_t overtakers(const Reorder& r, Psn end) {
     const int32_t behind = r.responses.count != 0 ? r.responses.end.distance_from(end) : 0;
     return uint32_t(std::max(behind, 0)) + uint32_t(r.has_ack);
 }
 
-/// Moves the frontier behind all holes that are not merely late. True: some of them are responses.
+/// Moves the frontier behind all holes that count as lost. Returns true if responses among them are to be requested again.
 bool advance_frontier(Context& ctx, Qp& qp) {
     Missing& m = qp.reorder->missing;
     const Patience& patience = qp.reorder->responses.patience;
@@ -50,12 +53,13 @@ bool advance_frontier(Context& ctx, Qp& qp) {
     }
 }
 
-/// Holes that are to be requested, but are not under way.
+/// Returns true if responses before the frontier are missing and were not requested again.
 bool any_unasked(const Context& ctx, const Qp& qp) {
     return unasked_responses(ctx, qp, qp.requester.window.acked(), qp.reorder->missing.frontier).length != 0;
 }
 
-/// A response sent before the peer got our request again takes less time than that.
+/// Returns the least time from a repeated request to its answer. A response that arrives earlier was sent before the peer
+/// received the repeated request.
 Nanos shortest_answer(const Qp& qp) { return qp.requester.round_trip.shortest() / 4 * 3; }
 
 }  // namespace
@@ -86,7 +90,7 @@ bool look_for_missing(Context& ctx, Qp& qp) {
     m.request = m.request && m.named.distance_from(acked) > 0;
     if (m.frontier.distance_from(acked) < 0) m.frontier = acked;
     const bool found = advance_frontier(ctx, qp);
-    // There was no room in the list of what was asked for.
+    // Responses remain to be requested if the list of repeated requests was full.
     return found || (!qp.requester.window.repair_due() && !m.asked.full() && any_unasked(ctx, qp));
 }
 
@@ -124,7 +128,7 @@ Hole unasked_responses(const Context& ctx, const Qp& qp, Psn from, Psn end) {
         r = record_at(r, h.first);
         if (r == nullptr) return {h.first, 0};
         const uint32_t of_record = r->packets - psn_span(r->first_psn, h.first);
-        if (!needs_response(r->kind)) {  // it was executed, because a later request was answered
+        if (!needs_response(r->kind)) {  // the request was executed, because a later request was answered
             from = h.first + of_record;
             continue;
         }

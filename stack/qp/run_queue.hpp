@@ -1,7 +1,7 @@
-// Schedules QPs by deficit round robin (Shreedhar and Varghese, 1995): first among users, then among a user's sessions, then
-// among a session's QPs. Users have equal shares of an engine, whatever number of sessions and QPs they have. The sessions of a
-// user have equal shares as well. Memory is allocated only when a session is added. A QP that its congestion controller delays is
-// on no list; its pacing deadline adds it again.
+// Schedules QPs. Users take turns by deficit round robin (Shreedhar and Varghese, 1995), and so do the sessions of a user. The
+// QPs of a session take turns in the order in which they were added. Users have equal shares of an engine, whatever number of
+// sessions and QPs they have. The sessions of a user have equal shares as well. Memory is allocated only when a session is added.
+// A QP that its congestion controller delays is not on the list of requesters; its pacing deadline adds the QP again.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace roci::qp {
 
 /// Cost of sending one packet, expressed in bytes. The cost of a turn is this amount per packet plus the bytes sent.
 inline constexpr uint32_t kPacketCost = 512;
-/// The cost that a user or session may cause before the next one has its turn: about eight full packets.
+/// The cost that a user or session may incur before the next one has its turn: about eight full packets.
 inline constexpr int64_t kShareQuantum = 8 * (kPacketCost + 4096);
 
 /// How a QP ended its turn.
@@ -26,8 +26,8 @@ enum class TurnEnd : uint8_t {
     interrupted,   ///< the QP worked and has more work
 };
 
-/// A circular list whose members take turns. The first member is served as long as it has credit. A member has `next` and
-/// `previous` of its own type, and `credit`.
+/// A circular list whose members take turns. The first member is served as long as it has credit. A member has the fields `next`,
+/// `previous` and `credit`.
 template <class Member>
 class Rotation {
 public:
@@ -51,7 +51,7 @@ public:
     }
     /// Ends the turn of the first member.
     void pass_on() { first_ = first_->next; }
-    /// Returns the first member that has credit. Members that are skipped get a quantum.
+    /// Moves to the first member that has credit and returns it. Each skipped member gets a quantum.
     Member& with_credit() {
         while (first_->credit <= 0) {
             first_->credit += kShareQuantum;
@@ -64,15 +64,15 @@ private:
     Member* first_ = nullptr;
 };
 
-/// QPs that wait for a turn in one role. Each QP belongs to a share (Qp::share), which is that of its session. QPs without a
-/// session have share 0.
+/// QPs that wait for a turn in one role. Each session has a share, and Qp::share is the number of the share of the QP's session.
+/// QPs without a session have share 0.
 template <Turn Qp::*turn>
 class RunQueue {
 public:
     RunQueue() { open(0, 0); }
     RunQueue(const RunQueue&) = delete;
 
-    /// Adds a share to a user. Both are small numbers, which are used again after close().
+    /// Adds a share to a user. Both are small numbers. A share's number is used again after close().
     void open(uint16_t share, uint16_t user) {
         if (user >= users_.size()) users_.resize(user + 1u);
         if (users_[user] == nullptr) users_[user] = std::make_unique<User>();
@@ -85,7 +85,7 @@ public:
 
     uint32_t count() const { return count_; }
     bool empty() const { return count_ == 0; }
-    /// Returns true if QPs of several users wait, so that turns should be short.
+    /// Returns true if QPs of several users wait. Turns should then be short.
     bool contended() const { return active_.several(); }
 
     /// Appends the QP to those of its session, if it is not on the list yet.
@@ -112,8 +112,8 @@ public:
         unlink(*served_, *turn_of_);
         return *turn_of_;
     }
-    /// Ends the turn of the QP that take() returned; the QP may be on the list again. The other sessions come first, whatever
-    /// credit is left, in two cases: the turn had no work, or the session has only this QP and the QP finished.
+    /// Ends the turn of the QP that take() returned; the QP may be on the list again. In two cases the next user and session have
+    /// their turn whatever credit is left: the QP did nothing, or the QP finished and is the first of its session on the list.
     void done(uint64_t cost, TurnEnd end) {
         Session& s = *std::exchange(served_, nullptr);
         s.credit -= int64_t(cost);
