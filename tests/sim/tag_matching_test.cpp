@@ -227,7 +227,7 @@ TEST_F(TagMatching, RendezvousIsReadAndFinishedByTheResponder) {
 
 TEST_F(TagMatching, ManyRendezvousOverALossyNetworkComeWhole) {
     world.net().set_faults({.drop = 0.05});
-    constexpr uint64_t kCount = 50;  // more than the receive queue holds, so some SENDs get an RNR NAK
+    constexpr uint64_t kCount = 50;  // so many that some SENDs get an RNR NAK
     std::map<uint64_t, uint8_t> told;
     uint64_t added = 0, sent = 0, finished = 0, acknowledged = 0;
     for (uint64_t i = 0; i < kCount; ++i) a.client.post_recv(qa, 500 + i, {a.sge(900'000 + i * 32, 32)});
