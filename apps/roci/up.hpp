@@ -1,4 +1,4 @@
-// `roci up` and `roci down`: start and end a rocid of this user for RDMA between machines. It uses a UDP socket and needs no
+// `roci up` and `roci down`: start and end a rocid of this user for RDMA between machines. This rocid uses a UDP socket and needs no
 // privilege.
 #pragma once
 
