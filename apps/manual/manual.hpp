@@ -35,8 +35,8 @@ struct Command {
     std::vector<std::string> options;
 };
 
-/// Returns the bash completion of a program. It completes the names of commands, then the options of each command. If `runs` is not
-/// empty, it completes programs after "--".
+/// Returns the bash completion of a program. It completes the names of commands, then the options of each command. If `runs` is
+/// not empty, it completes programs after "--".
 std::string bash_completion(const std::string& program, const std::vector<Command>& commands, std::string_view runs);
 
 /// Returns the environment variables that the client libraries and our commands read.

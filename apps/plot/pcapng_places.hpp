@@ -13,8 +13,8 @@ namespace roci::plot {
 class PcapngPlaces {
 public:
     explicit PcapngPlaces(const std::string& path);
-    /// Returns the place of the next packet, in the order of the file. Returns nullopt at the end of the file, or if the file is not
-    /// a pcapng.
+    /// Returns the place of the next packet, in the order of the file. Returns nullopt at the end of the file, or if the file is
+    /// not a pcapng.
     std::optional<Place> next();
     /// Returns the names of the interfaces read so far. An interface without a name has "".
     const std::vector<std::string>& names() const { return names_; }

@@ -104,9 +104,9 @@ struct Stream {
     bool empty() const { return events.empty(); }
 };
 
-/// Analyses the requests of one end. `requests` are the packets from the requester to the responder, `responses` the packets in the
-/// other direction. Both ends may send requests, so each view may contain requests and responses. Only requests in `requests`, and
-/// responses and CNPs in `responses`, are used.
+/// Analyses the requests of one end. `requests` are the packets from the requester to the responder, `responses` the packets in
+/// the other direction. Both ends may send requests, so each view may contain requests and responses. Only requests in
+/// `requests`, and responses and CNPs in `responses`, are used.
 Stream analyse(const View& requests, const View& responses, wire::Service service);
 
 }  // namespace roci::plot

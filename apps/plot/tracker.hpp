@@ -10,8 +10,8 @@
 
 namespace roci::plot {
 
-/// The first extended PSN. Smaller numbers remain for earlier PSNs. The value is a multiple of 2^24 and of 10^6, so that round PSNs
-/// remain round.
+/// The first extended PSN. Smaller numbers remain for earlier PSNs. The value is a multiple of 2^24 and of 10^6, so that round
+/// PSNs remain round.
 inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
 
 class Tracker {

@@ -18,8 +18,8 @@ uint32_t wire_psn(int64_t psn);  ///< the 24 bits of an extended PSN
 
 /// Returns sentences about the events of a connection.
 std::vector<std::string> sentences(const Analysed& a);
-/// Returns the text that `roci plot` prints: capture, notices, connections. Lines have at most `columns` characters, unless a word
-/// is longer.
+/// Returns the text that `roci plot` prints: capture, notices, connections. Lines have at most `columns` characters, unless a
+/// word is longer.
 std::string summary_text(const Analysis& a, size_t columns);
 
 }  // namespace roci::plot

@@ -40,7 +40,7 @@ bool says_nothing(const json& value) {
     return value.is_null() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-/// Returns the text of a cell. Commas separate the scalars of a list. An object is shown as its entries that are not zero or empty.
+/// Returns the text of a cell. Commas separate the scalars of a list. Of an object, entries that are zero or empty are omitted.
 std::string cell(const json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_structured()) return value.dump();

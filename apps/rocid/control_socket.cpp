@@ -261,7 +261,7 @@ void ControlSocket::drop(int fd) {
     reaper_.close(c.who.uid, c.fd);  // also closes unread descriptors in the connection
 }
 
-/// Returns true if the process that opened the session has ended. A child process that still has the socket must not use the session.
+/// Returns true if the process that opened the session has ended. A child process that still has the socket must not use it.
 bool ControlSocket::process_gone(const Connection& c) const {
     if (c.pidfd < 0) return false;
     pollfd p{.fd = c.pidfd, .events = POLLIN, .revents = 0};

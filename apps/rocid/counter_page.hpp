@@ -18,8 +18,8 @@ public:
     /// Returns the places of an engine's counters. The places are valid as long as the page exists.
     engine::CounterPlaces places(uint32_t engine) const;
     int fd() const { return fd_; }
-    /// device_values() returns the counters of a device, summed over all engines. engine_values() returns the counters of an engine.
-    /// Any thread may call both functions.
+    /// device_values() returns the counters of a device, summed over all engines. engine_values() returns the counters of an
+    /// engine. Any thread may call both functions.
     std::vector<uint64_t> device_values(uint32_t device) const;
     std::vector<uint64_t> engine_values(uint32_t engine) const;
     uint32_t engines() const { return header_.engines; }

@@ -86,11 +86,11 @@ host::Limits limits_of(const Config& c) {
 
 constexpr uint8_t kLinkLocalPrefix = 64;
 
-/// Returns true if the device has the addresses of its kernel interface. If addresses are configured, the kernel does not know them,
-/// so rocid answers ARP and neighbour discovery for them.
+/// Returns true if the device has the addresses of its kernel interface. If addresses are configured, the kernel does not know
+/// them, so rocid answers ARP and neighbour discovery for them.
 bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
 
-/// Returns the policy of a device. `auto` is `fixed` on a loopback, because no other host shares its network, otherwise `adaptive`.
+/// Returns the policy of a device. `auto` is `fixed` on a loopback, which no other host shares, and otherwise `adaptive`.
 cc::Policy congestion_policy(const std::string& name, const DeviceSection& d) {
     if (name == "auto") return d.port == "loopback" ? cc::Policy::fixed_window : cc::Policy::adaptive;
     for (uint8_t p = 0; p < uint8_t(cc::Policy::count_); ++p)
@@ -277,8 +277,8 @@ void Daemon::follow_kernel() {
     };
     kernel_ = std::make_unique<KernelNet>(std::move(handler));
     platform_->set_follow_group([this](uint32_t device, const Gid& group, bool joined) {
-        // Only one engine's socket joins the group. If several joined, each would get a copy of a datagram, but the engines already
-        // hand copies to each other.
+        // Only one engine's socket joins the group. If several joined, each would get a copy of a datagram, but the engines
+        // already hand copies to each other.
         if (const OpenPort& port = ports_->port(device); !port.udp.empty()) port.udp.front()->follow_group(group, joined);
     });
     platform_->set_kernel(

@@ -112,7 +112,7 @@ void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
     wake_.notify();
 }
 
-/// Writes a record, which is one packet of the socket, completely or not at all. Returns false if the record must be written later.
+/// Writes a record, which is one packet of the socket, completely or not at all. Returns false if the caller must retry later.
 template <class Record>
 bool EventPipes::write_now(Pipe& p, const Record& r) {
     if (p.broken) return true;

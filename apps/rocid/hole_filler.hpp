@@ -14,10 +14,10 @@ public:
     ~HoleFiller();
     HoleFiller(const HoleFiller&) = delete;
 
-    /// Returns false, with errno set, if the kernel does not permit userfaultfd (before Linux 5.11, or by a filter of system calls).
+    /// Returns false, with errno set, if the kernel does not permit userfaultfd (before Linux 5.11, or by a seccomp filter).
     bool open();
-    /// Makes missing pages of this mapping of shared memory raise SIGBUS. Returns false if the kernel refuses because the mapping can
-    /// never be written, or if open() has failed.
+    /// Makes missing pages of this mapping of shared memory raise SIGBUS. Returns false if the kernel refuses because the mapping
+    /// can never be written, or if open() has failed.
     bool watch(void* base, uint64_t length) const;
     bool is_open() const { return fd_ >= 0; }
     /// Sets the number of bytes that may be filled until the next call.

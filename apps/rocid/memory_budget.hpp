@@ -1,5 +1,5 @@
-// Computes how much memory rocid's control group still allows (memory.max of cgroup v2, memory.limit_in_bytes of v1). rocid refuses
-// requests early, so that the kernel's out-of-memory killer does not end rocid and with it the sessions of all users.
+// Computes how much memory rocid's control group still allows (memory.max of cgroup v2, memory.limit_in_bytes of v1). rocid
+// refuses requests early, so that the kernel's out-of-memory killer does not end rocid and with it the sessions of all users.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ uint64_t available_memory() {
     return 0;
 }
 
-/// Returns the bytes to map, rounded up to the page size of the file. Returns 0, with `why` set, if rocid does not map such a file.
+/// Returns the bytes to map, rounded up to the page size of the file. Returns 0 and sets `why` if rocid does not map such a file.
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
@@ -83,8 +83,8 @@ bool is_tmpfs(int fd) {
     return fstatfs(fd, &f) == 0 && f.f_type == kTmpfs;
 }
 
-/// Returns true if the file has `length` bytes and enough blocks for them. Blocks beyond the end of the file count, too, so a client
-/// can pass a file with holes. SEEK_HOLE does not help: tmpfs reports pages that were allocated but never written as holes.
+/// Returns true if the file has `length` bytes and enough blocks for them. Blocks beyond the end of the file count, too, so a
+/// client can pass a file with holes. SEEK_HOLE does not help: tmpfs reports allocated but never written pages as holes.
 bool has_all_pages(int fd, uint64_t length) {
     constexpr uint64_t kBlock = 512;
     struct stat s {};

@@ -123,7 +123,7 @@ private:
     std::vector<pmd::Sleeper*> sleepers_;
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
-    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< from make_memory() and map_chunk(), by base
+    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< memory and chunks, by base
     std::function<std::string()> status_;
     KernelHooks kernel_;
     std::function<void(uint32_t, const Gid&, bool)> follow_group_;

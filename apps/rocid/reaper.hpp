@@ -23,7 +23,7 @@ public:
     Reaper(const Reaper&) = delete;
 
     void close(uint32_t user, int fd);
-    /// Unmaps a range. The caller ensures that no thread accesses the mapping any more. The range is not reused before it is unmapped.
+    /// Unmaps a range, which is not reused before. The caller ensures that no thread accesses the mapping any more.
     void unmap(uint32_t user, void* base, uint64_t length);
 
     /// Returns the number of the user's descriptors that are not closed yet.

@@ -10,10 +10,10 @@
 
 namespace roci::rocid {
 
-/// Reads and writes through /proc/PID/mem. If the client itself has opened the descriptor, rocid needs no privilege, and the client
-/// gives away only its own rights. rocid does not use process_vm_readv, because only the descriptor is bound to the address space at
-/// the time of opening. So neither a reused PID nor a client that executes a set-user-ID program can make rocid, which may be root,
-/// access memory that the client itself could not access.
+/// Reads and writes through /proc/PID/mem. If the client itself has opened the descriptor, rocid needs no privilege, and the
+/// client gives away only its own rights. rocid does not use process_vm_readv, because only the descriptor is bound to the
+/// address space at the time of opening. So neither a reused PID nor a client that executes a set-user-ID program can make rocid,
+/// which may be root, access memory that the client itself could not access.
 class ProcMemory final : public mem::RemoteProcess {
 public:
     /// `worker` is the worker of the user. Returns nullptr if the access is not permitted, or if the process does not belong to

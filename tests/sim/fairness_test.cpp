@@ -1,5 +1,5 @@
-// The actions of one user delay another user's messages by a bounded number of rounds. The programs of attacker and victim use the
-// same engine. TheStormWouldDelayItsOwnUser runs a storm in the victim's own session and shows that messages are delayed there.
+// The actions of one user delay another user's messages by a bounded number of rounds. The programs of attacker and victim use
+// the same engine. TheStormWouldDelayItsOwnUser runs a storm in the victim's own session, where messages are delayed.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"

@@ -162,7 +162,7 @@ TEST_F(ReadTest, ANakBehindAMissingResponseIsKept) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-/// The QP has learned that the peer keeps packets. It then repeats a request at once after a NAK, although a response is missing too.
+/// The QP has learned that the peer keeps packets. It then repeats a request at once after a NAK, although a response is missing.
 TEST_F(ReadTest, ALostRequestIsRepairedTogetherWithALostResponse) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 4 * kMtu, i * 4 * kMtu);
@@ -227,8 +227,8 @@ TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// The expected response arrives right after a later response that appeared to show its loss. The requester must accept the expected
-// response and request only responses that are still missing. Otherwise heavy reordering would exhaust the retries.
+// The expected response arrives right after a later response that appeared to show its loss. The requester must accept the
+// expected response and request only responses that are still missing. Otherwise heavy reordering would exhaust the retries.
 struct ReadTestThatKeepsNothing : ReadTest {
     ReadTestThatKeepsNothing() : ReadTest(keeps_nothing()) {}
 };

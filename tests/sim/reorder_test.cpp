@@ -292,7 +292,7 @@ TEST_F(SmallReorder, WhatIsKeptAfterTheNakIsFreedToo) {
     EXPECT_EQ(held(), 0u);
 }
 
-// A QP that fills its share of the pool affects only itself. Other QPs keep their share, and the first QP works as without the pool.
+// A QP that fills its share of the pool affects only itself. Other QPs keep their share, and the first QP works as without pool.
 TEST_F(SmallReorder, APeerThatFillsItsShareHarmsItselfOnly) {
     join();
     receives(8);

@@ -1,7 +1,7 @@
-// A model checker for the protocols by which threads on both sides of shared memory sleep and wake each other. The checker executes
-// the threads' steps in every order on processors with store buffers (x86-TSO: other processors see a store later; a full fence or a
-// locked instruction waits until they have seen it). A protocol is correct if in no order a thread sleeps forever while it has
-// work.
+// A model checker for the protocols by which threads on both sides of shared memory sleep and wake each other. The checker
+// executes the threads' steps in every order on processors with store buffers (x86-TSO: other processors see a store later; a
+// full fence or a locked instruction waits until they have seen it). A protocol is correct if in no order a thread sleeps forever
+// while it has work.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -35,7 +35,7 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
     EXPECT_EQ(a.client.query(qp).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
-/// Many QPs send to one host. The host takes 50 us per frame and queues 256 frames. The QPs together may have 4096 frames in flight.
+/// Many QPs send to one host, which takes 50 us per frame and queues 256 frames. All QPs may have 4096 frames in flight together.
 struct SlowReceiver : ::testing::Test {
     static constexpr uint32_t kQps = 16, kWrites = 8, kLength = 64 << 10;
     World world{WorldOptions{}};

@@ -1,6 +1,6 @@
 // Measures goodput and latency with loss, reordering and full queues, in virtual time. The same code and seeds give the same
-// figures. The tests compare the tables with those stored in tables/. ROCI_WRITE_TABLES=1 writes the stored tables again. A missed
-// goal is marked in the table and does not fail the test.
+// figures. The tests compare the tables with those stored in tables/. ROCI_WRITE_TABLES=1 writes the stored tables again. A
+// missed goal is marked in the table and does not fail the test.
 #include <gtest/gtest.h>
 
 #include <cstdarg>

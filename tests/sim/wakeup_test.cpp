@@ -1,6 +1,6 @@
-// Tests the doorbell rule with the real engine. A client posts before each machine instruction of the round in which the engine stops
-// polling the client's queue. The engine must not miss the request. In the same way a polling thread falls asleep before each
-// instruction of the round that completes its request. The round runs in single steps, so the test is deterministic.
+// Tests the doorbell rule with the real engine. A client posts before each machine instruction of the round in which the engine
+// stops polling the client's queue. The engine must not miss the request. In the same way a polling thread falls asleep before
+// each instruction of the round that completes its request. The round runs in single steps, so the test is deterministic.
 #include "fixture.hpp"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -1,6 +1,6 @@
 // Load of connections: programs repeatedly connect by rdma_cm, send messages and disconnect. If the load is not strict, programs
-// also reject requests, destroy their ids at random moments, and are killed. The load checks that the events of an id have a legal
-// order, that private data is complete, that a REQ arrives once, and that messages completed at the sender arrived at the receiver.
+// also reject requests, destroy their ids at random moments, and are killed. The load checks that the events of an id have a
+// legal order, that private data is complete, that a REQ arrives once, and that messages completed at the sender have arrived.
 #include <infiniband/verbs.h>
 
 #include <cstring>

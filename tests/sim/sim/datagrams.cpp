@@ -70,8 +70,8 @@ public:
     Datagrams(const Seats& s, const Plan& plan, Rng& rng)
         : plan_(plan), a_(s.left, s.left_device, plan, rng.fork()), b_(s.right, s.right_device, plan, rng.fork()) {
         const uint32_t gid = uint32_t(rng.below(2));
-        // The group has the address family of the GIDs. The address contains the QPN of the first member, so each load has its own
-        // group.
+        // The group has the address family of the GIDs. The address contains the QPN of the first member, so each load has its
+        // own group.
         static_assert(sizeof(Gid) == 16);
         const uint32_t number = a_.members[0].qp->qpn;
         if (gid == 0) {

@@ -1,6 +1,6 @@
 // Load of endings. At random moments programs reset, break and destroy their QPs, deregister memory in use, and are killed. Then
-// they connect again. A posted request completes at most once and in order. If the program moved the QP to ERR, every posted request
-// completes. A message that arrives has the right bytes.
+// they connect again. A posted request completes at most once and in order. If the program moved the QP to ERR, every posted
+// request completes. A message that arrives has the right bytes.
 #include <infiniband/verbs.h>
 
 #include <array>
@@ -16,8 +16,8 @@ using abi::WrOpcode;
 
 constexpr uint32_t kSlots = 16;  ///< slots per area of a program's memory: maximum number of outstanding requests and receives
 
-/// A program with one QP. One life of the program lasts from one connection to the next. The program ignores completions of earlier
-/// lives.
+/// A program with one QP. One life of the program lasts from one connection to the next. The program ignores completions of
+/// earlier lives.
 class Program {
 public:
     Program(Host& host, uint32_t device, uint32_t slot, Rng rng)

@@ -30,7 +30,7 @@ struct FlowOptions {
     uint32_t spines = 0;  ///< spine switches between the senders' switch and the receiver's; 0: a single switch
     bool by_packet = false;
     std::optional<TcpKind> tcp{};  ///< a TCP flow beside the others, through the same spine
-    Nanos start_within = 0;        ///< flows begin at random times before it; the TCP flow, or else the first flow, begins at once
+    Nanos start_within = 0;        ///< flows begin at random times before it; the TCP flow, or else the first, begins at once
 };
 
 struct FlowResult {
@@ -58,7 +58,7 @@ struct RunResult {
 
 RunResult run_flows(const FlowOptions& o, uint64_t seed);
 
-/// Sends `rounds` 64-byte SENDs between two hosts, each after the answer to the previous one. Returns the round-trip times, sorted.
+/// Sends `rounds` 64-byte SENDs between two hosts, each after the previous one's answer. Returns the sorted round-trip times.
 std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t seed);
 
 }  // namespace roci::sim

@@ -37,7 +37,7 @@ public:
     virtual std::string state() const = 0;
     /// Returns true if the load resets the QP and connects it again with other PSNs.
     virtual bool renews(Qpn) const { return false; }
-    /// Returns the virtual time without progress after which the load counts as hung. Any chain of the load's timeouts is shorter.
+    /// Returns the virtual time without progress after which the load counts as hung. Chains of the load's timeouts are shorter.
     virtual Nanos patience() const { return kPatience; }
     static constexpr Nanos kPatience = 20'000'000'000;
     /// Returns true if the load has made no progress for so long that it must be waiting for a timer of seconds.
@@ -87,7 +87,7 @@ int64_t wrong_in_sges(const std::vector<Sge>& sges, uint64_t skip, uint64_t leng
 bool untouched(const std::vector<Sge>& sges, uint64_t from);
 void empty_sges(const std::vector<Sge>& sges);
 
-/// The memory of the last kMost completed requests. Nothing may be written there again, and no new request may use this memory yet.
+/// The memory of the last kMost completed requests. Nothing may be written there again, and no new request may use it yet.
 class Sealed {
 public:
     void add(const std::vector<Sge>& sges);
@@ -128,8 +128,8 @@ struct Inbox {
     Posted take(uint64_t id);
     /// Arms the SRQ's limit at random times. The limit event must come exactly once, when fewer receives than the limit are left.
     void watch_limit(Rng& rng, Host& host);
-    /// Resizes an SRQ at random times, whatever receives the SRQ holds. Takes random numbers from `sizes`, so that the traffic of a
-    /// seed does not change.
+    /// Resizes an SRQ at random times, whatever receives the SRQ holds. Takes random numbers from `sizes`, so that the traffic of
+    /// a seed does not change.
     void resize_by_chance();
     Rng sizes{1};
 };

@@ -203,7 +203,7 @@ Fate Network::draw(End& end, const Sent& s, Nanos& extra) {
 }
 
 void Network::flip_random_bit(std::vector<uint8_t>& bytes) {
-    // Leaves the source MAC address intact: hosts learn it, and the ICRC does not cover it. In a real network the FCS protects it.
+    // Leaves the source MAC address intact: hosts learn it, and only the FCS of a real network protects it, not the ICRC.
     constexpr uint64_t kSource = 6, kSourceEnd = 12;
     uint64_t bit = rng_.below(bytes.size() * 8);
     if (bit / 8 >= kSource && bit / 8 < kSourceEnd) bit += (kSourceEnd - kSource) * 8;

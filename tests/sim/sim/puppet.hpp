@@ -1,5 +1,5 @@
-// A peer without a transport. The test writes every packet that the puppet sends, and reads every packet that the puppet receives.
-// So a test can check one side exactly, and can send frames that a correct peer never sends.
+// A peer without a transport. The test writes every packet that the puppet sends, and reads every packet that the puppet
+// receives. So a test can check one side exactly, and can send frames that a correct peer never sends.
 #pragma once
 
 #include <deque>

@@ -65,7 +65,7 @@ public:
     void wait(uint32_t engine, engine::Ticket ticket) override;
     void fence_all() override;
 
-    /// Executes one round of every engine and passes their events on. Returns true if an engine, a worker or the conductor had work.
+    /// Executes one round of every engine and passes events on. Returns true if an engine, a worker or the conductor had work.
     bool poll();
     /// Executes one round of every engine, without the conductor. Returns true if an engine or a worker had work.
     bool poll_engines();
@@ -124,8 +124,8 @@ public:
 
 private:
     bool round();
-    /// Advances the clock by the cost of a round if the last round had work, otherwise to the next event. Returns false if there is
-    /// no event.
+    /// Advances the clock by the cost of a round if the last round had work, otherwise to the next event. Returns false if there
+    /// is no event.
     bool advance(bool worked, Nanos end);
 
     Rng rng_;

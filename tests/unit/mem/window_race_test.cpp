@@ -102,8 +102,8 @@ TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
     EXPECT_EQ(check(race.table, b.fresh, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::ok);
 }
 
-/// QPs of two engines bind the same window. The window must always have key and range of the same bind. TSan (a step of CI) detects
-/// missing serialisation; the count `mixed` detects it only seldom.
+/// QPs of two engines bind the same window. The window must always have key and range of the same bind. TSan (a step of CI)
+/// detects missing serialisation; the count `mixed` detects it only seldom.
 TEST(WindowRace, TwoThatBindAtOnceDoNotMixTheirBindings) {
     Race race;
     constexpr uint32_t kBinds = 50'000;

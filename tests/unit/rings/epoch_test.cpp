@@ -66,8 +66,8 @@ TEST(Epoch, AReaderLetsGoBeforeItPassesAndOnlyThen) {
     EXPECT_EQ(times, 2);
 }
 
-/// A table of one entry. The writer replaces the object, fences, and then writes to the old object. A reader that still uses the old
-/// object sees a != b, or the thread sanitizer reports the race.
+/// A table of one entry. The writer replaces the object, fences, and then writes to the old object. A reader that still uses the
+/// old object sees a != b, or the thread sanitizer reports the race.
 struct Table {
     struct Object {
         uint64_t a = 0, b = 0;  ///< equal while the object is in the table
