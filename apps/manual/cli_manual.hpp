@@ -8,7 +8,7 @@
 
 namespace roci::manual {
 
-/// The options that --help shows. Hidden options have no group.
+/// Returns the options that --help shows. Hidden options have no group.
 inline std::vector<const CLI::Option*> shown(const CLI::App& app) {
     std::vector<const CLI::Option*> out;
     for (const CLI::Option* option : app.get_options())

@@ -35,13 +35,13 @@ struct Command {
     std::vector<std::string> options;
 };
 
-/// bash completion of a program. It completes the names of commands, then the options of each command. After the command `runs`
-/// it completes programs.
+/// Returns the bash completion of a program. It completes the names of commands, then the options of each command. If `runs` is
+/// not empty, it completes programs after "--".
 std::string bash_completion(const std::string& program, const std::vector<Command>& commands, std::string_view runs);
 
-/// The environment variables that the client libraries and our commands read.
+/// Returns the environment variables that the client libraries and our commands read.
 std::span<const Entry> environment();
-/// The same variables as lines of a --help text.
+/// Returns the same variables as lines of a --help text.
 std::string environment_help();
 
 }  // namespace roci::manual

@@ -82,7 +82,7 @@ Link link_of(pcap_t* file, const std::string& name) {
                                                 text != nullptr ? text : "an unknown kind"));
 }
 
-/// Limit of the seconds of a time, so that its nanoseconds fit into 63 bits.
+/// Largest seconds of a time, so that the time in nanoseconds fits into 63 bits.
 constexpr int64_t kLastSecond = 9'000'000'000;
 
 void read_frames(pcap_t* file, const std::string& path, Link link, Decoder& decoder, Capture& out, size_t most) {

@@ -21,13 +21,13 @@ class Decoder {
 public:
     static constexpr size_t kMostFlows = 20'000;
 
-    /// `without_icrc`: the frames of the capture end with their payload.
+    /// `without_icrc` is true if the frames of the capture end with their payload.
     explicit Decoder(Capture& out, bool without_icrc = false) : out_(out), without_icrc_(without_icrc) {}
 
     /// Adds one frame to the capture, or counts the reason why it is not a RoCEv2 packet. `length` is the length on the wire.
     /// `place` overrides the place in the link header.
     void add(int64_t time, std::span<const uint8_t> bytes, uint32_t length, Link link, std::optional<Place> place);
-    /// Number of frames that are RoCEv2 packets only if the capture has no ICRCs.
+    /// Returns the number of frames that are RoCEv2 packets only if the capture has no ICRCs.
     uint64_t only_without_icrc() const { return only_without_icrc_; }
 
 private:

@@ -1,4 +1,4 @@
-// The messages of a connection as arrows between its two ends.
+// Makes the rows of a ladder: the messages of a connection as arrows between its two ends.
 #include <fmt/format.h>
 
 #include <algorithm>

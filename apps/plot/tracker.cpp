@@ -193,7 +193,7 @@ void Tracker::prune() {
 }
 
 /// Classifies the PSNs that are not in the capture. Those of an unreliable requester count as lost. A reliable requester sends
-/// every PSN: if no NAK reported a gap, or if its PSNs are acknowledged, the packets arrived and only the capture lacks them.
+/// every PSN: if no NAK reported a hole, or if its PSNs are acknowledged, the packets arrived and only the capture lacks them.
 void Tracker::finish_holes() {
     for (const auto& [begin, hole] : holes_) {
         const int64_t overlooked = !reliable_ ? begin : hole.reported ? std::clamp(acked_ + 1, begin, hole.end) : hole.end;

@@ -13,7 +13,7 @@ struct Where {
     std::string socket;   ///< --socket, or ""
     std::string config;   ///< --config: configuration of an ephemeral rocid, or ""
     bool single = false;  ///< --single: an ephemeral rocid with one device
-    bool keep = false;    ///< an ephemeral rocid stays after its last session
+    bool keep = false;    ///< true: an ephemeral rocid stays after its last session
 };
 
 /// A rocid that accepted a connection. An ephemeral rocid lives at least as long as `session` is open.
@@ -23,8 +23,8 @@ struct Daemon {
     ControlClient session;
 };
 
-/// The socket of this user's ephemeral rocid: one per user and configuration, so that programs share it.
-/// Returns "", with `why` set, if there is no safe folder for it.
+/// Returns the socket of this user's ephemeral rocid. There is one per user and configuration, so that programs share the rocid.
+/// Returns "", with `why` set, if there is no safe folder for the socket.
 std::string ephemeral_socket(const Where& where, std::string& why);
 
 /// Connects to the rocid of --socket or $ROCI_SOCKET, if one of them is set. Otherwise connects to the first of these that
@@ -32,7 +32,7 @@ std::string ephemeral_socket(const Where& where, std::string& why);
 /// rocid of this choice is suitable. Returns nullopt, with `why` set, if there is none.
 std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
-/// The socket of the rocid that `roci up` starts for this user. Returns "", with `why` set, if there is no safe folder for it.
+/// Returns the socket of the rocid that `roci up` starts for this user, or "", with `why` set, if there is no safe folder for it.
 std::string up_socket(std::string& why);
 /// Starts a rocid that serves `socket`, and waits until it serves. Returns nullopt on failure; `why` then has the end of its log.
 std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why);

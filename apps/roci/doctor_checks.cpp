@@ -29,7 +29,7 @@ bool exists(const Machine& m, const std::string& path) {
     return fs::exists(m.root + path, none);
 }
 
-/// The first word of a file. "" if the file cannot be read.
+/// Returns the first word of a file, or "" if the file cannot be read.
 std::string word_of(const Machine& m, const std::string& path) {
     std::ifstream in(m.root + path);
     std::string word;

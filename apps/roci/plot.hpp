@@ -18,7 +18,7 @@ struct PlotOptions {
     bool as_json = false;  ///< print the data instead of the page
 };
 
-/// Returns the exit status (plot::Ending).
+/// Makes the page or the data. Returns the exit status (plot::Ending).
 int plot(const PlotOptions& options);
 
 /// The lines of the manual page about the exit status.

@@ -28,7 +28,7 @@ void write_text(const fs::path& path, const std::string& text) {
     if (!file) refuse(path);
 }
 
-/// /proc/self/uid_map and gid_map take exactly one write(2).
+/// Writes the text by one write(2), because /proc/self/uid_map and gid_map accept only one.
 void write_map(const char* path, const std::string& text) {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
     const bool ok = fd >= 0 && write(fd, text.data(), text.size()) == ssize_t(text.size());
@@ -91,7 +91,7 @@ void cover(const fs::path& folder, Names except) {
 }
 
 /// Covers `folder`/infiniband, so that entries can be added, and returns its path. If the system has this folder, its entries
-/// other than `devices` remain visible.
+/// other than `devices` remain visible. If it has not, covers `folder` and creates `folder`/infiniband.
 fs::path own_infiniband(const fs::path& folder, Names devices) {
     fs::path ours = folder / "infiniband";
     cover(fs::is_directory(ours) ? ours : folder, devices);

@@ -22,7 +22,7 @@ struct StatColumn {
     std::string name;
     std::vector<uint64_t> before, now;
 };
-/// The output of `roci stat`, at most 100 columns wide. If `seconds` is 0, it has no rates.
+/// Returns the output of `roci stat`, at most 100 columns wide. If `seconds` is 0, the output has no rates.
 std::string stat_table(const std::string& title, const std::vector<CounterLabel>& labels, const std::vector<StatColumn>& columns,
                        double seconds, bool all);
 

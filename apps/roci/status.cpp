@@ -40,7 +40,7 @@ bool says_nothing(const json& value) {
     return value.is_null() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-/// The text of a cell. A list of scalars is separated by commas. An object is shown as its entries that are not zero.
+/// Returns the text of a cell. Commas separate the scalars of a list. Of an object, entries that are zero or empty are omitted.
 std::string cell(const json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_structured()) return value.dump();
@@ -66,7 +66,7 @@ std::string wrapped(const std::string& text, size_t indent) {
 /// Returns true for an object whose cell would be long. Such an object is printed on separate lines.
 bool is_long(const json& value) { return value.is_object() && cell(value).size() > kLongCell; }
 
-/// Keys of all rows in the order in which they appear, without those that are shown below the table.
+/// Returns the keys of all rows in the order in which they appear, without those that are shown below the table.
 std::vector<std::string> columns_of(const json& rows) {
     std::vector<std::string> columns;
     std::set<std::string> below;
@@ -81,7 +81,7 @@ std::vector<std::string> columns_of(const json& rows) {
 
 std::string section(const std::string& title, const json& value);
 
-/// A name that distinguishes a row from the others.
+/// Returns a name that distinguishes a row from the others.
 std::string name_of(const json& row, size_t index) {
     for (const char* key : {"name", "id", "qpn", "index"})
         if (row.contains(key)) return cell(row[key]);

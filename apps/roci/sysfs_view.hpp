@@ -29,10 +29,10 @@ struct HostFacts {
 };
 HostFacts host_facts();
 
-/// How often the files of counters are renewed (live_counters.hpp).
+/// Interval in ms at which the files of counters are renewed (live_counters.hpp).
 inline constexpr int kCounterPeriodMs = 1000;
 
-/// The files of all devices. Counters are 0 here; live_counters.hpp writes their values.
+/// Returns the files of all devices. Counters are 0 here; live_counters.hpp writes their values.
 std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFacts& host);
 
 }  // namespace roci::cli

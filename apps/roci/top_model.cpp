@@ -155,7 +155,7 @@ void add_qps(TopModel& model, const TopReading& before, const TopReading& now, c
         }
 }
 
-/// A row that vanishes is a queue pair that ended while it was looked at.
+/// Adds a note about the QPs that were destroyed during the interval.
 void add_ended_note(TopModel& model, const TopReading& before, const TopReading& now) {
     constexpr size_t kNamed = 4;
     auto ended = counters_of(before.status);

@@ -1,5 +1,5 @@
-// `roci up` and `roci down`: start and end a rocid of this user for RDMA between machines. It uses a UDP socket and needs no
-// privilege.
+// `roci up` and `roci down`: start and end a rocid of this user for RDMA between machines. This rocid uses a UDP socket and needs
+// no privilege.
 #pragma once
 
 #include <string>

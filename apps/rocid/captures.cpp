@@ -45,13 +45,13 @@ void Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
         capture.rings.push_back(
             std::make_unique<pmd::TapRing>(devices_[point.device], point.engine, pmd::TapFilter{spec.qpn}, spec.snap_length));
         capture.taps.push_back(point.tap);
-        point.tap->attach(*capture.rings.back());  // never fails: a tap has more than kMaxCaptures rings
+        point.tap->attach(*capture.rings.back());  // never fails: a tap can have more than kMaxCaptures rings
     }
 }
 
 int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string& why) {
     captures_.remove_if([](const Capture& c) { return c.ended && c.writer->finished(); });
-    // An ending capture counts until its reader has closed the pipe, because it still has rings and a thread.
+    // An ended capture counts until its writer has finished, because it still has rings and a thread.
     if (captures_.size() >= kMaxCaptures) {
         why = "the limit of captures is reached; end one";
         return -EBUSY;

@@ -74,7 +74,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     return row.back();
 }
 
-/// " (did you mean 'x'?)", or nothing if no name is near.
+/// Returns " (did you mean 'x'?)", or "" if no name is similar.
 std::string suggestion(std::string_view wrong, const std::vector<std::string_view>& names) {
     std::string_view best;
     size_t distance = std::max<size_t>(2, wrong.size() / 3) + 1;
@@ -278,7 +278,7 @@ void check_port_keys(const std::string& file, const DeviceSection& d) {
     };
     if (!kind.must_have.empty() && kind.must_have != "peer" && value(kind.must_have).empty())
         fail({file, d.line}, "device '{}': port = \"{}\" needs the key '{}'", d.name, kind.name, kind.must_have);
-    constexpr std::string_view kSeparators = ",\n";  // of devargs: a value that contains one could add arguments
+    constexpr std::string_view kSeparators = ",\n";  // separators of devargs: a value that contains one could add arguments
     for (const std::string_view key : {"interface", "pci", "path"})
         if (value(key).find_first_of(kSeparators) != std::string::npos)
             fail({file, d.line}, "key 'device.{}' = \"{}\": allowed no comma", key, value(key));
@@ -322,11 +322,11 @@ void check_device(const std::string& file, Config& c, size_t index) {
         fail(at, "key 'device.addresses' has {} entries: allowed {}", d.addresses.size(), kMaxAddresses);
 }
 
-/// True for a UDP port with configured addresses, which can share its interface with other devices.
+/// Returns true for a UDP port with configured addresses, which can share its interface with other devices.
 bool own_address(const DeviceSection& d) { return d.port == "udp" && !d.addresses.empty(); }
 
-/// Checks a UDP port. It has no VLAN tag. A UDP port on all addresses must be the only port with a kernel interface, because it
-/// would receive the frames of the others.
+/// Checks a UDP port. A UDP port has no VLAN tag. If it uses all addresses, it must be the only port with a kernel interface,
+/// because it would receive the frames of the other ports.
 void check_udp(const std::string& file, const Config& c, const DeviceSection& d) {
     if (d.port != "udp") return;
     if (d.vlan != 0) fail({file, d.line}, "device '{}': a UDP port has no VLAN tag: give the kernel's VLAN interface", d.name);

@@ -144,8 +144,8 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// Programs seldom send a single request. After a request it is cheaper to poll for the next request for some time than to
-/// sleep and be woken. The thread does not poll if a busy program would take the CPU meanwhile.
+/// Waits for events. Programs seldom send a single request. After a request it is cheaper to poll for the next request for some
+/// time than to sleep and be woken. The thread stops polling if a busy program wants the CPU.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
     constexpr uint64_t kAttentive = 20'000;
     if (attentive_ && timeout_ms != 0) {
@@ -261,7 +261,7 @@ void ControlSocket::drop(int fd) {
     reaper_.close(c.who.uid, c.fd);  // also closes unread descriptors in the connection
 }
 
-/// True if the process that opened the session has ended. A child process that still has the socket must not use the session.
+/// Returns true if the process that opened the session has ended. A child process that still has the socket must not use it.
 bool ControlSocket::process_gone(const Connection& c) const {
     if (c.pidfd < 0) return false;
     pollfd p{.fd = c.pidfd, .events = POLLIN, .revents = 0};
@@ -305,7 +305,7 @@ void ControlSocket::read_request(Connection& c) {
     if (!sent || close_after) drop(c.fd);
 }
 
-/// Sets the events of a connection. Without `requests` only a hang-up is reported.
+/// Sets the events of a connection. If `requests` is false, only a hang-up is reported.
 void ControlSocket::listen_to(Connection& c, bool requests) {
     c.waits = !requests;
     epoll_event e{.events = requests ? EPOLLIN | EPOLLRDHUP : uint32_t(EPOLLRDHUP), .data = {.fd = c.fd}};

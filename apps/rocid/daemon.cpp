@@ -55,7 +55,7 @@ void check_cpus(const Config& c) {
                                   pmd::cpu_list(allowed));
 }
 
-/// vm.max_map_count: the kernel's limit of mappings per process.
+/// Returns vm.max_map_count, the kernel's limit of mappings per process.
 uint64_t most_mappings() {
     constexpr uint64_t kUsual = 65530;
     uint64_t n = 0;
@@ -73,7 +73,7 @@ host::Limits limits_of(const Config& c) {
     l.max_inline = uint32_t(c.limits.max_inline);
     l.max_cqe = uint32_t(c.limits.max_cqe);
     l.max_arena_bytes = c.limits.max_arena_mb << 20;
-    // A user may have half of the resources. A quarter of the mappings is reserved for rocid itself.
+    // A user may have half of each of these resources. A quarter of the mappings is reserved for rocid itself.
     l.max_mappings = most_mappings() / 4 * 3;
     l.user.sessions = std::max<uint64_t>(1, l.max_sessions / 2);
     l.user.qps = std::max<uint64_t>(1, l.max_qps / 2);
@@ -86,11 +86,11 @@ host::Limits limits_of(const Config& c) {
 
 constexpr uint8_t kLinkLocalPrefix = 64;
 
-/// True if the device has the addresses of its interface. False if addresses are configured: the kernel does not know them, so
-/// rocid answers ARP and neighbour discovery for them.
+/// Returns true if the device has the addresses of its kernel interface. If addresses are configured, the kernel does not know
+/// them, so rocid answers ARP and neighbour discovery for them.
 bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
 
-/// `auto` is `fixed` on a loopback, because no other host shares its network.
+/// Returns the policy of a device. `auto` is `fixed` on a loopback, which no other host shares, and otherwise `adaptive`.
 cc::Policy congestion_policy(const std::string& name, const DeviceSection& d) {
     if (name == "auto") return d.port == "loopback" ? cc::Policy::fixed_window : cc::Policy::adaptive;
     for (uint8_t p = 0; p < uint8_t(cc::Policy::count_); ++p)
@@ -277,7 +277,8 @@ void Daemon::follow_kernel() {
     };
     kernel_ = std::make_unique<KernelNet>(std::move(handler));
     platform_->set_follow_group([this](uint32_t device, const Gid& group, bool joined) {
-        // Of the sockets of several engines that joined, each would get a copy; the engines hand copies to each other.
+        // Only one engine's socket joins the group. If several joined, each would get a copy of a datagram, but the engines
+        // already hand copies to each other.
         if (const OpenPort& port = ports_->port(device); !port.udp.empty()) port.udp.front()->follow_group(group, joined);
     });
     platform_->set_kernel(
@@ -301,7 +302,7 @@ void Daemon::follow_addresses(int index) {
         if (!follows_kernel(config_.devices[i], port) || (index != 0 && index != port.netdev_index)) continue;
         std::vector<host::DeviceAddress> all{{link_local(port.mac), kLinkLocalPrefix}};
         for (const host::DeviceAddress& a : kernel_->addresses(port.netdev_index)) all.push_back(a);
-        if (followed_[i] == all) continue;  // a lifetime was renewed
+        if (followed_[i] == all) continue;  // only a lifetime was renewed
         followed_[i] = all;
         std::vector<Gid> gids;
         gids.reserve(all.size());
@@ -315,7 +316,7 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to those of these
+/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to each of these
 /// addresses that the kernel does not have. GID 0 may be the interface's own link-local address, so only RDMA traffic to this
 /// address belongs to rocid.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
@@ -381,7 +382,7 @@ void Daemon::say_ready() {
     close(options_.ready_fd);
 }
 
-/// Milliseconds to wait for requests: until the conductor's next timer, at most `most` (-1: no limit).
+/// Returns the milliseconds to wait for requests: until the conductor's next timer, at most `most` (-1: no limit).
 int Daemon::wait_ms(int most) const {
     constexpr Nanos kMs = 1'000'000;
     constexpr int kLongest = 60'000;

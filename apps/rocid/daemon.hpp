@@ -41,7 +41,7 @@ private:
     /// Runs the conductor's own work and sends deferred replies.
     void service();
     void end_robbed_sessions();
-    /// Addresses, routes and neighbours of kernel interfaces.
+    /// Begins to follow links, addresses, routes and neighbours of kernel interfaces.
     void follow_kernel();
     void follow_addresses(int index);
     void serve_addresses(uint32_t device, std::span<const Gid> gids);

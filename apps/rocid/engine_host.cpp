@@ -54,9 +54,10 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     return e;
 }
 
-/// `silent`: a port cannot wake a sleeping lcore, so the lcore wakes at short intervals to poll. `interrupts`: a port wakes the
-/// lcore by its driver's interrupts, which may stop, so the sleep is limited. All other ports wake the lcore by a socket of the
-/// kernel, or have no external frames. With these ports the sleep has no limit.
+/// Returns the policy of an idle lcore. If `silent` is true, a port cannot wake a sleeping lcore, so the lcore wakes at short
+/// intervals to poll. If `interrupts` is true, a port wakes the lcore by its driver's interrupts. These may stop, so the sleep is
+/// limited. All other ports wake the lcore by a socket of the kernel, or have no external frames. With these ports the sleep has
+/// no limit if engine.idle is "adaptive".
 pmd::IdlePolicy idle_policy(const Config& c, bool silent, bool interrupts) {
     pmd::IdlePolicy p;
     p.sleeps = c.engine.idle != "spin";

@@ -40,12 +40,12 @@ public:
     void fence_all() override;
 
     std::vector<pmd::Sleeper*> sleepers();
-    /// The wake flags of the lcores, by engine.
+    /// Returns the wake flags of the lcores, by engine.
     std::vector<pmd::WakeFlag*> wake_flags();
     std::vector<io::EventRing*> event_rings();
-    /// Every port's tap, for captures.
+    /// Returns every port's tap, for captures.
     std::vector<TapPoint> taps();
-    /// Engines and ports as JSON, for `roci status`.
+    /// Returns engines and ports as JSON, for `roci status`.
     std::string status_json() const;
 
 private:
@@ -78,7 +78,7 @@ private:
     pmd::Eal& eal_;
     const pmd::Clock clock_;
     Ports& ports_;
-    Epoch epoch_;                                   ///< of the tables that the conductor writes
+    Epoch epoch_;                                   ///< epoch of the tables that the conductor writes
     std::vector<std::unique_ptr<Worker>> workers_;  ///< by engine
     std::unique_ptr<pmd::TapWriter> taps_;
     bool running_ = false;

@@ -112,7 +112,7 @@ void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
     wake_.notify();
 }
 
-/// A record is one packet of the socket, so it is written completely or not at all.
+/// Writes a record, which is one packet of the socket, completely or not at all. Returns false if the caller must retry later.
 template <class Record>
 bool EventPipes::write_now(Pipe& p, const Record& r) {
     if (p.broken) return true;
@@ -222,7 +222,7 @@ bool EventPipes::drain() {
     return any;
 }
 
-/// Returns true if some pipes are still full.
+/// Writes kept records. Returns true if some pipes are still full.
 bool EventPipes::retry_kept() {
     const std::lock_guard lock(mutex_);
     if (kept_pipes_ == 0) return false;

@@ -49,7 +49,7 @@ bool HoleFiller::fill(uintptr_t address) {
     }
     uffdio_zeropage z{};
     z.range = {address / kPage * kPage, kPage};
-    // EEXIST: another thread was faster.
+    // EEXIST: another thread has allocated the page.
     if (ioctl(fd_, UFFDIO_ZEROPAGE, &z) != 0 && errno != EEXIST) return false;
     filled_.fetch_add(1, std::memory_order_relaxed);
     return true;

@@ -1,7 +1,6 @@
-// Pages that are missing in clients' memory. A client allocates the pages of what it registers, but it may remove them again, and
-// the kernel charges a page to the process that touches it first: rocid. Where rocid's control group has a limit, userfaultfd
-// turns such accesses into SIGBUS, whose handler allows them up to a credit. Beyond it the region is poisoned, as a truncated
-// one.
+// Allocates pages that clients have removed from registered memory. The kernel charges such a page to the process that touches it
+// first: rocid. If rocid's control group has a limit, userfaultfd turns an access to a missing page into SIGBUS. The handler of
+// SIGBUS allocates pages up to a credit. Beyond the credit the handler poisons the region, as after a truncation.
 #pragma once
 
 #include <atomic>
@@ -15,16 +14,16 @@ public:
     ~HoleFiller();
     HoleFiller(const HoleFiller&) = delete;
 
-    /// False: the kernel does not permit it (Linux 5.11, or a filter of system calls); errno says why.
+    /// Returns false, with errno set, if the kernel does not permit userfaultfd (before Linux 5.11, or by a seccomp filter).
     bool open();
-    /// From now on missing pages of this mapping of shared memory raise SIGBUS.
-    /// Returns false if the kernel refuses: the mapping can never be written, or open() has failed.
+    /// Makes missing pages of this mapping of shared memory raise SIGBUS. Returns false if the kernel refuses because the mapping
+    /// can never be written, or if open() has failed.
     bool watch(void* base, uint64_t length) const;
     bool is_open() const { return fd_ >= 0; }
-    /// Bytes that may be filled until the next call.
+    /// Sets the number of bytes that may be filled until the next call.
     void set_credit(uint64_t bytes) { credit_.store(int64_t(bytes), std::memory_order_relaxed); }
-    /// For the handler of SIGBUS: makes the page at `address` present. False: not watched, beyond the end of the file, or no
-    /// credit.
+    /// Allocates the page at `address`; the handler of SIGBUS calls this function. Returns false if the page is not watched or is
+    /// beyond the end of the file, or if no credit is left.
     bool fill(uintptr_t address);
     uint64_t filled() const { return filled_.load(std::memory_order_relaxed); }
 

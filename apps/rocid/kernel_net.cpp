@@ -34,7 +34,7 @@ bool read_gid(const nlattr* a, uint8_t family, Gid& out) {
     return true;
 }
 
-/// Finds the attribute of that type behind a fixed part of `fixed` bytes.
+/// Finds the attribute of type `type` behind the fixed part of `fixed` bytes.
 const nlattr* find(const nlmsghdr* h, size_t fixed, uint16_t type) {
     const auto* a = static_cast<const nlattr*>(mnl_nlmsg_get_payload_offset(h, fixed));
     const auto* end = static_cast<const char*>(mnl_nlmsg_get_payload_tail(h));
@@ -178,7 +178,7 @@ void KernelNet::read_changes() {
     }
 }
 
-/// Returns false, with errno set, if the kernel refuses the request.
+/// Sends a request and passes the replies to `take`. Returns false, with errno set, if the kernel refuses the request.
 bool KernelNet::ask(nlmsghdr* request, int (*take)(const nlmsghdr*, void*), void* data) {
     request->nlmsg_seq = ++sequence_;
     if (mnl_socket_sendto(questions_, request, request->nlmsg_len) < 0) return false;

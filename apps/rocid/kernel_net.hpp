@@ -1,4 +1,4 @@
-// Addresses, routes and neighbours of the ports' kernel interfaces, by rtnetlink. The kernel notifies each change.
+// Addresses, routes and neighbours of the ports' kernel interfaces, by rtnetlink. The kernel reports each change.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ public:
     int fd() const;
     void read_changes();
 
-    /// The addresses of an interface, without tentative ones. IPv4 addresses come first, then IPv6 addresses, each in the
+    /// Returns the addresses of an interface, without tentative ones. IPv4 addresses come first, then IPv6 addresses, each in the
     /// kernel's order.
     std::vector<host::DeviceAddress> addresses(int index);
     /// Looks up the route to `dest`. If the route has a gateway, sets `next` to the gateway. Returns 0 or a positive errno.

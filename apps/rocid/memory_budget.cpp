@@ -15,7 +15,7 @@ namespace roci::rocid {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-/// The part of a limit that rocid leaves free: for what it allocates without a request, and for the kernel's own use.
+/// Returns the part of a limit that rocid leaves free, for its allocations without a request and for the kernel's own use.
 uint64_t reserve_of(uint64_t limit) { return std::min(32 * kMiB, limit / 8); }
 
 }  // namespace
@@ -35,7 +35,8 @@ constexpr MemoryBudget::Version kVersions[] = {
     {"memory", "/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}},
 };
 
-/// The path of the process in the hierarchy with this controller: "4:memory:/path", "0::/path". Empty: there is none.
+/// Returns the path of the process in the hierarchy with this controller, from a line such as "4:memory:/path" or "0::/path".
+/// Returns "" if there is none.
 std::string group_of(const std::string& membership, std::string_view controller) {
     std::ifstream in(membership);
     for (std::string line; std::getline(in, line);) {
@@ -47,7 +48,7 @@ std::string group_of(const std::string& membership, std::string_view controller)
     return {};
 }
 
-/// No value: no such file, or no limit ("max", or a number beyond any memory).
+/// Returns the limit in a file. Returns no value if there is no such file or no limit ("max", or a number beyond any memory).
 std::optional<uint64_t> limit_in(const std::string& path) {
     constexpr uint64_t kNone = uint64_t{1} << 60;
     uint64_t value = 0;
@@ -84,7 +85,7 @@ void MemoryBudget::refresh() {
         std::string at = group_of(membership_, v.controller);
         if (at.empty()) continue;
         for (; at.size() > 1; at.resize(at.rfind('/'))) look(v, at);
-        look(v, "");  // in a container the mount point itself is its group
+        look(v, "");  // in a container the mount point is the container's own group
     }
 }
 
@@ -102,7 +103,7 @@ uint64_t MemoryBudget::Level::available() const {
     uint64_t bytes = 0;
     if (n <= 0 || std::from_chars(text, text + n, bytes).ec != std::errc{}) return limit;
     const uint64_t left = limit - std::min(bytes, limit);
-    // memory.stat takes the kernel long to write: it is read only where it may decide.
+    // The kernel needs long to write memory.stat, so rocid reads this file only if little memory is left.
     return left > limit / 4 ? left : std::min(limit, left + reclaimable(folder, *version));
 }
 

@@ -1,5 +1,5 @@
-// What rocid's control group still allows (memory.max of cgroup v2, memory.limit_in_bytes of v1). rocid refuses requests before
-// the kernel's out-of-memory killer ends it, and with it the sessions of all users.
+// Computes how much memory rocid's control group still allows (memory.max of cgroup v2, memory.limit_in_bytes of v1). rocid
+// refuses requests early, so that the kernel's out-of-memory killer does not end rocid and with it the sessions of all users.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,28 @@ namespace roci::rocid {
 
 class MemoryBudget {
 public:
-    /// `mount`: where the control groups are mounted. `membership`: a file like /proc/self/cgroup.
+    /// `mount` is the folder where the control groups are mounted. `membership` is a file like /proc/self/cgroup.
     explicit MemoryBudget(std::string mount = "/sys/fs/cgroup", std::string membership = "/proc/self/cgroup");
     ~MemoryBudget();
     MemoryBudget(const MemoryBudget&) = delete;
 
     /// Reads the limits of the control group and its ancestors, which an administrator may change.
     void refresh();
-    /// True: there is a limit.
+    /// Returns true if there is a limit.
     bool limited() const { return !levels_.empty(); }
-    /// Bytes that rocid may still allocate, of the tightest limit. No value: there is no limit.
+    /// Returns the bytes that rocid may still allocate under the tightest limit, or no value if there is no limit.
     std::optional<uint64_t> available() const;
-    /// True if rocid keeps a reserve after it has allocated another `bytes`. Else a reason in `why`.
+    /// Returns true if a reserve remains after rocid has allocated another `bytes`. Otherwise sets `why`.
     bool allows(uint64_t bytes, std::string& why) const;
 
-    struct Version;  ///< of control groups: names of files
+    struct Version;  ///< names of the files of one version of control groups
 
 private:
     struct Level {
         const Version* version;
         std::string folder;
         uint64_t limit;
-        int used;  ///< descriptor of the file with what is used
+        int used;  ///< descriptor of the file with the used bytes
         uint64_t available() const;
     };
     void forget();

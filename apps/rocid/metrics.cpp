@@ -30,7 +30,7 @@ constexpr size_t kLongestRequest = 8192;
         fmt::format("metrics = \"{}\": {}; give ADDRESS:PORT, or the absolute path of a unix socket", where, why));
 }
 
-/// `mode` is the mode of a unix socket's file. bind() creates the file with this mode.
+/// Creates a listening socket. `mode` is the mode of a unix socket's file. bind() creates the file with this mode.
 int listen_at(const sockaddr* address, socklen_t length, const std::string& where, mode_t mode = 0600) {
     const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int yes = 1;

@@ -27,7 +27,7 @@ bool is_among(const std::array<const char*, N>& names, const std::string& name) 
     return std::ranges::find(names, name) != names.end();
 }
 
-/// Last part of the link's target. "" if the link does not exist.
+/// Returns the last part of the link's target, or "" if the link does not exist.
 std::string link_name(const fs::path& link) {
     std::error_code none;
     return fs::read_symlink(link, none).filename();

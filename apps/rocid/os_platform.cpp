@@ -50,7 +50,7 @@ int make_memfd(uint64_t length, unsigned huge_flags) {
     return -1;
 }
 
-/// Bytes that are available without swapping (MemAvailable). 0 if unknown.
+/// Returns the bytes that are available without swapping (MemAvailable); 0 if unknown.
 uint64_t available_memory() {
     std::ifstream in("/proc/meminfo");
     std::string name, unit;
@@ -59,7 +59,7 @@ uint64_t available_memory() {
     return 0;
 }
 
-/// Bytes to map, rounded up to the page size of the file. 0 if rocid does not map such a file; `why` then has the reason.
+/// Returns the bytes to map, rounded up to the page size of the file. Returns 0 and sets `why` if rocid does not map such a file.
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
@@ -83,8 +83,8 @@ bool is_tmpfs(int fd) {
     return fstatfs(fd, &f) == 0 && f.f_type == kTmpfs;
 }
 
-/// Blocks beyond the end of the file count, too, so a client can pass a file with holes. SEEK_HOLE does not help: tmpfs reports
-/// pages that were allocated but never written as holes.
+/// Returns true if the file has `length` bytes and enough blocks for them. Blocks beyond the end of the file count, too, so a
+/// client can pass a file with holes. SEEK_HOLE does not help: tmpfs reports allocated but never written pages as holes.
 bool has_all_pages(int fd, uint64_t length) {
     constexpr uint64_t kBlock = 512;
     struct stat s {};
@@ -203,8 +203,8 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     return {static_cast<std::byte*>(p), length, fd};
 }
 
-/// The client allocates the pages, and its control group pays for them. After sealing, nobody can remove one: an access to a page
-/// that is missing would charge it to rocid, or raise SIGBUS on huge pages.
+/// The client allocates the pages, and its control group pays for them. After sealing, nobody can remove a page: an access to a
+/// missing page would charge the page to rocid, or raise SIGBUS on huge pages.
 host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& why) {
     constexpr int kKeepsPages = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
     why.clear();
@@ -228,7 +228,7 @@ host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& w
     return chunk;
 }
 
-/// What clients' missing pages may cost rocid until the next look.
+/// Reads the limits again, and sets the bytes that rocid may spend on clients' missing pages until the next call.
 void OsPlatform::watch_budget() {
     constexpr uint64_t kShare = 8;
     budget_.refresh();
@@ -299,8 +299,8 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t lengt
         why = "too many mapped regions";
         return nullptr;
     }
-    // Before the first access: rocid must not allocate pages that the client has not allocated. Huge pages have a limit of their
-    // own.
+    // Watches the mapping before the first access, because rocid must not allocate pages that the client has not allocated. Huge
+    // pages are not watched: they have a separate limit.
     const bool watches = fills_holes_ && holes_.is_open() && is_tmpfs(fd);
     if (watches && !holes_.watch(region->base, mapped)) {
         SigbusGuard::instance().remove(*region);

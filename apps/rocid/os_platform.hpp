@@ -37,8 +37,8 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
-/// True if `length` is at most half of `available`: rocid leaves the other half to other programs. Always true if `available` is
-/// 0 (unknown).
+/// Returns true if `length` is at most half of `available`: rocid leaves the other half to other programs. Returns true if
+/// `available` is 0 (unknown).
 bool leaves_enough(uint64_t length, uint64_t available);
 
 class OsPlatform final : public host::Platform {
@@ -123,7 +123,7 @@ private:
     std::vector<pmd::Sleeper*> sleepers_;
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
-    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< results of make_memory(), by base
+    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< memory and chunks, by base
     std::function<std::string()> status_;
     KernelHooks kernel_;
     std::function<void(uint32_t, const Gid&, bool)> follow_group_;

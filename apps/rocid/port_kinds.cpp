@@ -132,7 +132,7 @@ constexpr PortKind kKinds[] = {
      .needs = "a folder in which the socket can be made (role = \"server\"), or the peer's socket there (role = \"client\")"},
 };
 
-/// Calls `f` with each name of "a|b|c" until it returns true.
+/// Calls `f` with each name of "a|b|c" until `f` returns true.
 template <class F>
 bool any_name(std::string_view list, F f) {
     for (size_t from = 0; from < list.size();) {

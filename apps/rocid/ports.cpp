@@ -158,7 +158,7 @@ void say_checksums(const DeviceSection& d, const pmd::Started& port) {
         spdlog::debug("{}: the port has no offload of IPv4 header checksums: rocid does them", d.name);
 }
 
-/// The sockets that a driver has opened for its queues: those that are not in `before`.
+/// Returns the sockets that a driver has opened for its queues: those that are not in `before`.
 std::vector<int> new_sockets(const std::vector<int>& before) {
     std::vector<int> fds;
     std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
@@ -259,7 +259,7 @@ Ports::Ports(Config& config, pmd::Eal&, const NicTroubles& troubles)
             ++i;
         } catch (const pmd::StartError& e) {
             why = fmt::format("device '{}' ({}): {}", d.name, d.port, e.what());
-            { const OpenPort gone = std::move(ports_[i]); }  // destroys its members in their order
+            { const OpenPort gone = std::move(ports_[i]); }  // destroys the members in reverse order
             ports_[i] = {};
             config.devices.erase(config.devices.begin() + long(i));
             if (config.devices.empty()) throw pmd::StartError(why);

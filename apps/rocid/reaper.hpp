@@ -23,12 +23,12 @@ public:
     Reaper(const Reaper&) = delete;
 
     void close(uint32_t user, int fd);
-    /// The caller ensures that no thread accesses the mapping any more. The address range is not reused before it is unmapped.
+    /// Unmaps a range, which is not reused before. The caller ensures that no thread accesses the mapping any more.
     void unmap(uint32_t user, void* base, uint64_t length);
 
-    /// Number of the user's descriptors that are not closed yet.
+    /// Returns the number of the user's descriptors that are not closed yet.
     size_t closing(uint32_t user) const;
-    /// Number of descriptors and mappings of all users that are not released yet.
+    /// Returns the number of descriptors and mappings of all users that are not released yet.
     size_t pending() const;
     /// Waits until nothing is pending, for at most `limit_ms`. Returns true if nothing is pending.
     bool drain(int limit_ms) const;

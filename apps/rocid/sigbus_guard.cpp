@@ -90,7 +90,7 @@ void SigbusGuard::remove(const mem::MappedRegion& region) {
     by_base_.erase(it);
 }
 
-/// Replaces the whole mapping, because its other pages may be missing too. This can fail at the kernel's limit of mappings.
+/// Replaces the whole mapping, because its other pages may be missing too. Can fail at the kernel's limit of mappings.
 bool SigbusGuard::cover(uintptr_t base, uint64_t length) {
     do {
         if (mmap(reinterpret_cast<void*>(base), length, PROT_READ | PROT_WRITE,

@@ -23,7 +23,7 @@ public:
     /// Returns the worker of a user. Its thread ends with the last pointer to the worker. Returns nullptr if too many users have
     /// a worker, or if no thread could be started. Called by the conductor only.
     std::shared_ptr<mem::SlowWorker> of(uint32_t user);
-    /// Number of running threads, including blocked ones.
+    /// Returns the number of running threads, including blocked ones.
     size_t threads() const;
     /// Waits until all submitted requests are served, for at most `limit_ms`. Returns true if all are served.
     bool drain(int limit_ms) const;

@@ -15,7 +15,7 @@ public:
     /// Removes the file.
     ~SocketLock();
     SocketLock(const SocketLock&) = delete;
-    /// True if the path still names the locked file. If it was removed, the socket may belong to another rocid.
+    /// Returns true if the path still names the locked file. If the file was removed, the socket may belong to another rocid.
     bool ours() const;
 
 private:
@@ -27,7 +27,8 @@ private:
     int fd_ = -1;
 };
 
-/// True if no process serves the socket at the path. Makes no connection, because some servers would take it for their peer.
+/// Returns true if no process serves the socket at the path. Makes no connection, because some servers would take the caller for
+/// their peer.
 bool deserted(const std::string& path);
 
 }  // namespace roci::rocid

@@ -1,4 +1,4 @@
-// Congestion marks, CNPs and rates, as seen on the wire between two hosts.
+// Tests of congestion marks, CNPs and rates between two hosts.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -60,7 +60,7 @@ TEST_F(ByRate, ANotifiedSenderHasARateAndLosesItAgain) {
     EXPECT_EQ(inside().adaptation.rate, 0u);
 }
 
-/// The run queue holds the QP back between its packets.
+/// The engine sends the packets of a QP no faster than the rate of the QP's controller.
 TEST_F(ByRate, PacketsLeaveAtTheRate) {
     join();
     mark(1);

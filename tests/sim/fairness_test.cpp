@@ -1,6 +1,5 @@
-// The actions of one user delay another user's messages by a bounded number of rounds. The attacker's programs run beside the
-// victim's on the same engine. Each storm also runs as the victim's own user, which shows that the storm would delay messages
-// without shares.
+// The actions of one user delay another user's messages by a bounded number of rounds. The programs of attacker and victim use
+// the same engine. TheStormWouldDelayItsOwnUser runs a storm in the victim's own session, where messages are delayed.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -31,8 +30,8 @@ struct Fairness : ::testing::Test {
         sides.push_back(std::make_unique<Side>(world, world.host(host), 0, 1 << 20, uid));
         return *sides.back();
     }
-    /// Returns the rounds until a SEND of 64 bytes completes: the highest number of several SENDs. `meanwhile` runs before each
-    /// round.
+    /// Sends 20 messages of 64 bytes, one after another. Returns the highest number of rounds that one message takes to complete.
+    /// `meanwhile` runs before each round.
     uint64_t rounds_of_a_send(const std::function<void()>& meanwhile = [] {}) {
         uint64_t most = 0;
         for (uint64_t i = 0; i < 20; ++i) {
@@ -52,7 +51,7 @@ struct Fairness : ::testing::Test {
         }
         return most;
     }
-    /// Returns a function that posts a storm of RDMA operations over `count` QPs, without end.
+    /// Connects `count` QPs of user `uid`. Returns a function that fills their send queues with RDMA operations of 64 KiB.
     std::function<void()> storm(WrOpcode op, uint32_t uid, uint32_t count) {
         Side &from = side(0, uid), &to = side(1, uid);
         auto qps = std::make_shared<std::vector<Qp*>>();
@@ -84,7 +83,7 @@ TEST_F(Fairness, TheStormWouldDelayItsOwnUser) {
     auto mine = storm(WrOpcode::rdma_write, kVictim, 200);
     const uint64_t alone = rounds_of_a_send();
     EXPECT_LE(rounds_of_a_send(mine), alone + kDelay) << "sessions share the turns of their user";
-    // Creates the same QPs in the victim's own session.
+    // Connects as many QPs in the victim's own session.
     std::vector<Qp*> qps;
     for (uint32_t i = 0; i < 200; ++i) {
         Qp &x = a.qp({.max_send_wr = 16}), &y = b.qp();

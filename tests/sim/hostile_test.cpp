@@ -1,4 +1,4 @@
-// Hostile clients and peers get a clear error whatever they write or send. Other clients and QPs are not affected.
+// Hostile clients and peers do not affect other clients and QPs, whatever they write or send.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -45,7 +45,7 @@ struct HostileClient : ::testing::Test {
     void kick() { bad.client.ring(bad_qp.engine, bad_qp.slot); }
 };
 
-/// Every slot is marked as posted: with this phase, with the next phase, with both in turn, or with a phase that does not exist.
+/// The client marks every slot as posted: with phase 1, with phase 2, with both in turn, or with the invalid phase 0xff.
 TEST_F(HostileClient, SlotsThatFalselyClaimToBePosted) {
     for (const uint32_t lie : {1u, 2u, 3u, 0xffu}) {
         SCOPED_TRACE(lie);
@@ -75,7 +75,7 @@ TEST_F(HostileClient, ReceiveProducerThatLies) {
     }
 }
 
-/// A client may post while its QP enters the error state. It may then not see that it must ring the doorbell.
+/// A client that posts a receive while its QP enters the error state may ring no doorbell. The engine must flush the receive.
 TEST_F(HostileClient, AReceivePostedWhileTheQpFailsIsFlushed) {
     bad.client.to_state(bad_qp, IBV_QPS_ERR);
     world.run_for(10'000);
@@ -101,7 +101,7 @@ TEST_F(HostileClient, GarbageWqes) {
             w->opcode = WrOpcode(rng.below(rng.chance(0.8) ? 16 : 256));
             if (rng.chance(0.7)) w->num_sge = uint8_t(rng.below(5));
             if (rng.chance(0.5)) w->send_flags &= uint8_t(~abi::kSendInline);
-            if (rng.chance(0.5))  // with a valid key the lengths are checked, too
+            if (rng.chance(0.5))  // if the key is valid, the engine also checks the lengths
                 for (uint32_t s = 0; s < 4; ++s)
                     abi::sges(w)[s] = {bad.mr.address() + rng.below(2000), uint32_t(rng.below(3000)), bad.mr.lkey};
             ++bad_qp.sq.head;
@@ -243,7 +243,7 @@ TEST_F(HostileClient, DyingInTheMiddleLeavesNothing) {
 
 struct HostilePeer : PuppetTest {};
 
-/// Random frames have a valid ICRC and PSNs near the expected one. An honest QP works at the same time.
+/// The peer sends random frames with a valid ICRC and with PSNs near the expected one. An honest QP must keep working.
 TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     Rng rng(31337);
     World& w = world;
@@ -301,7 +301,7 @@ TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     honest.client.close();
 }
 
-/// The frames are random bytes, and valid frames that are truncated or have flipped bits.
+/// The peer sends random bytes and valid frames that are truncated or have flipped bits. The engine must drop them all.
 TEST_F(HostilePeer, RandomBytesAreDropped) {
     join();
     Rng rng(8);

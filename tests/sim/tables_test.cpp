@@ -1,6 +1,6 @@
-// Tables of the goodput with loss, reordering and full queues, in virtual time. The same code and seeds give the same figures.
-// The tables are stored next to this file, and changes are reviewed. ROCI_WRITE_TABLES=1 writes them again. The test compares the
-// figures with the stored ones. A missed goal is marked in the table and does not fail the test.
+// Measures goodput and latency with loss, reordering and full queues, in virtual time. The same code and seeds give the same
+// figures. The tests compare the tables with those stored in tables/. ROCI_WRITE_TABLES=1 writes the stored tables again. A
+// missed goal is marked in the table and does not fail the test.
 #include <gtest/gtest.h>
 
 #include <cstdarg>
@@ -22,7 +22,7 @@ std::string text(const char* format, ...) {
     return line;
 }
 
-/// Compares a table with the stored one of that name, or writes it.
+/// Compares a table with the stored table `name`. If ROCI_WRITE_TABLES is set, stores the table instead.
 void expect_table(const std::string& name, const std::string& now) {
     std::printf("%s", now.c_str());
     const std::string file = std::string(ROCI_TABLES) + "/" + name + ".txt";
@@ -125,7 +125,7 @@ TEST(Tables, PingPongUnderLoss) {
     expect_table("ping_pong", table);
 }
 
-// A tenth of the frames is delayed, and up to 32 later frames overtake each of them.
+// A tenth of the frames is delayed. Up to 32 later frames overtake each delayed frame.
 TEST(Tables, Reordering) {
     const Nanos place = (4096 + 90) * 8 / 25 + 1;
     std::string table =
@@ -164,7 +164,7 @@ FlowOptions switched(FlowOptions o, cc::Policy policy, bool marks) {
 constexpr uint64_t kSeeds[] = {1, 2, 3, 4, 5};
 constexpr Nanos kStartWithin = 20'000;
 
-/// The worst of all seeds. Policies for which nothing is promised have one.
+/// The lowest and the highest value of a figure over all seeds of a policy.
 struct Worst {
     double least = 1e9, most = 0;
     void take(double x) {

@@ -22,7 +22,7 @@ constexpr MacAddress kMac{{0x02, 0, 0, 0, 0, 1}};
 constexpr uint8_t kHere[4] = {127, 79, 1, 1}, kThere[4] = {127, 79, 1, 2};
 constexpr uint32_t kBth = wire::kEthLength + wire::kIpv4Length + wire::kUdpLength;
 
-/// A frame from kThere to kHere; its payload begins with `number`. Returns its length.
+/// Writes a frame from kThere to kHere whose payload begins with `number`. Returns the length of the frame.
 uint32_t build(uint8_t* f, uint32_t number, uint32_t payload, uint16_t source_port = wire::kRoceUdpPort) {
     const uint32_t udp = wire::kUdpLength + wire::kBthLength + payload + wire::kIcrcLength;
     const uint32_t length = wire::kEthLength + wire::kIpv4Length + udp;
@@ -54,7 +54,7 @@ std::unique_ptr<UdpSockets> open_sockets(const uint8_t* address) {
     try {
         return std::make_unique<UdpSockets>(setup);
     } catch (const StartError&) {
-        return nullptr;  // a rocid of this machine has the port on every address
+        return nullptr;  // a rocid on this machine may use the port on every address
     }
 }
 
@@ -69,7 +69,7 @@ protected:
         uint32_t number;
         bool right;
     };
-    /// What has come, in bursts of `burst`; stops when `most` are there or nothing comes any more.
+    /// Receives frames in bursts of `burst`, until `most` frames have arrived or no further frame arrives.
     std::vector<Got> receive(size_t most, unsigned burst = 8) {
         std::vector<Got> all;
         io::RxFrame f[64];
@@ -82,7 +82,7 @@ protected:
         }
         return all;
     }
-    /// Sends what follows UDP of a built frame from a socket of its own.
+    /// Sends the UDP payload of a built frame from a new socket.
     static void send_from(uint16_t port, const uint8_t* frame, uint32_t length) {
         const int fd = socket(AF_INET, SOCK_DGRAM, 0), discover = IP_PMTUDISC_DO;
         setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
@@ -152,7 +152,7 @@ TEST_F(Udp, TheSourcePortMayBeAnyButNotAnother) {
 TEST_F(Udp, ACorruptFrameIsWrongAndNoNatIsBlamed) {
     uint8_t f[256];
     const uint32_t length = build(f, 1, 64);
-    send_from(wire::kRoceUdpPort, f, length);  // now the peer is known
+    send_from(wire::kRoceUdpPort, f, length);  // makes the peer known to the receiver
     f[kBth + wire::kBthLength + 9] ^= 1;
     send_from(wire::kRoceUdpPort, f, length);
     const std::vector<Got> got = receive(2);

@@ -1,4 +1,4 @@
-// What was requested again, and which response shows that the answer is lost.
+// Tests of Asked: which packets were requested again, and which responses show that the answer to such a request is lost.
 #include "qp/asked.hpp"
 
 #include <gtest/gtest.h>

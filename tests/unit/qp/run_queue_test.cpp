@@ -1,4 +1,4 @@
-// Turns by user, by session and by QP.
+// Tests of the turns of users, sessions and QPs.
 #include "qp/run_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct RunQueueTest : ::testing::Test {
         qps.back()->share = share;
         return *qps.back();
     }
-    /// Serves `turns` QPs that always have more work. Returns the cost per share.
+    /// Gives `turns` turns to QPs that always have more work. Returns the cost per value of Qp::share.
     std::map<uint16_t, uint64_t> serve(uint32_t turns, const std::map<uint16_t, uint64_t>& cost_of) {
         std::map<uint16_t, uint64_t> spent;
         for (uint32_t i = 0; i < turns; ++i) {

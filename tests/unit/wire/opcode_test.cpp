@@ -120,8 +120,8 @@ TEST(Opcode, EveryOneButCnpHasOneDirectionAndOnePosition) {
 }
 
 TEST(Opcode, ReceiveWqeIsTakenOncePerMessage) {
-    // The first packet of a SEND consumes a receive WQE. Of a WRITE with immediate, the packet with the immediate consumes it
-    // (IBA 9.7.4, 9.7.5).
+    // The first packet of a SEND consumes a receive WQE. So does the packet of a WRITE that carries immediate data (IBA 9.7.4,
+    // 9.7.5).
     const std::set<unsigned> takes = {0x00, 0x04, 0x05, 0x09, 0x0b, 0x17, 0x20, 0x24, 0x25, 0x29,
                                       0x2b, 0x64, 0x65, 0xa0, 0xa4, 0xa5, 0xa9, 0xab, 0xb7};
     for (unsigned op = 0; op < 256; ++op) EXPECT_EQ(opcode_info(uint8_t(op)).has(kConsumesRecv), takes.contains(op)) << op;
