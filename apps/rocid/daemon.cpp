@@ -276,9 +276,10 @@ void Daemon::follow_kernel() {
         }
     };
     kernel_ = std::make_unique<KernelNet>(std::move(handler));
-    platform_->set_follow_group([this](uint32_t device, const Gid& group, bool joined) {
+    platform_->set_follow_group([this](uint32_t device, const Gid& group, bool joined) -> int {
         // Of the sockets of several engines that joined, each would get a copy; the engines hand copies to each other.
-        if (const OpenPort& port = ports_->port(device); !port.udp.empty()) port.udp.front()->follow_group(group, joined);
+        const OpenPort& port = ports_->port(device);
+        return port.udp.empty() ? 0 : port.udp.front()->follow_group(group, joined);
     });
     platform_->set_kernel(
         {[this](uint32_t device, const Gid& source, const Gid& dest, Gid& next) {
