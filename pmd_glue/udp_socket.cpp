@@ -49,7 +49,8 @@ void set_ipv6(int fd) {
 }
 
 /// Selects the interface for multicasts. Turns off the kernel's loopback of multicasts, because the engines deliver them to their
-/// own QPs.
+/// own QPs. Limits the socket to the groups that it joins: by default a socket also receives each group that any other socket of
+/// this host joined (ip(7), IP_MULTICAST_ALL), so each engine would deliver a copy.
 void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     const int off = 0;
     ip_mreqn by{};
@@ -57,10 +58,12 @@ void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     if (ipv4) {
         setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof by);
         setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof off);
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof off);
     }
     if (ipv6) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface_index, sizeof interface_index);
         setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &off, sizeof off);
+        setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, &off, sizeof off);
     }
 }
 
@@ -157,7 +160,7 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, s.fd, &e) != 0) throw StartError("a UDP socket cannot be watched");
 }
 
-void UdpSockets::follow_group(const Gid& group, bool joined) const {
+int UdpSockets::follow_group(const Gid& group, bool joined) const {
     ip_mreqn four{};
     four.imr_ifindex = interface_index_;
     std::memcpy(&four.imr_multiaddr, &group.bytes[12], 4);
@@ -166,11 +169,14 @@ void UdpSockets::follow_group(const Gid& group, bool joined) const {
     std::memcpy(&six.ipv6mr_multiaddr, group.bytes.data(), group.bytes.size());
     for (const Socket& s : sockets_) {
         if (!s.address.is_zero()) continue;
+        int result = 0;
         if (group.is_ipv4())
-            setsockopt(s.fd, IPPROTO_IP, joined ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &four, sizeof four);
+            result = setsockopt(s.fd, IPPROTO_IP, joined ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &four, sizeof four);
         else if (s.ipv6)
-            setsockopt(s.fd, IPPROTO_IPV6, joined ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &six, sizeof six);
+            result = setsockopt(s.fd, IPPROTO_IPV6, joined ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &six, sizeof six);
+        if (result != 0) return errno;
     }
+    return 0;
 }
 
 const UdpSockets::Socket* UdpSockets::for_source(const Gid& source) const {

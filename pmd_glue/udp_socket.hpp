@@ -40,7 +40,8 @@ public:
     /// first drain every socket.
     int ready_fd() const { return epoll_; }
     /// Joins a multicast group on the interface, or leaves it. Only sockets that are bound to every address receive multicasts.
-    void follow_group(const Gid& group, bool joined) const;
+    /// Returns 0 or an errno of setsockopt(), such as ENOBUFS if net.ipv4.igmp_max_memberships groups are joined.
+    int follow_group(const Gid& group, bool joined) const;
     int interface_index() const { return interface_index_; }
     /// Returns the size of a socket buffer that the kernel granted, in bytes, with the kernel's overhead (twice the set value).
     uint32_t receive_buffer() const { return receive_buffer_; }

@@ -56,7 +56,7 @@ public:
         std::function<int(uint32_t, const Gid&, const Gid&, Gid&)> route;
         std::function<void(uint32_t, const Gid&)> solicit;
     };
-    void set_follow_group(std::function<void(uint32_t, const Gid&, bool)> f) { follow_group_ = std::move(f); }
+    void set_follow_group(std::function<int(uint32_t, const Gid&, bool)> f) { follow_group_ = std::move(f); }
     void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
     /// Sets the threads that access clients' memory by address. Without them rocid does not access memory by address.
@@ -91,8 +91,8 @@ public:
     void solicit(uint32_t device, const Gid& address) override {
         if (kernel_.solicit) kernel_.solicit(device, address);
     }
-    void follow_group(uint32_t device, const Gid& group, bool joined) override {
-        if (follow_group_) follow_group_(device, group, joined);
+    int follow_group(uint32_t device, const Gid& group, bool joined) override {
+        return follow_group_ ? follow_group_(device, group, joined) : 0;
     }
     int engine_page_fd() override { return engine_page_.fd(); }
     int counter_page_fd() override { return counter_page_; }
@@ -126,7 +126,7 @@ private:
     std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< memory and chunks, by base
     std::function<std::string()> status_;
     KernelHooks kernel_;
-    std::function<void(uint32_t, const Gid&, bool)> follow_group_;
+    std::function<int(uint32_t, const Gid&, bool)> follow_group_;
     host::Client current_;
     Captures* captures_ = nullptr;
     SlowThreads* slow_threads_ = nullptr;

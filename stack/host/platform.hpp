@@ -111,8 +111,11 @@ public:
     /// neighbour_gone(), immediately or later.
     virtual void solicit(uint32_t device, const Gid& address) { (void)device, (void)address; }
     /// Called when the first QP of the device joins a multicast group, and when the last one leaves. Some ports must subscribe to
-    /// the group at their network.
-    virtual void follow_group(uint32_t device, const Gid& group, bool joined) { (void)device, (void)group, (void)joined; }
+    /// the group at their network. Returns 0, or an errno if the port cannot receive the group.
+    virtual int follow_group(uint32_t device, const Gid& group, bool joined) {
+        (void)device, (void)group, (void)joined;
+        return 0;
+    }
     /// Returns JSON text about rocid's ports and lcores for `roci status`. The conductor adds it under "host".
     virtual std::string host_status_json() = 0;
     /// Returns the user ID of rocid.

@@ -22,15 +22,15 @@ void send_event(Context& ctx, const io::Event& e) {
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
 
-/// Adds an entry to a CQ. Returns true if this entry overran the CQ. The CQ is then permanently in error and discards all later
-/// entries (IBA 11.6.3.2).
-bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
+/// Adds an entry to a CQ. Returns true if the entry was discarded, because it overran the CQ or because an earlier entry did: a
+/// CQ remains in error after an overrun (IBA 11.6.3.2).
+bool discarded(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     e.timestamp = ctx.now;
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);
     if (rings::push(cq, ctx.engine, e, ctx.completions) == rings::PushResult::overrun) {
         if (!was_dead)
             send_event(ctx, {io::Event::Kind::async, cq.session, uint32_t(abi::AsyncEvent::cq_err), cq.handle, cq.generation});
-        return !was_dead;
+        return true;
     }
     rings::CqLane& lane = cq.lanes[ctx.engine];
     lane.solicited = lane.solicited || solicited || e.status != WcStatus::success;
@@ -49,7 +49,8 @@ void wake_sleeper(Context& ctx, rings::Cq& cq) {
 void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     if (cq == nullptr) return;
     e.qpn = qp.spec.qpn.value;
-    if (!overruns(ctx, *cq, e, solicited)) return;
+    // Every QP that loses a completion is in error, not only the one whose entry overran the CQ.
+    if (!discarded(ctx, *cq, e, solicited) || qp.state == State::err) return;
     note(ctx, qp, Happening::overrun, {}, 0, abi::Reason::cq_overrun);
     raise(ctx, qp, abi::AsyncEvent::qp_fatal);
     enter_error(ctx, qp);
@@ -176,7 +177,7 @@ void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solici
     e.queue = abi::kCqeTag;
     e.srq_handle = srq.spec.handle;
     if (qp != nullptr) return push(ctx, *qp, srq.spec.cq, e, solicited);
-    if (srq.spec.cq != nullptr) overruns(ctx, *srq.spec.cq, e, solicited);
+    if (srq.spec.cq != nullptr) discarded(ctx, *srq.spec.cq, e, solicited);
 }
 
 void raise(Context& ctx, Qp& qp, abi::AsyncEvent event) {

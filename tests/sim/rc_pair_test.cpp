@@ -384,7 +384,10 @@ TEST_F(Pair, CqOverrunIsAnEventAndHurtsOnlyItsQps) {
     Cq& small = a.client.create_cq(4);
     Qp& q = a.client.create_qp(a.pd, small, small);
     Qp& p = b.qp();
+    Qp& later = a.client.create_qp(a.pd, small, small);
+    Qp& its_peer = b.qp();
     connect(a.client, q, b.client, p);
+    connect(a.client, later, b.client, its_peer);
     join();
     const uint32_t depth = small.ring.depth;
     for (uint32_t i = 0; i < depth + 3; ++i) b.client.post_recv(p, i, {b.sge(0, 100)});
@@ -397,6 +400,17 @@ TEST_F(Pair, CqOverrunIsAnEventAndHurtsOnlyItsQps) {
     uint32_t kept = 0;
     for (auto e = a.client.poll(small); e; e = a.client.poll(small)) EXPECT_EQ(e->wr_id, kept++);
     EXPECT_EQ(kept, depth) << "what was there stays";
+    const auto is_fatal = [&](const Qp& of) {
+        return std::count_if(asyncs.begin(), asyncs.end(), [&](const auto& r) {
+            return r.event_type == uint32_t(IBV_EVENT_QP_FATAL) && r.handle == of.handle;
+        });
+    };
+    EXPECT_EQ(is_fatal(q), 1);
+    EXPECT_EQ(is_fatal(later), 0) << "no completion of this QP was lost";
+    b.client.post_recv(its_peer, 1, {b.sge(0, 100)});
+    a.client.post_send(later, a.send(1, 0, 10));
+    world.run_for(5'000'000);
+    EXPECT_EQ(is_fatal(later), 1) << "its completion was lost, so it must not stay in RTS";
     b.client.post_recv(qb, 1, {b.sge(0, 100)});
     a.client.post_send(qa, a.send(1, 0, 10));
     EXPECT_EQ(a.wait_status(), WcStatus::success);

@@ -124,9 +124,13 @@ bool process(Event& e, const abi::CmEventReply& r) {
     }
 }
 
-Group* find_group(const Id& id, uint32_t handle) {
+/// The lock makes an event wait for the rdma_join_multicast() call that caused it: rocid may report the event before this call
+/// has stored the group.
+Group* find_group(Id& id, uint32_t handle) {
+    pthread_mutex_lock(&id.mutex);
     Group* g = id.groups;
     while (g != nullptr && g->handle != handle) g = g->next;
+    pthread_mutex_unlock(&id.mutex);
     return g;
 }
 

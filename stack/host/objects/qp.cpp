@@ -72,7 +72,7 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
     if (in.create_flags != 0) return fail(EOPNOTSUPP, "QP creation flags {:#x} are not supported", in.create_flags);
     if (Outcome o = check_cap(in.cap, c.state.limits); o.failed()) return o;
     if (c.state.qpns.in_use() >= c.state.limits.max_qps)
-        return fail(ENOMEM, "all {} QPs of the device are in use", c.state.limits.max_qps);
+        return fail(ENOMEM, "all {} QPs of rocid are in use", c.state.limits.max_qps);
     return has_room(c.session.qps, kQpSlots, "QP");
 }
 

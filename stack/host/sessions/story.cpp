@@ -127,7 +127,7 @@ const Finding kFindings[] = {
      }},
     {[](const QpFacts& q) { return q.engine_qps > kManyQps; },
      [](const QpFacts& q) {
-         return fmt::format("its engine serves {} QPs: more engines (engine.count) share them", q.engine_qps);
+         return fmt::format("its engine serves {} QPs and SRQs: more engines (engine.count) share them", q.engine_qps);
      }},
     {[](const QpFacts& q) {
          return !q.gone && q.attr.path_mtu != 0 && mtu_bytes(q.attr.path_mtu) < 4096 && q.type != qp::Type::ud;

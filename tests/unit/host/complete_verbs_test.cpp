@@ -233,6 +233,18 @@ TEST_F(CompleteVerbs, GroupsFollowTheirQps) {
     EXPECT_EQ(platform.followed.back(), std::pair(0u, false));
 }
 
+TEST_F(CompleteVerbs, AGroupThatThePortCannotJoinIsRefused) {
+    const uint32_t ud = qp(IBV_QPT_UD).handle;
+    platform.refuse_group = ENOBUFS;
+    const Result refused = call(Op::attach_mcast, group(ud));
+    EXPECT_EQ(refused.error, ENOBUFS);
+    EXPECT_NE(refused.reason.find("igmp_max_memberships"), std::string::npos) << refused.reason;
+    EXPECT_TRUE(shared.multicast.load() == nullptr || shared.multicast.load()->groups.empty());
+    platform.refuse_group = 0;
+    EXPECT_EQ(call(Op::attach_mcast, group(ud)).error, 0);
+    EXPECT_EQ(shared.multicast.load()->groups.size(), 1u);
+}
+
 TEST_F(CompleteVerbs, ASessionThatEndsLeavesNothing) {
     const uint32_t xrcd = handle_of(open_xrcd(session, O_CREAT, 1001));
     ASSERT_EQ(call(Op::create_srq, xrc_srq(xrcd, cq())).error, 0);

@@ -53,7 +53,10 @@ public:
         if (short_of_memory) why = "test says so";
         return !short_of_memory;
     }
-    void follow_group(uint32_t device, const Gid&, bool joined) override { followed.emplace_back(device, joined); }
+    int follow_group(uint32_t device, const Gid&, bool joined) override {
+        followed.emplace_back(device, joined);
+        return refuse_group;
+    }
     bool is_lost(const SharedMemory& m) const override { return lost.contains(m.base); }
     void free_memory(const SharedMemory& m) override {
         ASSERT_EQ(memory.erase(m.base), 1u);
@@ -142,7 +145,8 @@ public:
     int next_fd = 1000;
     uintptr_t next_base = 0x100000000;
     static constexpr uint64_t kLargestBacked = 1 << 20;
-    bool backed = false;  ///< true: regions are real memory, for engines that access it
+    bool backed = false;   ///< true: regions are real memory, for engines that access it
+    int refuse_group = 0;  // errno
     bool short_of_memory = false, refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
 };
 

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -160,6 +164,91 @@ TEST_F(Udp, ACorruptFrameIsWrongAndNoNatIsBlamed) {
     EXPECT_TRUE(got[0].right);
     EXPECT_FALSE(got[1].right);
     EXPECT_EQ(receiver_->counters().port_changed, 0u);
+}
+
+constexpr const char* kInterface = "m0";
+constexpr const char* kMakeInterface =
+    "ip link add m0 type veth peer name m1 && ip link set m0 up && ip link set m1 up && "
+    "ip addr add 10.79.0.1/24 dev m0 && ip addr add fd79::1/64 dev m0 nodad";
+
+/// Sends one datagram to port 4791 of a multicast group on interface kInterface. The kernel loops it back to this host.
+void send_to_group(const Gid& group) {
+    const unsigned index = if_nametoindex(kInterface);
+    const int on = 1, fd = socket(group.is_ipv4() ? AF_INET : AF_INET6, SOCK_DGRAM, 0);
+    ssize_t sent;
+    if (group.is_ipv4()) {
+        ip_mreqn by{};
+        by.imr_ifindex = int(index);
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof by);
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof on);
+        sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(wire::kRoceUdpPort), .sin_addr = {}, .sin_zero = {}};
+        std::memcpy(&to.sin_addr, &group.bytes[12], 4);
+        sent = sendto(fd, "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    } else {
+        setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &index, sizeof index);
+        setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &on, sizeof on);
+        sockaddr_in6 to{};
+        to.sin6_family = AF_INET6;
+        to.sin6_port = htons(wire::kRoceUdpPort);
+        to.sin6_scope_id = index;
+        std::memcpy(&to.sin6_addr, group.bytes.data(), group.bytes.size());
+        sent = sendto(fd, "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    }
+    EXPECT_EQ(sent, 1) << std::strerror(errno);
+    close(fd);
+}
+
+/// True if a datagram arrives within `wait_ms`. It is removed.
+bool arrives(const UdpSockets& sockets, int wait_ms) {
+    char bytes[16];
+    for (;; --wait_ms) {
+        for (const UdpSockets::Socket& s : sockets.all())
+            if (recv(s.fd, bytes, sizeof bytes, MSG_DONTWAIT) >= 0) return true;
+        if (wait_ms <= 0) return false;
+        usleep(1000);
+    }
+}
+
+/// A network namespace with the veth interface kInterface. The calling thread is in it until the destructor.
+class OwnNetwork {
+public:
+    OwnNetwork() : before_(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {
+        entered_ = before_ >= 0 && unshare(CLONE_NEWNET) == 0;
+        ready_ = entered_ && std::system(kMakeInterface) == 0;
+    }
+    ~OwnNetwork() {
+        if (entered_) {
+            EXPECT_EQ(setns(before_, CLONE_NEWNET), 0);
+        }
+        if (before_ >= 0) close(before_);
+    }
+    bool ready() const { return ready_; }
+
+private:
+    int before_;
+    bool entered_ = false, ready_ = false;
+};
+
+// A datagram of a group must arrive at one engine only, because this engine hands copies to the others.
+TEST(UdpGroups, OnlySocketsThatJoinedReceiveAGroup) {
+    const OwnNetwork network;
+    if (!network.ready()) GTEST_SKIP() << "no permission for a network namespace with IPv6";
+    UdpSetup setup;
+    setup.interface_index = int(if_nametoindex(kInterface));
+    setup.engines = 2;
+    const UdpSockets joined(setup), other(setup);
+    Gid four, six;
+    four.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 79, 0, 9};
+    six.bytes = {0xff, 0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x79, 9};
+    for (const Gid& group : {four, six}) {
+        ASSERT_EQ(joined.follow_group(group, true), 0);
+        EXPECT_EQ(joined.follow_group(group, true), EADDRINUSE);
+        send_to_group(group);
+        EXPECT_TRUE(arrives(joined, 2000));
+        EXPECT_FALSE(arrives(other, 0)) << "the kernel delivers a datagram to all sockets at once";
+        EXPECT_EQ(joined.follow_group(group, false), 0);
+        EXPECT_EQ(joined.follow_group(group, false), EADDRNOTAVAIL);
+    }
 }
 
 }  // namespace
