@@ -50,8 +50,8 @@ public:
 
 private:
     using Loop = pmd::LcoreLoop<engine::Engine, pmd::Clock>;
-    /// The port wrappers of one device on one engine, starting at the wire: DPDK, hairpin, capture, faults. The engine uses the
-    /// last wrapper.
+    /// The port of one device on one engine and the wrappers of the port, starting at the wire: DPDK port and hairpin, or UDP
+    /// port; capture; faults, if they are configured. The engine uses the last one.
     struct Stack {
         std::unique_ptr<pmd::DpdkPort> dpdk;  ///< nullptr if `udp` is used
         std::unique_ptr<pmd::UdpPort> udp;

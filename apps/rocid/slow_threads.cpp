@@ -59,8 +59,8 @@ public:
     }
 
 private:
-    /// Drops the remaining requests. No pointer to the worker is left, so nothing waits for these requests, and their memory may
-    /// be gone.
+    /// Removes the remaining requests without reading them. Only this thread still has a pointer to the worker, so the requests
+    /// may be freed already. They count as served, so that drain() returns.
     void drop_rest() {
         mem::SlowRequest* left;
         for (uint32_t e = 0; e < lanes(); ++e)

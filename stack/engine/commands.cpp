@@ -61,8 +61,8 @@ void run(Impl& e, MoveQp& c) {
     c.qp->owner = *c.owner;
     (void)join_session(e, *c.qp);  // fails only if the session has been removed; then no doorbell is rung for the QP
 }
-/// Fails with EAGAIN while a worker may still write the QP's buffers. The owner of the QP then tries again. The reclaim of a
-/// session does not wait (`force`).
+/// Fails with EAGAIN while a worker of slow memory may still write the QP's buffers; the conductor repeats the command later. If
+/// `force` is set, as in the reclaim of a session, removes the QP at once.
 void run(Impl& e, RemoveQp& c) {
     acknowledge_first(e, *c.qp);
     if (!c.force && !qp::close_slow(e.ctx, *c.qp)) {

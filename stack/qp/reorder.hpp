@@ -8,8 +8,8 @@
 
 namespace roci::qp {
 
-/// Called for a request behind the expected PSN. Returns true if the request is kept; the reorder buffer then reports the gap
-/// itself when a limit is exceeded. Returns false if the request is not kept; the caller then reports the gap.
+/// Called for a request whose PSN is after the expected one. Returns true if the request is kept; the reorder buffer then reports
+/// the gap when a limit is exceeded. If it returns false, the caller reports the gap.
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p);
 /// Called after a request was executed. Executes the kept requests that follow it.
 void hand_over_requests(Context& ctx, Qp& qp);

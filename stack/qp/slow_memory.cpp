@@ -104,7 +104,8 @@ SlowJob* job_for(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p, mem
     return job;
 }
 
-/// Submits the request of a packet. `described` is true if the pieces of the request are complete.
+/// Submits the memory access of a packet to its worker. If `described` is false, because a piece is unreachable, or if the worker
+/// cannot take the access, frees the job and returns `refused` or `lost`.
 Placing begin(Context& ctx, Qp& qp, SlowJob* job, bool described) {
     const bool slow = described && job->count != 0;
     if (slow && ctx.slow->submit(*job, ctx.engine)) {

@@ -1,4 +1,4 @@
-// The journal of a QP and vendor_err give the reason of a failure at both ends. A QP without failure has no journal.
+// The journal of a QP and vendor_err give the reason of a failure at both ends. A QP without unusual events has no journal.
 #include "fixture.hpp"
 #include "qp/state.hpp"
 

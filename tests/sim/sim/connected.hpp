@@ -1,5 +1,6 @@
 // Load of RC and XRC. All messages must arrive exactly once, in order, with the right data. An RC actor sends and receives on one
-// QP. An XRC actor sends on an XRC initiator, and receives through the SRQs that requests to its XRC target name.
+// QP. An XRC actor sends on an XRC initiator QP. It receives through SRQs: each request to its XRC target QP contains the number
+// of an SRQ.
 #pragma once
 
 #include "sim/load.hpp"
