@@ -73,8 +73,9 @@ host::Limits limits_of(const Config& c) {
     l.max_inline = uint32_t(c.limits.max_inline);
     l.max_cqe = uint32_t(c.limits.max_cqe);
     l.max_arena_bytes = c.limits.max_arena_mb << 20;
-    // A user may have half of each of these resources. A quarter of the mappings is reserved for rocid itself.
+    // A quarter of the mappings is reserved for rocid itself.
     l.max_mappings = most_mappings() / 4 * 3;
+    // By default one user may have half of the sessions, QPs, keys, address handles and mappings. limits.users changes this.
     l.user.sessions = std::max<uint64_t>(1, l.max_sessions / 2);
     l.user.qps = std::max<uint64_t>(1, l.max_qps / 2);
     l.user.keys = std::max<uint64_t>(1, l.max_keys / 2);
@@ -86,8 +87,8 @@ host::Limits limits_of(const Config& c) {
 
 constexpr uint8_t kLinkLocalPrefix = 64;
 
-/// Returns true if the device has the addresses of its kernel interface. If addresses are configured, the kernel does not know
-/// them, so rocid answers ARP and neighbour discovery for them.
+/// Returns true if the device has the addresses of its kernel interface. If addresses are configured, rocid itself answers ARP
+/// and neighbour discovery for them, except for a UDP port.
 bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
 
 /// Returns the policy of a device. `auto` is `fixed` on a loopback, which no other host shares, and otherwise `adaptive`.
@@ -117,7 +118,7 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     if (!port.udp.empty()) {
         out.resolver = host::Resolver::socket;
-        out.udp_source = wire::kRoceUdpPort;  // the port of its socket
+        out.udp_source = wire::kRoceUdpPort;  // the UDP port from which UdpSockets sends
     }
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
@@ -232,7 +233,7 @@ Daemon::~Daemon() {
     if (status_request_ != nullptr) status_request_->close();
     metrics_.reset();
     socket_.reset();        // ends the sessions, with the engines still running
-    slow_threads_.reset();  // waits for submitted requests, because they use memory that the conductor owns
+    slow_threads_.reset();  // waits up to a second for submitted requests, because they use memory of the conductor
     conductor_.reset();
     captures_.reset();
     if (events_ != nullptr) events_->stop();  // because the event thread reads the engines' rings
@@ -295,15 +296,15 @@ void Daemon::follow_kernel() {
     follow_addresses(0);
 }
 
-/// Reads the addresses of an interface; `index` 0: of all interfaces. GID 0 is always the link-local address derived from the
-/// MAC, as in any RoCE device.
+/// Passes the current addresses of an interface to the conductor; `index` 0: of all interfaces. GID 0 is always the link-local
+/// address derived from the MAC.
 void Daemon::follow_addresses(int index) {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const OpenPort& port = ports_->port(i);
         if (!follows_kernel(config_.devices[i], port) || (index != 0 && index != port.netdev_index)) continue;
         std::vector<host::DeviceAddress> all{{link_local(port.mac), kLinkLocalPrefix}};
         for (const host::DeviceAddress& a : kernel_->addresses(port.netdev_index)) all.push_back(a);
-        if (followed_[i] == all) continue;  // only a lifetime was renewed
+        if (followed_[i] == all) continue;  // for example, only a lifetime was renewed
         followed_[i] = all;
         std::vector<Gid> gids;
         gids.reserve(all.size());
@@ -317,9 +318,9 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to each of these
-/// addresses that the kernel does not have. GID 0 may be the interface's own link-local address, so only RDMA traffic to this
-/// address belongs to rocid.
+/// Passes the addresses to ports that filter frames. If addresses are configured, the device receives all traffic to those that
+/// the kernel does not have, and only RDMA traffic to the others. It receives only RDMA traffic to GID 0, which may be the
+/// interface's own link-local address.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));
@@ -327,7 +328,7 @@ void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     ports_->set_addresses(device, served);
 }
 
-/// Reports changes of links, which programs receive as port events.
+/// Reports changes of links to the conductor. Programs receive them as port events.
 void Daemon::follow_links() {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const LinkState now = ports_->link(i, uint32_t(config_.devices[i].mtu));

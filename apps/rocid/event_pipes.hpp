@@ -1,6 +1,7 @@
-// Event dispatchers, one per completion vector. The first dispatcher is the event thread. It takes events from the engines' rings
-// and sends them to completion channels and open devices, so that lcores never wait for clients. A dispatcher never blocks on a
-// client: if a channel is full, the dispatcher keeps one record per object and sends the record later.
+// Event dispatchers, one per completion vector. The first dispatcher is the event thread. It takes events from the engines'
+// rings, sends those of its own vector and asynchronous events to the clients, and passes the others to their dispatchers. So
+// lcores never wait for clients. A dispatcher never blocks on a client: if a channel is full, the dispatcher keeps one record per
+// kind of event and object. The event thread sends the record later.
 #pragma once
 
 #include <array>
@@ -63,7 +64,7 @@ public:
     size_t pipes() const;
 
 private:
-    /// Kept records, at most one per object. The key is (kind of event, handle).
+    /// Kept records, at most one per kind of event and object. The key is (kind of event, handle).
     template <class Record>
     using Kept = std::map<std::pair<uint32_t, uint32_t>, Record>;
     struct Pipe {

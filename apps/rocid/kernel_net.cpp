@@ -75,7 +75,7 @@ int take_route(const nlmsghdr* h, void* data) {
     if (h->nlmsg_type != RTM_NEWROUTE) return MNL_CB_OK;
     route.found = m->rtm_type == RTN_UNICAST || m->rtm_type == RTN_LOCAL;
     (void)read_gid(find(h, sizeof *m, RTA_GATEWAY), route.family, route.gateway);
-    // An IPv4 route whose next hop is an IPv6 address (RFC 5549).
+    // The next hop of an IPv4 route may be an IPv6 address (RFC 5549).
     if (const nlattr* via = find(h, sizeof *m, RTA_VIA); via != nullptr && mnl_attr_get_payload_len(via) == 18)
         std::memcpy(route.gateway.bytes.data(), static_cast<const uint8_t*>(mnl_attr_get_payload(via)) + 2, 16);
     return MNL_CB_OK;

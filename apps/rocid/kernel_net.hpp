@@ -1,4 +1,5 @@
-// Addresses, routes and neighbours of the ports' kernel interfaces, by rtnetlink. The kernel reports each change.
+// Addresses, routes and neighbours of the ports' kernel interfaces, by rtnetlink. The kernel reports changes of addresses,
+// neighbours and links.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,7 @@ namespace roci::rocid {
 class KernelNet {
 public:
     struct Handler {
-        /// Addresses of the interface may have changed.
+        /// Addresses of the interface may have changed; `index` 0: of any interface.
         std::function<void(int index)> addresses;
         /// The state or the MTU of an interface may have changed.
         std::function<void()> links;

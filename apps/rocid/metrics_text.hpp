@@ -17,7 +17,7 @@ struct MetricsSample {
     std::string status;                          ///< JSON of the conductor; empty: the conductor did not answer in time
 };
 
-/// Maximum number of QPs with time series. The QPs with the most bytes get them.
+/// Maximum number of QPs with time series. The QPs with the most bytes are chosen.
 inline constexpr size_t kMostQpSeries = 32;
 
 std::string metrics_text(const MetricsSample& sample);

@@ -32,7 +32,8 @@ int may_open_xdp_socket();
 std::vector<int> frame_sockets();
 
 /// A UDP socket on port 4791 that receives nothing. The kernel also sees the frames of a shared interface. Because of this socket
-/// it does not answer them with ICMP port unreachable. A socket of Soft-RoCE or of another process has the same effect.
+/// the kernel does not answer such frames with ICMP port unreachable. A socket of Soft-RoCE or of another process has the same
+/// effect.
 class QuietUdpPort {
 public:
     QuietUdpPort();

@@ -63,11 +63,12 @@ uint64_t available_memory() {
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
-    // The first call must not block. Only shared memory has seals; fstat() of another kind of file may wait for its server.
+    // The first call must not block. F_GET_SEALS fails for all files but shared memory, without waiting. fstat() of another kind
+    // of file may wait for a file server.
     if (fcntl(fd, F_GET_SEALS) < 0) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (length == 0 || fstat(fd, &s) != 0 || fstatfs(fd, &f) != 0 || !S_ISREG(s.st_mode))
         return why = "not a file with bytes in it", 0;
-    // With another kind of file (FUSE, network) an engine could wait for its server at every page.
+    // With another kind of file (FUSE, network) an engine could wait for a file server at every page.
     if (f.f_type != kTmpfs && f.f_type != kHugetlbfs) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (s.st_size < 0 || uint64_t(s.st_size) < length)
         return why = "the file has " + std::to_string(s.st_size) + " bytes, fewer than the " + std::to_string(length) +
@@ -84,7 +85,8 @@ bool is_tmpfs(int fd) {
 }
 
 /// Returns true if the file has `length` bytes and enough blocks for them. Blocks beyond the end of the file count, too, so a
-/// client can pass a file with holes. SEEK_HOLE does not help: tmpfs reports allocated but never written pages as holes.
+/// client can make the check accept a file with holes. SEEK_HOLE does not help: tmpfs reports allocated but never written pages
+/// as holes.
 bool has_all_pages(int fd, uint64_t length) {
     constexpr uint64_t kBlock = 512;
     struct stat s {};
@@ -203,8 +205,8 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     return {static_cast<std::byte*>(p), length, fd};
 }
 
-/// The client allocates the pages, and its control group pays for them. After sealing, nobody can remove a page: an access to a
-/// missing page would charge the page to rocid, or raise SIGBUS on huge pages.
+/// Maps a file whose pages the client has allocated, so the client's control group is charged for them. After sealing, nobody can
+/// remove a page: an access to a missing page would charge the page to rocid, or raise SIGBUS on huge pages.
 host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& why) {
     constexpr int kKeepsPages = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
     why.clear();
@@ -217,7 +219,7 @@ host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& w
         why = "the file cannot be sealed: " + errno_text();
     else if (!has_all_pages(fd, length))
         why = "the file has holes, or another length: allocate its pages first (fallocate)";
-    close(fd);  // mapped shared memory, so this is fast
+    close(fd);  // fast, because the shared memory is still mapped
     if (!why.empty()) {
         unmap_region(*region);
         return {};
@@ -255,7 +257,7 @@ bool OsPlatform::is_lost(const host::SharedMemory& m) const {
     return it != made_.end() && it->second->poisoned.load(std::memory_order_relaxed);
 }
 
-/// Must not wait for the server of the file (FUSE, NFS).
+/// Does not wait for the server of the file (FUSE, NFS), because statx() is called with AT_STATX_DONT_SYNC.
 bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
     struct statx s {};
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &s) != 0) return false;

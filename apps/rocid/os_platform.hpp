@@ -1,4 +1,4 @@
-// host::Platform on Linux: memfds, mappings, pipes and eventfds for the conductor.
+// Implements host::Platform on Linux by memfds, mappings, pipes and eventfds.
 #pragma once
 
 #include <unistd.h>
@@ -22,7 +22,7 @@
 
 namespace roci::rocid {
 
-/// The page with the engines' sleeping flags. rocid writes the page. The clients' descriptor of it is read-only.
+/// The page with the engines' sleeping flags. rocid writes the page. Clients can only read it.
 class EnginePageMemory {
 public:
     /// Throws pmd::StartError.
@@ -51,7 +51,7 @@ public:
 
     /// sleepers[i] is the sleeper of engine i. Clients wake it by its eventfds.
     void set_sleepers(std::vector<pmd::Sleeper*> sleepers) { sleepers_ = std::move(sleepers); }
-    /// Functions for routes and neighbours of the kernel, per device.
+    /// Functions that query routes and neighbours of the kernel. The first argument is the device.
     struct KernelHooks {
         std::function<int(uint32_t, const Gid&, const Gid&, Gid&)> route;
         std::function<void(uint32_t, const Gid&)> solicit;
@@ -118,12 +118,12 @@ private:
     const pmd::Hugepages hugepages_;
     MemoryBudget& budget_;
     HoleFiller holes_;
-    bool fills_holes_ = false;  ///< missing pages of clients' memory are watched
+    bool fills_holes_ = false;  ///< watch_budget() has found a memory limit
     Reaper& reaper_;
     std::vector<pmd::Sleeper*> sleepers_;
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
-    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< memory and chunks, by base
+    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< made memory and mapped chunks, by base
     std::function<std::string()> status_;
     KernelHooks kernel_;
     std::function<int(uint32_t, const Gid&, bool)> follow_group_;

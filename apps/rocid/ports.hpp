@@ -21,7 +21,7 @@
 
 namespace roci::rocid {
 
-/// A queue of a DPDK port, which one engine serves.
+/// A queue of a DPDK port. One engine serves the queue.
 struct PortQueue {
     uint16_t port = 0, queue = 0;
 };
@@ -33,7 +33,7 @@ struct OpenPort {
     std::string netdev;        ///< kernel interface behind the port, or ""
     int netdev_index = 0;      ///< index of the kernel interface
     MacAddress netdev_mac;     ///< last known MAC of the kernel interface
-    uint32_t path_mtu = 0;     ///< path MTU of the device
+    uint32_t path_mtu = 0;     ///< path MTU of the device when the port was opened
     uint32_t largest_mtu = 0;  ///< largest path MTU of the kind of port
     bool up = true;            ///< state of the link when the port was opened
     /// Current state of the link, for the engines.
@@ -43,7 +43,7 @@ struct OpenPort {
     bool armed_by_sleeper = false;   ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, if the kind of port has its own frames
     std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, if the port is a UDP port; there is then no DPDK port
-    uint32_t descriptors = 0;                           ///< send buffers of a UDP port
+    uint32_t descriptors = 0;                           ///< number of send buffers of a UDP port
     std::unique_ptr<SocketLock> lock;                   ///< lock of the port's own socket
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
@@ -84,11 +84,11 @@ public:
     pmd::MbufPool& pool(uint32_t device, uint32_t engine) {
         return ports_[device].pools.empty() ? *pools_[engine] : *ports_[device].pools[engine];
     }
-    /// Sets the addresses of a device, for ports that check them.
+    /// Passes the addresses of a device to the XDP program of its port. Ports of other kinds do not check addresses.
     void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
     /// Returns the current state of the link. `wish` is the configured path MTU.
     LinkState link(uint32_t device, uint32_t wish);
-    /// Returns true if links must be polled, because some drivers do not report link changes (memif's does not).
+    /// Returns true if the link of a port must be polled, because the port's driver may not report changes (memif's does not).
     bool must_look() const;
     /// Returns a descriptor that is readable when the link of a port without kernel interface has changed.
     int link_fd() const { return link_fd_; }
@@ -98,7 +98,7 @@ private:
     void open_netdev(OpenPort& port, const DeviceSection& device, Netdev& netdev);
     void open_udp(OpenPort& port, const DeviceSection& device, const Netdev& netdev, uint16_t queues);
     void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
-    /// Starts the port and sets its path MTU.
+    /// Starts a DPDK port. Sets the path MTU if the port has no kernel interface.
     void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
     void start_xdp(OpenPort& port, const DeviceSection& device);
 

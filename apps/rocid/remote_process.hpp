@@ -36,7 +36,7 @@ private:
     const int fd_;
     const std::shared_ptr<mem::SlowWorker> worker_;
     const std::function<void(int)> close_;
-    bool checked_, good_;  ///< the worker's
+    bool checked_, good_;  ///< used only by the worker's thread
 };
 
 }  // namespace roci::rocid

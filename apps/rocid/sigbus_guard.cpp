@@ -14,7 +14,8 @@ constexpr size_t kPage = 4096;
 void on_sigbus(int signal_number, siginfo_t* info, void*) {
     const int saved = errno;
     if (!SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(info->si_addr))) {
-        // Not our mapping: the faulting instruction runs again and ends the process in the default way, with a core dump.
+        // The mapping is not ours, or could not be replaced: the faulting instruction runs again and ends the process in the
+        // default way, with a core dump.
         struct sigaction standard {};
         standard.sa_handler = SIG_DFL;
         sigaction(signal_number, &standard, nullptr);

@@ -25,7 +25,7 @@ public:
     /// Makes a fault in [region.base, +mapped_length) poison `region`, unless the filler allocates the page. Returns false if the
     /// table is full.
     bool add(mem::MappedRegion& region, uint64_t mapped_length);
-    /// Called before unmapping. No thread may access the mapping any more.
+    /// Removes a mapping from the table. Must precede the unmapping. No thread may access the mapping any more.
     void remove(const mem::MappedRegion& region);
     /// Returns the number of regions poisoned so far.
     uint64_t poisoned() const { return poisoned_.load(std::memory_order_relaxed); }

@@ -9,10 +9,11 @@ namespace roci::rocid {
 
 class SocketLock {
 public:
-    /// Waits for an owner that is about to end. Throws pmd::StartError if another rocid has the lock (the text names it), or if
-    /// the file cannot be created. `other` is a hint how the user selects another socket.
+    /// Takes the lock. If another rocid has the lock, tries again for a second, because the owner may be about to end. Throws
+    /// pmd::StartError if the owner keeps the lock (the text names its process), or if the file cannot be created. `other` is a
+    /// hint how the user selects another socket.
     SocketLock(const std::string& socket, const std::string& other);
-    /// Removes the file.
+    /// Removes the lock file, if ours() is true, and releases the lock.
     ~SocketLock();
     SocketLock(const SocketLock&) = delete;
     /// Returns true if the path still names the locked file. If the file was removed, the socket may belong to another rocid.
