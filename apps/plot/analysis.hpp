@@ -1,4 +1,4 @@
-// The result of the analysis of a capture, from which page and text are made.
+// The result of the analysis of a capture. The page and the text are made from this result.
 #pragma once
 
 #include <optional>

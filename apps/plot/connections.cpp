@@ -26,15 +26,15 @@ constexpr size_t kMostCandidates = 256;
 /// Source and destination address of flows. Flows with swapped addresses may belong to the same connection.
 using Addresses = std::pair<Gid, Gid>;
 
-/// Finds for each flow of responses the flow of requests to which the responses belong. A response carries the PSN of its
-/// request.
+/// Finds for each flow of responses the flow of requests to which the responses belong. A response carries a PSN of the requests
+/// that it answers.
 class Matcher {
 public:
     explicit Matcher(const Capture& c) : c_(c), requests_(c.flows.size()) {
         for (uint32_t i = 0; i < c.flows.size(); ++i) between_[{c.flows[i].key.source, c.flows[i].key.dest}].push_back(i);
         for (const Frame& f : c.frames) f.request() ? request(f) : f.response() ? response(f) : void();
     }
-    /// Returns pairs of flows with their points, best first.
+    /// Returns pairs of flows with their votes, the pair with the most votes first.
     std::vector<std::pair<double, std::pair<uint32_t, uint32_t>>> best() const {
         std::vector<std::pair<double, std::pair<uint32_t, uint32_t>>> out;
         for (const auto& [pair, points] : votes_) out.emplace_back(points, pair);
@@ -103,7 +103,8 @@ public:
             if (const auto found = by_key.find({key.dest, key.source, key.source_qp, key.dest_qp}); found != by_key.end())
                 pair(flow, found->second);
     }
-    /// Pairs flows of UC and flows that contain only CNPs, if only one flow per direction is left between two addresses.
+    /// Pairs the remaining flows other than UD (UC, CNPs only, no matching response), if only one flow per direction is left
+    /// between two addresses.
     void remaining() {
         std::map<Addresses, std::vector<uint32_t>> left;
         for (uint32_t i = 0; i < c_.flows.size(); ++i)

@@ -19,7 +19,7 @@ struct Connection {
     uint64_t frames = 0;
 };
 
-/// Returns all connections, those with the most frames first. End A sent the first request.
+/// Returns all connections, those with the most frames first. End A sent the first captured request.
 std::vector<Connection> find_connections(const Capture& capture);
 
 /// Returns the name of the service: "RC", "UD" …

@@ -12,7 +12,8 @@ namespace roci::plot {
 
 enum class Direction : uint8_t { unknown, in, out };
 
-/// Where a frame was seen. One capture may have several places, for example both ends of a link.
+/// The interface and the direction in which a frame was captured. One capture may have several places, for example both ends of a
+/// link.
 struct Place {
     uint16_t interface = 0;
     Direction direction = Direction::unknown;
@@ -54,7 +55,7 @@ struct Flow {
 /// Number of frames of a file, by the result of decoding.
 struct ReadCounts {
     uint64_t frames = 0;            ///< all frames of the file
-    uint64_t roce = 0;              ///< RoCEv2 packets, which are drawn
+    uint64_t roce = 0;              ///< RoCEv2 packets; the page shows only these
     uint64_t other = 0;             ///< not RoCEv2
     uint64_t tcp = 0, roce_v1 = 0;  ///< part of `other`: TCP, and RoCE v1
     uint64_t malformed = 0;         ///< sent to UDP port 4791, but not a RoCEv2 packet

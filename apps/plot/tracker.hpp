@@ -43,11 +43,11 @@ private:
         uint64_t bytes = 0;
         bool reads = false;
     };
-    /// PSNs that later packets overtook.
+    /// PSNs that are not captured yet, although later PSNs are.
     struct Hole {
         int64_t end = 0, time = 0;
         uint64_t requests = 0;  ///< number of requests before the hole was found
-        bool reported = false;  ///< a NAK named it
+        bool reported = false;  ///< a NAK reported the hole
     };
 
     int64_t unwrap(uint32_t psn, int64_t near) const;

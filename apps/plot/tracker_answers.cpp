@@ -63,7 +63,8 @@ void Tracker::read_response(const Sighting& s, int64_t psn) {
         return;
     }
     ++c.responses;
-    // If a READ was repeated and a response appears after later ones, its first copy was lost before the place of the capture.
+    // If a READ was repeated and a response appears after later ones, the first copy of the response was lost before the place of
+    // the capture.
     if (!responses_known_ && psn < response_next_ && read != requests_.end() && read->second.copies > 1)
         missing(s.frame->time, psn, true);
     c.lost_responses += s.lost;

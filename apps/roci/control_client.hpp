@@ -51,7 +51,7 @@ struct Answer {
 
 class ControlClient {
 public:
-    /// Connects and exchanges versions. Returns nullopt if no rocid answers or if its ABI version differs. `why` then names the
+    /// Connects and exchanges versions. Returns nullopt if no rocid answers or if the ABI versions differ. `why` then names the
     /// cause.
     static std::optional<ControlClient> connect(const std::string& socket_path, std::string& why);
 

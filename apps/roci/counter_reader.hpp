@@ -1,4 +1,4 @@
-// rocid's counter page (abi/counter_page.hpp), mapped read-only. To read it, no request to rocid is needed.
+// rocid's counter page (abi/counter_page.hpp), mapped read-only. After open() the counters are read without requests to rocid.
 #pragma once
 
 #include <memory>

@@ -96,7 +96,7 @@ std::string tail(const std::string& file) {
     _exit(127);
 }
 
-/// Starts rocid as a grandchild, so that init reaps it. Returns the read end of its ready pipe.
+/// Starts rocid as a grandchild, so that init reaps it. Returns the read end of the pipe to which rocid writes "ready".
 UniqueFd spawn_rocid(const std::string& rocid, const Where& where, const std::string& socket) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return {};
@@ -110,7 +110,7 @@ UniqueFd spawn_rocid(const std::string& rocid, const Where& where, const std::st
     return UniqueFd(ends[0]);
 }
 
-/// Returns true when rocid writes "ready". Returns false if rocid ends first, which closes the pipe, or on timeout.
+/// Returns true when rocid writes "ready". Returns false on timeout, or if rocid ends and thereby closes the pipe.
 bool wait_ready(int fd) {
     pollfd p{.fd = fd, .events = POLLIN, .revents = 0};
     char word[16];

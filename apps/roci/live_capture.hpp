@@ -30,8 +30,8 @@ struct LiveCapture {
     std::vector<std::string> notices;
 };
 
-/// Captures until the time has passed, a signal arrives, the queue pair is destroyed or the file is full. Throws plot::Failure if
-/// rocid refuses.
+/// Captures until the time has passed, SIGINT or SIGTERM arrives, the queue pair is destroyed, the file is full or rocid ends the
+/// capture. Throws plot::Failure if there is no rocid or if rocid refuses.
 LiveCapture capture_qp(const Where& where, uint32_t qpn, double seconds);
 
 }  // namespace roci::cli

@@ -17,7 +17,7 @@
 namespace roci::cli {
 namespace {
 
-/// Returns rocid's units per unit of a file. PortXmitData and PortRcvData count words of four bytes (IBA 16.1.3.5).
+/// Returns 4 for the files of PortXmitData and PortRcvData, which count words of four bytes (IBA 16.1.3.5), else 1.
 uint64_t unit_of(const char* file) { return std::strstr(file, "_data") != nullptr ? 4 : 1; }
 
 const qp::CounterInfo* info_of(const std::string& name) {

@@ -74,8 +74,8 @@ constexpr FileOf kPortFiles[] = {
 constexpr uint32_t kMaxGids = 1024;
 
 /// Adds the files of GIDs. As in the kernel, every index has a GID, most of them zero, and only a GID in use has a type and a
-/// netdev. If the device has no interface, the netdev is the interface by which the kernel would reach the GID. UCX 1.14 and
-/// newer treats a GID as unreachable if it has no netdev, or if the netdev has no route to it.
+/// netdev. If a GID has no interface, the netdev is the interface by which the kernel would reach the GID. UCX 1.14 and newer
+/// treats a GID as unreachable if it has no netdev, or if the netdev has no route to it.
 void add_gids(const std::string& port, const Device& device, const HostFacts& host, std::vector<ViewEntry>& out) {
     std::vector<abi::GidValue> table(std::min(device.port.gid_table_length, kMaxGids));
     for (const abi::GidEntry& g : device.gids) {
@@ -125,7 +125,7 @@ bool has_address(const ifaddrs& i, const in6_addr& wanted) {
 }
 
 /// Returns the interface by which this machine's kernel would send to the address, or "lo" if the kernel has no route. The
-/// function connects a UDP socket, which sends nothing, and reads its source address.
+/// function connects a UDP socket and reads the socket's source address; this sends nothing.
 std::string interface_towards(const abi::GidValue& gid) {
     std::string name = "lo";
     const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);

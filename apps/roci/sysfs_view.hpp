@@ -1,5 +1,4 @@
-// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. The functions
-// write nothing; private_view.hpp does.
+// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. enter_private_view() creates the files.
 #pragma once
 
 #include <functional>

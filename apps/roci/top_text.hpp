@@ -8,7 +8,8 @@
 
 namespace roci::cli {
 
-/// A column of a table. If the width is too small, columns with the highest rank are omitted first. Rank 0 is never omitted.
+/// A column of a table. If the width is too small, columns with the highest rank are omitted first. A column of rank 0 is never
+/// omitted.
 struct TopColumn {
     const char* title;
     int rank;
