@@ -20,7 +20,7 @@ struct Requests {
     Psn highest, last;
 };
 constexpr int32_t kRecent = 1 << 15;    ///< PSNs before the newest request that may still be acknowledged
-constexpr int32_t kMostRead = 1 << 20;  ///< maximum number of PSNs of the responses of one READ
+constexpr int32_t kMostRead = 1 << 20;  ///< PSNs after the newest request that its READ responses may have
 constexpr size_t kMostCandidates = 256;
 
 /// Source and destination address of flows. Flows with swapped addresses may belong to the same connection.

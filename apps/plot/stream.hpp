@@ -92,7 +92,7 @@ struct Gap {
 struct Stream {
     bool reliable = false;
     bool lost_known = false;  ///< losses are known, because both ends are in the capture
-    bool answered = false;    ///< the capture contains responses
+    bool answered = false;    ///< the capture contains ACKs, NAKs or responses
     std::vector<Event> events;
     std::vector<Acked> acked;
     std::vector<RttSample> rtt;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kCircle = int64_t{1} << 24;
 constexpr int64_t kWindow = 1 << 16;       ///< PSNs; a larger step is a new connection of the same QP numbers
-constexpr size_t kMostRequests = 1 << 17;  ///< requests that the tracker keeps
+constexpr size_t kMostRequests = 1 << 17;  ///< limit of requests, responses or holes that the tracker keeps
 constexpr uint64_t kReorderPackets = 16;   ///< a packet overtaken by more packets counts as lost
 constexpr int64_t kReorderTime = 100'000;  ///< nanoseconds; a packet later than this and than a round trip counts as lost
 

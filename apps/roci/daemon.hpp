@@ -1,4 +1,4 @@
-// Finds a running rocid, or starts an ephemeral rocid with loopback devices.
+// Finds a running rocid, or starts an ephemeral rocid.
 #pragma once
 
 #include <optional>

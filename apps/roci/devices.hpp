@@ -1,4 +1,4 @@
-// The attributes of rocid's devices that `roci run` shows in a program's /sys/class/infiniband.
+// The attributes of rocid's devices, for the /sys/class/infiniband of `roci run` and for the output of `roci up`.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ struct PlotOptions {
     uint32_t qpn = 0;      ///< queue pair to capture; 0: none
     double seconds = 5;    ///< duration of the live capture
     uint32_t flow = 0;     ///< number of a connection, 0: all
-    bool as_json = false;  ///< print the data instead of the page
+    bool as_json = false;  ///< write the data instead of the page
 };
 
 /// Makes the page or the data. Returns the exit status (plot::Ending).

@@ -88,7 +88,8 @@ std::string name_of(const json& row, size_t index) {
     return std::to_string(index);
 }
 
-/// Prints each table inside a row as a separate table, with a title such as "device roci0: gids".
+/// Returns each table inside a row as a separate table, with a title such as "device roci0: gids". Does the same for long
+/// objects.
 std::string inner_tables(const std::string& title, const json& rows) {
     std::string out;
     std::set<std::string> long_keys;

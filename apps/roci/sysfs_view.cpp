@@ -125,7 +125,7 @@ bool has_address(const ifaddrs& i, const in6_addr& wanted) {
 }
 
 /// Returns the interface by which this machine's kernel would send to the address, or "lo" if the kernel has no route. The
-/// function connects a UDP socket and reads the socket's source address; this sends nothing.
+/// function connects a UDP socket, without sending anything, and reads the socket's source address.
 std::string interface_towards(const abi::GidValue& gid) {
     std::string name = "lo";
     const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);

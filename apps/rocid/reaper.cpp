@@ -14,7 +14,7 @@
 namespace roci::rocid {
 namespace {
 
-/// Number of users that may block at the same time without delaying other users.
+/// Limit of threads. If this many users block at the same time, they delay the other users.
 constexpr size_t kMostThreads = 64;
 constexpr std::chrono::seconds kStaysIdle{10};
 

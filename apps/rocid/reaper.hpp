@@ -9,8 +9,8 @@
 
 namespace roci::rocid {
 
-/// One thread at a time releases the items of a user, so a user whose items block delays no other user, unless more than 64 users
-/// block. All functions are thread-safe. close() and unmap() return at once.
+/// One thread at a time releases the items of a user, so a user whose items block delays no other user, unless 64 users block at
+/// the same time. All functions are thread-safe. close() and unmap() return at once.
 class Reaper {
 public:
     /// Limit of a user's descriptors that wait to be closed. At the limit the user's sessions may send no further descriptors
