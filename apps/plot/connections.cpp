@@ -103,8 +103,8 @@ public:
             if (const auto found = by_key.find({key.dest, key.source, key.source_qp, key.dest_qp}); found != by_key.end())
                 pair(flow, found->second);
     }
-    /// Pairs the remaining flows other than UD (UC, CNPs only, no matching response), if only one flow per direction is left
-    /// between two addresses.
+    /// Pairs the remaining flows other than UD, if only one flow per direction is left between two addresses. Such flows belong
+    /// to UC, contain only CNPs, or have no matching responses.
     void remaining() {
         std::map<Addresses, std::vector<uint32_t>> left;
         for (uint32_t i = 0; i < c_.flows.size(); ++i)

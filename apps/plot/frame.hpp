@@ -59,8 +59,8 @@ struct ReadCounts {
     uint64_t other = 0;             ///< not RoCEv2
     uint64_t tcp = 0, roce_v1 = 0;  ///< part of `other`: TCP, and RoCE v1
     uint64_t malformed = 0;         ///< sent to UDP port 4791, but not a RoCEv2 packet
-    uint64_t headers_cut = 0;       ///< the snap length cut the headers off
-    uint64_t payload_cut = 0;       ///< the snap length cut the payload: no ICRC to check
+    uint64_t headers_cut = 0;       ///< frames without all headers, because of the snap length
+    uint64_t payload_cut = 0;       ///< frames without all payload, so their ICRC is not checked
     uint64_t icrc_good = 0, icrc_wrong = 0;
     bool operator==(const ReadCounts&) const = default;
 };

@@ -34,8 +34,8 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
 /// Returns the socket of the rocid that `roci up` starts for this user, or "", with `why` set, if there is no safe folder for it.
 std::string up_socket(std::string& why);
-/// Starts a rocid that serves `socket`, and waits until it serves. Returns nullopt, with `why` set, on failure. If rocid was
-/// started, `why` includes the end of rocid's log.
+/// Starts a rocid that serves `socket`, and waits until it serves. Returns nullopt, with `why` set, on failure. If rocid ends or
+/// does not become ready, `why` includes the end of rocid's log.
 std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why);
 /// Calls find_daemon(). If that finds no rocid and the user named no socket, starts an ephemeral rocid and waits until it serves.
 std::optional<Daemon> find_or_start_daemon(const Where& where, std::string& why);

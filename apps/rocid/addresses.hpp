@@ -21,7 +21,7 @@ std::optional<std::pair<Gid, MacAddress>> parse_neighbour(const std::string& tex
 /// Returns the number of leading GID bits that all hosts of the link share, or 128 if the text has no prefix length.
 uint8_t prefix_of(const std::string& text);
 std::string gid_text(const Gid& gid);
-/// Returns the link-local address: fe80::/64 with the modified EUI-64 of the MAC (RFC 4291 appendix A), GID 0 of a RoCE port.
+/// Returns GID 0 of a RoCE port: the link-local address (fe80::/64) with the modified EUI-64 of the MAC (RFC 4291 appendix A).
 Gid link_local(const MacAddress& mac);
 
 }  // namespace roci::rocid

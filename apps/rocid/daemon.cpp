@@ -279,7 +279,7 @@ void Daemon::follow_kernel() {
     kernel_ = std::make_unique<KernelNet>(std::move(handler));
     platform_->set_follow_group([this](uint32_t device, const Gid& group, bool joined) -> int {
         // Only one engine's socket joins the group. If several joined, each would get a copy of a datagram, but the engines
-        // already hand copies to each other.
+        // already hand copies of multicast datagrams to each other.
         const OpenPort& port = ports_->port(device);
         return port.udp.empty() ? 0 : port.udp.front()->follow_group(group, joined);
     });

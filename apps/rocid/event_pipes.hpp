@@ -46,7 +46,7 @@ public:
 
     /// Sets the function that the event thread calls when management datagrams wait for the conductor. Must precede start().
     void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
-    /// Signals to the client's end of (session, channel) that an event waits, by a record with this `number`.
+    /// Sends a record with `number` to the client's end of (session, channel), to signal that an event waits.
     void signal(uint32_t session, uint32_t channel, uint32_t number);
 
     /// Returns the flag that an lcore notifies after it has pushed events.

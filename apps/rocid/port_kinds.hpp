@@ -15,7 +15,7 @@ struct PortKind {
     std::string_view own_keys;    ///< "a|b": keys of a [[device]] that only some kinds have
     std::string_view must_have;   ///< the key of `own_keys` that is required
     bool netdev = false;          ///< the port uses a kernel interface (`interface`) with its addresses, MTU and link
-    bool has_mac = false;         ///< the kernel interface or NIC has a MAC address, the default of the device
+    bool has_mac = false;         ///< the default MAC is that of the kernel interface or NIC
     uint32_t largest_mtu = 4096;  ///< largest path MTU
     bool own_frames = false;      ///< the port has its own pool, with buffers of the driver's size
     bool sets_mtu = false;        ///< rocid sets the MTU of the port
