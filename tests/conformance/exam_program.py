@@ -4,7 +4,7 @@
 
 Prints a line `completion STATUS VENDOR_ERR` per completion that the case waits for, then `QPs A B`, then `ready`. Ends when its standard
 input ends. If a case returns a function as a third value, the program calls this function repeatedly until standard input ends, to make
-traffic. Of that traffic it prints only errors.
+traffic. Of this traffic the program prints only completions in error.
 """
 import mmap
 import select

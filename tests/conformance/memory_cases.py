@@ -1,5 +1,5 @@
-"""Which control group (cgroup v2, or v1) is charged for memory: rocid's, with a limit of 256 MiB, or its client's. And a rocid without
-capabilities."""
+"""Control groups (cgroup v2, or v1) that are charged for memory: rocid's, with a limit of 256 MiB, and its clients'. The last case is a
+rocid without capabilities."""
 import os
 import pathlib
 import time
