@@ -1,4 +1,5 @@
-// The lowest possible cost per byte: the CRC by each kernel that this machine can run, and copy + CRC by the fastest kernel.
+// Measures the floors per byte of this machine: the CRC by each kernel that the machine can run, and copy + CRC by the fastest
+// kernel.
 #pragma once
 
 namespace roci::bench {

@@ -58,8 +58,8 @@ void pin(unsigned cpu) {
     pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-/// Measures the time that a cache line takes from one core to another and back. Uses the next line each time, as rings do,
-/// because the time depends on the line's place in the shared cache.
+/// Measures a round trip between two cores: one core writes a cache line, and the other core answers in a second line. Each round
+/// trip uses the next two lines, as rings do, because the time depends on the lines' place in the shared cache.
 void cross_core_floor() {
     const std::vector<unsigned> cpus = pmd::allowed_cpus();
     if (cpus.size() < 2) return;
@@ -129,7 +129,8 @@ void wake_floor() {
     engine.join();
 }
 
-/// Passes 64-byte frames through the ring driver and back to their pool, by rocid's port on one lcore, without the transport.
+/// Passes 64-byte frames through the ring driver and back to their pool, by DpdkPort (rocid's port class) on one lcore, without
+/// the transport.
 void net_ring_floor() {
     constexpr uint32_t kMbufs = 4096, kBurst = 32, kRounds = 20'000;
     pmd::EalOptions options;

@@ -4,9 +4,10 @@
     tests/bench/isolation.py [--build DIR] [--rounds N] [--only TEXT]
 
 The victim is perftest with 64 bytes: p99 of ib_write_lat, messages per second of ib_write_bw. Its figures alone and beside an attacker are
-measured in turn, N times; the table has the medians. Victim and attacker are two users, so the fair share of each is half of an engine. The goals
-are a p99 of at most 2 times the p99 alone, and a rate of at least half of the fair share, which is a quarter of the rate alone. The programs and
-the engine share the CPUs of this machine, so the figures include the CPU time of both programs. Needs root, to become two users.
+measured in turn, N times; the table has the medians. Victim and attacker are two users, so the fair share of each is half of an engine. The
+goals are a p99 of at most 2 times the p99 alone, and a rate of at least a quarter of the rate alone, that is, half of the fair share. The
+engine and all programs share the CPUs of this machine, so the figures also depend on the CPU time that the programs use. Needs root, to
+become two users.
 """
 import argparse
 import os
@@ -24,7 +25,7 @@ PORT = 18970
 WORST_P99, LEAST_RATE = 2.0, 0.25
 SETTLE = 1.0  # seconds from the start of an attacker to the first measurement
 STORMS = Path(__file__).with_name("storms.py")
-# Both sides of an attacker: arguments of perftest, or the name of a storm of storms.py.
+# By name: the perftest command that both sides of the attacker run, or the argument of storms.py.
 ATTACKERS = {
     "WRITEs of 1 MiB": "ib_write_bw -s 1048576 -q 4",
     "READ storm": "ib_read_bw -s 65536 -q 16",
@@ -116,7 +117,7 @@ def median(values):
 
 
 def row(build, name, rounds):
-    """Prints a row of the table. Returns False if a goal was missed or a program failed."""
+    """Prints a row of the table. Returns False if a goal was missed, a program failed or the attacker ended by itself."""
     alone, beside, died = [], [], False
     with Rocid(build, ["rocid.socket_mode=0o666"]) as rocid:
         os.chmod(rocid.folder.name, 0o755)

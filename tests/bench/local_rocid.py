@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 class Rocid:
-    """A rocid with `settings`, as a context manager. `prefix`: words before the command. `own_session`: rocid gets a session of its own."""
+    """A rocid, as a context manager. `settings`: the values of --set. `prefix`: words before the command. `own_session`: rocid gets its own
+    session."""
 
     def __init__(self, build, settings=(), prefix=(), own_session=False):
         self.build, self.settings, self.prefix, self.own_session = build, settings, prefix, own_session

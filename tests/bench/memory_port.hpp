@@ -1,4 +1,4 @@
-// Ports that pass frames of a pool to their peer by pointer, like a link with nearly no cost.
+// Two ports that pass their frames to each other by pointer: a link that costs nearly nothing.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""Writes the benchmark's figures into one HTML file. Charts are inline SVG, and the page loads no other files."""
+"""Renders the benchmark's figures as one HTML page. The charts are inline SVG, and the page loads no other files."""
 import html
 
 import reach

@@ -1,6 +1,6 @@
-// The memory that the engine allocates per RC QP: the QP's state, which is a block of the slab, and heap memory for replays
-// of READs and atomics and for the current receive. The figure excludes the rings and the engine's records of outstanding work
-// requests, because the program chooses their sizes.
+// Measures the memory that the engine allocates per RC QP: the QP's state, which is a block of the slab, and heap memory for
+// replays of READs and atomics and for the current receive. The figure excludes the rings and the engine's records of outstanding
+// work requests, because the program chooses their sizes.
 #include <malloc.h>
 
 #include <memory>

@@ -16,7 +16,7 @@ inline uint64_t now_ns() {
     return uint64_t(t.tv_sec) * 1'000'000'000 + uint64_t(t.tv_nsec);
 }
 
-/// Reads a fast counter for short intervals, in the counter's own unit. now_ns() is slower: a call takes 25 ns.
+/// Reads a fast counter for short intervals, in the counter's own unit. A call of now_ns() takes longer.
 inline uint64_t ticks() {
 #ifdef __x86_64__
     return __builtin_ia32_rdtsc();

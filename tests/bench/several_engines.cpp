@@ -1,4 +1,4 @@
-// Several engines of one host. Each engine shares a CPU with its QPs' client.
+// Measures several engines of one host. Each engine shares a CPU with the client of its QPs.
 #include "several_engines.hpp"
 
 #include <atomic>
@@ -69,7 +69,7 @@ private:
     std::latch done_;
 };
 
-/// Returns one CPU per engine, spread over all CPU numbers. Returns none if there are too few CPUs.
+/// Returns one CPU per engine, spread over all permitted CPUs. Returns none if there are fewer CPUs than engines.
 std::vector<unsigned> cpus_for(uint32_t engines) {
     const std::vector<unsigned> all = pmd::allowed_cpus();
     std::vector<unsigned> out;

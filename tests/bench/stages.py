@@ -37,7 +37,7 @@ def measure(run):
 
 
 class Case:
-    """The figures of one case. Long messages are counted per packet."""
+    """The figures of one case: per packet if a message has several packets, otherwise per message."""
 
     def __init__(self, name, figures):
         def of(what):

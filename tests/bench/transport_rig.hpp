@@ -1,5 +1,5 @@
-// Two devices that are connected by memory, or by DPDK's ring driver as in rocid. This process drives both ends of every QP.
-// transport_bench measures the transport with one engine or several, with or without counting of stages.
+// Two devices that are connected by memory, or by DPDK's ring driver as in rocid. This process drives both QPs of every
+// connection. All measurements of transport_bench use this rig.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,8 @@ private:
     std::vector<std::unique_ptr<pmd::DpdkPort>> ports_;
 };
 
-/// The command line chooses one of the two. They are global, because a process can have only one EAL.
+/// Connects the devices: by ring_wire if main() has created it, otherwise by memory_wire. ring_wire is global, because a process
+/// can have only one EAL.
 inline std::unique_ptr<RingWire> ring_wire;
 inline std::unique_ptr<MemoryWire> memory_wire;
 inline io::Port* wire_port(uint32_t device, uint32_t engine) {
@@ -137,7 +138,7 @@ struct Rig {
     void poll() { world.host(0).engine(0).poll(now += 1000); }
 };
 
-/// Posts a batch of messages on every QP of a lane and polls until all batches are complete. The last message of each batch is
+/// Posts a batch of messages on every pair of a lane and polls until all batches are complete. The last message of each batch is
 /// signalled. Returns false if a message failed.
 template <class Poll>
 inline bool one_round(Rig& rig, Rig::Lane& lane, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch, Poll&& poll) {

@@ -62,7 +62,8 @@ class Columns:
         self.cpu = {}  # kind: [(sender's, receiver's microseconds of CPU time per 64 KiB) …]
 
     def write(self, kind):
-        """Returns a function that measures MB/s. It also appends rocid's CPU time to `cpu`, because other load changes that time less."""
+        """Returns a function that measures MB/s. The function also appends rocid's CPU time to `cpu`, because other load changes the CPU
+        time less than the rate."""
         def body(net):
             before = cpu_seconds(net.b), cpu_seconds(net.a), frames_sent(net.b)
             rate = ratios.perftest(net, f'ib_write_bw -s 65536 -D {self.options.seconds}')[3] * 1.048576

@@ -123,8 +123,8 @@ Rows rates() {
     };
 }
 
-/// Compares 16 QPs with very many QPs. All QPs have work all the time. With a `batch` of 1 the engine sends one message per QP in
-/// turn.
+/// Compares 16 QPs with very many QPs. Each QP gets its next batch as soon as a batch of it has completed. With a `batch` of 1
+/// the engine sends one message per QP in turn.
 Rows many_qps() {
     const uint32_t qps = quick ? 2'000 : 10'000;
     Rows rows;
@@ -366,8 +366,8 @@ constexpr Mode kModes[] = {
     {"register", registration},
 };
 
-/// Returns the rows of the given modes in the order of the table, or of all modes if none is given. Throws an exception with a
-/// message for the user.
+/// Returns the rows of the given modes in the order of kModes, or of all modes if none is given. Throws an exception with a
+/// message for the user if a mode is unknown.
 Rows rows_of(const std::vector<std::string>& modes) {
     Rows all;
     for (const std::string& word : modes)
@@ -382,7 +382,8 @@ Rows rows_of(const std::vector<std::string>& modes) {
     return all;
 }
 
-/// Returns the rows with one of the words in their name. Throws an exception with a message for the user.
+/// Returns the rows with one of the words in their name, or all rows if no word is given. Throws an exception with a message for
+/// the user if no row has a word.
 Rows picked(const Rows& all, const std::vector<std::string>& words) {
     Rows out;
     const auto has = [](const Row& r, const std::string& word) { return r.name.find(word) != std::string::npos; };

@@ -192,7 +192,7 @@ class Bench:
         return float(re.findall(r'([\d.]+) Kbits/sec.*receiver', output)[-1]) * 1000 / 8 / 2**20, costs
 
     def figure(self, end, row):
-        """Measures a figure once. Before the first measurement, finds the number of iterations by runs that do not count."""
+        """Measures a figure once. If the time per iteration is unknown, first finds it by one or two runs whose figures are dropped."""
         if end.name == 'tcp':
             return self.iperf(end, self.options.seconds)
         key = f'{self.options.cpu}{self.options.smp if self.options.smp != 2 else ""}{row.section}: {row.name} {end.name}'

@@ -19,7 +19,7 @@ class Case:
     tries: int = 2  # tries with faults, or if the guest itself fails
     ours: tuple = ()  # settings of rocid, for faults on this side
     theirs: str = ''  # netem rules in the guest, for faults on the other side
-    listens: str = 'tcp'  # how to detect that the server is ready: tcp port, rdma_cm, or itself
+    listens: str = 'tcp'  # how Runner.ready() sees that the server listens: on a TCP port, by rdma_cm, or not at all (itself)
     shows: str = ''  # text that the client's output must contain
     net: str = 'tap'  # key of bench.NETS
     judged: bool = False  # checks every frame by tshark, and its ICRC by an independent computation
@@ -88,7 +88,7 @@ def programs():
 
 
 def other_nets():
-    """Returns cases over a VLAN, and with the guest's NIC connected to rocid's vhost_user port. Only the link differs, not the protocol."""
+    """Yields cases over a VLAN, and with the guest's NIC connected to rocid's vhost_user port. Only the link differs, not the protocol."""
     pingpong, perftest = 'ibv_rc_pingpong -d {dev} -g {gid} -p {port} -n 200 -s 5000 -m 1024 -c', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 100'
     for net, what in (('vlan', 'VLAN'), ('vhost', 'vhost_user')):
         for family in ('ipv4', 'ipv6'):

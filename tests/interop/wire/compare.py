@@ -121,7 +121,8 @@ def ack_request(packets):
 
 
 def lengths_text(theirs, mine):
-    """Returns the frame lengths that both have for the same operations. Equal lengths mean equal segmentation, headers and padding."""
+    """Returns the frame lengths that occur both in the reference and in ours for the same operations. Equal lengths mean equal
+    segmentation, headers and padding."""
     reference, ours = ({int(p['frame.len']) for p in packets} for packets in (theirs, mine))
     common = sorted(reference & ours)
     return ', '.join(map(str, common)) if common else f'none in common: {sorted(reference)} and {sorted(ours)}'
@@ -156,7 +157,7 @@ def port_sequences(packets):
 
 
 def flow_complaints(packets):
-    """A connection has one UDP source port (A17.3.2), because switches that hash on it must not reorder a QP. A later QP with the same number may
-    have another port. So a port may change, but never change back."""
+    """Returns a complaint per QP whose UDP source port alternates. A connection has one UDP source port (A17.3.2), because switches that
+    hash on it must not reorder a QP. A later QP with the same number may have another port. So a port may change, but never change back."""
     return [f'packets to QP {qp} alternate between UDP source ports {", ".join(ports)}'
             for (qp, _), ports in port_sequences(packets).items() if len(ports) != len(set(ports))]

@@ -165,7 +165,7 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
 
 /// A port whose sleep functions the test calls, with or without a frame and with or without an interrupt.
 struct Sleeping {
-    /// `name` is the port's name. It must differ from that of every other test.
+    /// The names of the pool and of both ports are made from `name`, which no other test may use.
     explicit Sleeping(const std::string& name) : pool("pool_" + name, kFrames, 0), pair(name + "0", name + "1", 1) {
         MbufPool* pools[] = {&pool};
         start_port(pair.port_a(), pools, {1});
