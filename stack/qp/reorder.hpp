@@ -31,7 +31,7 @@ bool look_for_missing(Context& ctx, Qp& qp);
 /// Requests are sent again from the oldest unacknowledged PSN on: that includes what is missing.
 void missing_go_back(const Context& ctx, Qp& qp);
 /// Nothing has arrived for so long that the repeated requests, or their answers, are lost, too.
-void ask_for_all_missing(Qp& qp);
+void ask_for_all_missing(const Context& ctx, Qp& qp);
 /// The first missing responses in [from, end) that are to be requested, of one request. Length 0: there are none.
 Hole unasked_responses(const Context& ctx, const Qp& qp, Psn from, Psn end);
 /// Number of PSNs from the oldest expected one to the end of what is to be requested again.

@@ -135,12 +135,13 @@ Hole hole_from(const Backlog& b, uint32_t window, Psn from);
 /// What a requester knows of the responses that are missing, while it keeps others (missing.cpp).
 struct Missing {
     Asked asked;
-    Psn frontier;          ///< holes before it are requested again
-    Psn hole;              ///< the first hole behind the frontier
-    Nanos since = 0;       ///< when that hole was detected
-    bool waits = false;    ///< that hole may only be late
-    bool request = false;  ///< `named` is to be sent again
-    Psn named;             ///< request that a kept NAK reports as missing
+    Psn frontier;           ///< holes before it are requested again
+    Psn hole;               ///< the first hole behind the frontier
+    Nanos since = 0;        ///< when that hole was detected
+    bool waits = false;     ///< that hole may only be late
+    bool request = false;   ///< `named` is to be sent again
+    Psn named;              ///< request that a kept NAK reports as missing
+    uint64_t examined = 0;  ///< PSNs that were examined in the search for holes; tests limit this work
 };
 
 /// The reorder state of a QP. It exists from the QP's first frame out of order until its reset.
