@@ -161,7 +161,7 @@ void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
 constexpr WcStatus kNakStatus[] = {WcStatus::success, WcStatus::rem_inv_req_err, WcStatus::rem_access_err, WcStatus::rem_op_err,
                                    WcStatus::rem_inv_rd_req_err};
 
-void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
+void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p, bool kept) {
     Requester& rq = qp.requester;
     const uint8_t code = aeth_value(p.syndrome);
     if (code >= std::size(kNakStatus)) {
@@ -173,8 +173,10 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     if (code == uint8_t(NakCode::psn_sequence)) {
-        count(ctx, qp, &EventCounters::seq_nak_received);
-        note(ctx, qp, Happening::seq_nak_received, p.psn);
+        if (!kept) {
+            count(ctx, qp, &EventCounters::seq_nak_received);
+            note(ctx, qp, Happening::seq_nak_received, p.psn);
+        }
         // If a response before the NAK is missing, the NAK takes effect when that response has arrived.
         if (result == Acked::response_missing) {
             response_missing(ctx, qp, p);
@@ -299,7 +301,7 @@ void finish_response(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     responded(ctx, qp, p.psn, psn_span(r->first_psn, p.psn) + 1 == r->packets);
 }
 
-void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
+void execute_response(Context& ctx, Qp& qp, const wire::Packet& p, bool kept) {
     ROCI_STAGE(completer);
     Requester& rq = qp.requester;
     if (qp.state != State::rts && qp.state != State::sqd) {
@@ -323,7 +325,7 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         case AethKind::ack:
             return receive_ack(ctx, qp, p);
         case AethKind::nak:
-            return receive_nak(ctx, qp, p);
+            return receive_nak(ctx, qp, p, kept);
         case AethKind::rnr_nak:
             return receive_rnr_nak(ctx, qp, p);
         case AethKind::reserved:

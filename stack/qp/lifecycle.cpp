@@ -61,6 +61,7 @@ void reset(Context& ctx, Qp& qp) {
     drop_slow(ctx, qp);
     qp.requester.queue.reset();
     qp.requester = {.queue = qp.requester.queue};
+    qp.repair_time = {};
     auto sges = std::move(qp.responder.recv.sges);
     qp.responder = Responder{};
     qp.responder.recv.sges = std::move(sges);

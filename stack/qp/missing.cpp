@@ -21,6 +21,7 @@ Psn answered_end(const Qp& qp) {
 Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
     const Backlog& b = qp.reorder->responses;
     const Hole hole = hole_from(b, ctx.reorder->window(), from);
+    qp.reorder->missing.examined += psn_span(from, hole.first + hole.length);
     if (hole.length != 0) return hole;
     const Psn behind = b.count != 0 && b.end.distance_from(from) > 0 ? b.end : from;
     const int32_t rest = answered_end(qp).distance_from(behind);
@@ -34,13 +35,23 @@ uint32_t overtakers(const Reorder& r, Psn end) {
     return uint32_t(std::max(behind, 0)) + uint32_t(r.has_ack);
 }
 
+/// Returns true if responses in [from, end) are missing and were not requested again. PSNs from next() on do not count, because
+/// the requester sends them again anyway after it went back.
+bool any_unasked(const Context& ctx, const Qp& qp, Psn from, Psn end) {
+    const Psn next = qp.requester.window.next();
+    if (next.distance_from(end) < 0) end = next;
+    return unasked_responses(ctx, qp, from, end).length != 0;
+}
+
 /// Moves the frontier behind all holes that count as lost. Returns true if responses among them are to be requested again.
 bool advance_frontier(Context& ctx, Qp& qp) {
     Missing& m = qp.reorder->missing;
     const Patience& patience = qp.reorder->responses.patience;
     bool found = false;
     for (;;) {
-        const Hole h = missing_response(ctx, qp, m.frontier);
+        // Between the frontier and the hole everything has arrived.
+        const Psn from = m.hole.distance_from(m.frontier) > 0 ? m.hole : m.frontier;
+        const Hole h = missing_response(ctx, qp, from);
         if (h.first != m.hole || !m.waits) {
             m.hole = h.first;
             m.since = ctx.now;
@@ -49,13 +60,14 @@ bool advance_frontier(Context& ctx, Qp& qp) {
         m.waits = h.length != 0 && !patience.exhausted(overtakers(*qp.reorder, end), ctx.now - m.since);
         if (h.length == 0 || m.waits) return found;
         m.frontier = end;
-        found = found || unasked_responses(ctx, qp, h.first, end).length != 0;
+        found = found || any_unasked(ctx, qp, h.first, end);
     }
 }
 
 /// Returns true if responses before the frontier are missing and were not requested again.
 bool any_unasked(const Context& ctx, const Qp& qp) {
-    return unasked_responses(ctx, qp, qp.requester.window.acked(), qp.reorder->missing.frontier).length != 0;
+    const Missing& m = qp.reorder->missing;
+    return m.request || any_unasked(ctx, qp, qp.requester.window.acked(), m.frontier);
 }
 
 /// Returns the least time from a repeated request to its answer. A response that arrives earlier was sent before the peer
@@ -97,15 +109,19 @@ bool look_for_missing(Context& ctx, Qp& qp) {
 void missing_go_back(const Context& ctx, Qp& qp) {
     forget_missing(qp);
     const SendWindow& window = qp.requester.window;
-    if (!ctx.selective_repeat || !window.awaits_answer()) return;
-    qp.reorder->missing.asked.add_again({window.acked(), window.in_flight()}, window.highest_sent(), ctx.now);
-    qp.reorder->missing.frontier = window.next();
+    // After an earlier roll-back, a part of what was sent may not have been sent again yet. It is sent again, too.
+    if (!ctx.selective_repeat || window.unanswered() == 0) return;
+    qp.reorder->missing.asked.add_again({window.acked(), window.unanswered()}, window.highest_sent(), ctx.now);
+    qp.reorder->missing.frontier = window.highest_sent();
 }
 
-void ask_for_all_missing(Qp& qp) {
+void ask_for_all_missing(const Context& ctx, Qp& qp) {
     Missing& m = qp.reorder->missing;
     m.request = m.request || (m.asked.covers(m.named) && m.named.distance_from(qp.requester.window.acked()) > 0);
     m.asked.clear();
+    const SendWindow& window = qp.requester.window;
+    if (window.repeats())  // they are still to be sent
+        m.asked.add_again({window.next(), psn_span(window.next(), window.highest_sent())}, window.highest_sent(), ctx.now);
     m.frontier = answered_end(qp);
     m.waits = false;
     qp.reorder->responses.again = m.frontier;
@@ -121,21 +137,23 @@ uint32_t missing_span(const Qp& qp) {
 Hole unasked_responses(const Context& ctx, const Qp& qp, Psn from, Psn end) {
     const Asked& asked = qp.reorder->missing.asked;
     SendRecord* r = qp.requester.queue.oldest();
+    Hole hole{from, 0};
     for (;;) {
-        Hole h = missing_response(ctx, qp, from);
-        const int32_t left = end.distance_from(h.first);
-        if (h.length == 0 || left <= 0) return {h.first, 0};
-        r = record_at(r, h.first);
-        if (r == nullptr) return {h.first, 0};
-        const uint32_t of_record = r->packets - psn_span(r->first_psn, h.first);
-        if (!needs_response(r->kind)) {  // the request was executed, because a later request was answered
-            from = h.first + of_record;
-            continue;
+        if (hole.length == 0) hole = missing_response(ctx, qp, hole.first);
+        const int32_t left = end.distance_from(hole.first);
+        if (hole.length == 0 || left <= 0) return {hole.first, 0};
+        r = record_at(r, hole.first);
+        if (r == nullptr) return {hole.first, 0};
+        const uint32_t of_record = r->packets - psn_span(r->first_psn, hole.first);
+        Hole part{hole.first, std::min({hole.length, of_record, uint32_t(left)})};
+        if (needs_response(r->kind)) {
+            part = asked.uncovered(part);
+            if (part.length != 0) return part;
+        } else {  // the request was executed, because a later request was answered
+            part.first = part.first + part.length;
         }
-        h.length = std::min({h.length, of_record, uint32_t(left)});
-        h = asked.uncovered(h);
-        if (h.length != 0) return h;
-        from = h.first;
+        hole.length -= psn_span(hole.first, part.first);
+        hole.first = part.first;
     }
 }
 

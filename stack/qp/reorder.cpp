@@ -176,7 +176,7 @@ bool execute_next_response(Context& ctx, Qp& qp) {
     r.has_ack = false;
     if (r.ack.psn.distance_from(rq.window.acked()) < 0) return false;
     const wire::Packet ack = r.ack;
-    execute_response(ctx, qp, ack);
+    execute_response(ctx, qp, ack, true);
     return true;
 }
 

@@ -33,7 +33,7 @@ bool look_for_missing(Context& ctx, Qp& qp);
 void missing_go_back(const Context& ctx, Qp& qp);
 /// Called when nothing has arrived for so long that the repeated requests or their answers are lost too. Selects all missing
 /// responses to be requested again.
-void ask_for_all_missing(Qp& qp);
+void ask_for_all_missing(const Context& ctx, Qp& qp);
 /// Returns the first missing responses in [from, end) that were not requested again, all of one request. If there are none, the
 /// length is 0.
 Hole unasked_responses(const Context& ctx, const Qp& qp, Psn from, Psn end);

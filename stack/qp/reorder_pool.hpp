@@ -141,6 +141,7 @@ struct Missing {
     bool waits = false;    ///< the responses of `hole` may only be late
     bool request = false;  ///< the request `named` is to be sent again
     Psn named;             ///< request that a kept NAK reports as missing
+    uint64_t examined = 0;  ///< number of PSNs examined in the search for holes; tests limit this work
 };
 
 /// The reorder state of a QP. It exists from the QP's first frame out of order until the QP is reset, fails or is removed.

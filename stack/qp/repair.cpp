@@ -200,13 +200,14 @@ void probe(Context& ctx, Qp& qp) {
         crept(ctx, qp);
         return restart_ack_timer(ctx, qp);  // nothing is outstanding until the requester has its turn
     }
-    if (qp.keeps_responses) ask_for_all_missing(qp);
+    if (qp.keeps_responses) ask_for_all_missing(ctx, qp);
     const uint32_t missing = qp.keeps_responses ? missing_span(qp) : 0;
     if (missing != 0) {
         begin_repair(ctx, qp, Cause::response, missing);
     } else {
         const uint32_t again = std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
-        begin_repair(ctx, qp, r.cause == Cause::none ? Cause::probe : r.cause, again);
+        // After a repair with cause `response` nothing is kept any more, so nothing shows that the oldest request was executed.
+        begin_repair(ctx, qp, r.cause == Cause::nak ? Cause::nak : Cause::probe, again);
     }
     arm_probe(ctx, qp);
 }

@@ -140,7 +140,7 @@ bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     return true;
 }
 
-enum class Step : uint8_t { done, wait, fault };
+enum class Step : uint8_t { done, skipped, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
@@ -256,11 +256,12 @@ Step request_missing(Context& ctx, Qp& qp) {
     Missing& m = qp.reorder->missing;
     const Psn from = rq.window.repair_next();
     Hole hole = m.asked.full() ? Hole{} : unasked_responses(ctx, qp, from, from + rq.window.repair_left());
-    const bool request = hole.length == 0 && std::exchange(m.request, false) && !m.asked.full();
+    const bool request = hole.length == 0 && m.request && !m.asked.full();
     if (request) hole = {m.named, 1};
-    rq.window.repaired(hole.length == 0 ? rq.window.repair_left()
-                                        : std::min(psn_span(from, hole.first), rq.window.repair_left()));
-    if (hole.length == 0) return Step::done;
+    if (hole.length == 0) {
+        rq.window.repaired(rq.window.repair_left());
+        return Step::skipped;
+    }
     SendRecord* r = record_at(rq.queue.oldest(), hole.first);
     if (r == nullptr) return Step::fault;
     const uint32_t packet = psn_span(r->first_psn, hole.first);
@@ -268,10 +269,12 @@ Step request_missing(Context& ctx, Qp& qp) {
     r->partly = r->partly || (needs_response(r->kind) && packet + hole.length != r->packets);
     Middle none;
     const Step step = transmit(ctx, qp, *r, {packet, hole.length}, AckRequest::yes, true, none);
-    if (step == Step::wait) m.request = request;
     if (step != Step::done) return step;
+    m.request = m.request && !request;
     m.asked.add(hole, rq.window.highest_sent(), ctx.now);
-    rq.window.repaired(std::min(hole.length, rq.window.repair_left()));
+    // The named request comes last, and may lie before `from`.
+    rq.window.repaired(request ? rq.window.repair_left()
+                               : std::min(psn_span(from, hole.first + hole.length), rq.window.repair_left()));
     return step;
 }
 
@@ -286,7 +289,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     Part part{psn_span(r->first_psn, psn), 1};
     if (answered && !needs_response(r->kind)) {  // the request was executed, because a later request was answered
         rq.window.repaired(rq.window.repair_left());
-        return Step::done;
+        return Step::skipped;
     }
     if (needs_response(r->kind)) {
         part.psns = r->packets - part.packet;
@@ -310,7 +313,7 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
             roll_back(ctx, qp);  // the normal path then reaches the fault and reports it
             return sent;
         }
-        ++sent;
+        sent += step == Step::done;
     }
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);

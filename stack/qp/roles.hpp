@@ -33,8 +33,8 @@ bool hold_back(Context& ctx, Qp& qp);
 /// Completes the executed local operations (memory windows) at the head of the send queue.
 void retire_local(Context& ctx, Qp& qp);
 void receive_response(Context& ctx, Qp& qp, const wire::Packet& packet);
-/// Executes one response only, without the kept responses behind it.
-void execute_response(Context& ctx, Qp& qp, const wire::Packet& packet);
+/// Executes one response only, without the kept responses behind it. `kept`: the packet was counted when it arrived.
+void execute_response(Context& ctx, Qp& qp, const wire::Packet& packet, bool kept = false);
 /// Completes a response that waited for slow memory. `good` is false if its bytes could not be stored.
 void finish_response(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 /// Called when a later packet shows that a response is lost. Requests the response again, if a retry is left.
