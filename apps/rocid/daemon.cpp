@@ -208,6 +208,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
     follow_kernel();
     socket_->watch(SigbusGuard::instance().event_fd(), [this] { end_robbed_sessions(); });
+    socket_->watch(platform_->hole_timer_fd(), [this] { platform_->renew_hole_credit(); });
     socket_->watch(ports_->link_fd(), [this] { follow_links(); });
     follow_links();
     serve_metrics();
