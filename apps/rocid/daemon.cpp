@@ -154,7 +154,11 @@ int prepare_process() {
 
 SessionHandler Daemon::session_handler() {
     SessionHandler handler;
-    handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
+    handler.open = [this](const host::Client& who) {
+        conductor_->service(pmd::Clock::monotonic());
+        return conductor_->open_session(who);
+    };
+    handler.not_before = [this](uint32_t session) { return conductor_->not_before(session); };
     handler.close = [this](uint32_t session, const host::Client& who) {
         platform_->set_current_client(who);
         conductor_->close_session(session);
@@ -205,6 +209,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
     follow_kernel();
     socket_->watch(SigbusGuard::instance().event_fd(), [this] { end_robbed_sessions(); });
+    socket_->watch(platform_->hole_timer_fd(), [this] { platform_->renew_hole_credit(); });
     socket_->watch(ports_->link_fd(), [this] { follow_links(); });
     follow_links();
     serve_metrics();
@@ -348,10 +353,10 @@ void Daemon::service() {
 std::string Daemon::status_json() const {
     nlohmann::json j = nlohmann::json::parse(engines_->status_json());
     const ControlSocket::Counters& s = socket_->counters();
-    j["socket"] = {{"path", config_.socket},        {"connections", socket_->connections()},
-                   {"accepted", s.accepted},        {"refused", s.refused},
-                   {"requests", s.requests},        {"malformed", s.malformed},
-                   {"slow_dropped", s.slow_dropped}};
+    j["socket"] = {{"path", config_.socket},         {"connections", socket_->connections()},
+                   {"accepted", s.accepted},         {"refused", s.refused},
+                   {"requests", s.requests},         {"malformed", s.malformed},
+                   {"slow_dropped", s.slow_dropped}, {"paused", s.paused}};
     const EventPipes::Counters& e = events_->counters();
     j["events"] = {{"pipes", events_->pipes()},
                    {"written", e.written.load()},

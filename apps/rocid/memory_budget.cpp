@@ -56,7 +56,7 @@ std::optional<uint64_t> limit_in(const std::string& path) {
     return in >> value && value < kNone ? std::optional(value) : std::nullopt;
 }
 
-uint64_t reclaimable(const std::string& folder, const MemoryBudget::Version& version) {
+uint64_t reclaimable_in(const std::string& folder, const MemoryBudget::Version& version) {
     std::ifstream in(folder + "/memory.stat");
     uint64_t sum = 0;
     std::string name;
@@ -67,9 +67,9 @@ uint64_t reclaimable(const std::string& folder, const MemoryBudget::Version& ver
 
 }  // namespace
 
-MemoryBudget::MemoryBudget(std::string mount, std::string membership)
-    : mount_(std::move(mount)), membership_(std::move(membership)) {
-    refresh();
+MemoryBudget::MemoryBudget(std::string mount, std::string membership, std::function<Nanos()> now)
+    : mount_(std::move(mount)), membership_(std::move(membership)), now_(std::move(now)) {
+    read_limits();
 }
 
 MemoryBudget::~MemoryBudget() { forget(); }
@@ -80,7 +80,12 @@ void MemoryBudget::forget() {
 }
 
 void MemoryBudget::refresh() {
+    if (now_() >= limits_read_at_ + kAge) read_limits();
+}
+
+void MemoryBudget::read_limits() {
     forget();
+    limits_read_at_ = now_();
     for (const Version& v : kVersions) {
         std::string at = group_of(membership_, v.controller);
         if (at.empty()) continue;
@@ -97,25 +102,39 @@ void MemoryBudget::look(const Version& version, const std::string& group) {
     if (fd >= 0) levels_.push_back({&version, folder, *limit, fd});
 }
 
-uint64_t MemoryBudget::Level::available() const {
+uint64_t MemoryBudget::Level::available(Nanos now) const {
     char text[32] = {};
     const ssize_t n = pread(used, text, sizeof text - 1, 0);
     uint64_t bytes = 0;
     if (n <= 0 || std::from_chars(text, text + n, bytes).ec != std::errc{}) return limit;
     const uint64_t left = limit - std::min(bytes, limit);
-    // The kernel needs long to write memory.stat, so rocid reads this file only if little memory is left.
-    return left > limit / 4 ? left : std::min(limit, left + reclaimable(folder, *version));
+    // The kernel needs long to write memory.stat, so rocid reads this file only if little memory is left, and seldom.
+    if (left > limit / 4) return left;
+    if (!read_at || now >= *read_at + kAge) {
+        reclaimable = reclaimable_in(folder, *version);
+        read_at = now;
+    }
+    return std::min(limit, left + reclaimable);
 }
 
 std::optional<uint64_t> MemoryBudget::available() const {
     std::optional<uint64_t> least;
-    for (const Level& l : levels_) least = std::min(least.value_or(UINT64_MAX), l.available());
+    for (const Level& l : levels_) least = std::min(least.value_or(UINT64_MAX), l.available(now_()));
+    return least;
+}
+
+std::optional<uint64_t> MemoryBudget::available_above_quarter() const {
+    std::optional<uint64_t> least;
+    for (const Level& l : levels_) {
+        const uint64_t left = l.available(now_());
+        least = std::min(least.value_or(UINT64_MAX), left - std::min(left, l.limit / 4));
+    }
     return least;
 }
 
 bool MemoryBudget::allows(uint64_t bytes, std::string& why) const {
     for (const Level& l : levels_) {
-        const uint64_t left = l.available(), reserve = reserve_of(l.limit);
+        const uint64_t left = l.available(now_()), reserve = reserve_of(l.limit);
         if (left >= reserve && left - reserve >= bytes) continue;
         why = fmt::format(
             "the memory limit of rocid's control group is {} MiB, and {} MiB are left, of which rocid keeps {}: raise memory.max "

@@ -136,7 +136,7 @@ constexpr Option kOptions[] = {
      "\"@hpc mapped_bytes=1099511627776\"]: a user, @group or * for all users, then limits with the names of `roci status "
      "--limits`. control_rate is control operations per second: 100000 by default, which is more than a program makes that "
      "registers "
-     "memory for each message; with 0 there is no limit. "
+     "memory for each message; with 0 there is no limit. A user beyond control_rate waits for its replies. "
      "If several entries set the same limit of a user, the last one is used. Root and the user of rocid have no limits.",
      ROCI_TEXTS(limits.users)},
 

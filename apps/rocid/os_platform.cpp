@@ -85,8 +85,9 @@ bool is_tmpfs(int fd) {
 }
 
 /// Returns true if the file has `length` bytes and enough blocks for them. Blocks beyond the end of the file count, too, so a
-/// client can make the check accept a file with holes. SEEK_HOLE does not help: tmpfs reports allocated but never written pages
-/// as holes.
+/// client can pass a file with holes. SEEK_HOLE and mincore() do not help: tmpfs reports allocated but never written pages as
+/// holes. Such a chunk gives its client no more than holes in registered memory: the mapping is watched, missing pages are filled
+/// from the user's credit, and beyond the credit the session ends.
 bool has_all_pages(int fd, uint64_t length) {
     constexpr uint64_t kBlock = 512;
     struct stat s {};
@@ -230,21 +231,33 @@ host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& w
     return chunk;
 }
 
-/// Reads the limits again, and sets the bytes that rocid may spend on clients' missing pages until the next call.
+/// Reads the limits again. If there is a limit for the first time, starts to watch for missing pages.
 void OsPlatform::watch_budget() {
-    constexpr uint64_t kShare = 8;
     budget_.refresh();
     if (!budget_.limited()) return;
-    if (!std::exchange(fills_holes_, true)) {
-        if (holes_.open())
-            SigbusGuard::instance().set_filler(&holes_);
-        else
-            spdlog::warn(
-                "rocid's control group has a memory limit, but userfaultfd is not permitted ({}): a client that removes pages of "
-                "registered memory again can make rocid pay for them",
-                errno_text());
-    }
-    holes_.set_credit(budget_.available().value_or(0) / kShare);
+    if (std::exchange(fills_holes_, true)) return;
+    if (holes_.open())
+        SigbusGuard::instance().set_filler(&holes_);
+    else
+        spdlog::warn(
+            "rocid's control group has a memory limit, but userfaultfd is not permitted ({}): a client that removes pages of "
+            "registered memory again can make rocid pay for them",
+            errno_text());
+    renew_hole_credit();
+}
+
+/// A user may make rocid spend an eighth of what is left, and all users together so much that a quarter of the limit remains. The
+/// reserve of MemoryBudget::allows() is smaller, so requests still succeed then. A client that opens devices or regions again
+/// gets no further credit, because only time renews it.
+void OsPlatform::renew_hole_credit() {
+    constexpr uint64_t kShare = 8;
+    budget_.refresh();
+    holes_.renew(budget_.available_above_quarter().value_or(0), budget_.available().value_or(0) / kShare);
+}
+
+bool OsPlatform::has_memory(uint64_t bytes, std::string& why) {
+    if (const auto most = budget_.available_above_quarter()) holes_.lower_pool(*most);
+    return budget_.allows(bytes, why);
 }
 
 uint32_t OsPlatform::client_flags() {
@@ -296,7 +309,7 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t lengt
     region->base = static_cast<std::byte*>(p);
     region->length = length;
     region->writable = writable;
-    if (!SigbusGuard::instance().add(*region, mapped)) {
+    if (!SigbusGuard::instance().add(*region, mapped, fills_holes_ ? holes_.credit_of(current_.uid) : nullptr)) {
         munmap(p, mapped);
         why = "too many mapped regions";
         return nullptr;

@@ -69,7 +69,7 @@ public:
     uint64_t random() override;
     host::SharedMemory make_memory(uint64_t length, std::string& why) override;
     host::SharedMemory map_chunk(int fd, uint64_t length, std::string& why) override;
-    bool has_memory(uint64_t bytes, std::string& why) override { return budget_.allows(bytes, why); }
+    bool has_memory(uint64_t bytes, std::string& why) override;
     uint32_t client_flags() override;
     void free_memory(const host::SharedMemory&) override;
     bool is_lost(const host::SharedMemory&) const override;
@@ -103,6 +103,11 @@ public:
         return captures_->start(session, spec, why);
     }
     host::CaptureCounts stop_capture(uint32_t session) override { return captures_->stop(session); }
+
+    /// Returns a descriptor that becomes readable when renew_hole_credit() should be called.
+    int hole_timer_fd() const { return holes_.timer_fd(); }
+    /// Computes anew what rocid may spend on pages that clients remove from registered memory.
+    void renew_hole_credit();
 
     uint64_t mapped_regions() const { return mapped_lengths_.size(); }
 

@@ -22,9 +22,9 @@ public:
     /// Returns the process-wide table. The first call installs the handler.
     static SigbusGuard& instance();
 
-    /// Makes a fault in [region.base, +mapped_length) poison `region`, unless the filler allocates the page. Returns false if the
-    /// table is full.
-    bool add(mem::MappedRegion& region, uint64_t mapped_length);
+    /// Makes a fault in [region.base, +mapped_length) poison `region`, unless the filler allocates the page with the user's
+    /// credit. Returns false if the table is full.
+    bool add(mem::MappedRegion& region, uint64_t mapped_length, HoleFiller::Credit* credit = nullptr);
     /// Removes a mapping from the table. Must precede the unmapping. No thread may access the mapping any more.
     void remove(const mem::MappedRegion& region);
     /// Returns the number of regions poisoned so far.
@@ -49,6 +49,7 @@ private:
         std::atomic<uintptr_t> base{0};
         std::atomic<uint64_t> length{0};
         std::atomic<mem::MappedRegion*> region{nullptr};
+        std::atomic<HoleFiller::Credit*> credit{nullptr};
     };
     static constexpr size_t kPerBlock = 1024, kBlocks = 1024;
     struct Block {
@@ -61,7 +62,7 @@ private:
     void make_reserve();
     bool give_up_one();
     bool cover(uintptr_t base, uint64_t length);
-    void write(Entry& e, uintptr_t base, uint64_t length, mem::MappedRegion* region);
+    void write(Entry& e, uintptr_t base, uint64_t length, mem::MappedRegion* region, HoleFiller::Credit* credit);
 
     std::mutex mutex_;
     std::array<std::atomic<Block*>, kBlocks> blocks_{};

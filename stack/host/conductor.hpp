@@ -38,11 +38,14 @@ public:
     ~Conductor();
 
     /// Opens the session of an accepted connection. Returns its ID, which is not reused while rocid runs, or kNoHandle if there
-    /// are too many sessions.
+    /// are too many sessions, too little memory, or too many control operations of the user.
     uint32_t open_session(const Client& who);
     /// Handles a request packet. Takes over the packet's descriptors in any case. If `close` is set, the caller must close the
     /// connection after it has sent the reply.
     Reply handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
+    /// Returns the time before which the caller must not handle the session's next request. The time lies in the future if the
+    /// session's user has exceeded control_rate.
+    Nanos not_before(uint32_t session) const;
     /// Ends the session of a closed connection and reclaims all its objects. Afterwards no engine has a reference to them.
     void close_session(uint32_t session);
 

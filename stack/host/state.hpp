@@ -71,7 +71,7 @@ struct Conductor::State {
     std::unique_ptr<paths::Neighbours> neighbours;
     std::deque<HeldReply> replies;
     std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< refusals by user and resource (quotas.cpp)
-    std::map<uint32_t, TokenBucket> rates;                             ///< of control operations, by user
+    std::map<uint32_t, TokenBucket> rates;                             ///< control operations by user
     PeerTable peers;                                                   ///< claimed peers of connected QPs
 
     uint32_t new_pd_number();

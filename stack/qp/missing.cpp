@@ -64,7 +64,8 @@ bool advance_frontier(Context& ctx, Qp& qp) {
     }
 }
 
-/// Returns true if responses before the frontier are missing and were not requested again.
+/// Returns true if responses before the frontier are missing and were not requested again, or if the request that a kept NAK
+/// names is to be sent again.
 bool any_unasked(const Context& ctx, const Qp& qp) {
     const Missing& m = qp.reorder->missing;
     return m.request || any_unasked(ctx, qp, qp.requester.window.acked(), m.frontier);

@@ -135,12 +135,12 @@ Hole hole_from(const Backlog& b, uint32_t window, Psn from);
 /// The missing responses of a requester that keeps later responses (missing.cpp).
 struct Missing {
     Asked asked;
-    Psn frontier;          ///< holes before this PSN are to be requested again
-    Psn hole;              ///< the first hole behind the frontier
-    Nanos since = 0;       ///< time when `hole` was detected
-    bool waits = false;    ///< the responses of `hole` may only be late
-    bool request = false;  ///< the request `named` is to be sent again
-    Psn named;             ///< request that a kept NAK reports as missing
+    Psn frontier;           ///< holes before this PSN are to be requested again
+    Psn hole;               ///< the first hole behind the frontier
+    Nanos since = 0;        ///< time when `hole` was detected
+    bool waits = false;     ///< the responses of `hole` may only be late
+    bool request = false;   ///< the request `named` is to be sent again
+    Psn named;              ///< request that a kept NAK reports as missing
     uint64_t examined = 0;  ///< number of PSNs examined in the search for holes; tests limit this work
 };
 

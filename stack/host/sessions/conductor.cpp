@@ -191,7 +191,13 @@ uint32_t Conductor::open_session(const Client& who) {
 }
 
 Reply Conductor::handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
+    if (const Session* s = state_->find(session)) sessions::charge(*state_, s->who);
     return answer(*state_, session, packet, fds, close);
+}
+
+Nanos Conductor::not_before(uint32_t session) const {
+    const Session* s = state_->find(session);
+    return s != nullptr ? sessions::not_before(*state_, s->who) : 0;
 }
 
 void Conductor::close_session(uint32_t session_id) {

@@ -156,7 +156,6 @@ Outcome dispatch(Call& call, Op number) {
     const char* name = abi::op_name(number);
     if (Outcome o = check_stage(call, *rule, name); o.failed()) return o;
     if (Outcome o = check_shape(call, *rule, name); o.failed()) return o;
-    if (Outcome o = check_rate(call, number); o.failed()) return o;
     if (Outcome o = check_quota(call, number); o.failed()) return o;
     Outcome o = rule->handler(call);
     if (o.failed() && !o.waits_for) rdma_cm::note_refusal(call.state, call.session, call.request, name, o.reason);

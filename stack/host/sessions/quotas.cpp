@@ -141,12 +141,6 @@ uint64_t limit_of(const State& state, const Client& who, size_t resource) {
     return state.limits.of_user(who.uid, who.gid).*kUserLimits[resource].limit;
 }
 
-/// Operations that free something. They count, but are never refused, because programs do not repeat them.
-constexpr Op kFreeing[] = {Op::dealloc_pd,  Op::remove_region, Op::dereg_mr,     Op::destroy_channel,  Op::destroy_cq,
-                           Op::destroy_srq, Op::destroy_qp,    Op::destroy_ah,   Op::detach_mcast,     Op::dealloc_mw,
-                           Op::close_xrcd,  Op::free_dm,       Op::stop_capture, Op::cm_close_channel, Op::cm_destroy_id,
-                           Op::cm_leave,    Op::cm_disconnect, Op::cm_get_event};
-
 Outcome refuse(State& state, uint32_t uid, Resource resource, uint64_t used, uint64_t limit) {
     ++state.refused[uid][resource];
     return fail(ENOMEM, "limit {}: user {} has {} of {}", kUserLimits[resource].name, uid, used, limit);
@@ -193,23 +187,23 @@ Outcome check_quota(Call& c, Op op) {
     return takes ? check_memory(c, op) : done();
 }
 
-Outcome check_rate(Call& c, Op op) {
-    const Client& who = c.session.who;
-    if (c.state.privileged(who)) return done();
-    const uint64_t rate = limit_of(c.state, who, kControlRate);
-    if (rate == 0) return done();
-    TokenBucket& bucket = c.state.rates[who.uid];
-    if (std::ranges::find(kFreeing, op) != std::end(kFreeing)) {
-        bucket.owe(rate, c.state.now);
-        return done();
-    }
-    if (bucket.take(rate, c.state.now)) return done();
-    ++c.state.refused[who.uid][kControlRate];
-    return fail(EAGAIN, "limit control_rate: user {} has made {} control operations within a second; repeat it later", who.uid,
-                rate);
+void charge(State& state, const Client& who) {
+    if (state.privileged(who)) return;
+    const uint64_t rate = limit_of(state, who, kControlRate);
+    if (rate == 0) return;
+    state.rates[who.uid].take(rate, state.now);
+    if (not_before(state, who) > state.now) ++state.refused[who.uid][kControlRate];
+}
+
+Nanos not_before(const State& state, const Client& who) {
+    const auto bucket = state.rates.find(who.uid);
+    return bucket != state.rates.end() ? bucket->second.settled() : 0;
 }
 
 bool may_open_session(State& state, const Client& who) {
+    constexpr Nanos kMostDelay = 1'000'000'000;
+    charge(state, who);
+    if (not_before(state, who) > state.now + kMostDelay) return false;
     std::string why;
     if (!state.platform.has_memory(0, why)) return false;
     if (state.privileged(who)) return true;
@@ -223,8 +217,9 @@ std::vector<QuotaLine> quota_lines(const State& state, const Client& who) {
     for (size_t r = 0; r < kResources; ++r) {
         QuotaLine& line = lines.emplace_back(kUserLimits[r].name, used_by(state, who.uid, kRows[r]));
         if (!state.privileged(who)) line.limit = limit_of(state, who, r);
-        if (const auto rate = state.rates.find(who.uid); r == kControlRate && rate != state.rates.end() && line.limit)
-            line.used = TokenBucket(rate->second).used(*line.limit, state.now);
+        if (const auto rate = state.rates.find(who.uid);
+            r == kControlRate && rate != state.rates.end() && line.limit.value_or(0) != 0)
+            line.used = rate->second.used(*line.limit, state.now);
         if (refused != state.refused.end()) line.refused = refused->second[r];
     }
     return lines;

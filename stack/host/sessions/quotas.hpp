@@ -16,15 +16,18 @@ struct QuotaLine {
     const char* resource;
     uint64_t used;
     std::optional<uint64_t> limit = {};
-    uint64_t refused = 0;
+    uint64_t refused = 0;  ///< for control_rate: the requests after which the session had to wait
 };
 /// Returns the resources of the user `who.uid`. The limits follow the rules for this user and for the primary group `who.gid`.
 std::vector<QuotaLine> quota_lines(const State&, const Client& who);
-/// Counts a control operation of the user. Fails with EAGAIN if the user makes more control operations per second than permitted.
-/// Operations that free something never fail here.
-Outcome check_rate(Call&, abi::Op);
+/// Counts a control operation of the user: a request, whether it succeeds or not, or a new session.
+void charge(State&, const Client&);
+/// Returns the time before which no further request of the user may be handled, because the user has exceeded control_rate. No
+/// request is refused for the rate: programs do not repeat a request that frees something.
+Nanos not_before(const State&, const Client&);
 
-/// Returns false if the user has the maximum number of sessions already, or if rocid may not allocate more memory.
+/// Counts the session as a control operation. Returns false if the user has the maximum number of sessions already, or has to
+/// wait more than a second for control_rate, or if rocid may not allocate more memory.
 bool may_open_session(State&, const Client&);
 
 }  // namespace roci::host::sessions

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "apps/rocid/control_socket.hpp"
@@ -33,6 +34,8 @@ struct Socket : testing::Test {
     int requests = 0;
     size_t reply_size = 100;
     bool with_fds = false;
+    Nanos now = 1'000'000'000;
+    std::map<uint32_t, Nanos> not_before;  ///< by session
     Reaper reaper;
     std::unique_ptr<ControlSocket> socket;
 
@@ -69,6 +72,8 @@ struct Socket : testing::Test {
             return r;
         };
         h.close = [this](uint32_t session, const host::Client&) { EXPECT_EQ(open.erase(session), 1u) << "closed once"; };
+        h.not_before = [this](uint32_t session) { return not_before[session]; };
+        h.now = [this] { return now; };
         return h;
     }
     void start() { socket = std::make_unique<ControlSocket>(path, 0640, handler(), reaper); }
@@ -312,6 +317,56 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     serve();
     EXPECT_FALSE(open.contains(1));
     socket->answer(1, reply, false);  // session 1 no longer exists
+    close(other);
+    serve();
+}
+
+TEST_F(Socket, WhoIsTooFastIsNotReadForAWhileAndHoldsNobodyUp) {
+    start();
+    const int fast = connect_client(), other = connect_client();
+    serve();
+    char buffer[256];
+    const auto sends = [&](int fd) { ASSERT_EQ(send(fd, "x", 1, 0), 1); };
+    const auto has_reply = [&](int fd) { return recv(fd, buffer, sizeof buffer, MSG_DONTWAIT) == 100; };
+    not_before[1] = now + 1'000'000;
+    sends(fast);
+    serve();
+    EXPECT_TRUE(has_reply(fast)) << "the request before the pause is answered";
+    sends(fast);
+    sends(other);
+    serve();
+    EXPECT_TRUE(has_reply(other));
+    EXPECT_FALSE(has_reply(fast));
+    EXPECT_EQ(requests, 2);
+    now += 1'000'000;
+    serve();
+    EXPECT_TRUE(has_reply(fast)) << "the waiting request is not lost";
+    EXPECT_EQ(socket->counters().paused, 1u);
+
+    not_before[1] = now + 1'000'000;
+    ASSERT_EQ(send(fast, "answer later!", 13, 0), 13);
+    serve();
+    host::Reply reply;
+    reply.bytes.assign(100, std::byte{'a'});
+    socket->answer(1, reply, false);
+    EXPECT_TRUE(has_reply(fast));
+    sends(fast);
+    serve();
+    EXPECT_FALSE(has_reply(fast)) << "paused after a deferred reply, too";
+
+    not_before[3] = now + 1'000'000;
+    const int fresh = connect_client();
+    serve();
+    sends(fresh);
+    serve();
+    EXPECT_FALSE(has_reply(fresh)) << "a new connection of a user who is too fast";
+    close(fast);  // hangs up while paused
+    serve();
+    EXPECT_FALSE(open.contains(1));
+    now += 1'000'000;
+    serve();
+    EXPECT_TRUE(has_reply(fresh));
+    close(fresh);
     close(other);
     serve();
 }

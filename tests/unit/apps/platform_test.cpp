@@ -291,16 +291,68 @@ TEST(Budget, OfVersionOneToo) {
     EXPECT_EQ(group.budget().available(), 64 * kMiB - 1);
 }
 
-TEST_F(Platform, PagesThatAClientRemovesAreFilledUpToACredit) {
-    HoleFiller filler;
-    if (!filler.open()) GTEST_SKIP() << "no userfaultfd: " << std::strerror(errno);
+TEST(Budget, ReadsTheSlowFilesAtMostOncePerTenMilliseconds) {
     FakeGroup group;
-    group.limit("one/two", 256 * kMiB, 256 * kMiB - 2 * 8 * kPage);
-    MemoryBudget small(group.folder, group.folder / "cgroup");
-    OsPlatform limited{pipes, page, pmd::Hugepages::never, reaper, small};
-    EXPECT_EQ(limited.client_flags(), uint32_t(abi::kPopulate));
+    Nanos now = 1'000'000'000;
+    group.limit("one/two", 256 * kMiB, 200 * kMiB, 10 * kMiB);
+    MemoryBudget budget(group.folder, group.folder / "cgroup", [&] { return now; });
+    EXPECT_EQ(budget.available(), 66 * kMiB);
+    EXPECT_EQ(budget.available_above_quarter(), 2 * kMiB);
+    group.limit("one/two", 512 * kMiB, 210 * kMiB, 30 * kMiB);
+    now += MemoryBudget::kAge - 1;
+    budget.refresh();
+    EXPECT_EQ(budget.available(), 56 * kMiB) << "only the used bytes are read anew";
+    EXPECT_EQ(budget.available_above_quarter(), 0u);
+    now += 1;
+    EXPECT_EQ(budget.available(), 76 * kMiB) << "memory.stat";
+    budget.refresh();
+    EXPECT_EQ(budget.available(), 302 * kMiB) << "the limit";
+}
+
+/// Regions of 16 pages in a control group that has 16 of 32 pages left. So a user has a credit of two pages, and all users
+/// together have one of eight.
+struct Holes : Platform {
+    FakeGroup group;
+    Nanos now = 1'000'000'000;
+    std::unique_ptr<MemoryBudget> small;
+    std::unique_ptr<OsPlatform> limited;
+    static constexpr uint64_t kPages = 16;
+    std::vector<std::unique_ptr<mem::MappedRegion>> regions;
+
+    void SetUp() override {
+        HoleFiller filler;
+        if (!filler.open()) GTEST_SKIP() << "no userfaultfd: " << std::strerror(errno);
+        group.limit("one/two", 32 * kPage, 16 * kPage);
+        small = std::make_unique<MemoryBudget>(group.folder, group.folder / "cgroup", [this] { return now; });
+        limited = std::make_unique<OsPlatform>(pipes, page, pmd::Hugepages::never, reaper, *small);
+    }
+    void TearDown() override {
+        for (auto& r : regions) limited->unmap_region(*r);
+    }
+    /// Maps a region of a user without pages.
+    mem::MappedRegion& region(uint32_t uid) {
+        limited->set_current_client({1, uid, uid});
+        EXPECT_EQ(limited->client_flags(), uint32_t(abi::kPopulate)) << "as in open_device";
+        const int fd = client_memory(kPages * kPage), own = dup(fd);
+        regions.push_back(limited->map_region(fd, kPages * kPage, true, why));
+        EXPECT_EQ(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPages * kPage), 0);
+        close(own);
+        return *regions.back();
+    }
+    /// Returns the number of pages that can be accessed before the region is poisoned.
+    static uint64_t filled(mem::MappedRegion& r) {
+        auto* bytes = reinterpret_cast<volatile char*>(r.base);
+        for (uint64_t i = 0; i < kPages; ++i) {
+            EXPECT_EQ(bytes[i * kPage], 0);
+            if (r.poisoned.load()) return i;
+        }
+        return kPages;
+    }
+};
+
+TEST_F(Holes, PagesThatAClientRemovesAreFilledUpToACredit) {
     const int fd = client_memory(8 * kPage), own = dup(fd);
-    auto region = limited.map_region(fd, 8 * kPage, true, why);
+    auto region = limited->map_region(fd, 8 * kPage, true, why);
     ASSERT_NE(region, nullptr) << why;
     ASSERT_EQ(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPage, 7 * kPage), 0);
     auto* bytes = reinterpret_cast<volatile char*>(region->base);
@@ -313,8 +365,49 @@ TEST_F(Platform, PagesThatAClientRemovesAreFilledUpToACredit) {
     EXPECT_FALSE(region->poisoned.load());
     EXPECT_EQ(bytes[3 * kPage], 0);
     EXPECT_TRUE(region->poisoned.load()) << "two pages were allowed";
-    limited.unmap_region(*region);
+    limited->unmap_region(*region);
     close(own);
+}
+
+TEST_F(Holes, TheCreditIsTheUsersWhateverNumberOfDevicesAndRegionsItOpens) {
+    EXPECT_EQ(filled(region(1000)), 2u);
+    EXPECT_EQ(filled(region(1000)), 0u);
+    EXPECT_EQ(filled(region(1001)), 2u);
+}
+
+TEST_F(Holes, AllUsersTogetherLeaveAQuarterOfTheLimit) {
+    for (uint32_t uid = 1000; uid < 1004; ++uid) EXPECT_EQ(filled(region(uid)), 2u);
+    EXPECT_EQ(filled(region(1004)), 0u);
+    limited->renew_hole_credit();
+    group.limit("one/two", 32 * kPage, 23 * kPage);
+    ASSERT_TRUE(limited->has_memory(0, why)) << why;
+    EXPECT_EQ(filled(region(1005)), 1u) << "less is left than at the last renewal";
+}
+
+TEST_F(Holes, TimeRenewsTheCreditWhileMemoryIsFree) {
+    EXPECT_EQ(filled(region(1000)), 2u);
+    pollfd timer{.fd = limited->hole_timer_fd(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(poll(&timer, 1, 60'000), 1) << "the timer expires a second later";
+    limited->renew_hole_credit();
+    EXPECT_EQ(poll(&timer, 1, 0), 0) << "and rests until the next page";
+    EXPECT_EQ(filled(region(1000)), 2u);
+    group.limit("one/two", 32 * kPage, 25 * kPage);
+    limited->renew_hole_credit();
+    EXPECT_EQ(filled(region(1000)), 0u) << "the memory did not become free";
+}
+
+TEST_F(Holes, AChunkWithBlocksBeyondItsEndHasNoMoreThanTheCredit) {
+    const int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ASSERT_EQ(ftruncate(fd, 4 * kPage), 0);
+    ASSERT_EQ(fallocate(fd, FALLOC_FL_KEEP_SIZE, 4 * kPage, 4 * kPage), 0);
+    const host::SharedMemory m = limited->map_chunk(fd, 4 * kPage, why);
+    ASSERT_NE(m.base, nullptr) << why;
+    auto* bytes = reinterpret_cast<volatile char*>(m.base);
+    EXPECT_EQ(bytes[0] + bytes[kPage], 0);
+    EXPECT_FALSE(limited->is_lost(m));
+    EXPECT_EQ(bytes[2 * kPage], 0);
+    EXPECT_TRUE(limited->is_lost(m));
+    limited->free_memory(m);
 }
 
 /// The test runs in a child process, because it uses up all mappings that the kernel allows.

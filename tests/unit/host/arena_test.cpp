@@ -148,28 +148,29 @@ TEST(TokenBucket, RatesAreExactAndSavedUpForASecond) {
     constexpr Nanos kSecond = 1'000'000'000;
     TokenBucket bucket;
     Nanos now = 5 * kSecond;
-    const auto takes = [&](uint64_t rate) {
-        uint64_t n = 0;
-        while (bucket.take(rate, now)) ++n;
-        return n;
+    const auto take = [&](uint64_t n) {
+        for (; n > 0; --n) bucket.take(1000, now);
     };
-    EXPECT_EQ(takes(1000), 1000u) << "a burst at first";
-    now += kSecond / 2;
-    EXPECT_EQ(takes(1000), 500u);
-    now += kSecond / 1000 - 1;
-    EXPECT_EQ(takes(1000), 0u);
+    take(1000);
+    EXPECT_LE(bucket.settled(), now) << "a burst at first";
     EXPECT_EQ(bucket.used(1000, now), 1000u);
-    now += 1;
-    EXPECT_EQ(takes(1000), 1u);
+    take(3);
+    EXPECT_EQ(bucket.settled(), now + 3 * kSecond / 1000) << "one token takes a millisecond";
+    EXPECT_EQ(bucket.used(1000, now), 1003u);
+    now += kSecond / 2;
+    take(497);
+    EXPECT_LE(bucket.settled(), now);
+    take(1);
+    EXPECT_GT(bucket.settled(), now);
     now += 100 * kSecond;
-    EXPECT_EQ(takes(1000), 1000u) << "no more than a second's";
-    now -= kSecond;
-    EXPECT_EQ(takes(1000), 0u) << "a clock that goes back gives nothing";
-    now += 2 * kSecond;
-    EXPECT_EQ(takes(10), 10u) << "the rate was lowered";
-    now += kSecond;
-    for (int i = 0; i < 50; ++i) bucket.owe(10, now);
-    EXPECT_EQ(takes(10), 0u);
+    EXPECT_EQ(bucket.used(1000, now), 0u);
+    take(1000);
+    EXPECT_LE(bucket.settled(), now);
+    take(1);
+    EXPECT_EQ(bucket.settled(), now + kSecond / 1000) << "no more than a second's";
+    TokenBucket odd;
+    for (int i = 0; i < 301; ++i) odd.take(300, now);
+    EXPECT_GT(odd.settled(), now) << "a time per token that is no whole number is rounded up";
 }
 
 TEST(NumberPool, GoesRoundAndRunsOut) {

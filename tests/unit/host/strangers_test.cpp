@@ -189,28 +189,45 @@ protected:
     SlowRate() : ConductorTest(limits()) {}
 };
 
-TEST_F(SlowRate, ControlOperationsPerSecondAreLimitedByUser) {
-    constexpr Nanos kSecond = 1'000'000'000;
-    conductor.service(10 * kSecond);
+TEST_F(SlowRate, AUserBeyondTheRateWaitsAndNothingIsRefused) {
+    constexpr Nanos kSecond = 1'000'000'000, kNow = 10 * kSecond;
+    conductor.service(kNow);
     const uint32_t other = open(0, 1001), root = open(0, 0), mine = pd();
-    Result r;
     int made = 0;
-    for (; made < 30 && (r = call(Op::query_device)).error == 0; ++made) {
-    }
+    for (; made < 30 && conductor.not_before(session) <= kNow; ++made) EXPECT_EQ(call(Op::query_device).error, 0);
+    EXPECT_GT(made, 5);
     EXPECT_LE(made, 20);
-    EXPECT_EQ(r.error, EAGAIN);
-    EXPECT_TRUE(r.says("limit control_rate: user 1000")) << r.reason;
-    EXPECT_EQ(on(Op::dealloc_pd, mine).error, 0) << "what gives something back is not refused";
-    for (int i = 0; i < 15; ++i) EXPECT_EQ(send(conductor, other, packet(Op::query_device, {})).error, 0) << "another user";
+    EXPECT_EQ(conductor.not_before(session), kNow + kSecond / 20);
+    EXPECT_EQ(on(Op::dealloc_pd, mine).error, 0) << "what frees something is not refused";
+    EXPECT_EQ(conductor.not_before(session), kNow + 2 * kSecond / 20) << "but counts";
+    EXPECT_EQ(on(Op::dealloc_pd, mine).error, ENOENT);
+    EXPECT_EQ(call(Op(60'000)).error, EOPNOTSUPP);
+    EXPECT_EQ(conductor.not_before(session), kNow + 4 * kSecond / 20) << "so do requests that fail";
+    for (int i = 0; i < 15; ++i) EXPECT_EQ(send(conductor, other, packet(Op::query_device, {})).error, 0);
+    EXPECT_LE(conductor.not_before(other), kNow) << "another user";
     for (int i = 0; i < 50; ++i) EXPECT_EQ(send(conductor, root, packet(Op::query_device, {})).error, 0);
-    conductor.service(11 * kSecond);
-    EXPECT_EQ(call(Op::query_device).error, 0);
+    EXPECT_LE(conductor.not_before(root), kNow);
+    const Nanos later = kNow + kSecond;
+    conductor.service(later);
+    EXPECT_LE(conductor.not_before(session), later);
     ASSERT_EQ(call(Op::status).error, 0);
     bool found = false;
     const auto status = nlohmann::json::parse(platform.status);
     for (const auto& row : status["limits"])
-        if (row["resource"] == "control_rate") found = row["limit"] == 20 && row["used"] == 2 && row["refused"] == 1;
+        if (row["resource"] == "control_rate") found = row["limit"] == 20 && row["used"] == 5 && row["refused"] == 4;
     EXPECT_TRUE(found) << platform.status;
+}
+
+TEST_F(SlowRate, NewSessionsCountAndAreRefusedToAUserWhoHasToWaitForLong) {
+    constexpr Nanos kSecond = 1'000'000'000, kNow = 10 * kSecond;
+    conductor.service(kNow);
+    int opened = 0;
+    for (uint32_t s = connect(); s != abi::kNoHandle && opened < 100; s = connect(), ++opened) conductor.close_session(s);
+    EXPECT_GT(opened, 20) << "a debt of a second";
+    EXPECT_LE(opened, 40);
+    EXPECT_NE(connect(1001), abi::kNoHandle);
+    conductor.service(kNow + 2 * kSecond);
+    EXPECT_NE(connect(), abi::kNoHandle);
 }
 
 TEST(Limits, TheLastRuleThatFitsCounts) {
