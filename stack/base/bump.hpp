@@ -15,6 +15,12 @@
 
 namespace roci {
 
+#if defined(ROCI_UNCOUNTED)
+inline constexpr bool kCounted = false;
+#else
+inline constexpr bool kCounted = true;
+#endif
+
 /// Adds `n`. Readers use a relaxed load. The counter has one writer, so no locked instruction is needed. Compilers emit three
 /// instructions for a relaxed load, an addition and a relaxed store. On x86-64 one ADD to memory suffices, because its store of
 /// an aligned word is indivisible.

@@ -80,31 +80,29 @@ Engine::Impl::~Impl() {
 
 // ---- doorbells ------------------------------------------------------------------------------------------------------
 
-/// Handles a doorbell that belongs to no QP. Returns false if it belongs to no SRQ either.
-[[gnu::cold, gnu::noinline]] bool Engine::Impl::ring_tags(Session& s, uint32_t slot) {
+/// Handles a doorbell that belongs to no QP. It may belong to an SRQ.
+[[gnu::cold, gnu::noinline]] void Engine::Impl::ring_tags(Session& s, uint32_t slot) {
     const uint32_t index = slot - abi::kFirstTagSlot;
     qp::Srq* srq = index < s.tag_srqs.size() ? s.tag_srqs[index] : nullptr;
     if (srq == nullptr) {
         counters.add(Counter::stray_doorbells);
-        return false;
+        return;
     }
-    if (!qp::take_tag_operations(ctx, *srq)) return true;
+    if (!qp::take_tag_operations(ctx, *srq)) return;
     std::atomic_ref(s.page->words[slot / 64]).fetch_or(uint64_t{1} << (slot % 64), std::memory_order_seq_cst);
     std::atomic_ref(s.page->summary[slot / 64 / 64]).fetch_or(uint64_t{1} << (slot / 64 % 64), std::memory_order_seq_cst);
-    return true;
 }
 
-/// Handles a doorbell. Returns false if it belongs to no QP and no SRQ.
-bool Engine::Impl::ring(Session& s, uint32_t slot) {
+void Engine::Impl::ring(Session& s, uint32_t slot) {
     qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr;
     if (qp == nullptr) return ring_tags(s, slot);
     qp::activate_requester(ctx, *qp);
-    return true;
 }
 
 bool Engine::Impl::look_for_doorbells() {
     ROCI_STAGE(doorbells);
-    return sessions.look_around([this](Session& s, uint32_t most) { return collect_doorbells(s, most); });
+    return sessions.look_around(
+        [this](Session& s, uint32_t most) { return rings::any_doorbell(*s.page) ? collect_doorbells(s, most) : 0; });
 }
 
 uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
@@ -112,9 +110,8 @@ uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
     uint32_t count = 0;
     const auto ring_all = [&] {
         if (count == 0) return;
-        uint32_t known = 0;
-        for (uint32_t i = 0; i < count; ++i) known += ring(s, rung[i]);
-        counters.add(Counter::doorbells, known);
+        for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
+        bump(doorbells, count);
         count = 0;
     };
     const uint32_t all = rings::collect_doorbells(*s.page, s.next_word, most, [&](uint32_t slot) {
@@ -133,12 +130,6 @@ bool Engine::Impl::run_timers() {
     return fired != 0;
 }
 
-void Engine::Impl::count_sent(uint32_t port, uint64_t sent, uint64_t octets) {
-    counters.add(Counter::tx_frames, sent);
-    qp::bump(ctx.devices[port]->tx_frames, sent);
-    qp::bump(ctx.devices[port]->tx_octets, octets);
-}
-
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
 /// The number of frames that a round may still send. Each turn of a QP reduces the number. A flushed work request counts as a
@@ -154,7 +145,7 @@ struct Engine::Impl::Budget {
 
 /// Gives turns to responders. They come before requesters, because the QPs that received requests in the previous round are still
 /// in the caches. While requesters wait, responders get at most half of a round.
-void Engine::Impl::run_responders(Budget& budget) {
+[[gnu::always_inline]] inline void Engine::Impl::run_responders(Budget& budget) {
     const uint32_t kept = ctx.requesters.empty() ? 0 : budget.left / 2;
     for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.left > kept && !ctx.responders.empty();
          --n) {
@@ -214,19 +205,27 @@ void Engine::Impl::settle() {
     resting.clear();
 }
 
+void Engine::Impl::settle_sleepers() {
+    rounds_unsettled = 0;
+    qp::settle_sleepers(ctx);
+}
+
 /// Gives turns to the requesters in the run queue until the round has sent its frames. The next round continues with the next QP.
 /// Without the limit, thousands of QPs would fill rings and pools with frames that leave the caches before they are received.
-void Engine::Impl::run_requesters(Budget& budget) {
+[[gnu::always_inline]] inline void Engine::Impl::run_requesters(Budget& budget) {
     const bool prefetches = crowded();
     if (!prefetches) pipeline.forget();
     for (uint32_t n = std::min(ctx.requesters.count(), kRoundVisits); n != 0 && budget.left != 0 && !ctx.requesters.empty();
          --n) {
         if (prefetches) pipeline.turn(ctx.requesters.peek());
         qp::Qp& qp = ctx.requesters.take();
-        const uint64_t bytes = qp.counters.tx_bytes;
+        const uint64_t bytes = qp.counters.tx_bytes, messages = qp.counters.events.tx_messages;
         const uint32_t worked = serve(qp);
         budget.spend(worked);
-        if (worked != 0) qp.linger = kLinger;
+        if (worked != 0) {
+            qp.linger = kLinger;
+            bump(ctx.tally(qp).tx_messages, qp.counters.events.tx_messages - messages);
+        }
         const bool held = qp::hold_back(ctx, qp);
         const bool more = !held && has_more(qp, worked);
         if (more || (!held && lingers(qp))) {
@@ -258,39 +257,6 @@ bool Engine::Impl::run_turns() {
     return budget.spent;
 }
 
-/// Copies the counters of the reorder pool to the engine's table, because other threads may read only that table.
-void Engine::Impl::publish_reorder() {
-    struct Row {
-        Counter counter;
-        uint64_t qp::ReorderCounters::*value;
-    };
-    using C = qp::ReorderCounters;
-    static constexpr Row kRows[] = {
-        {Counter::reorder_kept, &C::kept},
-        {Counter::reorder_delivered, &C::delivered},
-        {Counter::reorder_duplicates, &C::duplicates},
-        {Counter::reorder_beyond, &C::beyond},
-        {Counter::reorder_share, &C::share},
-        {Counter::reorder_no_memory, &C::no_memory},
-        {Counter::reorder_late, &C::late},
-        {Counter::reorder_freed, &C::freed},
-    };
-    for (const Row& r : kRows) counters.set(r.counter, ctx.reorder->counters().*r.value);
-    counters.set(Counter::reorder_held, ctx.reorder->in_use());
-}
-
-/// Counts the time since the last round. After kTaken or more, the kernel must have given the CPU to another thread, because no
-/// round takes so long.
-void Engine::Impl::account(Nanos now) {
-    constexpr Nanos kTaken = 1'000'000;
-    const Nanos passed = now - std::min(now, round_at);
-    if (passed >= kTaken) [[unlikely]]
-        counters.add(Counter::lost_ns, passed);
-    else if (was_busy)
-        counters.add(Counter::busy_ns, passed);
-    round_at = now;
-}
-
 // ---- public functions -----------------------------------------------------------------------------------------------
 
 Engine::Engine(const Config& config, qp::Shared& shared, std::span<io::Port* const> ports, const CounterPlaces& counters)
@@ -306,17 +272,13 @@ bool Engine::poll(Nanos now) {
         e.started = true;
         e.round_at = now;
     }
-    e.account(now);
+    e.begin_round(now);
     bool any = e.look_for_doorbells();
     if (e.ctx.slow->awaits()) [[unlikely]]
         any |= qp::collect_slow(e.ctx);
     any |= e.run_timers();
     any |= e.run_turns();
-    for (uint32_t port = 0; port < e.ctx.outbox.size(); ++port) {
-        qp::Outbox& out = e.ctx.outbox[port];
-        out.flush();
-        if (const uint64_t sent = out.take_sent(); sent != 0) e.count_sent(port, sent, out.take_octets());
-    }
+    for (qp::Outbox& out : e.ctx.outbox) any |= out.flush() != 0;
     // Receiving comes after sending, so that frames to the same device or to its loopback peer are received in the same round.
     for (uint32_t port = 0; port < e.ports.size(); ++port) {
         unsigned got = e.receive(port);
@@ -325,11 +287,8 @@ bool Engine::poll(Nanos now) {
     }
     any |= e.receive_handed_over();
     qp::notify_all(e.ctx);
-    if (!e.ctx.unsettled.empty() && ++e.rounds_unsettled == kSettleEvery) settle_sleepers();
-    if (e.ctx.reorder != nullptr && e.ctx.reorder->take_counted()) e.publish_reorder();
-    e.counters.add(Counter::polls);
-    if (any) e.counters.add(Counter::busy_polls);
-    e.was_busy = any;
+    if (!e.ctx.unsettled.empty() && ++e.rounds_unsettled == kSettleEvery) e.settle_sleepers();
+    e.end_round(any);
     return any;
 }
 
@@ -364,8 +323,8 @@ bool Engine::doorbell_pending() const {
 std::vector<rings::Sleeper>& Engine::sleepers() { return impl_->ctx.sleepers; }
 
 void Engine::settle_sleepers() {
-    impl_->rounds_unsettled = 0;
-    qp::settle_sleepers(impl_->ctx);
+    impl_->settle_sleepers();
+    impl_->publish();
 }
 
 void Engine::stop_lingering() {
@@ -374,10 +333,7 @@ void Engine::stop_lingering() {
 }
 
 void Engine::slept(Nanos from, Nanos to) {
-    impl_->counters.add(Counter::sleeps);
-    impl_->counters.add(Counter::asleep_ns, to - from);
-    impl_->round_at = to;
-    impl_->was_busy = false;
+    impl_->count_sleep(from, to);
 }
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }

@@ -84,7 +84,7 @@ public:
     io::EventRing& events();
     /// For tests, between rounds: describes a violated invariant of a QP, or returns nullptr.
     const char* check() const;
-    /// Any thread may read the counters.
+    /// Any thread may read the counters. Those of frames and messages are published every 64 rounds and by settle_sleepers().
     const Counters& counters() const;
     const qp::DeviceCounters& device_counters(uint32_t device) const;
 

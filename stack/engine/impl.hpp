@@ -44,8 +44,11 @@ struct Engine::Impl {
     std::vector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients ring the doorbell from now on
     uint32_t rounds_unsettled = 0;
     bool started = false;
-    bool was_busy = false;  ///< the last round had something to do
-    Nanos round_at = 0;     ///< start of the last round, or end of the last sleep if that is later
+    bool was_busy = false;          ///< the last round had something to do
+    Nanos round_at = 0;             ///< start of the last round, or end of the last sleep if that is later
+    Nanos busy_from = 0;            ///< start of the busy time that is not counted yet, without lost time
+    uint64_t busy_rounds_from = 0;  ///< number of rounds before the busy rounds that are not counted yet
+    uint64_t doorbells = 0;         ///< doorbells found, including stray ones
     uint32_t gsi_psn = 0;
 
     Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p, const CounterPlaces& places);
@@ -54,16 +57,13 @@ struct Engine::Impl {
     // engine.cpp
     bool look_for_doorbells();
     uint32_t collect_doorbells(Session& s, uint32_t most);
-    bool ring(Session& s, uint32_t slot);
-    bool ring_tags(Session& s, uint32_t slot);
+    void ring(Session& s, uint32_t slot);
+    void ring_tags(Session& s, uint32_t slot);
     bool run_timers();
-    void count_sent(uint32_t port, uint64_t sent, uint64_t octets);
     struct Budget;
     bool run_turns();
-    void account(Nanos now);
-    void publish_reorder();
-    void run_responders(Budget& budget);
-    void run_requesters(Budget& budget);
+    inline void run_responders(Budget& budget);
+    inline void run_requesters(Budget& budget);
     /// Returns true if kCrowd or more requesters wait for a turn. The nearest cache cannot hold the data of so many QPs, so the
     /// engine prefetches it.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
@@ -78,6 +78,30 @@ struct Engine::Impl {
     void rest(qp::Qp& qp);
     void look_again(qp::Qp& qp);
     void settle();
+    void settle_sleepers();
+    // account.cpp
+    void publish();
+    void publish_reorder();
+    void count_lost(Nanos now);
+    void count_busy();
+    void change_busy(bool busy);
+    void count_sleep(Nanos from, Nanos to);
+    void begin_round(Nanos now) {
+        if constexpr (!kCounted) return;
+        constexpr Nanos kTaken = 1'000'000;
+        if (now - round_at >= kTaken) [[unlikely]]
+            count_lost(now);
+        round_at = now;
+    }
+    void end_round(bool worked) {
+        if constexpr (!kCounted) return;
+        constexpr uint64_t kPublishEvery = 64;
+        if (worked != was_busy) [[unlikely]]
+            change_busy(worked);
+        counters.add(Counter::polls);
+        if (counters.get(Counter::polls) % kPublishEvery == 0) [[unlikely]]
+            publish();
+    }
     // receive.cpp
     unsigned receive(uint32_t port);
     void ask_for_state(const qp::Qp& qp, const wire::Packet& p) const;

@@ -39,24 +39,23 @@ constexpr uint32_t kBatchBytes = 8 << 10;
 
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
 
-[[gnu::cold, gnu::noinline]] bool refuse(Counters& counters, Counter why) {
-    counters.add(why);
+[[gnu::cold, gnu::noinline]] bool refuse(Engine::Impl& e, Counter why) {
+    e.counters.add(why);
     return false;
 }
 
 /// Performs the checks that precede those of the roles (IBA 9.6.1): service, partition, state, address. If a check fails, the
 /// frame is counted and silently dropped.
 bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
-    Counters& counters = e.counters;
     const bool datagram = qp.spec.type == qp::Type::ud;
-    if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return refuse(counters, Counter::wrong_service);
-    if ((p.pkey & 0x7fff) != 0x7fff) return refuse(counters, Counter::wrong_pkey);
+    if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return refuse(e, Counter::wrong_service);
+    if ((p.pkey & 0x7fff) != 0x7fff) return refuse(e, Counter::wrong_pkey);
     // An XRC initiator receives no requests, and an XRC target no responses (annex A14).
     const qp::Type deaf = p.info->has(wire::kRequest) ? qp::Type::xrc_send : qp::Type::xrc_recv;
-    if (qp.spec.type == deaf) return refuse(counters, Counter::wrong_service);
-    if (!receives(qp.state)) return refuse(counters, Counter::wrong_state);
-    if (!same_vlan(e.shared, qp, p)) return refuse(counters, Counter::wrong_vlan);
-    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p)) return refuse(counters, Counter::wrong_address);
+    if (qp.spec.type == deaf) return refuse(e, Counter::wrong_service);
+    if (!receives(qp.state)) return refuse(e, Counter::wrong_state);
+    if (!same_vlan(e.shared, qp, p)) return refuse(e, Counter::wrong_vlan);
+    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p)) return refuse(e, Counter::wrong_address);
     return true;
 }
 
@@ -184,9 +183,10 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
     return n != 0;
 }
 
-[[gnu::cold, gnu::noinline]] void count_refused(Counters& counters, qp::DeviceCounters& device, wire::Verdict v) {
-    counters.add(v);
+[[gnu::cold, gnu::noinline]] void count_refused(Engine::Impl& e, uint32_t port, wire::Verdict v) {
+    e.counters.add(v);
     if (v == wire::Verdict::not_roce) return;
+    qp::DeviceCounters& device = *e.ctx.devices[port];
     qp::bump(device.rx_errors);
     if (v == wire::Verdict::bad_icrc) qp::bump(device.icrc_errors);
 }
@@ -210,14 +210,11 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
 /// Parses frames[first, end) and looks up their QPs. Passes frames for unknown QPs and frames other than RoCE to gsi.cpp.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     ROCI_STAGE(lookup);
-    unsigned good = end - first;
     for (unsigned i = first; i < end; ++i) {
         const wire::Verdict v =
             wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum, frames[i].icrc);
-        if (v != wire::Verdict::ok) [[unlikely]] {
-            count_refused(counters, *ctx.devices[port], v);
-            --good;
-        }
+        if (v != wire::Verdict::ok) [[unlikely]]
+            count_refused(*this, port, v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != io::kMulticastQpn)
@@ -225,7 +222,6 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
         if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
-    counters.add(wire::Verdict::ok, good);
 }
 
 /// Prefetches the data that the packets need. Used while many QPs are active, between parsing and execution. Each step is
@@ -276,16 +272,18 @@ unsigned Engine::Impl::receive(uint32_t port) {
     ROCI_STAGE(receive);
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
     if (n == 0) return 0;
-    counters.add(Counter::rx_frames, n);
-    for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
-    qp::DeviceCounters& device = *ctx.devices[port];
-    qp::bump(device.rx_frames, n);
+    uint64_t octets = 0;
+    for (unsigned i = 0; i < n; ++i) {
+        __builtin_prefetch(frames[i].data);
+        octets += frames[i].length;
+    }
+    bump(ctx.tallies[port].rx_frames, n);
+    bump(ctx.tallies[port].rx_octets, octets);
     unsigned done = 0;  // frames[0, done) are to be returned to the port by this engine
     for (unsigned first = 0; first < n;) {
         unsigned end = first;
         uint32_t bytes = 0;
         for (; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
-        qp::bump(device.rx_octets, bytes);
         parse_batch(port, first, end);
         if (crowded()) fetch_ahead(first, end);
         done = execute_batch(port, first, end, done);

@@ -16,6 +16,7 @@
 #include "host/conductor.hpp"
 #include "host/handle_table.hpp"
 #include "host/numbers.hpp"
+#include "host/state_steps.hpp"
 #include "mem/memory_region.hpp"
 #include "qp/shared.hpp"
 #include "qp/spec.hpp"
@@ -225,6 +226,7 @@ struct Qp {
     std::vector<Gid> groups;      ///< multicast groups that the QP is attached to
     PeerClaim peer;               ///< the claim of a connected QP
     std::string refused;          ///< text of the refusal of the last modify_qp; empty if modify_qp succeeded
+    StateSteps steps;             ///< for `roci why`
 };
 
 struct Ah {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "abi/control.hpp"
+#include "host/state_steps.hpp"
 #include "qp/journal.hpp"
 #include "qp/spec.hpp"
 
@@ -18,6 +19,7 @@ struct QpFacts {
     abi::QpAttr attr{};
     qp::Snapshot now;
     qp::Journal journal;
+    StateSteps steps;
     bool gone = false;
     uint32_t send_depth = 0, recv_depth = 0;
     bool has_srq = false;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/stage.hpp"
 #include "base/types.hpp"
 
 namespace roci::mem {
@@ -25,6 +26,7 @@ enum Access : uint32_t {
     kZeroBased = 1 << 5,
     kOnDemand = 1 << 6,
 };
+inline constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
 
 /// Memory of a client that rocid has mapped from a memfd. If the client truncates the file, rocid's SIGBUS guard marks the region
 /// as poisoned, and accesses to the region then fail.
@@ -199,14 +201,49 @@ void let_go(KeyTable& table, MemoryRegion& window);
 /// The reason why an access was refused. `ok` is 0.
 enum class Fault : uint8_t { ok, bad_key, wrong_pd, no_permission, out_of_range, unreachable };
 
+/// The region of zero-length accesses, which access no memory.
+extern const MemoryRegion kEmptyRegion;
+
+inline bool inside(const MemoryRegion& r, uint64_t va, uint64_t length) {
+    const uint64_t offset = va - r.iova;  // wraps around to a huge value if va is below iova
+    return offset <= r.length && length <= r.length - offset;
+}
+
 /// Checks that a QP of protection domain `pd` may access [va, va+length) through `key` with all rights of `needed` (IBA
 /// 10.6.3.3). The order of the checks is key, PD, rights, range.
 ///
 /// A range of length zero is always ok and needs no valid key (IBA 9.7.4.1.3). `out` is then an empty region, and zero-length
 /// copies of this region succeed. A window gives remote access only; its key is not an lkey (IBA 10.6.7.2.2). `use` must live
 /// until the access ends. For a zero-based window, check() changes `va` to the address within `out`.
-Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t& va, uint64_t length, uint32_t needed,
-            const MemoryRegion*& out, WindowUse& use);
+inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t& va, uint64_t length, uint32_t needed,
+                   const MemoryRegion*& out, WindowUse& use) {
+    ROCI_STAGE(keys);
+    if (length == 0) {
+        out = &kEmptyRegion;
+        return Fault::ok;
+    }
+    out = nullptr;
+    const MemoryRegion* r = table.in_slot(key);
+    if (r == nullptr) return Fault::bad_key;
+    if (r->is_window) {
+        if ((needed & kRemoteRights) == 0) return Fault::bad_key;
+        use.hold(*r);
+    }
+    if (r->invalidated.load(std::memory_order_seq_cst) || r->key != key) return Fault::bad_key;
+    if (r->pd != pd) return Fault::wrong_pd;
+    if (r->bound_qpn != 0 && r->bound_qpn != qpn) return Fault::wrong_pd;
+    if ((r->access & needed) != needed) return Fault::no_permission;
+    if (!inside(*r, va, length)) return Fault::out_of_range;
+    if (r->is_window) {
+        const Key parent = r->parent;
+        va = va - r->iova + r->start;
+        r = table.in_slot(parent);
+        if (r == nullptr || r->is_window || r->key != parent) return Fault::bad_key;
+        if (!inside(*r, va, length)) return Fault::out_of_range;
+    }
+    out = r;
+    return Fault::ok;
+}
 /// Checks without keeping a reference to a window. For callers that do not access the memory, and for lkeys, which never belong
 /// to a window.
 inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,

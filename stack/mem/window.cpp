@@ -3,7 +3,6 @@
 namespace roci::mem {
 namespace {
 
-constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
 /// Flags that a bind may have. Local rights have no effect on a window, but programs set them.
 constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite | kZeroBased;
 

@@ -208,7 +208,7 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 /// Acknowledges all packets before the response's PSN. Returns the oldest record if the response belongs to it, or nullptr if the
 /// response is not expected or the QP has failed.
-SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
+[[gnu::always_inline]] inline SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const Psn before = rq.window.acked();
     const Acked result = acknowledge(ctx, qp, p.psn);

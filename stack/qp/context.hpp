@@ -1,6 +1,7 @@
 // The parts of an engine that the roles of a QP use: the time, the tables, the outboxes, the run queues.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -19,7 +20,19 @@
 
 namespace roci::qp {
 
+/// What a message does at the responder.
+enum class Executed : uint8_t { send, write, read, atomic, count_ };
+
+/// Counts of a port that change with each message. Only the engine reads them; it publishes them in DeviceCounters
+/// (Engine::Impl::publish).
+struct alignas(64) PortTally {
+    uint64_t rx_frames = 0, rx_octets = 0;
+    uint64_t tx_messages = 0;
+    std::array<uint64_t, size_t(Executed::count_)> executed{};  ///< messages of requesters, by kind
+};
+
 struct Context {
+    static constexpr size_t kMaxPorts = 32;
     Nanos now = 0;
     uint32_t engine = 0;
     cc::Limits congestion;
@@ -29,6 +42,7 @@ struct Context {
     io::EventRing* events = nullptr;
     std::vector<Outbox> outbox;            ///< by port; frames to be sent
     std::vector<DeviceCounters*> devices;  ///< by port; this engine's counters of the device
+    std::array<PortTally, kMaxPorts> tallies;  ///< by port
     TimerWheel wheel;
     rings::Completions completions;        ///< completions of this poll that are not written out yet
     std::vector<rings::Cq*> dirty;         ///< CQs that got entries in this poll
@@ -43,17 +57,19 @@ struct Context {
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
     DeviceCounters& device(const Qp& qp) { return *devices[qp.spec.port]; }
+    PortTally& tally(const Qp& qp) { return tallies[qp.spec.port]; }
 };
 
-/// Counts an event that occurs with each message, for the QP and its device.
-inline void count_message(Context& ctx, Qp& qp, uint64_t EventCounters::*counter) {
-    bump(qp.counters.events.*counter);
-    bump(ctx.device(qp).*counter);
+/// Counts a message that the responder has executed, for the QP and its port.
+inline void count_executed(Context& ctx, Qp& qp, Executed kind) {
+    bump(qp.counters.events.rx_messages);
+    bump(ctx.tally(qp).executed[size_t(kind)]);
 }
 /// Counts an unusual event, for the QP and its device. Not inline, because the many calls would lengthen the code of the hot
 /// path.
 [[gnu::cold, gnu::noinline]] inline void count(Context& ctx, Qp& qp, uint64_t EventCounters::*counter) {
-    count_message(ctx, qp, counter);
+    bump(qp.counters.events.*counter);
+    bump(ctx.device(qp).*counter);
 }
 [[gnu::cold, gnu::noinline]] inline void count(Context& ctx, Qp& qp, RequestFault fault) {
     count(ctx, qp, &EventCounters::requests_refused);

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <utility>
 
+#include "base/bump.hpp"
 #include "base/stage.hpp"
 #include "io/port.hpp"
 #include "wire/packet.hpp"
@@ -44,6 +44,7 @@ public:
         f.length = length;
         f.checksum_offset = checksum_offset;
         f.sender = sender;
+        bump(octets_, length);
     }
 
     /// Passes the built frames to the port. Returns the number of frames that the port accepted.
@@ -53,14 +54,17 @@ public:
         const unsigned sent = port_->tx_burst(frames_.data(), ready_);
         ready_ -= sent;
         have_ -= sent;
-        sent_ += sent;
-        for (unsigned i = 0; i < sent; ++i) octets_ += frames_[i].length;
+        bump(sent_, sent);
         close_gap(sent);
         return sent;
     }
-    /// take_sent() returns the number of frames that the port accepted since its last call, take_octets() the number of bytes.
-    uint64_t take_sent() { return std::exchange(sent_, 0); }
-    uint64_t take_octets() { return std::exchange(octets_, 0); }
+    /// Number of frames, and of their bytes, that the port has accepted.
+    uint64_t sent() const { return sent_; }
+    uint64_t octets() const {
+        uint64_t waiting = 0;
+        for (uint32_t i = 0; i < ready_; ++i) waiting += frames_[i].length;
+        return octets_ - waiting;
+    }
     uint32_t waiting() const { return ready_; }
     /// Returns the number of frames per turn that the port prefers (io::Port::best_burst()).
     uint32_t best_burst() const { return best_; }
@@ -87,7 +91,8 @@ private:
 
     io::Port* port_ = nullptr;
     uint32_t best_ = 1, burst_ = 0;
-    uint64_t sent_ = 0, octets_ = 0;
+    uint64_t sent_ = 0;
+    uint64_t octets_ = 0;  ///< bytes of all built frames
     uint32_t ready_ = 0;  ///< frames_[0, ready_) are built
     uint32_t have_ = 0;   ///< frames_[ready_, have_) are empty
     std::array<io::TxFrame, kMax> frames_;

@@ -42,8 +42,7 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return fault(ctx, qp, RequestFault::access);
     rs.sequence.end_message();
-    count_message(ctx, qp, &EventCounters::rx_messages);
-    bump(ctx.device(qp).read_requests);
+    count_executed(ctx, qp, Executed::read);
     const ResponderJob job = read_job(ctx, qp, p);
     rs.sequence.executed(response_packets(qp, job));
     queue_job(ctx, qp, job);
@@ -104,8 +103,7 @@ void finish_atomic(Context& ctx, Qp& qp, const wire::Packet& p, uint64_t origina
     Responder& rs = qp.responder;
     rs.sequence.end_message();
     rs.sequence.executed();
-    count_message(ctx, qp, &EventCounters::rx_messages);
-    bump(ctx.device(qp).atomic_requests);
+    count_executed(ctx, qp, Executed::atomic);
     rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
     rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
@@ -150,8 +148,7 @@ void finish_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     ReceiveSequence& sequence = qp.responder.sequence;
     sequence.end_message();
     sequence.executed();
-    count_message(ctx, qp, &EventCounters::rx_messages);
-    bump(ctx.device(qp).atomic_requests);
+    count_executed(ctx, qp, Executed::atomic);
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
 

@@ -244,7 +244,7 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), kept); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
     const bool first = rq.window.sent(rq.queue.sent());
-    if (first && rq.queue.packet() == 0) count_message(ctx, qp, &EventCounters::tx_messages);  // the message is sent
+    if (first && rq.queue.packet() == 0) bump(qp.counters.events.tx_messages);  // the cursor is at the next one
     return Step::done;
 }
 

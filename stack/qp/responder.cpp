@@ -153,8 +153,7 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     rs.in_message = false;
     rs.sequence.end_message();
-    count_message(ctx, qp, &EventCounters::rx_messages);
-    if (rs.message_is_write) bump(ctx.device(qp).write_requests);
+    count_executed(ctx, qp, Executed(rs.message_is_write));
     // On UC, the receive of an incomplete SEND stays in use. A WRITE without immediate does not complete that receive; the next
     // message that needs a receive uses it.
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);

@@ -73,7 +73,7 @@ void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
         complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0, reason);
         return enter_error(ctx, qp);
     }
-    count_message(ctx, qp, &EventCounters::rx_messages);
+    count_executed(ctx, qp, Executed::send);
     complete_recv(ctx, qp, &p, WcStatus::success, kGrhLength + p.payload_length);
 }
 

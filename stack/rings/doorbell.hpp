@@ -16,6 +16,14 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
     return false;
 }
 
+/// Returns true if a client has announced a doorbell. Every round of an engine looks, and most find none.
+inline bool any_doorbell(abi::DoorbellPage& page) {
+    uint64_t any = 0;
+#pragma GCC unroll 16
+    for (uint64_t& word : page.summary) any |= std::atomic_ref(word).load(std::memory_order_relaxed);
+    return any != 0;
+}
+
 /// Clears the doorbells that are set and calls visit(slot) for each. Returns the number of doorbells plus the number of empty
 /// words that a client announced. The scan begins with word `from` of the page and ends after the word with doorbell number
 /// `most`. The remaining doorbells stay set, and `from` becomes the start of the next call. The function clears the summary
@@ -23,9 +31,7 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
 /// now, or its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
 template <class Visit>
 uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t most, Visit visit) {
-    uint64_t any = 0;
-    for (uint64_t& word : page.summary) any |= std::atomic_ref(word).load(std::memory_order_relaxed);
-    if (any == 0) return 0;
+    if (!any_doorbell(page)) return 0;
     constexpr uint32_t kSummaries = std::size(decltype(page.summary){});
     const uint32_t first = from / 64;
     const uint64_t above = ~uint64_t{0} << (from % 64);

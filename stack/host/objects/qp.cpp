@@ -173,6 +173,7 @@ Outcome create_qp(Call& c) {
         c.state.qpns.release(*number);
         return o;
     }
+    qp->steps.add(c.state.now, qp::State::reset);
     hold(qp, parts);
     answer(c, *qp);
     c.session.qps.put(std::move(qp));
@@ -234,6 +235,7 @@ QpFacts facts_of(const Session& session, const Qp& qp) {
     f.recv_depth = qp.spec().rq.depth;
     f.has_srq = qp.spec().srq != nullptr;
     f.refused = qp.refused;
+    f.steps = qp.steps;
     return f;
 }
 

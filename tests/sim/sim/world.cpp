@@ -98,7 +98,9 @@ uint64_t Host::counter(wire::Verdict v) const {
 bool Host::poll_engines() {
     bool any = platform_.run_workers(world_.now());
     for (uint32_t e = 0; e < engines_.size(); ++e) {
-        any |= engines_[e]->poll(world_.now());
+        const bool worked = engines_[e]->poll(world_.now());
+        if (!worked) engines_[e]->settle_sleepers();  // as an lcore before it sleeps
+        any |= worked;
         any |= run_commands(e);
         if (const char* wrong = engines_[e]->check()) throw std::logic_error(wrong);
         (void)engines_[e]->take_wake_mask();  // no engine sleeps here
