@@ -103,7 +103,8 @@ std::string inner_tables(const std::string& title, const json& rows, size_t widt
         for (const auto& [key, value] : rows[i].items()) {
             const std::string whole = fmt::format("{} {}: {}", title, name_of(rows[i], i), key);
             if (is_table(value)) out += section(whole, value, width);
-            if (long_keys.contains(key) && !cell(value).empty()) out += fmt::format("{}\n{}\n", whole, wrapped(cell(value), 2, width));
+            if (long_keys.contains(key) && !cell(value).empty())
+                out += fmt::format("{}\n{}\n", whole, wrapped(cell(value), 2, width));
         }
     return out;
 }

@@ -332,9 +332,7 @@ void Engine::stop_lingering() {
     impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
 }
 
-void Engine::slept(Nanos from, Nanos to) {
-    impl_->count_sleep(from, to);
-}
+void Engine::slept(Nanos from, Nanos to) { impl_->count_sleep(from, to); }
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }
 

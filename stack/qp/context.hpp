@@ -40,8 +40,8 @@ struct Context {
     bool selective_repeat = true;
     qp::Shared* shared = nullptr;
     io::EventRing* events = nullptr;
-    std::vector<Outbox> outbox;            ///< by port; frames to be sent
-    std::vector<DeviceCounters*> devices;  ///< by port; this engine's counters of the device
+    std::vector<Outbox> outbox;                ///< by port; frames to be sent
+    std::vector<DeviceCounters*> devices;      ///< by port; this engine's counters of the device
     std::array<PortTally, kMaxPorts> tallies;  ///< by port
     TimerWheel wheel;
     rings::Completions completions;        ///< completions of this poll that are not written out yet

@@ -93,8 +93,8 @@ private:
     uint32_t best_ = 1, burst_ = 0;
     uint64_t sent_ = 0;
     uint64_t octets_ = 0;  ///< bytes of all built frames
-    uint32_t ready_ = 0;  ///< frames_[0, ready_) are built
-    uint32_t have_ = 0;   ///< frames_[ready_, have_) are empty
+    uint32_t ready_ = 0;   ///< frames_[0, ready_) are built
+    uint32_t have_ = 0;    ///< frames_[ready_, have_) are empty
     std::array<io::TxFrame, kMax> frames_;
 };
 
