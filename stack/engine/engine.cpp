@@ -56,6 +56,7 @@ Engine::Impl::Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p,
     ctx.congestion.max_window = c.max_inflight;
     ctx.ack_every = c.ack_every;
     ctx.selective_repeat = c.selective_repeat;
+    ctx.loss_reports = c.loss_reports;
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);
@@ -273,6 +274,10 @@ void Engine::Impl::publish_reorder() {
         {Counter::reorder_no_memory, &C::no_memory},
         {Counter::reorder_late, &C::late},
         {Counter::reorder_freed, &C::freed},
+        {Counter::loss_inquiries, &C::inquiries},
+        {Counter::loss_reports_sent, &C::reports_sent},
+        {Counter::loss_reports_used, &C::reports_used},
+        {Counter::loss_reports_refused, &C::reports_refused},
     };
     for (const Row& r : kRows) counters.set(r.counter, ctx.reorder->counters().*r.value);
     counters.set(Counter::reorder_held, ctx.reorder->in_use());

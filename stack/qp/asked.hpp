@@ -3,6 +3,7 @@
 // does not show it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "qp/send_window.hpp"
@@ -28,6 +29,8 @@ public:
     /// Likewise, but some of these PSNs have arrived, or earlier answers to them may be on their way.
     void add_again(const Hole& hole, Psn next, Nanos now) { add({hole, next, uint32_t(now), true}); }
     bool covers(Psn psn) const;
+    /// Like add() for one PSN. It shares the entry of the PSN before it if both were sent without another packet between them.
+    void add_next(Psn psn, Psn next, Nanos now);
     /// The first PSNs of `hole` that were not requested. Length 0: all were, and `first` is one past them.
     Hole uncovered(Hole hole) const;
     /// Everything before `acked` has arrived.
@@ -35,6 +38,25 @@ public:
     /// A response or ACK with this PSN arrived. Forgets the requests whose answers it shows to be lost, and what it answers. An
     /// answer takes at least `least`: what comes earlier was on its way before the request. True: one was forgotten.
     bool answered(Psn psn, Nanos now, Nanos least);
+
+    /// For packets that were sent again, of which the receiver has `arrived(psn)`; the newest PSN that it has is `newest`. A
+    /// packet is lost again if more than `places` packets that were sent later have arrived. Forgets those that arrived or are
+    /// lost. Returns the time when the newest that arrived entirely was sent, or 0.
+    template <class Arrived>
+    uint32_t reported(Arrived&& arrived, Psn newest, uint32_t places) {
+        uint32_t later = 0, sent_at = 0;
+        for (uint32_t i = count_; i-- != 0;) {
+            const Part p = parts_[i];
+            uint32_t here = 0;
+            for (uint32_t k = 0; k < p.hole.length && !p.again; ++k) here += arrived(p.hole.first + k);
+            const int32_t newer = std::max((newest + 1).distance_from(p.next), 0);
+            const bool all = here == p.hole.length;
+            if (all || later + uint32_t(newer) > places) remove(i);
+            if (all && sent_at == 0) sent_at = p.at;
+            later += here;
+        }
+        return sent_at;
+    }
 
 private:
     struct Part {

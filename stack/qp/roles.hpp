@@ -55,6 +55,8 @@ void response_lost(Context& ctx, Qp& qp);
 /// Called when the peer reports that a request is missing, while responses to earlier requests are missing. If the peer keeps
 /// packets, the request is sent again now.
 void later_request_lost(Context& ctx, Qp& qp, Psn psn);
+/// Called for a loss report. Sends again what the peer lacks and what is not under way.
+void repeat_reported(Context& ctx, Qp& qp);
 /// Called after an acknowledgement. Determines what it shows about the repair. Returns the round trip that it measured, in ns, or
 /// 0.
 uint32_t observe_repair(Context& ctx, Qp& qp);
