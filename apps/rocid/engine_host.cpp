@@ -48,6 +48,7 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     e.max_inflight = uint32_t(c.engine.max_inflight);
     e.ack_every = uint32_t(c.engine.ack_every);
     e.selective_repeat = c.engine.repeat == "selective";
+    e.loss_reports = c.engine.loss_reports == "on";
     e.congestion = congestion_limits(c);
     e.reorder_frames = uint32_t(c.engine.reorder_frames);
     e.reorder_bytes = c.engine.reorder_mb << 20;

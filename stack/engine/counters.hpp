@@ -57,6 +57,10 @@ namespace roci::engine {
     X(reorder_no_memory, "frames not kept because the pool was full")                                       \
     X(reorder_late, "frames that arrived after they had been reported as missing")                          \
     X(reorder_freed, "kept frames freed without execution: QP stalled, reset or in error")                  \
+    X(loss_inquiries, "inquiries sent to find out whether a peer sends loss reports")                       \
+    X(loss_reports_sent, "loss reports sent to peers that had inquired")                                    \
+    X(loss_reports_used, "loss reports of peers that were used")                                            \
+    X(loss_reports_refused, "loss reports and inquiries refused: malformed, contradictory or unsolicited")  \
     X(reorder_held, "frames that are kept at present")
 
 enum class Counter : uint32_t {

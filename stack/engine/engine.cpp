@@ -57,6 +57,7 @@ Engine::Impl::Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p,
     ctx.congestion.max_window = c.max_inflight;
     ctx.ack_every = c.ack_every;
     ctx.selective_repeat = c.selective_repeat;
+    ctx.loss_reports = c.loss_reports;
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);

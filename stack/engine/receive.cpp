@@ -5,6 +5,7 @@
 
 #include "engine/impl.hpp"
 #include "mem/prefetch.hpp"
+#include "qp/reorder.hpp"
 
 namespace roci::engine {
 namespace {
@@ -71,6 +72,16 @@ constexpr uint8_t kCongestionExperienced = 3;
     cc::on_cnp(rq.congestion, qp.adaptation, e.ctx.congestion, e.ctx.now, rq.round_trip.smoothed());
 }
 
+/// Accepts loss reports only from the peer of a reliable connection.
+[[gnu::noinline]] void take_report(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
+    const qp::Type type = qp.spec.type;
+    const bool reliable = type == qp::Type::rc || type == qp::Type::xrc_send || type == qp::Type::xrc_recv;
+    if (!reliable) return e.counters.add(Counter::wrong_service);
+    if (!receives(qp.state)) return e.counters.add(Counter::wrong_state);
+    if (!from_peer(qp, p) || !same_vlan(e.shared, qp, p)) return e.counters.add(Counter::wrong_address);
+    qp::receive_report(e.ctx, qp, p);
+}
+
 /// Counts a frame that is marked Congestion Experienced. Sends a CNP only for reliable QPs, because UC and UD have no congestion
 /// control.
 [[gnu::noinline]] void take_mark(Engine::Impl& e, qp::Qp& qp) {
@@ -84,8 +95,8 @@ constexpr uint8_t kCongestionExperienced = 3;
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
-    if (p.opcode == wire::kCnpOpcode) [[unlikely]]
-        return take_notification(e, qp, p);
+    if (!p.info->has(wire::kRequest | wire::kResponse)) [[unlikely]]
+        return p.opcode == wire::kCnpOpcode ? take_notification(e, qp, p) : take_report(e, qp, p);
     if (!acceptable(e, qp, p)) return;
     if (p.ecn == kCongestionExperienced) [[unlikely]]
         take_mark(e, qp);

@@ -15,6 +15,17 @@ void Asked::add(const Part& part) {
     parts_[count_++] = part;
 }
 
+void Asked::add_next(Psn psn, Psn next, Nanos now) {
+    if (count_ != 0) {
+        Part& last = parts_[count_ - 1];
+        if (last.hole.first + last.hole.length == psn && last.next == next && last.at == uint32_t(now) && !last.again) {
+            ++last.hole.length;
+            return;
+        }
+    }
+    add({psn, 1}, next, now);
+}
+
 bool Asked::covers(Psn psn) const {
     return std::any_of(parts_.begin(), parts_.begin() + count_, [psn](const Part& p) { return contains(p.hole, psn); });
 }

@@ -3,6 +3,7 @@
 // answer is lost. Only a response to a request that was sent later shows it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "qp/send_window.hpp"
@@ -28,6 +29,8 @@ public:
     /// Like add(), but some of these PSNs may have arrived already, or earlier answers to them may still arrive.
     void add_again(const Hole& hole, Psn next, Nanos now) { add({hole, next, uint32_t(now), true}); }
     bool covers(Psn psn) const;
+    /// Like add() for one PSN. It shares the entry of the PSN before it if both were sent without another packet between them.
+    void add_next(Psn psn, Psn next, Nanos now);
     /// Returns the first part of `hole` that was not requested again. If all of it was, the result has length 0, and its `first`
     /// is one past `hole`.
     Hole uncovered(Hole hole) const;
@@ -37,6 +40,25 @@ public:
     /// answers it shows to be lost. A packet does not answer a request that was sent less than `least` ns ago. Returns true if
     /// anything was removed.
     bool answered(Psn psn, Nanos now, Nanos least);
+
+    /// For packets that were sent again, of which the receiver has `arrived(psn)`; the newest PSN that it has is `newest`. A
+    /// packet is lost again if more than `places` packets that were sent later have arrived. Forgets those that arrived or are
+    /// lost. Returns the time when the newest that arrived entirely was sent, or 0.
+    template <class Arrived>
+    uint32_t reported(Arrived&& arrived, Psn newest, uint32_t places) {
+        uint32_t later = 0, sent_at = 0;
+        for (uint32_t i = count_; i-- != 0;) {
+            const Part p = parts_[i];
+            uint32_t here = 0;
+            for (uint32_t k = 0; k < p.hole.length && !p.again; ++k) here += arrived(p.hole.first + k);
+            const int32_t newer = std::max((newest + 1).distance_from(p.next), 0);
+            const bool all = here == p.hole.length;
+            if (all || later + uint32_t(newer) > places) remove(i);
+            if (all && sent_at == 0) sent_at = p.at;
+            later += here;
+        }
+        return sent_at;
+    }
 
 private:
     struct Part {

@@ -180,6 +180,7 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.unacked_psn = qp.requester.window.acked();
     out.expected_psn = qp.responder.sequence.expected();
     out.repeat = qp.requester.repair.mode;
+    out.reports = qp.reorder != nullptr && qp.reorder->reports.peer == LossReports::Peer::reports;
     out.probes = qp.requester.probes;
     out.round_trip = qp.requester.round_trip.smoothed();
     out.policy = qp.requester.congestion.policy;

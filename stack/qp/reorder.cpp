@@ -40,7 +40,8 @@ void drop_responses(Context& ctx, Qp& qp) {
 
 void drop_requests(Context& ctx, Qp& qp) {
     drop_backlog(ctx, qp.reorder->requests);
-    qp.keeps_requests = false;
+    qp.keeps_requests = qp.reorder->reports.due = qp.reorder->reports.waits = false;
+    qp.reorder->reports.frontier = qp.reorder->requests.base;
 }
 
 /// Sets `base` to `to` and frees the frames before it. For example, a READ request advances `base` by the number of its
@@ -90,12 +91,6 @@ bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
     return true;
 }
 
-/// Returns the reorder state of the QP. Returns nullptr if memory is exhausted or the engine keeps no frames.
-Reorder* reorder_of(Context& ctx, Qp& qp) {
-    if (qp.reorder == nullptr && ctx.reorder != nullptr) qp.reorder = ctx.reorder->make(&qp);
-    return qp.reorder;
-}
-
 Nanos due(const Backlog& b, bool open) {
     if (!open) return kNever;
     return b.asked ? b.opened + kStalled : b.opened + b.patience.wait();
@@ -110,7 +105,9 @@ Nanos responses_due(const Reorder& r, bool open) {
 /// update_timer().
 void arm(Context& ctx, Qp& qp) {
     Reorder& r = *qp.reorder;
-    const Nanos next = std::min(due(r.requests, qp.keeps_requests), responses_due(r, qp.keeps_responses));
+    const bool reports = qp.keeps_requests && r.reports.wanted && r.reports.waits;
+    const Nanos report = reports ? r.reports.since + r.requests.patience.wait() : kNever;
+    const Nanos next = std::min({due(r.requests, qp.keeps_requests), responses_due(r, qp.keeps_responses), report});
     if (next == kNever || (r.timer.armed() && r.timer.deadline <= next)) return;
     ctx.wheel.arm(r.timer, next);
 }
@@ -182,6 +179,11 @@ bool execute_next_response(Context& ctx, Qp& qp) {
 
 }  // namespace
 
+Reorder* reorder_of(Context& ctx, Qp& qp) {
+    if (qp.reorder == nullptr && ctx.reorder != nullptr) qp.reorder = ctx.reorder->make(&qp);
+    return qp.reorder;
+}
+
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     const ReceiveSequence& rs = qp.responder.sequence;
     // After an RNR NAK the requester starts again from the PSN of the NAK (IBA 9.7.5.2.8), so all later packets are repeated.
@@ -191,12 +193,14 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
         b.base = b.again = rs.expected();
         open_gap(ctx, b);
         b.asked = rs.missing();
+        begin_reports(qp);
     }
     if (!keep(ctx, b, p)) {
         b.asked = true;
         return false;
     }
     qp.keeps_requests = true;
+    look_for_news(ctx, qp, p.psn);
     judge_requests(ctx, qp);
     return true;
 }
@@ -204,6 +208,9 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
 void hand_over_requests(Context& ctx, Qp& qp) {
     const ReceiveSequence& rs = qp.responder.sequence;
     if (rs.expected() == qp.reorder->requests.base && !refused(rs)) return;
+    const Psn was = qp.reorder->requests.base;
+    // What was reported as lost may be late.
+    qp.reorder->requests.asked |= qp.reorder->reports.frontier.distance_from(was) > 0;
     closed(ctx, qp.reorder->requests);
     while (qp.reorder != nullptr) {
         Backlog& b = qp.reorder->requests;
@@ -220,6 +227,7 @@ void hand_over_requests(Context& ctx, Qp& qp) {
     Backlog& b = qp.reorder->requests;
     if (b.count == 0) return drop_requests(ctx, qp);
     open_gap(ctx, b);
+    look_for_news(ctx, qp, was);
     judge_requests(ctx, qp);
 }
 
@@ -271,10 +279,11 @@ void note_repeated(Context& ctx, Backlog& b, Psn psn) {
 
 void look_at_kept(Context& ctx, Qp& qp) {
     // A packet that waits for slow memory is not missing, so the time limits start again.
-    if (qp.waits_requests) qp.reorder->requests.opened = ctx.now;
+    if (qp.waits_requests) qp.reorder->requests.opened = qp.reorder->reports.since = ctx.now;
     if (qp.waits_responses) qp.reorder->responses.opened = qp.reorder->missing.since = ctx.now;
     const auto stalled = [&](const Backlog& b) { return ctx.now - b.opened >= kStalled; };
     const bool given_up = qp.reorder->requests.asked && stalled(qp.reorder->requests);
+    if (qp.keeps_requests && !given_up) look_for_news(ctx, qp, qp.reorder->requests.end);
     if (qp.keeps_requests) given_up ? drop_requests(ctx, qp) : judge_requests(ctx, qp);
     if (qp.keeps_responses) stalled(qp.reorder->responses) ? drop_responses(ctx, qp) : judge_responses(ctx, qp);
     if (qp.reorder != nullptr) arm(ctx, qp);

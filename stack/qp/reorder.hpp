@@ -41,6 +41,31 @@ Hole unasked_responses(const Context& ctx, const Qp& qp, Psn from, Psn end);
 /// again.
 uint32_t missing_span(const Qp& qp);
 
+// ---- loss_reports.cpp: which requests the peer lacks
+/// Sends an inquiry if the peer may know loss reports and has not answered yet. Called when a loss was found.
+void inquire(Context& ctx, Qp& qp);
+/// Handles an inquiry or a report of the QP's peer.
+void receive_report(Context& ctx, Qp& qp, const wire::Packet& p);
+/// Returns true if losses of requests are repaired by the peer's reports.
+bool uses_reports(const Context& ctx, const Qp& qp);
+/// The first PSNs in [from, end) that the peer lacks and that are not under way again. Length 0: there are none.
+Hole unrepeated_request(const Qp& qp, Psn from, Psn end);
+/// Number of PSNs from the oldest unacknowledged one to the end of what the newest report covers.
+uint32_t reported_span(const Qp& qp);
+/// The peer's newest report no longer tells what is missing. Losses are repaired one by one until the next report.
+void forget_report(Qp& qp);
+/// Called when the first request behind a gap is kept.
+void begin_reports(Qp& qp);
+/// Called when the request with this PSN was kept or executed, while others are missing, or when time has passed. Decides whether
+/// a report is due.
+void look_for_news(Context& ctx, Qp& qp, Psn psn);
+/// Returns true if the QP has a report to send.
+bool report_due(const Qp& qp);
+/// Sends the report. Returns false if the port has no room.
+bool send_report(Context& ctx, Qp& qp);
+/// Returns the reorder state of the QP. Returns nullptr if memory is exhausted or the engine keeps no frames.
+Reorder* reorder_of(Context& ctx, Qp& qp);
+
 /// Called for a frame whose PSN was processed before. Records that the first copy was late if it had been reported as missing.
 void note_repeated(Context& ctx, Backlog& b, Psn psn);
 /// Called by the timers of the QP. Checks the time limits of the gaps.

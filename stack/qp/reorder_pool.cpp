@@ -89,10 +89,7 @@ bool Patience::repeated(Psn psn) {
 Hole hole_from(const Backlog& b, uint32_t window, Psn from) {
     Hole hole{from, 0};
     if (b.count == 0) return hole;
-    const auto here = [&](Psn psn) {
-        const KeptFrame* k = b.places[psn.value() & (window - 1)];
-        return k != nullptr && k->packet.psn == psn;
-    };
+    const auto here = [&](Psn psn) { return keeps(b, window, psn); };
     const uint32_t span = psn_span(from, b.end);
     if (span > window) return hole;  // `from` is behind the last kept frame
     uint32_t at = 0;

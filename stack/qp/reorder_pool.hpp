@@ -12,6 +12,7 @@
 #include "base/timer_wheel.hpp"
 #include "base/types.hpp"
 #include "qp/asked.hpp"
+#include "wire/loss_report.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::qp {
@@ -23,12 +24,16 @@ struct ReorderLimits {
 
 struct ReorderCounters {
     uint64_t kept = 0, delivered = 0;
-    uint64_t duplicates = 0;  ///< frames that had been kept already
-    uint64_t beyond = 0;      ///< not kept: more than ReorderLimits::frames behind the missing one
-    uint64_t share = 0;       ///< not kept: the QP has used its share of the pool
-    uint64_t no_memory = 0;   ///< not kept: the pool is exhausted
-    uint64_t late = 0;        ///< frames that were reported as missing but were only late
-    uint64_t freed = 0;       ///< kept frames that were freed without execution
+    uint64_t duplicates = 0;       ///< frames that had been kept already
+    uint64_t beyond = 0;           ///< not kept: more than ReorderLimits::frames behind the missing one
+    uint64_t share = 0;            ///< not kept: the QP has used its share of the pool
+    uint64_t no_memory = 0;        ///< not kept: the pool is exhausted
+    uint64_t late = 0;             ///< frames that were reported as missing but were only late
+    uint64_t inquiries = 0;        ///< inquiries for loss reports sent
+    uint64_t reports_sent = 0;     ///< loss reports sent
+    uint64_t reports_used = 0;     ///< loss reports of peers that were used
+    uint64_t reports_refused = 0;  ///< malformed, contradictory or unsolicited loss reports and inquiries
+    uint64_t freed = 0;            ///< freed without execution: gap stalled, QP reset or failed, or peer sends all packets again
 };
 
 /// A copy of a parsed frame. `packet` points into the copy.
@@ -129,6 +134,12 @@ struct Backlog {
     Patience patience;
 };
 
+/// Returns true if the backlog contains the PSN, which must be less than a window behind `base`.
+inline bool keeps(const Backlog& b, uint32_t window, Psn psn) {
+    const KeptFrame* k = b.count == 0 ? nullptr : b.places[psn.value() & (window - 1)];
+    return k != nullptr && k->packet.psn == psn;
+}
+
 /// Returns the first hole at or behind `from`. Its length is 0 if there is no hole before the last kept frame.
 Hole hole_from(const Backlog& b, uint32_t window, Psn from);
 
@@ -144,11 +155,37 @@ struct Missing {
     uint64_t examined = 0;  ///< number of PSNs examined in the search for holes; tests limit this work
 };
 
+/// What a QP exchanges with its peer in loss reports (loss_reports.cpp).
+struct LossReports {
+    enum class Peer : uint8_t {
+        unknown,  ///< it has not answered an inquiry
+        reports,  ///< it sends reports
+        refused,  ///< its reports contradicted what was sent; they are ignored until the QP is reset
+    };
+    static constexpr uint8_t kMostInquiries = 3;
+    // ---- requester
+    Peer peer = Peer::unknown;
+    uint8_t inquiries = 0;  ///< number of inquiries sent
+    uint32_t inquired_at = 0;
+    wire::LossReport known;  ///< the newest report
+    Asked repeated;          ///< packets that were sent again
+    // ---- responder
+    bool wanted = false;  ///< the peer has inquired
+    bool due = false;     ///< a report is to be sent
+    bool waits = false;   ///< the hole at `hole` may only be late
+    uint16_t serial = 0;  ///< of the last report sent
+    Psn frontier;         ///< holes before it count as lost and are reported
+    Psn hole;             ///< the first hole behind the frontier
+    Psn newest;           ///< newest PSN of the last report
+    Nanos since = 0;      ///< when `hole` was detected
+};
+
 /// The reorder state of a QP. It exists from the QP's first frame out of order until the QP is reset, fails or is removed.
 struct Reorder {
     Timer timer;
     Backlog requests, responses;
     Missing missing;
+    LossReports reports;
     /// The newest ACK or NAK that arrived while an earlier response was missing. It is not kept in `responses`, because a
     /// response may have the same PSN.
     wire::Packet ack;

@@ -69,6 +69,7 @@ bool can_repair(const Context& ctx, const Qp& qp) {
 void repair_request(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (!can_repair(ctx, qp)) return go_back(ctx, qp);
+    if (uses_reports(ctx, qp)) return begin_repair(ctx, qp, Cause::reported, std::max(reported_span(qp), 1u));
     const uint32_t psns = std::max(whole_record(rq.queue, rq.window.acked()), 1u << rq.repair.creeps);
     begin_repair(ctx, qp, Cause::nak, psns);
 }
@@ -119,8 +120,33 @@ void arm_probe(Context& ctx, Qp& qp) {
     rq.deadlines.set(Deadline::probe, probes ? ctx.now + wait : kNever);
 }
 
+namespace {
+
+/// Returns true if the packet that a NAK names is under way, or has arrived according to a newer report.
+bool report_answers_nak(const Context& ctx, Qp& qp) {
+    if (!uses_reports(ctx, qp)) return false;
+    const Psn named = qp.requester.window.acked();
+    const LossReports& l = qp.reorder->reports;
+    if (l.repeated.covers(named) || l.known.base.distance_from(named) > 0) return true;
+    if (named.distance_from(l.known.base) > 0) forget_report(qp);  // the NAK is newer
+    return false;
+}
+
+}  // namespace
+
+void repeat_reported(Context& ctx, Qp& qp) {
+    const SendWindow& window = qp.requester.window;
+    const uint32_t span = std::min(reported_span(qp), window.in_flight());
+    if (span == 0 || qp.reorder->reports.repeated.full() || !can_repair(ctx, qp)) return;
+    if (unrepeated_request(qp, window.acked(), window.acked() + span).length == 0) return;
+    cc::on_loss(qp.requester.congestion, qp.adaptation, ctx.congestion, ctx.now, qp.requester.round_trip.smoothed());
+    begin_repair(ctx, qp, Cause::reported, span);
+}
+
 void request_lost(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
+    inquire(ctx, qp);
+    if (report_answers_nak(ctx, qp)) return;
     const Repair& r = rq.repair;
     const bool known = r.cause != Cause::none && r.begin == rq.window.acked() && rq.window.lost() != 0;
     const bool under_way = qp.keeps_responses && qp.reorder->missing.asked.covers(rq.window.acked());
@@ -192,6 +218,9 @@ void probe(Context& ctx, Qp& qp) {
     if (!rq.window.awaits_answer() || rq.deadlines.pending(Deadline::rnr)) return;
     if (rq.queue.empty() || rq.queue.oldest()->kind == WorkKind::local) return;
     ++rq.probes;
+    inquire(ctx, qp);
+    const bool reports = uses_reports(ctx, qp);
+    if (reports) forget_report(qp);
     // A single unanswered probe may be lost by chance. Two indicate that the network cannot carry the current load.
     if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
     Repair& r = rq.repair;
@@ -205,7 +234,7 @@ void probe(Context& ctx, Qp& qp) {
     if (missing != 0) {
         begin_repair(ctx, qp, Cause::response, missing);
     } else {
-        const uint32_t again = std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
+        const uint32_t again = std::max(reports ? 0 : rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
         // After a repair with cause `response` nothing is kept any more, so nothing shows that the oldest request was executed.
         begin_repair(ctx, qp, r.cause == Cause::nak ? Cause::nak : Cause::probe, again);
     }

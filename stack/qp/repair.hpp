@@ -84,6 +84,10 @@ public:
     /// Returns the time for a packet with a whole window before it in the network's queues, or 0 if not known.
     uint32_t loaded() const { return loaded_; }
     void begin(Nanos now) { began_ = uint32_t(now); }
+    /// A packet that was sent again has arrived, `sample` later at most. It had about a whole window before it.
+    void take(uint32_t sample) {
+        if (sample <= kLongest) loaded_ = loaded_ == 0 ? sample : loaded_ - loaded_ / 8 + sample / 8;
+    }
     /// Called when the repaired packet is acknowledged. `ahead` of `in_flight` packets were before it in the network's queues.
     void end(uint32_t ahead, uint32_t in_flight, Nanos now) {
         if (ahead == 0 || ahead * 4 < in_flight) return;  // too few packets to extrapolate to a whole window
@@ -104,6 +108,7 @@ struct Repair {
         nak,       ///< the peer reported the loss; its acknowledgement will show whether it keeps packets
         probe,     ///< the peer does not respond; the packet or its ACK may be lost
         response,  ///< a response was lost; the repair shows nothing about the peer
+        reported,  ///< the peer's loss report tells which packets it lacks
     };
     Psn begin, end;  ///< the PSNs that were sent again
     Psn highest;     ///< one past the newest PSN that was outstanding when the repair began

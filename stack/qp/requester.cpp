@@ -278,9 +278,30 @@ Step request_missing(Context& ctx, Qp& qp) {
     return step;
 }
 
+/// Sends the next packet that the peer lacks according to its report.
+Step repeat_reported_one(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    Asked& repeated = qp.reorder->reports.repeated;
+    const Psn from = rq.window.repair_next();
+    const Hole hole = repeated.full() ? Hole{} : unrepeated_request(qp, from, from + rq.window.repair_left());
+    if (hole.length == 0) {
+        rq.window.repaired(rq.window.repair_left());
+        return Step::skipped;
+    }
+    SendRecord* r = record_at(rq.queue.oldest(), hole.first);
+    const Part part{psn_span(r->first_psn, hole.first), needs_response(r->kind) ? r->packets : 1};
+    Middle none;
+    const Step step = transmit(ctx, qp, *r, part, AckRequest::yes, true, none);
+    if (step != Step::done) return step;
+    repeated.add_next(hole.first, rq.window.highest_sent(), ctx.now);
+    rq.window.repaired(std::min(psn_span(from, hole.first) + part.psns, rq.window.repair_left()));
+    return step;
+}
+
 /// Sends the next packet that is treated as lost.
 Step send_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
+    if (rq.repair.cause == Repair::Cause::reported && uses_reports(ctx, qp)) return repeat_reported_one(ctx, qp);
     const bool answered = rq.repair.cause == Repair::Cause::response;
     if (answered && qp.keeps_responses) return request_missing(ctx, qp);
     const Psn psn = rq.window.repair_next();

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "mem/memory_region.hpp"
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -149,7 +150,7 @@ bool send_ack_or_nak(Context& ctx, Qp& qp) {
 bool has_responses(const Qp& qp) {
     const Responder& rs = qp.responder;
     if (rs.jobs.count != 0) return !answer_waits(qp);  // the end of the fetch activates the responder
-    return rs.sequence.reply_due();
+    return rs.sequence.reply_due() || (qp.keeps_requests && report_due(qp));
 }
 
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
@@ -168,6 +169,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
         if (++job.sent == response_packets(qp, job)) rs.jobs.drop_oldest();
     }
     if (sent < quantum && rs.jobs.count == 0 && rs.sequence.reply_due() && send_ack_or_nak(ctx, qp)) ++sent;
+    if (qp.keeps_requests && sent < quantum && rs.jobs.count == 0 && report_due(qp) && send_report(ctx, qp)) ++sent;
     return sent;
 }
 

@@ -29,6 +29,7 @@ void roll_back(Context& ctx, Qp& qp) {
     if (qp.reorder != nullptr) {
         forget_nak(ctx, qp);
         missing_go_back(ctx, qp);
+        forget_report(qp);
     }
     rq.window.go_back();
     rq.round_trip.abort();

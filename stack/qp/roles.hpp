@@ -55,6 +55,8 @@ void response_lost(Context& ctx, Qp& qp);
 /// Called when the peer reports request `psn` as missing while responses to earlier requests are missing. If the peer keeps
 /// packets behind a lost one, sends the request again now.
 void later_request_lost(Context& ctx, Qp& qp, Psn psn);
+/// Called for a loss report. Sends again what the peer lacks and what is not under way.
+void repeat_reported(Context& ctx, Qp& qp);
 /// Called after an acknowledgement. Determines what the acknowledgement shows about the repair. Returns the measured round trip
 /// in ns, or 0 if none was measured.
 uint32_t observe_repair(Context& ctx, Qp& qp);

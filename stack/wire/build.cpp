@@ -150,6 +150,8 @@ uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHe
         std::memset(bth + kBthLength, 0, kCnpReserved);
         return bth + kBthLength + kCnpReserved;
     }
+    if (headers.opcode == kLossReportOpcode) [[unlikely]]
+        bth[1] = uint8_t(bth[1] | kLossReportVersion);
     return put_extended(bth + kBthLength, headers, info.flags);
 }
 

@@ -43,6 +43,11 @@ constexpr uint8_t make_opcode(Service s, Operation o) { return uint8_t(uint8_t(s
 constexpr Service service_of(uint8_t opcode) { return Service(opcode >> 5); }
 constexpr Operation operation_of(uint8_t opcode) { return Operation(opcode & 0x1f); }
 inline constexpr uint8_t kCnpOpcode = 0x81;
+/// Loss reports of Rocinante (loss_report.hpp). The opcodes 0xc0 to 0xff are reserved for manufacturers (IBA 9.2.1, table 38).
+inline constexpr uint8_t kLossReportOpcode = 0xc0;
+/// The transport version (TVer) of loss reports. All other packets have version 0. Receivers drop other versions silently
+/// (IBA 9.2.2).
+inline constexpr uint8_t kLossReportVersion = 0xf;
 
 /// Properties of an opcode, combined by bitwise or.
 enum OpcodeFlags : uint32_t {

@@ -32,7 +32,7 @@ enum class Verdict : uint8_t {
     bad_ip_checksum,
     ip_fragment,  ///< RoCEv2 forbids fragments (A17.4.5.1)
     bad_udp_length,
-    bad_bth_version,  ///< TVer != 0; such a packet is silently dropped (IBA 9.2.2)
+    bad_bth_version,  ///< a TVer that the opcode does not have; such a packet is silently dropped (IBA 9.2.2)
     unknown_opcode,
     short_for_opcode,    ///< too short for the opcode's extended headers
     bad_pad,             ///< pad count larger than the payload, or length not a multiple of 4

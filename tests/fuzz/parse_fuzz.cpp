@@ -13,6 +13,7 @@
 #include "parse_target.hpp"
 #include "pcap_file.hpp"
 #include "samples.hpp"
+#include "wire/loss_report.hpp"
 
 namespace roci::test {
 namespace {
@@ -100,6 +101,15 @@ std::vector<Frame> make_corpus(const char* capture) {
             corpus.push_back(sample_frame(uint8_t(op), (kind & 1) != 0, (kind & 2) != 0, length));
         }
     }
+    wire::LossReport report;
+    report.kind = wire::ReportKind::report;
+    report.length = 40;
+    report.newest = report.base + 50;
+    report.set(7);
+    uint8_t bytes[wire::LossReport::kBytes];
+    wire::write_loss_report(bytes, report);
+    const auto headers = sample_headers(wire::kLossReportOpcode);
+    for (const bool ipv6 : {false, true}) corpus.push_back(build_frame(sample_path(ipv6, false), headers, bytes, sizeof bytes));
     if (capture == nullptr) return corpus;
     const std::vector<Frame> captured = read_pcap(capture);
     if (captured.empty()) {

@@ -1,5 +1,6 @@
 // Hostile clients and peers do not affect other clients and QPs, whatever they write or send.
 #include "fixture.hpp"
+#include "wire/loss_report.hpp"
 
 namespace roci::sim {
 namespace {
@@ -241,6 +242,22 @@ TEST_F(HostileClient, DyingInTheMiddleLeavesNothing) {
 
 // ---- peers ----------------------------------------------------------------------------------------------------------
 
+/// The payload of an inquiry or a loss report near `psn`.
+std::vector<uint8_t> random_report(Rng& rng, Psn psn) {
+    wire::LossReport r;
+    r.kind = rng.chance(0.3) ? wire::ReportKind::inquiry : wire::ReportKind::report;
+    r.serial = uint16_t(rng.next());
+    r.length = uint16_t(rng.below(8));
+    r.places = uint16_t(rng.below(5));
+    r.base = psn;
+    r.newest = psn + uint32_t(rng.below(12));
+    for (uint32_t i = 1; i < r.length; ++i)
+        if (rng.chance(0.5)) r.set(i);
+    std::vector<uint8_t> bytes(wire::LossReport::kBytes);
+    wire::write_loss_report(bytes.data(), r);
+    return bytes;
+}
+
 struct HostilePeer : PuppetTest {};
 
 /// The peer sends random frames with a valid ICRC and with PSNs near the expected one. An honest QP must keep working.
@@ -280,6 +297,7 @@ TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
             const uint8_t opcode = uint8_t(rng.chance(0.9) ? rng.below(0x20) : rng.next());
             const bool carries = wire::opcode_info(opcode).has(wire::kPayload);
             puppet.send_raw(puppet.build(opcode, h, carries ? payload : std::vector<uint8_t>{}));
+            if (rng.chance(0.2)) puppet.send_raw(puppet.build(wire::kLossReportOpcode, h, random_report(rng, h.psn)));
         }
         w.run_for(50'000);
         puppet.listen(1);

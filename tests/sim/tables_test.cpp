@@ -46,13 +46,14 @@ constexpr Operation kOperations[] = {
 /// How both ends of a connection react to loss.
 struct Ends {
     const char* name;
-    bool keep, selective;
+    bool keep, selective, reports;
     cc::Policy policy;
 };
-constexpr Ends kEnds[] = {{"back N", false, false, cc::Policy::fixed_window},
-                          {"dropped", false, true, cc::Policy::fixed_window},
-                          {"kept", true, true, cc::Policy::fixed_window},
-                          {"adaptive", true, true, cc::Policy::adaptive}};
+constexpr Ends kEnds[] = {{"back N", false, false, false, cc::Policy::fixed_window},
+                          {"dropped", false, true, true, cc::Policy::fixed_window},
+                          {"kept", true, true, false, cc::Policy::fixed_window},
+                          {"reports", true, true, true, cc::Policy::fixed_window},
+                          {"adaptive", true, true, true, cc::Policy::adaptive}};
 
 constexpr double kDrops[] = {0, 0.0001, 0.001, 0.01, 0.03, 0.05};
 
@@ -75,6 +76,7 @@ TEST(Tables, GoodputByLoss) {
                               .faults = {.drop = drop}};
                 o.keep = ends.keep;
                 o.selective = ends.selective;
+                o.reports = ends.reports;
                 o.policy = ends.policy;
                 const RunResult r = run_flows(o, 1);
                 if (drop == 0) whole = r.gigabits();
@@ -87,9 +89,8 @@ TEST(Tables, GoodputByLoss) {
     }
     table +=
         "\n\"back N\": neither end keeps frames, nor repeats single ones. \"dropped\": frames behind a lost one are not kept "
-        "(engine.reorder_frames\n= 0). \"adaptive\": kept, with congestion control; the others have the fixed window. \"!\": the "
-        "QP "
-        "went to error.\n";
+        "(engine.reorder_frames\n= 0). \"kept\": they are kept, but engine.loss_reports = off. \"reports\": the default. "
+        "\"adaptive\": the default with congestion control;\nthe others have the fixed window. \"!\": the QP went to error.\n";
     expect_table("goodput_by_loss", table);
 }
 
@@ -108,6 +109,7 @@ TEST(Tables, PingPongUnderLoss) {
             FlowOptions o{.faults = {.drop = drop}};
             o.keep = ends.keep;
             o.selective = ends.selective;
+            o.reports = ends.reports;
             o.policy = ends.policy;
             const auto t = ping_pong(o, kRounds, 1);
             if (t.size() != kRounds) {

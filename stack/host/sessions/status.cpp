@@ -75,9 +75,9 @@ Snapshots take_snapshots(const State& state, const Client& viewer) {
     return out;
 }
 
-const char* repeat_name(qp::RepeatMode mode) {
+const char* repeat_name(qp::RepeatMode mode, bool reports) {
     constexpr const char* kNames[] = {"unknown", "selective", "go-back-n"};
-    return kNames[size_t(mode)];
+    return reports && mode == qp::RepeatMode::selective ? "selective+reports" : kNames[size_t(mode)];
 }
 
 Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
@@ -96,7 +96,7 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     if (qp.attr.path_mtu != 0) j["mtu"] = mtu_bytes(qp.attr.path_mtu);
     j["psn"] = {{"send", now.send_psn.value()}, {"unacked", now.unacked_psn.value()}, {"expected", now.expected_psn.value()}};
     j["probes"] = now.probes;
-    j["repeat"] = repeat_name(now.repeat);
+    j["repeat"] = repeat_name(now.repeat, now.reports);
     if (now.round_trip != 0) j["round_trip_us"] = double(now.round_trip) / 1000;
     j["limit"] = qp::kLimits[size_t(now.limit)].name;
     j["in_flight"] = (now.send_psn.value() - now.unacked_psn.value()) & kMask24;

@@ -87,7 +87,7 @@ class Runner:
         self.wire.guest_loss(case.theirs)
         ours_is, theirs_is = ('server', 'client') if case.we_serve else ('client', 'server')
         ours, theirs = self.words(case, getattr(case, ours_is), True), self.words(case, getattr(case, theirs_is), False)
-        with self.judged() if case.judged else contextlib.nullcontext():
+        with self.judged() if case.judged else contextlib.nullcontext(), self.counted(case):
             return self.both(case, ours, theirs)
 
     @contextlib.contextmanager
@@ -100,6 +100,16 @@ class Runner:
             frames = watch.stop()
         if why := watch.refusal or ('too much to judge all of it' if watch.cut() else '') or judge.complaint(frames):
             raise bench.Failure(why)
+
+    @contextlib.contextmanager
+    def counted(self, case):
+        """Checks how many loss inquiries we send. None of them is answered."""
+        before = self.rocid.counters()['loss_inquiries']
+        yield
+        now = self.rocid.counters()
+        sent, used = now['loss_inquiries'] - before, now['loss_reports_used']
+        if case.most_inquiries >= 0 and not 0 < sent <= case.most_inquiries or used:
+            raise bench.Failure(f'{sent} loss inquiries were sent, and {used} reports were used')
 
     def both(self, case, ours, theirs):
         if case.we_serve:

@@ -36,7 +36,7 @@ void CaptureJudge::sent(const Sent& frame) {
     ++device("tx_frames");
     device("tx_octets") += frame.bytes.size();
     if (frame.parsed && frame.packet.opcode == wire::kCnpOpcode) ++device("cnp_sent");
-    if (!frame.parsed || frame.packet.opcode == wire::kCnpOpcode) return;
+    if (!frame.parsed || !frame.packet.info->has(wire::kRequest | wire::kResponse)) return;
     ++qp_.at("tx_packets");
     qp_.at("tx_bytes") += frame.bytes.size();
     peer_ = frame.packet.dest_gid();
@@ -85,6 +85,7 @@ void CaptureJudge::received(const Sent& frame) {
         ++device(p.source_gid() == peer_ ? "cnp_received" : "cnp_ignored");
         return;
     }
+    if (p.opcode == wire::kLossReportOpcode) return;
     if (p.ecn == kMarked) ++device("ecn_marked");
     ++qp_.at("rx_packets");
     qp_.at("rx_bytes") += p.payload_length;

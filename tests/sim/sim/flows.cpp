@@ -94,6 +94,7 @@ WorldOptions world_options(const FlowOptions& o, uint64_t seed) {
     options.traffic_class = 2;  // ECN-capable, so that frames may be marked
     if (!o.keep) options.engine.reorder_frames = 0;
     options.engine.selective_repeat = o.selective;
+    options.engine.loss_reports = o.reports;
     options.engine.congestion = o.limits;
     options.congestion = o.policy;
     return options;
@@ -189,6 +190,7 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
     RunResult r;
     w.net().keep_capture(false);
     w.net().set_watch([&](const Sent& s) {
+        if (s.parsed && s.packet.opcode == wire::kLossReportOpcode) return;
         if (s.parsed) r.payload_sent += s.packet.payload_length;
         if (s.parsed && s.fate == Fate::dropped) r.payload_lost += s.packet.payload_length;
     });

@@ -17,12 +17,13 @@ std::string Plan::text() const {
         t, sizeof t,
         "hosts=%u engines=%u users=%u messages=%u largest=%u drop=%.3f dup=%.3f corrupt=%.3f delay=%.3f/%llu burst=%.3f/%u "
         "starve=%.2f mark=%.1f congestion=%s pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d "
-        "reorder=%u/%llu travel=%d loads=",
+        "reorder=%u/%llu reports=%d travel=%d loads=",
         world.hosts, world.engines, world.users, messages, largest, faults.drop, faults.duplicate, faults.corrupt, faults.delay,
         static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve, faults.mark,
         cc::policy_name(world.congestion), world.tx_pool, world.engine.max_inflight, world.engine.qp_quantum, blackouts,
         spread_by_chance, shared_receive, world.engine.reorder_frames,
-        static_cast<unsigned long long>(world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame)), world.commands_travel);
+        static_cast<unsigned long long>(world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame)), world.engine.loss_reports,
+        world.commands_travel);
     std::string all = t;
     for (const LoadKind k : loads) all += std::string(load_name(k)) + (&k == &loads.back() ? "" : ",");
     return all;
@@ -77,6 +78,7 @@ Plan make_plan(Rng& rng, uint64_t seed) {
     p.world.port_sums = seed % 2 != 0;
     p.world.users = 1 + uint32_t(seed % 3);
     p.world.commands_travel = seed / 12 % 2 == 0;
+    p.world.engine.loss_reports = seed / 24 % 2 == 0;
     choose_congestion_control(p, seed / 2);
     choose_engine(rng, p.world);
     choose_faults(rng, p.faults);

@@ -88,6 +88,7 @@ constexpr Row kExpected[] = {
     {0xb7, "XRC SEND Only with Invalidate", 20, kXrcEth | kIeth},
     {0xbc, "XRC FLUSH", 36, kXrcEth | kFlushEth | kReth},
     {0xbd, "XRC ATOMIC WRITE", 32, kXrcEth | kReth},
+    {0xc0, "Rocinante Loss Report", 12, 0},
 };
 
 TEST(Opcode, TableHasExactlyTheOpcodesOfTheSpecification) {
@@ -103,9 +104,9 @@ TEST(Opcode, TableHasExactlyTheOpcodesOfTheSpecification) {
     for (unsigned op = 0; op < 256; ++op) EXPECT_EQ(opcode_info(uint8_t(op)).valid(), expected.contains(uint8_t(op))) << op;
 }
 
-TEST(Opcode, EveryOneButCnpHasOneDirectionAndOnePosition) {
+TEST(Opcode, EveryOneOfTheServicesHasOneDirectionAndOnePosition) {
     for (const Row& row : kExpected) {
-        if (row.opcode == kCnpOpcode) continue;
+        if (row.opcode == kCnpOpcode || row.opcode == kLossReportOpcode) continue;
         const uint32_t f = opcode_info(row.opcode).flags;
         EXPECT_EQ(std::popcount(f & (kRequest | kResponse)), 1) << row.name;
         EXPECT_EQ(std::popcount(f & (kFirst | kMiddle | kLast | kOnly)), 1) << row.name;
@@ -117,6 +118,7 @@ TEST(Opcode, EveryOneButCnpHasOneDirectionAndOnePosition) {
         EXPECT_EQ((f & kRead) != 0, name.find("READ") != std::string::npos) << name;
     }
     EXPECT_EQ(opcode_info(kCnpOpcode).flags, 0u);
+    EXPECT_EQ(opcode_info(kLossReportOpcode).flags, uint32_t(kPayload));
 }
 
 TEST(Opcode, ReceiveWqeIsTakenOncePerMessage) {

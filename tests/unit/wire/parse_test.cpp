@@ -137,6 +137,15 @@ TEST_P(Parse, TransportVersionMustBeZero) {
     EXPECT_EQ(verdict(f), Verdict::bad_bth_version);
 }
 
+TEST_P(Parse, LossReportsHaveAVersionOfTheirOwn) {
+    Frame f = good(kLossReportOpcode, 52);
+    EXPECT_EQ(f[at.bth + 1] & 0x0f, kLossReportVersion);
+    EXPECT_EQ(verdict(f), Verdict::ok);
+    f[at.bth + 1] &= 0xf0;
+    repair(f);
+    EXPECT_EQ(verdict(f), Verdict::bad_bth_version);
+}
+
 TEST_P(Parse, UnknownOpcodesAreRefused) {
     for (unsigned op = 0; op < 256; ++op) {
         if (opcode_info(uint8_t(op)).valid()) continue;
