@@ -168,6 +168,27 @@ TEST_F(CountersTest, OfARequester) {
     moved({"tx_messages", "retransmits", "seq_nak_received", "rnr_nak_received", "duplicates"});
 }
 
+TEST_F(CountersTest, ArePublishedBeforeASleepAndEvery64Rounds) {
+    join();
+    world.run_for(20'000);
+    auto& engine = world.host(0).engine(0);
+    const uint64_t before = of_device().at("tx_messages"), frames = of_device().at("tx_frames");
+    a.client.post_send(qp, a.send(1, 0, 100));
+    engine.poll(world.now());
+    engine.settle_sleepers();  // as the lcore before it sleeps
+    EXPECT_EQ(of_device().at("tx_messages"), before + 1);
+    EXPECT_EQ(of_device().at("tx_frames"), frames + 1);
+    a.client.post_send(qp, a.send(2, 0, 100));
+    for (int round = 0; round < 64; ++round) engine.poll(world.now());
+    EXPECT_EQ(of_device().at("tx_messages"), before + 2);
+    EXPECT_EQ(of_device().at("tx_frames"), frames + 2);
+    using engine::Counter;
+    EXPECT_EQ(engine.counters().get(Counter::tx_frames), frames + 2) << "the sum of all ports";
+    EXPECT_EQ(engine.counters().get(Counter::rx_frames), engine.counters().get(wire::Verdict::ok));
+    puppet.send_ack(0x101, 2);
+    EXPECT_EQ(a.wait(2).size(), 2u);
+}
+
 struct FatalNak {
     uint8_t syndrome;
     const char* counter;
