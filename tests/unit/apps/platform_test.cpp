@@ -86,7 +86,7 @@ TEST_F(Platform, AClientsChunkKeepsItsPages) {
     ASSERT_NE(m.base, nullptr) << why;
     client[5] = 'c';
     EXPECT_EQ(m.base[5], std::byte{'c'});
-    // The client cannot remove pages. At its next access a removed page would be charged to rocid.
+    // The client cannot remove pages. A removed page would be charged to rocid at rocid's next access.
     EXPECT_LT(ftruncate(own, kPage), 0);
     EXPECT_LT(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), 0);
     EXPECT_LT(madvise(client, kPage, MADV_REMOVE), 0);

@@ -1,5 +1,5 @@
-// The threads that access clients' memory. If accesses to the memory of one user do not end, those of other users must not wait.
-// A thread must end with its last user.
+// The threads that access clients' memory. If accesses to the memory of one user do not end, accesses to the memory of other
+// users must not wait. A thread must end when nothing points to its worker any more.
 #include "apps/rocid/slow_threads.hpp"
 
 #include <gtest/gtest.h>

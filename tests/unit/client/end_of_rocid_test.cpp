@@ -9,7 +9,7 @@ namespace {
 
 class EndOfRocid : public Client {
 protected:
-    /// Plays a program that does nothing except poll its CQ.
+    /// Polls the CQ until an entry comes, for at most 20 seconds, like a program that does nothing else.
     static ibv_wc poll_for_one(ibv_cq* cq) {
         ibv_wc wc{};
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

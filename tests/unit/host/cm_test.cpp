@@ -67,7 +67,7 @@ protected:
             conductor.service(++now);
         }
     }
-    /// Returns an id of `session` at 10.0.0.1 whose route to 10.0.0.2:`port` is resolved.
+    /// Returns an id of `session` at 10.0.0.1 whose route to 10.0.0.2:`to_port` is resolved.
     uint32_t resolved(uint16_t to_port, uint32_t space = kTcp) {
         const uint32_t id = make_id(session, channel, space);
         abi::CmResolveRequest r{};

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kFew = 64;
 constexpr uint32_t kMany = 65'536;
 
-/// Counts the existing objects and their highest number.
+/// Counts the existing objects (`alive`) and the most that have existed at the same time (`most`).
 struct Counted {
     static inline size_t alive = 0, most = 0;
     uint32_t number = 0;

@@ -86,7 +86,7 @@ protected:
         }
         return all;
     }
-    /// Sends the UDP payload of a built frame from a new socket.
+    /// Sends the UDP payload of a built frame from a new socket that is bound to `port`.
     static void send_from(uint16_t port, const uint8_t* frame, uint32_t length) {
         const int fd = socket(AF_INET, SOCK_DGRAM, 0), discover = IP_PMTUDISC_DO;
         setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
@@ -198,7 +198,7 @@ void send_to_group(const Gid& group) {
     close(fd);
 }
 
-/// True if a datagram arrives within `wait_ms`. It is removed.
+/// Returns true if a datagram arrives within `wait_ms`. Removes the datagram from its socket.
 bool arrives(const UdpSockets& sockets, int wait_ms) {
     char bytes[16];
     for (;; --wait_ms) {
