@@ -176,7 +176,8 @@ class Bench:
     def perftest(self, end, program, options, n, limit=60):
         """Runs a perftest. Returns (figure, costs). The figure is in MiB/s or µs."""
         self.port += 1
-        words = [f'{program} -F -d {dev} -x {gid} -p {self.port} -n {n} {options}' for dev, gid in ((end.devices[1], end.gids[1]), (end.devices[0], end.gids[0]))]
+        extra = getattr(end, 'options', '')  # the last -m counts
+        words = [f'{program} -F -d {dev} -x {gid} -p {self.port} -n {n} {options} {extra}' for dev, gid in ((end.devices[1], end.gids[1]), (end.devices[0], end.gids[0]))]
         output, costs = self.pair(end, words[0], words[1], end.address, self.port, limit)
         rows = [l.split() for l in output.splitlines() if re.match(r'\s*\d+\s+\d+\s+[\d.]', l)]
         if not rows:

@@ -40,14 +40,6 @@ def ack_syndrome(packet):
     return 'no credits (31)' if int(text) == 31 else 'credits'
 
 
-def nak_syndrome(packet):
-    """Returns the AETH syndrome of an RNR NAK (001ttttt) or a NAK (011ccccc), which has its kind and code."""
-    text = packet['infiniband.aeth.syndrome']
-    if not text or not int(text) >> 5:
-        return ''
-    return f'{int(text):#04x}'
-
-
 def port_range(packet):
     """Returns the range of the UDP source port. Annex A17.3.2 requires the dynamic range; Linux uses 0xC000 and above."""
     return 'dynamic (0xc000 and above)' if int(packet['udp.srcport']) >= 0xc000 else packet['udp.srcport']
