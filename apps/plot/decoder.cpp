@@ -169,7 +169,7 @@ void Decoder::add(int64_t time, std::span<const uint8_t> bytes, uint32_t length,
     f.marked = packet.ecn == kCongestionExperienced;
     ++out_.counts.roce;
     Flow& of = out_.flows[*flow];
-    if (of.service == wire::Service::cnp) of.service = wire::service_of(packet.opcode);
+    if (of.service == wire::Service::cnp && (f.request() || f.response())) of.service = wire::service_of(packet.opcode);
     of.requests += f.request();
     of.responses += f.response();
     of.cnps += f.cnp();

@@ -41,14 +41,16 @@ public:
     /// anything was removed.
     bool answered(Psn psn, Nanos now, Nanos least);
 
-    /// For packets that were sent again, of which the receiver has `arrived(psn)`; the newest PSN that it has is `newest`. A
-    /// packet is lost again if more than `places` packets that were sent later have arrived. Forgets those that arrived or are
-    /// lost. Returns the time when the newest that arrived entirely was sent, or 0.
+    /// Called for a report about packets that were sent again. `arrived(psn)`: the receiver has the packet. `newest`: the newest
+    /// PSN that the receiver has. A packet is lost again if more than `places` packets that were sent later have arrived. Removes
+    /// the packets that arrived or are lost. A report says nothing about packets that were sent less than `least` ns ago. Returns
+    /// the time when the newest completely arrived part was sent, or 0.
     template <class Arrived>
-    uint32_t reported(Arrived&& arrived, Psn newest, uint32_t places) {
+    uint32_t reported(Arrived&& arrived, Psn newest, uint32_t places, Nanos now, Nanos least) {
         uint32_t later = 0, sent_at = 0;
         for (uint32_t i = count_; i-- != 0;) {
             const Part p = parts_[i];
+            if (uint32_t(now) - p.at < least) continue;
             uint32_t here = 0;
             for (uint32_t k = 0; k < p.hole.length && !p.again; ++k) here += arrived(p.hole.first + k);
             const int32_t newer = std::max((newest + 1).distance_from(p.next), 0);

@@ -21,6 +21,8 @@ constexpr int32_t kNewPackets = 16;
 constexpr uint32_t kOldPsn = 1u << 22;
 constexpr Nanos kBetweenInquiries = 1'000'000;  ///< if no round trip is known
 
+constexpr Nanos kLeastAnswer = 4'096;  ///< no report about a repeated packet comes sooner
+
 bool is_requester(Type t) { return t == Type::rc || t == Type::xrc_send; }
 bool is_responder(Type t) { return t == Type::rc || t == Type::xrc_recv; }
 bool enabled(const Context& ctx) { return ctx.loss_reports && ctx.selective_repeat; }
@@ -43,6 +45,10 @@ bool transmit(Context& ctx, Qp& qp, const LossReport& report) {
 
 // ---- requester ------------------------------------------------------------------------------------------------------
 
+/// Returns the least time from a repeated packet to a report that considers it. Contradicting reports of a hostile peer therefore
+/// repeat a packet at most once per such time.
+Nanos shortest_answer(const RoundTrip& times) { return std::max<Nanos>(times.shortest() / 4 * 3, kLeastAnswer); }
+
 /// Returns true if the peer has the packet, according to its newest report.
 bool has_arrived(const LossReport& known, Psn psn) {
     const int32_t offset = psn.distance_from(known.base);
@@ -64,11 +70,12 @@ void refuse(Qp& qp) {
     rq.window.report_lost(0);
 }
 
-/// Called for the first report. What was sent again because of a NAK is under way.
+/// Records that the packets that were sent again because of a NAK are under way. A report covers no more than kMost PSNs, but a
+/// repeated READ may have millions.
 void adopt_repair(Requester& rq, Asked& repeated) {
-    const uint32_t sent = rq.window.lost() - rq.window.repair_left();
-    repeated.clear();
-    if (rq.repair.cause == Repair::Cause::nak && sent != 0)
+    const uint32_t sent = std::min(rq.window.lost() - rq.window.repair_left(), LossReport::kMost);
+    const bool unknown = sent != 0 && !repeated.full() && !repeated.covers(rq.window.acked());
+    if (rq.repair.cause == Repair::Cause::nak && unknown)
         repeated.add({rq.window.acked(), sent}, rq.repair.highest, rq.repair.sent_at);
 }
 
@@ -89,10 +96,10 @@ void take_report(Context& ctx, Qp& qp, const LossReport& report) {
     rq.repair.mode = RepeatMode::selective;
     rq.repair.creeps = 0;
     rq.repair.trial = 0;
-    if (first) adopt_repair(rq, l.repeated);
     l.repeated.advance(rq.window.acked());
+    adopt_repair(rq, l.repeated);
     const auto arrived = [&](Psn psn) { return has_arrived(report, psn); };
-    const uint32_t at = l.repeated.reported(arrived, report.newest, report.places);
+    const uint32_t at = l.repeated.reported(arrived, report.newest, report.places, ctx.now, shortest_answer(rq.round_trip));
     if (at != 0) qp.repair_time.take(uint32_t(ctx.now) - at);
     if (!uses_reports(ctx, qp) || !rq.window.awaits_answer()) return;
     if (first || moved || at != 0) {  // something has arrived, so nothing is to be probed
@@ -127,6 +134,7 @@ bool uses_reports(const Context& ctx, const Qp& qp) {
 Hole unrepeated_request(const Qp& qp, Psn from, Psn end) {
     const LossReports& l = qp.reorder->reports;
     const SendRecord* r = qp.requester.queue.oldest();
+    if (l.known.base.distance_from(from) > 0) from = l.known.base;
     while (end.distance_from(from) > 0) {
         if (has_arrived(l.known, from)) {
             from = from + 1;
@@ -177,7 +185,13 @@ bool advance_frontier(Context& ctx, Reorder& r) {
         const Psn end = h.first + h.length;
         const uint32_t overtakers = uint32_t(std::max(b.end.distance_from(end), 0));
         l.waits = h.length != 0 && !b.patience.exhausted(overtakers, ctx.now - l.since);
-        if (h.length == 0 || l.waits || psn_span(b.base, end) > LossReport::kMost) return found;
+        if (h.length == 0 || l.waits) return found;
+        if (psn_span(b.base, end) > LossReport::kMost) {  // a report covers the begin of the hole
+            const Psn limit = b.base + LossReport::kMost;
+            const bool moves = limit.distance_from(l.frontier) > 0;
+            if (moves) l.frontier = limit;
+            return found || moves;
+        }
         l.frontier = end;
     }
 }
@@ -237,10 +251,10 @@ void receive_report(Context& ctx, Qp& qp, const wire::Packet& p) {
     LossReport report;
     const bool good = enabled(ctx) && wire::read_loss_report(p.payload, p.payload_length, report);
     if (good && report.kind == ReportKind::inquiry && is_responder(qp.spec.type)) {
-        if (reorder_of(ctx, qp) == nullptr) return;
+        if (reorder_of(ctx, qp) == nullptr || qp.reorder->reports.answers == LossReports::kMostAnswers) return;
         qp.reorder->reports.wanted = true;
-        if (qp.keeps_requests) look_for_news(ctx, qp, qp.reorder->requests.end);
-        send_report(ctx, qp);
+        if (qp.keeps_requests) look_at_kept(ctx, qp);
+        if (qp.reorder != nullptr && send_report(ctx, qp)) ++qp.reorder->reports.answers;
         return;
     }
     const bool sends = is_requester(qp.spec.type) && (qp.state == State::rts || qp.state == State::sqd);

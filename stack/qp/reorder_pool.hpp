@@ -163,6 +163,7 @@ struct LossReports {
         refused,  ///< its reports contradicted what was sent; they are ignored until the QP is reset
     };
     static constexpr uint8_t kMostInquiries = 3;
+    static constexpr uint8_t kMostAnswers = 8;  ///< an answer is not part of the QP's turns, so a flood of inquiries gets no more
     // ---- requester
     Peer peer = Peer::unknown;
     uint8_t inquiries = 0;  ///< number of inquiries sent
@@ -170,6 +171,7 @@ struct LossReports {
     wire::LossReport known;  ///< the newest report
     Asked repeated;          ///< packets that were sent again
     // ---- responder
+    uint8_t answers = 0;  ///< number of inquiries that were answered
     bool wanted = false;  ///< the peer has inquired
     bool due = false;     ///< a report is to be sent
     bool waits = false;   ///< the hole at `hole` may only be late

@@ -69,7 +69,8 @@ bool can_repair(const Context& ctx, const Qp& qp) {
 void repair_request(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (!can_repair(ctx, qp)) return go_back(ctx, qp);
-    if (uses_reports(ctx, qp)) return begin_repair(ctx, qp, Cause::reported, std::max(reported_span(qp), 1u));
+    // If nothing arrives behind a gap, no report comes. Several lost packets at the end of a burst are found as without reports.
+    if (uses_reports(ctx, qp) && reported_span(qp) != 0) return begin_repair(ctx, qp, Cause::reported, reported_span(qp));
     const uint32_t psns = std::max(whole_record(rq.queue, rq.window.acked()), 1u << rq.repair.creeps);
     begin_repair(ctx, qp, Cause::nak, psns);
 }

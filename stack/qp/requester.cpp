@@ -301,7 +301,11 @@ Step repeat_reported_one(Context& ctx, Qp& qp) {
 /// Sends the next packet that is treated as lost.
 Step send_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    if (rq.repair.cause == Repair::Cause::reported && uses_reports(ctx, qp)) return repeat_reported_one(ctx, qp);
+    if (rq.repair.cause == Repair::Cause::reported) {
+        if (uses_reports(ctx, qp)) return repeat_reported_one(ctx, qp);
+        rq.window.repaired(rq.window.repair_left());  // the report does not hold any more; the probe goes on
+        return Step::skipped;
+    }
     const bool answered = rq.repair.cause == Repair::Cause::response;
     if (answered && qp.keeps_responses) return request_missing(ctx, qp);
     const Psn psn = rq.window.repair_next();

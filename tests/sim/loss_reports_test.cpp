@@ -103,6 +103,40 @@ TEST_F(Reports, ARepeatedPacketIsLostAgainIfMoreThanAFewLaterOnesHaveArrived) {
     EXPECT_TRUE(requests(puppet.listen(10'000)).empty()) << "it is under way again";
 }
 
+// Nothing arrives behind the gap, so no report comes. The repairs must grow as without reports.
+TEST_F(Reports, ManyPacketsLostAtTheEndOfABurstAreRepairedInFewRounds) {
+    join();
+    lose_one(40);
+    send(report(0x103, 0x127, {0x103}));
+    puppet.send_ack(0x127, 1);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    write(64);  // 0x128 … 0x167, all lost
+    uint32_t acked = 0x128;
+    size_t largest = 0;
+    for (int round = 0; round < 8 && largest < 16; ++round) {
+        const auto again = requests(puppet.listen(100'000));
+        ASSERT_FALSE(again.empty());
+        ASSERT_EQ(again.front(), acked);
+        largest = std::max(largest, again.size());
+        acked = again.back() + 1;
+        puppet.send_ack(acked - 1, 1);
+    }
+    EXPECT_GE(largest, 16u);
+}
+
+// Reports that contradict each other come from a hostile peer.
+TEST_F(Reports, ContradictingReportsRepeatAPacketOncePerRoundTrip) {
+    join();
+    lose_one(40);
+    for (int i = 0; i < 50; ++i) {
+        send(report(0x103, 0x127, {0x103, 0x107, 0x110}));
+        LossReport all = report(0x103, 0x127, {0x120});
+        for (uint32_t k = 0; k < all.length; ++k) all.set(k);
+        send(all);
+    }
+    EXPECT_LE(requests(puppet.listen(1'000)).size(), 6u);
+}
+
 TEST_F(Reports, AnOlderReportHasNoEffect) {
     join();
     lose_one(40);
@@ -274,6 +308,27 @@ TEST_F(Reports, AResponderThatWasAskedReportsItsHoles) {
     EXPECT_TRUE(is_ack(got[0].packet.syndrome));
     EXPECT_EQ(got[0].psn(), first + 10);
     EXPECT_EQ(a.poll_all().size(), 11u);
+}
+
+TEST_F(Reports, AHoleThatIsLongerThanAReportIsReportedFromItsBegin) {
+    join();
+    send(LossReport{});
+    ASSERT_EQ(puppet.listen(10'000).size(), 1u);
+    for (uint32_t i = 0; i < 6; ++i) send_only(first + LossReport::kMost + 50 + i, 10, i);
+    auto got = puppet.listen(20'000);
+    std::erase_if(got, [](const auto& g) { return !is_report(g); });
+    ASSERT_FALSE(got.empty());
+    const LossReport long_hole = read(got.back());
+    EXPECT_EQ(long_hole.base, Psn(first));
+    EXPECT_EQ(long_hole.length, LossReport::kMost);
+    for (uint32_t i = 0; i < LossReport::kMost; ++i) ASSERT_FALSE(long_hole.has(i));
+}
+
+TEST_F(Reports, AFloodOfInquiriesIsAnsweredAFewTimes) {
+    join();
+    for (int i = 0; i < 100; ++i) send(LossReport{});
+    puppet.listen(100'000);
+    EXPECT_EQ(count(Counter::loss_reports_sent), uint64_t{qp::LossReports::kMostAnswers});
 }
 
 TEST_F(Reports, AResponderThatWasNotAskedReportsNothing) {

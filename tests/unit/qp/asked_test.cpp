@@ -83,10 +83,11 @@ TEST_F(AskedTest, WhatArrivedIsForgotten) {
 // ---- packets that were sent again, and what the receiver reports of them
 
 struct RepeatedTest : AskedTest {
+    static constexpr Nanos kLeast = 100;
     std::vector<uint32_t> arrived;
-    uint32_t reported(uint32_t newest, uint32_t places = 3) {
+    uint32_t reported(uint32_t newest, Nanos now = 1000, uint32_t places = 3) {
         const auto has = [&](Psn psn) { return std::find(arrived.begin(), arrived.end(), psn.value()) != arrived.end(); };
-        return asked.reported(has, Psn(newest), places);
+        return asked.reported(has, Psn(newest), places, now, kLeast);
     }
 };
 
@@ -117,6 +118,18 @@ TEST_F(RepeatedTest, LaterRepeatsCountLikeNewPackets) {
     reported(99);
     EXPECT_FALSE(asked.covers(Psn(10)));
     EXPECT_FALSE(asked.covers(Psn(18)));
+}
+
+TEST_F(RepeatedTest, AReportSaysNothingAboutPacketsThatWereJustSent) {
+    asked.add_next(Psn(10), Psn(100), 950);
+    arrived = {10};
+    reported(110, 950 + kLeast - 1);
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    arrived = {};
+    reported(110, 950 + kLeast - 1);
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    reported(110, 950 + kLeast);
+    EXPECT_FALSE(asked.covers(Psn(10)));
 }
 
 }  // namespace
