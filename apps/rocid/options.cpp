@@ -144,6 +144,7 @@ constexpr Option kOptions[] = {
      "--limits`. control_rate is control operations per second: 100000 by default, which is more than a program makes that "
      "registers "
      "memory for each message; with 0 there is no limit. A user beyond control_rate waits for its replies. "
+     "bytes_per_second and packets_per_second limit what the user's queue pairs send; by default there is no limit. "
      "If several entries set the same limit of a user, the last one is used. Root and the user of rocid have no limits.",
      ROCI_TEXTS(limits.users)},
 

@@ -10,6 +10,7 @@
 #include "io/gsi.hpp"
 #include "neighbour/frames.hpp"
 #include "qp/spec.hpp"
+#include "qp/user_rate.hpp"
 
 namespace roci::engine {
 
@@ -17,7 +18,8 @@ namespace roci::engine {
 struct AttachSession {
     uint32_t session = 0;
     abi::DoorbellPage* doorbells = nullptr;
-    uint32_t user = 0;  ///< UID of the user whose turns the session uses
+    uint32_t user = 0;             ///< UID of the user whose turns the session uses
+    qp::UserRate* rate = nullptr;  ///< limits what the user sends; nullptr: no limit
     int error = 0;
 };
 /// Stops watching a session's doorbells. The session's QPs must have been removed.

@@ -9,7 +9,7 @@ namespace {
 
 using Impl = Engine::Impl;
 
-void run(Impl& e, AttachSession& c) { c.error = e.sessions.attach(e.ctx, c.session, c.user, c.doorbells) ? 0 : ENOMEM; }
+void run(Impl& e, AttachSession& c) { c.error = e.sessions.attach(e.ctx, {c.session, c.user, c.rate}, c.doorbells) ? 0 : ENOMEM; }
 void run(Impl& e, DetachSession& c) { e.sessions.detach(e.ctx, c.session); }
 /// Adds the QP to its session. Returns 0 or an errno.
 int join_session(Impl& e, qp::Qp& qp) {

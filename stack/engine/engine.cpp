@@ -160,6 +160,8 @@ struct Engine::Impl::Budget {
             if (qp::has_responses(qp)) ctx.responders.add(qp);
         }
         ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), turn_end(sent, true));
+        if (ctx.responders.limits()) [[unlikely]]
+            ctx.responders.charge(qp, ctx.now, sent, qp.counters.tx_bytes - bytes);
     }
 }
 
@@ -235,6 +237,8 @@ void Engine::Impl::settle_sleepers() {
             rest(qp);
         }
         ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), turn_end(worked, more));
+        if (ctx.requesters.limits()) [[unlikely]]
+            ctx.requesters.charge(qp, ctx.now, worked, qp.counters.tx_bytes - bytes);
     }
     settle();
 }
@@ -253,6 +257,10 @@ bool Engine::Impl::lingers(qp::Qp& qp) const {
 
 bool Engine::Impl::run_turns() {
     Budget budget{kRoundFrames};
+    if (ctx.requesters.limits()) [[unlikely]] {
+        ctx.requesters.release(ctx.now);
+        ctx.responders.release(ctx.now);
+    }
     run_responders(budget);
     run_requesters(budget);
     return budget.spent;
@@ -310,7 +318,7 @@ Nanos Engine::next_deadline(Nanos now) const {
     if (!e.ctx.requesters.empty() || !e.ctx.responders.empty() || !e.ctx.late_events.empty() || e.inbox_waits()) return now;
     for (const qp::Outbox& out : e.ctx.outbox)
         if (out.waiting() != 0) return now;
-    Nanos next = e.ctx.wheel.next_deadline();
+    Nanos next = std::min({e.ctx.wheel.next_deadline(), e.ctx.requesters.next_release(), e.ctx.responders.next_release()});
     for (const rings::Cq* cq : e.ctx.dirty)  // CQs whose event is moderated or waits for a free slot of the event ring
         next = std::min<Nanos>(next, std::max<Nanos>(rings::event_due(*cq, cq->lanes[e.config.index]), now));
     for (const io::Port* port : e.ports) next = std::min<Nanos>(next, port->next_event());

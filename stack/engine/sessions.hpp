@@ -29,8 +29,12 @@ public:
     /// doorbells, so it may exceed the limit of doorbells by up to 63.
     static constexpr uint32_t kRoundUsers = 32, kRoundSessions = 32, kRoundRings = 512, kSessionRings = 256;
 
+    struct Owner {
+        uint32_t session = 0, uid = 0;
+        qp::UserRate* rate = nullptr;  ///< nullptr: no limit
+    };
     /// Adds a session. Returns false if there are too many sessions.
-    bool attach(qp::Context& ctx, uint32_t id, uint32_t uid, abi::DoorbellPage* page);
+    bool attach(qp::Context& ctx, const Owner& owner, abi::DoorbellPage* page);
     /// Removes a session whose QPs have been removed before.
     void detach(qp::Context& ctx, uint32_t id);
     /// Returns nullptr if there is no session with this number.

@@ -16,6 +16,7 @@
 #include "host/objects.hpp"
 #include "host/qp_facts.hpp"
 #include "host/token_bucket.hpp"
+#include "qp/user_rate.hpp"
 
 namespace roci::host {
 
@@ -33,7 +34,7 @@ struct HeldReply {
     bool close = false;
 };
 
-inline constexpr size_t kMostResources = 17;
+inline constexpr size_t kMostResources = 19;
 
 struct Conductor::State {
     State(const Limits& limits, std::vector<DeviceConfig> devices, qp::Shared& shared, engine::CommandPort& engines,
@@ -72,6 +73,7 @@ struct Conductor::State {
     std::deque<HeldReply> replies;
     std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< refusals by user and resource (quotas.cpp)
     std::map<uint32_t, TokenBucket> rates;                             ///< control operations by user
+    std::map<uint32_t, qp::UserRate> user_rates;                       ///< users with limits of what they send
     PeerTable peers;                                                   ///< claimed peers of connected QPs
 
     uint32_t new_pd_number();

@@ -20,6 +20,7 @@ struct Qp;
     X(reads, "max_rd_atomic READs and atomics are outstanding, or a fence waits for them")    \
     X(memory, "memory that is reached by address has not answered")                           \
     X(peer, "everything that is posted is sent: the answer of the peer is awaited")           \
+    X(rate, "the user's limit bytes_per_second or packets_per_second is reached")             \
     X(port, "the port takes no more frames")                                                  \
     X(lcore, "the QP may send and waits for its turn: the engine has more to do")
 

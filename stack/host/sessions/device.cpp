@@ -7,6 +7,7 @@
 #include "host/objects/handlers.hpp"
 #include "host/objects/tag_matching.hpp"
 #include "host/sessions/handlers.hpp"
+#include "host/sessions/quotas.hpp"
 
 namespace roci::host::sessions {
 namespace {
@@ -94,7 +95,7 @@ Outcome attach_engines(State& state, Session& s) {
     std::vector<engine::AttachSession> attach(state.engines.engines());
     engine::Batch batch(state.engines);
     for (uint32_t e = 0; e < attach.size(); ++e) {
-        attach[e] = {.session = s.id, .doorbells = pages + e, .user = s.who.uid};
+        attach[e] = {.session = s.id, .doorbells = pages + e, .user = s.who.uid, .rate = rate_of(state, s.who)};
         batch.submit(e, &attach[e]);
     }
     batch.wait();

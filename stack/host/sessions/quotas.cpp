@@ -34,6 +34,9 @@ uint64_t resolving_of(const State& state, const Session& s) {
     return uint64_t(std::ranges::count(state.neighbours->ids, s.id, &paths::HeldId::session));
 }
 
+/// The use is counted by user: rate_line().
+uint64_t by_user(const State&, const Session&) { return 0; }
+
 /// The rows are in the order of kUserLimits.
 constexpr Row kRows[] = {
     {[](const State&, const Session&) { return uint64_t{1}; }},
@@ -52,7 +55,9 @@ constexpr Row kRows[] = {
     {channels_of},
     {cm_ids_of},
     {resolving_of},
-    {[](const State&, const Session&) { return uint64_t{0}; }},  // counted by user: quota_lines()
+    {by_user},
+    {by_user},
+    {by_user},
 };
 /// The indices of kUserLimits.
 enum Resource : uint8_t {
@@ -73,6 +78,8 @@ enum Resource : uint8_t {
     kCmIds,
     kResolving,
     kControlRate,
+    kBytesPerSecond,
+    kPacketsPerSecond,
     kResources
 };
 static_assert(std::size(kRows) == kResources && std::size(kUserLimits) == kResources && kResources <= kMostResources);
@@ -195,6 +202,13 @@ void charge(State& state, const Client& who) {
     if (not_before(state, who) > state.now) ++state.refused[who.uid][kControlRate];
 }
 
+qp::UserRate* rate_of(State& state, const Client& who) {
+    if (state.privileged(who)) return nullptr;
+    const uint64_t bytes = limit_of(state, who, kBytesPerSecond), packets = limit_of(state, who, kPacketsPerSecond);
+    if (bytes == 0 && packets == 0) return nullptr;
+    return &state.user_rates.try_emplace(who.uid, bytes, packets).first->second;
+}
+
 Nanos not_before(const State& state, const Client& who) {
     const auto bucket = state.rates.find(who.uid);
     return bucket != state.rates.end() ? bucket->second.settled() : 0;
@@ -211,16 +225,31 @@ bool may_open_session(State& state, const Client& who) {
     return used < limit || !refuse(state, who.uid, kSessions, used, limit).failed();
 }
 
+namespace {
+
+/// Sets the use of a resource that is a rate. A limit of 0 is no limit.
+void set_rate(const State& state, uint32_t uid, size_t resource, QuotaLine& line) {
+    if (line.limit == uint64_t{0}) line.limit.reset();
+    const auto control = state.rates.find(uid);
+    if (resource == kControlRate && control != state.rates.end() && line.limit)
+        line.used = control->second.used(*line.limit, state.now);
+    const auto sent = state.user_rates.find(uid);
+    if (resource == kControlRate || sent == state.user_rates.end()) return;
+    const qp::UserRate& rate = sent->second;
+    line.used = resource == kBytesPerSecond ? rate.bytes_per_second(state.now) : rate.packets_per_second(state.now);
+    line.refused = line.limit ? rate.waits() : 0;
+}
+
+}  // namespace
+
 std::vector<QuotaLine> quota_lines(const State& state, const Client& who) {
     std::vector<QuotaLine> lines;
     const auto refused = state.refused.find(who.uid);
     for (size_t r = 0; r < kResources; ++r) {
         QuotaLine& line = lines.emplace_back(kUserLimits[r].name, used_by(state, who.uid, kRows[r]));
         if (!state.privileged(who)) line.limit = limit_of(state, who, r);
-        if (const auto rate = state.rates.find(who.uid);
-            r == kControlRate && rate != state.rates.end() && line.limit.value_or(0) != 0)
-            line.used = rate->second.used(*line.limit, state.now);
         if (refused != state.refused.end()) line.refused = refused->second[r];
+        if (r >= kControlRate) set_rate(state, who.uid, r, line);
     }
     return lines;
 }

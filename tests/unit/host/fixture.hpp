@@ -194,6 +194,7 @@ public:
     std::vector<uint32_t> consumers;
     std::vector<io::GsiSend> mads;
     std::vector<neighbour::Frame> frames;
+    std::vector<qp::UserRate*> rates;  ///< of attached sessions
     qp::Change last_change;
     size_t changes = 0;  ///< number of executed changes
     uint32_t limit = 0;
@@ -219,6 +220,7 @@ private:
     void take(uint32_t, engine::QueryQp& c) {
         *c.snapshot = {.state = state[const_cast<qp::Qp*>(c.qp)], .send_psn = Psn(11), .expected_psn = Psn(22)};
     }
+    void take(uint32_t, engine::AttachSession& c) { rates.push_back(c.rate); }
     void take(uint32_t, engine::RemoveQp& c) { state.erase(c.qp); }
     void take(uint32_t, engine::ModifySrq& c) { limit = c.limit; }
     void take(uint32_t, engine::QuerySrq& c) { c.limit = limit; }

@@ -230,6 +230,40 @@ TEST_F(SlowRate, NewSessionsCountAndAreRefusedToAUserWhoHasToWaitForLong) {
     EXPECT_NE(connect(), abi::kNoHandle);
 }
 
+class SlowSender : public ConductorTest {
+protected:
+    static Limits limits() {
+        Limits l = small_limits();
+        l.rules = {{LimitRule::Whom::user, 1000, &UserLimits::bytes_per_second, 5000}};
+        return l;
+    }
+    SlowSender() : ConductorTest(limits()) {}
+};
+
+TEST_F(SlowSender, EnginesGetTheRateOfTheUserAndStatusShowsIt) {
+    constexpr Nanos kSecond = 1'000'000'000;
+    ASSERT_EQ(port.rates.size(), 2u);
+    qp::UserRate* mine = port.rates.front();
+    ASSERT_NE(mine, nullptr);
+    open();
+    ASSERT_EQ(port.rates.size(), 4u);
+    for (qp::UserRate* r : port.rates) EXPECT_EQ(r, mine) << "one for all sessions and engines";
+    open(0, 1001);
+    EXPECT_EQ(port.rates.back(), nullptr) << "another user has no limit";
+    mine->charge(10 * kSecond, 1, 0);
+    mine->charge(11 * kSecond, 1, 7000);
+    mine->count_wait();
+    conductor.service(11 * kSecond);
+    ASSERT_EQ(call(Op::status).error, 0);
+    int found = 0;
+    const auto status = nlohmann::json::parse(platform.status);
+    for (const auto& row : status["limits"]) {
+        if (row["resource"] == "bytes_per_second") found += row["limit"] == 5000 && row["used"] == 7000 && row["refused"] == 1;
+        if (row["resource"] == "packets_per_second") found += !row.contains("limit");
+    }
+    EXPECT_EQ(found, 2) << platform.status;
+}
+
 TEST(Limits, TheLastRuleThatFitsCounts) {
     Limits l;
     using Whom = LimitRule::Whom;
