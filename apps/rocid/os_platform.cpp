@@ -248,11 +248,11 @@ void OsPlatform::watch_budget() {
 
 /// A user may make rocid spend an eighth of what is left, and all users together so much that a quarter of the limit remains. The
 /// reserve of MemoryBudget::allows() is smaller, so requests still succeed then. A client that opens devices or regions again
-/// gets no further credit, because only time renews it.
+/// gets no further credit, because only time renews it. If rocid has no limit any more, neither has the credit.
 void OsPlatform::renew_hole_credit() {
-    constexpr uint64_t kShare = 8;
+    constexpr uint64_t kShare = 8, kUnlimited = INT64_MAX;
     budget_.refresh();
-    holes_.renew(budget_.available_above_quarter().value_or(0), budget_.available().value_or(0) / kShare);
+    holes_.renew(budget_.available_above_quarter().value_or(kUnlimited), budget_.available().value_or(kUnlimited) / kShare);
 }
 
 bool OsPlatform::has_memory(uint64_t bytes, std::string& why) {

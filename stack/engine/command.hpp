@@ -30,6 +30,7 @@ struct DetachSession {
 /// Adds a QP that qp::create has made.
 struct AddQp {
     qp::Qp* qp = nullptr;
+    Nanos* at = nullptr;  ///< out: time of the engine's clock
     int error = 0;
 };
 struct ModifyQp {

@@ -26,6 +26,7 @@ void run(Impl& e, AddQp& c) {
         c.error = ENOMEM;
         return;
     }
+    *c.at = e.ctx.now;
     c.error = join_session(e, *c.qp);
     if (c.error != 0) qp::detach(e.ctx, *c.qp);
 }
@@ -37,6 +38,7 @@ void acknowledge_first(Impl& e, qp::Qp& qp) {
 void run(Impl& e, ModifyQp& c) {
     if (!c.change->trial) acknowledge_first(e, *c.qp);  // a NAK among the responses may end the QP
     *c.step = qp::check_step(c.qp->spec.type, c.qp->state, *c.change);
+    c.step->at = e.ctx.now;
     if (c.step->refusal != qp::Refusal::none) {
         c.error = EINVAL;
         return;

@@ -89,6 +89,7 @@ struct Decision {
     State from = State::reset, to = State::reset;
     Refusal refusal = Refusal::none;
     uint32_t named = 0;  ///< missing, forbidden: the attributes; no_such_state, another_state: the state in the request
+    Nanos at = 0;        ///< time of the decision, by the engine's clock
 };
 
 /// The values that query_qp and status display.

@@ -100,10 +100,12 @@ Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, con
 Outcome start(State& state, Qp& qp, const qp::Spec& spec, const qp::Owner& owner) {
     qp.engine_side = state.qps.create(spec, owner);
     if (qp.engine_side == nullptr) return fail(ENOMEM, "no memory for another QP");
-    if (const int error = state.execute(qp.spec().engine, engine::AddQp{.qp = qp.engine_side.get()}); error != 0) {
+    Nanos at = 0;
+    if (const int error = state.execute(qp.spec().engine, engine::AddQp{.qp = qp.engine_side.get(), .at = &at}); error != 0) {
         qp.engine_side.reset();
         return fail(error, "the engine refused the QP");
     }
+    qp.steps.add(at, qp::State::reset);
     state.shared.qps.publish(spec.qpn.value, qp.engine_side.get());
     ++state.engine_load[spec.engine];
     return done();
@@ -173,7 +175,6 @@ Outcome create_qp(Call& c) {
         c.state.qpns.release(*number);
         return o;
     }
-    qp->steps.add(c.state.now, qp::State::reset);
     hold(qp, parts);
     answer(c, *qp);
     c.session.qps.put(std::move(qp));

@@ -129,7 +129,7 @@ Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     }
     // In RESET and ERR the QP sends nothing, and only RESET leads out of ERR. So another user's QP may connect to the same peer.
     if (steps && (step.to == qp::State::reset || step.to == qp::State::err)) qp.peer = {};
-    if (steps) qp.steps.add(c.state.now, step.to);
+    if (steps) qp.steps.add(step.at, step.to);
     remember(qp.attr, change.attr, change.mask);
     if (peer.holds()) qp.peer = std::move(peer);
     c.answer(abi::ModifyQpReply{uint32_t(step.to), 0});

@@ -396,6 +396,21 @@ TEST_F(Holes, TimeRenewsTheCreditWhileMemoryIsFree) {
     EXPECT_EQ(filled(region(1000)), 0u) << "the memory did not become free";
 }
 
+TEST_F(Holes, AShortageOfMemoryLowersThePoolOnlyForASecond) {
+    group.limit("one/two", 32 * kPage, 31 * kPage);
+    pollfd timer{.fd = limited->hole_timer_fd(), .events = POLLIN, .revents = 0};
+    limited->renew_hole_credit();
+    group.limit("one/two", 32 * kPage, 16 * kPage);
+    limited->renew_hole_credit();
+    group.limit("one/two", 32 * kPage, 31 * kPage);
+    usleep(20'000);  // the files are read again after 10 ms
+    (void)limited->has_memory(0, why);
+    group.limit("one/two", 32 * kPage, 16 * kPage);
+    ASSERT_EQ(poll(&timer, 1, 60'000), 1) << "nothing was filled, but the pool is to be renewed";
+    limited->renew_hole_credit();
+    EXPECT_EQ(filled(region(1000)), 2u);
+}
+
 TEST_F(Holes, AChunkWithBlocksBeyondItsEndHasNoMoreThanTheCredit) {
     const int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     ASSERT_EQ(ftruncate(fd, 4 * kPage), 0);
