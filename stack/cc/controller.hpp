@@ -53,18 +53,19 @@ struct State {
     uint32_t alpha = 0;         ///< estimate of the congestion from notifications, in units of 1/kWhole
     uint32_t cut_at = 0;        ///< low bits of the time when the window or the rate was last reduced
     uint32_t raised_at = 0;     ///< low bits of the time of the last raise by time (dcqcn) or of the last notification (adaptive)
-    uint32_t bytes = 0;         ///< dcqcn: bytes sent since the last raise by bytes
+    uint32_t bytes = 0;         ///< dcqcn: bytes sent since the last raise by bytes; delay: longest `queue`, see longest_queue()
     uint32_t active_at = 0;     ///< low bits of the time when the QP last sent; dcqcn: or received an acknowledgement
     uint32_t notified_at = 0;   ///< low bits of the time when this end last sent a notification
     uint8_t packet_shift = 12;  ///< a full packet has 2^packet_shift bytes
     uint8_t raises_by_time = 0, raises_by_bytes = 0;
-    uint8_t queued = 0;           ///< delay: the part of the last round trip that was spent in queues, in units of 1/kFraction
-    uint8_t samples : 4 = 0;      ///< round trips measured, at most kFewSamples
-    uint8_t vain_cuts : 4 = 0;    ///< delay: number of cuts since the last round trip below the target
-    uint8_t calm_losses : 2 = 0;  ///< delay: number of losses since the last round trip above the target
+    uint8_t queued = 0;         ///< delay: the part of the last round trip that was spent in queues, in units of 1/kFraction
+    uint8_t samples : 4 = 0;    ///< round trips measured, at most kFewSamples
+    uint8_t vain_cuts : 4 = 0;  ///< delay: number of cuts since the last round trip below the target
+    uint8_t excused : 4 = 0;    ///< delay: number of further losses that do not reduce the window
     bool slow_start : 1 = true;
     bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
     bool contended : 1 = false;  ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
+    uint16_t queue = 0;          ///< delay: time that the last round trip spent in queues, in units of kQueueUnit (delay.cpp)
 };
 static_assert(sizeof(State) == 40);
 

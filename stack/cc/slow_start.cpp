@@ -13,7 +13,8 @@ void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now) {
     if (uint32_t(now) - s.active_at < kIdle + pause) return;
     s.active_at = uint32_t(now);
     s.contended = false;
-    s.vain_cuts = s.calm_losses = 0;
+    s.vain_cuts = s.excused = 0;
+    s.bytes = s.queue = s.queued = 0;
     if (c.window <= l.first_window * kFraction) return;
     set_window(c, l.first_window * kFraction);
     s.slow_start = true;

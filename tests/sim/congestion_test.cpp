@@ -103,6 +103,22 @@ TEST_F(Congestion, ANotifiedWindowIsSmallerAndGrowsAgain) {
     EXPECT_EQ(inside().adaptation.rate, 0u);
 }
 
+/// The link holds about 30 packets. While lost packets are repaired, the window must allow at least as many again, because the
+/// link would otherwise be idle.
+TEST_F(Congestion, RandomLossLeavesPacketsForTheTimeOfRepairs) {
+    join();
+    for (int i = 0; i < 8; ++i) write(1 << 20);
+    faults.drop = 0.01;
+    world.net().set_faults(faults);
+    uint64_t sum = 0;
+    constexpr uint32_t kWrites = 64;
+    for (uint32_t i = 0; i < kWrites; ++i) {
+        write(1 << 20);
+        sum += cc::packets(inside().requester.congestion);
+    }
+    EXPECT_GT(sum / kWrites, 60u);
+}
+
 TEST_F(Congestion, WithoutMarksNothingIsNotified) {
     join();
     write(1 << 20);
