@@ -42,7 +42,7 @@ bool says_nothing(const json& value) {
     return value.is_null() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-/// The text of a cell. A list of scalars is separated by commas. An object is shown as its entries that are not zero.
+/// Returns the text of a cell. Commas separate the scalars of a list. Of an object, entries that are zero or empty are omitted.
 std::string cell(const json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_structured()) return value.dump();
@@ -68,7 +68,7 @@ std::string wrapped(const std::string& text, size_t indent, size_t width) {
 /// Returns true for an object whose cell would be long. Such an object is printed on separate lines.
 bool is_long(const json& value) { return value.is_object() && cell(value).size() > kLongCell; }
 
-/// Keys of all rows in the order in which they appear, without those that are shown below the table.
+/// Returns the keys of all rows in the order in which they appear, without those that are shown below the table.
 std::vector<std::string> columns_of(const json& rows) {
     std::vector<std::string> columns;
     std::set<std::string> below;
@@ -84,14 +84,15 @@ std::vector<std::string> columns_of(const json& rows) {
 std::string section(const std::string& title, const json& value, size_t width);
 std::string object_section(const std::string& title, const json& object, size_t width);
 
-/// A name that distinguishes a row from the others.
+/// Returns a name that distinguishes a row from the others.
 std::string name_of(const json& row, size_t index) {
     for (const char* key : {"name", "id", "qpn", "index"})
         if (row.contains(key)) return cell(row[key]);
     return std::to_string(index);
 }
 
-/// Prints each table inside a row as a separate table, with a title such as "device roci0: gids".
+/// Returns each table inside a row as a separate table, with a title such as "device roci0: gids". Does the same for long
+/// objects.
 std::string inner_tables(const std::string& title, const json& rows, size_t width) {
     std::string out;
     std::set<std::string> long_keys;
@@ -102,7 +103,8 @@ std::string inner_tables(const std::string& title, const json& rows, size_t widt
         for (const auto& [key, value] : rows[i].items()) {
             const std::string whole = fmt::format("{} {}: {}", title, name_of(rows[i], i), key);
             if (is_table(value)) out += section(whole, value, width);
-            if (long_keys.contains(key) && !cell(value).empty()) out += fmt::format("{}\n{}\n", whole, wrapped(cell(value), 2, width));
+            if (long_keys.contains(key) && !cell(value).empty())
+                out += fmt::format("{}\n{}\n", whole, wrapped(cell(value), 2, width));
         }
     return out;
 }

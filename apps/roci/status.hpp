@@ -35,7 +35,7 @@ nlohmann::ordered_json filter_status(const nlohmann::ordered_json& status, const
 inline constexpr size_t kStatusWidth = 100;
 /// The tables of `roci status`, from rocid's JSON. No line is wider than `width`, except if it consists of one longer word.
 std::string status_tables(const nlohmann::ordered_json& status, size_t width = kStatusWidth);
-/// All fields of one QP as text, from the result of filter_status().
+/// Returns all fields of the QPs in the result of filter_status() as text.
 std::string qp_page(const nlohmann::ordered_json& status, size_t width = kStatusWidth);
 
 }  // namespace roci::cli

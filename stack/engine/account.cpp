@@ -44,6 +44,10 @@ void Engine::Impl::publish_reorder() {
         {Counter::reorder_no_memory, &C::no_memory},
         {Counter::reorder_late, &C::late},
         {Counter::reorder_freed, &C::freed},
+        {Counter::loss_inquiries, &C::inquiries},
+        {Counter::loss_reports_sent, &C::reports_sent},
+        {Counter::loss_reports_used, &C::reports_used},
+        {Counter::loss_reports_refused, &C::reports_refused},
     };
     for (const Row& r : kRows) counters.set(r.counter, ctx.reorder->counters().*r.value);
     counters.set(Counter::reorder_held, ctx.reorder->in_use());

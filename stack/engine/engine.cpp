@@ -10,15 +10,15 @@
 namespace roci::engine {
 namespace {
 
-/// Rounds for which a QP without work remains on the run queue, so that a busy client need not ring the doorbell. Does not apply
-/// while many QPs are active.
+/// Number of rounds for which a QP without work remains on the run queue, so that a busy client need not ring the doorbell. Does
+/// not apply while many QPs are active.
 constexpr uint8_t kLinger = 32;
-/// Limits of the frames that a round sends and of the QPs that it visits.
+/// Limits per round: frames to send, and QPs to visit per run queue.
 constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
-/// Limit of bursts that a round receives from a port; it receives another burst only after a full one.
+/// Limit of bursts that a round receives from a port. The round receives another burst only after a full burst.
 constexpr uint32_t kRoundBursts = 8;
 constexpr uint32_t kFrameCopies = 64;
-/// Number of rounds between two checks, behind a fence, for sleeping programs.
+/// Number of rounds between two calls of settle_sleepers(). Each call executes a full fence.
 constexpr uint32_t kSettleEvery = 64;
 
 /// Returns the cost of a turn for the shares of users and sessions. A turn without a packet costs time too, for example if the
@@ -32,9 +32,10 @@ qp::TurnEnd turn_end(uint32_t worked, bool more) {
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
-/// Called when a QP goes to rest. A timer whose deadline has been moved away would only wake a sleeping engine.
+/// Called when a QP becomes idle. Cancels its timer if the QP has no deadline any more. The timer would only wake a sleeping
+/// engine.
 void forget_timer(qp::Context& ctx, qp::Qp& qp) {
-    const bool keeps = qp.keeps_requests || qp.keeps_responses;  // for a limited time
+    const bool keeps = qp.keeps_requests || qp.keeps_responses;  // the QP keeps frames for a limited time only
     if (qp.state != qp::State::err && !keeps && qp.requester.deadlines.earliest() == kNever) ctx.wheel.cancel(qp.timer);
 }
 
@@ -56,6 +57,7 @@ Engine::Impl::Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p,
     ctx.congestion.max_window = c.max_inflight;
     ctx.ack_every = c.ack_every;
     ctx.selective_repeat = c.selective_repeat;
+    ctx.loss_reports = c.loss_reports;
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);
@@ -131,7 +133,8 @@ bool Engine::Impl::run_timers() {
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
-/// The number of frames that a round may still send. Each turn of a QP reduces it.
+/// The number of frames that a round may still send. Each turn of a QP reduces the number. A flushed work request counts as a
+/// frame.
 struct Engine::Impl::Budget {
     uint32_t left;
     bool spent = false;
@@ -155,12 +158,13 @@ struct Engine::Impl::Budget {
             budget.spend(sent);
             if (sent != 0) {
                 qp.linger = kLinger;
-                bump(qp.counters.tx_packets, sent);
                 bump(ctx.tally(qp).tx_octets, qp.counters.tx_bytes - bytes);
             }
             if (qp::has_responses(qp)) ctx.responders.add(qp);
         }
         ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), turn_end(sent, true));
+        if (ctx.responders.limits()) [[unlikely]]
+            ctx.responders.charge(qp, ctx.now, sent, qp.counters.tx_bytes - bytes);
     }
 }
 
@@ -176,8 +180,8 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return sent;
 }
 
-/// Removes a requester without work from the run queue. If all posted requests are fetched, the client must ring the doorbell
-/// from now on. Otherwise, an event that is due (an ACK or a timer) will put the QP on the run queue again.
+/// Called for a requester that leaves the run queue. If all posted requests are fetched, the client must ring the doorbell from
+/// now on. Otherwise the QP returns to the run queue at once if it can send, or later by an event (an ACK or a timer).
 void Engine::Impl::rest(qp::Qp& qp) {
     if (!qp.has_work && !flushing(qp)) return;
     if (qp::posted(qp)) return look_again(qp);
@@ -213,8 +217,7 @@ void Engine::Impl::settle_sleepers() {
 }
 
 /// Gives turns to the requesters in the run queue until the round has sent its frames. The next round continues with the next QP.
-/// A round is limited because thousands of QPs would fill rings and pools with frames that have left the caches before they are
-/// received.
+/// Without the limit, thousands of QPs would fill rings and pools with frames that leave the caches before they are received.
 [[gnu::always_inline]] inline void Engine::Impl::run_requesters(Budget& budget) {
     const bool prefetches = crowded();
     if (!prefetches) pipeline.forget();
@@ -237,6 +240,8 @@ void Engine::Impl::settle_sleepers() {
             rest(qp);
         }
         ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), turn_end(worked, more));
+        if (ctx.requesters.limits()) [[unlikely]]
+            ctx.requesters.charge(qp, ctx.now, worked, qp.counters.tx_bytes - bytes);
     }
     settle();
 }
@@ -255,6 +260,10 @@ bool Engine::Impl::lingers(qp::Qp& qp) const {
 
 [[gnu::always_inline]] inline bool Engine::Impl::run_turns() {
     Budget budget{kRoundFrames};
+    if (ctx.requesters.limits()) [[unlikely]] {
+        ctx.requesters.release(ctx.now);
+        ctx.responders.release(ctx.now);
+    }
     run_responders(budget);
     run_requesters(budget);
     return budget.spent;
@@ -312,8 +321,8 @@ Nanos Engine::next_deadline(Nanos now) const {
     if (!e.ctx.requesters.empty() || !e.ctx.responders.empty() || !e.ctx.late_events.empty() || e.inbox_waits()) return now;
     for (const qp::Outbox& out : e.ctx.outbox)
         if (out.waiting() != 0) return now;
-    Nanos next = e.ctx.wheel.next_deadline();
-    for (const rings::Cq* cq : e.ctx.dirty)  // CQs whose event is moderated or waits for room in the event ring
+    Nanos next = std::min({e.ctx.wheel.next_deadline(), e.ctx.requesters.next_release(), e.ctx.responders.next_release()});
+    for (const rings::Cq* cq : e.ctx.dirty)  // CQs whose event is moderated or waits for a free slot of the event ring
         next = std::min<Nanos>(next, std::max<Nanos>(rings::event_due(*cq, cq->lanes[e.config.index]), now));
     for (const io::Port* port : e.ports) next = std::min<Nanos>(next, port->next_event());
     return next;
@@ -335,9 +344,7 @@ void Engine::stop_lingering() {
     impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
 }
 
-void Engine::slept(Nanos from, Nanos to) {
-    impl_->count_sleep(from, to);
-}
+void Engine::slept(Nanos from, Nanos to) { impl_->count_sleep(from, to); }
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }
 

@@ -66,10 +66,10 @@ struct Engine::Impl {
     inline bool run_turns();
     inline void run_responders(Budget& budget);
     inline void run_requesters(Budget& budget);
-    /// Returns true if more QPs have work than fit into the nearest cache. The data of these QPs is then prefetched. The QPs of a
-    /// short list are in the cache anyway.
+    /// Returns true if kCrowd or more requesters wait for a turn. The nearest cache cannot hold the data of so many QPs, so the
+    /// engine prefetches it.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
-    /// Frames that a QP may send per turn.
+    /// Returns the number of frames that a QP may send per turn.
     uint32_t quantum(const qp::Qp& qp, bool contended) const {
         return contended ? std::min(config.qp_quantum, kContendedQuantum)
                          : std::max(config.qp_quantum, ctx.outbox[qp.spec.port].best_burst());

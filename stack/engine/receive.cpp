@@ -5,11 +5,12 @@
 
 #include "engine/impl.hpp"
 #include "mem/prefetch.hpp"
+#include "qp/reorder.hpp"
 
 namespace roci::engine {
 namespace {
 
-/// A datagram QP accepts frames to any address of its port, and to groups that it is attached to.
+/// Returns true if a datagram QP accepts the frame's destination: an address of its port, or a group that the QP is attached to.
 bool for_this_port(const qp::Shared& shared, uint32_t port, const wire::Packet& p) {
     if (p.dest_qp.value == io::kMulticastQpn) return true;  // the QP was found by its group
     const io::PortAddresses* own = shared.addresses.find(port);
@@ -25,7 +26,7 @@ bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     return std::memcmp(mine + 12, p.l3 + 16, 4) == 0 && std::memcmp(mine + 16, p.l3 + 12, 4) == 0;
 }
 
-/// Returns true if the frame has the right VLAN: that of the device, or for a connected QP that of its path.
+/// Returns true if the frame has the device's VLAN, or if neither the frame nor the QP's path has a tag.
 bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
     const bool untagged = p.l3 - p.frame == wire::kEthLength;
     if (qp.path.length != 0 && qp.path.l3_offset == wire::kEthLength && untagged) return true;
@@ -33,8 +34,8 @@ bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p
     return own != nullptr && own->vlan == wire::vlan_id(p.frame);
 }
 
-/// Bytes per batch. The frames of a batch are parsed first and executed afterwards. Payloads must still be in the nearest cache
-/// when they are copied, so a batch must be small.
+/// Number of bytes at which a batch ends. The frames of a batch are parsed first and executed afterwards. Payloads must still be
+/// in the nearest cache when they are copied, so a batch must be small.
 constexpr uint32_t kBatchBytes = 8 << 10;
 
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
@@ -71,7 +72,18 @@ constexpr uint8_t kCongestionExperienced = 3;
     cc::on_cnp(rq.congestion, qp.adaptation, e.ctx.congestion, e.ctx.now, rq.round_trip.smoothed());
 }
 
-/// Handles a marked frame of a connected peer. UC and UD have no congestion control.
+/// Accepts loss reports only from the peer of a reliable connection.
+[[gnu::noinline]] void take_report(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
+    const qp::Type type = qp.spec.type;
+    const bool reliable = type == qp::Type::rc || type == qp::Type::xrc_send || type == qp::Type::xrc_recv;
+    if (!reliable) return e.counters.add(Counter::wrong_service);
+    if (!receives(qp.state)) return e.counters.add(Counter::wrong_state);
+    if (!from_peer(qp, p) || !same_vlan(e.shared, qp, p)) return e.counters.add(Counter::wrong_address);
+    qp::receive_report(e.ctx, qp, p);
+}
+
+/// Counts a frame that is marked Congestion Experienced. Sends a CNP only for reliable QPs, because UC and UD have no congestion
+/// control.
 [[gnu::noinline]] void take_mark(Engine::Impl& e, qp::Qp& qp) {
     e.counters.add(Counter::ecn_marked);
     qp::bump(e.ctx.device(qp).ecn_marked);
@@ -83,8 +95,8 @@ constexpr uint8_t kCongestionExperienced = 3;
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
-    if (p.opcode == wire::kCnpOpcode) [[unlikely]]
-        return take_notification(e, qp, p);
+    if (!p.info->has(wire::kRequest | wire::kResponse)) [[unlikely]]
+        return p.opcode == wire::kCnpOpcode ? take_notification(e, qp, p) : take_report(e, qp, p);
     if (!acceptable(e, qp, p)) return;
     if (p.ecn == kCongestionExperienced) [[unlikely]]
         take_mark(e, qp);
@@ -97,7 +109,7 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     qp::receive_response(e.ctx, qp, p);
 }
 
-/// Hands a frame to another engine. Returns true if that engine has accepted the frame; it returns the frame later.
+/// Hands a frame to another engine. Returns true if that engine has accepted the frame. take_back() gets the frame back later.
 bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& frame, const wire::Packet& p) {
     io::HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
     if (lane.away == io::HandoverLane::kSize || !lane.there.push({frame, port, p}))
@@ -192,8 +204,8 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
 
 }  // namespace
 
-/// Prefetches the data of a packet's QP. If few QPs are active, the QP itself is in the cache, but the receive that its client
-/// has posted is not.
+/// Prefetches the data of a packet's QP. If few QPs are active, the QP itself is in the cache, but the receive WQE that its
+/// client has posted is not.
 void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
     if (crowded()) return qp::prefetch_basics(qp);
     __builtin_prefetch(&qp.responder);
@@ -206,7 +218,7 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
     __builtin_prefetch(rq.slot(at.consumed));
 }
 
-/// Parses frames[first, end) and looks up their QPs.
+/// Parses frames[first, end) and looks up their QPs. Passes frames for unknown QPs and frames other than RoCE to gsi.cpp.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {
@@ -246,7 +258,7 @@ void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<2>(shared.keys, p.rkey, p.va); });
 }
 
-/// Executes frames[first, end). Moves the frames that are no longer needed to frames[done, …).
+/// Executes frames[first, end). Moves the frames that are no longer needed to frames[done, …). Returns the new `done`.
 unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done) {
     ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {

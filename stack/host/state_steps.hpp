@@ -18,7 +18,10 @@ public:
     };
     static constexpr uint32_t kMost = 8;
 
+    /// Adds a step. `at` is a time of the engine's clock, because the times of the journal are. A step to the same state is not
+    /// stored.
     void add(Nanos at, qp::State to) {
+        if (written_ != 0 && to_[(written_ - 1) % kMost] == to) return;
         at_[written_ % kMost] = at;
         to_[written_ % kMost] = to;
         if (++written_ == 2 * kMost) written_ = kMost;  // keeps the number from wrapping around

@@ -69,7 +69,7 @@ bool walk(const MemoryRegion& r, uint64_t va, uint64_t length, Op op) {
     return true;
 }
 
-/// Returns the segment if the region has a single one that contains the range, otherwise nullptr.
+/// Returns the segment of a region with a single segment if this segment contains the range, otherwise nullptr.
 const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
     if (r.segments.size() != 1 || length == 0 || !inside(r, va, length)) return nullptr;
     const Segment& s = r.segments.front();

@@ -37,7 +37,7 @@ bool of_memory(Reason r) { return r >= Reason::lkey_unknown && r <= Reason::rkey
 
 constexpr uint32_t kFewRetries = 3;
 
-/// Returns the entry that explains most: the last failure or refusal.
+/// Returns the last entry with a reason other than a flush, or nullptr if there is none.
 const JournalEntry* cause_of(const qp::Journal& j) {
     for (uint32_t i = j.count(); i-- != 0;)
         if (const JournalEntry& e = j.at(i); e.reason != Reason::none && e.reason != Reason::flushed) return &e;
@@ -147,7 +147,7 @@ const Finding kFindings[] = {
      }},
     {[](const QpFacts& q) { return q.engine_qps > kManyQps; },
      [](const QpFacts& q) {
-         return fmt::format("its engine serves {} QPs: more engines (engine.count) share them", q.engine_qps);
+         return fmt::format("its engine serves {} QPs and SRQs: more engines (engine.count) share them", q.engine_qps);
      }},
     {[](const QpFacts& q) {
          return !q.gone && q.attr.path_mtu != 0 && mtu_bytes(q.attr.path_mtu) < 4096 && q.type != qp::Type::ud;

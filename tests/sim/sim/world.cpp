@@ -75,7 +75,7 @@ void Host::fence_all() {
     for (const auto& e : engines_) e->let_go();
 }
 
-/// As an lcore does it after a round, but a random number of them.
+/// Executes a random number of commands, at most as many as an lcore executes per round.
 bool Host::run_commands(uint32_t e) {
     if (!commands_[e]->waiting()) return false;
     constexpr uint32_t kMost = 4;

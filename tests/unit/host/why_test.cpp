@@ -1,4 +1,4 @@
-// roci why: whose QPs it tells of, what it says, and what it keeps of those that are destroyed.
+// Tests of roci why: which QPs a user may query, the text, and what is kept of destroyed QPs.
 #include <fstream>
 #include <sstream>
 

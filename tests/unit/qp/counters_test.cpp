@@ -1,4 +1,4 @@
-// The table of counters, and docs/counters.md, which is generated from it. ROCI_WRITE_TABLES=1 writes the document again.
+// Tests of the tables of counters and of docs/counters.md, which this test writes if ROCI_WRITE_TABLES=1 is set.
 #include "engine/counters.hpp"
 
 #include <gtest/gtest.h>
