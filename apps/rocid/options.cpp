@@ -72,12 +72,11 @@ constexpr Option kOptions[] = {
      "Retransmission after a loss. selective: only the lost packet, if the peer keeps the packets behind it (rocid detects "
      "this), and a probe after a few round trips without an ACK. go-back-n: all packets from the lost one on.",
      ROCI_TEXT(engine.repeat)},
-    {"engine", "loss_reports", Kind::choice, "\"on\"", 0, 0, "on|off",
-     "After a loss, ask the peer whether it sends loss reports, and repeat all packets that it reports as missing in one round "
-     "trip. "
-     "Only another Rocinante answers; other peers drop the question, which is sent at most 3 times per connection. off: neither "
-     "ask "
-     "nor answer.",
+    {"engine", "loss_reports", Kind::choice, "\"off\"", 0, 0, "on|off",
+     "After a loss, ask the peer whether it sends loss reports, and repeat all packets that it reports as missing in one "
+     "round trip. Only another Rocinante answers; other peers drop the question, which is sent at most 3 times per "
+     "connection. off: neither ask nor answer. on: for networks that lose packets by chance. With congestion.policy = fixed "
+     "and a full queue, faster repeats lose more packets.",
      ROCI_TEXT(engine.loss_reports)},
     {"engine", "reorder_frames", Kind::count, "1024", 0, 8192, "",
      "Packets behind a lost or late packet that a queue pair keeps, so that the peer repeats only that packet. A value as "

@@ -28,7 +28,7 @@ struct Config {
     uint32_t qp_quantum = 32;      ///< frames that a QP may send per turn
     uint32_t max_inflight = 256;   ///< unacknowledged packets that a QP may have, 8..8192
     uint32_t ack_every = 32;       ///< a requester requests an ACK at least once per this number of packets
-    bool loss_reports = true;      ///< exchanges loss reports with peers that know them
+    bool loss_reports = false;     ///< exchanges loss reports with peers that know them
     bool selective_repeat = true;  ///< sends only the lost packets again if the peer keeps the packets behind them
     cc::Limits congestion{};       ///< the engine sets max_window to max_inflight
     uint32_t event_ring = 4096;

@@ -39,7 +39,7 @@ struct Context {
     cc::Limits congestion;
     uint32_t ack_every = 32;
     bool selective_repeat = true;
-    bool loss_reports = true;
+    bool loss_reports = false;
     qp::Shared* shared = nullptr;
     io::EventRing* events = nullptr;
     std::vector<Outbox> outbox;                ///< by port; frames to be sent

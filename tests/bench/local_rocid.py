@@ -1,10 +1,20 @@
 """Starts a rocid with loopback devices and sets the environment for programs that use it."""
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+# Words before a command that is killed when the process that started it ends, even by SIGKILL.
+ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
+
+
+def end_on_signals():
+    """A SIGTERM or SIGHUP ends the program as an exception does, so that it ends what it has started."""
+    for s in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, _: sys.exit(128 + number))
 
 
 class Rocid:
@@ -19,7 +29,7 @@ class Rocid:
         socket = f"{self.folder.name}/rocid.sock"
         sets = [word for s in self.settings for word in ("--set", s)]
         self.log = open(f"{self.folder.name}/log", "w")
-        self.process = subprocess.Popen([*self.prefix, str(self.build / "apps/rocid/rocid"), "--loopback", "--socket", socket, *sets],
+        self.process = subprocess.Popen([*ENDS_WITH_US, *self.prefix, str(self.build / "apps/rocid/rocid"), "--loopback", "--socket", socket, *sets],
                                         stdout=self.log, stderr=subprocess.STDOUT, start_new_session=self.own_session)
         libraries = ":".join(str(self.build / "verbs_api" / lib) for lib in ("libibverbs", "librdmacm"))
         self.env = dict(os.environ, ROCI_SOCKET=socket, LD_LIBRARY_PATH=libraries)

@@ -19,10 +19,10 @@ from local_rocid import Rocid
 TOP = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = {"write": "ib_write_bw", "send": "ib_send_bw", "read": "ib_read_bw"}
 MODES = {
-    "reports": [],
-    "selective": ["engine.loss_reports=off"],
+    "reports": ["engine.loss_reports=on"],
+    "selective": [],
     "back-n": ["engine.repeat=go-back-n", "engine.reorder_frames=0"],
-    "adaptive": ["congestion.policy=adaptive"],
+    "adaptive": ["congestion.policy=adaptive", "engine.loss_reports=on"],
 }
 DROPS = (0, 0.0001, 0.001, 0.01, 0.03, 0.05)
 PORT = 18997

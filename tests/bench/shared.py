@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-from local_rocid import Rocid
+from local_rocid import ENDS_WITH_US, Rocid, end_on_signals
 
 TOP = Path(__file__).resolve().parent.parent.parent
 PORT = 18996
@@ -38,7 +38,7 @@ class Condition:
     sessions: bool = False
 
     def prefix(self):
-        return ["taskset", "-c", str(min(os.sched_getaffinity(0)))] if self.one_cpu else []
+        return [*ENDS_WITH_US, *(["taskset", "-c", str(min(os.sched_getaffinity(0)))] if self.one_cpu else [])]
 
 
 CONDITIONS = {"idle": Condition(), "idle, sessions": Condition(sessions=True), "2 busy": Condition(busy=2),
@@ -165,8 +165,8 @@ class Bench:
         with Rocid(self.options.build, self.options.set) as rocid:
             self.wakes["nothing connected"] = count(rocid)
             command = ["ib_send_lat", "-e", "-F", "-x", "1", "-s", "64", "-n", "10000000", "-p", str(PORT)]
-            programs = [start_server(rocid, command)]
-            programs.append(subprocess.Popen([*command, "-d", "roci0", "127.0.0.1"], env=rocid.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            programs = [start_server(rocid, [*ENDS_WITH_US, *command])]
+            programs.append(subprocess.Popen([*ENDS_WITH_US, *command, "-d", "roci0", "127.0.0.1"], env=rocid.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
             try:
                 time.sleep(1)
                 for p in programs:
@@ -219,6 +219,7 @@ def main():
     parser.add_argument("--json", type=Path, help="default: BUILD/shared.json")
     options = parser.parse_args()
     options.build = options.build.resolve()
+    end_on_signals()
     load, bench = os.getloadavg()[0], Bench(options)
     for name in CONDITIONS:
         bench.condition(name)

@@ -16,6 +16,7 @@
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,6 +24,7 @@
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -77,8 +79,10 @@ bool own_sessions = false;
 
 /// Runs `work` in a new process. The process ends with `work`.
 pid_t in_process(const std::function<void()>& work) {
+    const pid_t parent = getpid();
     const pid_t pid = fork();
     if (pid != 0) return pid;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
     if (own_sessions) setsid();
     work();
     _exit(0);

@@ -13,7 +13,7 @@ using wire::LossReport;
 using wire::ReportKind;
 
 struct Reports : Responder {
-    using Responder::Responder;
+    explicit Reports(const WorldOptions& o = {.hosts = 1, .engine = {.loss_reports = true}}) : Responder(o) {}
     uint16_t serial = 0;
     void SetUp() override { puppet.knows_reports = true; }
     uint64_t count(Counter c) { return world.host(0).counter(c); }
@@ -373,7 +373,7 @@ TEST_F(ReportsOff, NeitherAsksNorAnswers) {
 // ---- both ends
 
 struct ReportingPair : PairTest {
-    ReportingPair() : PairTest() {}
+    ReportingPair() : PairTest({.engine = {.loss_reports = true}}) {}
 };
 
 TEST_F(ReportingPair, TwoRocinantesAgreeAfterTheFirstLoss) {

@@ -89,8 +89,9 @@ TEST(Tables, GoodputByLoss) {
     }
     table +=
         "\n\"back N\": neither end keeps frames, nor repeats single ones. \"dropped\": frames behind a lost one are not kept "
-        "(engine.reorder_frames\n= 0). \"kept\": they are kept, but engine.loss_reports = off. \"reports\": the default. "
-        "\"adaptive\": the default with congestion control;\nthe others have the fixed window. \"!\": the QP went to error.\n";
+        "(engine.reorder_frames\n= 0). \"kept\": they are kept (the default). \"reports\": the same with engine.loss_reports = "
+        "on. "
+        "\"adaptive\": \"reports\" with\ncongestion control; the others have the fixed window. \"!\": the QP went to error.\n";
     expect_table("goodput_by_loss", table);
 }
 

@@ -216,7 +216,7 @@ Nanos not_before(const State& state, const Client& who) {
 
 bool may_open_session(State& state, const Client& who) {
     constexpr Nanos kMostDelay = 1'000'000'000;
-    if (not_before(state, who) > state.now + kMostDelay) return false;  // not charged, so that the debt is bounded
+    if (not_before(state, who) >= state.now + kMostDelay) return false;  // not charged, so that the debt is bounded
     charge(state, who);
     std::string why;
     if (!state.platform.has_memory(0, why)) return false;

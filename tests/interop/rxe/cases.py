@@ -66,7 +66,7 @@ def losses():
         yield ops(f'RC: they have {rules}', '-r 5 -s 0,1,1024,5000,65536', RC_OPERATIONS, theirs=rules, quick=quick, limit=180)
         yield ops(f'RC: we have {ours}', '-r 5 -s 0,1,1024,5000,65536', RC_OPERATIONS, ours=settings, quick=quick, limit=180)
     # Soft-RoCE must drop our inquiries. The case has one connection, which sends at most three of them.
-    yield ops('RC: we lose 5 % of what we send, and they ignore loss inquiries', '-r 20 -s 65536', 'write', ours=('fault.drop=0.05',), limit=180,
+    yield ops('RC: we lose 5 % of what we send, and they ignore loss inquiries', '-r 20 -s 65536', 'write', ours=('fault.drop=0.05', 'engine.loss_reports=on'), limit=180,
               most_inquiries=3)
     yield ops('RC: both lose 1 %, IPv6', '-r 5 -s 0,1,1024,5000,65536', RC_OPERATIONS, theirs='loss 1%', ours=('fault.drop=0.01',), family='ipv6',
               quick=False, limit=180)

@@ -23,7 +23,7 @@ struct FlowOptions {
     Faults faults{};
     bool keep = true;  ///< true: the reorder buffer is on
     bool selective = true;
-    bool reports = true;  ///< the ends exchange loss reports
+    bool reports = false;  ///< the ends exchange loss reports
     cc::Policy policy = cc::Policy::fixed_window;
     cc::Limits limits{};
     bool switched = false;

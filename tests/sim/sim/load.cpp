@@ -141,8 +141,9 @@ void Inbox::watch_limit(Rng& rng, Host& host) {
         limit = uint32_t(rng.between(1, 4));
         client->set_srq_limit(*srq, limit);
     }
-    // If all receives were used, the limit event must have come with the last one.
-    if (limit != 0 && posted.empty()) broken("all of the SRQ was used, and no limit event came");
+    // If all receives were used, the limit event must have come with the last one, unless the host still has it: requests of
+    // clients run rounds without passing events on.
+    if (limit != 0 && posted.empty() && !host.has_events()) broken("all of the SRQ was used, and no limit event came");
 }
 
 void resize_by_chance(Rng& rng, Client& client, Cq& cq) {

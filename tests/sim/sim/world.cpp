@@ -139,6 +139,10 @@ void Host::drain_events(uint32_t index) {
     }
 }
 
+bool Host::has_events() const {
+    return std::any_of(engines_.begin(), engines_.end(), [](const auto& e) { return !e->events().empty(); });
+}
+
 Nanos Host::next_deadline() const {
     Nanos next = std::min(conductor_->next_deadline(), platform_.next_worker());
     for (const auto& e : engines_) next = std::min(next, e->doorbell_pending() ? 0 : e->next_deadline(world_.now()));

@@ -69,6 +69,8 @@ public:
     bool poll();
     /// Executes one round of every engine, without the conductor. Returns true if an engine or a worker had work.
     bool poll_engines();
+    /// Returns true if events of an engine were not passed on.
+    bool has_events() const;
     Nanos next_deadline() const;
     /// Runs the world until a deferred reply is ready.
     host::Reply await_reply(uint32_t session);
