@@ -125,7 +125,8 @@ def unprivileged():
     """A rocid without any capability must access all memory of another user's program, also memory that it cannot share."""
     rocid = Rocid(args=('--set', 'rocid.socket_mode=0o666'))
     os.chmod(rocid.folder.name, 0o777)
-    rocid.command = as_user(ROCID_USER, rocid.command)
+    # Without XDG_RUNTIME_DIR, EAL creates /tmp/dpdk for this user alone, and rocids of other users print an error.
+    rocid.command = as_user(ROCID_USER, ['env', f'XDG_RUNTIME_DIR={rocid.folder.name}', *rocid.command])
     with rocid:
         names = 'EveryKindOfMemoryCanBeRegistered', 'ASharedMappingOfARegularFileCanBeRegistered'
         tests = [MEMORY_TEST, '--gtest_filter=' + ':'.join(f'Memory.{name}' for name in names)]
