@@ -75,8 +75,7 @@ void HoleFiller::renew(uint64_t pool, uint64_t share) {
 void HoleFiller::lower_pool(uint64_t bytes) {
     int64_t now = pool_.load(std::memory_order_relaxed);
     bool lowers = false;
-    while (!lowers && now > int64_t(bytes))
-        lowers = pool_.compare_exchange_weak(now, int64_t(bytes), std::memory_order_relaxed);
+    while (!lowers && now > int64_t(bytes)) lowers = pool_.compare_exchange_weak(now, int64_t(bytes), std::memory_order_relaxed);
     if (lowers) start_timer();  // so that the pool grows again when memory is free
 }
 
